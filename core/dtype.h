@@ -1,0 +1,147 @@
+// DType: what the elements of a tensor are, and the one switch from a DType to a C++ type.
+//
+//     dispatch_dtype(x.dtype(), [&]<class T>() { loop(x.data<T>()); });
+//
+// The lambda is instantiated once per dtype; narrower sets (floating types only) keep binaries
+// small and give the caller of an operator a DTypeError that lists what the operator takes.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string_view>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/half.h"
+
+namespace ringrad {
+
+enum class DType : std::uint8_t {
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int32,
+  int64,
+  uint8,
+  bool_,
+};
+
+inline constexpr int kNumDTypes = 8;
+
+/// "float32"; as PyTorch and NumPy spell it ("bool" for bool_).
+std::string_view name(DType dtype);
+std::ostream& operator<<(std::ostream& out, DType dtype);
+
+/// Bytes per element.
+constexpr std::size_t size_bytes(DType dtype) {
+  constexpr std::size_t kSizes[kNumDTypes] = {4, 8, 2, 2, 4, 8, 1, 1};
+  return kSizes[static_cast<int>(dtype)];
+}
+
+/// True for float32, float64, float16, bfloat16: the dtypes that can require a gradient.
+constexpr bool is_floating(DType dtype) { return dtype <= DType::bfloat16; }
+
+/// True for int32, int64, uint8; bool_ is neither floating nor integral.
+constexpr bool is_integral(DType dtype) { return dtype >= DType::int32 && dtype < DType::bool_; }
+
+/// The dtype of an operation on a and b, as in PyTorch: bool < integers < floats; within a class
+/// the wider wins, uint8 with int32 gives int32, and float16 with bfloat16 gives float32.
+DType promote(DType a, DType b);
+
+/// The DType of a C++ element type: dtype_of<float> == DType::float32.
+template <class T>
+inline constexpr DType dtype_of = [] {
+  if constexpr (std::is_same_v<T, float>)
+    return DType::float32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::float64;
+  else if constexpr (std::is_same_v<T, float16>)
+    return DType::float16;
+  else if constexpr (std::is_same_v<T, bfloat16>)
+    return DType::bfloat16;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::int32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::int64;
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return DType::uint8;
+  else {
+    static_assert(std::is_same_v<T, bool>, "no DType has this element type");
+    return DType::bool_;
+  }
+}();
+
+/// The type arithmetic on T happens in: float for the 16-bit floats, else T itself.
+template <class T>
+using MathType =
+    std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
+
+/// The type sums of T accumulate in: double for double, float for the other floats, int64 for the
+/// rest.
+template <class T>
+using AccumulateType = std::conditional_t<
+    std::is_same_v<T, double>, double,
+    std::conditional_t<std::is_floating_point_v<MathType<T>>, float, std::int64_t>>;
+
+/// Calls body.operator()<T>() with the element type of `dtype`.
+template <class Body>
+decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::float32:
+      return body.template operator()<float>();
+    case DType::float64:
+      return body.template operator()<double>();
+    case DType::float16:
+      return body.template operator()<float16>();
+    case DType::bfloat16:
+      return body.template operator()<bfloat16>();
+    case DType::int32:
+      return body.template operator()<std::int32_t>();
+    case DType::int64:
+      return body.template operator()<std::int64_t>();
+    case DType::uint8:
+      return body.template operator()<std::uint8_t>();
+    case DType::bool_:
+      break;
+  }
+  return body.template operator()<bool>();
+}
+
+/// The same for floating dtypes only; `dtype` must be one (check with check_floating first).
+template <class Body>
+decltype(auto) dispatch_floating(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::float32:
+      return body.template operator()<float>();
+    case DType::float64:
+      return body.template operator()<double>();
+    case DType::float16:
+      return body.template operator()<float16>();
+    default:
+      break;
+  }
+  RINGRAD_ASSERT(dtype == DType::bfloat16);
+  return body.template operator()<bfloat16>();
+}
+
+/// The same for index dtypes, int32 and int64.
+template <class Body>
+decltype(auto) dispatch_index(DType dtype, Body&& body) {
+  if (dtype == DType::int32) return body.template operator()<std::int32_t>();
+  RINGRAD_ASSERT(dtype == DType::int64);
+  return body.template operator()<std::int64_t>();
+}
+
+/// Throws DTypeError "<operation>: needs a floating dtype; got <dtype>".
+void check_floating(const char* operation, DType dtype, Where where);
+
+/// Throws DTypeError "<operation>: dtypes must be equal; got <a> and <b>".
+void check_same_dtype(const char* operation, DType a, DType b, Where where);
+
+/// Throws DTypeError "<operation>: needs int32 or int64 indices; got <dtype>".
+void check_index(const char* operation, DType dtype, Where where);
+
+}  // namespace ringrad

@@ -1,0 +1,14 @@
+#include "core/error.h"
+
+namespace ringrad {
+
+std::string to_string(const Where& where) {
+  std::string_view file = where.file_name();
+  file.remove_prefix(file.rfind('/') + 1);  // npos + 1 == 0 keeps a bare name
+  return concat(file, ':', where.line());
+}
+
+Error::Error(const std::string& message, Where where)
+    : std::runtime_error(concat(message, "  [", to_string(where), "]")), where_(where) {}
+
+}  // namespace ringrad

@@ -1,0 +1,103 @@
+// Errors: what a caller did wrong, said in one sentence, with the caller's own source line.
+//
+// A caller's mistake throws a type derived from Error; a mistake of ours trips RINGRAD_ASSERT,
+// which throws InternalError, so that no input can abort the process. A message reads
+//
+//     operation: what must hold; got fact and fact  [model.cc:41]
+//
+// Every public function takes a defaulted `Where`, which the compiler fills in at the call; it is
+// one pointer, so carrying it through the tape costs nothing.
+
+#pragma once
+
+#include <source_location>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace ringrad {
+
+/// The source line a call was written on.
+using Where = std::source_location;
+
+/// Base of everything this library throws. `what()` is the message followed by "  [file:line]".
+class Error : public std::runtime_error {
+ public:
+  Error(const std::string& message, Where where);
+
+  /// The user's line that made the failing call.
+  const Where& where() const { return where_; }
+
+ private:
+  Where where_;
+};
+
+/// Shapes, axes, or element counts that do not fit the operation.
+struct ShapeError : Error {
+  using Error::Error;
+};
+/// A dtype the operation does not take, or two that must agree and do not.
+struct DTypeError : Error {
+  using Error::Error;
+};
+/// Tensors on different devices, or a device that does not exist.
+struct DeviceError : Error {
+  using Error::Error;
+};
+/// An index outside of the axis it selects from.
+struct IndexError : Error {
+  using Error::Error;
+};
+/// An argument outside of its domain: a negative probability, an unknown name.
+struct ValueError : Error {
+  using Error::Error;
+};
+/// Misuse of the tape: backward twice, a saved tensor changed in place.
+struct AutogradError : Error {
+  using Error::Error;
+};
+/// A file that is missing, truncated, or not what it claims to be.
+struct DataError : Error {
+  using Error::Error;
+};
+/// Memory that could not be had; the message says what holds the rest.
+struct OutOfMemoryError : Error {
+  using Error::Error;
+};
+/// A collective that could not complete: a peer failed, came late, or called something else.
+struct CollectiveError : Error {
+  using Error::Error;
+};
+/// A defect of this library.
+struct InternalError : Error {
+  using Error::Error;
+};
+
+/// "file.cc:41", without directories.
+std::string to_string(const Where& where);
+
+/// The parts printed one after the other; slow, for messages only.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return std::move(out).str();
+}
+
+}  // namespace ringrad
+
+// A macro because the message's parts must not be evaluated when the check holds.
+#define RINGRAD_CHECK(condition, ErrorType, where, ...)       \
+  do {                                                        \
+    if (!(condition)) [[unlikely]]                            \
+      throw ErrorType(::ringrad::concat(__VA_ARGS__), where); \
+  } while (false)
+
+// For what only a bug of this library can break.
+#define RINGRAD_ASSERT(condition)                                        \
+  do {                                                                   \
+    if (!(condition)) [[unlikely]]                                       \
+      throw ::ringrad::InternalError("internal: must hold: " #condition, \
+                                     ::ringrad::Where::current());       \
+  } while (false)

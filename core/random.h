@@ -1,0 +1,80 @@
+// Random tensors from Philox4x32-10 (philox.h): a pure function of (seed, counter), so that a
+// generator's whole state is two integers, and element i of a tensor can be computed without the
+// others.
+//
+//     counters          offset, offset + 1, ...; each gives four 32-bit words
+//     element i         uses word i % 4 of counter offset + i / 4
+//     float64 element   uses the two words 2 i and 2 i + 1, counted in the same way
+//     normal draws      come in pairs: elements 2 k and 2 k + 1 are made from the words of both
+//
+// Elements are counted in row-major order, so strides do not change what a tensor is filled with.
+// The words become floating numbers by exact and correctly rounded operations in a fixed order, the
+// logarithm and the sine included, so that every machine draws the same bits.
+
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+/// A position in one stream of random numbers. Copy it to replay from here. Not for concurrent use.
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed = 0) : seed_(seed) {}
+
+  std::uint64_t seed() const { return seed_; }
+  /// The next unused counter; with the seed it is the whole state.
+  std::uint64_t offset() const { return offset_; }
+  void set_offset(std::uint64_t offset) { offset_ = offset; }
+
+  /// Reserves counters for `num_words` words and returns the first.
+  std::uint64_t reserve(std::uint64_t num_words) {
+    const std::uint64_t first = offset_;
+    offset_ += (num_words + 3) / 4;
+    return first;
+  }
+
+  /// A number below `bound`, each equally likely. REQUIRES: bound > 0
+  std::uint64_t below(std::uint64_t bound);
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t offset_ = 0;
+};
+
+/// The calling thread's generator, seeded with 0 until manual_seed: replicas on several threads
+/// start alike.
+Generator& default_generator();
+void manual_seed(std::uint64_t seed);
+
+/// Fills x, of a floating dtype and any strides, with independent draws from [low, high).
+/// REQUIRES: no two elements of x share memory
+/// Throws: DTypeError unless floating; ValueError unless low <= high
+void uniform_(const Tensor& x, double low, double high, Generator& generator = default_generator(),
+              Where where = Where::current());
+
+/// Normal draws by the Box-Muller transform. Throws DTypeError unless floating; ValueError for a
+/// negative deviation.
+void normal_(const Tensor& x, double mean, double deviation,
+             Generator& generator = default_generator(), Where where = Where::current());
+
+/// 1 with the given probability, else 0; any dtype. Throws ValueError unless 0 <= probability <= 1.
+void bernoulli_(const Tensor& x, double probability, Generator& generator = default_generator(),
+                Where where = Where::current());
+
+/// Uniform in [0, 1).
+Tensor rand(const Shape& shape, const Options& options = {},
+            Generator& generator = default_generator(), Where where = Where::current());
+/// Standard normal.
+Tensor randn(const Shape& shape, const Options& options = {},
+             Generator& generator = default_generator(), Where where = Where::current());
+/// int64 in [low, high). Throws ValueError unless low < high.
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
+               Generator& generator = default_generator(), Where where = Where::current());
+/// The numbers 0 ... n - 1 as int64 in random order, each order equally likely.
+Tensor randperm(std::int64_t n, Generator& generator = default_generator(),
+                Where where = Where::current());
+
+}  // namespace ringrad

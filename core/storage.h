@@ -1,0 +1,60 @@
+// Storage: bytes on a device, shared by all views of them, with the version counter that makes
+// in-place changes visible to the tape.
+//
+// A storage either owns its bytes, or keeps whoever owns them alive: memory of the caller, or a
+// larger storage that it is a slice of. A slice has a version of its own: parameters packed into
+// one arena still change one by one.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/device.h"
+#include "core/error.h"
+#include "core/ref.h"
+
+namespace ringrad {
+
+class Storage : public RefCounted, public Pooled {
+ public:
+  /// Owns `bytes` uninitialised bytes.
+  Storage(std::size_t bytes, Device device, Where where);
+
+  /// Refers to memory that `owner` keeps alive.
+  Storage(void* data, std::size_t bytes, Device device, std::shared_ptr<void> owner);
+
+  ~Storage();
+
+  /// Bytes [offset, offset + bytes) of this storage as a storage with its own version.
+  static Ref<Storage> slice(const Ref<Storage>& whole, std::size_t offset, std::size_t bytes);
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+  /// The storage this one is a slice of, if any.
+  const Ref<Storage>& whole() const { return whole_; }
+
+  /// Counts in-place changes; a tensor saved for backward remembers it.
+  std::uint32_t version() const { return version_; }
+  /// The line of the latest in-place change.
+  const Where& changed_at() const { return changed_at_; }
+  void mark_changed(Where where) {
+    ++version_;
+    changed_at_ = where;
+  }
+
+ private:
+  std::byte* data_;
+  std::size_t bytes_;
+  Device device_;
+  bool owns_;
+  std::uint32_t version_ = 0;
+  Where changed_at_;
+  Ref<Storage> whole_;
+  std::shared_ptr<void> owner_;
+};
+
+}  // namespace ringrad

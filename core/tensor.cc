@@ -1,0 +1,215 @@
+#include "core/tensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace ringrad {
+namespace {
+
+Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device device, Where where) {
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(dtype);
+  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(bytes, device, where), 0, shape, strides,
+                                     dtype, where));
+}
+
+// A leaf is a flag only; the tape adds its record when the first operation uses it.
+void set_leaf(const char* operation, const Tensor& tensor, const Options& options, Where where) {
+  if (!options.requires_grad) return;
+  check_floating(operation, options.dtype, where);
+  tensor.impl()->requires_grad = true;
+}
+
+void check_layout(const char* operation, const Shape& shape, Layout layout, Where where) {
+  RINGRAD_CHECK(layout == Layout::contiguous || shape.size() == 4, ShapeError, where, operation,
+                ": channels_last needs 4 axes (B, C, H, W); got ", shape);
+}
+
+}  // namespace
+
+TensorImpl::TensorImpl(Ref<Storage> storage, std::int64_t offset, const Shape& shape,
+                       const Strides& strides, DType dtype, Where where)
+    : storage(std::move(storage)),
+      offset(offset),
+      numel(shape.numel()),
+      shape(shape),
+      strides(strides),
+      dtype(dtype),
+      contiguous(ringrad::is_contiguous(shape, strides)),
+      made_at(where) {}
+
+std::int64_t Tensor::size(std::int64_t axis, Where where) const {
+  return shape()[normalize_axis("size", axis, dims(), where)];
+}
+
+void Tensor::throw_wrong_type(DType asked, Where where) const {
+  throw DTypeError(concat("data: the element type must be the tensor's; got ", asked,
+                          " for a tensor of ", dtype(), " made at ", to_string(made_at())),
+                   where);
+}
+
+Scalar Tensor::scalar(Where where) const {
+  RINGRAD_CHECK(numel() == 1, ShapeError, where,
+                "item: the tensor must have exactly one element; got shape ", shape());
+  return dispatch_dtype(dtype(), [&]<class T>() { return Scalar(*data<T>()); });
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  std::vector<T> values;
+  values.reserve(static_cast<std::size_t>(numel()));
+  dispatch_dtype(dtype(), [&]<class U>() {
+    const U* from = data<U>();
+    for_each_offset(shape(), strides(), [&](std::int64_t offset) {
+      if constexpr (std::is_same_v<T, U>)
+        values.push_back(from[offset]);
+      else
+        values.push_back(T(static_cast<MathType<T>>(static_cast<MathType<U>>(from[offset]))));
+    });
+  });
+  return values;
+}
+
+template std::vector<float> Tensor::to_vector() const;
+template std::vector<double> Tensor::to_vector() const;
+template std::vector<float16> Tensor::to_vector() const;
+template std::vector<bfloat16> Tensor::to_vector() const;
+template std::vector<std::int32_t> Tensor::to_vector() const;
+template std::vector<std::int64_t> Tensor::to_vector() const;
+template std::vector<std::uint8_t> Tensor::to_vector() const;
+template std::vector<bool> Tensor::to_vector() const;
+
+void Tensor::set_data(const Tensor& data, Where where) const {
+  RINGRAD_CHECK(shape() == data.shape(), ShapeError, where, "set_data: shapes must be equal; got ",
+                shape(), " and ", data.shape());
+  check_same_dtype("set_data", dtype(), data.dtype(), where);
+  impl_->storage = data.storage();
+  impl_->offset = data.offset();
+  impl_->strides = data.strides();
+  impl_->contiguous = data.is_contiguous();
+  mark_changed(where);
+}
+
+Tensor empty(const Shape& shape, const Options& options, Where where) {
+  check_extents("empty", shape, size_bytes(options.dtype), where);
+  check_layout("empty", shape, options.layout, where);
+  Tensor result =
+      make(shape, strides_for(shape, options.layout), options.dtype, options.device, where);
+  set_leaf("empty", result, options, where);
+  return result;
+}
+
+Tensor full(const Shape& shape, Scalar value, const Options& options, Where where) {
+  Tensor result = empty(shape, options, where);
+  dispatch_dtype(options.dtype,
+                 [&]<class T>() { std::fill_n(result.data<T>(), result.numel(), value.to<T>()); });
+  return result;
+}
+
+Tensor zeros(const Shape& shape, const Options& options, Where where) {
+  Tensor result = empty(shape, options, where);
+  if (result.numel() > 0)
+    std::memset(result.raw_data(), 0,
+                static_cast<std::size_t>(result.numel()) * size_bytes(options.dtype));
+  return result;
+}
+
+Tensor ones(const Shape& shape, const Options& options, Where where) {
+  return full(shape, 1, options, where);
+}
+
+Tensor empty_like(const Tensor& x, DType dtype, Where where) {
+  const bool keep_strides = x.is_contiguous() || is_dense(x.shape(), x.strides());
+  return make(x.shape(), keep_strides ? x.strides() : strides_for(x.shape()), dtype, x.device(),
+              where);
+}
+
+Tensor empty_like(const Tensor& x, Where where) { return empty_like(x, x.dtype(), where); }
+
+Tensor arange(Scalar start, Scalar end, Scalar step, Where where) {
+  const bool floating = start.is_floating() || end.is_floating() || step.is_floating();
+  // Whole numbers are divided exactly: long double holds every int64.
+  const auto from = start.to<double>(), to = end.to<double>(), by = step.to<double>();
+  const long double steps =
+      floating
+          ? std::ceil((to - from) / by)
+          : std::ceil((end.to<long double>() - start.to<long double>()) / step.to<long double>());
+  RINGRAD_CHECK(by != 0 && steps >= 0 && steps < 0x1p60L, ValueError, where,
+                "arange: steps must lead from start to end; got start ", from, ", end ", to,
+                " and step ", by);
+  const auto count = static_cast<std::int64_t>(steps);
+  Tensor result = empty({count}, {.dtype = floating ? DType::float32 : DType::int64}, where);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (floating)
+      result.data<float>()[i] = static_cast<float>(from + static_cast<double>(i) * by);
+    else
+      result.data<std::int64_t>()[i] = start.to<std::int64_t>() + i * step.to<std::int64_t>();
+  }
+  return result;
+}
+
+Tensor arange(Scalar end, Where where) { return arange(0, end, 1, where); }
+
+Tensor eye(std::int64_t n, const Options& options, Where where) {
+  Tensor result = zeros({n, n}, options, where);
+  dispatch_dtype(options.dtype, [&]<class T>() {
+    T* data = result.data<T>();
+    for (std::int64_t i = 0; i < n; ++i) data[i * n + i] = Scalar(1).to<T>();
+  });
+  return result;
+}
+
+template <class T>
+Tensor from_values(std::span<const T> values, const Shape& shape, Where where) {
+  Tensor result = empty(shape, {.dtype = dtype_of<T>}, where);
+  RINGRAD_CHECK(result.numel() == static_cast<std::int64_t>(values.size()), ShapeError, where,
+                "from_values: the shape must hold the values; got ", shape, " and ", values.size(),
+                " values");
+  std::copy(values.begin(), values.end(), result.data<T>());
+  return result;
+}
+
+template Tensor from_values(std::span<const float>, const Shape&, Where);
+template Tensor from_values(std::span<const double>, const Shape&, Where);
+template Tensor from_values(std::span<const float16>, const Shape&, Where);
+template Tensor from_values(std::span<const bfloat16>, const Shape&, Where);
+template Tensor from_values(std::span<const std::int32_t>, const Shape&, Where);
+template Tensor from_values(std::span<const std::int64_t>, const Shape&, Where);
+template Tensor from_values(std::span<const std::uint8_t>, const Shape&, Where);
+template Tensor from_values(std::span<const bool>, const Shape&, Where);
+
+Tensor tensor(std::initializer_list<float> values, Where where) {
+  return from_values(std::span(values.begin(), values.size()),
+                     {static_cast<std::int64_t>(values.size())}, where);
+}
+
+Tensor tensor(std::initializer_list<std::initializer_list<float>> rows, Where where) {
+  std::vector<float> values;
+  for (const auto& row : rows) {
+    RINGRAD_CHECK(row.size() == rows.begin()->size(), ShapeError, where,
+                  "tensor: rows must be equally long; got ", rows.begin()->size(), " and ",
+                  row.size());
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const auto columns = static_cast<std::int64_t>(rows.size() ? rows.begin()->size() : 0);
+  return from_values<float>(values, {count, columns}, where);
+}
+
+Tensor scalar_tensor(Scalar value, const Options& options, Where where) {
+  return full({}, value, options, where);
+}
+
+Tensor from_memory(void* data, const Shape& shape, const Options& options,
+                   std::shared_ptr<void> owner, Where where) {
+  check_extents("from_memory", shape, size_bytes(options.dtype), where);
+  check_layout("from_memory", shape, options.layout, where);
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(options.dtype);
+  Tensor result(
+      make_ref<TensorImpl>(make_ref<Storage>(data, bytes, options.device, std::move(owner)), 0,
+                           shape, strides_for(shape, options.layout), options.dtype, where));
+  set_leaf("from_memory", result, options, where);
+  return result;
+}
+
+}  // namespace ringrad

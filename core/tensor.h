@@ -1,0 +1,213 @@
+// Tensor: one pointer to {storage, offset, shape, strides, dtype, autograd}.
+//
+//     x   Tensor ---> TensorImpl { storage --> bytes, shape (2, 3), strides (3, 1), offset 0 }
+//     xT  Tensor ---> TensorImpl { storage ----^      shape (3, 2), strides (1, 3), offset 0 }
+//
+// Copying a Tensor copies the pointer: both names mean the same tensor. Views share the storage. A
+// tensor is safe to read from many threads; writing needs the caller's own order, as for any C++
+// object.
+//
+// This header knows no calculus. Operators are free functions of higher layers (`matmul(a, b)`,
+// `relu(x)`); the members at the end of the class that concern gradients are declared here, so that
+// they read as everybody knows them, and are defined in autograd/tensor_autograd.cc.
+
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/ref.h"
+#include "core/scalar.h"
+#include "core/shape.h"
+#include "core/storage.h"
+
+namespace ringrad {
+
+class Tensor;
+
+/// What the tape keeps on a tensor; core owns it without looking inside.
+class AutogradMeta {
+ public:
+  virtual ~AutogradMeta() = default;
+};
+
+/// How a new tensor is made; for designated initialisers:
+///
+///     zeros({2, 3}, {.dtype = DType::float64})
+struct Options {
+  DType dtype = DType::float32;
+  Device device = {};
+  Layout layout = Layout::contiguous;
+  bool requires_grad = false;
+};
+
+struct BackwardOptions {
+  bool retain_graph = false;  ///< keep what was saved, so that backward can run again
+  bool create_graph = false;  ///< record the backward pass itself; implies retain_graph
+};
+
+struct TensorImpl : RefCounted, Pooled {
+  TensorImpl(Ref<Storage> storage, std::int64_t offset, const Shape& shape, const Strides& strides,
+             DType dtype, Where where);
+
+  Ref<Storage> storage;
+  std::int64_t offset;  ///< of the first element, in elements
+  std::int64_t numel;
+  Shape shape;
+  Strides strides;
+  DType dtype;
+  bool contiguous;
+  bool requires_grad =
+      false;  ///< a leaf that wants a gradient, or the result of a recorded operation
+  std::unique_ptr<AutogradMeta> autograd;
+  Where made_at;
+};
+
+class Tensor {
+ public:
+  /// No tensor: defined() is false, and everything else is undefined.
+  Tensor() = default;
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return static_cast<bool>(impl_); }
+
+  const Shape& shape() const { return impl_->shape; }
+  const Strides& strides() const { return impl_->strides; }
+  int dims() const { return impl_->shape.size(); }
+  std::int64_t numel() const { return impl_->numel; }
+  /// Extent of an axis; negative axes count from the end. Throws ShapeError for an absent axis.
+  std::int64_t size(std::int64_t axis, Where where = Where::current()) const;
+  DType dtype() const { return impl_->dtype; }
+  Device device() const { return impl_->storage->device(); }
+  /// The line of the call that made this tensor.
+  const Where& made_at() const { return impl_->made_at; }
+
+  bool is_contiguous() const { return impl_->contiguous; }
+  bool is_channels_last() const { return ringrad::is_channels_last(shape(), strides()); }
+
+  /// First element. Throws DTypeError if T is not the tensor's element type.
+  template <class T>
+  T* data(Where where = Where::current()) const {
+    if (dtype_of<T> != impl_->dtype) [[unlikely]]
+      throw_wrong_type(dtype_of<T>, where);
+    return reinterpret_cast<T*>(raw_data());
+  }
+  std::byte* raw_data() const {
+    return impl_->storage->data() + impl_->offset * static_cast<std::int64_t>(size_bytes(dtype()));
+  }
+
+  /// The value of a one-element tensor, converted to T. Throws ShapeError for any other number of
+  /// elements.
+  template <class T = float>
+  T item(Where where = Where::current()) const {
+    return scalar(where).to<T>();
+  }
+  Scalar scalar(Where where = Where::current()) const;
+
+  /// All elements in row-major order, converted to T.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  const Ref<Storage>& storage() const { return impl_->storage; }
+  std::int64_t offset() const { return impl_->offset; }
+  TensorImpl* impl() const { return impl_.get(); }
+  /// True if both names mean the same tensor object.
+  bool is(const Tensor& other) const { return impl_ == other.impl_; }
+
+  /// Counts in-place changes of the memory under this tensor and its views.
+  std::uint32_t version() const { return impl_->storage->version(); }
+  /// Every in-place operation calls this after writing.
+  void mark_changed(Where where) const { impl_->storage->mark_changed(where); }
+
+  /// Makes this tensor object, under all its names, refer to other memory of the same shape and
+  /// dtype; it stays the same leaf. Used to move parameters into an arena or to another device.
+  void set_data(const Tensor& data, Where where = Where::current()) const;
+
+  // -- Gradients: defined in autograd/tensor_autograd.cc, link with //autograd ------------------
+
+  /// True for a leaf that wants a gradient and for every result computed from one.
+  bool requires_grad() const { return impl_->requires_grad; }
+  /// Throws DTypeError unless floating, AutogradError on a tensor that is not a leaf. Returns this
+  /// tensor.
+  const Tensor& set_requires_grad(bool requires_grad = true, Where where = Where::current()) const;
+  /// True if no recorded operation made this tensor.
+  bool is_leaf() const;
+  /// The gradient accumulated in this leaf; an undefined tensor if there is none yet.
+  Tensor grad() const;
+  /// Sets or, with an undefined tensor, drops the gradient.
+  void set_grad(const Tensor& grad, Where where = Where::current()) const;
+  /// d(this)/d(leaf) is added to every leaf's grad(). `gradient` weighs the elements of this
+  /// tensor; it may be left out for a one-element tensor, where it is 1. Throws AutogradError
+  /// without history, or on a second backward through freed history; ShapeError if the gradient is
+  /// missing or of another shape.
+  void backward(const Tensor& gradient = {}, BackwardOptions options = {},
+                Where where = Where::current()) const;
+  /// The same memory without history.
+  Tensor detach(Where where = Where::current()) const;
+
+ private:
+  [[noreturn]] void throw_wrong_type(DType asked, Where where) const;
+
+  Ref<TensorImpl> impl_;
+};
+
+/// Prints values the way NumPy and PyTorch do, long tensors summarised with "...".
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+/// A tensor argument of an operator symbol, which cannot take a defaulted Where: the implicit
+/// conversion notes the line.
+struct Located {
+  Located(const Tensor& tensor, Where where = Where::current()) : tensor(tensor), where(where) {}
+  const Tensor& tensor;
+  Where where;
+};
+
+// -- Making tensors ------------------------------------------------------------------------------
+
+/// Uninitialised. With requires_grad the result is a leaf.
+/// Throws ShapeError for negative or too large extents, or channels_last without 4 axes; DTypeError
+/// for requires_grad unless floating; OutOfMemoryError.
+Tensor empty(const Shape& shape, const Options& options = {}, Where where = Where::current());
+Tensor zeros(const Shape& shape, const Options& options = {}, Where where = Where::current());
+Tensor ones(const Shape& shape, const Options& options = {}, Where where = Where::current());
+Tensor full(const Shape& shape, Scalar value, const Options& options = {},
+            Where where = Where::current());
+
+/// Uninitialised, with the shape, dtype, device and, if x is dense, the order in memory of x.
+Tensor empty_like(const Tensor& x, Where where = Where::current());
+/// The same with another dtype.
+Tensor empty_like(const Tensor& x, DType dtype, Where where = Where::current());
+
+/// start, start + step, ... before end: int64 if all three are whole numbers, else float32.
+/// Throws ValueError unless steps lead from start to end.
+Tensor arange(Scalar start, Scalar end, Scalar step = 1, Where where = Where::current());
+Tensor arange(Scalar end, Where where = Where::current());
+
+/// The identity matrix (n, n).
+Tensor eye(std::int64_t n, const Options& options = {}, Where where = Where::current());
+
+/// A copy of values. Throws ShapeError unless shape holds values.size() elements.
+template <class T>
+Tensor from_values(std::span<const T> values, const Shape& shape, Where where = Where::current());
+
+/// tensor({1.f, 2.f}) and tensor({{1.f, 2.f}, {3.f, 4.f}}); double literals make float32 tensors,
+/// as in PyTorch.
+Tensor tensor(std::initializer_list<float> values, Where where = Where::current());
+Tensor tensor(std::initializer_list<std::initializer_list<float>> rows,
+              Where where = Where::current());
+
+/// A one-element tensor of shape ().
+Tensor scalar_tensor(Scalar value, const Options& options = {}, Where where = Where::current());
+
+/// The caller's memory, in the given layout without gaps, kept alive by `owner`.
+/// REQUIRES: `data` is aligned for its dtype and holds as many elements as the shape
+Tensor from_memory(void* data, const Shape& shape, const Options& options,
+                   std::shared_ptr<void> owner, Where where = Where::current());
+
+}  // namespace ringrad
