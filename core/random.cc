@@ -4,12 +4,14 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <numbers>
 #include <type_traits>
 
 #include "core/dtype.h"
 #include "core/philox.h"
+#include "core/shape.h"
 #include "core/simd.h"
 
 namespace ringrad {

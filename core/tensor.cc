@@ -83,11 +83,15 @@ void Tensor::set_data(const Tensor& data, Where where) const {
   RINGRAD_CHECK(shape() == data.shape(), ShapeError, where, "set_data: shapes must be equal; got ",
                 shape(), " and ", data.shape());
   check_same_dtype("set_data", dtype(), data.dtype(), where);
+  const std::uint32_t old_version = version();
   impl_->storage = data.storage();
   impl_->offset = data.offset();
   impl_->strides = data.strides();
   impl_->contiguous = data.is_contiguous();
-  mark_changed(where);
+  // A tensor saved before must not take the new memory for the old one: the version goes on from
+  // there.
+  do mark_changed(where);
+  while (version() <= old_version);
 }
 
 Tensor empty(const Shape& shape, const Options& options, Where where) {

@@ -31,14 +31,13 @@ std::optional<Strides> reshaped_strides(const Tensor& x, const Shape& shape) {
         from == 0 || (x.shape()[from - 1] != 1 && x.strides()[from - 1] != run * run_stride);
     if (!run_ends) continue;
     std::int64_t step = run_stride;
-    while (to >= 0 && (run > 1 || shape[to] == 1)) {
+    while (run > 1) {
       if (run % shape[to] != 0) return std::nullopt;
       result[to] = step;
       step *= shape[to];
       run /= shape[to];
       --to;
     }
-    if (run != 1) return std::nullopt;
     if (from > 0) run_stride = x.strides()[from - 1];
   }
   return result;

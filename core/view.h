@@ -21,6 +21,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, s
                   Where where = Where::current());
 
 /// The strides under which x's memory has `shape` in row-major order of elements, if there are any.
+/// REQUIRES: shape.numel() == x.numel()
 std::optional<Strides> reshaped_strides(const Tensor& x, const Shape& shape);
 
 /// Shapes:  numel unchanged; one extent may be -1

@@ -1,0 +1,280 @@
+#include "core/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "core/view.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_same_bits;
+using testing::expect_throws;
+using testing::Random;
+
+constexpr DType kAll[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16,
+                          DType::int32,   DType::int64,   DType::uint8,   DType::bool_};
+
+TEST(TensorTest, IsAHandle) {
+  const Tensor x = zeros({2});
+  const Tensor y = x;
+  y.data<float>()[0] = 5;
+  EXPECT_EQ(x.data<float>()[0], 5);
+  EXPECT_TRUE(x.is(y));
+  EXPECT_FALSE(Tensor().defined());
+  EXPECT_TRUE(x.defined());
+}
+
+TEST(TensorTest, KnowsItsExtents) {
+  const Tensor x = zeros({2, 3, 4});
+  EXPECT_EQ(x.dims(), 3);
+  EXPECT_EQ(x.numel(), 24);
+  EXPECT_EQ(x.size(1), 3);
+  EXPECT_EQ(x.size(-1), 4);
+  expect_throws<ShapeError>([&] { x.size(3); }, "size: axis must be in [-3, 3); got 3");
+}
+
+TEST(TensorTest, FillsEveryDType) {
+  for (const DType dtype : kAll) {
+    const Options options{.dtype = dtype, .device = "cpu:1"};
+    EXPECT_EQ(zeros({3}, options).dtype(), dtype);
+    EXPECT_EQ(zeros({3}, options).device(), Device("cpu:1"));
+    expect_close(zeros({3}, options), {0, 0, 0});
+    expect_close(ones({3}, options), {1, 1, 1});
+    expect_close(full({2}, 7, options),
+                 dtype == DType::bool_ ? std::vector<double>{1, 1} : std::vector<double>{7, 7});
+    expect_close(eye(2, options), {1, 0, 0, 1});
+    expect_close(scalar_tensor(1, options), {1});
+  }
+}
+
+TEST(TensorTest, FreshTensorsHaveTheAskedLayout) {
+  EXPECT_EQ(zeros({2, 3, 4, 5}).strides(), (Strides{60, 20, 5, 1}));
+  const Tensor x = zeros({2, 3, 4, 5}, {.layout = Layout::channels_last});
+  EXPECT_EQ(x.strides(), (Strides{60, 1, 15, 3}));
+  EXPECT_TRUE(x.is_channels_last());
+  EXPECT_FALSE(x.is_contiguous());
+  EXPECT_TRUE(zeros({0, 3, 4, 5}, {.layout = Layout::channels_last}).is_contiguous());
+}
+
+TEST(TensorTest, MemoryIsAligned) {
+  for (std::int64_t n = 1; n < 100'000; n = n * 3 + 1)
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(empty({n}).raw_data()) % 64, 0u) << n;
+}
+
+TEST(TensorTest, EmptyLikeKeepsTheOrderOfDenseMemory) {
+  const Tensor x = zeros(
+      {2, 3, 4, 5}, {.dtype = DType::float64, .device = "cpu:1", .layout = Layout::channels_last});
+  const Tensor y = empty_like(x);
+  EXPECT_EQ(y.strides(), x.strides());
+  EXPECT_EQ(y.dtype(), DType::float64);
+  EXPECT_EQ(y.device(), Device("cpu:1"));
+  EXPECT_EQ(empty_like(view::transpose(zeros({2, 3}), 0, 1)).strides(), (Strides{1, 3}));
+  EXPECT_EQ(empty_like(view::slice(zeros({2, 6}), 1, 0, 6, 2)).strides(), (Strides{3, 1}));
+  EXPECT_EQ(empty_like(view::expand(zeros({1, 3}), {2, 3})).strides(), (Strides{3, 1}));
+  EXPECT_EQ(empty_like(x, DType::bool_).dtype(), DType::bool_);
+}
+
+TEST(TensorTest, RequiresGradMakesALeafOfFloats) {
+  EXPECT_FALSE(zeros({1}).requires_grad());
+  EXPECT_TRUE(zeros({1}, {.requires_grad = true}).requires_grad());
+  EXPECT_FALSE(zeros({1}, {.requires_grad = true}).impl()->autograd);
+  expect_throws<DTypeError>([] { zeros({1}, {.dtype = DType::int64, .requires_grad = true}); },
+                            "empty: needs a floating dtype; got int64");
+}
+
+TEST(TensorTest, RemembersWhereItWasMade) {
+  const Tensor x = zeros({1});
+  const Where next = Where::current();
+  EXPECT_EQ(x.made_at().line() + 1, next.line());
+  EXPECT_STREQ(x.made_at().file_name(), next.file_name());
+}
+
+TEST(TensorTest, ItemConvertsTheOnlyElement) {
+  EXPECT_EQ(scalar_tensor(2.5).item(), 2.5f);
+  EXPECT_EQ(full({1, 1}, 3, {.dtype = DType::int64}).item<int>(), 3);
+  EXPECT_EQ(view::select(tensor({1.f, 2.f, 3.f}), 0, 2).item<double>(), 3.0);
+  constexpr auto kBig = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(scalar_tensor(kBig, {.dtype = DType::int64}).item<std::int64_t>(), kBig);
+  expect_throws<ShapeError>([] { zeros({2}).item(); },
+                            "item: the tensor must have exactly one element; got shape (2,)");
+  expect_throws<ShapeError>([] { zeros({0}).item(); }, "got shape (0,)");
+}
+
+TEST(TensorTest, DataRefusesAnotherElementType) {
+  const Tensor x = zeros({2});
+  expect_throws<DTypeError>(
+      [&] { x.data<double>(); },
+      concat("data: the element type must be the tensor's; got float64 for a tensor of "
+             "float32 made at tensor_test.cc:",
+             x.made_at().line()));
+}
+
+TEST(TensorTest, ToVectorReadsAnyView) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    const Tensor x = random.view_of(random.tensor({3, 4, 2}, DType::int32));
+    std::vector<double> expected;
+    for (std::int64_t n = 0; n < x.numel(); ++n) {
+      std::int64_t rest = n, at = 0;
+      for (int axis = x.dims() - 1; axis >= 0; --axis) {
+        at += rest % x.shape()[axis] * x.strides()[axis];
+        rest /= x.shape()[axis];
+      }
+      expected.push_back(x.data<std::int32_t>()[at]);
+    }
+    ASSERT_EQ(x.to_vector<double>(), expected) << x.shape() << x.strides();
+    ASSERT_EQ(random.strided(x).to_vector<double>(), expected);
+  }
+}
+
+TEST(TensorTest, ToVectorConvertsEveryDType) {
+  for (const DType dtype : kAll) {
+    const Tensor x = full({2}, 1, {.dtype = dtype});
+    EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 1})) << dtype;
+    EXPECT_EQ(x.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 1})) << dtype;
+    EXPECT_EQ(x.to_vector<bool>(), (std::vector<bool>{true, true})) << dtype;
+    EXPECT_EQ(x.to_vector<bfloat16>()[1], 1.0f) << dtype;
+  }
+  EXPECT_EQ(tensor({1.5f, -2.75f}).to_vector<int>(), (std::vector<int>{1, -2}));
+}
+
+TEST(FromValuesTest, CopiesInRowMajorOrder) {
+  std::vector<std::int64_t> values{1, 2, 3, 4, 5, 6};
+  const Tensor x = from_values<std::int64_t>(values, {2, 3});
+  values[0] = 100;
+  EXPECT_EQ(x.dtype(), DType::int64);
+  expect_close(x, {1, 2, 3, 4, 5, 6});
+  expect_throws<ShapeError>(
+      [&] {
+        from_values<std::int64_t>(values, {2, 2});
+      },
+      "from_values: the shape must hold the values; got (2, 2) and 6 values");
+}
+
+TEST(FromValuesTest, NestedBracesMakeRows) {
+  const Tensor x = tensor({{1, 2.5}, {3, 4}, {5, 6}});
+  EXPECT_EQ(x.shape(), (Shape{3, 2}));
+  EXPECT_EQ(x.dtype(), DType::float32);
+  expect_close(x, {1, 2.5, 3, 4, 5, 6});
+  EXPECT_EQ(tensor({1, 2, 3}).shape(), (Shape{3}));
+  expect_throws<ShapeError>(
+      [] {
+        tensor({{1.f, 2.f}, {3.f}});
+      },
+      "tensor: rows must be equally long; got 2 and 1");
+}
+
+TEST(ArangeTest, CountsFromStartToEnd) {
+  EXPECT_EQ(arange(3).dtype(), DType::int64);
+  expect_close(arange(4), {0, 1, 2, 3});
+  expect_close(arange(2, 9, 3), {2, 5, 8});
+  expect_close(arange(2, 8, 3), {2, 5});
+  expect_close(arange(5, 0, -2), {5, 3, 1});
+  expect_close(arange(0, 1, 0.25), {0, 0.25, 0.5, 0.75});
+  EXPECT_EQ(arange(0, 1, 0.25).dtype(), DType::float32);
+  EXPECT_EQ(arange(0, 1.1, 0.1).numel(), 11);
+  EXPECT_EQ(arange(3, 3).numel(), 0);
+}
+
+TEST(ArangeTest, IsExactBeyondTheMantissaOfDouble) {
+  constexpr std::int64_t kBig = (std::int64_t{1} << 60) + 1;
+  EXPECT_EQ(arange(kBig, kBig + 3).to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{kBig, kBig + 1, kBig + 2}));
+}
+
+TEST(ArangeTest, RefusesStepsThatNeverArrive) {
+  expect_throws<ValueError>(
+      [] { arange(5, 3); },
+      "arange: steps must lead from start to end; got start 5, end 3 and step 1");
+  expect_throws<ValueError>([] { arange(0, 3, 0); }, "arange: steps must lead");
+  expect_throws<ValueError>([] { arange(0, 3, -1); }, "arange: steps must lead");
+  expect_throws<ValueError>([] { arange(0, INFINITY, 1); }, "arange: steps must lead");
+  expect_throws<ValueError>([] { arange(0, NAN, 1); }, "arange: steps must lead");
+}
+
+TEST(FromMemoryTest, UsesTheCallersMemoryAndKeepsItAlive) {
+  auto memory = std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3, 4, 5, 6});
+  const std::weak_ptr<std::vector<float>> watch = memory;
+  Tensor x = from_memory(memory->data(), {2, 3}, {}, memory);
+  (*memory)[4] = 50;
+  memory.reset();
+  Tensor row = view::select(x, 0, 1);
+  x = Tensor();
+  EXPECT_FALSE(watch.expired());
+  expect_close(row, {4, 50, 6});
+  row = Tensor();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(FromMemoryTest, ReadsChannelsLast) {
+  float values[] = {1, 2, 3, 4, 5, 6, 7, 8};  // (H, W) pixels of two channels each
+  const Tensor x = from_memory(values, {1, 2, 2, 2}, {.layout = Layout::channels_last}, nullptr);
+  expect_close(x, {1, 3, 5, 7, 2, 4, 6, 8});
+}
+
+TEST(SetDataTest, MovesTheObjectUnderAllItsNames) {
+  const Tensor x = zeros({2, 2}, {.requires_grad = true});
+  const Tensor same = x;
+  const Tensor arena = arange(0, 6, 1.0);
+  const auto slice = view::as_strided(arena, {2, 2}, {1, 2}, 1);
+  x.set_data(slice);
+  EXPECT_TRUE(same.requires_grad());
+  EXPECT_EQ(same.storage(), arena.storage());
+  EXPECT_FALSE(same.is_contiguous());
+  expect_same_bits(same, slice);
+  EXPECT_EQ(x.version(), 1u);
+}
+
+TEST(SetDataTest, KeepsShapeAndDType) {
+  const Tensor x = zeros({2});
+  expect_throws<ShapeError>([&] { x.set_data(zeros({3})); },
+                            "set_data: shapes must be equal; got (2,) and (3,)");
+  expect_throws<DTypeError>([&] { x.set_data(zeros({2}, {.dtype = DType::float64})); },
+                            "set_data: dtypes must be equal; got float32 and float64");
+}
+
+TEST(TensorTest, ErrorsOfMakingNameTheFault) {
+  expect_throws<ShapeError>(
+      [] {
+        empty({2, -3});
+      },
+      "empty: extents must not be negative; got (2, -3)");
+  expect_throws<ShapeError>([] { eye(-1); }, "extents must not be negative; got (-1, -1)");
+  expect_throws<ShapeError>([] { empty({std::int64_t{1} << 61}, {.dtype = DType::float64}); },
+                            "must fit in 63 bits");
+  expect_throws<ShapeError>(
+      [] {
+        empty({2, 3}, {.layout = Layout::channels_last});
+      },
+      "empty: channels_last needs 4 axes (B, C, H, W); got (2, 3)");
+  float value = 0;
+  expect_throws<ShapeError>(
+      [&] { from_memory(&value, {1}, {.layout = Layout::channels_last}, nullptr); },
+      "from_memory: channels_last needs 4 axes (B, C, H, W); got (1,)");
+}
+
+TEST(TensorTest, ThreadsMayShareReading) {
+  const Tensor x = arange(1000);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([mine = x] {
+      for (int i = 0; i < 100; ++i) {
+        const Tensor row = view::reshape(mine, {10, 100});
+        ASSERT_EQ(view::select(row, 0, 9).to_vector<int>().back(), 999);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace ringrad
