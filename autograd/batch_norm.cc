@@ -1,0 +1,106 @@
+#include "autograd/batch_norm.h"
+
+#include "autograd/elementwise.h"
+#include "autograd/function.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "kernels/batch_norm.h"
+
+namespace ringrad {
+namespace {
+
+// What the backward function keeps.
+struct Saved {
+  SavedTensor x, weight, bias;
+  Tensor mean, rstd;  // made here and seen by nobody else
+  BatchNormOptions options;
+
+  kernels::BatchNormSaved unpacked() const {
+    return {.x = x.get(),
+            .weight = weight.get(),
+            .bias = bias.get(),
+            .mean = mean,
+            .rstd = rstd,
+            .relu = options.relu};
+  }
+};
+
+void backward_fused(BackwardContext& context, const Saved& saved) {
+  const kernels::BatchNormSaved values = saved.unpacked();
+  const double rows =
+      saved.options.training ? static_cast<double>(values.x.numel() / values.mean.numel()) : 0;
+  const auto sums = kernels::batch_norm_backward_sums(context.grad_output(), values);
+  if (context.needs(0))
+    context.set(0, kernels::batch_norm_backward_apply(context.grad_output(), values, sums, rows));
+  const auto in_dtype_of = [](const Tensor& grad, const SavedTensor& parameter) {
+    return parameter.defined() ? to(grad, parameter.get().dtype()) : Tensor();
+  };
+  if (context.needs(1)) context.set(1, in_dtype_of(sums.grad_xhat, saved.weight));
+  if (context.needs(2)) context.set(2, in_dtype_of(sums.grad, saved.bias));
+}
+
+// The same in terms of operators that are recorded themselves: the statistics are functions of x
+// again.
+void backward_recorded(BackwardContext& context, const Saved& saved) {
+  const Tensor x = saved.x.get();
+  Shape axes;  // all but the channels
+  Shape channels = Shape::filled(x.dims(), 1);
+  channels[1] = x.shape()[1];
+  for (int i = 0; i < x.dims(); ++i)
+    if (i != 1) axes.push_back(i);
+  const auto per_channel = [&](const Tensor& vector) { return reshape(vector, channels); };
+  const auto mean_of = [&](const Tensor& values) { return mean(values, axes, true); };
+
+  const bool training = saved.options.training;
+  const Tensor centred = x - (training ? mean_of(x) : per_channel(saved.mean));
+  const Tensor rstd =
+      training ? rsqrt(mean_of(square(centred)) + saved.options.eps) : per_channel(saved.rstd);
+  const Tensor xhat = centred * rstd;
+  const Tensor scale = saved.weight.defined() ? per_channel(saved.weight.get()) * rstd : rstd;
+
+  Tensor grad = context.grad_output();
+  if (saved.options.relu) {
+    Tensor y = saved.weight.defined() ? xhat * per_channel(saved.weight.get()) : xhat;
+    if (saved.bias.defined()) y = y + per_channel(saved.bias.get());
+    grad = relu_gradient(grad, y.detach());
+  }
+  if (context.needs(0))
+    context.set(
+        0, training ? scale * (grad - mean_of(grad) - xhat * mean_of(grad * xhat)) : scale * grad);
+  if (context.needs(1)) context.set(1, sum(grad * xhat, axes));
+  if (context.needs(2)) context.set(2, sum(grad, axes));
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const Tensor& running_mean, const Tensor& running_var,
+                  const BatchNormOptions& options, Where where) {
+  kernels::Moments moments;
+  if (options.training) {
+    moments = kernels::batch_norm_moments(x, where);
+    const std::int64_t rows = x.numel() / x.shape()[1];
+    RINGRAD_CHECK(rows > 1, ShapeError, where,
+                  "batch_norm: training needs more than one value per channel; got ", x.shape());
+    if (running_mean.defined())
+      kernels::batch_norm_update_running(moments, static_cast<double>(rows), options.momentum,
+                                         running_mean, running_var, where);
+  } else {
+    RINGRAD_CHECK(running_mean.defined() && running_var.defined(), ValueError, where,
+                  "batch_norm: evaluation needs running statistics; got none");
+    const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
+    const NoGrad guard;
+    moments = {to(running_mean, dtype), to(running_var, dtype)};
+  }
+  const Tensor rstd = kernels::batch_norm_rstd(moments.var, options.eps);
+  Tensor y = kernels::batch_norm_apply(x, moments.mean, rstd, weight, bias, options.relu, where);
+  if (needs_grad(x, weight, bias))
+    record("batch_norm", where, y, {&x, &weight, &bias},
+           [saved = Saved{save(x), save(weight), save(bias), moments.mean, rstd, options}](
+               BackwardContext& context) {
+             grad_enabled() ? backward_recorded(context, saved) : backward_fused(context, saved);
+           });
+  return y;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,34 @@
+// Batch normalization, optionally with the ReLU that so often follows it.
+//
+// Extents: C channels (axis 1).
+
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+struct BatchNormOptions {
+  bool training = true;   ///< normalise by this batch's statistics, and update the running ones
+  double momentum = 0.1;  ///< running = (1 - momentum) * running + momentum * this batch's
+  double eps = 1e-5;
+  bool relu = false;  ///< max(y, 0), fused into the same pass over memory
+};
+
+///   y = (x - mean) / sqrt(var + eps) * weight + bias
+///
+/// mean and var are taken over all axes but axis 1: of the batch in training, else running_mean and
+/// running_var. The running variance is unbiased, the one used for normalising is not, as in
+/// PyTorch. Undefined running statistics are neither used nor updated.
+///
+/// Shapes:  x (B, C, ...); weight, bias, running_mean, running_var (C), weight and bias may be
+/// undefined  ->  like x DTypes:  every floating dtype Saves:   x, weight, bias, mean (C), rstd
+/// (C); not y, also with ReLU Throws:  ShapeError unless the vectors are (C), or if training has
+/// fewer than two values per channel; ValueError when
+///          evaluating without running statistics; DTypeError, DeviceError
+/// Paper:   Ioffe and Szegedy 2015, arXiv:1502.03167
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const Tensor& running_mean, const Tensor& running_var,
+                  const BatchNormOptions& options = {}, Where where = Where::current());
+
+}  // namespace ringrad

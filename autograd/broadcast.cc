@@ -1,0 +1,29 @@
+#include "autograd/broadcast.h"
+
+#include "autograd/function.h"
+#include "core/view.h"
+#include "kernels/reduce.h"
+
+namespace ringrad {
+
+Tensor expand(const Tensor& x, const Shape& shape, Where where) {
+  if (x.shape() == shape) return x;
+  Tensor y = view::expand(x, shape, where);
+  if (needs_grad(x))
+    record("expand", where, y, {&x}, [shape = x.shape()](BackwardContext& context) {
+      context.set(0, sum_to(context.grad_output(), shape));
+    });
+  return y;
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape, Where where) {
+  if (x.shape() == shape) return x;
+  Tensor y = kernels::sum_to(x, shape, where);
+  if (needs_grad(x))
+    record("sum_to", where, y, {&x}, [shape = x.shape()](BackwardContext& context) {
+      context.set(0, expand(context.grad_output(), shape));
+    });
+  return y;
+}
+
+}  // namespace ringrad

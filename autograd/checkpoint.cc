@@ -1,0 +1,60 @@
+#include "autograd/checkpoint.h"
+
+#include "autograd/function.h"
+#include "core/random.h"
+#include "core/view.h"
+
+namespace ringrad {
+namespace {
+
+// The inputs without history, wanting gradients where the originals did.
+std::vector<Tensor> as_leaves(const std::vector<SavedTensor>& saved,
+                              const std::vector<bool>& needs) {
+  std::vector<Tensor> leaves;
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    leaves.push_back(saved[i].get().detach());
+    if (needs[i]) leaves.back().set_requires_grad();
+  }
+  return leaves;
+}
+
+}  // namespace
+
+Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
+                  const std::vector<Tensor>& inputs, Where where) {
+  if (!grad_enabled()) return f(inputs);
+  const Generator before = default_generator();
+  Tensor y;
+  {
+    const NoGrad guard;
+    y = f(inputs);
+  }
+  // f may return a tensor that others hold too; the recorded result must be an object of its own.
+  y = view::alias(y, where);
+
+  std::vector<SavedTensor> saved;
+  std::vector<bool> needs;
+  for (const Tensor& x : inputs) {
+    saved.push_back(save(x));
+    needs.push_back(x.requires_grad());
+  }
+  record("checkpoint", where, {&y, 1}, inputs, [f, saved, needs, before](BackwardContext& context) {
+    RINGRAD_CHECK(!grad_enabled(), AutogradError, context.where(),
+                  "backward of checkpoint: create_graph must be off; got on");
+    const std::vector<Tensor> leaves = as_leaves(saved, needs);
+    const Generator after = std::exchange(default_generator(), before);
+    Tensor again;
+    {
+      const EnableGrad guard;
+      again = f(leaves);
+    }
+    default_generator() = after;
+    if (!again.requires_grad()) return;
+    again.backward(context.grad_output(), {}, context.where());
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      if (needs[i]) context.set(static_cast<int>(i), leaves[i].grad());
+  });
+  return y;
+}
+
+}  // namespace ringrad

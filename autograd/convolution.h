@@ -1,0 +1,28 @@
+// Two-dimensional convolution.
+//
+// Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels, R S
+// filter taps, G groups.
+
+#pragma once
+
+#include "core/tensor.h"
+#include "kernels/convolution.h"
+
+namespace ringrad {
+
+/// Cross-correlation of images with filters:
+///
+///   y[b, k, p, q] = bias[k] + sum over c, r, s of x[b, c, p * stride + r * dilation - padding,
+///   ...] * weight[k, c, r, s]
+///
+/// The result lies in channels_last memory.
+///
+/// Shapes:  x (B, C, H, W), weight (K, C / G, R, S), bias (K) or undefined  ->  (B, K, P, Q)
+/// DTypes:  every floating dtype; 16-bit ones accumulate in float32
+/// Saves:   x, weight
+/// Throws:  ShapeError, DTypeError, DeviceError; ValueError unless stride, dilation, groups > 0 and
+/// padding >= 0
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv2dOptions& options = {}, Where where = Where::current());
+
+}  // namespace ringrad

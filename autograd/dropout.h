@@ -1,0 +1,21 @@
+// Dropout; kernels/dropout.h has the formula.
+
+#pragma once
+
+#include "core/random.h"
+#include "core/tensor.h"
+
+namespace ringrad {
+
+/// In training: each element becomes 0 with probability p and is divided by 1 - p otherwise.
+/// Else, and for p = 0: x itself.
+///
+/// Shapes:  any
+/// DTypes:  every floating dtype
+/// Saves:   one byte per element
+/// Throws:  ValueError unless 0 <= p <= 1; DTypeError
+/// Paper:   Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov 2014, JMLR 15
+Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
+               Generator& generator = default_generator(), Where where = Where::current());
+
+}  // namespace ringrad

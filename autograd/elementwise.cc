@@ -1,0 +1,297 @@
+#include "autograd/elementwise.h"
+
+#include "autograd/broadcast.h"
+#include "autograd/function.h"
+#include "autograd/movement.h"
+#include "kernels/elementwise.h"
+
+namespace ringrad {
+namespace {
+
+// -- The derivative of a row: one fused loop, or public operators where it is recorded itself
+// ------- What looks at nothing saved, or at one operand only, is a single operator: there is
+// nothing to fuse.
+
+template <class Op>
+Tensor gradient(const Op& op, const Tensor& grad, const Tensor& saved) {
+  if constexpr (Op::kSaves != ops::Saves::nothing)
+    if (!grad_enabled()) return kernels::unary_backward(op, grad, saved);
+  return op.backward(grad, saved);
+}
+
+template <class Op>
+Tensor gradient_a(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  if constexpr (Op::kSavedForA == ops::kBoth)
+    if (!grad_enabled()) return kernels::binary_backward_a<Op>(grad, a, b);
+  return Op::backward_a(grad, a, b);
+}
+
+template <class Op>
+Tensor gradient_b(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  if constexpr (Op::kSavedForB == ops::kBoth)
+    if (!grad_enabled()) return kernels::binary_backward_b<Op>(grad, a, b);
+  return Op::backward_b(grad, a, b);
+}
+
+// -- What broadcasting and promotion did to the operands, undone on their gradients
+// ----------------
+
+struct Unchanged {
+  Tensor operator()(int, Tensor grad) const { return grad; }
+};
+
+struct Reduced {
+  Shape shapes[2];
+  DType dtypes[2];
+
+  Reduced(const Tensor& a, const Tensor& b)
+      : shapes{a.shape(), b.shape()}, dtypes{a.dtype(), b.dtype()} {}
+  Tensor operator()(int i, const Tensor& grad) const {
+    const Tensor sum = grad.shape() == shapes[i] ? grad : sum_to(grad, shapes[i]);
+    return sum.dtype() == dtypes[i] ? sum : to(sum, dtypes[i]);
+  }
+};
+
+bool lies_like(const Tensor& x, const Tensor& y) {
+  return x.dtype() == y.dtype() && x.shape() == y.shape();
+}
+
+// -- Recording
+// -------------------------------------------------------------------------------------
+
+template <class Op>
+Tensor unary(const Op& op, const Tensor& x, Where where) {
+  Tensor y = kernels::unary(op, x, where);
+  if (!needs_grad(x)) return y;
+  if constexpr (Op::kSaves == ops::Saves::nothing) {
+    record(Op::kName, where, y, {&x}, [op](BackwardContext& context) {
+      context.set(0, gradient(op, context.grad_output(), {}));
+    });
+  } else {
+    record(Op::kName, where, y, {&x},
+           [op, saved = Op::kSaves == ops::Saves::input ? save(x) : save_output(y)](
+               BackwardContext& context) {
+             context.set(0, gradient(op, context.grad_output(), saved.get()));
+           });
+  }
+  return y;
+}
+
+template <class Op, class Reduce>
+void record_binary(const Tensor& y, const Tensor& a, const Tensor& b, Reduce reduce, Where where) {
+  const unsigned looked_at =
+      (a.requires_grad() ? Op::kSavedForA : 0u) | (b.requires_grad() ? Op::kSavedForB : 0u);
+  record(Op::kName, where, y, {&a, &b},
+         [reduce, a = save(looked_at & ops::kA ? a : Tensor()),
+          b = save(looked_at & ops::kB ? b : Tensor())](BackwardContext& context) {
+           const Tensor& grad = context.grad_output();
+           const Tensor at_a = a.get(), at_b = b.get();
+           if (context.needs(0)) context.set(0, reduce(0, gradient_a<Op>(grad, at_a, at_b)));
+           if (context.needs(1)) context.set(1, reduce(1, gradient_b<Op>(grad, at_a, at_b)));
+         });
+}
+
+template <class Op>
+Tensor binary(const Tensor& a, const Tensor& b, Where where) {
+  Tensor y = kernels::binary<Op>(a, b, where);
+  if (!needs_grad(a, b)) return y;
+  if (lies_like(a, y) && lies_like(b, y))
+    record_binary<Op>(y, a, b, Unchanged(), where);
+  else
+    record_binary<Op>(y, a, b, Reduced(a, b), where);
+  return y;
+}
+
+template <class Op>
+Tensor right(const Tensor& a, Scalar b, Where where) {
+  return unary(ops::RightScalar<Op>(b), a, where);
+}
+
+template <class Op>
+Tensor left(Scalar a, const Tensor& b, Where where) {
+  return unary(ops::LeftScalar<Op>(a), b, where);
+}
+
+// A predicate: nothing to record.
+template <class Op>
+Tensor compare(const Tensor& a, Scalar b, Where where) {
+  return kernels::unary(ops::RightScalar<Op>(b), a, where);
+}
+
+Tensor number_beside(const Tensor& x, Scalar value, Where where) {
+  return scalar_tensor(value, {.dtype = promote(x.dtype(), value), .device = x.device()}, where);
+}
+
+}  // namespace
+
+// -- Rows
+// ------------------------------------------------------------------------------------------
+
+Tensor neg(const Tensor& x, Where where) { return unary(ops::Neg(), x, where); }
+Tensor abs(const Tensor& x, Where where) { return unary(ops::Abs(), x, where); }
+Tensor sign(const Tensor& x, Where where) { return unary(ops::Sign(), x, where); }
+Tensor square(const Tensor& x, Where where) { return unary(ops::Square(), x, where); }
+Tensor exp(const Tensor& x, Where where) { return unary(ops::Exp(), x, where); }
+Tensor expm1(const Tensor& x, Where where) { return unary(ops::Expm1(), x, where); }
+Tensor log(const Tensor& x, Where where) { return unary(ops::Log(), x, where); }
+Tensor log1p(const Tensor& x, Where where) { return unary(ops::Log1p(), x, where); }
+Tensor sqrt(const Tensor& x, Where where) { return unary(ops::Sqrt(), x, where); }
+Tensor rsqrt(const Tensor& x, Where where) { return unary(ops::Rsqrt(), x, where); }
+Tensor reciprocal(const Tensor& x, Where where) { return unary(ops::Reciprocal(), x, where); }
+Tensor sin(const Tensor& x, Where where) { return unary(ops::Sin(), x, where); }
+Tensor cos(const Tensor& x, Where where) { return unary(ops::Cos(), x, where); }
+Tensor tanh(const Tensor& x, Where where) { return unary(ops::Tanh(), x, where); }
+Tensor sigmoid(const Tensor& x, Where where) { return unary(ops::Sigmoid(), x, where); }
+Tensor erf(const Tensor& x, Where where) { return unary(ops::Erf(), x, where); }
+Tensor relu(const Tensor& x, Where where) { return unary(ops::Relu(), x, where); }
+Tensor gelu(const Tensor& x, Where where) { return unary(ops::Gelu(), x, where); }
+Tensor gelu_tanh(const Tensor& x, Where where) { return unary(ops::GeluTanh(), x, where); }
+Tensor floor(const Tensor& x, Where where) { return unary(ops::Floor(), x, where); }
+Tensor ceil(const Tensor& x, Where where) { return unary(ops::Ceil(), x, where); }
+Tensor round(const Tensor& x, Where where) { return unary(ops::Round(), x, where); }
+
+Tensor clamp(const Tensor& x, Scalar low, Scalar high, Where where) {
+  RINGRAD_CHECK(low.to<double>() <= high.to<double>(), ValueError, where,
+                "clamp: low must not exceed high; got ", low.to<double>(), " and ",
+                high.to<double>());
+  return unary(ops::Clamp(low, high), x, where);
+}
+
+Tensor add(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Add>(a, b, where); }
+Tensor add(const Tensor& a, Scalar b, Where where) { return right<ops::Add>(a, b, where); }
+Tensor sub(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Sub>(a, b, where); }
+Tensor sub(const Tensor& a, Scalar b, Where where) { return right<ops::Sub>(a, b, where); }
+Tensor sub(Scalar a, const Tensor& b, Where where) { return left<ops::Sub>(a, b, where); }
+Tensor mul(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Mul>(a, b, where); }
+Tensor mul(const Tensor& a, Scalar b, Where where) { return right<ops::Mul>(a, b, where); }
+Tensor div(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Div>(a, b, where); }
+Tensor div(const Tensor& a, Scalar b, Where where) { return right<ops::Div>(a, b, where); }
+Tensor div(Scalar a, const Tensor& b, Where where) { return left<ops::Div>(a, b, where); }
+Tensor pow(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Pow>(a, b, where); }
+Tensor pow(Scalar a, const Tensor& b, Where where) { return unary(ops::ScalarPow(a), b, where); }
+Tensor pow(const Tensor& a, Scalar b, Where where) {
+  // The most frequent exponent by far, and a multiplication is ten times cheaper.
+  const bool keeps_dtype = promote(a.dtype(), b) == a.dtype();
+  if (b.to<double>() == 2 && keeps_dtype) return square(a, where);
+  return unary(ops::PowScalar(b), a, where);
+}
+Tensor maximum(const Tensor& a, const Tensor& b, Where where) {
+  return binary<ops::Maximum>(a, b, where);
+}
+Tensor maximum(const Tensor& a, Scalar b, Where where) { return right<ops::Maximum>(a, b, where); }
+Tensor minimum(const Tensor& a, const Tensor& b, Where where) {
+  return binary<ops::Minimum>(a, b, where);
+}
+Tensor minimum(const Tensor& a, Scalar b, Where where) { return right<ops::Minimum>(a, b, where); }
+
+Tensor eq(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Eq>(a, b, at); }
+Tensor eq(const Tensor& a, Scalar b, Where where) { return compare<ops::Eq>(a, b, where); }
+Tensor ne(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Ne>(a, b, at); }
+Tensor ne(const Tensor& a, Scalar b, Where where) { return compare<ops::Ne>(a, b, where); }
+Tensor lt(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Lt>(a, b, at); }
+Tensor lt(const Tensor& a, Scalar b, Where where) { return compare<ops::Lt>(a, b, where); }
+Tensor le(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Le>(a, b, at); }
+Tensor le(const Tensor& a, Scalar b, Where where) { return compare<ops::Le>(a, b, where); }
+Tensor gt(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Gt>(a, b, at); }
+Tensor gt(const Tensor& a, Scalar b, Where where) { return compare<ops::Gt>(a, b, where); }
+Tensor ge(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Ge>(a, b, at); }
+Tensor ge(const Tensor& a, Scalar b, Where where) { return compare<ops::Ge>(a, b, where); }
+
+Tensor logical_and(const Tensor& a, const Tensor& b, Where where) {
+  return kernels::binary<ops::LogicalAnd>(a, b, where);
+}
+Tensor logical_or(const Tensor& a, const Tensor& b, Where where) {
+  return kernels::binary<ops::LogicalOr>(a, b, where);
+}
+Tensor logical_not(const Tensor& x, Where where) {
+  return kernels::unary(ops::LogicalNot(), x, where);
+}
+Tensor isnan(const Tensor& x, Where where) { return kernels::unary(ops::IsNan(), x, where); }
+Tensor isfinite(const Tensor& x, Where where) { return kernels::unary(ops::IsFinite(), x, where); }
+
+// -- Not rows: what saves a result of two operands, or has three
+// ------------------------------------
+
+Tensor relu_gradient(const Tensor& grad, const Tensor& y, Where where) {
+  RINGRAD_CHECK(grad.shape() == y.shape(), ShapeError, where,
+                "relu_gradient: shapes must be equal; got ", grad.shape(), " and ", y.shape());
+  check_same_dtype("relu_gradient", grad.dtype(), y.dtype(), where);
+  check_floating("relu_gradient", grad.dtype(), where);
+  check_same_device("relu_gradient", grad.device(), y.device(), where);
+  Tensor result = kernels::unary_backward(ops::Relu(), grad, y, where);
+  if (needs_grad(grad))
+    record("relu_gradient", where, result, {&grad}, [y = save(y)](BackwardContext& context) {
+      context.set(0, relu_gradient(context.grad_output(), y.get()));
+    });
+  return result;
+}
+
+Tensor add_relu(const Tensor& a, const Tensor& b, Where where) {
+  Tensor y = kernels::binary<ops::AddRelu>(a, b, where);
+  if (needs_grad(a, b))
+    record("add_relu", where, y, {&a, &b},
+           [reduce = Reduced(a, b), y = save_output(y)](BackwardContext& context) {
+             const Tensor grad = relu_gradient(context.grad_output(), y.get());
+             if (context.needs(0)) context.set(0, reduce(0, grad));
+             if (context.needs(1)) context.set(1, reduce(1, grad));
+           });
+  return y;
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, Where where) {
+  Tensor y = kernels::where(condition, a, b, where);
+  if (needs_grad(a, b))
+    record("where", where, y, {&a, &b},
+           [reduce = Reduced(a, b), condition = save(condition)](BackwardContext& context) {
+             const Tensor& grad = context.grad_output();
+             const Tensor chosen = condition.get();
+             if (context.needs(0)) context.set(0, reduce(0, ringrad::where(chosen, grad, 0)));
+             if (context.needs(1)) context.set(1, reduce(1, ringrad::where(chosen, 0, grad)));
+           });
+  return y;
+}
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b, Where where) {
+  return ringrad::where(condition, a, number_beside(a, b, where), where);
+}
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b, Where where) {
+  return ringrad::where(condition, number_beside(b, a, where), b, where);
+}
+
+// -- Symbols
+// ---------------------------------------------------------------------------------------
+
+Tensor operator-(Located x) { return neg(x.tensor, x.where); }
+
+Tensor operator+(Located a, Located b) { return add(a.tensor, b.tensor, a.where); }
+Tensor operator+(Located a, Scalar b) { return add(a.tensor, b, a.where); }
+Tensor operator+(Scalar a, Located b) { return add(b.tensor, a, b.where); }
+Tensor operator-(Located a, Located b) { return sub(a.tensor, b.tensor, a.where); }
+Tensor operator-(Located a, Scalar b) { return sub(a.tensor, b, a.where); }
+Tensor operator-(Scalar a, Located b) { return sub(a, b.tensor, b.where); }
+Tensor operator*(Located a, Located b) { return mul(a.tensor, b.tensor, a.where); }
+Tensor operator*(Located a, Scalar b) { return mul(a.tensor, b, a.where); }
+Tensor operator*(Scalar a, Located b) { return mul(b.tensor, a, b.where); }
+Tensor operator/(Located a, Located b) { return div(a.tensor, b.tensor, a.where); }
+Tensor operator/(Located a, Scalar b) { return div(a.tensor, b, a.where); }
+Tensor operator/(Scalar a, Located b) { return div(a, b.tensor, b.where); }
+
+Tensor operator==(Located a, Located b) { return eq(a.tensor, b.tensor, a.where); }
+Tensor operator==(Located a, Scalar b) { return eq(a.tensor, b, a.where); }
+Tensor operator==(Scalar a, Located b) { return eq(b.tensor, a, b.where); }
+Tensor operator!=(Located a, Located b) { return ne(a.tensor, b.tensor, a.where); }
+Tensor operator!=(Located a, Scalar b) { return ne(a.tensor, b, a.where); }
+Tensor operator!=(Scalar a, Located b) { return ne(b.tensor, a, b.where); }
+Tensor operator<(Located a, Located b) { return lt(a.tensor, b.tensor, a.where); }
+Tensor operator<(Located a, Scalar b) { return lt(a.tensor, b, a.where); }
+Tensor operator<(Scalar a, Located b) { return gt(b.tensor, a, b.where); }
+Tensor operator<=(Located a, Located b) { return le(a.tensor, b.tensor, a.where); }
+Tensor operator<=(Located a, Scalar b) { return le(a.tensor, b, a.where); }
+Tensor operator<=(Scalar a, Located b) { return ge(b.tensor, a, b.where); }
+Tensor operator>(Located a, Located b) { return gt(a.tensor, b.tensor, a.where); }
+Tensor operator>(Located a, Scalar b) { return gt(a.tensor, b, a.where); }
+Tensor operator>(Scalar a, Located b) { return lt(b.tensor, a, b.where); }
+Tensor operator>=(Located a, Located b) { return ge(a.tensor, b.tensor, a.where); }
+Tensor operator>=(Located a, Scalar b) { return ge(a.tensor, b, a.where); }
+Tensor operator>=(Scalar a, Located b) { return le(b.tensor, a, b.where); }
+
+}  // namespace ringrad

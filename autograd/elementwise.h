@@ -1,0 +1,182 @@
+// Elementwise operators: every result element depends on one element of each operand.
+//
+//     Tensor y = exp(-x * x / 2);     Tensor p = where(x > 0, x, 0.1 * x);
+//
+// Operands broadcast as in NumPy and are promoted as in PyTorch: bool < integers < floats, the
+// wider of a class wins, and a plain number never widens a tensor of its own class. The result lies
+// in memory like its operands, so channels_last stays channels_last. The gradient of a broadcast
+// operand is summed to its shape, and converted to its dtype.
+//
+// All are differentiable, any number of times, unless said otherwise. Below, "floats" means that
+// integers and bool become float32 first; "numbers" means integers and floats as they are, and a
+// DTypeError for bool. What every function throws: ShapeError for shapes that do not broadcast,
+// DeviceError for tensors on different devices, ValueError for a plain number that an integer
+// tensor cannot hold.
+//
+// In-place changes are in in_place.h. The formulas and derivatives are in
+// kernels/elementwise_unary_ops.h and kernels/elementwise_binary_ops.h.
+
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+// -- Of one tensor --------------------------------------------------------------------------------
+
+/// -x. Numbers.
+Tensor neg(const Tensor& x, Where where = Where::current());
+/// |x|; the gradient at 0 is 0. Numbers.
+Tensor abs(const Tensor& x, Where where = Where::current());
+/// -1, 0 or 1; the gradient is 0. Numbers.
+Tensor sign(const Tensor& x, Where where = Where::current());
+/// x^2. Numbers.
+Tensor square(const Tensor& x, Where where = Where::current());
+/// e^x. Floats.
+Tensor exp(const Tensor& x, Where where = Where::current());
+/// e^x - 1, exact near 0. Floats.
+Tensor expm1(const Tensor& x, Where where = Where::current());
+/// Natural logarithm; -inf at 0, NaN below. Floats.
+Tensor log(const Tensor& x, Where where = Where::current());
+/// log(1 + x), exact near 0. Floats.
+Tensor log1p(const Tensor& x, Where where = Where::current());
+/// Square root; NaN below 0. Floats.
+Tensor sqrt(const Tensor& x, Where where = Where::current());
+/// 1 / sqrt(x). Floats.
+Tensor rsqrt(const Tensor& x, Where where = Where::current());
+/// 1 / x. Floats.
+Tensor reciprocal(const Tensor& x, Where where = Where::current());
+/// Sine of x in radians. Floats.
+Tensor sin(const Tensor& x, Where where = Where::current());
+/// Cosine of x in radians. Floats.
+Tensor cos(const Tensor& x, Where where = Where::current());
+/// Hyperbolic tangent. Floats.
+Tensor tanh(const Tensor& x, Where where = Where::current());
+/// 1 / (1 + e^-x). Floats.
+Tensor sigmoid(const Tensor& x, Where where = Where::current());
+/// 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x. Floats.
+Tensor erf(const Tensor& x, Where where = Where::current());
+
+/// max(x, 0); the gradient at 0 is 0. Numbers.
+Tensor relu(const Tensor& x, Where where = Where::current());
+/// The gradient of relu, for operators that fuse it: grad where y > 0, else 0. Floating dtypes.
+/// Differentiable in grad; y is taken as constant.
+/// Throws:  ShapeError or DTypeError unless grad and y agree
+Tensor relu_gradient(const Tensor& grad, const Tensor& y, Where where = Where::current());
+/// x Phi(x), Phi the distribution function of the standard normal distribution. Floats.
+/// Paper:   Hendrycks and Gimpel 2016, arXiv:1606.08415
+Tensor gelu(const Tensor& x, Where where = Where::current());
+/// The paper's approximation of gelu by tanh. Floats.
+Tensor gelu_tanh(const Tensor& x, Where where = Where::current());
+
+/// The nearest integer below; the gradient is 0. Numbers; the dtype stays.
+Tensor floor(const Tensor& x, Where where = Where::current());
+/// The nearest integer above; the gradient is 0. Numbers; the dtype stays.
+Tensor ceil(const Tensor& x, Where where = Where::current());
+/// The nearest integer, halves to the even one; the gradient is 0. Numbers; the dtype stays.
+Tensor round(const Tensor& x, Where where = Where::current());
+/// x limited to [low, high]; the gradient is 0 outside. Numbers.
+/// Throws:  ValueError unless low <= high
+Tensor clamp(const Tensor& x, Scalar low, Scalar high, Where where = Where::current());
+
+// -- Of two tensors, or a tensor and a number -----------------------------------------------------
+
+/// a + b. Numbers.
+Tensor add(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor add(const Tensor& a, Scalar b, Where where = Where::current());
+/// relu(a + b), the end of a residual block, in one pass. Numbers.
+Tensor add_relu(const Tensor& a, const Tensor& b, Where where = Where::current());
+/// a - b. Numbers.
+Tensor sub(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor sub(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor sub(Scalar a, const Tensor& b, Where where = Where::current());
+/// a b. Numbers.
+Tensor mul(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor mul(const Tensor& a, Scalar b, Where where = Where::current());
+/// a / b. Floats, also for integers.
+Tensor div(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor div(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor div(Scalar a, const Tensor& b, Where where = Where::current());
+/// a^b. Numbers; integers wrap around, and 1 / a^n rounds towards zero.
+Tensor pow(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor pow(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor pow(Scalar a, const Tensor& b, Where where = Where::current());
+/// The larger one; NaN if one is NaN. Where they are equal, each tensor receives half of the
+/// gradient. Numbers.
+Tensor maximum(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor maximum(const Tensor& a, Scalar b, Where where = Where::current());
+/// The smaller one; otherwise as maximum.
+Tensor minimum(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor minimum(const Tensor& a, Scalar b, Where where = Where::current());
+
+/// condition ? a : b
+///
+/// DTypes:  condition bool; a and b any
+/// Throws:  DTypeError for another condition
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
+             Where where = Where::current());
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b, Where where = Where::current());
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b, Where where = Where::current());
+
+// -- Questions: the result is bool and has no history. Any dtype ----------------------------------
+
+Tensor eq(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor eq(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor ne(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor ne(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor lt(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor lt(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor le(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor le(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor gt(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor gt(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor ge(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor ge(const Tensor& a, Scalar b, Where where = Where::current());
+
+/// a != 0 and b != 0
+Tensor logical_and(const Tensor& a, const Tensor& b, Where where = Where::current());
+/// a != 0 or b != 0
+Tensor logical_or(const Tensor& a, const Tensor& b, Where where = Where::current());
+/// x == 0
+Tensor logical_not(const Tensor& x, Where where = Where::current());
+Tensor isnan(const Tensor& x, Where where = Where::current());
+/// Neither NaN nor infinite.
+Tensor isfinite(const Tensor& x, Where where = Where::current());
+
+// -- The same as symbols --------------------------------------------------------------------------
+
+Tensor operator-(Located x);
+
+Tensor operator+(Located a, Located b);
+Tensor operator+(Located a, Scalar b);
+Tensor operator+(Scalar a, Located b);
+Tensor operator-(Located a, Located b);
+Tensor operator-(Located a, Scalar b);
+Tensor operator-(Scalar a, Located b);
+Tensor operator*(Located a, Located b);
+Tensor operator*(Located a, Scalar b);
+Tensor operator*(Scalar a, Located b);
+Tensor operator/(Located a, Located b);
+Tensor operator/(Located a, Scalar b);
+Tensor operator/(Scalar a, Located b);
+
+Tensor operator==(Located a, Located b);
+Tensor operator==(Located a, Scalar b);
+Tensor operator==(Scalar a, Located b);
+Tensor operator!=(Located a, Located b);
+Tensor operator!=(Located a, Scalar b);
+Tensor operator!=(Scalar a, Located b);
+Tensor operator<(Located a, Located b);
+Tensor operator<(Located a, Scalar b);
+Tensor operator<(Scalar a, Located b);
+Tensor operator<=(Located a, Located b);
+Tensor operator<=(Located a, Scalar b);
+Tensor operator<=(Scalar a, Located b);
+Tensor operator>(Located a, Located b);
+Tensor operator>(Located a, Scalar b);
+Tensor operator>(Scalar a, Located b);
+Tensor operator>=(Located a, Located b);
+Tensor operator>=(Located a, Scalar b);
+Tensor operator>=(Scalar a, Located b);
+
+}  // namespace ringrad

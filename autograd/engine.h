@@ -1,0 +1,86 @@
+// The engine: runs the tape backwards.
+//
+//     1. discover   walk the edges from the roots with an explicit stack; count for each node how
+//     many consumers will run
+//     2. run        take the ready node with the largest sequence number, call it, hand its results
+//     along its edges
+//
+// Nothing recurses, so a chain of a million nodes needs no more stack than one of ten. A leaf runs
+// as soon as its last contribution has arrived, in the middle of the pass, so that its gradient can
+// be communicated while earlier layers still compute.
+//
+// Backward passes may nest (a checkpointed segment runs one of its own inside of its node).
+
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "autograd/node.h"
+#include "core/tensor.h"
+
+namespace ringrad {
+
+/// What a backward function sees: the gradients of its outputs, and where to put those of its
+/// inputs.
+class BackwardContext {
+ public:
+  BackwardContext(Node& node, std::vector<Tensor>& grad_inputs, Where where)
+      : node_(node), edges_(node.edges()), grad_inputs_(grad_inputs), where_(where) {}
+
+  /// d(root)/d(output k). Undefined only for an output that no gradient reached; with one output
+  /// that cannot happen.
+  const Tensor& grad_output(int k = 0) const { return node_.gradient(k); }
+
+  /// True if input i wants a gradient.
+  bool needs(int i) const { return static_cast<bool>(edges_[static_cast<unsigned>(i)].node); }
+
+  /// Hands over d(root)/d(input i). An undefined tensor means zero. Ignored if input i wants none.
+  void set(int i, Tensor grad_input) {
+    grad_inputs_[static_cast<unsigned>(i)] = std::move(grad_input);
+  }
+
+  /// The place in which input i's gradient will end up anyway, to be written completely, e.g. a
+  /// slice of a gradient arena that was cleared; an undefined tensor if there is none. Pass it to
+  /// set() after writing: no copy is made.
+  Tensor destination(int i) const;
+
+  /// The user's line that called backward.
+  const Where& where() const { return where_; }
+
+ private:
+  Node& node_;
+  std::span<Edge> edges_;
+  std::vector<Tensor>& grad_inputs_;
+  Where where_;
+};
+
+/// The gradients d(sum of outputs weighted by grad_outputs)/d(inputs), without touching any grad().
+///
+/// Shapes:  grad_outputs[i] like outputs[i]; may be empty if every output has one element
+/// Throws:  AutogradError if an output has no history; an input that the outputs do not depend on
+/// gets an undefined tensor
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> grad_outputs = {}, BackwardOptions options = {},
+                         Where where = Where::current());
+
+/// The same for one output and one input.
+Tensor grad(const Tensor& output, const Tensor& input, const Tensor& grad_output = {},
+            BackwardOptions options = {}, Where where = Where::current());
+
+/// Accumulates into the leaves what Tensor::backward does, from several roots at once.
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
+              BackwardOptions options = {}, Where where = Where::current());
+
+/// Calls `callback` when the backward pass that runs now on this thread has ended without an error.
+/// REQUIRES: called from a hook or a backward function.
+void at_end_of_backward(std::function<void()> callback);
+
+/// The sum of two gradients of one tensor; recorded if recording is on.
+Tensor add_gradients(const Tensor& a, const Tensor& b, Where where);
+
+/// The node whose backward function runs now on this thread; null outside of backward.
+Node* running_node();
+
+}  // namespace ringrad

@@ -1,0 +1,24 @@
+#include "autograd/hooks.h"
+
+namespace ringrad {
+
+HookHandle register_hook(const Tensor& x, GradientHook hook, Where where) {
+  const Edge edge = edge_to(x);
+  RINGRAD_CHECK(edge.node, AutogradError, where,
+                "register_hook: the tensor must require a gradient; got one of shape ", x.shape(),
+                " that does not");
+  return HookHandle(edge.node, edge.node->add_hook(edge.output, std::move(hook)));
+}
+
+void register_completed_hook(const Tensor& x, std::function<void(const Tensor& grad)> hook,
+                             Where where) {
+  Leaf* leaf = leaf_of(x);
+  RINGRAD_CHECK(
+      leaf, AutogradError, where,
+      "register_completed_hook: the tensor must be a leaf that requires a gradient; got one "
+      "of shape ",
+      x.shape());
+  leaf->completed_hooks.push_back(std::move(hook));
+}
+
+}  // namespace ringrad

@@ -1,0 +1,34 @@
+// Hooks: user code that runs when a gradient arrives.
+
+#pragma once
+
+#include <functional>
+
+#include "autograd/node.h"
+#include "core/tensor.h"
+
+namespace ringrad {
+
+/// Removes its hook when asked; dropping it leaves the hook in place.
+class HookHandle {
+ public:
+  HookHandle(Ref<Node> node, int id) : node_(std::move(node)), id_(id) {}
+  void remove() { node_->remove_hook(id_); }
+
+ private:
+  Ref<Node> node_;
+  int id_;
+};
+
+/// Calls `hook` with the complete gradient of x in every backward pass, before it goes on; what the
+/// hook returns takes its place, an undefined tensor leaves it as it is. Throws: AutogradError if x
+/// needs no gradient
+HookHandle register_hook(const Tensor& x, GradientHook hook, Where where = Where::current());
+
+/// Calls `hook` with grad() after a backward pass has added to it, while earlier layers still run:
+/// the place to start communication. Throws AutogradError unless x is a leaf that requires a
+/// gradient.
+void register_completed_hook(const Tensor& x, std::function<void(const Tensor& grad)> hook,
+                             Where where = Where::current());
+
+}  // namespace ringrad

@@ -1,0 +1,94 @@
+#include "autograd/in_place.h"
+
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+#include "kernels/fill.h"
+
+namespace ringrad {
+namespace {
+
+std::string describe(const Tensor& x) {
+  const TensorHistory* past = history(x);
+  if (!past || past->node->is_leaf()) return concat("a leaf made at ", to_string(x.made_at()));
+  return concat("the result of ", past->node->name(), " at ", to_string(past->node->where()));
+}
+
+void check_writable(const char* operation, const Tensor& y, Where where) {
+  RINGRAD_CHECK(!grad_enabled() || !y.requires_grad(), AutogradError, where, operation,
+                ": a tensor that requires a gradient must not be changed while operations are "
+                "recorded; got ",
+                describe(y), "; write y = y + x instead, or change it under NoGrad");
+}
+
+void check_operands(const char* operation, const Tensor& y, const Tensor& x, Where where) {
+  check_writable(operation, y, where);
+  RINGRAD_CHECK(
+      !grad_enabled() || !x.requires_grad(), AutogradError, where, operation,
+      ": what is written in place is not recorded, so it must not require a gradient; got ",
+      describe(x), "; write y = y + x instead, or detach it");
+}
+
+template <class Op>
+const Tensor& change(const char* name, const Tensor& y, const Tensor& x, Where where) {
+  check_operands(name, y, x, where);
+  kernels::binary<Op>(y, x, y, where);
+  return y;
+}
+
+template <class Op>
+const Tensor& change(const char* name, const Tensor& y, Scalar x, Where where) {
+  check_writable(name, y, where);
+  kernels::unary(ops::RightScalar<Op>(x), y, y, where);
+  return y;
+}
+
+}  // namespace
+
+const Tensor& add_(const Tensor& y, const Tensor& x, Scalar alpha, Where where) {
+  check_operands("add_", y, x, where);
+  kernels::add_(y, x, alpha, where);
+  return y;
+}
+const Tensor& add_(const Tensor& y, Scalar x, Where where) {
+  return change<ops::Add>("add_", y, x, where);
+}
+const Tensor& sub_(const Tensor& y, const Tensor& x, Where where) {
+  return change<ops::Sub>("sub_", y, x, where);
+}
+const Tensor& sub_(const Tensor& y, Scalar x, Where where) {
+  return change<ops::Sub>("sub_", y, x, where);
+}
+const Tensor& mul_(const Tensor& y, const Tensor& x, Where where) {
+  return change<ops::Mul>("mul_", y, x, where);
+}
+const Tensor& mul_(const Tensor& y, Scalar x, Where where) {
+  return change<ops::Mul>("mul_", y, x, where);
+}
+const Tensor& div_(const Tensor& y, const Tensor& x, Where where) {
+  return change<ops::Div>("div_", y, x, where);
+}
+const Tensor& div_(const Tensor& y, Scalar x, Where where) {
+  return change<ops::Div>("div_", y, x, where);
+}
+
+const Tensor& copy_(const Tensor& y, const Tensor& x, Where where) {
+  check_operands("copy_", y, x, where);
+  kernels::copy_(y, x, where);
+  return y;
+}
+
+const Tensor& fill_(const Tensor& y, Scalar value, Where where) {
+  check_writable("fill_", y, where);
+  kernels::fill_(y, value, where);
+  return y;
+}
+
+const Tensor& zero_(const Tensor& y, Where where) {
+  check_writable("zero_", y, where);
+  kernels::zero_(y, where);
+  return y;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,41 @@
+// Changing a tensor's memory: y becomes the result, under all names and views of it.
+//
+// In-place changes are not recorded. They are for tensors without history and for code under NoGrad
+// (optimizers, statistics, initialisation). While operations are recorded, a change that would
+// falsify a gradient throws AutogradError, and a tensor that was saved for backward and changed
+// later is noticed by its version; the error names both lines.
+//
+// Shapes:  x broadcasts to y's shape
+// DTypes:  y keeps its dtype, and x is converted to it before the operation
+// Throws:  AutogradError if y or x requires a gradient while operations are recorded;
+//          ShapeError if x does not broadcast to y's shape; DeviceError;
+//          DTypeError if y cannot hold the result (floats in integers, numbers in bool);
+//          ValueError if two elements of y are one place in memory, as in an expanded tensor
+
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+/// y += alpha x. Returns y, as all of these do.
+const Tensor& add_(const Tensor& y, const Tensor& x, Scalar alpha = 1,
+                   Where where = Where::current());
+const Tensor& add_(const Tensor& y, Scalar x, Where where = Where::current());
+/// y -= x
+const Tensor& sub_(const Tensor& y, const Tensor& x, Where where = Where::current());
+const Tensor& sub_(const Tensor& y, Scalar x, Where where = Where::current());
+/// y *= x
+const Tensor& mul_(const Tensor& y, const Tensor& x, Where where = Where::current());
+const Tensor& mul_(const Tensor& y, Scalar x, Where where = Where::current());
+/// y /= x. Throws DTypeError unless y is floating.
+const Tensor& div_(const Tensor& y, const Tensor& x, Where where = Where::current());
+const Tensor& div_(const Tensor& y, Scalar x, Where where = Where::current());
+
+/// y = x, converted and broadcast as in kernels/copy.h, from any device.
+const Tensor& copy_(const Tensor& y, const Tensor& x, Where where = Where::current());
+/// Every element becomes value.
+const Tensor& fill_(const Tensor& y, Scalar value, Where where = Where::current());
+const Tensor& zero_(const Tensor& y, Where where = Where::current());
+
+}  // namespace ringrad

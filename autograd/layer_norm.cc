@@ -1,0 +1,50 @@
+#include "autograd/layer_norm.h"
+
+#include "autograd/elementwise.h"
+#include "autograd/function.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "kernels/layer_norm.h"
+
+namespace ringrad {
+namespace {
+
+// The gradient composed of operators that are recorded themselves: the statistics are functions of
+// x again.
+void backward_recorded(BackwardContext& context, const Tensor& x, const Tensor& weight,
+                       double eps) {
+  const auto mean_of = [](const Tensor& values) { return mean(values, {-1}, true); };
+  const Tensor centred = x - mean_of(x);
+  const Tensor rstd = rsqrt(mean_of(square(centred)) + eps);
+  const Tensor xhat = centred * rstd;
+  const Tensor& grad_output = context.grad_output();
+  const Tensor grad = weight.defined() ? grad_output * weight : grad_output;
+  const Shape vector{x.shape().back()};
+  context.set(0, rstd * (grad - mean_of(grad) - xhat * mean_of(grad * xhat)));
+  if (context.needs(1)) context.set(1, sum_to(grad_output * xhat, vector));
+  if (context.needs(2)) context.set(2, sum_to(grad_output, vector));
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                  Where where) {
+  auto [y, mean, rstd] = kernels::layer_norm(x, weight, bias, eps, where);
+  if (needs_grad(x, weight, bias))
+    record("layer_norm", where, y, {&x, &weight, &bias},
+           [x = save(x), weight = save(weight), mean = mean, rstd = rstd,
+            eps](BackwardContext& context) {
+             if (grad_enabled()) return backward_recorded(context, x.get(), weight.get(), eps);
+             auto gradients = kernels::layer_norm_backward(context.grad_output(), x.get(),
+                                                           weight.get(), mean, rstd);
+             context.set(0, std::move(gradients.input));
+             const auto set_parameter = [&](int i, const Tensor& gradient) {
+               if (context.needs(i)) context.set(i, to(gradient, x.get().dtype()));
+             };
+             set_parameter(1, gradients.weight);
+             set_parameter(2, gradients.bias);
+           });
+  return y;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,90 @@
+#include "autograd/matmul.h"
+
+#include "autograd/elementwise.h"
+#include "autograd/function.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "core/view.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "kernels/reduce.h"
+
+namespace ringrad {
+namespace {
+
+Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
+
+// The product written into `destination` if there is one, else into fresh memory.
+Tensor product(const Tensor& a, const Tensor& b, const Tensor& destination) {
+  if (!destination.defined()) return kernels::matmul(a, b);
+  kernels::matmul_out(a, b, {}, destination);
+  return destination;
+}
+
+// Gradients of a fused linear layer on the matrices x (M, K) and grad (M, N).
+void linear_backward(BackwardContext& context, const Tensor& grad, const Tensor& x,
+                     const Tensor& weight, const Shape& x_shape) {
+  if (context.needs(0)) context.set(0, view::reshape(kernels::matmul(grad, weight), x_shape));
+  if (context.needs(1))
+    context.set(1, product(view::transpose(grad, 0, 1), x, context.destination(1)));
+  if (context.needs(2)) context.set(2, kernels::sum_to(grad, {grad.shape()[1]}));
+}
+
+// The same, composed of operators that are recorded themselves.
+void linear_backward_recorded(BackwardContext& context, const Tensor& grad, const Tensor& x,
+                              const Tensor& weight, const Shape& x_shape) {
+  if (context.needs(0)) context.set(0, reshape(matmul(grad, weight), x_shape));
+  if (context.needs(1)) context.set(1, matmul(transposed(grad), x));
+  if (context.needs(2)) context.set(2, sum(grad, {0}));
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
+  RINGRAD_CHECK(a.dims() >= 1 && b.dims() >= 1, ShapeError, where,
+                "matmul: both sides must have at least one axis; got ", a.shape(), " and ",
+                b.shape());
+  if (a.dims() == 1)
+    return squeeze(matmul(unsqueeze(a, 0, where), b, where), {b.dims() == 1 ? 0 : -2}, where);
+  if (b.dims() == 1) return squeeze(matmul(a, unsqueeze(b, 1, where), where), {-1}, where);
+
+  Tensor y = kernels::matmul(a, b, {}, where);
+  if (needs_grad(a, b))
+    record("matmul", where, y, {&a, &b}, [a = save(a), b = save(b)](BackwardContext& context) {
+      const Tensor& grad = context.grad_output();
+      if (context.needs(0)) context.set(0, sum_to(matmul(grad, transposed(b.get())), a.shape()));
+      if (context.needs(1)) context.set(1, sum_to(matmul(transposed(a.get()), grad), b.shape()));
+    });
+  return y;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, Where where) {
+  RINGRAD_CHECK(weight.dims() == 2 && x.dims() >= 1 && x.shape().back() == weight.shape()[1],
+                ShapeError, where, "linear: x (..., K) and weight (N, K) must share K; got ",
+                x.shape(), " and ", weight.shape());
+  const std::int64_t outputs = weight.shape()[0], features = weight.shape()[1];
+  Shape y_shape = x.shape();
+  y_shape[x.dims() - 1] = outputs;
+  // A matrix of all rows; recorded only where it is a copy of a strided x, which does not happen
+  // for two axes.
+  const Tensor rows =
+      x.dims() == 2 ? x : reshape(x, {features ? x.numel() / features : 0, features}, where);
+
+  const Tensor matrix =
+      kernels::matmul(rows, view::transpose(weight, 0, 1), {.bias = bias, .relu = relu}, where);
+  Tensor y = x.dims() == 2 ? matrix : view::reshape(matrix, y_shape, where);
+  if (needs_grad(rows, weight, bias))
+    record("linear", where, y, {&rows, &weight, &bias},
+           [x = save(rows), weight = save(weight),
+            y = relu ? save_output(y) : SavedTensor()](BackwardContext& context) {
+             Tensor grad = context.grad_output();
+             if (y.defined()) grad = relu_gradient(grad, y.get());
+             const Shape rows_shape{x.shape()[0], weight.shape()[0]};
+             grad = reshape(grad, rows_shape);
+             const auto backward = grad_enabled() ? linear_backward_recorded : linear_backward;
+             backward(context, grad, x.get(), weight.get(), x.shape());
+           });
+  return y;
+}
+
+}  // namespace ringrad

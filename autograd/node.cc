@@ -1,0 +1,145 @@
+#include "autograd/node.h"
+
+#include <algorithm>
+
+#include "autograd/engine.h"
+#include "autograd/grad_mode.h"
+#include "core/view.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+#include "kernels/fill.h"
+
+namespace ringrad {
+namespace {
+
+thread_local std::uint64_t next_sequence = 0;
+thread_local Node* deletion_queue = nullptr;
+thread_local bool deleting = false;
+
+// True if nobody else can see this tensor's memory, so that it may become a gradient without a
+// copy.
+bool exclusively_owned(const Tensor& x) {
+  return x.impl()->unique() && x.storage()->unique() && !x.storage()->whole();
+}
+
+}  // namespace
+
+struct Node::Hooks {
+  struct Entry {
+    int id;
+    int output;
+    GradientHook hook;
+  };
+  std::vector<Entry> entries;
+  int next_id = 0;
+};
+
+Node::Node(const char* name, Where where, int num_outputs, std::size_t object_bytes, bool is_leaf)
+    : name_(name),
+      where_(where),
+      sequence_(++next_sequence),
+      num_outputs_(num_outputs),
+      object_bytes_(static_cast<std::uint32_t>(object_bytes)),
+      is_leaf_(is_leaf) {
+  if (num_outputs > 1)
+    more_gradients_ = std::make_unique<Tensor[]>(static_cast<std::size_t>(num_outputs - 1));
+}
+
+Node::~Node() = default;
+
+void Node::operator delete(Node* node, std::destroying_delete_t) {
+  node->next_to_delete_ = std::exchange(deletion_queue, node);
+  if (deleting) return;
+  deleting = true;
+  while (deletion_queue) {
+    Node* next = deletion_queue;
+    deletion_queue = next->next_to_delete_;
+    const std::size_t bytes = next->object_bytes_;
+    next->~Node();
+    pool_deallocate(next, bytes);
+  }
+  deleting = false;
+}
+
+int Node::add_hook(int output, GradientHook hook) {
+  if (!hooks_) hooks_ = std::make_unique<Hooks>();
+  hooks_->entries.push_back({hooks_->next_id, output, std::move(hook)});
+  return hooks_->next_id++;
+}
+
+void Node::remove_hook(int id) {
+  if (hooks_) std::erase_if(hooks_->entries, [&](const auto& entry) { return entry.id == id; });
+}
+
+void Node::run_hooks() {
+  if (!hooks_) return;
+  for (const auto& entry : hooks_->entries) {
+    Tensor& grad = gradient(entry.output);
+    if (!grad.defined()) continue;
+    if (Tensor replacement = entry.hook(grad); replacement.defined()) grad = replacement;
+  }
+}
+
+Leaf::Leaf(const Tensor& tensor, Where where)
+    : Node("leaf", where, 1, sizeof(Leaf), true),
+      shape_(tensor.shape()),
+      strides_(tensor.strides()),
+      dtype_(tensor.dtype()),
+      device_(tensor.device()) {}
+
+void Leaf::settle() {
+  if (!overwrite) return;
+  overwrite = false;
+  kernels::zero_(grad);
+}
+
+// Steal or accumulate: the first gradient is taken over when nobody else holds it, later ones are
+// added in place.
+void Leaf::apply(BackwardContext& context) {
+  const Tensor& incoming = context.grad_output();
+  RINGRAD_CHECK(incoming.shape() == shape_, ShapeError, where(),
+                "backward: a gradient must have the shape of its leaf; got ", incoming.shape(),
+                " for a leaf of ", shape_);
+  check_same_dtype("backward", incoming.dtype(), dtype_, where());
+  check_same_device("backward", incoming.device(), device_, where());
+  if (grad_enabled()) {
+    settle();
+    grad = grad.defined() ? add_gradients(grad, incoming, where()) : incoming;
+  } else if (overwrite) {
+    overwrite = false;
+    if (incoming.raw_data() != grad.raw_data()) kernels::copy_(grad, incoming);
+  } else if (grad.defined()) {
+    kernels::add_(grad, incoming, 1);
+  } else if (exclusively_owned(incoming) && incoming.strides() == strides_) {
+    grad = incoming;
+  } else {
+    const Tensor fresh = empty(shape_, {.dtype = dtype_, .device = device_}, where());
+    grad =
+        is_dense(shape_, strides_) ? view::as_strided(fresh, shape_, strides_, 0, where()) : fresh;
+    kernels::copy_(grad, incoming);
+  }
+  for (const auto& hook : completed_hooks) hook(grad);
+}
+
+Leaf* leaf_of(const Tensor& x) {
+  if (!x.requires_grad()) return nullptr;
+  TensorImpl* impl = x.impl();
+  if (!impl->autograd)
+    impl->autograd = std::make_unique<TensorHistory>(make_ref<Leaf>(x, impl->made_at), 0);
+  Node* node = history(x)->node.get();
+  return node->is_leaf() ? static_cast<Leaf*>(node) : nullptr;
+}
+
+Edge edge_to(const Tensor& x) {
+  if (!x.defined() || !x.requires_grad()) return {};
+  if (!x.impl()->autograd) leaf_of(x);
+  const TensorHistory* past = history(x);
+  return {past->node, past->output};
+}
+
+void set_history(const Tensor& y, Ref<Node> node, int output) {
+  y.impl()->requires_grad = true;
+  y.impl()->autograd = std::make_unique<TensorHistory>(std::move(node), output);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,154 @@
+// Node: one recorded operation. The tape is nothing but nodes that point at the nodes their inputs
+// came from.
+//
+//     x (leaf)      y = exp(x)      z = y * w          z.node() = [mul 12]
+//                                                        edge 0 -> [exp 11] -- edge 0 -> [leaf of
+//                                                        x] edge 1 -> [leaf of w]
+//
+// A sequence number, per thread and growing, orders the nodes: every consumer of a result has a
+// larger number than its producer, so running the largest ready node first is a topological order,
+// and gives the gradients of the last layer first, which is when communication can start.
+//
+// A graph belongs to one thread at a time: nodes carry the bookkeeping of the backward pass that
+// visits them.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+class BackwardContext;
+class Node;
+
+/// Where a gradient flows to: an output of an earlier node. No node means that no gradient is
+/// wanted.
+struct Edge {
+  Ref<Node> node;
+  int output = 0;
+};
+
+/// Sees the gradient of one output before the node runs; returns its replacement, or an undefined
+/// tensor to keep it.
+using GradientHook = std::function<Tensor(const Tensor& grad)>;
+
+class Node : public RefCounted {
+ public:
+  Node(const char* name, Where where, int num_outputs, std::size_t object_bytes,
+       bool is_leaf = false);
+  virtual ~Node();
+
+  /// Sets the gradients of the inputs from those of the outputs.
+  virtual void apply(BackwardContext& context) = 0;
+  /// Drops what was saved for apply().
+  virtual void release_saved() = 0;
+  /// One edge per input.
+  virtual std::span<Edge> edges() = 0;
+
+  const char* name() const { return name_; }
+  /// The user's line of the forward call.
+  const Where& where() const { return where_; }
+  std::uint64_t sequence() const { return sequence_; }
+  int num_outputs() const { return num_outputs_; }
+  bool is_leaf() const { return is_leaf_; }
+
+  /// Returns a number by which remove_hook finds the hook again.
+  int add_hook(int output, GradientHook hook);
+  void remove_hook(int id);
+  void run_hooks();
+
+  /// The gradient that has flowed into an output so far, in the pass that runs now.
+  Tensor& gradient(int output) {
+    return output == 0 ? first_gradient_ : more_gradients_[static_cast<unsigned>(output - 1)];
+  }
+
+  /// What the running backward pass notes; see engine.cc.
+  struct Visit {
+    std::uint64_t pass = 0;    ///< number of the pass that visits this node; 0 for none
+    std::int32_t pending = 0;  ///< consumers of the outputs that have not run yet
+  };
+  Visit visit;
+
+  // Deleting a node deletes what it saved, which deletes earlier nodes, and so on down a chain of
+  // any length: so a node that is deleted while another one is waits in a queue, and the stack
+  // stays flat.
+  static void* operator new(std::size_t bytes) { return pool_allocate(bytes); }
+  static void operator delete(void* block, std::size_t bytes) { pool_deallocate(block, bytes); }
+  static void operator delete(Node* node, std::destroying_delete_t);
+
+ private:
+  struct Hooks;
+
+  const char* name_;
+  Where where_;
+  std::uint64_t sequence_;
+  int num_outputs_;
+  std::uint32_t object_bytes_;
+  bool is_leaf_;
+  Node* next_to_delete_ = nullptr;
+  Tensor first_gradient_;
+  std::unique_ptr<Tensor[]> more_gradients_;
+  std::unique_ptr<Hooks> hooks_;
+};
+
+/// The end of the tape: collects the gradient of a tensor the user marked with set_requires_grad.
+class Leaf final : public Node {
+ public:
+  Leaf(const Tensor& tensor, Where where);
+
+  void apply(BackwardContext& context) override;
+  void release_saved() override {}
+  std::span<Edge> edges() override { return {}; }
+
+  /// The accumulated gradient; undefined if there is none.
+  Tensor grad;
+  /// The next gradient replaces the contents of grad instead of being added: how a gradient that
+  /// lives in an arena is cleared without writing zeros. Readers go through Tensor::grad(), which
+  /// settles it.
+  bool overwrite = false;
+
+  /// Writes the zeros that `overwrite` stands for.
+  void settle();
+
+  /// Called after a backward pass has completed this leaf's gradient.
+  std::vector<std::function<void(const Tensor& grad)>> completed_hooks;
+
+ private:
+  Shape shape_;
+  Strides strides_;
+  DType dtype_;
+  Device device_;
+};
+
+/// What a tensor knows of the tape: which output of which node it is.
+struct TensorHistory final : AutogradMeta, Pooled {
+  TensorHistory(Ref<Node> node, int output) : node(std::move(node)), output(output) {}
+
+  Ref<Node> node;
+  int output;
+};
+
+/// The history of x; null if it has none (also for a leaf that has not been used yet).
+inline TensorHistory* history(const Tensor& x) {
+  return static_cast<TensorHistory*>(x.impl()->autograd.get());
+}
+
+/// The leaf of a tensor that requires a gradient and has no recorded producer; makes it on first
+/// use. Returns null for the result of a recorded operation and for tensors that need no gradient.
+Leaf* leaf_of(const Tensor& x);
+
+/// The edge along which x's gradient flows; empty if x needs none.
+Edge edge_to(const Tensor& x);
+
+/// Makes y the given output of node.
+void set_history(const Tensor& y, Ref<Node> node, int output = 0);
+
+}  // namespace ringrad

@@ -1,0 +1,62 @@
+#include "autograd/pointwise_loss.h"
+
+#include "autograd/elementwise.h"
+#include "autograd/function.h"
+#include "kernels/pointwise_loss.h"
+
+namespace ringrad {
+namespace {
+
+using kernels::PointwiseLoss;
+
+// Derivatives of one element's loss, of operators that are recorded themselves.
+
+Tensor derivative_x(PointwiseLoss loss, const Tensor& x, const Tensor& t, const Tensor& w) {
+  if (loss == PointwiseLoss::mse) return 2 * (x - t);
+  if (loss == PointwiseLoss::l1) return sign(x - t);
+  const Tensor p = sigmoid(x);
+  return w.defined() ? (p - t) + (w - 1) * t * (p - 1) : p - t;
+}
+
+Tensor derivative_targets(PointwiseLoss loss, const Tensor& x, const Tensor& t, const Tensor& w) {
+  if (loss != PointwiseLoss::bce_with_logits) return -derivative_x(loss, x, t, w);
+  return w.defined() ? (w - 1) * (log1p(exp(-abs(x))) + relu(-x)) - x : -x;
+}
+
+// One node for any of the losses: the usual gradient, that of x alone, is one fused pass.
+Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, const Tensor& targets,
+                      const Tensor& positive_weight, Reduction reduction, Where where) {
+  Tensor y = kernels::pointwise_loss(loss, x, targets, positive_weight, reduction, where);
+  if (needs_grad(x, targets))
+    record(name, where, y, {&x, &targets},
+           [loss, reduction, x = save(x), targets = save(targets),
+            weight = save(positive_weight)](BackwardContext& context) {
+             const Tensor& grad = context.grad_output();
+             const Tensor a = x.get(), t = targets.get(), w = weight.get();
+             if (!grad_enabled() && !context.needs(1))
+               return context.set(0,
+                                  kernels::pointwise_loss_backward(loss, grad, a, t, w, reduction));
+             const Tensor g = reduction == Reduction::mean ? grad / a.numel() : grad;
+             if (context.needs(0)) context.set(0, derivative_x(loss, a, t, w) * g);
+             if (context.needs(1)) context.set(1, derivative_targets(loss, a, t, w) * g);
+           });
+  return y;
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& targets, Reduction reduction, Where where) {
+  return pointwise_loss("mse_loss", PointwiseLoss::mse, x, targets, {}, reduction, where);
+}
+
+Tensor l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction, Where where) {
+  return pointwise_loss("l1_loss", PointwiseLoss::l1, x, targets, {}, reduction, where);
+}
+
+Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& positive_weight,
+                       Reduction reduction, Where where) {
+  return pointwise_loss("bce_with_logits", PointwiseLoss::bce_with_logits, x, targets,
+                        positive_weight, reduction, where);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,33 @@
+// Losses that compare element by element; kernels/pointwise_loss.h has the formulas.
+//
+// For all of them:
+//
+// Shapes:  x and targets equal  ->  () or, with Reduction::none, like x
+// DTypes:  every floating dtype, the same for both
+// Saves:   x, targets
+// Throws:  ShapeError, DTypeError, DeviceError
+
+#pragma once
+
+#include "core/tensor.h"
+#include "kernels/loss_reduction.h"
+
+namespace ringrad {
+
+/// (x - t)^2
+Tensor mse_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,
+                Where where = Where::current());
+
+/// |x - t|; the gradient where they are equal is 0.
+Tensor l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,
+               Where where = Where::current());
+
+/// The cross entropy between a probability t and sigmoid(x), in a form that does not overflow:
+///
+///   -(w t log sigmoid(x) + (1 - t) log(1 - sigmoid(x)))
+///
+/// positive_weight w, a constant that broadcasts to x, makes up for rare positives; undefined is 1.
+Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& positive_weight = {},
+                       Reduction reduction = Reduction::mean, Where where = Where::current());
+
+}  // namespace ringrad

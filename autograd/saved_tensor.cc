@@ -1,0 +1,31 @@
+#include "autograd/saved_tensor.h"
+
+#include "autograd/engine.h"
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "core/view.h"
+
+namespace ringrad {
+
+SavedTensor save(const Tensor& input) { return SavedTensor(input, -1); }
+
+SavedTensor save_output(const Tensor& output, int index) {
+  return SavedTensor(view::alias(output, output.made_at()), index);
+}
+
+Tensor SavedTensor::get() const {
+  if (!tensor_.defined()) return tensor_;
+  Node* node = running_node();
+  RINGRAD_ASSERT(node);
+  RINGRAD_CHECK(tensor_.version() == version_, AutogradError, node->where(), "backward of ",
+                node->name(), ": the tensor of shape ", tensor_.shape(), " saved at ",
+                to_string(node->where()),
+                " must not change before backward; it was changed in place at ",
+                to_string(tensor_.storage()->changed_at()));
+  if (output_ < 0 || !grad_enabled()) return tensor_;
+  Tensor output = view::alias(tensor_, tensor_.made_at());
+  set_history(output, Ref<Node>::share(node), output_);
+  return output;
+}
+
+}  // namespace ringrad

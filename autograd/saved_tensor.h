@@ -1,0 +1,52 @@
+// SavedTensor: a tensor kept for backward, which refuses to be read after its memory was changed in
+// place.
+//
+//     x = ...            version 0
+//     y = square(x)      saves x at version 0
+//     add_(x, 1)         version 1
+//     sum(y).backward()  AutogradError: "... saved by square at model.cc:12 ... changed at
+//     train.cc:40"
+//
+// An output is saved without its history: its history owns the node, and the node would own the
+// output.
+
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+
+  bool defined() const { return tensor_.defined(); }
+  const Shape& shape() const { return tensor_.shape(); }
+
+  /// The tensor as it was when saved; call it inside of the backward function only.
+  /// Throws AutogradError if it was changed in place since.
+  Tensor get() const;
+
+ private:
+  friend SavedTensor save(const Tensor& input);
+  friend SavedTensor save_output(const Tensor& output, int index);
+
+  SavedTensor(Tensor tensor, int output)
+      : tensor_(std::move(tensor)),
+        version_(tensor_.defined() ? tensor_.version() : 0),
+        output_(output) {}
+
+  Tensor tensor_;
+  std::uint32_t version_ = 0;
+  int output_ = -1;  // which output of the node it is; -1 for an input
+};
+
+/// Keeps an input of the operation. An undefined tensor is kept as such.
+SavedTensor save(const Tensor& input);
+
+/// Keeps a result of the operation, which is its output number `index`.
+SavedTensor save_output(const Tensor& output, int index = 0);
+
+}  // namespace ringrad

@@ -1,0 +1,34 @@
+#include "autograd/softmax.h"
+
+#include "autograd/elementwise.h"
+#include "autograd/function.h"
+#include "autograd/reduce.h"
+#include "kernels/softmax.h"
+
+namespace ringrad {
+
+Tensor softmax(const Tensor& x, std::int64_t axis, Where where) {
+  Tensor y = kernels::softmax(x, axis, where);
+  if (needs_grad(x))
+    record("softmax", where, y, {&x}, [y = save_output(y), axis](BackwardContext& context) {
+      const Tensor& grad = context.grad_output();
+      const Tensor p = y.get();
+      context.set(0, grad_enabled() ? p * (grad - sum(grad * p, {axis}, true))
+                                    : kernels::softmax_backward(grad, p, axis));
+    });
+  return y;
+}
+
+Tensor log_softmax(const Tensor& x, std::int64_t axis, Where where) {
+  Tensor y = kernels::log_softmax(x, axis, where);
+  if (needs_grad(x))
+    record("log_softmax", where, y, {&x}, [y = save_output(y), axis](BackwardContext& context) {
+      const Tensor& grad = context.grad_output();
+      const Tensor log_p = y.get();
+      context.set(0, grad_enabled() ? grad - exp(log_p) * sum(grad, {axis}, true)
+                                    : kernels::log_softmax_backward(grad, log_p, axis));
+    });
+  return y;
+}
+
+}  // namespace ringrad

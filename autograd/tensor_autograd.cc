@@ -1,0 +1,53 @@
+// The members of Tensor that concern gradients; declared in core/tensor.h.
+
+#include "autograd/engine.h"
+#include "autograd/node.h"
+#include "core/tensor.h"
+#include "core/view.h"
+
+namespace ringrad {
+
+bool Tensor::is_leaf() const { return !impl_->autograd || history(*this)->node->is_leaf(); }
+
+const Tensor& Tensor::set_requires_grad(bool requires_grad, Where where) const {
+  check_floating("set_requires_grad", dtype(), where);
+  RINGRAD_CHECK(is_leaf(), AutogradError, where,
+                "set_requires_grad: only a leaf can be changed; got the result of ",
+                history(*this)->node->name(), " at ", to_string(history(*this)->node->where()),
+                "; use detach()");
+  impl_->requires_grad = requires_grad;
+  if (!requires_grad) impl_->autograd.reset();
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  if (!impl_->autograd || !is_leaf()) return {};
+  Leaf* leaf = leaf_of(*this);
+  leaf->settle();
+  return leaf->grad;
+}
+
+void Tensor::set_grad(const Tensor& grad, Where where) const {
+  Leaf* leaf = leaf_of(*this);
+  RINGRAD_CHECK(leaf, AutogradError, where,
+                "set_grad: the tensor must be a leaf that requires a gradient; got one of shape ",
+                shape());
+  if (grad.defined()) {
+    RINGRAD_CHECK(grad.shape() == shape(), ShapeError, where,
+                  "set_grad: the gradient must have the shape of the tensor; got ", grad.shape(),
+                  " for ", shape());
+    check_same_dtype("set_grad", grad.dtype(), dtype(), where);
+    check_same_device("set_grad", grad.device(), device(), where);
+  }
+  leaf->grad = grad;
+  leaf->overwrite = false;
+}
+
+void Tensor::backward(const Tensor& gradient, BackwardOptions options, Where where) const {
+  const std::span<const Tensor> gradients(&gradient, gradient.defined() ? 1 : 0);
+  ringrad::backward({this, 1}, gradients, options, where);
+}
+
+Tensor Tensor::detach(Where where) const { return view::alias(*this, where); }
+
+}  // namespace ringrad

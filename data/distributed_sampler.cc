@@ -1,0 +1,51 @@
+#include "data/distributed_sampler.h"
+
+#include <utility>
+
+namespace ringrad {
+namespace {
+
+std::unique_ptr<const Sampler> sampler_of_all(std::int64_t num_samples, bool shuffle,
+                                              std::uint64_t seed, Where where) {
+  if (shuffle) return std::make_unique<RandomSampler>(num_samples, seed, where);
+  return std::make_unique<SequentialSampler>(num_samples, where);
+}
+
+}  // namespace
+
+DistributedSampler::DistributedSampler(std::int64_t num_samples, Shard shard, bool shuffle,
+                                       std::uint64_t seed, Where where)
+    : DistributedSampler(sampler_of_all(num_samples, shuffle, seed, where), shard, where) {}
+
+DistributedSampler::DistributedSampler(std::unique_ptr<const Sampler> whole, Shard shard,
+                                       Where where)
+    : whole_(std::move(whole)), shard_(shard) {
+  RINGRAD_CHECK(shard.num_replicas >= 1 && shard.num_replicas <= whole_->size(), ValueError, where,
+                "DistributedSampler: num_replicas must be at least 1 and at most the number of "
+                "samples; got ",
+                shard.num_replicas, " replicas and ", whole_->size(), " samples");
+  RINGRAD_CHECK(shard.rank >= 0 && shard.rank < shard.num_replicas, ValueError, where,
+                "DistributedSampler: rank must be in [0, num_replicas); got rank ", shard.rank,
+                " of ", shard.num_replicas);
+}
+
+std::int64_t DistributedSampler::size() const {
+  const auto [num_replicas, rank, tail] = shard_;
+  const std::int64_t equal = whole_->size() / num_replicas;
+  const std::int64_t left = whole_->size() % num_replicas;
+  const bool one_more = tail == Tail::pad ? left > 0 : tail == Tail::keep && rank < left;
+  return equal + one_more;
+}
+
+std::vector<std::int64_t> DistributedSampler::draw(std::int64_t epoch) const {
+  const std::vector<std::int64_t> all = whole_->draw(epoch);
+  std::vector<std::int64_t> share(static_cast<std::size_t>(size()));
+  auto next = static_cast<std::size_t>(shard_.rank);
+  for (std::int64_t& index : share) {
+    index = all[next % all.size()];  // wraps around in the padding only
+    next += static_cast<std::size_t>(shard_.num_replicas);
+  }
+  return share;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,52 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ringrad {
+
+static_assert(std::input_iterator<DataLoader::Iterator>);
+
+DataLoader::DataLoader(const Dataset& dataset, Sampler& sampler, LoaderOptions options, Where where)
+    : dataset_(dataset), sampler_(sampler), options_(std::move(options)) {
+  RINGRAD_CHECK(options_.batch_size >= 1, ValueError, where,
+                "DataLoader: batch_size must be at least 1; got ", options_.batch_size);
+  RINGRAD_CHECK(options_.num_workers >= 0 && options_.num_workers <= kMostWorkers, ValueError,
+                where, "DataLoader: num_workers must be in [0, ", kMostWorkers, "]; got ",
+                options_.num_workers);
+  RINGRAD_CHECK(options_.prefetch >= 1, ValueError, where,
+                "DataLoader: prefetch must be at least 1; got ", options_.prefetch);
+}
+
+std::int64_t DataLoader::size() const {
+  const std::int64_t full = sampler_.size() / options_.batch_size;
+  const bool rest = sampler_.size() % options_.batch_size != 0;
+  return full + (rest && !options_.drop_last);
+}
+
+DataLoader::Iterator DataLoader::begin(Where where) {
+  const std::int64_t epoch = sampler_.epoch();
+  auto make = [this, epoch, where, indices = sampler_.indices()](std::int64_t number) {
+    const std::span all(indices);
+    const auto first = static_cast<std::size_t>(number * options_.batch_size);
+    const auto count = std::min(static_cast<std::size_t>(options_.batch_size), all.size() - first);
+    return make_batch(all.subspan(first, count), epoch, where);
+  };
+  sampler_.set_epoch(epoch + 1, where);
+  const std::int64_t window = std::int64_t{options_.num_workers} * options_.prefetch;
+  return Iterator(
+      std::make_unique<Prefetcher>(size(), std::move(make), options_.num_workers, window));
+}
+
+Batch DataLoader::make_batch(std::span<const std::int64_t> indices, std::int64_t epoch,
+                             Where where) const {
+  Batch batch = dataset_.fetch(indices, where);
+  RINGRAD_CHECK(!batch.tensors.empty() && batch.input().defined(), ValueError, where,
+                "DataLoader: the dataset's fetch must return a tensor; got none");
+  const SampleKeys keys{indices, epoch, options_.seed};
+  Tensor& input = batch.tensors.front();
+  input = apply(options_.transforms, std::move(input), keys, where);
+  return batch;
+}
+
+}  // namespace ringrad

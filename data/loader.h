@@ -1,0 +1,101 @@
+// DataLoader: one pass over a dataset after the other, in batches.
+//
+//     DataLoader loader(dataset, sampler, {.batch_size = 128, .num_workers = 2,
+//                                          .transforms = {normalize({0.286f}, {0.353f})}});
+//     for (int epoch = 0; epoch < 3; ++epoch)
+//       for (const Batch& batch : loader) step(batch.input(), batch.target());
+//
+// Every pass is an epoch: beginning one takes the sampler's current epoch and moves the sampler on
+// to the next, so each pass has another order, and the ranks of a job, which make their passes
+// together, agree on it. set_epoch resumes at any other.
+//
+// The batches and their order depend on dataset, sampler, options and epoch alone: not on
+// num_workers, and not on timing.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "data/dataset.h"
+#include "data/prefetcher.h"
+#include "data/sampler.h"
+#include "data/transform.h"
+
+namespace ringrad {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 1;
+  bool drop_last = false;  ///< leave out a last batch that is smaller than the others
+  int num_workers = 0;     ///< threads that make batches; 0 makes each when it is asked for
+  int prefetch = 2;        ///< batches per worker that may lie ready
+  std::vector<Transform> transforms = {};  ///< applied to the first tensor of each batch
+  std::uint64_t seed = 0;                  ///< of the random transforms
+};
+
+class DataLoader {
+ public:
+  /// Refers to the dataset and the sampler, which must outlive it.
+  /// Throws: ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers, prefetch >= 1
+  DataLoader(const Dataset& dataset, Sampler& sampler, LoaderOptions options,
+             Where where = Where::current());
+  DataLoader(const Dataset&& dataset, Sampler& sampler, LoaderOptions options) = delete;
+
+  /// A pass, which the loader must outlive. It holds the threads: they end with it, also when the
+  /// loop is left early.
+  class Iterator;
+
+  /// Begins a pass. What fetching or transforming a batch throws, in whatever thread, is thrown
+  /// where the batch is due, here for the first and in operator++ for the others.
+  Iterator begin(Where where = Where::current());
+  std::default_sentinel_t end() const { return {}; }
+
+  /// The number of batches in a pass.
+  std::int64_t size() const;
+
+  /// Makes the next pass this epoch. Throws ValueError for a negative one.
+  void set_epoch(std::int64_t epoch, Where where = Where::current()) {
+    sampler_.set_epoch(epoch, where);
+  }
+
+  static constexpr int kMostWorkers = 1024;
+
+ private:
+  Batch make_batch(std::span<const std::int64_t> indices, std::int64_t epoch, Where where) const;
+
+  const Dataset& dataset_;
+  Sampler& sampler_;
+  LoaderOptions options_;
+};
+
+class DataLoader::Iterator {
+ public:
+  using value_type = Batch;
+  using difference_type = std::ptrdiff_t;
+
+  explicit Iterator(std::unique_ptr<Prefetcher> batches)
+      : batches_(std::move(batches)), current_(batches_->next()) {}
+
+  const Batch& operator*() const { return *current_; }
+  const Batch* operator->() const { return &*current_; }
+  Iterator& operator++() {
+    current_.reset();  // its memory can serve the batches being made
+    current_ = batches_->next();
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  bool operator==(std::default_sentinel_t) const { return !current_; }
+
+ private:
+  std::unique_ptr<Prefetcher> batches_;
+  std::optional<Batch> current_;
+};
+
+}  // namespace ringrad

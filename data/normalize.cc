@@ -1,0 +1,73 @@
+#include <cmath>
+#include <utility>
+
+#include "core/simd.h"
+#include "data/transform.h"
+
+namespace ringrad {
+namespace {
+
+class Normalize {
+ public:
+  Normalize(std::vector<float> mean, std::vector<float> deviation)
+      : mean_(std::move(mean)), deviation_(std::move(deviation)) {}
+
+  Tensor operator()(const Tensor& x, const SampleKeys&, Where where) const {
+    RINGRAD_CHECK(x.dims() >= 2 && x.is_contiguous(), ShapeError, where,
+                  "normalize: the batch must be (B, C, ...) and contiguous; got shape ", x.shape(),
+                  " and strides ", x.strides());
+    const std::int64_t channels = x.shape()[1];
+    RINGRAD_CHECK(mean_.size() == 1 || std::ssize(mean_) == channels, ShapeError, where,
+                  "normalize: there must be one mean, or one per channel; got ", mean_.size(),
+                  " means and a batch of shape ", x.shape());
+    const Tensor y = empty(x.shape(), {.dtype = DType::float32, .device = x.device()}, where);
+    if (x.dtype() == DType::uint8)
+      scale_planes<std::uint8_t>(x, y, 1.0 / 255);
+    else if (x.dtype() == DType::float32)
+      scale_planes<float>(x, y, 1.0);
+    else
+      throw DTypeError(concat("normalize: needs uint8 or float32; got ", x.dtype()), where);
+    return y;
+  }
+
+ private:
+  // y = (unit x - mean) / deviation = scale x + shift
+  template <class T>
+  void scale_planes(const Tensor& x, const Tensor& y, double unit) const {
+    if (x.numel() == 0) return;
+    const std::int64_t channels = x.shape()[1], planes = x.shape()[0] * channels;
+    const std::int64_t plane = x.numel() / planes;
+    const T* from = x.data<T>();
+    float* to = y.data<float>();
+    for (std::int64_t i = 0; i < planes; ++i, from += plane, to += plane) {
+      const std::size_t c = mean_.size() == 1 ? 0 : static_cast<std::size_t>(i % channels);
+      const double scale = unit / deviation_[c];
+      const double shift = -double{mean_[c]} / deviation_[c];
+      scale_plane(from, to, plane, static_cast<float>(scale), static_cast<float>(shift));
+    }
+  }
+
+  template <class T>
+  RINGRAD_CLONES static void scale_plane(const T* from, float* to, std::int64_t count, float scale,
+                                         float shift) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]) * scale + shift;
+  }
+
+  std::vector<float> mean_, deviation_;
+};
+
+}  // namespace
+
+Transform normalize(std::vector<float> mean, std::vector<float> deviation, Where where) {
+  RINGRAD_CHECK(!mean.empty() && mean.size() == deviation.size(), ValueError, where,
+                "normalize: there must be as many means as deviations, and at least one; got ",
+                mean.size(), " and ", deviation.size());
+  for (std::size_t c = 0; c < mean.size(); ++c)
+    RINGRAD_CHECK(std::isfinite(mean[c]) && std::isfinite(deviation[c]) && deviation[c] > 0,
+                  ValueError, where,
+                  "normalize: means must be finite and deviations positive and finite; got mean ",
+                  mean[c], " and deviation ", deviation[c], " for channel ", c);
+  return Normalize(std::move(mean), std::move(deviation));
+}
+
+}  // namespace ringrad

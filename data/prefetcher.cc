@@ -1,0 +1,77 @@
+#include "data/prefetcher.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ringrad {
+
+Prefetcher::Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window)
+    : make_(std::move(make)), end_(count) {
+  if (num_threads == 0 || count == 0) return;
+  slots_.resize(static_cast<std::size_t>(std::min(window, count)));
+  try {
+    for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (...) {  // the system has no more threads: those already begun must not outlive us
+    close();
+    throw;
+  }
+}
+
+Prefetcher::~Prefetcher() { close(); }
+
+void Prefetcher::close() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = consumed_ = claimed_;
+  }
+  slot_freed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+Prefetcher::Slot Prefetcher::fill(std::int64_t number) const noexcept {
+  Slot slot;
+  try {
+    slot.batch = make_(number);
+  } catch (...) {
+    slot.error = std::current_exception();
+  }
+  slot.full = true;
+  return slot;
+}
+
+void Prefetcher::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    slot_freed_.wait(
+        lock, [this] { return claimed_ >= end_ || claimed_ < consumed_ + std::ssize(slots_); });
+    if (claimed_ >= end_) return;
+    const std::int64_t number = claimed_++;
+    lock.unlock();
+    Slot filled = fill(number);
+    lock.lock();
+    if (filled.error) end_ = claimed_;
+    slot(number) = std::move(filled);
+    if (number == consumed_) batch_made_.notify_one();
+  }
+}
+
+std::optional<Batch> Prefetcher::next() {
+  std::unique_lock lock(mutex_);
+  if (consumed_ == end_) return std::nullopt;
+  Slot due;
+  if (threads_.empty()) {
+    due = fill(claimed_++);
+  } else {
+    batch_made_.wait(lock, [this] { return slot(consumed_).full; });
+    due = std::exchange(slot(consumed_), Slot());
+  }
+  ++consumed_;
+  lock.unlock();
+  slot_freed_.notify_one();
+  if (!due.error) return std::move(due.batch);
+  close();
+  std::rethrow_exception(std::move(due.error));
+}
+
+}  // namespace ringrad

@@ -1,0 +1,73 @@
+// Prefetcher: threads make batches 0, 1, 2, ... ahead of the one who consumes them in that order.
+//
+//     made, waiting in slots      being made        not begun
+//        4    5    .                6    7           8  9  10 ...      window = 5, 2 threads
+//        ^ next()                                    ^ claimed by the next idle thread, once
+//                                                      it is less than `window` ahead of next()
+//
+// Batch k waits in slot k mod window, so batches leave in order whatever order they are finished
+// in. Threads sleep while the window is full, the consumer sleeps while its batch is being made;
+// nobody polls. A wait lasts as long as the making of a batch does.
+//
+// What a thread throws is kept in the slot and is thrown again where the batch was due. Batches
+// before it still come, nothing after it is begun.
+
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace ringrad {
+
+class Prefetcher {
+ public:
+  using Make = std::function<Batch(std::int64_t number)>;
+
+  /// `make` is called once for every number in [0, count), from the threads, or, without threads,
+  /// inside of next(). REQUIRES: num_threads >= 0, window >= 1
+  Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window);
+
+  /// Ends the threads, each after the batch it is at.
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// The next batch, or none after the last one or after an error. Call from one thread at a time.
+  /// Throws: what make threw
+  std::optional<Batch> next();
+
+ private:
+  struct Slot {
+    Batch batch;
+    std::exception_ptr error;
+    bool full = false;
+  };
+
+  Slot& slot(std::int64_t number) {
+    return slots_[static_cast<std::size_t>(number) % slots_.size()];
+  }
+  Slot fill(std::int64_t number) const noexcept;
+  void work();
+  void close() noexcept;
+
+  const Make make_;
+  std::mutex mutex_;
+  std::condition_variable slot_freed_, batch_made_;
+  // Guarded by mutex_:
+  std::int64_t end_;           ///< no batch from here on will be begun
+  std::int64_t claimed_ = 0;   ///< batches below are made or being made
+  std::int64_t consumed_ = 0;  ///< batches below have left through next()
+  std::vector<Slot> slots_;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,39 @@
+#include "data/sampler.h"
+
+#include <numeric>
+
+#include "core/random.h"
+#include "data/random_stream.h"
+
+namespace ringrad {
+
+void Sampler::set_epoch(std::int64_t epoch, Where where) {
+  RINGRAD_CHECK(epoch >= 0, ValueError, where, "set_epoch: epoch must not be negative; got ",
+                epoch);
+  epoch_ = epoch;
+}
+
+SequentialSampler::SequentialSampler(std::int64_t num_samples, Where where)
+    : num_samples_(num_samples) {
+  RINGRAD_CHECK(num_samples >= 0, ValueError, where,
+                "SequentialSampler: num_samples must not be negative; got ", num_samples);
+}
+
+std::vector<std::int64_t> SequentialSampler::draw(std::int64_t) const {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(num_samples_));
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+RandomSampler::RandomSampler(std::int64_t num_samples, std::uint64_t seed, Where where)
+    : num_samples_(num_samples), seed_(seed) {
+  RINGRAD_CHECK(num_samples >= 0, ValueError, where,
+                "RandomSampler: num_samples must not be negative; got ", num_samples);
+}
+
+std::vector<std::int64_t> RandomSampler::draw(std::int64_t epoch) const {
+  Generator generator = random_stream(seed_, epoch);
+  return randperm(num_samples_, generator).to_vector<std::int64_t>();
+}
+
+}  // namespace ringrad

@@ -1,0 +1,50 @@
+// WeightedRandomSampler: draws sample i with a probability in proportion to weights[i], to balance
+// rare and frequent classes.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/error.h"
+#include "data/distributed_sampler.h"
+#include "data/sampler.h"
+
+namespace ringrad {
+
+enum class Replacement { with, without };
+
+class WeightedRandomSampler final : public Sampler {
+ public:
+  /// with replacement      each draw is independent:  P(i) = weights[i] / sum
+  /// without replacement   each draw is among the samples not drawn yet, in the same proportion;
+  ///                       samples of weight 0 never come
+  ///
+  /// Throws: ValueError unless weights are finite, none is negative, one is positive, and
+  ///         num_draws >= 1; without replacement also if fewer weights than num_draws are positive
+  /// Paper:  without replacement, Efraimidis and Spirakis 2006, "Weighted random sampling with a
+  ///         reservoir", algorithm A
+  WeightedRandomSampler(std::vector<double> weights, std::int64_t num_draws,
+                        Replacement replacement = Replacement::with, std::uint64_t seed = 0,
+                        Where where = Where::current());
+
+  std::int64_t size() const override { return num_draws_; }
+  std::vector<std::int64_t> draw(std::int64_t epoch) const override;
+
+ private:
+  std::vector<double> weights_;
+  std::int64_t num_draws_;
+  Replacement replacement_;
+  std::uint64_t seed_;
+};
+
+/// One rank's share of the `num_draws` draws that all ranks make alike: as many draws as on one
+/// rank, and without replacement no sample goes to two ranks (but for the padding).
+/// Throws: ValueError as WeightedRandomSampler and DistributedSampler do
+DistributedSampler distributed_weighted_sampler(std::vector<double> weights, std::int64_t num_draws,
+                                                Shard shard,
+                                                Replacement replacement = Replacement::with,
+                                                std::uint64_t seed = 0,
+                                                Where where = Where::current());
+
+}  // namespace ringrad

@@ -1,0 +1,225 @@
+// Trains a network on Fashion-MNIST with several replicas whose gradients are averaged by a ring
+// all-reduce.
+//
+//     fashion_mnist --epochs 3 --world-size 2 --model convnet
+//
+// The batch size is that of all replicas together, so the world size changes who computes what, not
+// what is computed. Progress goes to standard error; the last line of standard output is a summary
+// in JSON.
+
+#include "data/fashion_mnist.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "autograd/cross_entropy.h"
+#include "autograd/grad_mode.h"
+#include "core/random.h"
+#include "data/distributed_sampler.h"
+#include "data/loader.h"
+#include "data/transform.h"
+#include "examples/progress.h"
+#include "kernels/argmax.h"
+#include "nn/models.h"
+#include "nn/schedule.h"
+#include "nn/sgd.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/plan/direct_plan.h"
+#include "parallel/train/distributed_data_parallel.h"
+
+namespace ringrad {
+namespace {
+
+struct Settings {
+  std::string model = "convnet";
+  int epochs = 3;
+  int world_size = 2;
+  std::int64_t batch_size = 128;
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 5e-4;
+  bool augment = false;
+  std::uint64_t seed = 0;
+  std::string all_reduce = "ring";
+  std::string data = "/usr/share/datasets/fashion-mnist";
+};
+
+struct Result {
+  double test_accuracy = 0;
+  double seconds = 0;
+  std::int64_t images = 0;
+  bool replicas_identical = true;
+};
+
+/// Sums over the examples seen so far.
+struct Score {
+  double loss = 0;
+  std::int64_t correct = 0;
+  std::int64_t examples = 0;
+
+  double mean_loss() const { return loss / static_cast<double>(examples); }
+  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(examples); }
+};
+
+void add_to(Score& score, const Tensor& logits, const Tensor& targets, double mean_loss) {
+  const Tensor predictions = kernels::argmax(logits, 1);
+  const auto* predicted = predictions.data<std::int64_t>();
+  const auto* expected = targets.data<std::int64_t>();
+  for (std::int64_t i = 0; i < targets.numel(); ++i) score.correct += predicted[i] == expected[i];
+  score.loss += mean_loss * static_cast<double>(targets.numel());
+  score.examples += targets.numel();
+}
+
+/// Accuracy on the whole test set, each rank computing its share.
+double evaluate(nn::Module& net, DataLoader& loader, Communicator& comm) {
+  const NoGrad guard;
+  net.eval();
+  Score score;
+  for (const Batch& batch : loader) add_to(score, net(batch.input()), batch.target(), 0);
+  net.train();
+  const Tensor counts = empty({2}, {.dtype = DType::int64});
+  counts.data<std::int64_t>()[0] = score.correct;
+  counts.data<std::int64_t>()[1] = score.examples;
+  comm.all_reduce(counts);
+  const auto totals = counts.to_vector<double>();
+  return totals[0] / totals[1];
+}
+
+/// One rank's part of the training; every rank returns the same accuracy.
+Result train(Communicator& comm, const Settings& settings, const Dataset& train_set,
+             const Dataset& test_set) {
+  using Clock = std::chrono::steady_clock;
+  manual_seed(settings.seed);
+  nn::Sequential net = nn::make_model(settings.model);
+  DistributedDataParallel replica(net, comm);
+  nn::SGD optimizer(net.parameters(), {.learning_rate = settings.learning_rate,
+                                       .momentum = settings.momentum,
+                                       .weight_decay = settings.weight_decay});
+
+  const Shard shard{.num_replicas = comm.world_size(), .rank = comm.rank()};
+  const Shard test_shard{shard.num_replicas, shard.rank, Tail::keep};
+  DistributedSampler sampler(train_set.size(), shard, true, settings.seed);
+  DistributedSampler test_sampler(test_set.size(), test_shard, false);
+  std::vector<Transform> transforms{normalize({kFashionMnistMean}, {kFashionMnistDeviation})};
+  DataLoader test_loader(test_set, test_sampler, {.batch_size = 256, .transforms = transforms});
+  if (settings.augment)
+    transforms.insert(transforms.begin(), {random_crop({28, 28}, 2), random_horizontal_flip()});
+  DataLoader loader(train_set, sampler,
+                    {.batch_size = settings.batch_size / comm.world_size(),
+                     .drop_last = true,
+                     .transforms = transforms,
+                     .seed = settings.seed});
+
+  const auto schedule = nn::one_cycle(settings.learning_rate, settings.epochs * loader.size() + 1);
+  Progress progress(settings.epochs, loader.size());
+  const bool shows_progress = comm.rank() == 0;
+  Result result;
+  std::int64_t step = 0;
+  for (int epoch = 0; epoch < settings.epochs; ++epoch) {
+    const auto start = Clock::now();
+    if (shows_progress) progress.start_epoch(epoch + 1);
+    sampler.set_epoch(epoch);
+    Score score;
+    std::int64_t num_batches = 0;
+    for (const Batch& batch : loader) {
+      optimizer.set_learning_rate(schedule(step++));
+      optimizer.zero_grad();
+      const Tensor logits = replica(batch.input());
+      const Tensor loss = cross_entropy(logits, batch.target());
+      loss.backward();
+      optimizer.step();
+      add_to(score, logits.detach(), batch.target(), loss.item<double>());
+      if (shows_progress)
+        progress.update(++num_batches, score.mean_loss(), score.accuracy(),
+                        batch.size() * comm.world_size());
+    }
+    result.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    result.images += score.examples * comm.world_size();
+    replica.sync_buffers();
+    result.replicas_identical &= replicas_identical(net, comm);
+    result.test_accuracy = evaluate(net, test_loader, comm);
+    if (shows_progress) progress.end_epoch(result.test_accuracy);
+  }
+  return result;
+}
+
+Settings parse(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Trains a network on Fashion-MNIST with replicas on threads.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--model", settings.model, "network")->check(CLI::IsMember(nn::model_names()));
+  app.add_option("--epochs", settings.epochs, "passes over the training set")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--world-size", settings.world_size, "replicas, one thread or more each")
+      ->check(CLI::Range(1, 256));
+  app.add_option("--batch-size", settings.batch_size,
+                 "images per step, of all replicas together; a multiple of the world size")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--learning-rate", settings.learning_rate, "peak of the one-cycle schedule")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--momentum", settings.momentum)->check(CLI::Range(0.0, 0.9999));
+  app.add_option("--weight-decay", settings.weight_decay)->check(CLI::NonNegativeNumber);
+  app.add_flag("--augment", settings.augment, "random crops and flips");
+  app.add_option("--seed", settings.seed, "of initial values, order and augmentation");
+  app.add_option("--all-reduce", settings.all_reduce, "plan of the gradient all-reduce")
+      ->check(CLI::IsMember({"ring", "two_shot"}));
+  app.add_option("--data", settings.data, "folder of the four IDX files")
+      ->check(CLI::ExistingDirectory);
+  try {
+    app.parse(argc, argv);
+    if (settings.batch_size % settings.world_size != 0)
+      throw CLI::ValidationError(concat("--batch-size: must be a multiple of --world-size; got ",
+                                        settings.batch_size, " and ", settings.world_size));
+  } catch (const CLI::ParseError& error) {
+    std::exit(app.exit(error));
+  }
+  return settings;
+}
+
+int run(const Settings& settings) {
+  const TensorDataset train_set = fashion_mnist(Split::train, settings.data);
+  const TensorDataset test_set = fashion_mnist(Split::test, settings.data);
+  ThreadGroupOptions options;
+  if (settings.all_reduce == "two_shot") options.all_reduce = two_shot_all_reduce;
+  Result result;
+  run_ranks(
+      settings.world_size,
+      [&](Communicator& comm) {
+        const Result own = train(comm, settings, train_set, test_set);
+        if (comm.rank() == 0) result = own;
+      },
+      options);
+  const auto rounded = [](double value, double places) {
+    return std::round(value * places) / places;
+  };
+  const nlohmann::ordered_json summary{
+      {"test_accuracy", rounded(result.test_accuracy, 1e4)},
+      {"epochs", settings.epochs},
+      {"world_size", settings.world_size},
+      {"images_per_second", std::round(static_cast<double>(result.images) / result.seconds)},
+      {"seconds", rounded(result.seconds, 1e2)},
+      {"replicas_identical", result.replicas_identical},
+      {"model", settings.model},
+      {"batch_size", settings.batch_size},
+      {"all_reduce", settings.all_reduce},
+      {"seed", settings.seed}};
+  std::cout << summary.dump() << std::endl;
+  return result.replicas_identical ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ringrad
+
+int main(int argc, char** argv) {
+  const ringrad::Settings settings = ringrad::parse(argc, argv);
+  try {
+    return ringrad::run(settings);
+  } catch (const std::exception& error) {
+    std::cerr << "fashion_mnist: " << error.what() << '\n';
+    return 1;
+  }
+}

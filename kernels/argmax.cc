@@ -1,0 +1,42 @@
+#include "kernels/argmax.h"
+
+#include "kernels/argmax_cpu.h"
+#include "kernels/copy.h"
+
+namespace ringrad::kernels {
+namespace {
+
+using Search = void (*)(const Tensor&, const cpu::Positions&, std::int64_t*);
+
+Tensor find(const char* operation, Search search, const Tensor& x, std::optional<std::int64_t> axis,
+            bool keepdim, Where where) {
+  cpu::Positions positions;
+  Shape shape = Shape::filled(keepdim ? x.dims() : 0, 1);
+  if (axis) {
+    const int a = normalize_axis(operation, *axis, x.dims(), where);
+    for (int i = 0; i < a; ++i) positions.outer *= x.shape()[i];
+    for (int i = a + 1; i < x.dims(); ++i) positions.inner *= x.shape()[i];
+    positions.extent = x.shape()[a];
+    shape = x.shape();
+    keepdim ? void(shape[a] = 1) : shape.erase(a);
+  } else {
+    positions.extent = x.numel();
+  }
+  const Tensor result = empty(shape, {.dtype = DType::int64, .device = x.device()}, where);
+  RINGRAD_CHECK(positions.extent > 0 || result.numel() == 0, ShapeError, where, operation,
+                ": there must be an element to choose; got shape ", x.shape());
+  if (result.numel() > 0) search(contiguous(x, where), positions, result.data<std::int64_t>());
+  return result;
+}
+
+}  // namespace
+
+Tensor argmax(const Tensor& x, std::optional<std::int64_t> axis, bool keepdim, Where where) {
+  return find("argmax", cpu::argmax, x, axis, keepdim, where);
+}
+
+Tensor argmin(const Tensor& x, std::optional<std::int64_t> axis, bool keepdim, Where where) {
+  return find("argmin", cpu::argmin, x, axis, keepdim, where);
+}
+
+}  // namespace ringrad::kernels

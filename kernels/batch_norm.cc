@@ -1,0 +1,231 @@
+#include "kernels/batch_norm.h"
+
+#include <cmath>
+
+#include "core/view.h"
+#include "kernels/batch_norm_cpu.h"
+#include "kernels/copy.h"
+#include "kernels/dense.h"
+#include "kernels/fill.h"
+
+namespace ringrad::kernels {
+namespace {
+
+/// Moments and parameters are kept in this dtype.
+DType statistics_dtype(const Tensor& x) {
+  return x.dtype() == DType::float64 ? DType::float64 : DType::float32;
+}
+
+void check_input(const char* operation, const Tensor& x, Where where) {
+  check_floating(operation, x.dtype(), where);
+  RINGRAD_CHECK(x.dims() >= 2, ShapeError, where, operation, ": x must be (B, C, ...); got shape ",
+                x.shape());
+}
+
+void check_vector(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
+                  Where where) {
+  if (!vector.defined()) return;
+  check_floating(operation, vector.dtype(), where);
+  check_same_device(operation, x.device(), vector.device(), where);
+  RINGRAD_CHECK(vector.shape() == Shape{x.shape()[1]}, ShapeError, where, operation, ": ", what,
+                " must have one value per channel; got ", vector.shape(), " for x ", x.shape());
+}
+
+/// The order of axes that puts the channels last, and the one that puts them back.
+Shape channels_to_end(int dims) {
+  Shape order{0};
+  for (int axis = 2; axis < dims; ++axis) order.push_back(axis);
+  order.push_back(1);
+  return order;
+}
+Shape channels_to_front(int dims) {
+  Shape order{0, dims - 1};
+  for (int axis = 1; axis < dims - 1; ++axis) order.push_back(axis);
+  return order;
+}
+
+/// x in the statistics' dtype with the channels last, contiguous; x's own memory where that is what
+/// it has already.
+Tensor as_rows(const Tensor& x, Where where) {
+  const Tensor wide = cast(x, statistics_dtype(x), where);
+  return contiguous(view::permute(wide, channels_to_end(x.dims()), where), where);
+}
+
+/// Rows as a tensor of the shape, dtype and order in memory of `like`.
+Tensor from_rows(const Tensor& rows, const Tensor& like, Where where) {
+  const Tensor result = view::permute(rows, channels_to_front(like.dims()), where);
+  const bool in_order = is_dense(like.shape(), like.strides()) && same_order(result, like);
+  if (in_order && result.dtype() == like.dtype()) return result;
+  const Tensor ordered = empty_like(like, where);
+  copy_(ordered, result, where);
+  return ordered;
+}
+
+cpu::Stripes stripes_of(const Tensor& rows) {
+  const std::int64_t channels = rows.shape().back();
+  return {rows.numel() / channels, channels};
+}
+
+/// The values of a (C) tensor, or `otherwise` C times.
+template <class T>
+std::vector<T> channel_values(const Tensor& vector, std::int64_t channels, double otherwise) {
+  if (!vector.defined()) return std::vector<T>(static_cast<std::size_t>(channels), T(otherwise));
+  const Tensor dense = contiguous(cast(vector, dtype_of<T>));
+  return {dense.data<T>(), dense.data<T>() + channels};
+}
+
+template <class T>
+cpu::ChannelMap<T> channel_map(const cpu::Stripes& stripes, const BatchNormSaved& saved) {
+  const std::int64_t channels = stripes.channels;
+  std::vector<T> scale = channel_values<T>(saved.weight, channels, 1);
+  const std::vector<T> rstd = channel_values<T>(saved.rstd, channels, 1);
+  for (std::size_t c = 0; c < scale.size(); ++c) scale[c] *= rstd[c];
+  return {repeat(stripes, channel_values<T>(saved.mean, channels, 0)), repeat(stripes, scale),
+          repeat(stripes, channel_values<T>(saved.bias, channels, 0)), saved.relu};
+}
+
+/// body.operator()<T>() with T = float or double.
+template <class Body>
+void dispatch_statistics(const Tensor& x, Body body) {
+  if (statistics_dtype(x) == DType::float64)
+    body.template operator()<double>();
+  else
+    body.template operator()<float>();
+}
+
+void check_saved(const char* operation, const BatchNormSaved& saved, Where where) {
+  check_input(operation, saved.x, where);
+  RINGRAD_CHECK(saved.mean.defined() && saved.rstd.defined(), ValueError, where, operation,
+                ": mean and rstd must be given; got an undefined tensor");
+  check_vector(operation, "mean", saved.mean, saved.x, where);
+  check_vector(operation, "rstd", saved.rstd, saved.x, where);
+  check_vector(operation, "weight", saved.weight, saved.x, where);
+  check_vector(operation, "bias", saved.bias, saved.x, where);
+}
+
+void check_backward(const char* operation, const Tensor& grad_output, const BatchNormSaved& saved,
+                    Where where) {
+  check_saved(operation, saved, where);
+  RINGRAD_CHECK(grad_output.shape() == saved.x.shape(), ShapeError, where, operation,
+                ": the gradient must have the shape of x ", saved.x.shape(), "; got ",
+                grad_output.shape());
+  check_same_dtype(operation, saved.x.dtype(), grad_output.dtype(), where);
+  check_same_device(operation, saved.x.device(), grad_output.device(), where);
+}
+
+Tensor channel_tensor(const Tensor& x, Where where) {
+  return empty({x.shape()[1]}, {.dtype = statistics_dtype(x), .device = x.device()}, where);
+}
+
+}  // namespace
+
+Moments batch_norm_moments(const Tensor& x, Where where) {
+  check_input("batch_norm", x, where);
+  RINGRAD_CHECK(x.numel() > 0, ShapeError, where,
+                "batch_norm: a mean needs at least one value per channel; got shape ", x.shape());
+  const Tensor rows = as_rows(x, where);
+  Moments moments{channel_tensor(x, where), channel_tensor(x, where)};
+  dispatch_statistics(x, [&]<class T>() {
+    cpu::batch_norm_moments(stripes_of(rows), rows.data<T>(), moments.mean.data<T>(),
+                            moments.var.data<T>());
+  });
+  return moments;
+}
+
+Tensor batch_norm_rstd(const Tensor& var, double eps, Where where) {
+  check_floating("batch_norm", var.dtype(), where);
+  const Tensor rstd = empty_like(var, where);
+  dispatch_floating(var.dtype(), [&]<class T>() {
+    const auto values = channel_values<T>(var, var.numel(), 0);
+    for (std::size_t c = 0; c < values.size(); ++c)
+      rstd.data<T>()[c] = T(1 / std::sqrt(values[c] + static_cast<MathType<T>>(eps)));
+  });
+  return rstd;
+}
+
+Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                        const Tensor& weight, const Tensor& bias, bool relu, Where where) {
+  const BatchNormSaved values{x, weight, bias, mean, rstd, relu};
+  check_saved("batch_norm", values, where);
+  if (x.numel() == 0) return empty_like(x, where);
+  const Tensor rows = as_rows(x, where), y = empty_like(rows, where);
+  dispatch_statistics(x, [&]<class T>() {
+    const cpu::Stripes stripes = stripes_of(rows);
+    cpu::batch_norm_apply(stripes, channel_map<T>(stripes, values), rows.data<T>(), y.data<T>());
+  });
+  return from_rows(y, x, where);
+}
+
+BatchNormSums batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& saved,
+                                       Where where) {
+  check_backward("batch_norm_backward", grad_output, saved, where);
+  const Tensor& x = saved.x;
+  BatchNormSums sums{channel_tensor(x, where), channel_tensor(x, where)};
+  if (x.numel() == 0) {
+    zero_(sums.grad, where);
+    zero_(sums.grad_xhat, where);
+    return sums;
+  }
+  const Tensor rows = as_rows(x, where), grad_rows = as_rows(grad_output, where);
+  dispatch_statistics(x, [&]<class T>() {
+    const cpu::Stripes stripes = stripes_of(rows);
+    T* sum_gx = sums.grad_xhat.data<T>();
+    cpu::batch_norm_backward_sums(stripes, channel_map<T>(stripes, saved), rows.data<T>(),
+                                  grad_rows.data<T>(), sums.grad.data<T>(), sum_gx);
+    const std::vector<T> rstd = channel_values<T>(saved.rstd, stripes.channels, 1);
+    for (std::size_t c = 0; c < rstd.size(); ++c) sum_gx[c] *= rstd[c];
+  });
+  return sums;
+}
+
+Tensor batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
+                                 const BatchNormSums& sums, double rows, Where where) {
+  constexpr const char* kOperation = "batch_norm_backward";
+  check_backward(kOperation, grad_output, saved, where);
+  check_vector(kOperation, "the sum of the gradient", sums.grad, saved.x, where);
+  check_vector(kOperation, "the sum of gradient and xhat", sums.grad_xhat, saved.x, where);
+  const Tensor& x = saved.x;
+  if (x.numel() == 0) return empty_like(x, where);
+  const Tensor x_rows = as_rows(x, where), grad_rows = as_rows(grad_output, where);
+  const Tensor grad_x = empty_like(x_rows, where);
+  dispatch_statistics(x, [&]<class T>() {
+    const cpu::Stripes stripes = stripes_of(x_rows);
+    const cpu::ChannelMap<T> map = channel_map<T>(stripes, saved);
+    const std::vector<T> rstd = channel_values<T>(saved.rstd, stripes.channels, 1);
+    std::vector<T> slope = channel_values<T>(sums.grad_xhat, stripes.channels, 0);
+    std::vector<T> constant = channel_values<T>(sums.grad, stripes.channels, 0);
+    const T share = rows > 0 ? static_cast<T>(1 / rows) : T{0};
+    for (std::size_t c = 0; c < rstd.size(); ++c) {
+      slope[c] *= -map.scale[c] * rstd[c] * share;
+      constant[c] *= -map.scale[c] * share;
+    }
+    cpu::batch_norm_backward_apply(stripes, map, repeat(stripes, slope), repeat(stripes, constant),
+                                   x_rows.data<T>(), grad_rows.data<T>(), grad_x.data<T>());
+  });
+  return from_rows(grad_x, x, where);
+}
+
+void batch_norm_update_running(const Moments& moments, double rows, double momentum,
+                               const Tensor& running_mean, const Tensor& running_var, Where where) {
+  const auto update = [&](const Tensor& running, const Tensor& moment, double correction) {
+    check_floating("batch_norm", running.dtype(), where);
+    check_same_device("batch_norm", running.device(), moment.device(), where);
+    RINGRAD_CHECK(running.shape() == moment.shape(), ShapeError, where,
+                  "batch_norm: running statistics must have one value per channel; got ",
+                  running.shape(), " for ", moment.shape());
+    const auto values = channel_values<double>(moment, moment.numel(), 0);
+    dispatch_floating(running.dtype(), [&]<class T>() {
+      T* at = running.data<T>();
+      for (const double value : values) {
+        const auto old = static_cast<double>(static_cast<MathType<T>>(*at));
+        *at = T(static_cast<MathType<T>>(old + momentum * (value * correction - old)));
+        at += running.strides()[0];
+      }
+    });
+    running.mark_changed(where);
+  };
+  update(running_mean, moments.mean, 1);
+  update(running_var, moments.var, rows > 1 ? rows / (rows - 1) : 1);
+}
+
+}  // namespace ringrad::kernels

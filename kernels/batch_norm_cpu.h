@@ -1,0 +1,54 @@
+// The CPU's passes of batch normalization over rows of channels. Private to batch_norm.cc.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ringrad::kernels::cpu {
+
+/// n = rows * channels elements whose channels are neighbours, walked in stripes of whole rows:
+///
+///     channel   0 1 2 0 1 2 0 1 2 ..        a stripe is about 256 elements wide, so that
+///               |--- stripe ----|           16 channels vectorise as well as 1024
+///
+/// What belongs to a channel is repeated along the stripe. Stripes come in chunks that fit into the
+/// first two levels of cache; chunks are the unit of parallel work and of summation.
+struct Stripes {
+  Stripes(std::int64_t rows, std::int64_t channels);
+
+  std::int64_t channels, size;  // size: of x, in elements
+  std::int64_t width;           // of a stripe
+  std::int64_t chunk, chunks;   // elements per chunk (the last may have fewer), and their number
+};
+
+/// A value per channel, repeated along a stripe.
+template <class T>
+std::vector<T> repeat(const Stripes& stripes, const std::vector<T>& values);
+
+/// What one channel does to its values: y = (x - mean) * scale + bias, then max(y, 0) if relu.
+template <class T>
+struct ChannelMap {
+  std::vector<T> mean, scale, bias;  // repeated
+  bool relu;
+};
+
+/// mean and var (channels), var divided by the number of rows.
+template <class T>
+void batch_norm_moments(const Stripes& stripes, const T* x, T* mean, T* var);
+
+template <class T>
+void batch_norm_apply(const Stripes& stripes, const ChannelMap<T>& map, const T* x, T* y);
+
+/// With g = grad_y, zeroed where ReLU was:  sums of g and of g * (x - mean), each (channels).
+template <class T>
+void batch_norm_backward_sums(const Stripes& stripes, const ChannelMap<T>& map, const T* x,
+                              const T* grad_y, T* sum_g, T* sum_gx);
+
+/// grad_x = scale * g + slope * (x - mean) + constant, slope and constant repeated.
+template <class T>
+void batch_norm_backward_apply(const Stripes& stripes, const ChannelMap<T>& map,
+                               const std::vector<T>& slope, const std::vector<T>& constant,
+                               const T* x, const T* grad_y, T* grad_x);
+
+}  // namespace ringrad::kernels::cpu

@@ -1,0 +1,84 @@
+#include "kernels/copy.h"
+
+#include "core/view.h"
+#include "kernels/copy_cpu.h"
+#include "kernels/overlap.h"
+
+namespace ringrad::kernels {
+namespace {
+
+LoopNest<2> nest_of(const Tensor& dst, const Tensor& src) {
+  return make_loop_nest<2>(dst.shape(), {&dst.strides(), &src.strides()});
+}
+
+// True if another axis than the innermost one takes the smallest steps through operand 1.
+bool is_transposition(const LoopNest<2>& nest) {
+  const std::int64_t inner = nest.row_strides()[1];
+  for (int i = 0; i + 1 < nest.axes; ++i) {
+    const std::int64_t step = nest.strides[static_cast<unsigned>(i)][1];
+    if (step != 0 && step < inner) return true;
+  }
+  return false;
+}
+
+// dst and src have one shape, which is not empty, and do not overlap.
+void copy_elements(const Tensor& dst, const Tensor& src, const LoopNest<2>& nest, Where where) {
+  if (dst.dtype() == src.dtype() || !is_transposition(nest)) {
+    cpu::copy(nest, dst.raw_data(), dst.dtype(), src.raw_data(), src.dtype());
+    return;
+  }
+  // Transposing as it is and converting afterwards beats a conversion that strides through memory.
+  const Tensor transposed = empty_like(dst, src.dtype(), where);
+  cpu::copy(nest_of(transposed, src), transposed.raw_data(), src.dtype(), src.raw_data(),
+            src.dtype());
+  cpu::copy(nest_of(dst, transposed), dst.raw_data(), dst.dtype(), transposed.raw_data(),
+            src.dtype());
+}
+
+// `fresh`, whose memory nobody else can have, with x's elements.
+Tensor filled_from(const Tensor& fresh, const Tensor& x, Where where) {
+  if (x.numel() > 0) copy_elements(fresh, x, nest_of(fresh, x), where);
+  return fresh;
+}
+
+}  // namespace
+
+void copy_(const Tensor& dst, const Tensor& src, Where where) {
+  RINGRAD_CHECK(broadcasts_to(src.shape(), dst.shape()), ShapeError, where,
+                "copy_: the source must broadcast to the destination; got ", src.shape(), " and ",
+                dst.shape());
+  if (dst.numel() == 0) return;
+  const Tensor source = src.shape() == dst.shape() ? src : view::expand(src, dst.shape(), where);
+  const LoopNest<2> nest = nest_of(dst, source);
+  RINGRAD_CHECK(!repeats_elements(dst), ValueError, where,
+                "copy_: each element of the destination must have its own place in memory; got "
+                "shape ",
+                dst.shape(), " with strides ", dst.strides());
+  if (same_elements(dst, source)) return;
+  if (memory_overlaps(dst, source)) {
+    const Tensor safe = clone(source, where);
+    copy_elements(dst, safe, nest_of(dst, safe), where);
+  } else {
+    copy_elements(dst, source, nest, where);
+  }
+  dst.mark_changed(where);
+}
+
+Tensor contiguous(const Tensor& x, Where where) { return to_layout(x, Layout::contiguous, where); }
+
+Tensor to_layout(const Tensor& x, Layout layout, Where where) {
+  RINGRAD_CHECK(layout == Layout::contiguous || x.dims() == 4, ShapeError, where,
+                "to_layout: channels_last needs 4 axes (B, C, H, W); got ", x.shape());
+  if (layout == Layout::contiguous ? x.is_contiguous() : x.is_channels_last()) return x;
+  const Options options = {.dtype = x.dtype(), .device = x.device(), .layout = layout};
+  return filled_from(empty(x.shape(), options, where), x, where);
+}
+
+Tensor cast(const Tensor& x, DType dtype, Where where) {
+  if (x.dtype() == dtype) return x;
+  return filled_from(empty_like(x, dtype, where), x, where);
+}
+
+Tensor clone(const Tensor& x, Where where) { return filled_from(empty_like(x, where), x, where); }
+
+}  // namespace ringrad::kernels

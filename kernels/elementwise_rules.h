@@ -1,0 +1,79 @@
+// What holds for every elementwise operator: dtypes, shapes, memory. Private to
+// kernels/elementwise_*.cc.
+
+#pragma once
+
+#include <initializer_list>
+
+#include "core/tensor.h"
+#include "kernels/elementwise_ops.h"
+
+namespace ringrad::kernels::elementwise {
+
+/// Up to this many float32 elements are computed on the spot, in less time than map() takes to
+/// start.
+inline constexpr std::int64_t kTiny = 16;
+
+/// True if element i of all of them is simply data<float>()[i], and there are few.
+template <class... Tensors>
+bool are_tiny(const Tensor& x, const Tensors&... others) {
+  const auto plain = [](const Tensor& tensor) {
+    return tensor.dtype() == DType::float32 && tensor.is_contiguous();
+  };
+  return x.numel() <= kTiny && plain(x) &&
+         ((plain(others) && others.shape() == x.shape() && others.device() == x.device()) && ...);
+}
+
+/// The dtype in which a row of `domain` computes operands of `dtype`. Throws DTypeError for bool in
+/// Domain::number.
+DType compute_dtype(const char* operation, ops::Domain domain, DType dtype, Where where);
+
+/// Throws DTypeError unless elements of `dtype` may be stored in `out`: never floats in integers,
+/// nor numbers in bool.
+void check_can_hold(const char* operation, const Tensor& out, DType dtype, Where where);
+
+/// Throws ShapeError unless out has this shape, ValueError if two elements of out are one place in
+/// memory.
+void check_out(const char* operation, const Tensor& out, const Shape& shape, Where where);
+
+/// A fresh tensor of `shape` that lies in memory like the first dense one of `operands` that has
+/// this shape.
+Tensor empty_for(const Shape& shape, DType dtype, std::initializer_list<const Tensor*> operands,
+                 Where where);
+
+/// x itself if reading it is safe while out is written, because they do not overlap or each element
+/// of one is the same element of the other; else a copy.
+Tensor without_overlap(const Tensor& x, const Tensor& out, Where where);
+
+/// The type that a row's value has for operands of type T: bool for predicates, else T.
+template <class Op, class T, class Value>
+using ResultOf =
+    std::conditional_t<std::is_same_v<Value, bool> && Op::kDomain != ops::Domain::number, bool, T>;
+
+/// Calls body.operator()<T>() for the C++ types a domain computes in.
+template <ops::Domain domain, class Body>
+auto dispatch(DType math, Body&& body) {
+  using ops::Domain;
+  if constexpr (domain == Domain::logical) {
+    return body.template operator()<bool>();
+  } else {
+    if constexpr (domain != Domain::real) {
+      switch (math) {
+        case DType::int32:
+          return body.template operator()<std::int32_t>();
+        case DType::int64:
+          return body.template operator()<std::int64_t>();
+        case DType::uint8:
+          return body.template operator()<std::uint8_t>();
+        default:
+          break;
+      }
+    }
+    if constexpr (domain == Domain::any)
+      if (math == DType::bool_) return body.template operator()<bool>();
+    if (math == DType::float64) return body.template operator()<double>();
+    return body.template operator()<float>();
+  }
+}
+
+}  // namespace ringrad::kernels::elementwise

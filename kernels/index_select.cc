@@ -1,0 +1,59 @@
+#include "kernels/index_select.h"
+
+#include "kernels/copy.h"
+#include "kernels/indices.h"
+
+namespace ringrad::kernels {
+namespace {
+
+// Extents of the axes before `axis`, or of those behind it, multiplied.
+std::int64_t outer_extent(const Shape& shape, int axis) {
+  std::int64_t product = 1;
+  for (int i = 0; i < axis; ++i) product *= shape[i];
+  return product;
+}
+std::int64_t inner_extent(const Shape& shape, int axis) {
+  std::int64_t product = 1;
+  for (int i = axis + 1; i < shape.size(); ++i) product *= shape[i];
+  return product;
+}
+
+void check_arguments(const char* operation, const Tensor& x, const Tensor& indices,
+                     std::int64_t bound, Where where) {
+  check_same_device(operation, x.device(), indices.device(), where);
+  RINGRAD_CHECK(indices.dims() == 1, ShapeError, where, operation,
+                ": indices must have one axis; got ", indices.shape());
+  check_indices(operation, "indices", indices, bound, where);
+}
+
+}  // namespace
+
+Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices, Where where) {
+  const int a = normalize_axis("index_select", axis, x.dims(), where);
+  check_arguments("index_select", x, indices, x.shape()[a], where);
+  Shape shape = x.shape();
+  shape[a] = indices.numel();
+  const Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()}, where);
+  cpu::select_slices(contiguous(x, where), outer_extent(shape, a), x.shape()[a],
+                     inner_extent(shape, a), contiguous(indices, where), y);
+  return y;
+}
+
+Tensor index_sum(const Tensor& x, std::int64_t axis, const Tensor& indices, std::int64_t size,
+                 Where where) {
+  check_floating("index_sum", x.dtype(), where);
+  const int a = normalize_axis("index_sum", axis, x.dims(), where);
+  check_arguments("index_sum", x, indices, size, where);
+  RINGRAD_CHECK(x.shape()[a] == indices.numel(), ShapeError, where,
+                "index_sum: there must be one index per slice; got ", indices.numel(),
+                " indices for axis ", a, " of ", x.shape());
+  Shape shape = x.shape();
+  shape[a] = size;
+  const Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()}, where);
+  constexpr std::int64_t kNone = -1;
+  cpu::sum_slices(contiguous(x, where), outer_extent(shape, a), size, inner_extent(shape, a),
+                  contiguous(indices, where), kNone, y);
+  return y;
+}
+
+}  // namespace ringrad::kernels

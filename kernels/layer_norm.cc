@@ -1,0 +1,106 @@
+#include "kernels/layer_norm.h"
+
+#include "kernels/copy.h"
+#include "kernels/layer_norm_cpu.h"
+
+namespace ringrad::kernels {
+namespace {
+
+DType statistics_dtype(const Tensor& x) {
+  return x.dtype() == DType::float64 ? DType::float64 : DType::float32;
+}
+
+void check_input(const char* operation, const Tensor& x, Where where) {
+  check_floating(operation, x.dtype(), where);
+  RINGRAD_CHECK(x.dims() >= 1, ShapeError, where, operation,
+                ": x must have at least one axis; got shape ", x.shape());
+}
+
+void check_vector(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
+                  Where where) {
+  if (!vector.defined()) return;
+  check_floating(operation, vector.dtype(), where);
+  check_same_device(operation, x.device(), vector.device(), where);
+  RINGRAD_CHECK(vector.shape() == Shape{x.shape().back()}, ShapeError, where, operation, ": ", what,
+                " must have the extent of the last axis; got ", vector.shape(), " for x ",
+                x.shape());
+}
+
+Shape without_last_axis(const Shape& shape) {
+  return Shape(std::span(shape.begin(), shape.end() - 1));
+}
+
+/// x, contiguous, in the dtype of the statistics; undefined stays undefined.
+Tensor operand(const Tensor& x, DType dtype, Where where) {
+  return x.defined() ? contiguous(cast(x, dtype, where), where) : x;
+}
+
+template <class T>
+const T* data_or_null(const Tensor& x) {
+  return x.defined() ? x.data<T>() : nullptr;
+}
+
+/// body.operator()<T>() with T = float or double.
+template <class Body>
+void dispatch_statistics(DType dtype, Body body) {
+  if (dtype == DType::float64)
+    body.template operator()<double>();
+  else
+    body.template operator()<float>();
+}
+
+}  // namespace
+
+LayerNormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                           Where where) {
+  check_input("layer_norm", x, where);
+  check_vector("layer_norm", "weight", weight, x, where);
+  check_vector("layer_norm", "bias", bias, x, where);
+  const DType dtype = statistics_dtype(x);
+  const Tensor in = operand(x, dtype, where), y = empty_like(in, where);
+  const Tensor scale = operand(weight, dtype, where), offset = operand(bias, dtype, where);
+  const Shape rows = without_last_axis(x.shape());
+  const Options like{.dtype = dtype, .device = x.device()};
+  const Tensor mean = zeros(rows, like, where), rstd = zeros(rows, like, where);
+  if (x.numel() > 0)
+    dispatch_statistics(dtype, [&]<class T>() {
+      cpu::layer_norm(rows.numel(), x.shape().back(), static_cast<T>(eps), in.data<T>(),
+                      data_or_null<T>(scale), data_or_null<T>(offset), y.data<T>(), mean.data<T>(),
+                      rstd.data<T>());
+    });
+  return {cast(y, x.dtype(), where), mean, rstd};
+}
+
+LayerNormGradients layer_norm_backward(const Tensor& grad_output, const Tensor& x,
+                                       const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                                       Where where) {
+  constexpr const char* kOperation = "layer_norm_backward";
+  check_input(kOperation, x, where);
+  check_vector(kOperation, "weight", weight, x, where);
+  RINGRAD_CHECK(grad_output.shape() == x.shape(), ShapeError, where, kOperation,
+                ": the gradient must have the shape of x ", x.shape(), "; got ",
+                grad_output.shape());
+  check_same_dtype(kOperation, x.dtype(), grad_output.dtype(), where);
+  check_same_device(kOperation, x.device(), grad_output.device(), where);
+  const Shape rows = without_last_axis(x.shape());
+  RINGRAD_CHECK(mean.shape() == rows && rstd.shape() == rows, ShapeError, where, kOperation,
+                ": mean and rstd must have one value per row ", rows, "; got ", mean.shape(),
+                " and ", rstd.shape());
+  const DType dtype = statistics_dtype(x);
+  const Tensor in = operand(x, dtype, where), grad = operand(grad_output, dtype, where);
+  const Tensor scale = operand(weight, dtype, where);
+  const Tensor means = operand(mean, dtype, where), rstds = operand(rstd, dtype, where);
+  const Options like{.dtype = dtype, .device = x.device()};
+  const LayerNormGradients result{empty_like(in, where), zeros({x.shape().back()}, like, where),
+                                  zeros({x.shape().back()}, like, where)};
+  if (x.numel() > 0)
+    dispatch_statistics(dtype, [&]<class T>() {
+      cpu::layer_norm_backward(rows.numel(), x.shape().back(), in.data<T>(), data_or_null<T>(scale),
+                               means.data<T>(), rstds.data<T>(), grad.data<T>(),
+                               result.input.data<T>(), result.weight.data<T>(),
+                               result.bias.data<T>());
+    });
+  return {cast(result.input, x.dtype(), where), result.weight, result.bias};
+}
+
+}  // namespace ringrad::kernels

@@ -1,0 +1,129 @@
+// LoopNest: the axes over which several tensors are walked together, simplified to as few loops as
+// possible.
+//
+//     y[i, j, k, l] = x[i, j, k, l]            shape           y strides         x strides
+//                                              (8, 1, 4, 6)    (24, 24, 6, 1)    (24, 5, 6, 1)
+//       without the axis of extent 1           (8, 4, 6)       (24, 6, 1)        (24, 6, 1)
+//       ordered by y's strides, and merged     (192)           (1)               (1)
+//
+// Two neighbouring axes merge where, in every operand, a step of the outer one is exactly as long
+// as the whole inner one. Most tensors end as one axis, and a walk over rows of it is the fastest
+// loop there is.
+//
+// A broadcast operand has stride 0 along the repeated axis. Strides are never negative.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/shape.h"
+
+namespace ringrad::kernels {
+
+template <int N>
+struct LoopNest {
+  using Offsets = std::array<std::int64_t, N>;  // one per operand, in elements
+
+  int axes = 0;  // outermost first; 0 for a single element
+  std::array<std::int64_t, kMaxDims> extents;
+  std::array<Offsets, kMaxDims> strides;
+
+  /// Extent and strides of the innermost axis, or those of one element.
+  std::int64_t row_extent() const { return axes > 0 ? extents[axes - 1u] : 1; }
+  Offsets row_strides() const { return axes > 0 ? strides[axes - 1u] : Offsets{}; }
+
+  /// Number of times the innermost axis is walked.
+  std::int64_t num_rows() const {
+    std::int64_t product = 1;
+    for (int i = 0; i + 1 < axes; ++i) product *= extents[static_cast<unsigned>(i)];
+    return product;
+  }
+
+  /// Where the given row starts in each operand.
+  Offsets row_offsets(std::int64_t row) const;
+};
+
+/// The nest over `shape`, which must hold at least one element, ordered by operand 0's strides,
+/// then by operand 1's, and so on, largest outermost.
+template <int N>
+LoopNest<N> make_loop_nest(const Shape& shape, const std::array<const Strides*, N>& strides);
+
+/// Calls body(offsets) with where rows [begin, end) of the nest start in each operand.
+template <int N, class Body>
+void for_each_row(const LoopNest<N>& nest, std::int64_t begin, std::int64_t end, Body&& body);
+
+// Implementation details follow.
+
+template <int N>
+LoopNest<N> make_loop_nest(const Shape& shape, const std::array<const Strides*, N>& strides) {
+  LoopNest<N> nest;
+  // Insertion sort while reading the axes: there are at most eight, and most come in order.
+  // Lexicographic order of the strides is the one asked for.
+  for (int axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis] == 1) continue;
+    typename LoopNest<N>::Offsets step;
+    for (unsigned k = 0; k < N; ++k) step[k] = (*strides[k])[axis];
+    auto at = static_cast<unsigned>(nest.axes++);
+    for (; at > 0 && nest.strides[at - 1] < step; --at) {
+      nest.extents[at] = nest.extents[at - 1];
+      nest.strides[at] = nest.strides[at - 1];
+    }
+    nest.extents[at] = shape[axis];
+    nest.strides[at] = step;
+  }
+  unsigned last = 0;  // the axis that the next inner one may merge into
+  for (unsigned i = 1; i < static_cast<unsigned>(nest.axes); ++i) {
+    bool merges = true;
+    for (unsigned k = 0; k < N; ++k)
+      merges &= nest.strides[last][k] == nest.strides[i][k] * nest.extents[i];
+    if (merges) {
+      nest.extents[last] *= nest.extents[i];
+    } else {
+      ++last;
+      nest.extents[last] = nest.extents[i];
+    }
+    nest.strides[last] = nest.strides[i];
+  }
+  if (nest.axes > 0) nest.axes = static_cast<int>(last) + 1;
+  return nest;
+}
+
+template <int N>
+typename LoopNest<N>::Offsets LoopNest<N>::row_offsets(std::int64_t row) const {
+  Offsets offsets{};
+  for (int i = axes - 2; i >= 0 && row > 0; --i) {
+    const auto axis = static_cast<unsigned>(i);
+    const std::int64_t index = i > 0 ? row % extents[axis] : row;
+    for (unsigned k = 0; k < N; ++k) offsets[k] += index * strides[axis][k];
+    if (i > 0) row /= extents[axis];
+  }
+  return offsets;
+}
+
+template <int N, class Body>
+void for_each_row(const LoopNest<N>& nest, std::int64_t begin, std::int64_t end, Body&& body) {
+  if (begin >= end) return;
+  typename LoopNest<N>::Offsets offsets = nest.row_offsets(begin);
+  std::array<std::int64_t, kMaxDims> index{};
+  std::int64_t rest = begin;
+  for (int i = nest.axes - 2; i >= 0 && rest > 0; --i) {
+    const auto axis = static_cast<unsigned>(i);
+    index[axis] = rest % nest.extents[axis];
+    rest /= nest.extents[axis];
+  }
+  for (std::int64_t row = begin;;) {
+    body(offsets);
+    if (++row == end) return;
+    // As an odometer: the innermost wheel that does not turn over ends the step.
+    for (int i = nest.axes - 2; i >= 0; --i) {
+      const auto axis = static_cast<unsigned>(i);
+      for (unsigned k = 0; k < N; ++k) offsets[k] += nest.strides[axis][k];
+      if (++index[axis] < nest.extents[axis]) break;
+      for (unsigned k = 0; k < N; ++k) offsets[k] -= nest.strides[axis][k] * nest.extents[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+}  // namespace ringrad::kernels

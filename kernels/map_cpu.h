@@ -1,0 +1,54 @@
+// map: one function over the elements of up to three operands that broadcast to the shape of the
+// output.
+//
+// A function is compiled for consecutive elements of one C++ type only (`Loop`). Everything else is
+// arranged around it: the elements are visited in the order in which the output lies in memory, in
+// blocks that fit in the first cache, and an operand whose elements do not lie so, or have another
+// dtype, is first read into a buffer.
+//
+//     out    (2, 3, 4)  dense          ->  written in place
+//     a      (2, 3, 4)  same strides   ->  read in place
+//     b      (3, 1)     float16        ->  buffer of float32   b0 b0 b0 b0 b1 b1 b1 b1 b2 b2 ...
+//
+// So an operator costs one vectorised loop per type, and broadcasting, strides, dtype conversion
+// and threads are written once, here. When all operands lie like the output, the loop runs over
+// memory directly.
+
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "core/dtype.h"
+#include "core/tensor.h"
+
+namespace ringrad::kernels::cpu {
+
+inline constexpr int kMaxOperands = 3;
+
+/// out[i] = op(in[0][i], in[1][i], ...) for i in [0, n). `out` may be one of the operands.
+using Loop = void (*)(const void* op, void* out, const void* const* in, std::int64_t n);
+
+/// A loop and the element types that it was compiled for; never a 16-bit float.
+struct Function {
+  Loop loop;
+  const void* op;
+  DType in[kMaxOperands];
+  DType out;
+};
+
+/// out = function(operands...), element by element.
+///
+/// REQUIRES: the operands broadcast to out's shape; math_dtype(out.dtype()) == function.out; no two
+///           elements of out are one place in memory; an operand that overlaps out in memory is
+///           element by element the same
+void map(const Function& function, const Tensor& out,
+         std::initializer_list<const Tensor*> operands);
+
+/// The dtype that elements of `dtype` are computed in: float32 for the 16-bit floats, else the
+/// dtype itself.
+constexpr DType math_dtype(DType dtype) {
+  return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
+}
+
+}  // namespace ringrad::kernels::cpu

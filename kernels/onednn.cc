@@ -1,0 +1,54 @@
+#include "kernels/onednn.h"
+
+namespace ringrad::kernels::onednn {
+namespace {
+
+// A stream keeps no work behind on the CPU engine; one per thread spares a lock.
+dnnl::stream& stream() {
+  thread_local dnnl::stream stream(engine());
+  return stream;
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::memory::desc describe(std::span<const std::int64_t> extents,
+                            std::span<const std::int64_t> strides) {
+  return {dnnl::memory::dims(extents.begin(), extents.end()), dnnl::memory::data_type::f32,
+          dnnl::memory::dims(strides.begin(), strides.end())};
+}
+
+dnnl::memory::desc describe(std::span<const std::int64_t> extents, dnnl::memory::format_tag order) {
+  return {dnnl::memory::dims(extents.begin(), extents.end()), dnnl::memory::data_type::f32, order};
+}
+
+void rethrow(const dnnl::error& error, const char* operation, Where where) {
+  const std::string message = concat(operation, ": oneDNN must succeed; got ", error.what());
+  if (error.status == dnnl_out_of_memory) throw OutOfMemoryError(message, where);
+  throw InternalError(message, where);
+}
+
+Plan::Plan(dnnl::primitive primitive,
+           std::initializer_list<std::pair<int, dnnl::memory::desc>> descriptions)
+    : primitive_(std::move(primitive)) {
+  for (const auto& [index, description] : descriptions)
+    if (!description.is_zero())
+      memories_.emplace(index, dnnl::memory(description, engine(), nullptr));
+}
+
+void Plan::run(std::initializer_list<Argument> arguments, const char* operation, Where where) {
+  try {
+    for (const auto& [index, data] : arguments)
+      if (const auto memory = memories_.find(index); memory != memories_.end())
+        memory->second.set_data_handle(const_cast<void*>(data));
+    primitive_.execute(stream(), memories_);
+  } catch (const dnnl::error& error) {
+    rethrow(error, operation, where);
+  }
+}
+
+}  // namespace ringrad::kernels::onednn

@@ -1,0 +1,70 @@
+#include "kernels/optimizer_step.h"
+
+#include <cmath>
+
+#include "kernels/dense.h"
+
+namespace ringrad::kernels {
+namespace {
+
+// `array` walks along with the parameters.
+void check_array(const char* operation, const char* what, const Tensor& array,
+                 const Tensor& parameters, DType dtype, Where where) {
+  RINGRAD_CHECK(array.dtype() == dtype, DTypeError, where, operation, ": ", what, " must be ",
+                dtype, " for parameters of ", parameters.dtype(), "; got ", array.dtype());
+  check_same_device(operation, parameters.device(), array.device(), where);
+  RINGRAD_CHECK(array.numel() == parameters.numel() && array.is_contiguous(), ShapeError, where,
+                operation, ": ", what,
+                " must be contiguous and of as many elements as parameters; got ", array.shape(),
+                " and ", parameters.shape());
+}
+
+void check_arrays(const char* operation, const Tensor& parameters, const Tensor& gradients,
+                  Where where) {
+  check_floating(operation, parameters.dtype(), where);
+  check_array(operation, "parameters", parameters, parameters, parameters.dtype(), where);
+  check_array(operation, "gradients", gradients, parameters, parameters.dtype(), where);
+}
+
+}  // namespace
+
+void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
+              const SgdStep& step, Where where) {
+  check_arrays("sgd_step", parameters, gradients, where);
+  if (step.momentum != 0) {
+    RINGRAD_CHECK(buffer.defined(), ValueError, where,
+                  "sgd_step: momentum needs a buffer; got none with momentum ", step.momentum);
+    check_array("sgd_step", "buffer", buffer, parameters, optimizer_state_dtype(parameters.dtype()),
+                where);
+  }
+  cpu::sgd_step(parameters, gradients, buffer, step);
+  parameters.mark_changed(where);
+  if (step.momentum != 0) buffer.mark_changed(where);
+}
+
+void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& first_moment,
+               const Tensor& second_moment, const AdamStep& step, Where where) {
+  check_arrays("adam_step", parameters, gradients, where);
+  const DType state = optimizer_state_dtype(parameters.dtype());
+  check_array("adam_step", "first_moment", first_moment, parameters, state, where);
+  check_array("adam_step", "second_moment", second_moment, parameters, state, where);
+  RINGRAD_CHECK(step.step >= 1, ValueError, where, "adam_step: step counts from 1; got ",
+                step.step);
+  cpu::adam_step(parameters, gradients, first_moment, second_moment, step);
+  parameters.mark_changed(where);
+  first_moment.mark_changed(where);
+  second_moment.mark_changed(where);
+}
+
+DType optimizer_state_dtype(DType dtype) {
+  return dtype == DType::float64 ? DType::float64 : DType::float32;
+}
+
+double sum_of_squares(const Tensor& x, Where where) {
+  check_floating("sum_of_squares", x.dtype(), where);
+  return cpu::sum_of_squares(dense(x, where));
+}
+
+double l2_norm(const Tensor& x, Where where) { return std::sqrt(sum_of_squares(x, where)); }
+
+}  // namespace ringrad::kernels

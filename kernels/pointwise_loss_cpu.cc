@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/simd.h"
+#include "kernels/math.h"
+#include "kernels/parallel_for.h"
+#include "kernels/pointwise_loss.h"
+
+namespace ringrad::kernels::cpu {
+namespace {
+
+// The formulas of pointwise_loss.h and their derivatives with respect to x, for element i.
+
+template <class T>
+struct SquaredError {
+  using Math = MathType<T>;
+  const T *x, *t;
+
+  Math error(std::int64_t i) const { return static_cast<Math>(x[i]) - static_cast<Math>(t[i]); }
+  Math value(std::int64_t i) const { return error(i) * error(i); }
+  Math derivative(std::int64_t i) const { return 2 * error(i); }
+};
+
+template <class T>
+struct AbsoluteError {
+  using Math = MathType<T>;
+  const T *x, *t;
+
+  Math error(std::int64_t i) const { return static_cast<Math>(x[i]) - static_cast<Math>(t[i]); }
+  Math value(std::int64_t i) const { return std::abs(error(i)); }
+  Math derivative(std::int64_t i) const {
+    const Math difference = error(i);
+    return (difference > 0 ? Math{1} : Math{0}) - (difference < 0 ? Math{1} : Math{0});
+  }
+};
+
+template <class T>
+struct BinaryCrossEntropy {
+  using Math = MathType<T>;
+  const T *x, *t, *w;  // w may be null
+
+  Math positive_weight(std::int64_t i) const { return w ? static_cast<Math>(w[i]) : Math{1}; }
+  // log(1 + exp(-x)) = log(1 + exp(-|x|)) + max(-x, 0): exp does not overflow.
+  Math value(std::int64_t i) const {
+    const Math logit = static_cast<Math>(x[i]), target = static_cast<Math>(t[i]);
+    const Math softplus = std::log1p(std::exp(-std::abs(logit))) + (logit < 0 ? -logit : Math{0});
+    return (1 - target) * logit + (1 + (positive_weight(i) - 1) * target) * softplus;
+  }
+  // d softplus(-x)/dx = -sigmoid(-x) = sigmoid(x) - 1; the terms are ordered so that w = 1 gives
+  // sigmoid(x) - t.
+  Math derivative(std::int64_t i) const {
+    const Math logit = static_cast<Math>(x[i]), target = static_cast<Math>(t[i]);
+    const Math sigmoid = 1 / (1 + std::exp(-logit));
+    return (sigmoid - target) + (positive_weight(i) - 1) * target * (sigmoid - 1);
+  }
+};
+
+template <class T, class Body>
+void dispatch_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
+                   const Tensor& positive_weight, Body body) {
+  const T *a = x.data<T>(), *t = targets.data<T>();
+  switch (loss) {
+    case PointwiseLoss::mse:
+      return body(SquaredError<T>{a, t});
+    case PointwiseLoss::l1:
+      return body(AbsoluteError<T>{a, t});
+    case PointwiseLoss::bce_with_logits:
+      break;
+  }
+  body(
+      BinaryCrossEntropy<T>{a, t, positive_weight.defined() ? positive_weight.data<T>() : nullptr});
+}
+
+template <class Loss, class T>
+RINGRAD_CLONES void write_values(Loss loss, std::int64_t begin, std::int64_t end, T* values) {
+  for (std::int64_t i = begin; i < end; ++i) values[i] = static_cast<T>(loss.value(i));
+}
+
+template <class Math, class Loss>
+RINGRAD_CLONES Math sum_values(Loss loss, std::int64_t begin, std::int64_t end) {
+  Math sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = begin; i < end; ++i) sum += loss.value(i);
+  return sum;
+}
+
+// grad_x[i] = factor * grad[i * grad_step] * derivative, where a step of 0 repeats the one gradient
+// of a reduced loss.
+template <class Loss, class T, class Math>
+RINGRAD_CLONES void write_derivatives(Loss loss, std::int64_t begin, std::int64_t end,
+                                      const T* grad, bool one_grad, Math factor, T* grad_x) {
+  if (one_grad) {
+    factor *= static_cast<Math>(*grad);
+    for (std::int64_t i = begin; i < end; ++i)
+      grad_x[i] = static_cast<T>(factor * loss.derivative(i));
+  } else {
+    for (std::int64_t i = begin; i < end; ++i)
+      grad_x[i] = static_cast<T>(static_cast<Math>(grad[i]) * loss.derivative(i));
+  }
+}
+
+constexpr std::int64_t kGrain = 1 << 15;
+
+// Within a block sums run in the type of the arithmetic, 16 or more partial sums side by side, so
+// that each adds at most some hundred terms; between blocks in double.
+constexpr std::int64_t kBlock = 4096;
+
+template <class Math, class Loss>
+double sum_all(Loss loss, std::int64_t n) {
+  if (n <= kBlock) return static_cast<double>(sum_values<Math>(loss, 0, n));
+  const std::int64_t num_blocks = (n + kBlock - 1) / kBlock;
+  std::vector<double> partial(static_cast<std::size_t>(num_blocks));
+  parallel_for(num_blocks, kGrain / kBlock, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k)
+      partial[static_cast<std::size_t>(k)] =
+          static_cast<double>(sum_values<Math>(loss, k * kBlock, std::min(n, (k + 1) * kBlock)));
+  });
+  double sum = 0;
+  for (double part : partial) sum += part;
+  return sum;
+}
+
+}  // namespace
+
+void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
+                    const Tensor& positive_weight, Reduction reduction, const Tensor& result) {
+  const std::int64_t n = x.numel();
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    using Math = MathType<T>;
+    T* out = result.data<T>();
+    dispatch_loss<T>(loss, x, targets, positive_weight, [&](auto formula) {
+      if (reduction == Reduction::none) {
+        parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+          write_values(formula, begin, end, out);
+        });
+      } else {
+        const double sum = sum_all<Math>(formula, n);
+        const double divisor = reduction == Reduction::mean ? static_cast<double>(n) : 1;
+        *out = static_cast<T>(static_cast<Math>(sum / divisor));
+      }
+    });
+  });
+}
+
+void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,
+                             const Tensor& targets, const Tensor& positive_weight,
+                             Reduction reduction, const Tensor& grad_x) {
+  const std::int64_t n = x.numel();
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    using Math = MathType<T>;
+    const T* grad = grad_output.data<T>();
+    T* out = grad_x.data<T>();
+    const Math factor = reduction == Reduction::mean ? Math{1} / static_cast<Math>(n) : Math{1};
+    dispatch_loss<T>(loss, x, targets, positive_weight, [&](auto formula) {
+      parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+        write_derivatives(formula, begin, end, grad, reduction != Reduction::none, factor, out);
+      });
+    });
+  });
+}
+
+}  // namespace ringrad::kernels::cpu

@@ -1,0 +1,242 @@
+#include "kernels/pool_cpu.h"
+
+#include <algorithm>
+
+#include "core/simd.h"
+#include "kernels/parallel_for.h"
+
+namespace ringrad::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 15;  // elements of a piece
+
+/// Calls visit(place, offset of the pixel in its image) for the inputs of output (p, q).
+template <class Visit>
+inline void for_each_input(const PoolGeometry& g, std::int64_t p, std::int64_t q, Visit visit) {
+  const PoolWindow& rows = g.rows[static_cast<std::size_t>(p)];
+  const PoolWindow& columns = g.columns[static_cast<std::size_t>(q)];
+  for (std::int64_t h = rows.begin; h < rows.end; ++h)
+    for (std::int64_t w = columns.begin; w < columns.end; ++w)
+      visit((h - rows.origin) * g.place_width + w - columns.origin, (h * g.W + w) * g.C);
+}
+
+/// body(image, p) for every row of outputs, in parallel.
+template <class Body>
+void for_each_output_row(const PoolGeometry& g, Body body) {
+  const std::int64_t row_size = std::max<std::int64_t>(1, g.W * g.C);
+  parallel_for(g.images * g.P(), 1 + kGrain / row_size, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) body(row / g.P(), row % g.P());
+  });
+}
+
+/// body(image) for every image, in parallel: windows of one image may share inputs.
+template <class Body>
+void for_each_image(const PoolGeometry& g, Body body) {
+  const std::int64_t image_size = std::max<std::int64_t>(1, g.H * g.W * g.C);
+  parallel_for(g.images, 1 + kGrain / image_size, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t image = begin; image < end; ++image) body(image);
+  });
+}
+
+/// True for windows of 2x2 that tile the image: the pooling most nets use, and the only one with
+/// loops of its own, which read and write everything once.
+bool is_two_by_two(const PoolGeometry& g) {
+  const auto tiles = [](const std::vector<PoolWindow>& windows, std::int64_t extent) {
+    if (extent != 2 * static_cast<std::int64_t>(windows.size())) return false;
+    for (std::size_t i = 0; i < windows.size(); ++i)
+      if (windows[i].begin != 2 * static_cast<std::int64_t>(i) ||
+          windows[i].end != windows[i].begin + 2 || windows[i].origin != windows[i].begin)
+        return false;
+    return true;
+  };
+  return g.place_width == 2 && tiles(g.rows, g.H) && tiles(g.columns, g.W);
+}
+
+template <class T>
+inline bool beats(T candidate, T best) {
+  return candidate > best || candidate != candidate;  // NaN stays visible
+}
+
+// One row of outputs from two rows of W pixels.
+template <class T, class Place>
+RINGRAD_CLONES void max_of_two_by_two(std::int64_t W, std::int64_t C, const T* __restrict x,
+                                      T* __restrict y, Place* __restrict places) {
+  for (std::int64_t q = 0; q < W / 2; ++q) {
+    const T* first = x + 2 * q * C;
+    const T* second = first + W * C;
+    for (std::int64_t c = 0; c < C; ++c) {
+      T best = first[c];
+      Place place = 0;
+      const auto take = [&](T value, Place candidate) {
+        const bool better = beats(value, best);
+        best = better ? value : best;
+        place = better ? candidate : place;
+      };
+      take(first[C + c], 1);
+      take(second[c], 2);
+      take(second[C + c], 3);
+      y[q * C + c] = best;
+      places[q * C + c] = place;
+    }
+  }
+}
+
+// Its gradient: two rows of W pixels from one row of outputs.
+template <class T, class Place>
+RINGRAD_CLONES void spread_two_by_two(std::int64_t W, std::int64_t C, const T* __restrict grad,
+                                      const Place* __restrict places, T* __restrict grad_x) {
+  for (std::int64_t q = 0; q < W / 2; ++q) {
+    T* __restrict first = grad_x + 2 * q * C;
+    T* __restrict second = first + W * C;
+    for (std::int64_t c = 0; c < C; ++c) {
+      const T value = grad[q * C + c];
+      const Place place = places[q * C + c];
+      first[c] = place == 0 ? value : T{0};
+      first[C + c] = place == 1 ? value : T{0};
+      second[c] = place == 2 ? value : T{0};
+      second[C + c] = place == 3 ? value : T{0};
+    }
+  }
+}
+
+template <class T, class Place>
+RINGRAD_CLONES void max_of_window(const PoolGeometry& g, std::int64_t p, std::int64_t q,
+                                  const T* image, T* __restrict y, Place* __restrict places) {
+  bool first = true;
+  for_each_input(g, p, q, [&](std::int64_t place, std::int64_t offset) {
+    const T* __restrict x = image + offset;
+    for (std::int64_t c = 0; c < g.C; ++c) {
+      const bool better = first || beats(x[c], y[c]);
+      y[c] = better ? x[c] : y[c];
+      places[c] = better ? static_cast<Place>(place) : places[c];
+    }
+    first = false;
+  });
+}
+
+template <class T, class Place>
+RINGRAD_CLONES void add_to_winners(const PoolGeometry& g, std::int64_t p, std::int64_t q,
+                                   const T* __restrict grad, const Place* __restrict places,
+                                   T* image) {
+  for_each_input(g, p, q, [&](std::int64_t place, std::int64_t offset) {
+    T* __restrict x = image + offset;
+    for (std::int64_t c = 0; c < g.C; ++c)
+      x[c] += static_cast<std::int64_t>(places[c]) == place ? grad[c] : T{0};
+  });
+}
+
+template <class T, class Place>
+RINGRAD_CLONES void take_winners(const PoolGeometry& g, std::int64_t p, std::int64_t q,
+                                 const T* image, const Place* __restrict places, T* __restrict y) {
+  for_each_input(g, p, q, [&](std::int64_t place, std::int64_t offset) {
+    const T* __restrict x = image + offset;
+    for (std::int64_t c = 0; c < g.C; ++c)
+      y[c] = static_cast<std::int64_t>(places[c]) == place ? x[c] : y[c];
+  });
+}
+
+template <class T>
+T mean_factor(const PoolGeometry& g, std::int64_t p, std::int64_t q) {
+  return T{1} / static_cast<T>(g.rows[static_cast<std::size_t>(p)].count *
+                               g.columns[static_cast<std::size_t>(q)].count);
+}
+
+template <class T>
+RINGRAD_CLONES void mean_of_window(const PoolGeometry& g, std::int64_t p, std::int64_t q,
+                                   const T* image, T* __restrict y) {
+  std::fill_n(y, g.C, T{0});
+  for_each_input(g, p, q, [&](std::int64_t, std::int64_t offset) {
+    const T* __restrict x = image + offset;
+    for (std::int64_t c = 0; c < g.C; ++c) y[c] += x[c];
+  });
+  const T factor = mean_factor<T>(g, p, q);
+  for (std::int64_t c = 0; c < g.C; ++c) y[c] *= factor;
+}
+
+template <class T>
+RINGRAD_CLONES void add_to_window(const PoolGeometry& g, std::int64_t p, std::int64_t q,
+                                  const T* __restrict grad, T* image) {
+  const T factor = mean_factor<T>(g, p, q);
+  for_each_input(g, p, q, [&](std::int64_t, std::int64_t offset) {
+    T* __restrict x = image + offset;
+    for (std::int64_t c = 0; c < g.C; ++c) x[c] += factor * grad[c];
+  });
+}
+
+}  // namespace
+
+template <class T, class Place>
+void max_pool(const PoolGeometry& g, const T* x, T* y, Place* places) {
+  const bool two_by_two = is_two_by_two(g);
+  for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+    const T* in = x + image * g.H * g.W * g.C;
+    const std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
+    if (two_by_two)
+      return max_of_two_by_two(g.W, g.C, in + 2 * p * g.W * g.C, y + out, places + out);
+    for (std::int64_t q = 0; q < g.Q(); ++q)
+      max_of_window(g, p, q, in, y + out + q * g.C, places + out + q * g.C);
+  });
+}
+
+template <class T, class Place>
+void max_pool_backward(const PoolGeometry& g, const T* grad_y, const Place* places, T* grad_x) {
+  if (is_two_by_two(g))
+    return for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+      const std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
+      spread_two_by_two(g.W, g.C, grad_y + out, places + out,
+                        grad_x + (image * g.H + 2 * p) * g.W * g.C);
+    });
+  for_each_image(g, [&](std::int64_t image) {
+    T* in = grad_x + image * g.H * g.W * g.C;
+    std::fill_n(in, g.H * g.W * g.C, T{0});
+    std::int64_t out = image * g.P() * g.Q() * g.C;
+    for (std::int64_t p = 0; p < g.P(); ++p)
+      for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
+        add_to_winners(g, p, q, grad_y + out, places + out, in);
+  });
+}
+
+template <class T, class Place>
+void max_pool_gather(const PoolGeometry& g, const T* x, const Place* places, T* y) {
+  for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+    std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
+    for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
+      take_winners(g, p, q, x + image * g.H * g.W * g.C, places + out, y + out);
+  });
+}
+
+template <class T>
+void avg_pool(const PoolGeometry& g, const T* x, T* y) {
+  for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+    std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
+    for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
+      mean_of_window(g, p, q, x + image * g.H * g.W * g.C, y + out);
+  });
+}
+
+template <class T>
+void avg_pool_backward(const PoolGeometry& g, const T* grad_y, T* grad_x) {
+  for_each_image(g, [&](std::int64_t image) {
+    T* in = grad_x + image * g.H * g.W * g.C;
+    std::fill_n(in, g.H * g.W * g.C, T{0});
+    std::int64_t out = image * g.P() * g.Q() * g.C;
+    for (std::int64_t p = 0; p < g.P(); ++p)
+      for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C) add_to_window(g, p, q, grad_y + out, in);
+  });
+}
+
+#define RINGRAD_INSTANTIATE_MAX(T, Place)                                           \
+  template void max_pool(const PoolGeometry&, const T*, T*, Place*);                \
+  template void max_pool_backward(const PoolGeometry&, const T*, const Place*, T*); \
+  template void max_pool_gather(const PoolGeometry&, const T*, const Place*, T*);
+#define RINGRAD_INSTANTIATE(T)                               \
+  RINGRAD_INSTANTIATE_MAX(T, std::uint8_t)                   \
+  RINGRAD_INSTANTIATE_MAX(T, std::int32_t)                   \
+  template void avg_pool(const PoolGeometry&, const T*, T*); \
+  template void avg_pool_backward(const PoolGeometry&, const T*, T*);
+RINGRAD_INSTANTIATE(float)
+RINGRAD_INSTANTIATE(double)
+#undef RINGRAD_INSTANTIATE
+#undef RINGRAD_INSTANTIATE_MAX
+
+}  // namespace ringrad::kernels::cpu

@@ -1,0 +1,167 @@
+#include "kernels/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/view.h"
+#include "kernels/copy.h"
+#include "kernels/fill.h"
+#include "kernels/reduce_cpu.h"
+
+namespace ringrad::kernels {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// What every reduction prepares: a readable x, its result, and the way from one to the other.
+struct Reduction {
+  Reduction(const char* operation, const Tensor& input, const Shape& axes, DType dtype,
+            Where where);
+
+  Tensor x;
+  Tensor result;  // with the reduced axes kept as ones
+  cpu::ReducePlan plan;
+  std::int64_t count = 1;  // elements per result
+  unsigned reduced;        // one bit per axis
+
+  // The sum over x, divided; `empty` where there is nothing to sum.
+  void run_sum(double divisor, double empty, Where where) const;
+
+  // The result in the shape the caller asked for.
+  Tensor shaped(bool keepdim, Where where) const;
+};
+
+// Strides of a dense tensor of `shape` whose axes lie in memory in the order of `like`.
+Strides strides_in_order(const Shape& shape, const Strides& like) {
+  std::array<int, kMaxDims> order{};
+  const auto end = std::next(order.begin(), shape.size());
+  std::iota(order.begin(), end, 0);
+  std::stable_sort(order.begin(), end, [&](int a, int b) { return like[a] > like[b]; });
+  Strides strides = Shape::filled(shape.size(), 1);
+  std::int64_t step = 1;
+  for (int k = shape.size() - 1; k >= 0; --k) {
+    const int axis = order[static_cast<unsigned>(k)];
+    strides[axis] = step;
+    step *= std::max<std::int64_t>(shape[axis], 1);
+  }
+  return strides;
+}
+
+// x, or a copy of it if no axis has stride 1, or an expanded one lies inside of that.
+Tensor with_unit_stride(const Tensor& x, Where where) {
+  if (x.is_contiguous()) return x;
+  std::int64_t smallest = 1;
+  for (int i = 0; i < x.dims(); ++i)
+    if (x.shape()[i] != 1) smallest = std::min(smallest, x.strides()[i]);
+  bool unit = false;
+  for (int i = 0; i < x.dims(); ++i) unit |= x.shape()[i] != 1 && x.strides()[i] == 1;
+  return unit && smallest == 1 ? x : clone(x, where);
+}
+
+Reduction::Reduction(const char* operation, const Tensor& input, const Shape& axes, DType dtype,
+                     Where where)
+    : x(with_unit_stride(input, where)), reduced(axes_mask(operation, axes, input.dims(), where)) {
+  Shape kept = x.shape();
+  for (int i = 0; i < x.dims(); ++i) {
+    if (!(reduced >> i & 1u)) continue;
+    count *= kept[i];
+    kept[i] = 1;
+  }
+  result = empty(kept, {.dtype = dtype, .device = x.device()}, where);
+  if (!x.is_contiguous())
+    result = view::as_strided(result, kept, strides_in_order(kept, x.strides()), 0, where);
+  Strides strides = result.strides();
+  for (int i = 0; i < x.dims(); ++i)
+    if (reduced >> i & 1u) strides[i] = 0;
+  if (x.numel() > 0) plan = cpu::make_reduce_plan(x, strides);
+}
+
+void Reduction::run_sum(double divisor, double empty, Where where) const {
+  if (x.numel() > 0)
+    cpu::sum(plan, x, divisor, result);
+  else
+    fill_(result, empty, where);
+}
+
+Tensor Reduction::shaped(bool keepdim, Where where) const {
+  if (keepdim || reduced == 0) return result;
+  Shape shape;
+  Strides strides;
+  for (int i = 0; i < result.dims(); ++i) {
+    if (reduced >> i & 1u) continue;
+    shape.push_back(result.shape()[i]);
+    strides.push_back(result.strides()[i]);
+  }
+  return view::as_strided(result, shape, strides, 0, where);
+}
+
+using Choice = void (*)(const cpu::ReducePlan&, const Tensor&, const Tensor&);
+
+Tensor choose(const char* operation, Choice choice, const Tensor& x, const Shape& axes,
+              bool keepdim, Where where) {
+  const Reduction reduction(operation, x, axes, x.dtype(), where);
+  RINGRAD_CHECK(reduction.count > 0 || reduction.result.numel() == 0, ShapeError, where, operation,
+                ": there must be an element to choose; got shape ", x.shape(), " and axes ", axes);
+  if (x.numel() > 0) choice(reduction.plan, reduction.x, reduction.result);
+  return reduction.shaped(keepdim, where);
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  const DType dtype = is_floating(x.dtype()) ? x.dtype() : DType::int64;
+  const Reduction reduction("sum", x, axes, dtype, where);
+  reduction.run_sum(1, 0, where);
+  return reduction.shaped(keepdim, where);
+}
+
+Tensor mean(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  check_floating("mean", x.dtype(), where);
+  const Reduction reduction("mean", x, axes, x.dtype(), where);
+  reduction.run_sum(static_cast<double>(reduction.count), kNan, where);
+  return reduction.shaped(keepdim, where);
+}
+
+Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool keepdim, Where where) {
+  check_floating("var", x.dtype(), where);
+  RINGRAD_CHECK(correction >= 0, ValueError, where, "var: correction must not be negative; got ",
+                correction);
+  if (size_bytes(x.dtype()) == 2)  // a mean rounded to 16 bits is no center
+    return cast(var(cast(x, DType::float32, where), axes, correction, keepdim, where), x.dtype(),
+                where);
+  Reduction reduction("var", x, axes, x.dtype(), where);
+  reduction.run_sum(static_cast<double>(reduction.count), kNan, where);
+  if (x.numel() > 0) {
+    const Tensor center = std::exchange(reduction.result, empty_like(reduction.result, where));
+    const auto divisor =
+        static_cast<double>(std::max<std::int64_t>(0, reduction.count - correction));
+    cpu::sum_squared_deviations(reduction.plan, reduction.x, center, divisor, reduction.result);
+  }
+  return reduction.shaped(keepdim, where);
+}
+
+Tensor max(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  return choose("max", cpu::max, x, axes, keepdim, where);
+}
+
+Tensor min(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  return choose("min", cpu::min, x, axes, keepdim, where);
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape, Where where) {
+  if (x.shape() == shape) return x;
+  RINGRAD_CHECK(broadcasts_to(shape, x.shape()), ShapeError, where,
+                "sum_to: the shape must broadcast to the tensor's; got ", shape, " and ",
+                x.shape());
+  const int leading = x.dims() - shape.size();
+  Shape axes;
+  for (int i = 0; i < x.dims(); ++i)
+    if (i < leading || (shape[i - leading] == 1 && x.shape()[i] != 1)) axes.push_back(i);
+  return view::reshape(sum(x, axes, true, where), shape, where);
+}
+
+}  // namespace ringrad::kernels

@@ -1,0 +1,90 @@
+// What is reduced: how to map an element, how to merge two, and where to start. Private to
+// kernels/.
+//
+//     Element    of x
+//     Partial    what a short run of elements merges in
+//     Total      what partials merge in: wider, for sums
+//
+// An operation that maps an element by its distance from a center takes the center as second
+// argument of map.
+
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "core/dtype.h"
+
+namespace ringrad::kernels::cpu {
+
+template <class T>
+struct Sum {
+  using Element = T;
+  using Partial = std::conditional_t<is_floating(dtype_of<T>), AccumulateType<T>, std::uint64_t>;
+  using Total = std::conditional_t<is_floating(dtype_of<T>), double, std::uint64_t>;
+  static constexpr Total kStart = 0;
+
+  static Partial map(T x) { return static_cast<Partial>(static_cast<MathType<T>>(x)); }
+  template <class A>
+  static A merge(A a, A b) {
+    return a + b;
+  }
+};
+
+template <class T>
+struct SumSquaredDeviations : Sum<T> {
+  static T map(T x, T center) { return (x - center) * (x - center); }
+};
+
+// x, or a NaN where `nan` holds. Written with bits: from a condition, GCC makes jumps instead of
+// vector code.
+template <class T>
+T nan_or([[maybe_unused]] bool nan, T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+    return std::bit_cast<T>(std::bit_cast<Bits>(x) | -static_cast<Bits>(nan));
+  } else {
+    return x;
+  }
+}
+
+// A comparison with a NaN is false, so the choice takes b: a NaN in b wins by itself, and one in a
+// by nan_or.
+template <class T>
+struct Max {
+  using Element = T;
+  using Partial = MathType<T>;
+  using Total = Partial;
+  using Limits = std::numeric_limits<Partial>;
+  static constexpr Total kStart = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+
+  static Partial map(T x) { return static_cast<Partial>(x); }
+  static Partial merge(Partial a, Partial b) { return nan_or(a != a, a > b ? a : b); }
+};
+
+template <class T>
+struct Min : Max<T> {
+  using typename Max<T>::Partial;
+  using typename Max<T>::Limits;
+  static constexpr Partial kStart = Limits::has_infinity ? Limits::infinity() : Limits::max();
+
+  static Partial merge(Partial a, Partial b) { return nan_or(a != a, a < b ? a : b); }
+};
+
+// Element c of a row, mapped; with the center of its column if the operation has one.
+template <class Op>
+inline constexpr bool kHasCenter = requires(typename Op::Element x, typename Op::Partial center) {
+  Op::map(x, center);
+};
+
+template <class Op, class T = typename Op::Element, class P = typename Op::Partial>
+P map_element(const T* x, [[maybe_unused]] const P* center, std::int64_t c) {
+  if constexpr (kHasCenter<Op>)
+    return Op::map(x[c], center[c]);
+  else
+    return Op::map(x[c]);
+}
+
+}  // namespace ringrad::kernels::cpu

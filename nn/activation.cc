@@ -1,0 +1,33 @@
+#include "nn/activation.h"
+
+#include "autograd/dropout.h"
+#include "autograd/elementwise.h"
+#include "autograd/movement.h"
+
+namespace ringrad::nn {
+
+Tensor ReLU::forward(const Tensor& x, Where where) { return relu(x, where); }
+
+Tensor GELU::forward(const Tensor& x, Where where) { return gelu(x, where); }
+
+Tensor Sigmoid::forward(const Tensor& x, Where where) { return sigmoid(x, where); }
+
+Tensor Tanh::forward(const Tensor& x, Where where) { return tanh(x, where); }
+
+Tensor Flatten::forward(const Tensor& x, Where where) {
+  RINGRAD_CHECK(x.dims() >= 1, ShapeError, where, "Flatten: the input must have a batch axis; got ",
+                x.shape());
+  const std::int64_t batch = x.shape()[0];
+  return reshape(x, {batch, batch ? x.numel() / batch : 0}, where);
+}
+
+Dropout::Dropout(double p, Where where) : p_(p) {
+  RINGRAD_CHECK(p >= 0 && p <= 1, ValueError, where,
+                "Dropout: the probability must be in [0, 1]; got ", p);
+}
+
+Tensor Dropout::forward(const Tensor& x, Where where) {
+  return dropout(x, p_, is_training(), default_generator(), where);
+}
+
+}  // namespace ringrad::nn

@@ -1,0 +1,41 @@
+#include "nn/adam.h"
+
+#include "kernels/optimizer_step.h"
+
+namespace ringrad::nn {
+
+Adam::Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bool decoupled_decay,
+           Where where)
+    : Optimizer(parameters, options.learning_rate, where),
+      options_(options),
+      decoupled_decay_(decoupled_decay),
+      first_moments_(zeros_like_arenas()),
+      second_moments_(zeros_like_arenas()) {
+  const auto is_decay = [](double beta) { return beta >= 0 && beta < 1; };
+  RINGRAD_CHECK(is_decay(options.beta1) && is_decay(options.beta2), ValueError, where,
+                "Adam: beta1 and beta2 must be in [0, 1); got ", options.beta1, " and ",
+                options.beta2);
+  RINGRAD_CHECK(options.eps >= 0 && options.weight_decay >= 0, ValueError, where,
+                "Adam: eps and weight_decay must not be negative; got ", options.eps, " and ",
+                options.weight_decay);
+}
+
+void Adam::step(Where where) {
+  ++num_steps_;
+  for (std::size_t i = 0; i < arenas().size(); ++i) {
+    const ParameterArena& arena = arenas()[i];
+    arena.settle();
+    kernels::adam_step(arena.values(), arena.gradients(), first_moments_[i], second_moments_[i],
+                       {.learning_rate = learning_rate(),
+                        .beta1 = options_.beta1,
+                        .beta2 = options_.beta2,
+                        .eps = options_.eps,
+                        .weight_decay = options_.weight_decay,
+                        .decoupled = decoupled_decay_,
+                        .step = num_steps_},
+                       where);
+  }
+  mark_changed(where);
+}
+
+}  // namespace ringrad::nn

@@ -1,0 +1,138 @@
+#include "nn/arena.h"
+
+#include <algorithm>
+#include <set>
+
+#include "autograd/node.h"
+#include "core/view.h"
+#include "kernels/copy.h"
+
+namespace ringrad::nn {
+namespace {
+
+constexpr std::int64_t kAlignmentBytes = 64;
+
+// The memory order a parameter keeps inside of the arena.
+Strides packed_strides(const Tensor& x) {
+  return is_dense(x.shape(), x.strides()) ? x.strides() : strides_for(x.shape());
+}
+
+// A tensor like x over elements [offset, offset + numel) of the flat tensor, with a version counter
+// of its own.
+Tensor slice_of(const Tensor& flat, std::int64_t offset, const Tensor& x, Where where) {
+  const std::size_t width = size_bytes(flat.dtype());
+  auto storage = Storage::slice(flat.storage(), static_cast<std::size_t>(offset) * width,
+                                static_cast<std::size_t>(x.numel()) * width);
+  return Tensor(
+      make_ref<TensorImpl>(std::move(storage), 0, x.shape(), packed_strides(x), x.dtype(), where));
+}
+
+// The flat tensor over a whole storage.
+Tensor flat_view(const Ref<Storage>& whole, DType dtype, Where where) {
+  const auto count = static_cast<std::int64_t>(whole->bytes() / size_bytes(dtype));
+  return Tensor(make_ref<TensorImpl>(whole, 0, Shape{count}, Strides{1}, dtype, where));
+}
+
+}  // namespace
+
+ParameterArena::ParameterArena(const std::vector<Tensor>& parameters, Where where)
+    : parameters_(parameters) {
+  RINGRAD_CHECK(!parameters.empty(), ValueError, where,
+                "arena: there must be at least one parameter; got none");
+  const Tensor& first = parameters.front();
+  const std::int64_t alignment =
+      kAlignmentBytes / static_cast<std::int64_t>(size_bytes(first.dtype()));
+  std::set<const TensorImpl*> seen;
+  std::int64_t end = 0;
+  for (const Tensor& parameter : parameters) {
+    RINGRAD_CHECK(seen.insert(parameter.impl()).second, ValueError, where,
+                  "arena: parameters must be distinct; got one of shape ", parameter.shape(),
+                  " twice");
+    RINGRAD_CHECK(leaf_of(parameter), AutogradError, where,
+                  "arena: parameters must be leaves that require a gradient; got one of shape ",
+                  parameter.shape(), " that is not");
+    check_same_dtype("arena", first.dtype(), parameter.dtype(), where);
+    check_same_device("arena", first.device(), parameter.device(), where);
+    slices_.push_back({end, parameter.numel()});
+    end += (parameter.numel() + alignment - 1) / alignment * alignment;
+  }
+  if (find_existing()) return;
+  const Options options{.dtype = first.dtype(), .device = first.device()};
+  values_ = zeros({end}, options, where);
+  gradients_ = zeros({end}, options, where);
+  pack(where);
+}
+
+// True if every parameter and gradient is a slice, at our offset, of one and the same pair of
+// storages.
+bool ParameterArena::find_existing() {
+  const Ref<Storage> values = parameters_.front().storage()->whole();
+  const Tensor first_grad = leaf_of(parameters_.front())->grad;
+  if (!values || !first_grad.defined() || !first_grad.storage()->whole()) return false;
+  const Ref<Storage> gradients = first_grad.storage()->whole();
+  const auto width = static_cast<std::int64_t>(size_bytes(parameters_.front().dtype()));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& grad = leaf_of(parameters_[i])->grad;
+    const auto lies_in = [&](const Tensor& x, const Ref<Storage>& whole) {
+      return x.storage()->whole() == whole &&
+             x.raw_data() == whole->data() + slices_[i].offset * width;
+    };
+    if (!lies_in(parameters_[i], values) || !grad.defined() || !lies_in(grad, gradients))
+      return false;
+  }
+  const Slice& last = slices_.back();
+  const auto end = static_cast<std::size_t>((last.offset + last.count) * width);
+  if (values->bytes() < end || values->bytes() >= end + kAlignmentBytes) return false;
+  values_ = flat_view(values, parameters_.front().dtype(), parameters_.front().made_at());
+  gradients_ = flat_view(gradients, parameters_.front().dtype(), parameters_.front().made_at());
+  return true;
+}
+
+void ParameterArena::pack(Where where) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& parameter = parameters_[i];
+    const Tensor value = slice_of(values_, slices_[i].offset, parameter, where);
+    kernels::copy_(value, view::alias(parameter), where);
+    const Tensor gradient = slice_of(gradients_, slices_[i].offset, parameter, where);
+    if (const Tensor old = parameter.grad(); old.defined()) kernels::copy_(gradient, old, where);
+    parameter.set_data(value, where);
+    leaf_of(parameter)->grad = gradient;
+  }
+}
+
+void ParameterArena::clear_gradients() const {
+  for (const Tensor& parameter : parameters_) leaf_of(parameter)->overwrite = true;
+}
+
+void ParameterArena::settle() const {
+  for (const Tensor& parameter : parameters_) leaf_of(parameter)->settle();
+}
+
+std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters, Where where) {
+  std::vector<std::vector<Tensor>> groups;
+  for (const Tensor& parameter : parameters) {
+    const auto fits = [&](const std::vector<Tensor>& group) {
+      return group.front().dtype() == parameter.dtype() &&
+             group.front().device() == parameter.device();
+    };
+    const auto group = std::find_if(groups.begin(), groups.end(), fits);
+    if (group == groups.end())
+      groups.push_back({parameter});
+    else
+      group->push_back(parameter);
+  }
+  std::vector<ParameterArena> arenas;
+  for (const auto& group : groups) arenas.emplace_back(group, where);
+  return arenas;
+}
+
+void clear_gradient(const Tensor& parameter) {
+  Leaf* leaf = leaf_of(parameter);
+  if (!leaf || !leaf->grad.defined()) return;
+  if (leaf->grad.storage()->whole())
+    leaf->overwrite = true;
+  else
+    leaf->grad = {};
+}
+
+}  // namespace ringrad::nn

@@ -1,0 +1,70 @@
+// ParameterArena: all parameters in one block of memory, all their gradients in another, at the
+// same offsets.
+//
+//     values     | conv1.weight | conv1.bias | bn1.weight | ...      parameters are views into this
+//     gradients  | conv1.weight | conv1.bias | bn1.weight | ...      their grad() are views into
+//     this
+//                |------- bucket 0 -------|------ bucket 1 -----
+//
+// An optimizer step is then one pass over flat memory instead of a loop over small tensors, and a
+// bucket of gradients to communicate is a slice: nothing is packed or copied. Each parameter starts
+// at a multiple of 64 bytes; the gaps hold zeros.
+//
+// The arena is a property of the tensors: asking for it again, from an optimizer and from a
+// data-parallel wrapper, gives the same memory.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ringrad::nn {
+
+class ParameterArena {
+ public:
+  /// Packs the parameters, in the given order, or finds the arena that already holds exactly these.
+  ///
+  /// Values are kept, and gradients that exist; the others become zero.
+  /// Throws: ValueError for no or repeated parameters; AutogradError unless all are leaves that
+  /// require gradients; DTypeError,
+  ///         DeviceError unless all are alike
+  explicit ParameterArena(const std::vector<Tensor>& parameters, Where where = Where::current());
+
+  /// All values, and all gradients: one axis, gaps included. Call settle() before reading
+  /// gradients.
+  const Tensor& values() const { return values_; }
+  const Tensor& gradients() const { return gradients_; }
+
+  struct Slice {
+    std::int64_t offset;
+    std::int64_t count;
+  };
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+  const std::vector<Slice>& slices() const { return slices_; }
+
+  /// Makes every gradient zero, without writing: the next backward pass overwrites what is there.
+  void clear_gradients() const;
+
+  /// Writes the zeros of those gradients that no backward pass has reached since clear_gradients().
+  void settle() const;
+
+ private:
+  bool find_existing();
+  void pack(Where where);
+
+  std::vector<Tensor> parameters_;
+  std::vector<Slice> slices_;
+  Tensor values_;
+  Tensor gradients_;
+};
+
+/// One arena per dtype and device that occurs among the parameters.
+std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
+                                        Where where = Where::current());
+
+/// Drops the parameter's gradient, or, if it lives in an arena, marks it to be overwritten.
+void clear_gradient(const Tensor& parameter);
+
+}  // namespace ringrad::nn

@@ -1,0 +1,43 @@
+#include "nn/batch_norm.h"
+
+#include "autograd/batch_norm.h"
+
+namespace ringrad::nn {
+
+BatchNorm::BatchNorm(const char* name, std::int64_t channels, const BatchNormConfig& config,
+                     Where where)
+    : name_(name), config_(config) {
+  RINGRAD_CHECK(channels > 0, ValueError, where, name, ": channels must be positive; got ",
+                channels);
+  if (config.affine) {
+    weight = parameter("weight", ones({channels}));
+    bias = parameter("bias", zeros({channels}));
+  }
+  running_mean = buffer("running_mean", zeros({channels}));
+  running_var = buffer("running_var", ones({channels}));
+}
+
+Tensor BatchNorm::normalize(const Tensor& x, bool relu, Where where) {
+  check_shape(x.shape(), where);
+  const BatchNormOptions options{
+      .training = is_training(), .momentum = config_.momentum, .eps = config_.eps, .relu = relu};
+  return batch_norm(x, weight, bias, running_mean, running_var, options, where);
+}
+
+Tensor BatchNorm::forward(const Tensor& x, Where where) { return normalize(x, false, where); }
+
+Tensor BatchNorm::forward_relu(const Tensor& x, Where where) { return normalize(x, true, where); }
+
+std::string BatchNorm::describe() const { return concat(name_, '(', running_mean.numel(), ')'); }
+
+void BatchNorm1d::check_shape(const Shape& shape, Where where) const {
+  RINGRAD_CHECK(shape.size() == 2 || shape.size() == 3, ShapeError, where,
+                "BatchNorm1d: the input must be (B, C) or (B, C, L); got ", shape);
+}
+
+void BatchNorm2d::check_shape(const Shape& shape, Where where) const {
+  RINGRAD_CHECK(shape.size() == 4, ShapeError, where,
+                "BatchNorm2d: the input must be (B, C, H, W); got ", shape);
+}
+
+}  // namespace ringrad::nn

@@ -1,0 +1,63 @@
+// BatchNorm1d and BatchNorm2d: normalization by the statistics of the batch.
+
+#pragma once
+
+#include "nn/module.h"
+
+namespace ringrad::nn {
+
+struct BatchNormConfig {
+  double eps = 1e-5;
+  double momentum = 0.1;
+  bool affine = true;  ///< with weight and bias
+};
+
+/// What both have in common; they differ in the shapes they take.
+///
+/// Parameters:  weight (C) of ones, bias (C) of zeros
+/// Buffers:     running_mean (C) of zeros, running_var (C) of ones
+class BatchNorm : public Module {
+ public:
+  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  /// One pass: the activation is applied while the normalised value is in a register.
+  Tensor forward_relu(const Tensor& x, Where where = Where::current()) override;
+  std::string describe() const override;
+
+  Tensor weight, bias;  ///< undefined unless affine
+  Tensor running_mean, running_var;
+
+ protected:
+  BatchNorm(const char* name, std::int64_t channels, const BatchNormConfig& config, Where where);
+  /// Throws ShapeError for a shape the layer does not take.
+  virtual void check_shape(const Shape& shape, Where where) const = 0;
+
+ private:
+  Tensor normalize(const Tensor& x, bool relu, Where where);
+
+  const char* name_;
+  BatchNormConfig config_;
+};
+
+/// Shapes: (B, C) or (B, C, L), like the input
+class BatchNorm1d : public BatchNorm {
+ public:
+  explicit BatchNorm1d(std::int64_t channels, const BatchNormConfig& config = {},
+                       Where where = Where::current())
+      : BatchNorm("BatchNorm1d", channels, config, where) {}
+
+ protected:
+  void check_shape(const Shape& shape, Where where) const override;
+};
+
+/// Shapes: (B, C, H, W), like the input
+class BatchNorm2d : public BatchNorm {
+ public:
+  explicit BatchNorm2d(std::int64_t channels, const BatchNormConfig& config = {},
+                       Where where = Where::current())
+      : BatchNorm("BatchNorm2d", channels, config, where) {}
+
+ protected:
+  void check_shape(const Shape& shape, Where where) const override;
+};
+
+}  // namespace ringrad::nn

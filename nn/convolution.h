@@ -1,0 +1,40 @@
+// Conv2d: a layer of filters over images.
+
+#pragma once
+
+#include "autograd/convolution.h"
+#include "nn/module.h"
+
+namespace ringrad::nn {
+
+/// How a Conv2d is made; numbers stand for both axes.
+struct Conv2dConfig {
+  std::int64_t kernel = 3;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+/// Parameters:  weight (out_channels, in_channels / groups, kernel, kernel), bias (out_channels),
+/// both from
+///              U(-1/sqrt(fan_in), 1/sqrt(fan_in))
+/// Shapes:      (B, in_channels, H, W)  ->  (B, out_channels, P, Q)
+/// Throws:      ValueError unless the counts are positive and groups divides both channel counts
+class Conv2d : public Module {
+ public:
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dConfig& config = {},
+         Where where = Where::current());
+
+  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  std::string describe() const override;
+
+  Tensor weight;
+  Tensor bias;  ///< undefined without bias
+
+ private:
+  Conv2dConfig config_;
+};
+
+}  // namespace ringrad::nn

@@ -1,0 +1,23 @@
+#include "nn/embedding.h"
+
+#include "autograd/embedding.h"
+#include "core/random.h"
+
+namespace ringrad::nn {
+
+Embedding::Embedding(std::int64_t num_embeddings, std::int64_t features, Where where) {
+  RINGRAD_CHECK(num_embeddings > 0 && features > 0, ValueError, where,
+                "Embedding: counts must be positive; got ", num_embeddings, " and ", features);
+  weight = parameter("weight", empty({num_embeddings, features}));
+  normal_(weight, 0, 1);
+}
+
+Tensor Embedding::forward(const Tensor& indices, Where where) {
+  return embedding(weight, indices, where);
+}
+
+std::string Embedding::describe() const {
+  return concat("Embedding(", weight.shape()[0], ", ", weight.shape()[1], ')');
+}
+
+}  // namespace ringrad::nn

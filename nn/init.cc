@@ -1,0 +1,53 @@
+#include "nn/init.h"
+
+#include <cmath>
+
+namespace ringrad::nn {
+namespace {
+
+double kaiming_deviation(const Tensor& weight, double slope, Fan fan, Where where) {
+  const Fans fans = fans_of(weight.shape(), where);
+  const auto count = static_cast<double>(fan == Fan::in ? fans.in : fans.out);
+  return std::sqrt(2 / (1 + slope * slope) / count);
+}
+
+double xavier_deviation(const Tensor& weight, double gain, Where where) {
+  const Fans fans = fans_of(weight.shape(), where);
+  return gain * std::sqrt(2 / static_cast<double>(fans.in + fans.out));
+}
+
+// A uniform distribution of this standard deviation.
+void centred_uniform_(const Tensor& weight, double deviation, Generator& generator, Where where) {
+  const double bound = std::sqrt(3.0) * deviation;
+  uniform_(weight, -bound, bound, generator, where);
+}
+
+}  // namespace
+
+Fans fans_of(const Shape& weight, Where where) {
+  RINGRAD_CHECK(weight.size() >= 2, ShapeError, where,
+                "init: fan_in and fan_out need at least two axes; got ", weight);
+  std::int64_t taps = 1;
+  for (int i = 2; i < weight.size(); ++i) taps *= weight[i];
+  return {.in = weight[1] * taps, .out = weight[0] * taps};
+}
+
+void kaiming_uniform_(const Tensor& weight, double slope, Fan fan, Generator& generator,
+                      Where where) {
+  centred_uniform_(weight, kaiming_deviation(weight, slope, fan, where), generator, where);
+}
+
+void kaiming_normal_(const Tensor& weight, double slope, Fan fan, Generator& generator,
+                     Where where) {
+  normal_(weight, 0, kaiming_deviation(weight, slope, fan, where), generator, where);
+}
+
+void xavier_uniform_(const Tensor& weight, double gain, Generator& generator, Where where) {
+  centred_uniform_(weight, xavier_deviation(weight, gain, where), generator, where);
+}
+
+void xavier_normal_(const Tensor& weight, double gain, Generator& generator, Where where) {
+  normal_(weight, 0, xavier_deviation(weight, gain, where), generator, where);
+}
+
+}  // namespace ringrad::nn

@@ -1,0 +1,24 @@
+// LayerNorm: normalization over the last axis.
+
+#pragma once
+
+#include "nn/module.h"
+
+namespace ringrad::nn {
+
+/// Parameters:  weight (features) of ones, bias (features) of zeros
+/// Shapes:      (..., features), like the input
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(std::int64_t features, double eps = 1e-5, Where where = Where::current());
+
+  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  std::string describe() const override;
+
+  Tensor weight, bias;
+
+ private:
+  double eps_;
+};
+
+}  // namespace ringrad::nn

@@ -1,0 +1,41 @@
+// The networks of the examples and benchmarks.
+
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/sequential.h"
+
+namespace ringrad::nn {
+
+/// What the images look like and how many classes there are.
+struct ImageTask {
+  std::int64_t channels = 1;
+  std::int64_t height = 28;
+  std::int64_t width = 28;
+  std::int64_t classes = 10;
+};
+
+/// pixels -> 512 -> 512 -> classes, with ReLU between.
+Sequential mlp(const ImageTask& task = {});
+
+/// Two times {conv 3x3, batch norm, ReLU, max pool 2}, with 32 and 64 channels, then 128 hidden
+/// units. For 28 x 28 grey images: 421,834 parameters. Throws ValueError unless height and width
+/// are at least 4.
+Sequential convnet(const ImageTask& task = {}, Where where = Where::current());
+
+/// Twenty layers: conv 3x3 to 16 channels, three stages of three residual blocks with 16, 32, 64
+/// channels, global average. Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385, section 4.2; with
+/// 1x1 projections where the shape changes
+Sequential resnet20(const ImageTask& task = {});
+
+/// "mlp", "convnet", "resnet20".
+const std::vector<std::string>& model_names();
+
+/// Throws ValueError that lists the names, for any other name.
+Sequential make_model(const std::string& name, const ImageTask& task = {},
+                      Where where = Where::current());
+
+}  // namespace ringrad::nn

@@ -1,0 +1,165 @@
+#include "nn/module.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "autograd/elementwise.h"
+#include "autograd/grad_mode.h"
+#include "autograd/movement.h"
+#include "kernels/copy.h"
+#include "nn/arena.h"
+
+namespace ringrad::nn {
+
+Tensor Module::forward(const Tensor&, Where where) {
+  throw ValueError(
+      concat("forward: ", describe(), " must be called with its own arguments; got one tensor"),
+      where);
+}
+
+Tensor Module::forward_relu(const Tensor& x, Where where) { return relu(forward(x, where), where); }
+
+void Module::collect(const std::string& prefix, std::vector<NamedTensor> Module::*kind,
+                     std::vector<NamedTensor>& result) const {
+  for (const auto& [name, tensor] : this->*kind) result.emplace_back(prefix + name, tensor);
+  for (const auto& [name, module] : children_) module->collect(prefix + name + '.', kind, result);
+}
+
+std::vector<NamedTensor> Module::named_parameters() const {
+  std::vector<NamedTensor> result;
+  collect("", &Module::parameters_, result);
+  return result;
+}
+
+std::vector<NamedTensor> Module::named_buffers() const {
+  std::vector<NamedTensor> result;
+  collect("", &Module::buffers_, result);
+  return result;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> result;
+  for (auto& [name, tensor] : named_parameters()) result.push_back(std::move(tensor));
+  return result;
+}
+
+std::int64_t Module::num_parameters() const {
+  std::int64_t count = 0;
+  for (const Tensor& parameter : parameters()) count += parameter.numel();
+  return count;
+}
+
+void Module::train(bool training) {
+  training_ = training;
+  for (const auto& [name, module] : children_) module->train(training);
+}
+
+void Module::zero_grad() {
+  for (const Tensor& parameter : parameters()) clear_gradient(parameter);
+}
+
+StateDict Module::state_dict() const {
+  StateDict state;
+  for (auto& [name, tensor] : named_parameters()) state.emplace(name, std::move(tensor));
+  for (auto& [name, tensor] : named_buffers()) state.emplace(name, std::move(tensor));
+  return state;
+}
+
+void Module::load_state_dict(const StateDict& state, Where where) {
+  const StateDict own = state_dict();
+  std::string missing, unexpected;
+  for (const auto& [name, tensor] : own)
+    if (!state.contains(name)) missing += ' ' + name;
+  for (const auto& [name, tensor] : state)
+    if (!own.contains(name)) unexpected += ' ' + name;
+  RINGRAD_CHECK(missing.empty() && unexpected.empty(), ValueError, where,
+                "load_state_dict: names must match; missing:", missing.empty() ? " none" : missing,
+                "; unexpected:", unexpected.empty() ? " none" : unexpected);
+  for (const auto& [name, tensor] : own) {
+    const Tensor& value = state.at(name);
+    RINGRAD_CHECK(value.shape() == tensor.shape(), ShapeError, where, "load_state_dict: ", name,
+                  " must have the shape of the module's; got ", value.shape(), " for ",
+                  tensor.shape());
+    RINGRAD_CHECK(value.dtype() == tensor.dtype(), DTypeError, where, "load_state_dict: ", name,
+                  " must have the dtype of the module's; got ", value.dtype(), " for ",
+                  tensor.dtype());
+  }
+  for (const auto& [name, tensor] : own) kernels::copy_(tensor, state.at(name), where);
+}
+
+void Module::to(Device device) {
+  const NoGrad guard;
+  for (auto kind : {&Module::parameters_, &Module::buffers_})
+    for (const auto& [name, tensor] : this->*kind) {
+      tensor.set_data(ringrad::to(tensor, device));
+      if (tensor.requires_grad()) tensor.impl()->autograd.reset();
+    }
+  for (const auto& [name, module] : children_) module->to(device);
+}
+
+void Module::to(DType dtype, Where where) {
+  check_floating("to", dtype, where);
+  const NoGrad guard;
+  for (auto kind : {&Module::parameters_, &Module::buffers_})
+    for (const auto& [name, tensor] : this->*kind) {
+      if (!is_floating(tensor.dtype())) continue;
+      const Tensor converted = ringrad::to(tensor, dtype);
+      tensor.impl()->dtype = dtype;
+      tensor.set_data(converted);
+      if (tensor.requires_grad()) tensor.impl()->autograd.reset();
+    }
+  for (const auto& [name, module] : children_) module->to(dtype, where);
+}
+
+void Module::visit(const std::function<void(const std::string&, Module&)>& visit) {
+  visit("", *this);
+  for (const auto& [name, module] : children_)
+    module->visit([&, &prefix = name](const std::string& path, Module& below) {
+      visit(path.empty() ? prefix : prefix + '.' + path, below);
+    });
+}
+
+void Module::check_name(const std::string& name, Where where) const {
+  const auto is_taken = [&](const auto& entries) {
+    return std::any_of(entries.begin(), entries.end(),
+                       [&](const auto& entry) { return entry.first == name; });
+  };
+  RINGRAD_CHECK(!name.empty() && name.find('.') == std::string::npos && !is_taken(parameters_) &&
+                    !is_taken(buffers_) && !is_taken(children_),
+                ValueError, where, "register: a name must be new and without dots; got \"", name,
+                "\" in ", describe());
+}
+
+Tensor Module::parameter(const std::string& name, const Tensor& value, Where where) {
+  check_name(name, where);
+  value.set_requires_grad(true, where);
+  parameters_.emplace_back(name, value);
+  return value;
+}
+
+Tensor Module::buffer(const std::string& name, const Tensor& value, Where where) {
+  check_name(name, where);
+  buffers_.emplace_back(name, value);
+  return value;
+}
+
+Module& Module::add_child(const std::string& name, std::unique_ptr<Module> module, Where where) {
+  check_name(name, where);
+  children_.emplace_back(name, std::move(module));
+  return *children_.back().second;
+}
+
+void Module::print(std::ostream& out, int indent) const {
+  out << describe();
+  for (const auto& [name, module] : children_) {
+    out << '\n' << std::string(static_cast<std::size_t>(indent + 2), ' ') << name << ": ";
+    module->print(out, indent + 2);
+  }
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) {
+  module.print(out, 0);
+  return out;
+}
+
+}  // namespace ringrad::nn

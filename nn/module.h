@@ -1,0 +1,118 @@
+// Module: parameters, buffers and child modules by name, and a forward function.
+//
+//     struct Net : nn::Module {
+//       nn::Linear& hidden = child("hidden", nn::Linear(784, 128));
+//       nn::Linear& output = child("output", nn::Linear(128, 10));
+//       Tensor forward(const Tensor& x, Where where) override {
+//         return output(relu(hidden(x)));
+//       }
+//     };
+//
+// Names join with dots: "hidden.weight". A module owns its children; a reference returned by
+// child() stays valid as long as the module lives, also when the module itself is moved. Modules
+// move, they do not copy: two modules never share parameters by accident.
+
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <iosfwd>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ringrad::nn {
+
+using NamedTensor = std::pair<std::string, Tensor>;
+using StateDict = std::map<std::string, Tensor>;
+
+class Module {
+ public:
+  Module() = default;
+  Module(Module&&) = default;
+  Module& operator=(Module&&) = default;
+  virtual ~Module() = default;
+
+  /// The module's function. Modules of other signatures declare an overload of their own; this one
+  /// then throws ValueError.
+  virtual Tensor forward(const Tensor& x, Where where = Where::current());
+
+  /// relu(forward(x)); modules that can do both in one pass over memory override it, and Sequential
+  /// makes use of it.
+  virtual Tensor forward_relu(const Tensor& x, Where where = Where::current());
+
+  Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
+
+  /// One line that says what this is, without its children: "Linear(784, 128)".
+  virtual std::string describe() const { return "Module"; }
+
+  /// All tensors below this module, in order of registration, named by their path.
+  std::vector<NamedTensor> named_parameters() const;
+  std::vector<NamedTensor> named_buffers() const;
+  std::vector<Tensor> parameters() const;
+  std::int64_t num_parameters() const;
+
+  /// Training or evaluation for this module and all below: batch norm and dropout differ.
+  void train(bool training = true);
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+
+  /// Clears the gradients of all parameters.
+  void zero_grad();
+
+  /// Parameters and buffers by name; the tensors are the module's own, not copies.
+  StateDict state_dict() const;
+
+  /// Copies values into the parameters and buffers.
+  /// Throws: ValueError that lists missing and unexpected names; ShapeError, DTypeError naming the
+  /// tensor.
+  void load_state_dict(const StateDict& state, Where where = Where::current());
+
+  /// Moves every parameter and buffer to another device, or casts the floating ones. They stay the
+  /// same leaves; gradients are dropped.
+  void to(Device device);
+  void to(DType dtype, Where where = Where::current());
+
+  /// Calls visit(path, module) for this module and all below, parents first.
+  void visit(const std::function<void(const std::string& path, Module& module)>& visit);
+
+ protected:
+  /// Registers a tensor that is trained; sets requires_grad. Throws ValueError for a name taken or
+  /// containing a dot.
+  Tensor parameter(const std::string& name, const Tensor& value, Where where = Where::current());
+  /// Registers a tensor that is state but not trained.
+  Tensor buffer(const std::string& name, const Tensor& value, Where where = Where::current());
+  /// Registers a module and returns it.
+  template <std::derived_from<Module> M>
+  M& child(const std::string& name, M module, Where where = Where::current()) {
+    return static_cast<M&>(add_child(name, std::make_unique<M>(std::move(module)), where));
+  }
+  Module& add_child(const std::string& name, std::unique_ptr<Module> module,
+                    Where where = Where::current());
+
+  /// The i-th child.
+  Module& child_at(std::size_t i) { return *children_[i].second; }
+  std::size_t num_children() const { return children_.size(); }
+
+ private:
+  friend std::ostream& operator<<(std::ostream& out, const Module& module);
+
+  void check_name(const std::string& name, Where where) const;
+  void collect(const std::string& prefix, std::vector<NamedTensor> Module::*kind,
+               std::vector<NamedTensor>& result) const;
+  void print(std::ostream& out, int indent) const;
+
+  bool training_ = true;
+  std::vector<NamedTensor> parameters_;
+  std::vector<NamedTensor> buffers_;
+  std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
+};
+
+/// The tree of modules, one per line.
+std::ostream& operator<<(std::ostream& out, const Module& module);
+
+}  // namespace ringrad::nn

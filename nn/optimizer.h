@@ -1,0 +1,62 @@
+// Optimizer: what SGD and Adam have in common.
+//
+//     nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+//     for (...) {
+//       optimizer.zero_grad();
+//       cross_entropy(net(x), y).backward();
+//       nn::clip_grad_norm(optimizer.arenas(), 1.0);
+//       optimizer.step();
+//     }
+//
+// Constructing one packs the parameters into an arena (nn/arena.h), so that a step is one pass over
+// flat memory. Parameters that a backward pass did not reach since zero_grad() count as having zero
+// gradients.
+
+#pragma once
+
+#include <vector>
+
+#include "nn/arena.h"
+
+namespace ringrad::nn {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Changes the parameters by their gradients.
+  virtual void step(Where where = Where::current()) = 0;
+
+  void zero_grad() const;
+
+  double learning_rate() const { return learning_rate_; }
+  /// Throws ValueError unless rate >= 0.
+  void set_learning_rate(double rate, Where where = Where::current());
+
+  const std::vector<ParameterArena>& arenas() const { return arenas_; }
+
+ protected:
+  /// Throws ValueError for no parameters, or a negative learning rate; as ParameterArena for the
+  /// rest.
+  Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where);
+
+  /// Zeros like each arena's values: state with one number per parameter.
+  std::vector<Tensor> zeros_like_arenas() const;
+
+  /// Marks all parameters as changed by this step.
+  void mark_changed(Where where) const;
+
+ private:
+  std::vector<ParameterArena> arenas_;
+  double learning_rate_ = 0;
+};
+
+/// Scales all gradients by the same factor so that their joint Euclidean norm is at most max_norm;
+/// returns the norm before.
+///
+/// Throws:  ValueError unless max_norm > 0, or if the norm is not finite (nothing is scaled then)
+/// Paper:   Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063
+double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm,
+                      Where where = Where::current());
+
+}  // namespace ringrad::nn

@@ -1,0 +1,42 @@
+#include "nn/pool.h"
+
+namespace ringrad::nn {
+namespace {
+
+Pool2dOptions options_for(std::int64_t kernel, const Pool2dConfig& config) {
+  const std::int64_t stride = config.stride ? config.stride : kernel;
+  return {.kernel = {kernel, kernel},
+          .stride = {stride, stride},
+          .padding = {config.padding, config.padding}};
+}
+
+std::string describe_pool(const char* name, const Pool2dOptions& options) {
+  return concat(name, "(kernel ", options.kernel[0], ", stride ", options.stride[0],
+                options.padding[0] ? concat(", padding ", options.padding[0]) : "", ')');
+}
+
+}  // namespace
+
+MaxPool2d::MaxPool2d(std::int64_t kernel, const Pool2dConfig& config)
+    : options_(options_for(kernel, config)) {}
+
+Tensor MaxPool2d::forward(const Tensor& x, Where where) { return max_pool2d(x, options_, where); }
+
+std::string MaxPool2d::describe() const { return describe_pool("MaxPool2d", options_); }
+
+AvgPool2d::AvgPool2d(std::int64_t kernel, const Pool2dConfig& config)
+    : options_(options_for(kernel, config)) {}
+
+Tensor AvgPool2d::forward(const Tensor& x, Where where) { return avg_pool2d(x, options_, where); }
+
+std::string AvgPool2d::describe() const { return describe_pool("AvgPool2d", options_); }
+
+Tensor AdaptiveAvgPool2d::forward(const Tensor& x, Where where) {
+  return adaptive_avg_pool2d(x, {output_size_, output_size_}, where);
+}
+
+std::string AdaptiveAvgPool2d::describe() const {
+  return concat("AdaptiveAvgPool2d(", output_size_, ')');
+}
+
+}  // namespace ringrad::nn

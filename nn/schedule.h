@@ -1,0 +1,49 @@
+// Learning-rate schedules: pure functions of the step number, so that training can resume anywhere.
+//
+//     const nn::Schedule schedule = nn::warm_up(100, nn::cosine(0.1, 2000));
+//     optimizer.set_learning_rate(schedule(step));
+//
+//     constant ----      step -__      cosine -.        one_cycle  .-.        warm_up  /----
+//                               -__            `-._               /    `-._            /
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/error.h"
+
+namespace ringrad::nn {
+
+/// The learning rate of a step, counted from 0.
+using Schedule = std::function<double(std::int64_t step)>;
+
+Schedule constant(double rate);
+
+/// rate * factor^floor(step / every). Throws ValueError unless every > 0.
+Schedule step_decay(double rate, std::int64_t every, double factor, Where where = Where::current());
+
+/// minimum + (rate - minimum) * (1 + cos(pi * step / num_steps)) / 2; the minimum from num_steps
+/// on. Throws ValueError unless num_steps > 0. Paper: Loshchilov and Hutter 2016, arXiv:1608.03983,
+/// without restarts
+Schedule cosine(double rate, std::int64_t num_steps, double minimum = 0,
+                Where where = Where::current());
+
+struct OneCycleOptions {
+  double rising_part = 0.3;    ///< share of the steps in which the rate rises
+  double start_divisor = 25;   ///< the first rate is rate / start_divisor
+  double final_divisor = 1e4;  ///< the last rate is the first rate / final_divisor
+};
+
+/// Along half a cosine up to `rate`, then along another one down, as PyTorch's OneCycleLR; the last
+/// rate from num_steps - 1 on. Throws ValueError unless num_steps > 1 and 0 < rising_part < 1.
+/// Paper: Smith and Topin 2017, arXiv:1708.07120
+Schedule one_cycle(double rate, std::int64_t num_steps, const OneCycleOptions& options = {},
+                   Where where = Where::current());
+
+/// In the first num_steps steps the rate grows linearly to what `after` starts with: after(0) *
+/// (step + 1) / (num_steps + 1); then after(step - num_steps). Throws ValueError unless num_steps
+/// >= 0.
+Schedule warm_up(std::int64_t num_steps, Schedule after, Where where = Where::current());
+
+}  // namespace ringrad::nn

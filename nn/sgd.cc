@@ -1,0 +1,36 @@
+#include "nn/sgd.h"
+
+#include "kernels/optimizer_step.h"
+
+namespace ringrad::nn {
+
+SGD::SGD(const std::vector<Tensor>& parameters, const SGDOptions& options, Where where)
+    : Optimizer(parameters, options.learning_rate, where), options_(options) {
+  RINGRAD_CHECK(options.momentum >= 0 && options.weight_decay >= 0, ValueError, where,
+                "SGD: momentum and weight_decay must not be negative; got ", options.momentum,
+                " and ", options.weight_decay);
+  RINGRAD_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0), ValueError,
+                where, "SGD: nesterov needs momentum and no dampening; got momentum ",
+                options.momentum, " and dampening ", options.dampening);
+  if (options.momentum > 0) velocities_ = zeros_like_arenas();
+}
+
+void SGD::step(Where where) {
+  for (std::size_t i = 0; i < arenas().size(); ++i) {
+    const ParameterArena& arena = arenas()[i];
+    arena.settle();
+    kernels::sgd_step(arena.values(), arena.gradients(),
+                      velocities_.empty() ? Tensor() : velocities_[i],
+                      {.learning_rate = learning_rate(),
+                       .momentum = options_.momentum,
+                       .dampening = options_.dampening,
+                       .weight_decay = options_.weight_decay,
+                       .nesterov = options_.nesterov,
+                       .first = is_first_step_},
+                      where);
+  }
+  is_first_step_ = false;
+  mark_changed(where);
+}
+
+}  // namespace ringrad::nn

@@ -1,0 +1,64 @@
+#include "parallel/comm/collective_call.h"
+
+#include <ostream>
+#include <sstream>
+#include <vector>
+
+namespace ringrad {
+
+const char* name(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::all_reduce:
+      return "all_reduce";
+    case CollectiveOp::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveOp::all_gather:
+      return "all_gather";
+    case CollectiveOp::broadcast:
+      return "broadcast";
+    case CollectiveOp::barrier:
+      return "barrier";
+    case CollectiveOp::send:
+      return "send";
+    case CollectiveOp::recv:
+      break;
+  }
+  return "recv";
+}
+
+std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
+  out << name(call.op) << '(';
+  if (call.op == CollectiveOp::barrier) return out << ')';
+  if (call.op == CollectiveOp::all_reduce || call.op == CollectiveOp::reduce_scatter)
+    out << call.reduce << ", ";
+  out << call.dtype << ", " << call.count << " elements";
+  if (call.op == CollectiveOp::broadcast) out << ", root " << call.peer;
+  if (call.op == CollectiveOp::send) out << ", to " << call.peer;
+  if (call.op == CollectiveOp::recv) out << ", from " << call.peer;
+  return out << ')';
+}
+
+std::string list_ranks(std::span<const int> ranks) {
+  std::ostringstream out;
+  out << (ranks.size() == 1 ? "rank" : "ranks");
+  for (std::size_t i = 0; i < ranks.size(); ++i) out << (i == 0 ? " " : ", ") << ranks[i];
+  return std::move(out).str();
+}
+
+std::string list_calls(std::span<const CollectiveCall> calls) {
+  std::ostringstream out;
+  std::vector<bool> listed(calls.size(), false);
+  for (std::size_t first = 0; first < calls.size(); ++first) {
+    if (listed[first]) continue;
+    std::vector<int> ranks;
+    for (std::size_t r = first; r < calls.size(); ++r)
+      if (calls[r] == calls[first]) {
+        listed[r] = true;
+        ranks.push_back(static_cast<int>(r));
+      }
+    out << (first == 0 ? "" : " and ") << calls[first] << " on " << list_ranks(ranks);
+  }
+  return std::move(out).str();
+}
+
+}  // namespace ringrad

@@ -1,0 +1,47 @@
+// CollectiveCall: the fingerprint of a call, compared across ranks before any data moves.
+
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <span>
+#include <string>
+
+#include "core/dtype.h"
+#include "parallel/comm/communicator.h"
+
+namespace ringrad {
+
+enum class CollectiveOp : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  barrier,
+  send,
+  recv,
+};
+
+/// What a rank asked for. Fields that mean nothing to an operation keep their defaults.
+struct CollectiveCall {
+  CollectiveOp op = CollectiveOp::barrier;
+  DType dtype = DType::float32;
+  ReduceOp reduce = ReduceOp::sum;
+  std::int32_t peer = 0;   ///< root of a broadcast; the other end of send and recv
+  std::int64_t count = 0;  ///< elements of the whole buffer
+
+  bool operator==(const CollectiveCall&) const = default;
+};
+
+const char* name(CollectiveOp op);
+
+/// "all_reduce(sum, float32, 8 elements)", "broadcast(float32, 8 elements, root 0)", "barrier()"
+std::ostream& operator<<(std::ostream& out, const CollectiveCall& call);
+
+/// "rank 1" or "ranks 1, 3".
+std::string list_ranks(std::span<const int> ranks);
+
+/// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1".
+std::string list_calls(std::span<const CollectiveCall> calls);
+
+}  // namespace ringrad

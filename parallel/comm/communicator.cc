@@ -1,0 +1,127 @@
+#include "parallel/comm/communicator.h"
+
+#include <ostream>
+
+namespace ringrad {
+namespace {
+
+void check_tensor(const char* operation, const Tensor& tensor, Where where) {
+  RINGRAD_CHECK(tensor.defined(), ValueError, where, operation,
+                ": the tensor must be defined; got an undefined tensor");
+  RINGRAD_CHECK(tensor.is_contiguous(), ShapeError, where, operation,
+                ": the tensor must be contiguous; got shape ", tensor.shape(), " with strides ",
+                tensor.strides());
+}
+
+void check_reducible(const char* operation, DType dtype, ReduceOp op, Where where) {
+  RINGRAD_CHECK(op != ReduceOp::mean || is_floating(dtype), DTypeError, where, operation,
+                ": mean needs a floating dtype; got ", dtype);
+  RINGRAD_CHECK(op != ReduceOp::sum || dtype != DType::bool_, DTypeError, where, operation,
+                ": sum needs a dtype with numbers, for bool use max; got ", dtype);
+}
+
+// `whole` holds one `part` per rank.
+void check_parts(const char* operation, const Tensor& whole, const Tensor& part, int world_size,
+                 Where where) {
+  check_tensor(operation, whole, where);
+  check_tensor(operation, part, where);
+  check_same_dtype(operation, whole.dtype(), part.dtype(), where);
+  RINGRAD_CHECK(whole.numel() == part.numel() * world_size, ShapeError, where, operation,
+                ": one tensor must hold ", world_size, " times the elements of the other; got ",
+                whole.shape(), " and ", part.shape());
+}
+
+}  // namespace
+
+// Marks the communicator as busy for one call, so that a second thread is told instead of mixing up
+// the sequence.
+class Communicator::OneCall {
+ public:
+  OneCall(Communicator& comm, const char* operation, Where where) : comm_(comm) {
+    RINGRAD_CHECK(!comm_.in_call_.exchange(true, std::memory_order_acquire), CollectiveError, where,
+                  operation,
+                  ": a communicator serves one thread at a time; got a second call on rank ",
+                  comm_.rank_, " while another is running");
+  }
+  ~OneCall() { comm_.in_call_.store(false, std::memory_order_release); }
+
+ private:
+  Communicator& comm_;
+};
+
+void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
+  check_tensor("all_reduce", tensor, where);
+  check_reducible("all_reduce", tensor.dtype(), op, where);
+  OneCall call(*this, "all_reduce", where);
+  tensor.mark_changed(where);
+  do_all_reduce(tensor, op, where);
+}
+
+void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
+                                  Where where) {
+  check_parts("reduce_scatter", input, output, world_size_, where);
+  check_reducible("reduce_scatter", input.dtype(), op, where);
+  OneCall call(*this, "reduce_scatter", where);
+  output.mark_changed(where);
+  do_reduce_scatter(output, input, op, where);
+}
+
+void Communicator::all_gather(const Tensor& output, const Tensor& input, Where where) {
+  check_parts("all_gather", output, input, world_size_, where);
+  OneCall call(*this, "all_gather", where);
+  output.mark_changed(where);
+  do_all_gather(output, input, where);
+}
+
+void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
+  check_tensor("broadcast", tensor, where);
+  RINGRAD_CHECK(root >= 0 && root < world_size_, ValueError, where,
+                "broadcast: root must be in [0, ", world_size_, "); got ", root);
+  OneCall call(*this, "broadcast", where);
+  if (rank_ != root) tensor.mark_changed(where);
+  do_broadcast(tensor, root, where);
+}
+
+void Communicator::barrier(Where where) {
+  OneCall call(*this, "barrier", where);
+  do_barrier(where);
+}
+
+void Communicator::send(const Tensor& tensor, int to, Where where) {
+  check_tensor("send", tensor, where);
+  RINGRAD_CHECK(to >= 0 && to < world_size_ && to != rank_, ValueError, where,
+                "send: the receiver must be another rank in [0, ", world_size_, "); got ", to,
+                " on rank ", rank_);
+  OneCall call(*this, "send", where);
+  do_send(tensor, to, where);
+}
+
+void Communicator::recv(const Tensor& tensor, int from, Where where) {
+  check_tensor("recv", tensor, where);
+  RINGRAD_CHECK(from >= 0 && from < world_size_ && from != rank_, ValueError, where,
+                "recv: the sender must be another rank in [0, ", world_size_, "); got ", from,
+                " on rank ", rank_);
+  OneCall call(*this, "recv", where);
+  tensor.mark_changed(where);
+  do_recv(tensor, from, where);
+}
+
+const char* name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::mean:
+      return "mean";
+    case ReduceOp::product:
+      return "product";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      break;
+  }
+  return "max";
+}
+
+std::ostream& operator<<(std::ostream& out, ReduceOp op) { return out << name(op); }
+
+}  // namespace ringrad

@@ -1,0 +1,115 @@
+// Communicator: one rank's door to a group of ranks that work on one problem.
+//
+//     run_ranks(4, [](Communicator& comm) {
+//       Tensor x = full({8}, comm.rank());
+//       comm.all_reduce(x);                      // on every rank: 0 + 1 + 2 + 3 = 6
+//     });
+//
+// Every rank must make the same collective calls, in the same order, with tensors of the same dtype
+// and number of elements; the group compares the calls before any data moves. A call returns when
+// the rank's result is complete and its tensors are its own again.
+//
+// Failure: the first error on any rank breaks the group. Each call that is waiting on another rank,
+// and each later one, throws CollectiveError that says which rank failed, why, and what this rank
+// was doing: the operation and its sequence number #k, counted from 1. No call waits longer than
+// the group's deadline. After an error the contents of the tensors of that call are undefined, and
+// a new group is needed to go on.
+//
+// A communicator serves one thread at a time. How bits depend on the algorithm is told where the
+// algorithms are, in parallel/plan; on all ranks they are the same.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+/// mean = sum / world_size, for floating dtypes. On bool, product and min are "all", max is "any".
+enum class ReduceOp : std::uint8_t { sum, mean, product, min, max };
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+
+  /// Replaces the tensor on every rank by the reduction over all ranks, in place.
+  ///
+  /// DTypes:  all; sum not on bool, mean on floating dtypes; float16 and bfloat16 are summed in
+  ///          float32 and rounded once
+  /// Throws:  ShapeError unless contiguous, DTypeError, CollectiveError
+  void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum,
+                  Where where = Where::current());
+
+  /// Reduces `input` over all ranks; rank r receives the r-th of world_size equal parts.
+  ///
+  /// Shapes:  input has world_size times the elements of output
+  /// Throws:  as all_reduce
+  void reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op = ReduceOp::sum,
+                      Where where = Where::current());
+
+  /// Puts the inputs of all ranks one after the other, in rank order, on every rank. `input` may be
+  /// this rank's own part of `output`.
+  ///
+  /// Shapes:  output has world_size times the elements of input
+  /// Throws:  ShapeError, DTypeError unless both dtypes are equal, CollectiveError
+  void all_gather(const Tensor& output, const Tensor& input, Where where = Where::current());
+
+  /// Replaces the tensor on every rank by the root's.
+  ///
+  /// Throws:  ShapeError unless contiguous, ValueError unless root is a rank, CollectiveError
+  void broadcast(const Tensor& tensor, int root = 0, Where where = Where::current());
+
+  /// Returns after every rank has called it.
+  void barrier(Where where = Where::current());
+
+  /// Sends to one rank; returns when the tensor has been copied, which may be before it is
+  /// received. Messages from one rank to another arrive in order.
+  ///
+  /// Throws:  ShapeError unless contiguous, ValueError unless `to` is another rank, CollectiveError
+  void send(const Tensor& tensor, int to, Where where = Where::current());
+
+  /// Receives the next message of rank `from` into the tensor. Throws as send, and CollectiveError
+  /// if the message has another dtype or number of elements.
+  void recv(const Tensor& tensor, int from, Where where = Where::current());
+
+  /// Breaks the group: calls on all ranks, waiting or later, throw CollectiveError that names this
+  /// rank and the reason. The first abort counts; does not throw.
+  virtual void abort(const std::string& reason) noexcept = 0;
+
+  /// The rank whose failure broke the group, -1 while the group is whole.
+  virtual int failed_rank() const noexcept = 0;
+
+ protected:
+  Communicator(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+
+  // What a backend implements. Arguments have been checked, and calls do not overlap.
+  virtual void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) = 0;
+  virtual void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
+                                 Where where) = 0;
+  virtual void do_all_gather(const Tensor& output, const Tensor& input, Where where) = 0;
+  virtual void do_broadcast(const Tensor& tensor, int root, Where where) = 0;
+  virtual void do_barrier(Where where) = 0;
+  virtual void do_send(const Tensor& tensor, int to, Where where) = 0;
+  virtual void do_recv(const Tensor& tensor, int from, Where where) = 0;
+
+ private:
+  class OneCall;
+
+  const int rank_;
+  const int world_size_;
+  std::atomic<bool> in_call_{false};
+};
+
+const char* name(ReduceOp op);
+std::ostream& operator<<(std::ostream& out, ReduceOp op);
+
+}  // namespace ringrad

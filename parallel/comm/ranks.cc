@@ -1,0 +1,110 @@
+#include "parallel/comm/ranks.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace ringrad {
+namespace {
+
+std::string message_of(const std::exception_ptr& error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+// what() without the source line that Error appends.
+std::string message_of(const Error& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.size() - concat("  [", to_string(error.where()), "]").size());
+}
+
+// Throws a `Type` with the rank before its message if the error is one.
+template <class Type>
+void rethrow_if(const Error& error, int rank) {
+  if (dynamic_cast<const Type*>(&error) != nullptr)
+    throw Type(concat("rank ", rank, ": ", message_of(error)), error.where());
+}
+
+template <class... Types>
+void rethrow_as_one_of(const Error& error, int rank) {
+  (rethrow_if<Types>(error, rank), ...);
+}
+
+[[noreturn]] void rethrow_with_rank(const std::exception_ptr& error, int rank, Where where) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    rethrow_as_one_of<ShapeError, DTypeError, DeviceError, IndexError, ValueError, AutogradError,
+                      DataError, OutOfMemoryError, CollectiveError, InternalError>(e, rank);
+    throw Error(concat("rank ", rank, ": ", message_of(e)), e.where());
+  } catch (const std::exception& e) {
+    std::throw_with_nested(Error(concat("rank ", rank, ": ", e.what()), where));
+  }
+}
+
+// How the ranks ended.
+struct Outcome {
+  std::vector<std::exception_ptr> errors;  // (world_size)
+  std::atomic<int> first_failed = -1;      // the rank that broke the group
+
+  explicit Outcome(int world_size) : errors(world_size) {}
+
+  void note(Communicator& comm, const std::exception_ptr& error) noexcept {
+    comm.abort(message_of(error));
+    errors[comm.rank()] = error;
+    first_failed = comm.failed_rank();
+  }
+
+  // The cause before its consequences. The rank that broke the group may have caught its own error;
+  // then any other will do.
+  void rethrow_cause(Where where) const {
+    if (first_failed >= 0 && errors[first_failed])
+      rethrow_with_rank(errors[first_failed], first_failed, where);
+    for (std::size_t rank = 0; rank < errors.size(); ++rank)
+      if (errors[rank]) rethrow_with_rank(errors[rank], static_cast<int>(rank), where);
+  }
+};
+
+}  // namespace
+
+void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
+               const ThreadGroupOptions& options, Where where) {
+  auto comms = make_thread_group(world_size, options, where);
+  Outcome outcome(world_size);
+  const int team = std::max(1, omp_get_max_threads() / world_size);
+  const auto run_rank = [&](int rank) {
+    omp_set_num_threads(team);
+    const std::unique_ptr<Communicator> comm = std::move(comms[rank]);  // leaves when it returns
+    try {
+      body(*comm);
+    } catch (...) {
+      outcome.note(*comm, std::current_exception());
+    }
+  };
+
+  std::vector<std::thread> threads;
+  try {
+    while (static_cast<int>(threads.size()) < world_size)
+      threads.emplace_back(run_rank, static_cast<int>(threads.size()));
+  } catch (
+      const std::system_error&) {  // no more threads: those that run must not wait for the rest
+    outcome.note(*comms[threads.size()], std::current_exception());
+  }
+  for (std::thread& thread : threads) thread.join();
+  outcome.rethrow_cause(where);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,286 @@
+#include "parallel/plan/check.h"
+
+#include <algorithm>
+#include <ostream>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "parallel/plan/happens_before.h"
+#include "parallel/plan/replay.h"
+#include "parallel/plan/symbolic_values.h"
+
+namespace ringrad {
+namespace {
+
+using Verdict = std::optional<CounterExample>;
+using Value = SymbolicValues::Value;
+
+template <class... Parts>
+std::string text(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return std::move(out).str();
+}
+
+class Proof {
+ public:
+  Proof(const CollectivePlan& plan, int slots) : plan_(plan), slots_(slots) {}
+
+  Verdict run() {
+    if (Verdict bad = check_header()) return bad;
+    if (Verdict bad = check_steps()) return bad;
+    replay_ = replay(plan_, slots_);
+    if (Verdict bad = check_progress()) return bad;
+    if (Verdict bad = check_matching()) return bad;
+    if (Verdict bad = check_loans()) return bad;
+    if (Verdict bad = check_sums()) return bad;
+    return check_result();
+  }
+
+ private:
+  // A failure at one step: "step 3, rank 0 send chunk 1 -> 2: <what must hold>; got <fact>".
+  template <class... Parts>
+  CounterExample at(PlanFault fault, int index, const Parts&... parts) const {
+    const Step& step = plan_.steps[index];
+    return {fault, step.rank, index, step.chunk,
+            text("step ", step.step, ", ", step, ": ", parts...)};
+  }
+
+  bool is_rank(int rank) const { return rank >= 0 && rank < plan_.world_size; }
+
+  // --- shape ---
+
+  Verdict check_header() const {
+    const auto malformed = [](const auto&... parts) {
+      return CounterExample{PlanFault::malformed, -1, -1, -1, text(parts...)};
+    };
+    if (plan_.world_size < 1 || plan_.num_chunks < 1)
+      return malformed("world size and number of chunks must be positive; got ", plan_.world_size,
+                       " and ", plan_.num_chunks);
+    const bool has_owners = plan_.collective == Collective::reduce_scatter ||
+                            plan_.collective == Collective::all_gather;
+    if (has_owners && plan_.num_chunks % plan_.world_size != 0)
+      return malformed("every rank must own as many chunks as the next; got ", plan_.num_chunks,
+                       " chunks and ", plan_.world_size, " ranks");
+    if (!is_rank(plan_.root))
+      return malformed("root must be a rank; got root ", plan_.root, " and ", plan_.world_size,
+                       " ranks");
+    return {};
+  }
+
+  Verdict check_steps() const {
+    std::vector<int> slot(plan_.world_size, 0);
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+      const Step& step = plan_.steps[i];
+      const auto malformed = [&](const auto&... parts) {
+        return at(PlanFault::malformed, i, parts...);
+      };
+      if (!is_rank(step.rank))
+        return malformed("rank must be in [0, ", plan_.world_size, "); got ", step.rank);
+      if (step.chunk < 0 || step.chunk >= plan_.num_chunks)
+        return malformed("chunk must be in [0, ", plan_.num_chunks, "); got ", step.chunk);
+      for (int peer : step.peers)
+        if (!is_rank(peer))
+          return malformed("peers must be in [0, ", plan_.world_size, "); got ", peer);
+      const std::set<int> distinct(step.peers.begin(), step.peers.end());
+      if (step.op == StepOp::recv_reduce) {
+        if (distinct.size() != step.peers.size() || distinct.empty())
+          return malformed("a sum must have one or more different terms; got ", step.peers.size(),
+                           " of which ", distinct.size(), " differ");
+      } else if (step.peers.size() != 1 || distinct.count(step.rank) > 0) {
+        return malformed("a message must have one peer, another rank; got ", step.peers.size(),
+                         " peers");
+      }
+      if (step.step < slot[step.rank])
+        return malformed("a rank's time slots must not run backwards; got ", step.step, " after ",
+                         slot[step.rank]);
+      slot[step.rank] = step.step;
+    }
+    return {};
+  }
+
+  // --- progress ---
+
+  Verdict check_progress() const {
+    if (replay_.finished) return {};
+    std::ostringstream who;
+    int first = -1;
+    for (int index : replay_.stuck_at) {
+      if (index < 0) continue;
+      if (first < 0) first = index;
+      who << "; " << plan_.steps[index] << " waits";
+    }
+    return CounterExample{
+        PlanFault::deadlock, plan_.steps[first].rank, first, plan_.steps[first].chunk,
+        text("with ", slots_, " slots per channel every rank must finish", who.str())};
+  }
+
+  // --- matching ---
+
+  Verdict check_matching() const {
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+      const Step& step = plan_.steps[i];
+      if (step.op == StepOp::send) {
+        if (replay_.partners[i].empty())
+          return at(PlanFault::unmatched, i, "rank ", step.peers[0],
+                    " must receive it; got no such step");
+        continue;
+      }
+      for (int send : replay_.partners[i]) {
+        if (send < 0) continue;
+        const Step& sent = plan_.steps[send];
+        if (sent.chunk != step.chunk)
+          return at(PlanFault::unmatched, i, "rank ", sent.rank, " must offer chunk ", step.chunk,
+                    "; got chunk ", sent.chunk, " of its step ", sent.step);
+        if (sent.step > step.step)
+          return at(PlanFault::malformed, i, "a message must not arrive before it is sent; got ",
+                    step.step, " and ", sent.step);
+      }
+    }
+    return {};
+  }
+
+  // --- loans ---
+
+  Verdict check_loans() const {
+    const HappensBefore happens_before(plan_, replay_);
+    // (world_size, num_chunks) loans since the chunk was last written
+    std::vector<std::vector<int>> loans(static_cast<std::size_t>(plan_.world_size) *
+                                        plan_.num_chunks);
+    for (int index : replay_.order) {
+      const Step& step = plan_.steps[index];
+      std::vector<int>& lent = loans[step.rank * plan_.num_chunks + step.chunk];
+      if (step.op == StepOp::send) {
+        lent.push_back(index);
+        continue;
+      }
+      for (int send : lent)
+        if (!happens_before(replay_.partners[send][0], index))
+          return at(PlanFault::overwritten_loan, index, "the chunk must not be written while rank ",
+                    plan_.steps[send].peers[0], " may be reading it; got a loan to it at step ",
+                    plan_.steps[send].step, " and no word since that it was read");
+      lent.clear();
+    }
+    return {};
+  }
+
+  // --- sums ---
+
+  Value input(int rank, int chunk) const {
+    switch (plan_.collective) {
+      case Collective::all_reduce:
+      case Collective::reduce_scatter:
+        return values_.leaf(rank);
+      case Collective::all_gather:
+        return owner(plan_, chunk) == rank ? values_.leaf(rank) : SymbolicValues::kNone;
+      case Collective::broadcast:
+        break;
+    }
+    return rank == plan_.root ? values_.leaf(rank) : SymbolicValues::kNone;
+  }
+
+  Value& held(int rank, int chunk) { return held_[rank * plan_.num_chunks + chunk]; }
+
+  Verdict check_sums() {
+    for (int rank = 0; rank < plan_.world_size; ++rank)
+      for (int chunk = 0; chunk < plan_.num_chunks; ++chunk) held_.push_back(input(rank, chunk));
+
+    // Loans are proved: what a receiver reads is what the sender held when it sent, and still
+    // holds.
+    for (int index : replay_.order) {
+      const Step& step = plan_.steps[index];
+      if (step.op == StepOp::send) {
+        if (held(step.rank, step.chunk) == SymbolicValues::kNone)
+          return at(PlanFault::no_value, index, "the chunk must have a value; got none yet");
+        continue;
+      }
+      Value total = SymbolicValues::kNone;
+      for (int peer : step.peers) {
+        const Value term = held(peer, step.chunk);
+        if (term == SymbolicValues::kNone)
+          return at(PlanFault::no_value, index, "every term must have a value; got none at rank ",
+                    peer);
+        total = total == SymbolicValues::kNone ? term : values_.sum(total, term);
+      }
+      if (const int twice = values_.duplicated_rank(total); twice >= 0)
+        return at(PlanFault::duplicate, index, "rank ", twice, " must contribute once; got ",
+                  values_.to_string(total));
+      held(step.rank, step.chunk) = total;
+    }
+    return {};
+  }
+
+  // --- result ---
+
+  Verdict check_result() {
+    for (int chunk = 0; chunk < plan_.num_chunks; ++chunk)
+      for (int rank = 0; rank < plan_.world_size; ++rank) {
+        const Value got = held(rank, chunk);
+        const std::string wanted = expectation(rank, chunk, got);
+        if (!wanted.empty())
+          return CounterExample{PlanFault::wrong_result, rank, -1, chunk,
+                                text("in the end rank ", rank, " must hold in chunk ", chunk, " ",
+                                     wanted, "; got ", values_.to_string(got))};
+      }
+    return {};
+  }
+
+  // What `rank` ought to hold, in words; empty when `got` is that.
+  std::string expectation(int rank, int chunk, Value got) {
+    const auto exactly = [&](Value wanted) {
+      return got == wanted ? "" : values_.to_string(wanted);
+    };
+    switch (plan_.collective) {
+      case Collective::reduce_scatter:
+        if (owner(plan_, chunk) != rank) return "";
+        [[fallthrough]];
+      case Collective::all_reduce:
+        if (!values_.is_complete(got)) return "every rank's contribution once";
+        return plan_.collective == Collective::all_reduce ? exactly(held(0, chunk)) : "";
+      case Collective::all_gather:
+        return exactly(values_.leaf(owner(plan_, chunk)));
+      case Collective::broadcast:
+        break;
+    }
+    return exactly(values_.leaf(plan_.root));
+  }
+
+  const CollectivePlan& plan_;
+  int slots_;
+  Replay replay_;
+  SymbolicValues values_{plan_.world_size};
+  std::vector<Value> held_;  // (world_size, num_chunks)
+};
+
+}  // namespace
+
+std::optional<CounterExample> plan_check(const CollectivePlan& plan, int slots) {
+  return Proof(plan, slots).run();
+}
+
+const char* name(PlanFault fault) {
+  switch (fault) {
+    case PlanFault::malformed:
+      return "malformed";
+    case PlanFault::deadlock:
+      return "deadlock";
+    case PlanFault::unmatched:
+      return "unmatched";
+    case PlanFault::overwritten_loan:
+      return "overwritten_loan";
+    case PlanFault::no_value:
+      return "no_value";
+    case PlanFault::duplicate:
+      return "duplicate";
+    case PlanFault::wrong_result:
+      break;
+  }
+  return "wrong_result";
+}
+
+std::ostream& operator<<(std::ostream& out, const CounterExample& example) {
+  return out << name(example.fault) << ": " << example.text;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,38 @@
+// HappensBefore: which steps have certainly run when another step touches memory.
+//
+// A step comes after the earlier steps of its rank and, if it receives, after what its senders had
+// done when they sent. Nothing else is certain: between ranks there is no clock but the messages.
+//
+//     rank 0   a ---- send \            a happens before d; of b and d neither happens before the
+//     rank 1   b            recv d      other, unless b is also told of
+//     rank 2   ...
+//
+// Each step carries a vector clock: for every rank, how many of its steps have certainly run.
+//
+// Paper: Mattern 1989, "Virtual time and global states of distributed systems".
+
+#pragma once
+
+#include <vector>
+
+#include "parallel/plan/collective_plan.h"
+#include "parallel/plan/replay.h"
+
+namespace ringrad {
+
+class HappensBefore {
+ public:
+  /// REQUIRES: run = replay(plan, ...) has finished
+  HappensBefore(const CollectivePlan& plan, const Replay& run);
+
+  /// True if step `a` has run by the time that step `b` reads or writes its chunk. Indices into
+  /// plan.steps.
+  bool operator()(int a, int b) const { return position_[a] <= clock_[b][rank_[a]]; }
+
+ private:
+  std::vector<int> rank_;                // (steps)
+  std::vector<int> position_;            // (steps) 1 + place among the steps of its rank
+  std::vector<std::vector<int>> clock_;  // (steps, world_size) what is known when the step works
+};
+
+}  // namespace ringrad

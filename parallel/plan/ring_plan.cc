@@ -1,0 +1,78 @@
+#include "parallel/plan/ring_plan.h"
+
+#include <stdexcept>
+
+namespace ringrad {
+namespace {
+
+CollectivePlan ring(Collective collective, int world_size, int segments) {
+  if (world_size < 1 || segments < 1)
+    throw std::invalid_argument("ring plan: world_size and segments must be positive; got " +
+                                std::to_string(world_size) + " and " + std::to_string(segments));
+  CollectivePlan plan;
+  plan.collective = collective;
+  plan.algorithm = "ring";
+  plan.world_size = world_size;
+  plan.num_chunks = world_size * segments;
+  return plan;
+}
+
+// One hop of every chunk of segment g. At hop h, the chunk that rank r sends left its first sender
+// h hops ago, so its home is h + `lead` ranks behind r: lead 1 sums towards home, lead 0 starts
+// from home.
+struct Hop {
+  int slot, segment, hop;
+};
+
+int chunk_at(const CollectivePlan& plan, Hop at, int rank, int lead) {
+  const int n = plan.world_size;
+  return at.segment * n + (rank - at.hop - lead + 2 * n) % n;
+}
+
+// Each rank sends, then receives: with every rank sending first, one slot per channel is enough.
+void reduce_scatter_hop(CollectivePlan& plan, Hop at) {
+  const int n = plan.world_size;
+  for (int r = 0; r < n; ++r) plan.send(at.slot, r, chunk_at(plan, at, r, 1), (r + 1) % n);
+  for (int r = 0; r < n; ++r) {
+    const int left = (r + n - 1) % n;
+    plan.recv_reduce(at.slot, r, chunk_at(plan, at, left, 1), {left, r});
+  }
+}
+
+void all_gather_hop(CollectivePlan& plan, Hop at) {
+  const int n = plan.world_size;
+  for (int r = 0; r < n; ++r) plan.send(at.slot, r, chunk_at(plan, at, r, 0), (r + 1) % n);
+  for (int r = 0; r < n; ++r) {
+    const int left = (r + n - 1) % n;
+    plan.recv(at.slot, r, chunk_at(plan, at, left, 0), left);
+  }
+}
+
+}  // namespace
+
+CollectivePlan ring_all_reduce(int world_size, int segments) {
+  CollectivePlan plan = ring(Collective::all_reduce, world_size, segments);
+  const int hops = world_size - 1;
+  int slot = 0;
+  // Two segments are in flight: g in its first round beside g - 1 in its second.
+  for (int g = 0; g <= segments; ++g)
+    for (int h = 0; h < hops; ++h, ++slot) {
+      if (g < segments) reduce_scatter_hop(plan, {slot, g, h});
+      if (g > 0) all_gather_hop(plan, {slot, g - 1, h});
+    }
+  return plan;
+}
+
+CollectivePlan ring_reduce_scatter(int world_size) {
+  CollectivePlan plan = ring(Collective::reduce_scatter, world_size, 1);
+  for (int h = 0; h < world_size - 1; ++h) reduce_scatter_hop(plan, {h, 0, h});
+  return plan;
+}
+
+CollectivePlan ring_all_gather(int world_size) {
+  CollectivePlan plan = ring(Collective::all_gather, world_size, 1);
+  for (int h = 0; h < world_size - 1; ++h) all_gather_hop(plan, {h, 0, h});
+  return plan;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,82 @@
+// DistributedDataParallel: every rank holds the whole model and works on its own part of the batch;
+// gradients are averaged.
+//
+//     rank 0   forward  backward ----.                     .---- step       each rank owns: a full
+//     replica, full rank 1   forward  backward ----+-- all_reduce mean --+---- step       optimizer
+//     state, 1/n of every batch
+//
+// Guarantee: starting from rank 0's values, which the constructor broadcasts, all replicas hold
+// identical bits after every step, since an all-reduce gives the same bits on all ranks and the
+// optimizer is deterministic. With equal parts of the batch the average of the ranks' mean losses
+// is the mean loss of the global batch, so n ranks compute what one rank computes on the whole
+// batch, up to the rounding of a different order of summation. Batch norm normalises by each rank's
+// own part.
+//
+// Gradients live in one flat arena, and a bucket is a slice of it, so nothing is packed:
+//
+//     gradients   | conv1 | bn1 | conv2 | bn2 |   fc1   | fc2 |
+//                 |------ bucket 1 -----|------ bucket 0 -----|      backward completes the last
+//                 layers first
+//
+// A bucket is reduced as soon as backward has completed the last gradient in it. Buckets go in the
+// same order on all ranks, and parameters that a backward pass did not reach count as zero
+// gradients.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "nn/arena.h"
+#include "nn/module.h"
+#include "parallel/comm/communicator.h"
+
+namespace ringrad {
+
+struct DistributedDataParallelOptions {
+  /// A bucket is closed when it holds at least this much.
+  std::int64_t bucket_bytes = 4 * 1024 * 1024;
+  /// Broadcast rank 0's buffers (running statistics) before every forward pass in training.
+  bool broadcast_buffers = true;
+};
+
+class DistributedDataParallel {
+ public:
+  /// Checks that all ranks hold the same parameters and buffers by name, shape and dtype, and gives
+  /// all of them rank 0's values.
+  ///
+  /// REQUIRES: module and comm outlive this object; every rank constructs it at the same point
+  /// Throws:   CollectiveError naming the ranks whose models differ; ValueError for bucket_bytes <=
+  /// 0
+  DistributedDataParallel(nn::Module& module, Communicator& comm,
+                          const DistributedDataParallelOptions& options = {},
+                          Where where = Where::current());
+  ~DistributedDataParallel();
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  Tensor forward(const Tensor& x, Where where = Where::current());
+  Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
+
+  nn::Module& module() { return module_; }
+  std::size_t num_buckets() const;
+
+  /// Gives all ranks rank 0's buffers: before evaluation, so that all evaluate the same model.
+  void sync_buffers(Where where = Where::current());
+
+ private:
+  class Reducer;
+
+  nn::Module& module_;
+  Communicator& comm_;
+  DistributedDataParallelOptions options_;
+  std::shared_ptr<Reducer> reducer_;
+};
+
+/// True on every rank if all ranks' parameters and buffers are equal bit by bit. Every rank must
+/// call it.
+bool replicas_identical(const nn::Module& module, Communicator& comm,
+                        Where where = Where::current());
+
+}  // namespace ringrad

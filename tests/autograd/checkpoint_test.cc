@@ -1,0 +1,91 @@
+#include "autograd/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/elementwise.h"
+#include "autograd/grad_mode.h"
+#include "autograd/reduce.h"
+#include "core/random.h"
+
+namespace ringrad {
+namespace {
+
+TEST(CheckpointTest, GivesTheGradientsOfTheSegmentItself) {
+  const Tensor x = tensor({0.5f, -1.f}).set_requires_grad();
+  const Tensor w = tensor({2.f, 3.f}).set_requires_grad();
+  const auto segment = [&](const std::vector<Tensor>& inputs) {
+    return tanh(exp(inputs[0]) * w) * w;
+  };
+  sum(segment({x})).backward();
+  const auto x_grad = x.grad().to_vector<float>(), w_grad = w.grad().to_vector<float>();
+  x.set_grad({});
+  w.set_grad({});
+  sum(checkpoint(segment, {x})).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), x_grad);
+  EXPECT_EQ(w.grad().to_vector<float>(), w_grad);
+}
+
+// w is a leaf of the outer pass and of the one that runs inside of the checkpoint: neither may lose
+// the other's part.
+TEST(CheckpointTest, LeafUsedInsideAndOutsideReceivesBothParts) {
+  const Tensor w = tensor({2.f}).set_requires_grad();
+  const Tensor inside = checkpoint([&](const std::vector<Tensor>& v) { return v[0] * w; }, {w * 5});
+  (inside + w * 100).backward();
+  EXPECT_EQ(w.grad().item(), 2 * 5 * 2 + 100);
+}
+
+TEST(CheckpointTest, RunsTheSegmentAgainInBackwardOnly) {
+  const Tensor x = tensor({1.f}).set_requires_grad();
+  int calls = 0;
+  const Tensor y = checkpoint(
+      [&](const std::vector<Tensor>& v) {
+        ++calls;
+        return exp(v[0]);
+      },
+      {x});
+  EXPECT_EQ(calls, 1);
+  y.backward();
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(CheckpointTest, RandomNumbersAreTheSameInBothRuns) {
+  manual_seed(7);
+  const Tensor x = ones({64}).set_requires_grad();
+  std::vector<std::vector<float>> draws;
+  const Tensor y = checkpoint(
+      [&](const std::vector<Tensor>& v) {
+        const Tensor noise = rand({64});
+        draws.push_back(noise.to_vector<float>());
+        return v[0] * noise;
+      },
+      {x});
+  const float next = rand({1}).item();
+  sum(y).backward();
+  ASSERT_EQ(draws.size(), 2u);
+  EXPECT_EQ(draws[0], draws[1]);
+  EXPECT_EQ(x.grad().to_vector<float>(), draws[0]);
+  manual_seed(7);
+  rand({64});
+  EXPECT_EQ(rand({1}).item(), next) << "backward must not disturb the stream";
+}
+
+TEST(CheckpointTest, CheckpointsNest) {
+  const Tensor x = tensor({0.3f}).set_requires_grad();
+  const auto inner = [](const std::vector<Tensor>& v) { return exp(v[0]); };
+  const auto outer = [&](const std::vector<Tensor>& v) {
+    return checkpoint(inner, {square(v[0])}) * v[0];
+  };
+  checkpoint(outer, {x}).backward();
+  const Tensor reference = tensor({0.3f}).set_requires_grad();
+  (exp(square(reference)) * reference).backward();
+  EXPECT_FLOAT_EQ(x.grad().item(), reference.grad().item());
+}
+
+TEST(CheckpointTest, RefusesToBeRecordedTwice) {
+  const Tensor x = tensor({1.f}).set_requires_grad();
+  const Tensor y = checkpoint([](const std::vector<Tensor>& v) { return exp(v[0]); }, {x});
+  EXPECT_THROW(y.backward({}, {.create_graph = true}), AutogradError);
+}
+
+}  // namespace
+}  // namespace ringrad

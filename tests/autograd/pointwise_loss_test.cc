@@ -1,0 +1,74 @@
+#include "autograd/pointwise_loss.h"
+
+#include "autograd/elementwise.h"
+#include "autograd/gradient_check.h"
+#include "autograd/reduce.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_throws;
+using testing::Random;
+
+constexpr Reduction kReductions[] = {Reduction::none, Reduction::mean, Reduction::sum};
+
+// Checks a loss of {x, targets}, with gradients of both and of x alone, which take different ways.
+void expect_gradients(const DifferentiableFunction& loss, Random& random) {
+  const Tensor x = random.tensor({3, 4}, DType::float64).set_requires_grad();
+  const Tensor targets = random.tensor({3, 4}, 0, 1, DType::float64);
+  EXPECT_EQ(gradient_check(loss, {x, targets}), "");
+  EXPECT_EQ(gradient_gradient_check(loss, {x, targets}), "");
+  targets.set_requires_grad();
+  EXPECT_EQ(gradient_check(loss, {x, targets}), "");
+  EXPECT_EQ(gradient_gradient_check(loss, {x, targets}), "");
+}
+
+TEST(PointwiseLossTest, GradientsAgreeWithDifferences) {
+  Random random(1);
+  const Tensor weight = random.tensor({4}, 0.5, 2, DType::float64);
+  for (const Reduction reduction : kReductions) {
+    using Inputs = const std::vector<Tensor>&;
+    expect_gradients([&](Inputs in) { return mse_loss(in[0], in[1], reduction); }, random);
+    expect_gradients([&](Inputs in) { return l1_loss(in[0], in[1], reduction); }, random);
+    expect_gradients([&](Inputs in) { return bce_with_logits(in[0], in[1], {}, reduction); },
+                     random);
+    expect_gradients([&](Inputs in) { return bce_with_logits(in[0], in[1], weight, reduction); },
+                     random);
+  }
+}
+
+TEST(PointwiseLossTest, EqualsItsCompositionOfSmallerOperators) {
+  Random random(2);
+  const Tensor t = random.tensor({5, 6}, 0, 1);
+  const auto expect_equal = [&](auto fused, auto composed) {
+    const Tensor x = random.tensor({5, 6}).set_requires_grad();
+    const Tensor same = x.detach().set_requires_grad();
+    const Tensor a = fused(x), b = composed(same);
+    expect_close(a, b);
+    a.backward();
+    b.backward();
+    expect_close(x.grad(), same.grad());
+  };
+  using X = const Tensor&;
+  expect_equal([&](X x) { return mse_loss(x, t); }, [&](X x) { return mean(square(x - t)); });
+  expect_equal([&](X x) { return l1_loss(x, t); }, [&](X x) { return mean(abs(x - t)); });
+  expect_equal([&](X x) { return bce_with_logits(x, t); },
+               [&](X x) {
+                 const Tensor p = sigmoid(x);
+                 return mean(-(t * log(p) + (1 - t) * log(1 - p)));
+               });
+}
+
+TEST(PointwiseLossTest, ThrowsAtTheCallersLine) {
+  expect_throws<ShapeError>([] { mse_loss(zeros({2}), zeros({3})); },
+                            "mse_loss: x and targets must have one shape; got (2,) and (3,)");
+  expect_throws<DTypeError>([] { l1_loss(zeros({2}), zeros({2}, {.dtype = DType::float64})); },
+                            "l1_loss");
+  expect_throws<ShapeError>([] { bce_with_logits(zeros({2}), zeros({2}), ones({3})); },
+                            "bce_with_logits: positive_weight");
+}
+
+}  // namespace
+}  // namespace ringrad

@@ -1,0 +1,148 @@
+#include "data/prefetcher.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ringrad {
+namespace {
+
+using namespace std::chrono_literals;
+
+Batch numbered(std::int64_t number) { return {{scalar_tensor(number)}}; }
+
+std::int64_t number_of(const Batch& batch) { return batch.input().item<std::int64_t>(); }
+
+// Takes all batches that are left; they must be count in number and begin with `first`.
+void expect_rest(Prefetcher& prefetcher, std::int64_t first, std::int64_t count) {
+  for (std::int64_t number = first; number < first + count; ++number) {
+    const auto batch = prefetcher.next();
+    ASSERT_TRUE(batch.has_value()) << number;
+    EXPECT_EQ(number_of(*batch), number);
+  }
+  EXPECT_FALSE(prefetcher.next().has_value());
+  EXPECT_FALSE(prefetcher.next().has_value());
+}
+
+TEST(PrefetcherTest, HandsOutAllBatchesInOrder) {
+  for (const std::int64_t count : {0, 1, 2, 7, 50})
+    for (const int threads : {0, 1, 2, 5})
+      for (const std::int64_t window : {1, 2, 100}) {
+        Prefetcher prefetcher(count, numbered, threads, window);
+        expect_rest(prefetcher, 0, count);
+      }
+}
+
+TEST(PrefetcherTest, HandsOutInOrderWhatIsFinishedOutOfOrder) {
+  const auto slow_if_even = [](std::int64_t number) {
+    if (number % 2 == 0) std::this_thread::sleep_for(3ms);
+    return numbered(number);
+  };
+  Prefetcher prefetcher(20, slow_if_even, 3, 6);
+  expect_rest(prefetcher, 0, 20);
+}
+
+TEST(PrefetcherTest, MakesEachBatchOnce) {
+  constexpr std::int64_t kCount = 200;
+  std::vector<std::atomic<int>> made(kCount);
+  const auto make = [&](std::int64_t number) {
+    ++made[static_cast<std::size_t>(number)];
+    return numbered(number);
+  };
+  Prefetcher prefetcher(kCount, make, 4, 8);
+  expect_rest(prefetcher, 0, kCount);
+  for (const auto& times : made) EXPECT_EQ(times, 1);
+}
+
+TEST(PrefetcherTest, WorksAheadToTheEndOfTheWindowAndNoFurther) {
+  std::atomic<std::int64_t> begun = 0;
+  const auto make = [&](std::int64_t number) {
+    ++begun;
+    return numbered(number);
+  };
+  Prefetcher prefetcher(100, make, 2, 5);
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (begun < 5 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(20ms);  // for those who might go too far
+  EXPECT_EQ(begun, 5);
+  expect_rest(prefetcher, 0, 100);
+}
+
+TEST(PrefetcherTest, ThreadsWorkAtTheSameTime) {
+  std::atomic<int> working = 0;
+  // Each of the first two waits for the other.
+  const auto make = [&](std::int64_t number) {
+    ++working;
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (working < 2)
+      if (std::chrono::steady_clock::now() > deadline)
+        throw std::runtime_error("alone");
+      else
+        std::this_thread::yield();
+    return numbered(number);
+  };
+  Prefetcher prefetcher(2, make, 2, 2);
+  expect_rest(prefetcher, 0, 2);
+}
+
+TEST(PrefetcherTest, EndsWhenTheConsumerLeavesEarly) {
+  for (const int threads : {0, 1, 4})
+    for (std::int64_t taken = 0; taken < 6; ++taken) {
+      std::atomic<int> begun = 0;
+      {
+        Prefetcher prefetcher(
+            1'000'000,
+            [&](std::int64_t number) {
+              ++begun;
+              return numbered(number);
+            },
+            threads, 3);
+        for (std::int64_t number = 0; number < taken; ++number)
+          EXPECT_EQ(number_of(prefetcher.next().value()), number);
+      }
+      EXPECT_LE(begun, taken + 3);
+    }
+}
+
+TEST(PrefetcherTest, ThrowsWhereTheBatchWasDueAndEndsThere) {
+  for (const int threads : {0, 1, 3})
+    for (const std::int64_t bad : {0, 1, 5, 19}) {
+      const auto make = [&](std::int64_t number) {
+        if (number >= bad) throw std::runtime_error("batch " + std::to_string(number));
+        return numbered(number);
+      };
+      Prefetcher prefetcher(20, make, threads, 4);
+      for (std::int64_t number = 0; number < bad; ++number)
+        EXPECT_EQ(number_of(prefetcher.next().value()), number);
+      try {
+        prefetcher.next();
+        ADD_FAILURE() << "threw nothing";
+      } catch (const std::runtime_error& error) {
+        EXPECT_EQ(error.what(), "batch " + std::to_string(bad));
+      }
+      EXPECT_FALSE(prefetcher.next().has_value());
+    }
+}
+
+TEST(PrefetcherTest, BeginsNothingAfterAnError) {
+  std::atomic<std::int64_t> last = 0;
+  const auto make = [&](std::int64_t number) -> Batch {
+    last = number;
+    if (number == 2) throw std::runtime_error("bad");
+    return numbered(number);
+  };
+  Prefetcher prefetcher(1000, make, 1, 100);
+  EXPECT_EQ(number_of(prefetcher.next().value()), 0);
+  EXPECT_EQ(number_of(prefetcher.next().value()), 1);
+  EXPECT_THROW(prefetcher.next(), std::runtime_error);
+  EXPECT_EQ(last, 2);
+}
+
+}  // namespace
+}  // namespace ringrad

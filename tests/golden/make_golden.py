@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Writes the golden files of this folder with PyTorch: python3 make_golden.py
+
+Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
+decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU.
+"""
+
+import json
+import pathlib
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+FOLDER = pathlib.Path(__file__).parent
+
+
+def packed(x):
+    x = x.detach()
+    values = [float(f"{v:.9g}") if isinstance(v, float) else v for v in x.flatten().tolist()]
+    return {"shape": list(x.shape), "values": values}
+
+
+def write(name, cases):
+    path = FOLDER / f"{name}.json"
+    text = json.dumps({case: {k: packed(v) for k, v in tensors.items()} for case, tensors in cases.items()})
+    path.write_text(text.replace('}}, "', '}},\n"') + "\n")
+
+
+def run_layer(layer, x, training=True):
+    """Input, parameters and buffers before; output, gradients and buffers after one call."""
+    layer.train(training)
+    case = {"input": x.clone()}
+    for name, tensor in layer.state_dict().items():
+        if tensor.is_floating_point():
+            case[f"before.{name}"] = tensor.clone()
+    if x.is_floating_point():
+        x = x.clone().requires_grad_()
+    y = layer(x)
+    weights = torch.linspace(-1, 1, y.numel()).reshape(y.shape)
+    (y * weights).sum().backward()
+    case["output"] = y
+    case["output_weights"] = weights
+    if x.is_floating_point():
+        case["grad.input"] = x.grad
+    for name, parameter in layer.named_parameters():
+        case[f"grad.{name}"] = parameter.grad
+    for name, tensor in layer.named_buffers():
+        if tensor.is_floating_point():
+            case[f"after.{name}"] = tensor.clone()
+    return case
+
+
+def layers():
+    torch.manual_seed(1)
+    norm = nn.BatchNorm2d(3)
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 1.5)
+        norm.bias.uniform_(-0.5, 0.5)
+    layer_norm = nn.LayerNorm(5)
+    with torch.no_grad():
+        layer_norm.weight.uniform_(0.5, 1.5)
+        layer_norm.bias.uniform_(-0.5, 0.5)
+    image = torch.randn(2, 3, 6, 5)
+    cases = {
+        "Linear": run_layer(nn.Linear(4, 3), torch.randn(5, 4)),
+        "Conv2d": run_layer(nn.Conv2d(3, 4, 3, padding=1), image),
+        "Conv2d stride 2 groups 3 dilation 2": run_layer(
+            nn.Conv2d(3, 6, 3, stride=2, padding=2, dilation=2, groups=3, bias=False), image),
+        "BatchNorm2d training": run_layer(norm, image),
+        "BatchNorm2d evaluation": run_layer(norm, image, training=False),
+        "BatchNorm1d training": run_layer(nn.BatchNorm1d(4), torch.randn(6, 4)),
+        "LayerNorm": run_layer(layer_norm, torch.randn(4, 5)),
+        "Embedding": run_layer(nn.Embedding(6, 3), torch.tensor([[0, 5, 2], [5, 5, 1]])),
+        "MaxPool2d": run_layer(nn.MaxPool2d(2), image),
+        "MaxPool2d 3 stride 2 padding 1": run_layer(nn.MaxPool2d(3, 2, 1), image),
+        "AvgPool2d 3 stride 2 padding 1": run_layer(nn.AvgPool2d(3, 2, 1), image),
+        "AdaptiveAvgPool2d": run_layer(nn.AdaptiveAvgPool2d(4), image),
+        "GELU": run_layer(nn.GELU(), torch.linspace(-4, 4, 17)),
+        "Sigmoid": run_layer(nn.Sigmoid(), torch.linspace(-8, 8, 17)),
+        "Tanh": run_layer(nn.Tanh(), torch.linspace(-4, 4, 17)),
+    }
+    write("layers", cases)
+
+
+def run_loss(loss, x, target, **extra):
+    x = x.clone().requires_grad_()
+    value = loss(x)
+    value.sum().backward()
+    return {"input": x, "target": target, "loss": value, "grad.input": x.grad, **extra}
+
+
+def losses():
+    torch.manual_seed(2)
+    logits, classes = torch.randn(5, 4), torch.tensor([3, 0, 1, 1, 2])
+    weight = torch.tensor([0.5, 1.0, 2.0, 0.25])
+    ignoring = torch.tensor([3, -100, 1, -100, 2])
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    labels = (torch.rand(3, 4) < 0.5).float()
+    positive = torch.tensor([0.5, 1.0, 2.0, 3.0])
+    cases = {
+        "cross_entropy": run_loss(lambda v: F.cross_entropy(v, classes), logits, classes),
+        "cross_entropy sum": run_loss(lambda v: F.cross_entropy(v, classes, reduction="sum"), logits, classes),
+        "cross_entropy none": run_loss(lambda v: F.cross_entropy(v, classes, reduction="none"), logits, classes),
+        "cross_entropy weight": run_loss(
+            lambda v: F.cross_entropy(v, classes, weight=weight), logits, classes, weight=weight),
+        "cross_entropy ignore_index": run_loss(lambda v: F.cross_entropy(v, ignoring), logits, ignoring),
+        "cross_entropy label_smoothing": run_loss(
+            lambda v: F.cross_entropy(v, classes, label_smoothing=0.1), logits, classes),
+        "cross_entropy weight ignore_index label_smoothing": run_loss(
+            lambda v: F.cross_entropy(v, ignoring, weight=weight, label_smoothing=0.2), logits, ignoring,
+            weight=weight),
+        "mse_loss": run_loss(lambda v: F.mse_loss(v, y), x, y),
+        "mse_loss sum": run_loss(lambda v: F.mse_loss(v, y, reduction="sum"), x, y),
+        "l1_loss": run_loss(lambda v: F.l1_loss(v, y), x, y),
+        "bce_with_logits": run_loss(lambda v: F.binary_cross_entropy_with_logits(v, labels), x, labels),
+        "bce_with_logits pos_weight": run_loss(
+            lambda v: F.binary_cross_entropy_with_logits(v, labels, pos_weight=positive), x, labels,
+            pos_weight=positive),
+    }
+    write("losses", cases)
+
+
+def run_optimizer(make):
+    """20 steps on two parameters with the gradients of 0.5 * |p * scale - target|^2."""
+    torch.manual_seed(3)
+    start = [torch.randn(3, 2), torch.randn(4)]
+    scales = [torch.rand(3, 2) + 0.5, torch.rand(4) + 0.5]
+    targets = [torch.randn(3, 2), torch.randn(4)]
+    parameters = [p.clone().requires_grad_() for p in start]
+    optimizer = make(parameters)
+    for _ in range(20):
+        optimizer.zero_grad()
+        sum(0.5 * ((p * s - t) ** 2).sum() for p, s, t in zip(parameters, scales, targets)).backward()
+        optimizer.step()
+    case = {}
+    for i in range(2):
+        case |= {f"start.{i}": start[i], f"scale.{i}": scales[i], f"target.{i}": targets[i], f"end.{i}": parameters[i]}
+    return case
+
+
+def optimizers():
+    optim = torch.optim
+    write("optimizers", {
+        "SGD": run_optimizer(lambda p: optim.SGD(p, lr=0.1)),
+        "SGD momentum": run_optimizer(lambda p: optim.SGD(p, lr=0.05, momentum=0.9)),
+        "SGD momentum dampening weight_decay": run_optimizer(
+            lambda p: optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01)),
+        "SGD nesterov": run_optimizer(lambda p: optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True)),
+        "Adam": run_optimizer(lambda p: optim.Adam(p, lr=0.02)),
+        "Adam weight_decay": run_optimizer(lambda p: optim.Adam(p, lr=0.02, weight_decay=0.1)),
+        "AdamW": run_optimizer(lambda p: optim.AdamW(p, lr=0.02)),
+    })
+
+
+def schedules():
+    def rates(make):
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+        schedule = make(optimizer)
+        values = []
+        for _ in range(20):
+            values.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            schedule.step()
+        return {"rates": torch.tensor(values, dtype=torch.float64)}
+
+    lr = torch.optim.lr_scheduler
+    write("schedules", {
+        "step_decay": rates(lambda o: lr.StepLR(o, 6, 0.1)),
+        "cosine": rates(lambda o: lr.CosineAnnealingLR(o, 20, 0.01)),
+        "one_cycle": rates(lambda o: lr.OneCycleLR(o, 0.5, total_steps=21)),
+    })
+
+
+def initialisers():
+    """Sample deviations and largest magnitudes of large weights: what ours must match statistically."""
+    torch.manual_seed(4)
+
+    def statistics(weight):
+        return {"deviation": weight.std().reshape(1), "largest": weight.abs().max().reshape(1)}
+
+    def drawn(init, **options):
+        weight = torch.empty(256, 64, 3, 3)
+        init(weight, **options)
+        return statistics(weight)
+
+    write("initialisers", {
+        "Linear weight": statistics(nn.Linear(400, 600).weight),
+        "Linear bias": statistics(nn.Linear(400, 20000).bias),
+        "Conv2d weight": statistics(nn.Conv2d(64, 256, 3).weight),
+        "Embedding weight": statistics(nn.Embedding(600, 400).weight),
+        "kaiming_uniform_": drawn(nn.init.kaiming_uniform_),
+        "kaiming_normal_ fan_out": drawn(nn.init.kaiming_normal_, mode="fan_out"),
+        "xavier_uniform_": drawn(nn.init.xavier_uniform_),
+        "xavier_normal_": drawn(nn.init.xavier_normal_, gain=2.0),
+    })
+
+
+if __name__ == "__main__":
+    layers()
+    losses()
+    optimizers()
+    schedules()
+    initialisers()

@@ -1,0 +1,111 @@
+#include "kernels/layer_norm.h"
+
+#include <cmath>
+
+#include "tests/kernels/team.h"
+#include "tests/reference/normalization.h"
+#include "tests/testing.h"
+
+namespace ringrad::kernels {
+namespace {
+
+using ringrad::testing::expect_close;
+using ringrad::testing::expect_throws;
+using ringrad::testing::Random;
+using ringrad::testing::Team;
+
+constexpr DType kFloats[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
+constexpr double kEps = 1e-5;
+
+struct Expected {
+  std::vector<double> y, mean, rstd, grad_x, grad_weight, grad_bias;
+};
+
+Expected reference_of(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                      const Tensor& grad) {
+  const auto xs = x.to_vector<double>(), gs = grad.to_vector<double>();
+  const auto scale = weight.to_vector<double>(), offset = bias.to_vector<double>();
+  const std::size_t C = scale.size();
+  Expected expected;
+  expected.grad_weight.resize(C);
+  expected.grad_bias.resize(C);
+  for (std::size_t row = 0; row < xs.size(); row += C) {
+    const auto normalized = reference::normalize({&xs[row], &xs[row] + C}, kEps);
+    std::vector<double> g;
+    for (std::size_t c = 0; c < C; ++c) {
+      expected.y.push_back(normalized.xhat[c] * scale[c] + offset[c]);
+      expected.grad_weight[c] += gs[row + c] * normalized.xhat[c];
+      expected.grad_bias[c] += gs[row + c];
+      g.push_back(gs[row + c] * scale[c]);
+    }
+    const auto grad_x = reference::normalize_backward(normalized, g);
+    expected.grad_x.insert(expected.grad_x.end(), grad_x.begin(), grad_x.end());
+    expected.mean.push_back(normalized.mean);
+    expected.rstd.push_back(normalized.rstd);
+  }
+  return expected;
+}
+
+TEST(LayerNormTest, IsTheDefinitionWithItsGradient) {
+  const Shape shapes[] = {{8}, {3, 5}, {2, 3, 33}, {300, 70}, {2, 1, 4, 128}};
+  std::uint64_t seed = 0;
+  for (const Shape& shape : shapes)
+    for (const DType dtype : kFloats)
+      for (const int threads : {1, 2}) {
+        const Team team(threads);
+        Random random(seed++);
+        const Shape vector{shape.back()};
+        const Tensor x = random.strided(random.tensor(shape, dtype));
+        const Tensor grad = random.strided(random.tensor(shape, dtype));
+        const Tensor weight = random.tensor(vector, dtype), bias = random.tensor(vector, dtype);
+        const Expected expected = reference_of(x, weight, bias, grad);
+        const auto [y, mean, rstd] = layer_norm(x, weight, bias, kEps);
+        expect_close(y, expected.y, 128);
+        expect_close(mean, expected.mean, 128);
+        expect_close(rstd, expected.rstd, 128);
+        const auto gradients = layer_norm_backward(grad, x, weight, mean, rstd);
+        expect_close(gradients.input, expected.grad_x, 256);
+        expect_close(gradients.weight, expected.grad_weight, 2048);
+        expect_close(gradients.bias, expected.grad_bias, 2048);
+      }
+}
+
+TEST(LayerNormTest, WithoutWeightAndBiasRowsAreStandardised) {
+  Random random(1);
+  const Tensor x = random.tensor({4, 64}), ones_vector = ones({64}), zeros_vector = zeros({64});
+  const auto bare = layer_norm(x, {}, {}, kEps);
+  const auto full = layer_norm(x, ones_vector, zeros_vector, kEps);
+  expect_close(bare.output, full.output);
+  const Tensor grad = random.tensor({4, 64});
+  expect_close(layer_norm_backward(grad, x, {}, bare.mean, bare.rstd).input,
+               layer_norm_backward(grad, x, ones_vector, full.mean, full.rstd).input);
+}
+
+TEST(LayerNormTest, TakesNoRows) {
+  const auto result = layer_norm(zeros({0, 4}), {}, {}, kEps);
+  EXPECT_EQ(result.output.shape(), (Shape{0, 4}));
+  const auto gradients =
+      layer_norm_backward(zeros({0, 4}), zeros({0, 4}), {}, result.mean, result.rstd);
+  expect_close(gradients.weight, {0, 0, 0, 0});
+}
+
+TEST(LayerNormTest, ThrowsForBadShapes) {
+  const Tensor x = zeros({2, 3});
+  expect_throws<ShapeError>([&] { layer_norm(zeros({}), {}, {}, kEps); },
+                            "layer_norm: x must have at least one axis; got shape ()");
+  expect_throws<ShapeError>(
+      [&] { layer_norm(x, zeros({2}), {}, kEps); },
+      "layer_norm: weight must have the extent of the last axis; got (2,) for x (2, 3)");
+  expect_throws<ShapeError>(
+      [&] {
+        layer_norm_backward(zeros({3, 2}), x, {}, zeros({2}), zeros({2}));
+      },
+      "layer_norm_backward: the gradient must have the shape of x (2, 3); got (3, 2)");
+  expect_throws<ShapeError>([&] { layer_norm_backward(x, x, {}, zeros({3}), zeros({2})); },
+                            "mean and rstd must have one value per row (2,); got (3,) and (2,)");
+  expect_throws<DTypeError>([&] { layer_norm(zeros({2}, {.dtype = DType::bool_}), {}, {}, kEps); },
+                            "layer_norm: needs a floating dtype; got bool");
+}
+
+}  // namespace
+}  // namespace ringrad::kernels

@@ -1,0 +1,111 @@
+#include "nn/arena.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/elementwise.h"
+#include "autograd/in_place.h"
+#include "autograd/node.h"
+#include "autograd/reduce.h"
+
+namespace ringrad::nn {
+namespace {
+
+std::vector<Tensor> three_parameters() {
+  return {tensor({1, 2, 3}).set_requires_grad(), tensor({{4, 5}, {6, 7}}).set_requires_grad(),
+          ones({2, 3, 4, 5}, {.layout = Layout::channels_last}).set_requires_grad()};
+}
+
+TEST(ArenaTest, ParametersKeepTheirValuesAndBecomeSlices) {
+  const auto p = three_parameters();
+  const ParameterArena arena(p);
+  EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{4, 5, 6, 7}));
+  EXPECT_TRUE(p[2].is_channels_last());
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    EXPECT_EQ(p[i].data<float>(), arena.values().data<float>() + arena.slices()[i].offset);
+    EXPECT_EQ(p[i].grad().data<float>(),
+              arena.gradients().data<float>() + arena.slices()[i].offset);
+    EXPECT_EQ(arena.slices()[i].offset % 16, 0);
+  }
+}
+
+TEST(ArenaTest, PackingAgainFindsTheSameArena) {
+  const auto p = three_parameters();
+  const ParameterArena first(p);
+  const ParameterArena second(p);
+  EXPECT_EQ(first.values().raw_data(), second.values().raw_data());
+  EXPECT_EQ(first.gradients().raw_data(), second.gradients().raw_data());
+  EXPECT_EQ(second.values().numel(), first.values().numel());
+}
+
+TEST(ArenaTest, PartOfAnArenaIsPackedAnew) {
+  const auto p = three_parameters();
+  const ParameterArena whole(p);
+  const ParameterArena part({p[0], p[1]});
+  EXPECT_NE(whole.values().raw_data(), part.values().raw_data());
+}
+
+TEST(ArenaTest, GradientsThatExistMoveIn) {
+  const auto p = three_parameters();
+  sum(p[0] * 5).backward();
+  const ParameterArena arena(p);
+  EXPECT_EQ(p[0].grad().to_vector<float>(), (std::vector<float>{5, 5, 5}));
+  EXPECT_EQ(p[1].grad().to_vector<float>(), (std::vector<float>{0, 0, 0, 0}));
+}
+
+TEST(ArenaTest, BackwardAccumulatesIntoTheArena) {
+  const auto p = three_parameters();
+  const ParameterArena arena(p);
+  sum(p[1] * 2).backward();
+  sum(p[1] * 3).backward();
+  EXPECT_EQ(arena.gradients().data<float>()[arena.slices()[1].offset], 5);
+}
+
+TEST(ArenaTest, ClearedGradientIsZeroWhenReadAndReplacedWhenWritten) {
+  const auto p = three_parameters();
+  const ParameterArena arena(p);
+  sum(p[0] * 5).backward();
+  sum(p[1] * 5).backward();
+  arena.clear_gradients();
+  sum(p[0] * 2).backward();
+  EXPECT_EQ(p[0].grad().to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(p[1].grad().to_vector<float>(), (std::vector<float>{0, 0, 0, 0}));
+}
+
+TEST(ArenaTest, ClearedGradientOfAParameterUsedTwiceIsTheSumOfBothUses) {
+  const auto p = three_parameters();
+  const ParameterArena arena(p);
+  sum(p[0] * 100).backward();
+  arena.clear_gradients();
+  (sum(p[0] * 2) + sum(square(p[0]))).backward();
+  EXPECT_EQ(p[0].grad().to_vector<float>(), (std::vector<float>{4, 6, 8}));
+}
+
+TEST(ArenaTest, SettleWritesTheZeros) {
+  const auto p = three_parameters();
+  const ParameterArena arena(p);
+  sum(p[2] * 5).backward();
+  arena.clear_gradients();
+  arena.settle();
+  for (const float value : arena.gradients().to_vector<float>()) EXPECT_EQ(value, 0);
+}
+
+TEST(ArenaTest, SlicesHaveVersionsOfTheirOwn) {
+  const auto p = three_parameters();
+  const ParameterArena arena(p);
+  const std::uint32_t version = p[1].version();
+  fill_(p[0].detach(), 3);
+  EXPECT_EQ(p[1].version(), version);
+}
+
+TEST(ArenaTest, MixedDtypesMakeOneArenaEach) {
+  std::vector<Tensor> p = three_parameters();
+  p.push_back(ones({3}, {.dtype = DType::float64}).set_requires_grad());
+  const auto arenas = make_arenas(p);
+  ASSERT_EQ(arenas.size(), 2u);
+  EXPECT_EQ(arenas[0].parameters().size(), 3u);
+  EXPECT_THROW(ParameterArena{p}, DTypeError);
+}
+
+}  // namespace
+}  // namespace ringrad::nn

@@ -1,0 +1,161 @@
+#include "nn/module.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "autograd/elementwise.h"
+#include "autograd/in_place.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "nn/batch_norm.h"
+#include "nn/linear.h"
+#include "nn/models.h"
+#include "nn/sequential.h"
+#include "tests/testing.h"
+
+namespace ringrad::nn {
+namespace {
+
+using ringrad::testing::expect_throws;
+
+struct Net : Module {
+  Linear& hidden = child("hidden", Linear(3, 4));
+  BatchNorm1d& norm = child("norm", BatchNorm1d(4));
+  Tensor scale = parameter("scale", ones({1}));
+
+  Tensor forward(const Tensor& x, Where where = Where::current()) override {
+    return norm(hidden(x, where), where) * scale;
+  }
+  std::string describe() const override { return "Net"; }
+};
+
+std::vector<std::string> names(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> result;
+  for (const auto& [name, tensor] : tensors) result.push_back(name);
+  return result;
+}
+
+TEST(ModuleTest, NamesJoinTheirPathWithDots) {
+  const Net net;
+  EXPECT_EQ(names(net.named_parameters()),
+            (std::vector<std::string>{"scale", "hidden.weight", "hidden.bias", "norm.weight",
+                                      "norm.bias"}));
+  EXPECT_EQ(names(net.named_buffers()),
+            (std::vector<std::string>{"norm.running_mean", "norm.running_var"}));
+  EXPECT_EQ(net.num_parameters(), 1 + 12 + 4 + 4 + 4);
+}
+
+TEST(ModuleTest, ReferencesToChildrenSurviveAMove) {
+  Net first;
+  const Tensor weight = first.hidden.weight;
+  Net second = std::move(first);
+  EXPECT_TRUE(second.hidden.weight.is(weight));
+  EXPECT_TRUE(second.named_parameters()[1].second.is(weight));
+}
+
+TEST(ModuleTest, TrainAndEvalReachAllChildren) {
+  Net net;
+  net.eval();
+  EXPECT_FALSE(net.norm.is_training());
+  const Tensor before = clone(net.norm.running_mean);
+  net(ones({2, 3}));
+  EXPECT_EQ(net.norm.running_mean.to_vector<float>(), before.to_vector<float>());
+  net.train();
+  net(ones({2, 3}));
+  EXPECT_NE(net.norm.running_mean.to_vector<float>(), before.to_vector<float>());
+}
+
+TEST(ModuleTest, StateDictRoundTripMakesModulesEqual) {
+  Net source, target;
+  source(ringrad::testing::Random(1).tensor({5, 3}));
+  target.load_state_dict(source.state_dict());
+  source.eval();
+  target.eval();
+  const Tensor x = ringrad::testing::Random(2).tensor({4, 3});
+  ringrad::testing::expect_same_bits(source(x), target(x));
+  fill_(source.hidden.weight.detach(), 0);
+  EXPECT_NE(target.hidden.weight.to_vector<float>()[0], 0) << "values must be copied, not shared";
+}
+
+TEST(ModuleTest, LoadStateDictNamesWhatDoesNotFit) {
+  Net net;
+  StateDict state = net.state_dict();
+  state.erase("scale");
+  state["extra"] = ones({1});
+  expect_throws<ValueError>([&] { net.load_state_dict(state); },
+                            "missing: scale; unexpected: extra");
+  state = net.state_dict();
+  state["scale"] = ones({2});
+  expect_throws<ShapeError>([&] { net.load_state_dict(state); }, "scale");
+  state["scale"] = ones({1}, {.dtype = DType::float64});
+  expect_throws<DTypeError>([&] { net.load_state_dict(state); }, "scale");
+}
+
+TEST(ModuleTest, MovesToAnotherDeviceAndStaysTrainable) {
+  Net net;
+  net.to(Device("cpu:1"));
+  const Tensor x = ones({2, 3}, {.device = "cpu:1"});
+  sum(net(x)).backward();
+  EXPECT_EQ(net.scale.grad().device(), Device("cpu:1"));
+  EXPECT_THROW(net(ones({2, 3})), DeviceError);
+}
+
+TEST(ModuleTest, CastsToDoubleAndStaysTrainable) {
+  Net net;
+  net.to(DType::float64);
+  const Tensor y = net(ones({2, 3}, {.dtype = DType::float64}));
+  EXPECT_EQ(y.dtype(), DType::float64);
+  sum(y).backward();
+  EXPECT_EQ(net.hidden.weight.grad().dtype(), DType::float64);
+  EXPECT_THROW(net.to(DType::int64), DTypeError);
+}
+
+TEST(ModuleTest, NamesMustBeNewAndWithoutDots) {
+  struct Twice : Module {
+    Twice() {
+      parameter("a", ones({1}));
+      buffer("a", ones({1}));
+    }
+  };
+  struct Dotted : Module {
+    Dotted() { parameter("a.b", ones({1})); }
+  };
+  expect_throws<ValueError>([] { Twice module; }, "\"a\"");
+  expect_throws<ValueError>([] { Dotted module; }, "\"a.b\"");
+}
+
+TEST(ModuleTest, ZeroGradClearsEveryParameter) {
+  Net net;
+  sum(square(net(ringrad::testing::Random(3).tensor({4, 3})))).backward();
+  net.zero_grad();
+  for (const Tensor& parameter : net.parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST(ModuleTest, PrintsItsTree) {
+  std::ostringstream out;
+  out << Sequential(Linear(784, 128), ReLU(), Linear(128, 10));
+  EXPECT_EQ(out.str(),
+            "Sequential\n"
+            "  0: Linear(784, 128)\n"
+            "  1: ReLU()\n"
+            "  2: Linear(128, 10)");
+}
+
+TEST(ModelsTest, HaveTheSizesOfTheLiterature) {
+  EXPECT_EQ(convnet().num_parameters(), 421'834);
+  // 0.27 M of He et al., table 6, plus the 1x1 projections and their norms.
+  EXPECT_EQ(resnet20({.channels = 3, .height = 32, .width = 32}).num_parameters(), 269'722 + 2'752);
+  EXPECT_EQ(mlp().num_parameters(), 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
+}
+
+TEST(ModelsTest, MapImagesToClassScores) {
+  for (const std::string& name : model_names()) {
+    Sequential net = make_model(name);
+    EXPECT_EQ(net(zeros({2, 1, 28, 28})).shape(), Shape({2, 10})) << name;
+  }
+  expect_throws<ValueError>([] { make_model("vgg"); }, "mlp, convnet or resnet20; got \"vgg\"");
+}
+
+}  // namespace
+}  // namespace ringrad::nn

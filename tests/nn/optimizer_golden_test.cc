@@ -1,0 +1,74 @@
+// Twenty steps of every optimizer against PyTorch, on two parameters with quadratic losses.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+
+#include "autograd/elementwise.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "nn/adam.h"
+#include "nn/sgd.h"
+#include "tests/golden/golden.h"
+#include "tests/testing.h"
+
+namespace ringrad::nn {
+namespace {
+
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
+
+class OptimizerGoldenTest : public ::testing::Test {
+ protected:
+  void check(const std::string& name, const MakeOptimizer& make) {
+    SCOPED_TRACE(name);
+    const auto& golden = cases_.at(name);
+    const std::vector<Tensor> parameters{clone(golden.at("start.0")).set_requires_grad(),
+                                         clone(golden.at("start.1")).set_requires_grad()};
+    const auto optimizer = make(parameters);
+    for (int step = 0; step < 20; ++step) {
+      optimizer->zero_grad();
+      Tensor loss = scalar_tensor(0.f);
+      for (int i = 0; i < 2; ++i) {
+        const Tensor residual =
+            parameters[static_cast<std::size_t>(i)] * golden.at(concat("scale.", i)) -
+            golden.at(concat("target.", i));
+        loss = loss + 0.5 * sum(square(residual));
+      }
+      loss.backward();
+      optimizer->step();
+    }
+    for (int i = 0; i < 2; ++i)
+      ringrad::testing::expect_close(parameters[static_cast<std::size_t>(i)],
+                                     golden.at(concat("end.", i)), 128);
+  }
+
+  const std::map<std::string, ringrad::testing::GoldenCase> cases_ =
+      ringrad::testing::read_golden("optimizers");
+};
+
+template <class O, class Options>
+MakeOptimizer maker(Options options) {
+  return [=](const std::vector<Tensor>& parameters) {
+    return std::make_unique<O>(parameters, options);
+  };
+}
+
+TEST_F(OptimizerGoldenTest, SgdMatchesPyTorch) {
+  check("SGD", maker<SGD>(SGDOptions{.learning_rate = 0.1}));
+  check("SGD momentum", maker<SGD>(SGDOptions{.learning_rate = 0.05, .momentum = 0.9}));
+  check("SGD momentum dampening weight_decay",
+        maker<SGD>(SGDOptions{
+            .learning_rate = 0.05, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.01}));
+  check("SGD nesterov",
+        maker<SGD>(SGDOptions{.learning_rate = 0.05, .momentum = 0.9, .nesterov = true}));
+}
+
+TEST_F(OptimizerGoldenTest, AdamMatchesPyTorch) {
+  check("Adam", maker<Adam>(AdamOptions{.learning_rate = 0.02}));
+  check("Adam weight_decay", maker<Adam>(AdamOptions{.learning_rate = 0.02, .weight_decay = 0.1}));
+  check("AdamW", maker<AdamW>(AdamOptions{.learning_rate = 0.02, .weight_decay = 0.01}));
+}
+
+}  // namespace
+}  // namespace ringrad::nn

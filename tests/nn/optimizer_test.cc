@@ -1,0 +1,101 @@
+#include "nn/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/elementwise.h"
+#include "autograd/reduce.h"
+#include "nn/adam.h"
+#include "nn/sgd.h"
+#include "tests/testing.h"
+
+namespace ringrad::nn {
+namespace {
+
+using ringrad::testing::expect_throws;
+
+std::vector<Tensor> parameters() {
+  return {tensor({1, 2, 3}).set_requires_grad(), tensor({{4, 5}}).set_requires_grad()};
+}
+
+TEST(OptimizerTest, UnreachedParameterCountsAsZeroGradient) {
+  const auto p = parameters();
+  SGD optimizer(p, {.learning_rate = 1});
+  sum(p[0]).backward();
+  sum(p[1]).backward();
+  optimizer.zero_grad();
+  sum(p[0] * 2).backward();
+  optimizer.step();
+  EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{-1, 0, 1}));
+  EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{4, 5}));
+}
+
+TEST(OptimizerTest, WeightDecayShrinksUnreachedParametersToo) {
+  const auto p = parameters();
+  SGD optimizer(p, {.learning_rate = 0.5, .weight_decay = 1});
+  optimizer.zero_grad();
+  optimizer.step();
+  EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{2, 2.5}));
+}
+
+TEST(OptimizerTest, StepAfterTheForwardPassInvalidatesIt) {
+  const auto p = parameters();
+  SGD optimizer(p, {.learning_rate = 1});
+  const Tensor loss = sum(square(p[0]));
+  optimizer.step();
+  EXPECT_THROW(loss.backward(), AutogradError);
+}
+
+TEST(OptimizerTest, MixedDtypesStepTogether) {
+  const std::vector<Tensor> p{ones({3}).set_requires_grad(),
+                              ones({2}, {.dtype = DType::float64}).set_requires_grad()};
+  SGD optimizer(p, {.learning_rate = 0.25});
+  EXPECT_EQ(optimizer.arenas().size(), 2u);
+  sum(p[0]).backward();
+  sum(p[1]).backward();
+  optimizer.step();
+  EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{0.75f, 0.75f, 0.75f}));
+  EXPECT_EQ(p[1].to_vector<double>(), (std::vector<double>{0.75, 0.75}));
+}
+
+TEST(OptimizerTest, ClippingScalesTheJointNorm) {
+  const auto p = parameters();
+  SGD optimizer(p);
+  optimizer.zero_grad();
+  (sum(p[0] * tensor({3, 0, 0})) + sum(p[1] * tensor({{0, 4}}))).backward();
+  EXPECT_DOUBLE_EQ(clip_grad_norm(optimizer.arenas(), 1), 5);
+  ringrad::testing::expect_close(p[0].grad(), {0.6, 0, 0});
+  ringrad::testing::expect_close(p[1].grad(), {0, 0.8});
+}
+
+TEST(OptimizerTest, ClippingLeavesSmallGradientsAlone) {
+  const auto p = parameters();
+  SGD optimizer(p);
+  optimizer.zero_grad();
+  sum(p[0] * tensor({3, 0, 4})).backward();
+  EXPECT_DOUBLE_EQ(clip_grad_norm(optimizer.arenas(), 100), 5);
+  EXPECT_EQ(p[0].grad().to_vector<float>(), (std::vector<float>{3, 0, 4}));
+}
+
+TEST(OptimizerTest, ClippingRefusesGradientsThatAreNotFinite) {
+  const auto p = parameters();
+  SGD optimizer(p);
+  optimizer.zero_grad();
+  (sum(p[0]) * INFINITY).backward();
+  EXPECT_THROW(clip_grad_norm(optimizer.arenas(), 1), ValueError);
+  EXPECT_THROW(clip_grad_norm(optimizer.arenas(), 0), ValueError);
+}
+
+TEST(OptimizerTest, ThrowsOnOptionsOutsideTheirDomain) {
+  expect_throws<ValueError>([] { SGD optimizer({}); }, "parameter");
+  expect_throws<ValueError>([] { SGD optimizer(parameters(), {.learning_rate = -1}); }, "-1");
+  expect_throws<ValueError>([] { SGD optimizer(parameters(), {.nesterov = true}); }, "nesterov");
+  expect_throws<ValueError>([] { Adam optimizer(parameters(), {.beta2 = 1}); }, "beta");
+  expect_throws<AutogradError>([] { SGD optimizer({ones({2})}); }, "leaves");
+  const Tensor p = ones({2}).set_requires_grad();
+  expect_throws<ValueError>([&] { SGD optimizer({p, p}); }, "distinct");
+}
+
+}  // namespace
+}  // namespace ringrad::nn

@@ -1,0 +1,95 @@
+#include "parallel/comm/plan_program.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/plan/direct_plan.h"
+#include "parallel/plan/ring_plan.h"
+
+namespace ringrad {
+namespace {
+
+int count_if(const PlanPrograms& programs, bool (*holds)(const Instruction&)) {
+  int count = 0;
+  for (const PlanProgram& program : programs.ranks)
+    for (const Instruction& instruction : program.instructions) count += holds(instruction);
+  return count;
+}
+
+bool is_copy(const Instruction& i) { return i.op == StepOp::recv && !i.delivered; }
+bool completes(const Instruction& i) { return i.completes; }
+
+TEST(PlanProgramTest, OneSumPerChunkCompletesIt) {
+  for (int n = 2; n <= 8; ++n)
+    for (int segments : {1, 2, 3}) {
+      EXPECT_EQ(count_if(compile(ring_all_reduce(n, segments)), completes), n * segments);
+      EXPECT_EQ(count_if(compile(two_shot_all_reduce(n, segments)), completes), n * segments);
+    }
+  EXPECT_EQ(count_if(compile(ring_reduce_scatter(5)), completes), 5);
+}
+
+TEST(PlanProgramTest, ATwoShotDeliversEverySum) {
+  for (int n = 2; n <= 8; ++n)
+    for (int segments : {1, 2, 3})
+      EXPECT_EQ(count_if(compile(two_shot_all_reduce(n, segments)), is_copy), 0);
+}
+
+TEST(PlanProgramTest, ARingDeliversTheFirstHopOfEveryFinishedChunk) {
+  for (int n = 2; n <= 8; ++n)
+    EXPECT_EQ(count_if(compile(ring_all_reduce(n)), is_copy), n * (n - 2));
+}
+
+TEST(PlanProgramTest, TwoRanksNeedNoWordOfReadingAtTheEnd) {
+  // What rank 0 lent was read before the last message that it waits for was sent.
+  const PlanPrograms programs = compile(ring_all_reduce(2));
+  const PlanProgram& rank0 = programs.ranks[0];
+  EXPECT_EQ(rank0.num_leading_sends, 1);
+  ASSERT_EQ(rank0.instructions.size(), 4u);
+  EXPECT_EQ(rank0.instructions[1].deliver_to, (std::vector<int>{1}));
+  EXPECT_TRUE(rank0.instructions[3].delivered);
+  ASSERT_EQ(rank0.last_reads.size(), 1u);
+  EXPECT_LE(rank0.last_reads[0].progress, rank0.instructions[3].terms[0].progress);
+}
+
+// A reduce_scatter in which rank 1 gets a copy of rank 0's finished chunk 0. If rank 1 has lent its
+// old chunk 0 to rank 2 too, rank 2 reads it only after rank 0 has summed.
+CollectivePlan plan_with_late_reader(bool late_reader) {
+  CollectivePlan plan;
+  plan.collective = Collective::reduce_scatter;
+  plan.algorithm = "late reader";
+  plan.world_size = 3;
+  plan.num_chunks = 3;
+  plan.send(0, 0, 1, 1);
+  plan.send(0, 1, 0, 0);
+  plan.send(0, 1, 2, 2);
+  plan.send(0, 2, 0, 0);
+  plan.recv_reduce(0, 0, 0, {0, 1, 2});  // the sum that rank 1 is to get
+  plan.send(1, 0, 2, 2);
+  plan.recv_reduce(1, 2, 2, {0, 1, 2});  // tells rank 2 that its chunk 0 has been read
+  if (late_reader) plan.send(1, 1, 0, 2);
+  if (late_reader) plan.recv(1, 2, 0, 1);
+  plan.send(2, 2, 1, 1);
+  plan.recv_reduce(2, 1, 1, {0, 1, 2});  // tells rank 1 that rank 2 has read
+  plan.send(2, 0, 0, 1);
+  plan.recv(2, 1, 0, 0);
+  return plan;
+}
+
+TEST(PlanProgramTest, DoesNotDeliverIntoAChunkThatIsStillLent) {
+  for (bool late_reader : {false, true}) {
+    const PlanPrograms programs = compile(plan_with_late_reader(late_reader));
+    EXPECT_EQ(programs.ranks[1].instructions.back().delivered, !late_reader);
+  }
+}
+
+TEST(PlanProgramTest, ABroadcastIsReadByAllAtOnce) {
+  EXPECT_EQ(count_if(compile(direct_broadcast(5, 3)), is_copy), 4);
+}
+
+TEST(PlanProgramTest, RefusesAPlanThatIsNotProved) {
+  CollectivePlan plan = ring_all_reduce(3);
+  plan.steps.pop_back();
+  EXPECT_THROW(compile(plan), ValueError);
+}
+
+}  // namespace
+}  // namespace ringrad

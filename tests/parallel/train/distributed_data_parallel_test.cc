@@ -1,0 +1,154 @@
+// Ranks are threads; the reference is one rank on the whole batch.
+
+#include "parallel/train/distributed_data_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "autograd/cross_entropy.h"
+#include "autograd/elementwise.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "core/view.h"
+#include "nn/linear.h"
+#include "nn/models.h"
+#include "nn/sequential.h"
+#include "nn/sgd.h"
+#include "parallel/comm/ranks.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using ringrad::testing::expect_close;
+using ringrad::testing::expect_throws;
+
+constexpr std::int64_t kGlobalBatch = 24;
+
+nn::Sequential make_net() {
+  return nn::Sequential(nn::Linear(6, 16), nn::ReLU(), nn::Linear(16, 16), nn::Tanh(),
+                        nn::Linear(16, 3));
+}
+
+struct Batch {
+  Tensor x, y;
+};
+
+Batch global_batch(std::uint64_t step) {
+  Generator generator(100 + step);
+  return {randn({kGlobalBatch, 6}, {}, generator), randint(0, 3, {kGlobalBatch}, generator)};
+}
+
+Tensor part_of(const Tensor& x, const Communicator& comm) {
+  const std::int64_t share = kGlobalBatch / comm.world_size();
+  return view::slice(x, 0, comm.rank() * share, (comm.rank() + 1) * share);
+}
+
+// Parameters after some steps of `world_size` ranks, as rank 0 holds them.
+std::vector<Tensor> train(int world_size, const DistributedDataParallelOptions& options) {
+  std::vector<Tensor> result;
+  run_ranks(world_size, [&](Communicator& comm) {
+    manual_seed(static_cast<std::uint64_t>(comm.rank()) + 1);  // rank 0's values must win
+    nn::Sequential net = make_net();
+    DistributedDataParallel replica(net, comm, options);
+    nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      const Batch batch = global_batch(step);
+      optimizer.zero_grad();
+      cross_entropy(replica(part_of(batch.x, comm)), part_of(batch.y, comm)).backward();
+      optimizer.step();
+      EXPECT_TRUE(replicas_identical(net, comm));
+    }
+    if (comm.rank() == 0)
+      for (const Tensor& parameter : net.parameters()) result.push_back(clone(parameter.detach()));
+  });
+  return result;
+}
+
+TEST(DistributedDataParallelTest, RanksComputeWhatOneRankComputesOnTheGlobalBatch) {
+  const auto reference = train(1, {});
+  for (const int world_size : {2, 3, 4, 8}) {
+    SCOPED_TRACE(world_size);
+    const auto parameters = train(world_size, {});
+    for (std::size_t i = 0; i < reference.size(); ++i)
+      expect_close(parameters[i], reference[i], 64);
+  }
+}
+
+TEST(DistributedDataParallelTest, SmallBucketsGiveTheSameResult) {
+  const auto reference = train(1, {});
+  const auto parameters = train(2, {.bucket_bytes = 1});
+  for (std::size_t i = 0; i < reference.size(); ++i) expect_close(parameters[i], reference[i], 64);
+}
+
+TEST(DistributedDataParallelTest, BucketsFollowTheirSize) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Sequential net = make_net();
+    EXPECT_EQ(DistributedDataParallel(net, comm, {.bucket_bytes = 1}).num_buckets(), 6u);
+    EXPECT_EQ(DistributedDataParallel(net, comm).num_buckets(), 1u);
+  });
+}
+
+TEST(DistributedDataParallelTest, BatchNormBuffersFollowRankZero) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Sequential net = nn::convnet({.height = 8, .width = 8});
+    DistributedDataParallel replica(net, comm);
+    Generator generator(static_cast<std::uint64_t>(comm.rank()));
+    replica(randn({4, 1, 8, 8}, {}, generator));
+    EXPECT_FALSE(replicas_identical(net, comm)) << "running statistics saw different images";
+    replica.sync_buffers();
+    EXPECT_TRUE(replicas_identical(net, comm));
+  });
+}
+
+// Rank 1's loss does not reach the second layer; rank 0's does.
+TEST(DistributedDataParallelTest, ParametersUnusedOnOneRankCountAsZeroThere) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Linear first(2, 2), second(2, 2);
+    struct Pair : nn::Module {
+      Pair(nn::Linear& a, nn::Linear& b) {
+        parameter("a", a.weight);
+        parameter("b", b.weight);
+      }
+    } pair(first, second);
+    DistributedDataParallel replica(pair, comm, {.bucket_bytes = 1});
+    const Tensor hidden = first(ones({1, 2}));
+    sum(comm.rank() == 0 ? second(hidden.detach()) + hidden : hidden).backward();
+    ASSERT_TRUE(second.weight.grad().defined());
+    const auto halved = second.weight.grad().to_vector<float>();
+    const auto expected = hidden.to_vector<float>();
+    EXPECT_FLOAT_EQ(halved[0], expected[0] / 2);
+    EXPECT_FLOAT_EQ(halved[1], expected[1] / 2);
+  });
+}
+
+TEST(DistributedDataParallelTest, DifferentModelsAreNamed) {
+  expect_throws<CollectiveError>(
+      [] {
+        run_ranks(3, [](Communicator& comm) {
+          nn::Linear net(4, comm.rank() == 2 ? 5 : 3);
+          DistributedDataParallel replica(net, comm);
+        });
+      },
+      "different on rank 2");
+}
+
+TEST(DistributedDataParallelTest, FailureOfOneRankEndsAllOfThem) {
+  expect_throws<ValueError>(
+      [] {
+        run_ranks(3, [](Communicator& comm) {
+          nn::Sequential net = make_net();
+          DistributedDataParallel replica(net, comm);
+          const Batch batch = global_batch(0);
+          for (int step = 0;; ++step) {
+            if (step == 2 && comm.rank() == 1) throw ValueError("told to fail", Where::current());
+            cross_entropy(replica(part_of(batch.x, comm)), part_of(batch.y, comm)).backward();
+          }
+        });
+      },
+      "rank 1: told to fail");
+}
+
+}  // namespace
+}  // namespace ringrad
