@@ -22,7 +22,8 @@ std::map<std::string, GoldenCase> read_golden(const std::string& name) {
   std::ifstream file(path);
   RINGRAD_CHECK(file, DataError, Where::current(), "read_golden: the file must exist; got ", path);
   std::map<std::string, GoldenCase> cases;
-  for (const auto& [case_name, tensors] : nlohmann::json::parse(file).items())
+  const auto document = nlohmann::json::parse(file);  // outlives the iteration over its items
+  for (const auto& [case_name, tensors] : document.items())
     for (const auto& [tensor_name, packed] : tensors.items())
       cases[case_name][tensor_name] = to_tensor(packed);
   return cases;

@@ -30,6 +30,7 @@ def write(name, cases):
 def run_layer(layer, x, training=True):
     """Input, parameters and buffers before; output, gradients and buffers after one call."""
     layer.train(training)
+    layer.zero_grad(set_to_none=True)
     case = {"input": x.clone()}
     for name, tensor in layer.state_dict().items():
         if tensor.is_floating_point():
@@ -44,7 +45,7 @@ def run_layer(layer, x, training=True):
     if x.is_floating_point():
         case["grad.input"] = x.grad
     for name, parameter in layer.named_parameters():
-        case[f"grad.{name}"] = parameter.grad
+        case[f"grad.{name}"] = parameter.grad.clone()
     for name, tensor in layer.named_buffers():
         if tensor.is_floating_point():
             case[f"after.{name}"] = tensor.clone()
