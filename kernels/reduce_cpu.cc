@@ -30,10 +30,10 @@ namespace {
 
 constexpr std::int64_t kMaxLanes = 1024;  // their totals take 8 KiB of the first-level cache
 constexpr std::int64_t kRunLanes = 64;    // four vectors of 16 floats hide the latency of addition
-constexpr std::int64_t kBlock = 64;       // a float's error stays below 64 / 4 roundings
+constexpr std::int64_t kBlock = 64;       // 64 / 4 dependent additions in float
 constexpr std::int64_t kElementsPerUnit = 32 << 10;  // 3 microseconds, well above starting a team
 constexpr std::int64_t kMaxShares = 64;              // of one result; enough for as many threads
-constexpr std::int64_t kFewElements = 16;  // merged one by one before 16 lanes would be set up
+constexpr std::int64_t kFewElements = 128;           // merged before the lanes would be set up
 
 // -- The loops ----------------------------------------------------------------------------------
 
@@ -183,13 +183,19 @@ void reduce_unit(const ReducePlan& plan, const typename Op::Element* x, std::int
                  Write&& write) {
   using Total = typename Op::Total;
   const std::int64_t step = plan.reduced.row_strides()[0];
-  if (plan.width == 1 && end - begin <= kFewElements) {  // too few for lanes to pay
-    Total total = Op::kStart;
+  if (plan.width == 1 && end - begin <= kFewElements) {
+    Total totals[4] = {Op::kStart, Op::kStart, Op::kStart, Op::kStart};
     for_each_run(plan.reduced, x, begin, end, [&](const auto* run, std::int64_t n) {
-      for (std::int64_t i = 0; i < n; ++i)
-        total = Op::merge(total, static_cast<Total>(map_element<Op>(run + i * step, center, 0)));
+      const auto element = [&](std::int64_t i) {
+        return static_cast<Total>(map_element<Op>(run + i * step, center, 0));
+      };
+      std::int64_t i = 0;
+      for (; i + 4 <= n; i += 4)
+        for (int k = 0; k < 4; ++k) totals[k] = Op::merge(totals[k], element(i + k));
+      for (; i < n; ++i) totals[0] = Op::merge(totals[0], element(i));
     });
-    return write(&total, std::int64_t{1});
+    totals[0] = Op::merge(Op::merge(totals[0], totals[1]), Op::merge(totals[2], totals[3]));
+    return write(totals, std::int64_t{1});
   }
   Lanes<Op> lanes(columns, end - begin, step == plan.width || plan.reduced.row_extent() == 1,
                   center);
