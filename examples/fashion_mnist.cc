@@ -183,6 +183,9 @@ Settings parse(int argc, char** argv) {
 int run(const Settings& settings) {
   const TensorDataset train_set = fashion_mnist(Split::train, settings.data);
   const TensorDataset test_set = fashion_mnist(Split::test, settings.data);
+  RINGRAD_CHECK(settings.batch_size <= train_set.size(), ValueError, Where::current(),
+                "--batch-size: must not exceed the training set; got ", settings.batch_size,
+                " and ", train_set.size(), " images");
   ThreadGroupOptions options;
   if (settings.all_reduce == "two_shot") options.all_reduce = two_shot_all_reduce;
   Result result;

@@ -11,7 +11,7 @@ int main() {
   std::cout << loss << '\n';
   std::cout << w.grad() << '\n';
   run_ranks(4, [](Communicator& comm) {
-    const Tensor sum = full({2}, comm.rank(), {.dtype = DType::float32});
+    const Tensor sum = full({2}, comm.rank());
     comm.all_reduce(sum);
     if (comm.rank() == 0) std::cout << sum << '\n';
   });

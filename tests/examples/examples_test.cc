@@ -1,0 +1,108 @@
+// The examples as a user runs them: what they print, and what they say to wrong arguments.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+namespace ringrad {
+namespace {
+
+struct Outcome {
+  int exit_code;
+  std::string output;
+};
+
+// Runs a shell command; the output is its standard output only, unless the command says otherwise.
+Outcome run(const std::string& command) {
+  std::FILE* pipe = popen(command.c_str(), "r");
+  std::string output;
+  std::array<char, 4096> buffer;
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    output.append(buffer.data(), count);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, last;
+  while (std::getline(lines, line)) last = line;
+  return last;
+}
+
+const std::string kTraining = "examples/fashion_mnist ";
+
+TEST(FirstStepsTest, PrintsWhatTheReadmeSays) {
+  const Outcome outcome = run("examples/first_steps");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.output,
+            "tensor(2., requires_grad=True)\n"
+            "tensor([[-2.,  2.],\n"
+            "        [-2.,  2.]])\n"
+            "tensor([6., 6.])\n");
+}
+
+TEST(FirstStepsTest, StandsInTheReadmeWordForWord) {
+  const auto code_lines = [](const std::string& path) {
+    std::ifstream file(path);
+    std::string line, code;
+    while (std::getline(file, line)) {
+      line = line.substr(0, line.find("//"));  // the README shows results as comments
+      line.erase(line.find_last_not_of(' ') + 1);
+      if (!line.empty()) code += line + '\n';
+    }
+    return code;
+  };
+  const std::string program = code_lines("examples/first_steps.cc");
+  EXPECT_NE(code_lines("README.md").find(program), std::string::npos);
+}
+
+TEST(FashionMnistTest, TrainsAndEndsWithASummaryInJson) {
+  const Outcome outcome = run(kTraining + "--epochs 1 --model mlp --world-size 2 2>/dev/null");
+  EXPECT_EQ(outcome.exit_code, 0);
+  const auto summary = nlohmann::json::parse(last_line(outcome.output));
+  EXPECT_GT(summary["test_accuracy"], 0.8);
+  EXPECT_EQ(summary["world_size"], 2);
+  EXPECT_EQ(summary["epochs"], 1);
+  EXPECT_EQ(summary["replicas_identical"], true);
+  EXPECT_GT(summary["images_per_second"], 0);
+}
+
+TEST(FashionMnistTest, ProgressGoesToStandardErrorAsPlainLines) {
+  const Outcome outcome = run(kTraining + "--epochs 1 --model mlp 2>&1 >/dev/null");
+  EXPECT_NE(outcome.output.find("epoch 1/1"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("test accuracy"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find('\r'), std::string::npos) << "no terminal, no rewriting";
+}
+
+TEST(FashionMnistTest, HelpListsTheOptions) {
+  const Outcome outcome = run(kTraining + "--help");
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* option : {"--epochs", "--world-size", "--model", "--batch-size", "--seed"})
+    EXPECT_NE(outcome.output.find(option), std::string::npos) << option;
+}
+
+TEST(FashionMnistTest, WrongArgumentsAreNamed) {
+  const auto expect_complaint = [](const std::string& arguments, const std::string& text) {
+    const Outcome outcome = run(kTraining + arguments + " 2>&1");
+    EXPECT_GT(outcome.exit_code, 0) << arguments;
+    EXPECT_NE(outcome.output.find(text), std::string::npos) << arguments << ": " << outcome.output;
+  };
+  expect_complaint("--world-size 0", "--world-size");
+  expect_complaint("--epochs -1", "--epochs");
+  expect_complaint("--model vgg", "vgg");
+  expect_complaint("--colour red", "--colour");
+  expect_complaint("--batch-size 100 --world-size 3", "multiple of --world-size; got 100 and 3");
+  expect_complaint("--batch-size 120000", "got 120000");
+  expect_complaint("--data /nowhere", "/nowhere");
+  expect_complaint("--data /tmp", "/tmp");
+}
+
+}  // namespace
+}  // namespace ringrad
