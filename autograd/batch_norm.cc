@@ -12,14 +12,15 @@ namespace {
 // What the backward function keeps.
 struct Saved {
   SavedTensor x, weight, bias;
-  Tensor mean, rstd;  // made here and seen by nobody else
+  SavedTensor mean;  // in evaluation the caller's running mean itself
+  Tensor rstd;       // made here and seen by nobody else
   BatchNormOptions options;
 
   kernels::BatchNormSaved unpacked() const {
     return {.x = x.get(),
             .weight = weight.get(),
             .bias = bias.get(),
-            .mean = mean,
+            .mean = mean.get(),
             .rstd = rstd,
             .relu = options.relu};
   }
@@ -52,7 +53,7 @@ void backward_recorded(BackwardContext& context, const Saved& saved) {
   const auto mean_of = [&](const Tensor& values) { return mean(values, axes, true); };
 
   const bool training = saved.options.training;
-  const Tensor centred = x - (training ? mean_of(x) : per_channel(saved.mean));
+  const Tensor centred = x - (training ? mean_of(x) : per_channel(saved.mean.get()));
   const Tensor rstd =
       training ? rsqrt(mean_of(square(centred)) + saved.options.eps) : per_channel(saved.rstd);
   const Tensor xhat = centred * rstd;
@@ -76,17 +77,15 @@ void backward_recorded(BackwardContext& context, const Saved& saved) {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options, Where where) {
+  RINGRAD_CHECK(running_mean.defined() == running_var.defined(), ValueError, where,
+                "batch_norm: running_mean and running_var must be given together; got one of them");
   kernels::Moments moments;
   if (options.training) {
     moments = kernels::batch_norm_moments(x, where);
-    const std::int64_t rows = x.numel() / x.shape()[1];
-    RINGRAD_CHECK(rows > 1, ShapeError, where,
+    RINGRAD_CHECK(x.numel() > x.shape()[1], ShapeError, where,
                   "batch_norm: training needs more than one value per channel; got ", x.shape());
-    if (running_mean.defined())
-      kernels::batch_norm_update_running(moments, static_cast<double>(rows), options.momentum,
-                                         running_mean, running_var, where);
   } else {
-    RINGRAD_CHECK(running_mean.defined() && running_var.defined(), ValueError, where,
+    RINGRAD_CHECK(running_mean.defined(), ValueError, where,
                   "batch_norm: evaluation needs running statistics; got none");
     const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
     const NoGrad guard;
@@ -94,9 +93,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
   }
   const Tensor rstd = kernels::batch_norm_rstd(moments.var, options.eps);
   Tensor y = kernels::batch_norm_apply(x, moments.mean, rstd, weight, bias, options.relu, where);
+  // After all checks of x, weight and bias: a call that throws leaves the running statistics alone.
+  if (options.training && running_mean.defined())
+    kernels::batch_norm_update_running(moments, static_cast<double>(x.numel() / x.shape()[1]),
+                                       options.momentum, running_mean, running_var, where);
   if (needs_grad(x, weight, bias))
     record("batch_norm", where, y, {&x, &weight, &bias},
-           [saved = Saved{save(x), save(weight), save(bias), moments.mean, rstd, options}](
+           [saved = Saved{save(x), save(weight), save(bias), save(moments.mean), rstd, options}](
                BackwardContext& context) {
              grad_enabled() ? backward_recorded(context, saved) : backward_fused(context, saved);
            });

@@ -22,10 +22,11 @@ struct BatchNormOptions {
 /// PyTorch. Undefined running statistics are neither used nor updated.
 ///
 /// Shapes:  x (B, C, ...); weight, bias, running_mean, running_var (C), weight and bias may be
-/// undefined  ->  like x DTypes:  every floating dtype Saves:   x, weight, bias, mean (C), rstd
-/// (C); not y, also with ReLU Throws:  ShapeError unless the vectors are (C), or if training has
-/// fewer than two values per channel; ValueError when
-///          evaluating without running statistics; DTypeError, DeviceError
+///          undefined  ->  like x
+/// DTypes:  every floating dtype
+/// Saves:   x, weight, bias, mean (C), rstd (C); not y, also with ReLU
+/// Throws:  ShapeError unless the vectors are (C), or if training has fewer than two values per
+///          channel; ValueError when evaluating without running statistics; DTypeError, DeviceError
 /// Paper:   Ioffe and Szegedy 2015, arXiv:1502.03167
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,

@@ -1,9 +1,8 @@
 // Activation checkpointing: keep the inputs of a segment, compute its activations again when
 // backward needs them.
 //
-//     forward    x --> [ f, not recorded ] --> y                 nothing inside of f is saved
-//     backward   x --> [ f, recorded ] --> y', then through it   one more forward, memory of one
-//     segment at a time
+//     forward    x --> [ f, not recorded ] --> y           nothing inside of f is saved
+//     backward   x --> [ f, recorded ] --> y', then back   one more forward, one segment at a time
 //
 // Paper: Chen, Xu, Zhang, Guestrin 2016, "Training deep nets with sublinear memory cost",
 // arXiv:1604.06174.
@@ -21,8 +20,9 @@ namespace ringrad {
 ///
 /// Gradients reach the inputs and every leaf that f uses. Random numbers drawn from
 /// default_generator() are the same in both runs. f must be a pure function of its inputs and
-/// leaves: a module that updates running statistics would update them twice. Throws: AutogradError
-/// from backward with create_graph, which is not supported
+/// leaves: a module that updates running statistics would update them twice.
+///
+/// Throws:  AutogradError from backward with create_graph, which is not supported
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
                   const std::vector<Tensor>& inputs, Where where = Where::current());
 

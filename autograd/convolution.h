@@ -12,8 +12,8 @@ namespace ringrad {
 
 /// Cross-correlation of images with filters:
 ///
-///   y[b, k, p, q] = bias[k] + sum over c, r, s of x[b, c, p * stride + r * dilation - padding,
-///   ...] * weight[k, c, r, s]
+///   y[b, k, p, q] = bias[k] + sum over c, r, s of x[b, c, h, w] * weight[k, c, r, s]
+///   with  h = p * stride + r * dilation - padding,  w = q * stride + s * dilation - padding
 ///
 /// The result lies in channels_last memory.
 ///
@@ -21,7 +21,7 @@ namespace ringrad {
 /// DTypes:  every floating dtype; 16-bit ones accumulate in float32
 /// Saves:   x, weight
 /// Throws:  ShapeError, DTypeError, DeviceError; ValueError unless stride, dilation, groups > 0 and
-/// padding >= 0
+///          padding >= 0
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               const Conv2dOptions& options = {}, Where where = Where::current());
 

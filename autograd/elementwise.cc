@@ -8,9 +8,10 @@
 namespace ringrad {
 namespace {
 
-// -- The derivative of a row: one fused loop, or public operators where it is recorded itself
-// ------- What looks at nothing saved, or at one operand only, is a single operator: there is
-// nothing to fuse.
+// -- The derivative of a row: one fused loop, or public operators where it is recorded itself -----
+//
+// What looks at nothing saved, or at one operand only, is a single operator: there is nothing to
+// fuse.
 
 template <class Op>
 Tensor gradient(const Op& op, const Tensor& grad, const Tensor& saved) {
@@ -33,8 +34,7 @@ Tensor gradient_b(const Tensor& grad, const Tensor& a, const Tensor& b) {
   return Op::backward_b(grad, a, b);
 }
 
-// -- What broadcasting and promotion did to the operands, undone on their gradients
-// ----------------
+// -- What broadcasting and promotion did to the operands, undone on their gradients ---------------
 
 struct Unchanged {
   Tensor operator()(int, Tensor grad) const { return grad; }
@@ -56,8 +56,7 @@ bool lies_like(const Tensor& x, const Tensor& y) {
   return x.dtype() == y.dtype() && x.shape() == y.shape();
 }
 
-// -- Recording
-// -------------------------------------------------------------------------------------
+// -- Recording ------------------------------------------------------------------------------------
 
 template <class Op>
 Tensor unary(const Op& op, const Tensor& x, Where where) {
@@ -124,8 +123,7 @@ Tensor number_beside(const Tensor& x, Scalar value, Where where) {
 
 }  // namespace
 
-// -- Rows
-// ------------------------------------------------------------------------------------------
+// -- Rows -----------------------------------------------------------------------------------------
 
 Tensor neg(const Tensor& x, Where where) { return unary(ops::Neg(), x, where); }
 Tensor abs(const Tensor& x, Where where) { return unary(ops::Abs(), x, where); }
@@ -209,8 +207,7 @@ Tensor logical_not(const Tensor& x, Where where) {
 Tensor isnan(const Tensor& x, Where where) { return kernels::unary(ops::IsNan(), x, where); }
 Tensor isfinite(const Tensor& x, Where where) { return kernels::unary(ops::IsFinite(), x, where); }
 
-// -- Not rows: what saves a result of two operands, or has three
-// ------------------------------------
+// -- Not rows: what saves a result of two operands, or has three ----------------------------------
 
 Tensor relu_gradient(const Tensor& grad, const Tensor& y, Where where) {
   RINGRAD_CHECK(grad.shape() == y.shape(), ShapeError, where,
@@ -257,8 +254,7 @@ Tensor where(const Tensor& condition, Scalar a, const Tensor& b, Where where) {
   return ringrad::where(condition, number_beside(b, a, where), b, where);
 }
 
-// -- Symbols
-// ---------------------------------------------------------------------------------------
+// -- Symbols --------------------------------------------------------------------------------------
 
 Tensor operator-(Located x) { return neg(x.tensor, x.where); }
 

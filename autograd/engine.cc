@@ -134,7 +134,10 @@ void Pass::run() {
     ready_.pop_back();
     run_node(*node);
   }
-  for (std::size_t i = 0; i < callbacks_.size(); ++i) callbacks_[i]();
+  for (std::size_t i = 0; i < callbacks_.size(); ++i) {
+    const auto callback = std::move(callbacks_[i]);  // it may add others, which moves the list
+    callback();
+  }
 }
 
 void Pass::make_ready(Node* node) {
@@ -244,9 +247,11 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   Pass pass(options, where);
   add_roots(pass, outputs, grad_outputs, where);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    RINGRAD_CHECK(inputs[i].requires_grad(), AutogradError, where,
-                  "grad: every input must require a gradient; got one of shape ", inputs[i].shape(),
-                  " made at ", to_string(inputs[i].made_at()), " that does not");
+    RINGRAD_CHECK(inputs[i].defined() && inputs[i].requires_grad(), AutogradError, where,
+                  "grad: every input must require a gradient; got ",
+                  inputs[i].defined() ? concat("one of shape ", inputs[i].shape(), " made at ",
+                                               to_string(inputs[i].made_at()), " that does not")
+                                      : std::string("an undefined tensor"));
     pass.capture(inputs[i], &results[i]);
   }
   pass.run();

@@ -1,9 +1,9 @@
 // The engine: runs the tape backwards.
 //
-//     1. discover   walk the edges from the roots with an explicit stack; count for each node how
-//     many consumers will run
-//     2. run        take the ready node with the largest sequence number, call it, hand its results
-//     along its edges
+//     1. discover   walk the edges from the roots with an explicit stack,
+//                   and count for each node how many consumers will run
+//     2. run        take the ready node with the largest sequence number, call it,
+//                   and hand its results along its edges
 //
 // Nothing recurses, so a chain of a million nodes needs no more stack than one of ten. A leaf runs
 // as soon as its last contribution has arrived, in the middle of the pass, so that its gradient can
@@ -57,10 +57,10 @@ class BackwardContext {
 };
 
 /// The gradients d(sum of outputs weighted by grad_outputs)/d(inputs), without touching any grad().
+/// An input that the outputs do not depend on gets an undefined tensor.
 ///
 /// Shapes:  grad_outputs[i] like outputs[i]; may be empty if every output has one element
-/// Throws:  AutogradError if an output has no history; an input that the outputs do not depend on
-/// gets an undefined tensor
+/// Throws:  AutogradError if an output has no history
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                          std::span<const Tensor> grad_outputs = {}, BackwardOptions options = {},
                          Where where = Where::current());

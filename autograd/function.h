@@ -51,8 +51,7 @@ inline bool needs_grad(std::span<const Tensor> inputs) {
 ///
 /// Shapes:  the gradient that `backward` sets for an input must have that input's shape and dtype
 /// Saves:   what the lambda captures; capture tensors by save(x) or save_output(y), never directly,
-/// so that changes in place
-///          are noticed and y does not own itself
+///          so that changes in place are noticed and y does not own itself
 template <std::size_t N, std::invocable<BackwardContext&> F>
 void record(const char* name, Where where, const Tensor& y, const Tensor* const (&inputs)[N],
             F&& backward);

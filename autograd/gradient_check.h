@@ -1,7 +1,7 @@
 // Gradients against central differences, for tests and for students.
 //
-//     numeric_j = (f(x + h e_j) - f(x - h e_j)) / 2h        analytic = backward's Jacobian-vector
-//     product
+//     numeric_j = (f(x + h e_j) - f(x - h e_j)) / 2h
+//     analytic  = backward's Jacobian-vector product
 //
 // The function's results are weighted with fixed random numbers, so that one backward pass checks
 // all of its outputs.

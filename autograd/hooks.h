@@ -21,8 +21,8 @@ class HookHandle {
 };
 
 /// Calls `hook` with the complete gradient of x in every backward pass, before it goes on; what the
-/// hook returns takes its place, an undefined tensor leaves it as it is. Throws: AutogradError if x
-/// needs no gradient
+/// hook returns takes its place, an undefined tensor leaves it as it is.
+/// Throws:  AutogradError if x needs no gradient
 HookHandle register_hook(const Tensor& x, GradientHook hook, Where where = Where::current());
 
 /// Calls `hook` with grad() after a backward pass has added to it, while earlier layers still run:

@@ -12,8 +12,8 @@ namespace ringrad {
 /// y[.., m, n] = sum over k of a[.., m, k] * b[.., k, n]
 ///
 /// Shapes:  a (..., M, K), b (..., K, N)  ->  (..., M, N); leading axes broadcast. A vector counts
-/// as a row on the left and
-///          as a column on the right, and that axis is dropped from the result
+///          as a row on the left and as a column on the right, and that axis is dropped from the
+///          result
 /// DTypes:  every floating dtype; 16-bit ones accumulate in float32
 /// Saves:   a, b
 /// Throws:  ShapeError if K differs or the batches do not broadcast; DTypeError, DeviceError

@@ -61,7 +61,8 @@ Tensor squeeze(const Tensor& x, const Shape& axes = {}, Where where = Where::cur
 Tensor unsqueeze(const Tensor& x, std::int64_t axis, Where where = Where::current());
 
 /// Pieces of `size` along an axis; the last one may be shorter. Of an axis without elements, one
-/// empty piece. Throws:  ShapeError for an absent axis, ValueError unless size > 0
+/// empty piece.
+/// Throws:  ShapeError for an absent axis, ValueError unless size > 0
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t axis = 0,
                           Where where = Where::current());
 
@@ -102,8 +103,7 @@ Tensor to(const Tensor& x, Device device, Where where = Where::current());
 /// Shapes:  equal but for `axis`, where they add up
 /// DTypes:  all, the same for each
 /// Throws:  ValueError for an empty list; ShapeError if shapes differ elsewhere, or for an absent
-/// axis; DTypeError,
-///          DeviceError
+///          axis; DTypeError, DeviceError
 Tensor concatenate(std::span<const Tensor> list, std::int64_t axis = 0,
                    Where where = Where::current());
 Tensor concatenate(std::initializer_list<Tensor> list, std::int64_t axis = 0,

@@ -73,10 +73,19 @@ void Node::remove_hook(int id) {
 
 void Node::run_hooks() {
   if (!hooks_) return;
-  for (const auto& entry : hooks_->entries) {
+  // A copy: a hook may remove itself, or add another one.
+  const std::vector<Hooks::Entry> entries = hooks_->entries;
+  for (const auto& entry : entries) {
     Tensor& grad = gradient(entry.output);
     if (!grad.defined()) continue;
-    if (Tensor replacement = entry.hook(grad); replacement.defined()) grad = replacement;
+    const Tensor replacement = entry.hook(grad);
+    if (!replacement.defined()) continue;
+    RINGRAD_CHECK(replacement.shape() == grad.shape(), ShapeError, where_,
+                  "backward of ", name_, ": a hook must return a gradient of the same shape; got ",
+                  replacement.shape(), " for ", grad.shape());
+    check_same_dtype("backward", replacement.dtype(), grad.dtype(), where_);
+    check_same_device("backward", replacement.device(), grad.device(), where_);
+    grad = replacement;
   }
 }
 
@@ -102,15 +111,22 @@ void Leaf::apply(BackwardContext& context) {
                 " for a leaf of ", shape_);
   check_same_dtype("backward", incoming.dtype(), dtype_, where());
   check_same_device("backward", incoming.device(), device_, where());
+  const bool may_steal = exclusively_owned(incoming) && incoming.strides() == strides_;
   if (grad_enabled()) {
     settle();
-    grad = grad.defined() ? add_gradients(grad, incoming, where()) : incoming;
+    // What others see is copied, recorded as a sum with zero: a later pass adds to grad in place.
+    const auto other = [&] { return zeros({}, {.dtype = dtype_, .device = device_}, where()); };
+    const bool is_first = !grad.defined();
+    if (!is_first || !may_steal)
+      grad = add_gradients(is_first ? other() : grad, incoming, where());
+    else
+      grad = incoming;
   } else if (overwrite) {
     overwrite = false;
     if (incoming.raw_data() != grad.raw_data()) kernels::copy_(grad, incoming);
   } else if (grad.defined()) {
     kernels::add_(grad, incoming, 1);
-  } else if (exclusively_owned(incoming) && incoming.strides() == strides_) {
+  } else if (may_steal) {
     grad = incoming;
   } else {
     const Tensor fresh = empty(shape_, {.dtype = dtype_, .device = device_}, where());

@@ -1,9 +1,9 @@
 // Node: one recorded operation. The tape is nothing but nodes that point at the nodes their inputs
 // came from.
 //
-//     x (leaf)      y = exp(x)      z = y * w          z.node() = [mul 12]
-//                                                        edge 0 -> [exp 11] -- edge 0 -> [leaf of
-//                                                        x] edge 1 -> [leaf of w]
+//     x (leaf)    y = exp(x)    z = y * w     z.node() = [mul 12]
+//                                               edge 0 -> [exp 11] -- edge 0 -> [leaf of x]
+//                                               edge 1 -> [leaf of w]
 //
 // A sequence number, per thread and growing, orders the nodes: every consumer of a result has a
 // larger number than its producer, so running the largest ready node first is a topological order,

@@ -14,7 +14,8 @@ namespace ringrad {
 /// Shapes:  x (B, C, H, W)  ->  (B, C, P, Q)
 /// DTypes:  every floating dtype
 /// Saves:   one byte per output (which place of the window won), four for windows of more than 256
-/// places Throws:  ShapeError, DTypeError, ValueError
+///          places
+/// Throws:  ShapeError, DTypeError, ValueError
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {},
                   Where where = Where::current());
 

@@ -4,8 +4,8 @@
 //     x = ...            version 0
 //     y = square(x)      saves x at version 0
 //     add_(x, 1)         version 1
-//     sum(y).backward()  AutogradError: "... saved by square at model.cc:12 ... changed at
-//     train.cc:40"
+//     sum(y).backward()  AutogradError: "... saved by square at model.cc:12 ...
+//                                       changed at train.cc:40"
 //
 // An output is saved without its history: its history owns the node, and the node would own the
 // output.

@@ -2,8 +2,8 @@
 // key gives words that pass every statistical test known, and any of them can be had without those
 // before it.
 //
-//     one round:   (c0, c1, c2, c3)  ->  (hi(B c2) ^ c1 ^ k0,  lo(B c2),  hi(A c0) ^ c3 ^ k1,  lo(A
-//     c0)) ten rounds;  after each, the key (k0, k1) advances by the Weyl constants
+//     one round:   (c0, c1, c2, c3) -> (hi(B c2) ^ c1 ^ k0, lo(B c2), hi(A c0) ^ c3 ^ k1, lo(A c0))
+//     ten rounds;  after each, the key (k0, k1) advances by the Weyl constants
 //
 // hi and lo are the upper and lower halves of a 32 x 32 bit product. Integers only, so every
 // machine gives the same bits.

@@ -3,8 +3,7 @@
 //     all ranks draw the same      7 2 9 4 0 8 3        and rank r keeps every n-th, from the r-th
 //     n = 3, rank 0                7     4     3
 //            rank 1                  2     0     7'     Tail::pad    7' and 2' begin again at the
-//            rank 2                    9     8     2'                front, so that shares are
-//            equal
+//            rank 2                    9     8     2'                front: shares are equal
 //
 // Thus batches of B on each of n ranks hold together exactly the samples of one batch of n B on one
 // rank: with the same seed, n replicas and one see the same global batches.

@@ -32,7 +32,8 @@ class Prefetcher {
   using Make = std::function<Batch(std::int64_t number)>;
 
   /// `make` is called once for every number in [0, count), from the threads, or, without threads,
-  /// inside of next(). REQUIRES: num_threads >= 0, window >= 1
+  /// inside of next().
+  /// REQUIRES: num_threads >= 0, window >= 1
   Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window);
 
   /// Ends the threads, each after the batch it is at.

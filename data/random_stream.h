@@ -1,8 +1,8 @@
 // Random streams: one generator for every (seed, epoch, item), so that no draw depends on how many
 // threads make batches, on how batches are cut, or on what was drawn before.
 //
-//     key = 64 bits of Philox with counter (epoch, item) under `seed`;  the stream is
-//     Generator(key)
+//     key    = 64 bits of Philox with counter (epoch, item) under `seed`
+//     stream = Generator(key)
 
 #pragma once
 

@@ -67,8 +67,8 @@ RINGRAD_CLONES std::int64_t search_row(const T* x, std::int64_t n) {
   return position;
 }
 
-// The positions of the best elements of `columns` neighbouring columns. REQUIRES: columns <=
-// kColumns
+// The positions of the best elements of `columns` neighbouring columns.
+// REQUIRES: columns <= kColumns
 template <class Order, class T>
 RINGRAD_CLONES void search_columns(const T* __restrict x, std::int64_t extent, std::int64_t stride,
                                    std::int64_t columns, std::int64_t* __restrict position) {

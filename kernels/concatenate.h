@@ -13,8 +13,7 @@ namespace ringrad::kernels {
 /// Shapes:  equal but for `axis`, where they add up
 /// DTypes:  all, the same for each
 /// Throws:  ValueError for an empty list; ShapeError if shapes differ elsewhere, or for an absent
-/// axis; DTypeError,
-///          DeviceError
+///          axis; DTypeError, DeviceError
 Tensor concatenate(std::span<const Tensor> list, std::int64_t axis = 0,
                    Where where = Where::current());
 

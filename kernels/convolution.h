@@ -42,9 +42,8 @@ namespace kernels {
 /// Shapes:  x (B, C, H, W), weight (K, C / G, R, S), bias (K) or undefined  ->  (B, K, P, Q)
 /// DTypes:  every floating dtype; 16-bit ones accumulate in float32
 /// Throws:  ShapeError for other shapes, or if a filter does not fit into the padded input;
-/// ValueError
-///          unless stride, dilation, groups > 0 and padding >= 0; DTypeError, DeviceError if
-///          tensors differ
+///          ValueError unless stride, dilation, groups > 0 and padding >= 0; DTypeError,
+///          DeviceError if tensors differ
 /// Paper:   Lavin and Gray 2015, arXiv:1509.09308 (Winograd)
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options = {}, Where where = Where::current());

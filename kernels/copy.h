@@ -21,8 +21,7 @@ namespace ringrad::kernels {
 /// before any write.
 ///
 /// Throws:  ShapeError unless src broadcasts to dst; ValueError if two elements of dst are one
-/// place in memory, as
-///          in an expanded tensor
+///          place in memory, as in an expanded tensor
 void copy_(const Tensor& dst, const Tensor& src, Where where = Where::current());
 
 /// x itself if it is contiguous, else a contiguous copy.

@@ -157,8 +157,7 @@ Tensor binary_backward_b(const Tensor& grad_output, const Tensor& a, const Tenso
   return backward<BackwardB<Op>>(grad_output, a, b, where);
 }
 
-// -- Rows
-// -------------------------------------------------------------------------------------------------------------
+// -- Rows -----------------------------------------------------------------------------------------
 
 #define RINGRAD_BINARY(Op) template Tensor binary<Op>(const Tensor&, const Tensor&, Where)
 #define RINGRAD_BINARY_INTO(Op) \

@@ -94,8 +94,7 @@ Tensor unary_backward(const Op& op, const Tensor& grad_output, const Tensor& sav
   return grad_input;
 }
 
-// -- Rows
-// -------------------------------------------------------------------------------------------------------------
+// -- Rows -----------------------------------------------------------------------------------------
 
 #define RINGRAD_UNARY(...) template Tensor unary(const __VA_ARGS__&, const Tensor&, Where)
 #define RINGRAD_UNARY_INTO(...) \

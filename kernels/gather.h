@@ -23,7 +23,8 @@ Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index,
 /// Shapes:  index no longer than src along every axis, and than x along every axis but `axis`
 ///          ->  like x
 /// DTypes:  x and src of one floating dtype, the 16-bit ones summed in float32; index int32 or
-/// int64 Throws:  as gather
+///          int64
+/// Throws:  as gather
 Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
                    Where where = Where::current());
 

@@ -22,9 +22,10 @@ struct MatmulEpilogue {
 
 /// The product of two matrices, or of two batches of them.
 ///
-/// Shapes:  a (..., M, K), b (..., K, N)  ->  (..., M, N); leading axes broadcast. K = 0 gives
-/// zeros DTypes:  every floating dtype; 16-bit ones accumulate in float32 Throws:  ShapeError for
-/// fewer than two axes, different K, or batches that do not broadcast;
+/// Shapes:  a (..., M, K), b (..., K, N)  ->  (..., M, N); leading axes broadcast;
+///          K = 0 gives zeros
+/// DTypes:  every floating dtype; 16-bit ones accumulate in float32
+/// Throws:  ShapeError for fewer than two axes, different K, or batches that do not broadcast;
 ///          DTypeError, DeviceError unless a, b and bias agree
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue = {},
               Where where = Where::current());

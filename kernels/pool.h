@@ -40,9 +40,8 @@ struct MaxPool2dResult {
 ///
 /// Shapes:  x (B, C, H, W)  ->  (B, C, P, Q)
 /// DTypes:  every floating dtype
-/// Throws:  ShapeError unless x has four axes and the kernel fits; ValueError unless kernel, stride
-/// > 0
-///          and 0 <= padding <= kernel / 2; DTypeError
+/// Throws:  ShapeError unless x has four axes and the kernel fits; ValueError unless kernel,
+///          stride > 0 and 0 <= padding <= kernel / 2; DTypeError
 MaxPool2dResult max_pool2d(const Tensor& x, const Pool2dOptions& options,
                            Where where = Where::current());
 

@@ -44,7 +44,7 @@ Tensor mean(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
 ///
 /// DTypes:  floats
 /// Throws:  ShapeError for an absent or repeated axis, DTypeError, ValueError for a negative
-/// correction
+///          correction
 Tensor var(const Tensor& x, const Shape& axes = {}, std::int64_t correction = 1,
            bool keepdim = false, Where where = Where::current());
 

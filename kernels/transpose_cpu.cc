@@ -176,8 +176,8 @@ void transpose_tiles(const Tiling<T>& tiling, bool streamed, std::int64_t begin,
     else
       write_cached(tile, tiling.dst_step(), buffer);
   }
-  _mm_sfence();  // streamed stores become visible before whatever tells another thread that they
-                 // are done
+  // Streamed stores become visible before whatever tells another thread that they are done.
+  _mm_sfence();
 }
 
 }  // namespace

@@ -28,7 +28,9 @@
 //     grad_weight         0.6e-6 to 2.8e-6            8.4e-6           2.5 to 14 times
 //
 // Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels.
-// Images are channels_last. Paper: Lavin and Gray 2015, arXiv:1509.09308
+// Images are channels_last.
+//
+// Paper: Lavin and Gray 2015, arXiv:1509.09308
 
 #pragma once
 

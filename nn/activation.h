@@ -14,8 +14,8 @@ class ReLU : public Module {
   std::string describe() const override { return "ReLU()"; }
 };
 
-/// x * Phi(x), Phi the normal distribution function. Paper: Hendrycks and Gimpel 2016,
-/// arXiv:1606.08415
+/// x * Phi(x), Phi the normal distribution function.
+/// Paper: Hendrycks and Gimpel 2016, arXiv:1606.08415
 class GELU : public Module {
  public:
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
@@ -49,9 +49,9 @@ class Flatten : public Module {
   std::string describe() const override { return "Flatten()"; }
 };
 
-/// In training, each element is 0 with probability p and divided by 1 - p otherwise; in evaluation,
-/// x. Paper: Srivastava et al. 2014, "Dropout: a simple way to prevent neural networks from
-/// overfitting"
+/// In training, each element is 0 with probability p, else divided by 1 - p; in evaluation, x.
+/// Paper: Srivastava et al. 2014, "Dropout: a simple way to prevent neural networks from
+///        overfitting"
 class Dropout : public Module {
  public:
   /// Throws ValueError unless 0 <= p <= 1.

@@ -1,10 +1,9 @@
 // ParameterArena: all parameters in one block of memory, all their gradients in another, at the
 // same offsets.
 //
-//     values     | conv1.weight | conv1.bias | bn1.weight | ...      parameters are views into this
-//     gradients  | conv1.weight | conv1.bias | bn1.weight | ...      their grad() are views into
-//     this
-//                |------- bucket 0 -------|------ bucket 1 -----
+//     values     | conv1.weight | conv1.bias | bn1.weight | ...    parameters are views into this
+//     gradients  | conv1.weight | conv1.bias | bn1.weight | ...    their grad() are views into this
+//                |--------- bucket 0 --------|------ bucket 1 ---
 //
 // An optimizer step is then one pass over flat memory instead of a loop over small tensors, and a
 // bucket of gradients to communicate is a slice: nothing is packed or copied. Each parameter starts
@@ -28,8 +27,7 @@ class ParameterArena {
   ///
   /// Values are kept, and gradients that exist; the others become zero.
   /// Throws: ValueError for no or repeated parameters; AutogradError unless all are leaves that
-  /// require gradients; DTypeError,
-  ///         DeviceError unless all are alike
+  ///         require gradients; DTypeError, DeviceError unless all are alike
   explicit ParameterArena(const std::vector<Tensor>& parameters, Where where = Where::current());
 
   /// All values, and all gradients: one axis, gaps included. Call settle() before reading

@@ -18,8 +18,7 @@ struct Conv2dConfig {
 };
 
 /// Parameters:  weight (out_channels, in_channels / groups, kernel, kernel), bias (out_channels),
-/// both from
-///              U(-1/sqrt(fan_in), 1/sqrt(fan_in))
+///              both from U(-1/sqrt(fan_in), 1/sqrt(fan_in))
 /// Shapes:      (B, in_channels, H, W)  ->  (B, out_channels, P, Q)
 /// Throws:      ValueError unless the counts are positive and groups divides both channel counts
 class Conv2d : public Module {

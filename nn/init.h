@@ -22,7 +22,8 @@ Fans fans_of(const Shape& weight, Where where = Where::current());
 
 /// U(-bound, bound) with bound = gain * sqrt(3 / fan); gain sqrt(2 / (1 + slope^2)) suits a leaky
 /// ReLU of that slope. Layers default to slope = sqrt(5), that is bound = 1 / sqrt(fan_in), as
-/// PyTorch's do. Paper: He, Zhang, Ren, Sun 2015, arXiv:1502.01852
+/// PyTorch's do.
+/// Paper: He, Zhang, Ren, Sun 2015, arXiv:1502.01852
 void kaiming_uniform_(const Tensor& weight, double slope = 0, Fan fan = Fan::in,
                       Generator& generator = default_generator(), Where where = Where::current());
 
@@ -32,7 +33,7 @@ void kaiming_normal_(const Tensor& weight, double slope = 0, Fan fan = Fan::in,
 
 /// U(-bound, bound) with bound = gain * sqrt(6 / (fan_in + fan_out)).
 /// Paper: Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural
-/// networks"
+///        networks"
 void xavier_uniform_(const Tensor& weight, double gain = 1,
                      Generator& generator = default_generator(), Where where = Where::current());
 

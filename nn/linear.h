@@ -7,8 +7,9 @@
 namespace ringrad::nn {
 
 /// Parameters:  weight (out_features, in_features), bias (out_features), both from
-/// U(-1/sqrt(in_features), 1/sqrt(in_features)) Shapes:      (..., in_features)  ->  (...,
-/// out_features) Throws:      ValueError unless both counts are positive
+///              U(-1/sqrt(in_features), 1/sqrt(in_features))
+/// Shapes:      (..., in_features)  ->  (..., out_features)
+/// Throws:      ValueError unless both counts are positive
 class Linear : public Module {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, bool with_bias = true,

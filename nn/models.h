@@ -27,8 +27,9 @@ Sequential mlp(const ImageTask& task = {});
 Sequential convnet(const ImageTask& task = {}, Where where = Where::current());
 
 /// Twenty layers: conv 3x3 to 16 channels, three stages of three residual blocks with 16, 32, 64
-/// channels, global average. Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385, section 4.2; with
-/// 1x1 projections where the shape changes
+/// channels, global average.
+/// Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385, section 4.2; with 1x1 projections where the
+///        shape changes
 Sequential resnet20(const ImageTask& task = {});
 
 /// "mlp", "convnet", "resnet20".

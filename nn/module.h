@@ -69,7 +69,7 @@ class Module {
 
   /// Copies values into the parameters and buffers.
   /// Throws: ValueError that lists missing and unexpected names; ShapeError, DTypeError naming the
-  /// tensor.
+  ///         tensor
   void load_state_dict(const StateDict& state, Where where = Where::current());
 
   /// Moves every parameter and buffer to another device, or casts the floating ones. They stay the

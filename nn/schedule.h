@@ -24,8 +24,8 @@ Schedule constant(double rate);
 Schedule step_decay(double rate, std::int64_t every, double factor, Where where = Where::current());
 
 /// minimum + (rate - minimum) * (1 + cos(pi * step / num_steps)) / 2; the minimum from num_steps
-/// on. Throws ValueError unless num_steps > 0. Paper: Loshchilov and Hutter 2016, arXiv:1608.03983,
-/// without restarts
+/// on. Throws ValueError unless num_steps > 0.
+/// Paper: Loshchilov and Hutter 2016, arXiv:1608.03983, without restarts
 Schedule cosine(double rate, std::int64_t num_steps, double minimum = 0,
                 Where where = Where::current());
 

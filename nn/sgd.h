@@ -17,12 +17,12 @@ struct SGDOptions {
 ///   g = grad + weight_decay * p
 ///   v = g                                       in the first step, then
 ///   v = momentum * v + (1 - dampening) * g
-///   p = p - learning_rate * v                   or, with nesterov, learning_rate * (g + momentum *
-///   v)
+///   p = p - learning_rate * v                   or, with nesterov,
+///   p = p - learning_rate * (g + momentum * v)
 ///
 /// Throws:  ValueError for negative options, or nesterov without momentum or with dampening
 /// Paper:   Sutskever, Martens, Dahl, Hinton 2013, "On the importance of initialization and
-/// momentum in deep learning"
+///          momentum in deep learning"
 class SGD : public Optimizer {
  public:
   explicit SGD(const std::vector<Tensor>& parameters, const SGDOptions& options = {},

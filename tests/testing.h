@@ -1,8 +1,7 @@
 // What all tests share: one notion of "close", one source of randomness, one way to expect an
 // error.
 //
-//     |actual - expected|  <=  slack * epsilon * (1 + |expected|),     epsilon from the dtype of
-//     `actual`
+//     |actual - expected|  <=  slack * epsilon * (1 + |expected|),     epsilon of actual's dtype
 //
 // Slack counts, generously, the roundings on the way to a result: the default is right for a short
 // formula; sums of n terms deserve about sqrt(n) times as much. The 16-bit dtypes get an eighth of

@@ -3,9 +3,8 @@
 // A step comes after the earlier steps of its rank and, if it receives, after what its senders had
 // done when they sent. Nothing else is certain: between ranks there is no clock but the messages.
 //
-//     rank 0   a ---- send \            a happens before d; of b and d neither happens before the
-//     rank 1   b            recv d      other, unless b is also told of
-//     rank 2   ...
+//     rank 0   a ---- send \            a and b happen before d;
+//     rank 1   b ----------- recv d     of a and b neither happens before the other
 //
 // Each step carries a vector clock: for every rank, how many of its steps have certainly run.
 //

@@ -1,9 +1,9 @@
 // DistributedDataParallel: every rank holds the whole model and works on its own part of the batch;
 // gradients are averaged.
 //
-//     rank 0   forward  backward ----.                     .---- step       each rank owns: a full
-//     replica, full rank 1   forward  backward ----+-- all_reduce mean --+---- step       optimizer
-//     state, 1/n of every batch
+//     rank 0   forward  backward --.                     .-- step   each rank owns: a full replica,
+//     rank 1   forward  backward --+-- all_reduce mean --+-- step   full optimizer state, and 1/n
+//                                                                   of every batch
 //
 // Guarantee: starting from rank 0's values, which the constructor broadcasts, all replicas hold
 // identical bits after every step, since an all-reduce gives the same bits on all ranks and the
@@ -15,8 +15,7 @@
 // Gradients live in one flat arena, and a bucket is a slice of it, so nothing is packed:
 //
 //     gradients   | conv1 | bn1 | conv2 | bn2 |   fc1   | fc2 |
-//                 |------ bucket 1 -----|------ bucket 0 -----|      backward completes the last
-//                 layers first
+//                 |------ bucket 1 -----|------ bucket 0 -----|   backward completes the last first
 //
 // A bucket is reduced as soon as backward has completed the last gradient in it. Buckets go in the
 // same order on all ranks, and parameters that a backward pass did not reach count as zero
@@ -47,8 +46,8 @@ class DistributedDataParallel {
   /// all of them rank 0's values.
   ///
   /// REQUIRES: module and comm outlive this object; every rank constructs it at the same point
-  /// Throws:   CollectiveError naming the ranks whose models differ; ValueError for bucket_bytes <=
-  /// 0
+  /// Throws:   CollectiveError naming the ranks whose models differ; ValueError unless
+  ///           bucket_bytes > 0
   DistributedDataParallel(nn::Module& module, Communicator& comm,
                           const DistributedDataParallelOptions& options = {},
                           Where where = Where::current());

@@ -19,8 +19,7 @@ using namespace testing;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// -- Tables: an operator beside its formula
-// ---------------------------------------------------------
+// -- Tables: an operator beside its formula -------------------------------------------------------
 
 struct BinaryCase {
   const char* name;
@@ -61,8 +60,7 @@ const std::pair<Shape, Shape> kBroadcasts[] = {
     {{40, 30}, {30}}, {{40, 30}, {40, 1}}, {{}, {600, 2}},
 };
 
-// -- Properties
-// ---------------------------------------------------------------------------------------
+// -- Properties -----------------------------------------------------------------------------------
 
 TEST(ElementwiseBinaryTest, ChannelsLastStaysChannelsLast) {
   Random random(1);
@@ -154,8 +152,7 @@ TEST(ElementwiseBinaryTest, InPlaceReadsOverlappingMemoryBeforeItIsWritten) {
   expect_close(square, {0, 4, 8, 4, 8, 12, 8, 12, 16});
 }
 
-// -- Agreement with the reference
-// ----------------------------------------------------------------------
+// -- Agreement with the reference -----------------------------------------------------------------
 
 TEST(ElementwiseBinaryTest, OperatorsAgreeWithTheReferenceOverBroadcastsAndDtypes) {
   Random random(11);
@@ -224,8 +221,7 @@ TEST(ElementwiseBinaryTest, WhereChoosesFromBroadcastOperands) {
     }
 }
 
-// -- Errors
-// -------------------------------------------------------------------------------------------
+// -- Errors ---------------------------------------------------------------------------------------
 
 TEST(ElementwiseBinaryTest, ThrowsWhenShapesDoNotBroadcast) {
   const Tensor a = ones({2, 3}), b = ones({4});

@@ -19,8 +19,7 @@ using namespace testing;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// -- Tables: an operator beside its formula
-// ---------------------------------------------------------
+// -- Tables: an operator beside its formula -------------------------------------------------------
 
 struct UnaryCase {
   const char* name;
@@ -89,8 +88,7 @@ Tensor expected(const UnaryCase& row, const Tensor& x) {
   return reference::elementwise([&](const auto& v) { return row.formula(v[0]); }, {x});
 }
 
-// -- Properties
-// ---------------------------------------------------------------------------------------
+// -- Properties -----------------------------------------------------------------------------------
 
 TEST(ElementwiseUnaryTest, NanAndInfinityFollowTheFormulas) {
   const Tensor x = doubles({kNan, kInf, -kInf, -0.0});
@@ -127,8 +125,7 @@ TEST(ElementwiseUnaryTest, ResultsDoNotDependOnTheNumberOfThreads) {
   expect_same_bits(alone.second, together.second);
 }
 
-// -- Agreement with the reference
-// ----------------------------------------------------------------------
+// -- Agreement with the reference -----------------------------------------------------------------
 
 TEST(ElementwiseUnaryTest, OperatorsAgreeWithTheReference) {
   Random random(10);
@@ -149,8 +146,7 @@ TEST(ElementwiseUnaryTest, OperatorsAgreeWithTheReference) {
       if (dtype != DType::uint8 || row.name != std::string("neg")) check(row, dtype);
 }
 
-// -- Errors
-// -------------------------------------------------------------------------------------------
+// -- Errors ---------------------------------------------------------------------------------------
 
 TEST(ElementwiseUnaryTest, ThrowsForBool) {
   expect_throws<DTypeError>([&] { kernels::unary(ops::Neg(), ones({2}, {.dtype = DType::bool_})); },
