@@ -1,5 +1,7 @@
 #include "autograd/layer_norm.h"
 
+#include <array>
+
 #include "autograd/elementwise.h"
 #include "autograd/function.h"
 #include "autograd/movement.h"
@@ -25,6 +27,11 @@ void backward_recorded(BackwardContext& context, const Tensor& x, const Tensor& 
   if (context.needs(2)) context.set(2, sum_to(grad_output, vector));
 }
 
+// Parameters may be wider than x: bfloat16 activations normalised by float32 weights.
+DType dtype_or(const Tensor& parameter, const Tensor& x) {
+  return parameter.defined() ? parameter.dtype() : x.dtype();
+}
+
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
@@ -32,14 +39,15 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   auto [y, mean, rstd] = kernels::layer_norm(x, weight, bias, eps, where);
   if (needs_grad(x, weight, bias))
     record("layer_norm", where, y, {&x, &weight, &bias},
-           [x = save(x), weight = save(weight), mean = mean, rstd = rstd,
-            eps](BackwardContext& context) {
+           [x = save(x), weight = save(weight), mean = mean, rstd = rstd, eps,
+            dtypes = std::array{x.dtype(), dtype_or(weight, x), dtype_or(bias, x)}](
+               BackwardContext& context) {
              if (grad_enabled()) return backward_recorded(context, x.get(), weight.get(), eps);
              auto gradients = kernels::layer_norm_backward(context.grad_output(), x.get(),
                                                            weight.get(), mean, rstd);
              context.set(0, std::move(gradients.input));
              const auto set_parameter = [&](int i, const Tensor& gradient) {
-               if (context.needs(i)) context.set(i, to(gradient, x.get().dtype()));
+               if (context.needs(i)) context.set(i, to(gradient, dtypes[static_cast<unsigned>(i)]));
              };
              set_parameter(1, gradients.weight);
              set_parameter(2, gradients.bias);

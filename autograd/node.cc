@@ -80,9 +80,9 @@ void Node::run_hooks() {
     if (!grad.defined()) continue;
     const Tensor replacement = entry.hook(grad);
     if (!replacement.defined()) continue;
-    RINGRAD_CHECK(replacement.shape() == grad.shape(), ShapeError, where_,
-                  "backward of ", name_, ": a hook must return a gradient of the same shape; got ",
-                  replacement.shape(), " for ", grad.shape());
+    RINGRAD_CHECK(replacement.shape() == grad.shape(), ShapeError, where_, "backward of ", name_,
+                  ": a hook must return a gradient of the same shape; got ", replacement.shape(),
+                  " for ", grad.shape());
     check_same_dtype("backward", replacement.dtype(), grad.dtype(), where_);
     check_same_device("backward", replacement.device(), grad.device(), where_);
     grad = replacement;

@@ -1,9 +1,11 @@
 #include "kernels/pool_cpu.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/simd.h"
 #include "kernels/parallel_for.h"
+#include "kernels/register_tile.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
@@ -81,21 +83,39 @@ RINGRAD_CLONES void max_of_two_by_two(std::int64_t W, std::int64_t C, const T* _
   }
 }
 
+/// As many places as a Vector<T> has lanes, for comparing as wide as T. Left to itself the compiler
+/// vectorises the gradient for the width of Place, 64 channels at a time, and runs what is narrower
+/// one by one: half as fast for 16 and 32 channels.
+template <class T, class Place>
+struct Places {
+  using Wide = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  typedef Wide wide __attribute__((vector_size(64)));
+  typedef Place narrow __attribute__((vector_size(Vector<T>::kLanes * sizeof(Place)),
+                                      aligned(alignof(Place)), may_alias));
+
+  [[gnu::always_inline]] static inline void load(const Place* from, wide& to) {
+    to = __builtin_convertvector(*reinterpret_cast<const narrow*>(from), wide);
+  }
+};
+
 // Its gradient: two rows of W pixels from one row of outputs.
 template <class T, class Place>
-RINGRAD_CLONES void spread_two_by_two(std::int64_t W, std::int64_t C, const T* __restrict grad,
-                                      const Place* __restrict places, T* __restrict grad_x) {
+RINGRAD_CLONES void spread_two_by_two(std::int64_t W, std::int64_t C, const T* grad,
+                                      const Place* places, T* grad_x) {
+  using Vec = Vector<T>;
   for (std::int64_t q = 0; q < W / 2; ++q) {
-    T* __restrict first = grad_x + 2 * q * C;
-    T* __restrict second = first + W * C;
-    for (std::int64_t c = 0; c < C; ++c) {
-      const T value = grad[q * C + c];
-      const Place place = places[q * C + c];
-      first[c] = place == 0 ? value : T{0};
-      first[C + c] = place == 1 ? value : T{0};
-      second[c] = place == 2 ? value : T{0};
-      second[C + c] = place == 3 ? value : T{0};
+    T* first = grad_x + 2 * q * C;
+    T* targets[] = {first, first + C, first + W * C, first + W * C + C};
+    std::int64_t c = 0;
+    for (; c + Vec::kLanes <= C; c += Vec::kLanes) {
+      const typename Vec::type value = Vec::at(grad + q * C + c), zero = {};
+      typename Places<T, Place>::wide winner;
+      Places<T, Place>::load(places + q * C + c, winner);
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) Vec::at(targets[k] + c) = winner == k ? value : zero;
     }
+    for (; c < C; ++c)
+      for (int k = 0; k < 4; ++k) targets[k][c] = places[q * C + c] == k ? grad[q * C + c] : T{0};
   }
 }
 

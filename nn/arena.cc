@@ -6,6 +6,7 @@
 #include "autograd/node.h"
 #include "core/view.h"
 #include "kernels/copy.h"
+#include "kernels/fill.h"
 
 namespace ringrad::nn {
 namespace {
@@ -83,6 +84,7 @@ bool ParameterArena::find_existing() {
   const Slice& last = slices_.back();
   const auto end = static_cast<std::size_t>((last.offset + last.count) * width);
   if (values->bytes() < end || values->bytes() >= end + kAlignmentBytes) return false;
+  for (const Tensor& parameter : parameters_) slots_.push_back(leaf_of(parameter)->grad);
   values_ = flat_view(values, parameters_.front().dtype(), parameters_.front().made_at());
   gradients_ = flat_view(gradients, parameters_.front().dtype(), parameters_.front().made_at());
   return true;
@@ -97,15 +99,39 @@ void ParameterArena::pack(Where where) {
     if (const Tensor old = parameter.grad(); old.defined()) kernels::copy_(gradient, old, where);
     parameter.set_data(value, where);
     leaf_of(parameter)->grad = gradient;
+    slots_.push_back(gradient);
   }
 }
 
 void ParameterArena::clear_gradients() const {
-  for (const Tensor& parameter : parameters_) leaf_of(parameter)->overwrite = true;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (Leaf* leaf = leaf_of(parameters_[i])) {
+      leaf->grad = slots_[i];
+      leaf->overwrite = true;
+    }
 }
 
 void ParameterArena::settle() const {
-  for (const Tensor& parameter : parameters_) leaf_of(parameter)->settle();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) settle(i);
+}
+
+void ParameterArena::settle(std::size_t i) const {
+  const Tensor &parameter = parameters_[i], &slot = slots_[i];
+  RINGRAD_CHECK(parameter.storage()->whole() == values_.storage(), AutogradError,
+                parameter.storage()->changed_at(),
+                "arena: a parameter must stay where the optimizer put it; one of shape ",
+                parameter.shape(), " was moved here; make the optimizer after moving the module");
+  Leaf* leaf = leaf_of(parameter);
+  if (!leaf) return kernels::zero_(slot);  // frozen
+  if (!leaf->grad.defined()) {
+    kernels::zero_(slot);
+  } else if (leaf->grad.raw_data() == slot.raw_data()) {
+    return leaf->settle();
+  } else {
+    kernels::copy_(slot, view::alias(leaf->grad));
+  }
+  leaf->grad = slot;
+  leaf->overwrite = false;
 }
 
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters, Where where) {

@@ -45,15 +45,21 @@ class ParameterArena {
   /// Makes every gradient zero, without writing: the next backward pass overwrites what is there.
   void clear_gradients() const;
 
-  /// Writes the zeros of those gradients that no backward pass has reached since clear_gradients().
+  /// Makes the flat gradients what the parameters' grad() are: writes the zeros of those that no
+  /// backward pass has reached since clear_gradients(), zeros where a parameter was frozen or its
+  /// gradient dropped, and copies gradients that lie elsewhere (set_grad, create_graph).
+  /// Throws AutogradError if a parameter itself was moved out of the arena, by Module::to() or by
+  /// packing it into another one.
   void settle() const;
 
  private:
   bool find_existing();
   void pack(Where where);
+  void settle(std::size_t i) const;
 
   std::vector<Tensor> parameters_;
   std::vector<Slice> slices_;
+  std::vector<Tensor> slots_;  // each parameter's place in gradients_
   Tensor values_;
   Tensor gradients_;
 };

@@ -91,6 +91,8 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
     std::size_t num_completed = 0;
   };
 
+  struct Pass {};
+
   // From the last parameter to the first, because backward completes them in about that order.
   void make_buckets(const nn::ParameterArena& arena, std::int64_t bucket_bytes) {
     const auto element_bytes = static_cast<std::int64_t>(size_bytes(arena.values().dtype()));
@@ -107,11 +109,21 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
   }
 
   void gradient_completed(std::size_t bucket) {
-    if (!pass_is_running_) {
-      pass_is_running_ = true;
+    RINGRAD_CHECK(
+        !grad_enabled(), AutogradError, where_,
+        "DistributedDataParallel: backward must run without create_graph, whose gradients "
+        "do not lie in the buckets; got one with it");
+    RINGRAD_CHECK(
+        running_pass_.expired() || bucket >= next_bucket_, AutogradError, where_,
+        "DistributedDataParallel: a backward pass must complete each gradient once; got a "
+        "second part after its bucket was reduced, as from two checkpointed segments that "
+        "share a parameter");
+    if (running_pass_.expired()) {
+      const auto pass = std::make_shared<Pass>();
+      running_pass_ = pass;
       next_bucket_ = 0;
       for (Bucket& each : buckets_) each.num_completed = 0;
-      at_end_of_backward([self = shared_from_this()] { self->finish(); });
+      at_end_of_backward([self = shared_from_this(), pass] { self->finish(); });
     }
     ++buckets_[bucket].num_completed;
     while (next_bucket_ < buckets_.size() &&
@@ -122,7 +134,7 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
   // Parameters that this rank's loss did not reach may have been reached on others: their buckets
   // go now.
   void finish() {
-    pass_is_running_ = false;
+    running_pass_.reset();
     for (const nn::ParameterArena& arena : arenas_) arena.settle();
     while (next_bucket_ < buckets_.size()) reduce(buckets_[next_bucket_++]);
   }
@@ -134,7 +146,8 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
   std::vector<nn::ParameterArena> arenas_;
   std::vector<Bucket> buckets_;
   std::size_t next_bucket_ = 0;
-  bool pass_is_running_ = false;
+  // Owned by the engine's callback: a pass that fails takes it along, and the next one starts anew.
+  std::weak_ptr<Pass> running_pass_;
 };
 
 DistributedDataParallel::DistributedDataParallel(nn::Module& module, Communicator& comm,

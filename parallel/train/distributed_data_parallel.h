@@ -19,7 +19,10 @@
 //
 // A bucket is reduced as soon as backward has completed the last gradient in it. Buckets go in the
 // same order on all ranks, and parameters that a backward pass did not reach count as zero
-// gradients.
+// gradients; every rank's pass must reach one at least.
+//
+// Passes accumulate: what earlier ones averaged is the same on all ranks, so averaging it once more
+// together with the new part leaves it alone. Backward throws AutogradError with create_graph.
 
 #pragma once
 

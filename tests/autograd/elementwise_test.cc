@@ -21,8 +21,7 @@ using testing::Random;
 
 Tensor leaf(const Tensor& x) { return x.set_requires_grad(); }
 
-// -- Tables
-// -------------------------------------------------------------------------------------------
+// -- Tables ---------------------------------------------------------------------------------------
 
 struct UnaryCase {
   const char* name;
@@ -97,8 +96,7 @@ const BinaryCase kBinary[] = {
 const std::pair<Shape, Shape> kBroadcasts[] = {{{}, {}},         {{3}, {3}},          {{2, 3}, {3}},
                                                {{2, 1}, {1, 3}}, {{3, 1, 2}, {2, 2}}, {{}, {4}}};
 
-// -- Properties
-// ---------------------------------------------------------------------------------------
+// -- Properties -----------------------------------------------------------------------------------
 
 TEST(ElementwiseTest, SymbolsMeanTheirFunctions) {
   const Tensor a = tensor({1, -2, 3}), b = tensor({2, 2, 3});
@@ -182,8 +180,7 @@ TEST(ElementwiseTest, ASavedOperandThatChangedIsNamed) {
   expect_throws<AutogradError>([&] { y.backward(ones({2})); }, "backward of mul");
 }
 
-// -- Gradients against finite differences
-// ---------------------------------------------------------------
+// -- Gradients against finite differences ---------------------------------------------------------
 
 TEST(ElementwiseTest, UnaryGradientsAgreeWithFiniteDifferencesTwice) {
   Random random(20);
@@ -249,8 +246,7 @@ TEST(ElementwiseTest, BroadcastGradientsAgreeWithTheReference) {
   }
 }
 
-// -- Errors
-// -------------------------------------------------------------------------------------------
+// -- Errors ---------------------------------------------------------------------------------------
 
 TEST(ElementwiseTest, ErrorsBlameTheCallersLine) {
   const Tensor a = ones({2}), b = ones({3});

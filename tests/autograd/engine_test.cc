@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "autograd/elementwise.h"
@@ -259,6 +260,43 @@ TEST(EngineTest, HookReplacesTheGradientUntilItIsRemoved) {
 TEST(EngineTest, HooksNeedATensorThatRequiresAGradient) {
   EXPECT_THROW(register_hook(tensor({1.f}), [](const Tensor& g) { return g; }), AutogradError);
   EXPECT_THROW(register_completed_hook(leaf(1) * 2, [](const Tensor&) {}), AutogradError);
+}
+
+TEST(EngineTest, AHookMayRemoveItselfAndLaterOnesStillRun) {
+  const Tensor x = leaf(1);
+  std::vector<std::string> calls;
+  std::optional<HookHandle> once;
+  once = register_hook(x, [&](const Tensor&) {
+    calls.push_back("once");
+    once->remove();
+    return Tensor();
+  });
+  register_hook(x, [&](const Tensor&) {
+    calls.push_back("always");
+    return Tensor();
+  });
+  (x * 2).backward();
+  (x * 2).backward();
+  EXPECT_EQ(calls, (std::vector<std::string>{"once", "always", "always"}));
+}
+
+TEST(EngineTest, AHookMustKeepTheShape) {
+  const Tensor x = leaf(1), y = x * 2;
+  register_hook(y, [](const Tensor&) { return ones({2}); });
+  EXPECT_THROW(y.backward(), ShapeError);
+}
+
+TEST(EngineTest, RecordedGradientsOfTwoLeavesDoNotShareMemory) {
+  const Tensor a = leaf(1), b = leaf(1), weight = ones({1});
+  (a + b).backward(weight, {.create_graph = true});
+  (a * 3).backward();
+  EXPECT_EQ(a.grad().item(), 4);
+  EXPECT_EQ(b.grad().item(), 1);
+  EXPECT_EQ(weight.item(), 1);
+}
+
+TEST(EngineTest, GradOfAnUndefinedInputThrows) {
+  EXPECT_THROW(grad(leaf(1) * 2, Tensor()), AutogradError);
 }
 
 }  // namespace

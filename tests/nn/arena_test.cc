@@ -107,5 +107,37 @@ TEST(ArenaTest, MixedDtypesMakeOneArenaEach) {
   EXPECT_THROW(ParameterArena{p}, DTypeError);
 }
 
+TEST(ArenaTest, FrozenParametersAndDroppedGradientsCountAsZero) {
+  const auto p = three_parameters();
+  const ParameterArena arena(p);
+  sum(p[0]).backward();
+  sum(p[1]).backward();
+  p[0].set_requires_grad(false);
+  p[1].set_grad({});
+  arena.settle();
+  for (const float value : arena.gradients().to_vector<float>()) EXPECT_EQ(value, 0);
+  p[0].set_requires_grad();
+  arena.clear_gradients();
+  sum(p[0]).backward();
+  EXPECT_EQ(arena.gradients().data<float>()[0], 1);
+}
+
+TEST(ArenaTest, GradientsSetFromOutsideAreTakenIn) {
+  const auto p = three_parameters();
+  const ParameterArena arena(p);
+  p[0].set_grad(tensor({7, 8, 9}));
+  arena.settle();
+  EXPECT_EQ(arena.gradients().data<float>()[1], 8);
+  EXPECT_EQ(p[0].grad().data<float>(), arena.gradients().data<float>());
+}
+
+TEST(ArenaTest, AParameterThatLeftIsNoticed) {
+  const auto p = three_parameters();
+  const ParameterArena first(p);
+  const ParameterArena second({p[1]});
+  EXPECT_THROW(first.settle(), AutogradError);
+  second.settle();
+}
+
 }  // namespace
 }  // namespace ringrad::nn

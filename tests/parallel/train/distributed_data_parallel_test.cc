@@ -8,6 +8,7 @@
 
 #include "autograd/cross_entropy.h"
 #include "autograd/elementwise.h"
+#include "autograd/hooks.h"
 #include "autograd/movement.h"
 #include "autograd/reduce.h"
 #include "core/view.h"
@@ -120,6 +121,54 @@ TEST(DistributedDataParallelTest, ParametersUnusedOnOneRankCountAsZeroThere) {
     const auto expected = hidden.to_vector<float>();
     EXPECT_FLOAT_EQ(halved[0], expected[0] / 2);
     EXPECT_FLOAT_EQ(halved[1], expected[1] / 2);
+  });
+}
+
+TEST(DistributedDataParallelTest, AFailedBackwardDoesNotSpoilTheNext) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Sequential net = make_net();
+    DistributedDataParallel replica(net, comm, {.bucket_bytes = 64});
+    nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1});
+    const Batch batch = global_batch(0);
+    const auto loss = [&](const Tensor& x) {
+      return cross_entropy(replica(x), part_of(batch.y, comm));
+    };
+    const Tensor x = part_of(batch.x, comm).detach();
+    const Tensor poisoned = x.detach().set_requires_grad() * 1;
+    register_hook(poisoned, [](const Tensor&) -> Tensor {
+      throw ValueError("told to fail", Where::current());
+    });
+    EXPECT_THROW(loss(poisoned).backward(), ValueError);
+    optimizer.zero_grad();
+    loss(x).backward();
+    optimizer.step();
+    EXPECT_TRUE(replicas_identical(net, comm));
+  });
+}
+
+TEST(DistributedDataParallelTest, GradientsAccumulateOverTwoBackwardPasses) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Sequential net = make_net();
+    DistributedDataParallel replica(net, comm);
+    const Batch batch = global_batch(0);
+    const auto backward = [&] {
+      cross_entropy(replica(part_of(batch.x, comm)), part_of(batch.y, comm)).backward();
+    };
+    net.zero_grad();
+    backward();
+    const Tensor once = net.parameters().front().grad() * 2;
+    backward();
+    expect_close(net.parameters().front().grad(), once);
+  });
+}
+
+TEST(DistributedDataParallelTest, CreateGraphIsRefused) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Sequential net = make_net();
+    DistributedDataParallel replica(net, comm);
+    const Batch batch = global_batch(0);
+    const Tensor loss = cross_entropy(replica(part_of(batch.x, comm)), part_of(batch.y, comm));
+    EXPECT_THROW(loss.backward({}, {.create_graph = true}), AutogradError);
   });
 }
 

@@ -1,0 +1,145 @@
+#include "autograd/batch_norm.h"
+
+#include "autograd/elementwise.h"
+#include "autograd/gradient_check.h"
+#include "autograd/in_place.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_same_bits;
+using testing::expect_throws;
+using testing::Random;
+
+Tensor leaf(Random& random, const Shape& shape) {
+  return random.tensor(shape, DType::float64).set_requires_grad();
+}
+
+std::vector<Tensor> leaves(Random& random, const Shape& x) {
+  return {leaf(random, x), leaf(random, {x[1]}), leaf(random, {x[1]})};
+}
+
+TEST(AutogradBatchNormTest, TrainingGradientsAgreeWithDifferences) {
+  Random random(1);
+  for (const Shape& shape : {Shape{5, 2}, Shape{3, 2, 3}, Shape{2, 3, 2, 2}}) {
+    for (const bool relu : {false, true}) {
+      const DifferentiableFunction f = [&](const std::vector<Tensor>& in) {
+        return batch_norm(in[0], in[1], in[2], {}, {}, {.relu = relu});
+      };
+      const std::vector<Tensor> inputs = leaves(random, shape);
+      EXPECT_EQ(gradient_check(f, inputs), "") << shape << (relu ? " relu" : "");
+      EXPECT_EQ(gradient_gradient_check(f, inputs), "") << shape << (relu ? " relu" : "");
+    }
+  }
+}
+
+TEST(AutogradBatchNormTest, EvaluationGradientsAgreeWithDifferences) {
+  Random random(2);
+  const Tensor mean = random.tensor({2}, DType::float64);
+  const Tensor var = random.tensor({2}, 0.5, 2, DType::float64);
+  for (const bool relu : {false, true}) {
+    const DifferentiableFunction f = [&](const std::vector<Tensor>& in) {
+      return batch_norm(in[0], in[1], in[2], mean, var, {.training = false, .relu = relu});
+    };
+    const std::vector<Tensor> inputs = leaves(random, {3, 2, 2, 2});
+    EXPECT_EQ(gradient_check(f, inputs), "") << (relu ? "relu" : "");
+    EXPECT_EQ(gradient_gradient_check(f, inputs), "") << (relu ? "relu" : "");
+  }
+}
+
+TEST(AutogradBatchNormTest, WeightAndBiasMayBeAbsent) {
+  Random random(3);
+  const Tensor x = leaf(random, {4, 2}), weight = leaf(random, {2}), bias = leaf(random, {2});
+  const DifferentiableFunction bare = [](const std::vector<Tensor>& in) {
+    return batch_norm(in[0], {}, {}, {}, {}, {.relu = true});
+  };
+  const DifferentiableFunction scaled = [](const std::vector<Tensor>& in) {
+    return batch_norm(in[0], in[1], {}, {}, {});
+  };
+  const DifferentiableFunction shifted = [](const std::vector<Tensor>& in) {
+    return batch_norm(in[0], {}, in[1], {}, {});
+  };
+  EXPECT_EQ(gradient_check(bare, {x}), "");
+  EXPECT_EQ(gradient_gradient_check(bare, {x}), "");
+  EXPECT_EQ(gradient_check(scaled, {x, weight}), "");
+  EXPECT_EQ(gradient_gradient_check(scaled, {x, weight}), "");
+  EXPECT_EQ(gradient_check(shifted, {x, bias}), "");
+  EXPECT_EQ(gradient_gradient_check(shifted, {x, bias}), "");
+}
+
+TEST(AutogradBatchNormTest, FusedReluIsReluAfterwards) {
+  Random random(4);
+  const Tensor x = random.tensor({4, 3, 5, 5}), weight = random.tensor({3}),
+               bias = random.tensor({3}), weights = random.tensor({4, 3, 5, 5});
+  const auto gradients = [&](bool fused) {
+    for (const Tensor& t : {x, weight, bias}) t.set_requires_grad(false).set_requires_grad();
+    Tensor y = batch_norm(x, weight, bias, {}, {}, {.relu = fused});
+    if (!fused) y = relu(y);
+    y.backward(weights);
+    return std::vector{y.detach(), x.grad(), weight.grad(), bias.grad()};
+  };
+  const std::vector<Tensor> fused = gradients(true), apart = gradients(false);
+  for (std::size_t i = 0; i < fused.size(); ++i) expect_close(fused[i], apart[i], 256);
+}
+
+TEST(AutogradBatchNormTest, TrainingUpdatesRunningStatistics) {
+  const Tensor x = tensor({{1, 10}, {3, 30}});
+  const Tensor mean = zeros({2}), var = ones({2});
+  batch_norm(x, {}, {}, mean, var, {.momentum = 0.5});
+  expect_close(mean, {1, 10});
+  expect_close(var, {1.5, 100.5});  // unbiased variances are 2 and 200
+}
+
+TEST(AutogradBatchNormTest, ACallThatThrowsLeavesRunningStatisticsAlone) {
+  const Tensor mean = zeros({2}), var = ones({2});
+  expect_throws<ShapeError>(
+      [&] {
+        batch_norm(ones({3, 2}), zeros({3}), {}, mean, var);
+      },
+      "batch_norm: ");
+  expect_same_bits(mean, zeros({2}));
+  expect_same_bits(var, ones({2}));
+}
+
+// The statistics of an evaluation are the caller's buffers, which a training step may change.
+TEST(AutogradBatchNormTest, StatisticsChangedBetweenEvaluationAndBackwardAreNoticed) {
+  Random random(5);
+  const Tensor x = random.tensor({3, 2}).set_requires_grad();
+  const Tensor weight = ones({2}).set_requires_grad(), mean = zeros({2}), var = ones({2});
+  const Tensor y = batch_norm(x, weight, {}, mean, var, {.training = false});
+  add_(mean, ones({2}));
+  EXPECT_THROW(sum(y).backward(), AutogradError);
+}
+
+TEST(AutogradBatchNormTest, ThrowsAtTheCallersLine) {
+  const Tensor x = zeros({3, 2});
+  const auto eval = [](const Tensor& input, const Tensor& mean, const Tensor& var, Where where) {
+    return batch_norm(input, {}, {}, mean, var, {.training = false}, where);
+  };
+  const Where here = Where::current();
+  expect_throws<ShapeError>([&] { batch_norm(zeros({3}), {}, {}, {}, {}); }, "batch_norm");
+  expect_throws<ShapeError>(
+      [&] {
+        batch_norm(zeros({1, 2}), {}, {}, {}, {});
+      },
+      "more than one value per channel; got (1, 2)");
+  expect_throws<ShapeError>([&] { batch_norm(zeros({0, 2}), {}, {}, {}, {}); }, "batch_norm");
+  expect_throws<ShapeError>([&] { batch_norm(zeros({2, 0}), {}, {}, {}, {}); }, "batch_norm");
+  expect_throws<ShapeError>([&] { batch_norm(x, zeros({3}), {}, {}, {}); }, "batch_norm");
+  expect_throws<ShapeError>([&] { eval(x, zeros({3}), zeros({3}), here); }, "batch_norm");
+  expect_throws<ValueError>([&] { eval(x, {}, {}, here); }, "needs running statistics");
+  expect_throws<ValueError>([&] { batch_norm(x, {}, {}, zeros({2}), {}); }, "batch_norm");
+  expect_throws<ValueError>([&] { batch_norm(x, {}, {}, {}, zeros({2})); }, "batch_norm");
+  expect_throws<DTypeError>(
+      [&] {
+        batch_norm(zeros({3, 2}, {.dtype = DType::int32}), {}, {}, {}, {});
+      },
+      "batch_norm");
+}
+
+}  // namespace
+}  // namespace ringrad
