@@ -1,5 +1,7 @@
 #include "kernels/onednn.h"
 
+#include <omp.h>
+
 namespace ringrad::kernels::onednn {
 namespace {
 
@@ -32,15 +34,33 @@ void rethrow(const dnnl::error& error, const char* operation, Where where) {
   throw InternalError(message, where);
 }
 
+int team_size() {
+  if (omp_in_parallel() || omp_get_max_active_levels() == 0) return 1;
+  return std::min(omp_get_max_threads(), omp_get_thread_limit());
+}
+
+FixedTeam::FixedTeam(int threads)
+    : max_threads_before_(omp_get_max_threads()), dynamic_before_(omp_get_dynamic() != 0) {
+  if (threads != max_threads_before_) omp_set_num_threads(threads);
+  if (dynamic_before_) omp_set_dynamic(0);
+}
+
+FixedTeam::~FixedTeam() {
+  if (omp_get_max_threads() != max_threads_before_) omp_set_num_threads(max_threads_before_);
+  if (dynamic_before_) omp_set_dynamic(1);
+}
+
 Plan::Plan(dnnl::primitive primitive,
            std::initializer_list<std::pair<int, dnnl::memory::desc>> descriptions)
-    : primitive_(std::move(primitive)) {
+    : primitive_(std::move(primitive)), threads_(omp_get_max_threads()) {
   for (const auto& [index, description] : descriptions)
     if (!description.is_zero())
       memories_.emplace(index, dnnl::memory(description, engine(), nullptr));
 }
 
 void Plan::run(std::initializer_list<Argument> arguments, const char* operation, Where where) {
+  RINGRAD_ASSERT(threads_ == team_size());
+  const FixedTeam team(threads_);
   try {
     for (const auto& [index, data] : arguments)
       if (const auto memory = memories_.find(index); memory != memories_.end())

@@ -8,7 +8,9 @@
 //     Plan& plan = find_or_make_plan(key, "matmul", where, [&] { return make_plan(...); });
 //     plan.run({{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, out}}, ...);
 //
-// Plans belong to one thread: a memory object's pointer cannot serve two calls at once.
+// Plans belong to one thread: a memory object's pointer cannot serve two calls at once. They also
+// belong to a number of threads: oneDNN shares the work out when it makes a primitive, and leaves
+// rows unwritten if fewer threads come to run it.
 
 #pragma once
 
@@ -37,6 +39,24 @@ dnnl::memory::desc describe(std::span<const std::int64_t> extents, dnnl::memory:
 
 /// Throws OutOfMemoryError, or InternalError with oneDNN's message, for a status that oneDNN threw.
 [[noreturn]] void rethrow(const dnnl::error& error, const char* operation, Where where);
+
+/// How many threads a parallel region of the calling thread gets now.
+int team_size();
+
+/// While it lives, oneDNN finds exactly `threads` threads on the calling thread.
+///
+/// REQUIRES: 1 <= threads <= team_size()
+class FixedTeam {
+ public:
+  explicit FixedTeam(int threads);
+  ~FixedTeam();
+  FixedTeam(const FixedTeam&) = delete;
+  FixedTeam& operator=(const FixedTeam&) = delete;
+
+ private:
+  int max_threads_before_;
+  bool dynamic_before_;
+};
 
 /// What a plan depends on, as a list of numbers; at most 32 of them.
 class PlanKey {
@@ -82,22 +102,27 @@ class Plan {
     const void* data;  ///< outputs are passed as const, too: oneDNN's memory objects do not say
   };
 
-  /// Runs on the calling thread and its OpenMP team; the results are there on return.
+  /// Runs on the calling thread and its team, which must be the one it was made for, as
+  /// find_or_make_plan sees to; the results are there on return.
   void run(std::initializer_list<Argument> arguments, const char* operation, Where where);
 
  private:
   dnnl::primitive primitive_;
   std::unordered_map<int, dnnl::memory> memories_;
+  int threads_;
 };
 
-/// This thread's plan for `key`, made by `make` at the first call. Each kernel has a cache of its
+/// This thread's plan for `key` and team_size(), made by `make` at the first call. Each kernel has a cache of its
 /// own, since the type of its `make` is; a cache that holds 1024 plans is emptied, so that a
 /// program whose shapes never repeat does not grow.
 template <class Make>
-auto& find_or_make_plan(const PlanKey& key, const char* operation, Where where, Make&& make) {
+auto& find_or_make_plan(PlanKey key, const char* operation, Where where, Make&& make) {
   thread_local std::unordered_map<PlanKey, decltype(make()), PlanKey::Hash> plans;
+  const int threads = team_size();
+  key.add(threads);
   if (const auto found = plans.find(key); found != plans.end()) return found->second;
   if (plans.size() >= 1024) plans.clear();
+  const FixedTeam team(threads);
   try {
     return plans.emplace(key, make()).first->second;
   } catch (const dnnl::error& error) {

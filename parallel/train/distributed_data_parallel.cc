@@ -109,10 +109,13 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
   }
 
   void gradient_completed(std::size_t bucket) {
-    RINGRAD_CHECK(
-        !grad_enabled(), AutogradError, where_,
-        "DistributedDataParallel: backward must run without create_graph, whose gradients "
-        "do not lie in the buckets; got one with it");
+    if (grad_enabled()) {
+      for (const nn::ParameterArena& arena : arenas_) arena.clear_gradients();
+      throw AutogradError(
+          "DistributedDataParallel: backward must run without create_graph, whose gradients do not "
+          "lie in the buckets; got one with it",
+          where_);
+    }
     RINGRAD_CHECK(
         running_pass_.expired() || bucket >= next_bucket_, AutogradError, where_,
         "DistributedDataParallel: a backward pass must complete each gradient once; got a "
