@@ -81,10 +81,9 @@ void record_binary(const Tensor& y, const Tensor& a, const Tensor& b, Reduce red
   const unsigned looked_at =
       (a.requires_grad() ? Op::kSavedForA : 0u) | (b.requires_grad() ? Op::kSavedForB : 0u);
   record(Op::kName, where, y, {&a, &b},
-         [reduce, a = save(looked_at & ops::kA ? a : Tensor()),
-          b = save(looked_at & ops::kB ? b : Tensor())](BackwardContext& context) {
-           const Tensor& grad = context.grad_output();
-           const Tensor at_a = a.get(), at_b = b.get();
+         [reduce, a = looked_at & ops::kA ? save(a) : SavedTensor(),
+          b = looked_at & ops::kB ? save(b) : SavedTensor()](BackwardContext& context) {
+           const Tensor &grad = context.grad_output(), &at_a = a.get(), &at_b = b.get();
            if (context.needs(0)) context.set(0, reduce(0, gradient_a<Op>(grad, at_a, at_b)));
            if (context.needs(1)) context.set(1, reduce(1, gradient_b<Op>(grad, at_a, at_b)));
          });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <forward_list>
 #include <utility>
 
 #include "autograd/function.h"
@@ -18,6 +19,23 @@ std::atomic<std::uint64_t> next_pass_number{0};
 
 bool runs_later(const Node* a, const Node* b) { return a->sequence() < b->sequence(); }
 
+// The lists of a pass, whose memory the next one uses again: a small network has a thousand passes
+// in the time of a few thousand allocations.
+struct Workspace {
+  std::vector<Ref<Node>> roots;
+  std::vector<Node*> entered;  // every node of the pass
+  std::vector<Node*> ready;    // a heap; the largest sequence number on top
+  std::vector<Tensor> grad_inputs;
+
+  void clear() {
+    entered.clear();
+    roots.clear();
+    ready.clear();
+    grad_inputs.clear();
+  }
+};
+thread_local Workspace spare_workspace;
+
 // One backward pass over the part of the graph that its roots reach.
 class Pass {
  public:
@@ -26,7 +44,8 @@ class Pass {
         where_(where),
         number_(++next_pass_number),
         outer_(std::exchange(current_pass, this)),
-        outer_node_(std::exchange(current_node, nullptr)) {}
+        outer_node_(std::exchange(current_node, nullptr)),
+        lists_(std::exchange(spare_workspace, {})) {}
   ~Pass();
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
@@ -37,6 +56,7 @@ class Pass {
   void run();
 
   void add_callback(std::function<void()> callback) { callbacks_.push_back(std::move(callback)); }
+  const Tensor& keep_while_node_runs(Tensor x) { return kept_.emplace_front(std::move(x)); }
   // True if what is delivered next to this leaf is its whole gradient and replaces the old one.
   bool may_write_into(Leaf& leaf) const {
     return leaf.overwrite && leaf.visit.pending == 1 && !leaf.gradient(0).defined() &&
@@ -57,6 +77,7 @@ class Pass {
   };
 
   bool enter(Node* node);
+  void suspend(Node& node);
   void discover();
   void make_ready(Node* node);
   void run_node(Node& node);
@@ -68,39 +89,50 @@ class Pass {
   std::uint64_t number_;
   Pass* outer_;
   Node* outer_node_;
-  std::vector<Ref<Node>> roots_;
-  std::vector<Node*> ready_;  // a heap; the largest sequence number on top
+  Workspace lists_;
   std::vector<Capture> captures_;
   std::vector<Suspended> suspended_;
-  std::vector<Tensor> grad_inputs_;
+  std::forward_list<Tensor> kept_;
   std::vector<std::function<void()>> callbacks_;
 };
 
+// A pass that failed leaves nothing on its nodes: a recorded gradient could hold the graph in a
+// cycle.
 Pass::~Pass() {
+  for (Node* node : lists_.entered)
+    if (node->visit.pass == number_) {
+      for (int k = 0; k < node->num_outputs(); ++k) node->gradient(k) = {};
+      node->visit = {};
+    }
   for (Suspended& state : suspended_) {
     state.node->visit = state.visit;
     for (int k = 0; k < state.node->num_outputs(); ++k)
       state.node->gradient(k) = std::move(state.gradients[static_cast<unsigned>(k)]);
   }
+  lists_.clear();
+  spare_workspace = std::move(lists_);
   current_pass = outer_;
   current_node = outer_node_;
 }
 
-// Returns true on the first visit of this pass. What a failed pass left behind is dropped here.
+// Returns true on the first visit of this pass.
 bool Pass::enter(Node* node) {
   if (node->visit.pass == number_) return false;
-  const bool suspends = outer_ && node->visit.pass != 0;
-  Suspended state{node, node->visit, {}};
-  for (int k = 0; node->visit.pass != 0 && k < node->num_outputs(); ++k)
-    state.gradients.push_back(std::exchange(node->gradient(k), {}));
-  if (suspends) suspended_.push_back(std::move(state));
+  if (node->visit.pass != 0) suspend(*node);
   node->visit = {number_, 0};
+  lists_.entered.push_back(node);
   return true;
+}
+
+void Pass::suspend(Node& node) {
+  Suspended& state = suspended_.emplace_back(&node, node.visit);
+  for (int k = 0; k < node.num_outputs(); ++k)
+    state.gradients.push_back(std::exchange(node.gradient(k), {}));
 }
 
 void Pass::add_root(const Tensor& root, Tensor gradient) {
   Edge edge = edge_to(root);
-  if (enter(edge.node.get())) roots_.push_back(edge.node);
+  if (enter(edge.node.get())) lists_.roots.push_back(edge.node);
   deliver(edge, std::move(gradient));
 }
 
@@ -110,28 +142,24 @@ void Pass::capture(const Tensor& input, Tensor* result) {
 }
 
 void Pass::discover() {
-  std::vector<Node*> stack;
-  for (const Ref<Node>& root : roots_) stack.push_back(root.get());
-  while (!stack.empty()) {
-    Node* node = stack.back();
-    stack.pop_back();
-    for (const Edge& edge : node->edges()) {
+  for (std::size_t i = 0; i < lists_.entered.size(); ++i)
+    for (const Edge& edge : lists_.entered[i]->edges()) {
       if (!edge.node) continue;
-      if (enter(edge.node.get())) stack.push_back(edge.node.get());
+      enter(edge.node.get());
       ++edge.node->visit.pending;
     }
-  }
 }
 
 void Pass::run() {
   discover();
   const GradMode mode(options_.create_graph);
-  for (const Ref<Node>& root : roots_)
+  for (const Ref<Node>& root : lists_.roots)
     if (root->visit.pending == 0) make_ready(root.get());
-  while (!ready_.empty()) {
-    std::pop_heap(ready_.begin(), ready_.end(), runs_later);
-    Node* node = ready_.back();
-    ready_.pop_back();
+  std::vector<Node*>& ready = lists_.ready;
+  while (!ready.empty()) {
+    std::pop_heap(ready.begin(), ready.end(), runs_later);
+    Node* node = ready.back();
+    ready.pop_back();
     run_node(*node);
   }
   for (std::size_t i = 0; i < callbacks_.size(); ++i) {
@@ -142,17 +170,18 @@ void Pass::run() {
 
 void Pass::make_ready(Node* node) {
   if (node->is_leaf()) return apply(*node);
-  ready_.push_back(node);
-  std::push_heap(ready_.begin(), ready_.end(), runs_later);
+  lists_.ready.push_back(node);
+  std::push_heap(lists_.ready.begin(), lists_.ready.end(), runs_later);
 }
 
 void Pass::run_node(Node& node) {
   const std::span<Edge> edges = node.edges();
-  grad_inputs_.assign(edges.size(), Tensor());
+  std::vector<Tensor>& grad_inputs = lists_.grad_inputs;
+  grad_inputs.assign(edges.size(), Tensor());
   apply(node);
   for (std::size_t i = 0; i < edges.size(); ++i) {
     if (!edges[i].node) continue;
-    if (grad_inputs_[i].defined()) deliver(edges[i], std::move(grad_inputs_[i]));
+    if (grad_inputs[i].defined()) deliver(edges[i], std::move(grad_inputs[i]));
     if (--edges[i].node->visit.pending == 0) make_ready(edges[i].node.get());
   }
 }
@@ -167,8 +196,9 @@ void Pass::apply(Node& node) {
   for (const Capture& capture : captures_)
     if (capture.node == &node) *capture.result = node.gradient(capture.output);
   if (reached && !(node.is_leaf() && !captures_.empty())) {
-    BackwardContext context(node, grad_inputs_, where_);
+    BackwardContext context(node, lists_.grad_inputs, where_);
     node.apply(context);
+    kept_.clear();
     if (!options_.retain_graph && !options_.create_graph) node.release_saved();
   }
   for (int k = 0; k < node.num_outputs(); ++k) node.gradient(k) = {};
@@ -280,5 +310,10 @@ Tensor add_gradients(const Tensor& a, const Tensor& b, Where where) {
 }
 
 Node* running_node() { return current_node; }
+
+const Tensor& keep_while_node_runs(Tensor x) {
+  RINGRAD_ASSERT(current_node);
+  return current_pass->keep_while_node_runs(std::move(x));
+}
 
 }  // namespace ringrad

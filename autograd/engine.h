@@ -83,4 +83,8 @@ Tensor add_gradients(const Tensor& a, const Tensor& b, Where where);
 /// The node whose backward function runs now on this thread; null outside of backward.
 Node* running_node();
 
+/// Keeps x alive until that backward function has returned.
+/// REQUIRES: running_node()
+const Tensor& keep_while_node_runs(Tensor x);
+
 }  // namespace ringrad

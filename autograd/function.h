@@ -21,6 +21,7 @@
 
 #include <array>
 #include <concepts>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -105,6 +106,9 @@ void record(const char* name, Where where, const Tensor& y, const Tensor* const 
 template <std::invocable<BackwardContext&> F>
 void record(const char* name, Where where, std::span<const Tensor> outputs,
             std::span<const Tensor> inputs, F&& backward) {
+  constexpr std::size_t kMost = std::numeric_limits<decltype(TensorImpl::output)>::max();
+  RINGRAD_CHECK(outputs.size() <= kMost, ValueError, where, name, ": at most ", kMost,
+                " results can be recorded; got ", outputs.size());
   std::vector<Edge> edges;
   edges.reserve(inputs.size());
   for (const Tensor& x : inputs) edges.push_back(edge_to(x));

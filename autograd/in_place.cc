@@ -10,9 +10,9 @@ namespace ringrad {
 namespace {
 
 std::string describe(const Tensor& x) {
-  const TensorHistory* past = history(x);
-  if (!past || past->node->is_leaf()) return concat("a leaf made at ", to_string(x.made_at()));
-  return concat("the result of ", past->node->name(), " at ", to_string(past->node->where()));
+  const Node* node = node_of(x);
+  if (!node || node->is_leaf()) return concat("a leaf made at ", to_string(x.made_at()));
+  return concat("the result of ", node->name(), " at ", to_string(node->where()));
 }
 
 void check_writable(const char* operation, const Tensor& y, Where where) {

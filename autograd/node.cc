@@ -140,22 +140,22 @@ void Leaf::apply(BackwardContext& context) {
 Leaf* leaf_of(const Tensor& x) {
   if (!x.requires_grad()) return nullptr;
   TensorImpl* impl = x.impl();
-  if (!impl->autograd)
-    impl->autograd = std::make_unique<TensorHistory>(make_ref<Leaf>(x, impl->made_at), 0);
-  Node* node = history(x)->node.get();
+  if (!impl->history) impl->history = make_ref<Leaf>(x, impl->made_at);
+  Node* node = node_of(x);
   return node->is_leaf() ? static_cast<Leaf*>(node) : nullptr;
 }
 
 Edge edge_to(const Tensor& x) {
   if (!x.defined() || !x.requires_grad()) return {};
-  if (!x.impl()->autograd) leaf_of(x);
-  const TensorHistory* past = history(x);
-  return {past->node, past->output};
+  if (!x.impl()->history) leaf_of(x);
+  return {Ref<Node>::share(node_of(x)), x.impl()->output};
 }
 
 void set_history(const Tensor& y, Ref<Node> node, int output) {
-  y.impl()->requires_grad = true;
-  y.impl()->autograd = std::make_unique<TensorHistory>(std::move(node), output);
+  TensorImpl* impl = y.impl();
+  impl->requires_grad = true;
+  impl->history = std::move(node);
+  impl->output = static_cast<std::uint16_t>(output);
 }
 
 }  // namespace ringrad

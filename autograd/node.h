@@ -40,11 +40,11 @@ struct Edge {
 /// tensor to keep it.
 using GradientHook = std::function<Tensor(const Tensor& grad)>;
 
-class Node : public RefCounted {
+class Node : public History {
  public:
   Node(const char* name, Where where, int num_outputs, std::size_t object_bytes,
        bool is_leaf = false);
-  virtual ~Node();
+  ~Node() override;
 
   /// Sets the gradients of the inputs from those of the outputs.
   virtual void apply(BackwardContext& context) = 0;
@@ -128,18 +128,8 @@ class Leaf final : public Node {
   Device device_;
 };
 
-/// What a tensor knows of the tape: which output of which node it is.
-struct TensorHistory final : AutogradMeta, Pooled {
-  TensorHistory(Ref<Node> node, int output) : node(std::move(node)), output(output) {}
-
-  Ref<Node> node;
-  int output;
-};
-
-/// The history of x; null if it has none (also for a leaf that has not been used yet).
-inline TensorHistory* history(const Tensor& x) {
-  return static_cast<TensorHistory*>(x.impl()->autograd.get());
-}
+/// The node that made x; null if it has none (also for a leaf that has not been used yet).
+inline Node* node_of(const Tensor& x) { return static_cast<Node*>(x.impl()->history.get()); }
 
 /// The leaf of a tensor that requires a gradient and has no recorded producer; makes it on first
 /// use. Returns null for the result of a recorded operation and for tensors that need no gradient.

@@ -13,7 +13,7 @@ SavedTensor save_output(const Tensor& output, int index) {
   return SavedTensor(view::alias(output, output.made_at()), index);
 }
 
-Tensor SavedTensor::get() const {
+const Tensor& SavedTensor::get() const {
   if (!tensor_.defined()) return tensor_;
   Node* node = running_node();
   RINGRAD_ASSERT(node);
@@ -25,7 +25,7 @@ Tensor SavedTensor::get() const {
   if (output_ < 0 || !grad_enabled()) return tensor_;
   Tensor output = view::alias(tensor_, tensor_.made_at());
   set_history(output, Ref<Node>::share(node), output_);
-  return output;
+  return keep_while_node_runs(std::move(output));
 }
 
 }  // namespace ringrad

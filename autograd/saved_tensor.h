@@ -25,9 +25,10 @@ class SavedTensor {
   bool defined() const { return tensor_.defined(); }
   const Shape& shape() const { return tensor_.shape(); }
 
-  /// The tensor as it was when saved; call it inside of the backward function only.
+  /// The tensor as it was when saved. Call it inside of the backward function only; the reference
+  /// is good until that returns.
   /// Throws AutogradError if it was changed in place since.
-  Tensor get() const;
+  const Tensor& get() const;
 
  private:
   friend SavedTensor save(const Tensor& input);

@@ -7,21 +7,21 @@
 
 namespace ringrad {
 
-bool Tensor::is_leaf() const { return !impl_->autograd || history(*this)->node->is_leaf(); }
+bool Tensor::is_leaf() const { return !impl_->history || node_of(*this)->is_leaf(); }
 
 const Tensor& Tensor::set_requires_grad(bool requires_grad, Where where) const {
   check_floating("set_requires_grad", dtype(), where);
   RINGRAD_CHECK(is_leaf(), AutogradError, where,
                 "set_requires_grad: only a leaf can be changed; got the result of ",
-                history(*this)->node->name(), " at ", to_string(history(*this)->node->where()),
+                node_of(*this)->name(), " at ", to_string(node_of(*this)->where()),
                 "; use detach()");
   impl_->requires_grad = requires_grad;
-  if (!requires_grad) impl_->autograd.reset();
+  if (!requires_grad) impl_->history = nullptr;
   return *this;
 }
 
 Tensor Tensor::grad() const {
-  if (!impl_->autograd || !is_leaf()) return {};
+  if (!impl_->history || !is_leaf()) return {};
   Leaf* leaf = leaf_of(*this);
   leaf->settle();
   return leaf->grad;

@@ -9,31 +9,24 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace ringrad {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kCaching = false;
-#else
-constexpr bool kCaching = true;
-#endif
+using detail::FreeList;
+using detail::kNumSmallClasses;
+using detail::SmallBlocks;
+using detail::thread_cache;
+using detail::ThreadCache;
 
+constexpr bool kCaching = detail::kSmallLimit > 0;
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kSmallLimit = kCaching ? 1024 : 0;
-constexpr std::size_t kNumSmallClasses = 1024 / kAlignment;
 constexpr std::size_t kChunkBytes = 64 * 1024;  // small blocks are carved from chunks of this size
-constexpr int kBatch = 32;                      // small blocks fetched under one lock
-constexpr int kLongList = 4096;                 // a thread's list longer than this gives half back
+constexpr int kLongest = 1024;                  // blocks that change hands under one lock
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr std::size_t kNumLargeClasses = 64 * 8;
-
-std::size_t small_class(std::size_t bytes) { return (bytes - 1) / kAlignment; }
-
-std::int64_t small_class_bytes(std::size_t index) {
-  return static_cast<std::int64_t>((index + 1) * kAlignment);
-}
 
 // Large classes: the power of two below, and which eighth of the way to the next one.
 //   1025..1152 -> 1152, ..1280 -> 1280, ... ..2048 -> 2048, ..2304 -> 2304, ...
@@ -61,52 +54,36 @@ void* system_allocate(std::size_t bytes) {
   return block;
 }
 
-// Free blocks, linked through their own first bytes, so that freeing never needs memory.
-struct FreeList {
-  struct Block {
-    Block* next;
+// Whole lists of small blocks, stacked: the first block of each says how long it is and which one
+// lies below.
+class Depot {
+ public:
+  bool empty() const { return !top_; }
+  void put(FreeList list) {
+    if (list.head) top_ = new (list.head) FirstBlock{{list.head->next}, top_, list.length};
+  }
+  FreeList take() {
+    FirstBlock* first = std::exchange(top_, top_->below);
+    return {first, first->length};
+  }
+
+ private:
+  struct FirstBlock : FreeList::Block {
+    FirstBlock* below;
+    int length;
   };
-  Block* head = nullptr;
-  int length = 0;
+  static_assert(sizeof(FirstBlock) <= detail::kSmallStep);
 
-  void push(void* block) {
-    head = new (block) Block{head};
-    ++length;
-  }
-  void* pop() {
-    Block* block = head;
-    head = block->next;
-    --length;
-    return block;
-  }
-};
-
-// Written by one thread only, read by allocator_stats(): no read-modify-write is needed.
-struct Counter {
-  std::atomic<std::int64_t> value{0};
-
-  void add(std::int64_t amount) {
-    value.store(value.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-  }
-  std::int64_t get() const { return value.load(std::memory_order_relaxed); }
-};
-
-struct ThreadCache {
-  std::array<FreeList, kNumSmallClasses> lists;
-  Counter small_bytes;  // allocated minus freed here; negative where blocks of other threads die
-  Counter allocations;
-
-  ThreadCache();
-  ~ThreadCache();
+  FirstBlock* top_ = nullptr;
 };
 
 // What all threads share. Every member function REQUIRES: mutex is held.
 struct SharedPool {
   std::mutex mutex;
-  std::array<FreeList, kNumSmallClasses> small;
+  std::array<Depot, kNumSmallClasses> small;
   std::array<FreeList, kNumLargeClasses> large;
   std::vector<const ThreadCache*> threads;
-  std::int64_t small_bytes = 0;  // allocated minus freed outside of any living thread cache
+  ThreadCache ended_threads;  // the counters of their caches, and of what they do later
   std::int64_t large_bytes = 0;
   std::int64_t peak_large_bytes = 0;
   std::int64_t reserved_bytes = 0;
@@ -119,7 +96,7 @@ struct SharedPool {
   void free_cached();
   void* allocate_large(std::size_t bytes, Where where);
   void deallocate_large(void* block, std::size_t bytes);
-  void* allocate_small(std::size_t index);
+  FreeList take_small(std::size_t index, Where where);
   AllocatorStats stats() const;
 };
 
@@ -182,129 +159,114 @@ void SharedPool::deallocate_large(void* block, std::size_t bytes) {
     return_to_system(block, size.bytes);
 }
 
-void* SharedPool::allocate_small(std::size_t index) {
-  if (!small[index].head) {
-    const std::size_t bytes = (index + 1) * kAlignment;
-    auto* chunk = static_cast<std::byte*>(take_from_system(kChunkBytes, bytes, Where::current()));
-    for (std::size_t at = 0; at + bytes <= kChunkBytes; at += bytes) small[index].push(chunk + at);
-  }
-  return small[index].pop();
+// At least one block.
+FreeList SharedPool::take_small(std::size_t index, Where where) {
+  if (!small[index].empty()) return small[index].take();
+  const std::size_t bytes = (index + 1) * detail::kSmallStep;
+  auto* chunk = static_cast<std::byte*>(take_from_system(kChunkBytes, bytes, where));
+  FreeList list;
+  for (std::size_t at = 0; at + bytes <= kChunkBytes; at += bytes) list.push(chunk + at);
+  return list;
 }
 
 AllocatorStats SharedPool::stats() const {
-  AllocatorStats stats{.allocated_bytes = small_bytes + large_bytes,
+  AllocatorStats stats{.allocated_bytes = large_bytes,
                        .peak_allocated_bytes = peak_large_bytes,
                        .reserved_bytes = reserved_bytes,
                        .num_allocations = allocations,
                        .num_system_allocations = system_allocations};
-  for (const ThreadCache* thread : threads) {
-    stats.allocated_bytes += thread->small_bytes.get();
-    stats.num_allocations += thread->allocations.get();
-  }
+  const auto add = [&](const ThreadCache& cache) {
+    for (std::size_t i = 0; i < kNumSmallClasses; ++i) {
+      const std::int64_t served = cache.classes[i].served.get();
+      const std::int64_t live = served - cache.classes[i].returned.get();
+      stats.num_allocations += served;
+      stats.allocated_bytes += live * static_cast<std::int64_t>((i + 1) * detail::kSmallStep);
+    }
+  };
+  add(ended_threads);
+  for (const ThreadCache* thread : threads) add(*thread);
   return stats;
 }
 
-// Objects with thread storage may free tensors after the cache of their thread is gone; they then
-// use the shared pool.
-thread_local bool cache_is_gone = false;
+// From a thread's first small block to its end. Objects with thread storage may free tensors even
+// later; they then use the shared pool.
+class CacheLifetime {
+ public:
+  // False if the calling thread's cache has ended; begins it at the first call.
+  static bool begin() {
+    thread_local bool ended = false;
+    if (ended) return false;
+    thread_local CacheLifetime lifetime(ended);
+    return true;
+  }
 
-ThreadCache& thread_cache() {
-  thread_local ThreadCache cache;
-  return cache;
-}
+ private:
+  explicit CacheLifetime(bool& ended);
+  ~CacheLifetime();
 
-ThreadCache::ThreadCache() {
+  bool& ended_;
+};
+
+CacheLifetime::CacheLifetime(bool& ended) : ended_(ended) {
   SharedPool& pool = shared_pool();
   const std::lock_guard lock(pool.mutex);
-  pool.threads.push_back(this);
+  pool.threads.push_back(&thread_cache);
+  for (SmallBlocks& blocks : thread_cache.classes) blocks.longest = kLongest;
 }
 
-ThreadCache::~ThreadCache() {
-  cache_is_gone = true;
+CacheLifetime::~CacheLifetime() {
+  ended_ = true;
   SharedPool& pool = shared_pool();
   const std::lock_guard lock(pool.mutex);
-  for (std::size_t i = 0; i < kNumSmallClasses; ++i)
-    while (lists[i].head) pool.small[i].push(lists[i].pop());
-  pool.small_bytes += small_bytes.get();
-  pool.allocations += allocations.get();
-  std::erase(pool.threads, this);
-}
-
-void refill(FreeList& list, std::size_t index) {
-  SharedPool& pool = shared_pool();
-  const std::lock_guard lock(pool.mutex);
-  list.push(pool.allocate_small(index));
-  while (list.length < kBatch && pool.small[index].head) list.push(pool.small[index].pop());
-}
-
-void give_back_half(FreeList& list, std::size_t index) {
-  SharedPool& pool = shared_pool();
-  const std::lock_guard lock(pool.mutex);
-  for (int i = list.length / 2; i > 0; --i) pool.small[index].push(list.pop());
-}
-
-void* allocate_after_cache(std::size_t index) {
-  SharedPool& pool = shared_pool();
-  const std::lock_guard lock(pool.mutex);
-  void* block = pool.allocate_small(index);
-  ++pool.allocations;
-  pool.small_bytes += small_class_bytes(index);
-  return block;
-}
-
-void deallocate_after_cache(void* block, std::size_t index) {
-  SharedPool& pool = shared_pool();
-  const std::lock_guard lock(pool.mutex);
-  pool.small[index].push(block);
-  pool.small_bytes -= small_class_bytes(index);
-}
-
-void* allocate_small(std::size_t bytes) {
-  const std::size_t index = small_class(bytes);
-  if (cache_is_gone) [[unlikely]]
-    return allocate_after_cache(index);
-  ThreadCache& cache = thread_cache();
-  FreeList& list = cache.lists[index];
-  if (!list.head) [[unlikely]]
-    refill(list, index);
-  cache.allocations.add(1);
-  cache.small_bytes.add(small_class_bytes(index));
-  return list.pop();
-}
-
-void deallocate_small(void* block, std::size_t bytes) {
-  const std::size_t index = small_class(bytes);
-  if (cache_is_gone) [[unlikely]]
-    return deallocate_after_cache(block, index);
-  ThreadCache& cache = thread_cache();
-  FreeList& list = cache.lists[index];
-  cache.small_bytes.add(-small_class_bytes(index));
-  list.push(block);
-  if (list.length > kLongList) [[unlikely]]
-    give_back_half(list, index);
+  for (std::size_t i = 0; i < kNumSmallClasses; ++i) {
+    SmallBlocks& blocks = thread_cache.classes[i];
+    pool.small[i].put(std::exchange(blocks.current, {}));
+    pool.small[i].put(std::exchange(blocks.spare, {}));
+    blocks.longest = 0;
+    pool.ended_threads.classes[i].served.add(blocks.served.get());
+    pool.ended_threads.classes[i].returned.add(blocks.returned.get());
+  }
+  std::erase(pool.threads, &thread_cache);
 }
 
 }  // namespace
 
-void* allocate(std::size_t bytes, Where where) {
+namespace detail {
+
+void* allocate_slowly(std::size_t bytes, Where where) {
   if (bytes == 0) return nullptr;
-  if (bytes <= kSmallLimit) return allocate_small(bytes);
   SharedPool& pool = shared_pool();
+  const bool has_cache = is_small(bytes) && CacheLifetime::begin();
   const std::lock_guard lock(pool.mutex);
-  return pool.allocate_large(bytes, where);
+  if (!is_small(bytes)) return pool.allocate_large(bytes, where);
+  const std::size_t index = small_class(bytes);
+  SmallBlocks& blocks = (has_cache ? thread_cache : pool.ended_threads).classes[index];
+  blocks.current =
+      blocks.spare.head ? std::exchange(blocks.spare, {}) : pool.take_small(index, where);
+  void* block = blocks.current.pop();
+  blocks.served.add(1);
+  if (!has_cache) pool.small[index].put(std::exchange(blocks.current, {}));  // keeps nothing
+  return block;
 }
 
-void deallocate(void* block, std::size_t bytes) noexcept {
+void deallocate_slowly(void* block, std::size_t bytes) noexcept {
   if (!block) return;
-  if (bytes <= kSmallLimit) return deallocate_small(block, bytes);
   SharedPool& pool = shared_pool();
+  const bool has_cache = is_small(bytes) && CacheLifetime::begin();
   const std::lock_guard lock(pool.mutex);
-  pool.deallocate_large(block, bytes);
+  if (!is_small(bytes)) return pool.deallocate_large(block, bytes);
+  const std::size_t index = small_class(bytes);
+  SmallBlocks& blocks = (has_cache ? thread_cache : pool.ended_threads).classes[index];
+  if (blocks.current.length >= blocks.longest) {
+    pool.small[index].put(blocks.spare);
+    blocks.spare = std::exchange(blocks.current, {});
+  }
+  blocks.current.push(block);
+  blocks.returned.add(1);
+  if (!has_cache) pool.small[index].put(std::exchange(blocks.current, {}));
 }
 
-void* pool_allocate(std::size_t bytes) { return allocate(bytes); }
-
-void pool_deallocate(void* block, std::size_t bytes) noexcept { deallocate(block, bytes); }
+}  // namespace detail
 
 AllocatorStats allocator_stats() {
   SharedPool& pool = shared_pool();

@@ -47,14 +47,16 @@ class Storage : public RefCounted, public Pooled {
   }
 
  private:
+  // In this order the fields fill one cache line without a gap.
+  std::uint32_t version_ = 0;
   std::byte* data_;
   std::size_t bytes_;
   Device device_;
   bool owns_;
-  std::uint32_t version_ = 0;
   Where changed_at_;
   Ref<Storage> whole_;
   std::shared_ptr<void> owner_;
 };
+static_assert(sizeof(Storage) == 64);
 
 }  // namespace ringrad

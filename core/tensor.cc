@@ -29,14 +29,14 @@ void check_layout(const char* operation, const Shape& shape, Layout layout, Wher
 
 TensorImpl::TensorImpl(Ref<Storage> storage, std::int64_t offset, const Shape& shape,
                        const Strides& strides, DType dtype, Where where)
-    : storage(std::move(storage)),
+    : dtype(dtype),
+      contiguous(ringrad::is_contiguous(shape, strides)),
+      storage(std::move(storage)),
       offset(offset),
       numel(shape.numel()),
+      made_at(where),
       shape(shape),
-      strides(strides),
-      dtype(dtype),
-      contiguous(ringrad::is_contiguous(shape, strides)),
-      made_at(where) {}
+      strides(strides) {}
 
 std::int64_t Tensor::size(std::int64_t axis, Where where) const {
   return shape()[normalize_axis("size", axis, dims(), where)];

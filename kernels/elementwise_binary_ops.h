@@ -12,29 +12,31 @@ namespace ringrad::ops {
 struct Add : BinaryRow<Domain::number> {
   static constexpr const char* kName = "add";
   static auto forward(auto a, auto b) { return a + b; }
-  static auto backward_a(auto grad, auto, auto) { return grad; }
-  static auto backward_b(auto grad, auto, auto) { return grad; }
+  static auto backward_a(const auto& grad, const auto&, const auto&) { return grad; }
+  static auto backward_b(const auto& grad, const auto&, const auto&) { return grad; }
 };
 
 struct Sub : BinaryRow<Domain::number> {
   static constexpr const char* kName = "sub";
   static auto forward(auto a, auto b) { return a - b; }
-  static auto backward_a(auto grad, auto, auto) { return grad; }
-  static auto backward_b(auto grad, auto, auto) { return -grad; }
+  static auto backward_a(const auto& grad, const auto&, const auto&) { return grad; }
+  static auto backward_b(const auto& grad, const auto&, const auto&) { return -grad; }
 };
 
 struct Mul : BinaryRow<Domain::number, kB, kA> {
   static constexpr const char* kName = "mul";
   static auto forward(auto a, auto b) { return a * b; }
-  static auto backward_a(auto grad, auto, auto b) { return grad * b; }
-  static auto backward_b(auto grad, auto a, auto) { return grad * a; }
+  static auto backward_a(const auto& grad, const auto&, const auto& b) { return grad * b; }
+  static auto backward_b(const auto& grad, const auto& a, const auto&) { return grad * a; }
 };
 
 struct Div : BinaryRow<Domain::real, kB, kBoth> {
   static constexpr const char* kName = "div";
   static auto forward(auto a, auto b) { return a / b; }
-  static auto backward_a(auto grad, auto, auto b) { return grad / b; }
-  static auto backward_b(auto grad, auto a, auto b) { return -grad * a / (b * b); }
+  static auto backward_a(const auto& grad, const auto&, const auto& b) { return grad / b; }
+  static auto backward_b(const auto& grad, const auto& a, const auto& b) {
+    return -grad * a / (b * b);
+  }
 };
 
 /// relu(a + b), the end of a residual block, in one pass.
@@ -47,10 +49,10 @@ struct AddRelu : BinaryRow<Domain::number> {
 struct Pow : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "pow";
   static auto forward(auto a, auto b) { return power(a, b); }
-  static auto backward_a(auto grad, auto a, auto b) {
+  static auto backward_a(const auto& grad, const auto& a, const auto& b) {
     return where(b == 0, 0, grad * (b * pow(a, b - 1)));
   }
-  static auto backward_b(auto grad, auto a, auto b) {
+  static auto backward_b(const auto& grad, const auto& a, const auto& b) {
     return where(a == 0, 0, grad * (pow(a, b) * log(a)));
   }
 };
@@ -59,10 +61,10 @@ struct Pow : BinaryRow<Domain::number, kBoth, kBoth> {
 struct Maximum : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "maximum";
   static auto forward(auto a, auto b) { return where(a > b || a != a, a, b); }
-  static auto backward_a(auto grad, auto a, auto b) {
+  static auto backward_a(const auto& grad, const auto& a, const auto& b) {
     return where(a > b, grad, where(a == b, grad / 2, 0));
   }
-  static auto backward_b(auto grad, auto a, auto b) {
+  static auto backward_b(const auto& grad, const auto& a, const auto& b) {
     return where(a < b, grad, where(a == b, grad / 2, 0));
   }
 };
@@ -71,10 +73,10 @@ struct Maximum : BinaryRow<Domain::number, kBoth, kBoth> {
 struct Minimum : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "minimum";
   static auto forward(auto a, auto b) { return where(a < b || a != a, a, b); }
-  static auto backward_a(auto grad, auto a, auto b) {
+  static auto backward_a(const auto& grad, const auto& a, const auto& b) {
     return where(a < b, grad, where(a == b, grad / 2, 0));
   }
-  static auto backward_b(auto grad, auto a, auto b) {
+  static auto backward_b(const auto& grad, const auto& a, const auto& b) {
     return where(a > b, grad, where(a == b, grad / 2, 0));
   }
 };
@@ -128,7 +130,9 @@ struct RightScalar : UnaryRow<Op::kDomain, (Op::kSavedForA & kA) ? Saves::input 
   explicit RightScalar(Scalar number) : number(number) {}
   DType promoted(DType x, Where where) const { return promote_number(kName, x, number, where); }
   auto forward(auto x) const { return Op::forward(x, like(x, number)); }
-  auto backward(auto grad, auto x) const { return Op::backward_a(grad, x, like(grad, number)); }
+  auto backward(const auto& grad, const auto& x) const {
+    return Op::backward_a(grad, x, like(grad, number));
+  }
 };
 
 /// number op x
@@ -140,7 +144,9 @@ struct LeftScalar : UnaryRow<Op::kDomain, (Op::kSavedForB & kB) ? Saves::input :
   explicit LeftScalar(Scalar number) : number(number) {}
   DType promoted(DType x, Where where) const { return promote_number(kName, x, number, where); }
   auto forward(auto x) const { return Op::forward(like(x, number), x); }
-  auto backward(auto grad, auto x) const { return Op::backward_b(grad, like(grad, number), x); }
+  auto backward(const auto& grad, const auto& x) const {
+    return Op::backward_b(grad, like(grad, number), x);
+  }
 };
 
 }  // namespace ringrad::ops

@@ -4,7 +4,7 @@
 //     struct Tanh : UnaryRow<Domain::real, Saves::output> {
 //       static constexpr const char* kName = "tanh";
 //       static auto forward(auto x) { return tanh(x); }
-//       static auto backward(auto grad, auto y) { return grad * (1 - y * y); }
+//       static auto backward(const auto& grad, const auto& y) { return grad * (1 - y * y); }
 //     };
 //
 // The formula `forward` is compiled for plain numbers. The derivative `backward` is written once

@@ -92,7 +92,7 @@ void Module::to(Device device) {
   for (auto kind : {&Module::parameters_, &Module::buffers_})
     for (const auto& [name, tensor] : this->*kind) {
       tensor.set_data(ringrad::to(tensor, device));
-      if (tensor.requires_grad()) tensor.impl()->autograd.reset();
+      if (tensor.requires_grad()) tensor.impl()->history = nullptr;
     }
   for (const auto& [name, module] : children_) module->to(device);
 }
@@ -106,7 +106,7 @@ void Module::to(DType dtype, Where where) {
       const Tensor converted = ringrad::to(tensor, dtype);
       tensor.impl()->dtype = dtype;
       tensor.set_data(converted);
-      if (tensor.requires_grad()) tensor.impl()->autograd.reset();
+      if (tensor.requires_grad()) tensor.impl()->history = nullptr;
     }
   for (const auto& [name, module] : children_) module->to(dtype, where);
 }

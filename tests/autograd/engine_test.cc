@@ -223,6 +223,18 @@ TEST(EngineTest, BackwardFreesTheGraphItRan) {
   EXPECT_EQ(allocator_stats().allocated_bytes, before);
 }
 
+TEST(EngineTest, AFailedPassLeavesNoGradientOnTheGraph) {
+  const auto before = allocator_stats().allocated_bytes;
+  {
+    const Tensor x = leaf(2), y = exp(x);
+    // The gradient that waits at x is recorded: its history leads back to x.
+    register_hook(x, [](const Tensor&) -> Tensor { throw ValueError("told to fail", {}); });
+    const Tensor z = square(y);
+    EXPECT_THROW(z.backward({}, {.create_graph = true}), ValueError);
+  }
+  EXPECT_EQ(allocator_stats().allocated_bytes, before);
+}
+
 TEST(EngineTest, LastLayersFinishFirst) {
   const Tensor first = leaf(1), last = leaf(1);
   std::vector<std::string> order;

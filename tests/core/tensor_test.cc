@@ -87,7 +87,7 @@ TEST(TensorTest, EmptyLikeKeepsTheOrderOfDenseMemory) {
 TEST(TensorTest, RequiresGradMakesALeafOfFloats) {
   EXPECT_FALSE(zeros({1}).requires_grad());
   EXPECT_TRUE(zeros({1}, {.requires_grad = true}).requires_grad());
-  EXPECT_FALSE(zeros({1}, {.requires_grad = true}).impl()->autograd);
+  EXPECT_FALSE(zeros({1}, {.requires_grad = true}).impl()->history);
   expect_throws<DTypeError>([] { zeros({1}, {.dtype = DType::int64, .requires_grad = true}); },
                             "empty: needs a floating dtype; got int64");
 }
