@@ -7,7 +7,7 @@
 namespace ringrad {
 
 Tensor expand(const Tensor& x, const Shape& shape, Where where) {
-  if (x.shape() == shape) return x;
+  if (x.shape(where) == shape) return x;
   Tensor y = view::expand(x, shape, where);
   if (needs_grad(x))
     record("expand", where, y, {&x}, [shape = x.shape()](BackwardContext& context) {
@@ -17,7 +17,7 @@ Tensor expand(const Tensor& x, const Shape& shape, Where where) {
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape, Where where) {
-  if (x.shape() == shape) return x;
+  if (x.shape(where) == shape) return x;
   Tensor y = kernels::sum_to(x, shape, where);
   if (needs_grad(x))
     record("sum_to", where, y, {&x}, [shape = x.shape()](BackwardContext& context) {

@@ -168,7 +168,7 @@ Tensor pow(const Tensor& a, const Tensor& b, Where where) { return binary<ops::P
 Tensor pow(Scalar a, const Tensor& b, Where where) { return unary(ops::ScalarPow(a), b, where); }
 Tensor pow(const Tensor& a, Scalar b, Where where) {
   // The most frequent exponent by far, and a multiplication is ten times cheaper.
-  const bool keeps_dtype = promote(a.dtype(), b) == a.dtype();
+  const bool keeps_dtype = promote(a.dtype(where), b) == a.dtype();
   if (b.to<double>() == 2 && keeps_dtype) return square(a, where);
   return unary(ops::PowScalar(b), a, where);
 }
@@ -209,11 +209,11 @@ Tensor isfinite(const Tensor& x, Where where) { return kernels::unary(ops::IsFin
 // -- Not rows: what saves a result of two operands, or has three ----------------------------------
 
 Tensor relu_gradient(const Tensor& grad, const Tensor& y, Where where) {
-  RINGRAD_CHECK(grad.shape() == y.shape(), ShapeError, where,
+  RINGRAD_CHECK(grad.shape(where) == y.shape(where), ShapeError, where,
                 "relu_gradient: shapes must be equal; got ", grad.shape(), " and ", y.shape());
-  check_same_dtype("relu_gradient", grad.dtype(), y.dtype(), where);
-  check_floating("relu_gradient", grad.dtype(), where);
-  check_same_device("relu_gradient", grad.device(), y.device(), where);
+  check_same_dtype("relu_gradient", grad, y, where);
+  check_floating("relu_gradient", grad, where);
+  check_same_device("relu_gradient", grad, y, where);
   Tensor result = kernels::unary_backward(ops::Relu(), grad, y, where);
   if (needs_grad(grad))
     record("relu_gradient", where, result, {&grad}, [y = save(y)](BackwardContext& context) {

@@ -236,8 +236,8 @@ void check_root(const Tensor& root, const Tensor& gradient, Where where) {
   RINGRAD_CHECK(gradient.shape() == root.shape(), ShapeError, where,
                 "backward: the gradient must have the shape of the tensor; got ", gradient.shape(),
                 " for ", root.shape());
-  check_same_dtype("backward", gradient.dtype(), root.dtype(), where);
-  check_same_device("backward", gradient.device(), root.device(), where);
+  check_same_dtype("backward", gradient, root, where);
+  check_same_device("backward", gradient, root, where);
 }
 
 void add_roots(Pass& pass, std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,

@@ -16,7 +16,7 @@ std::string describe(const Tensor& x) {
 }
 
 void check_writable(const char* operation, const Tensor& y, Where where) {
-  RINGRAD_CHECK(!grad_enabled() || !y.requires_grad(), AutogradError, where, operation,
+  RINGRAD_CHECK(!y.requires_grad(where) || !grad_enabled(), AutogradError, where, operation,
                 ": a tensor that requires a gradient must not be changed while operations are "
                 "recorded; got ",
                 describe(y), "; write y = y + x instead, or change it under NoGrad");
@@ -25,7 +25,7 @@ void check_writable(const char* operation, const Tensor& y, Where where) {
 void check_operands(const char* operation, const Tensor& y, const Tensor& x, Where where) {
   check_writable(operation, y, where);
   RINGRAD_CHECK(
-      !grad_enabled() || !x.requires_grad(), AutogradError, where, operation,
+      !x.requires_grad(where) || !grad_enabled(), AutogradError, where, operation,
       ": what is written in place is not recorded, so it must not require a gradient; got ",
       describe(x), "; write y = y + x instead, or detach it");
 }

@@ -41,7 +41,7 @@ void linear_backward_recorded(BackwardContext& context, const Tensor& grad, cons
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
-  RINGRAD_CHECK(a.dims() >= 1 && b.dims() >= 1, ShapeError, where,
+  RINGRAD_CHECK(a.dims(where) >= 1 && b.dims(where) >= 1, ShapeError, where,
                 "matmul: both sides must have at least one axis; got ", a.shape(), " and ",
                 b.shape());
   if (a.dims() == 1)
@@ -59,9 +59,10 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, Where where) {
-  RINGRAD_CHECK(weight.dims() == 2 && x.dims() >= 1 && x.shape().back() == weight.shape()[1],
-                ShapeError, where, "linear: x (..., K) and weight (N, K) must share K; got ",
-                x.shape(), " and ", weight.shape());
+  RINGRAD_CHECK(
+      weight.dims(where) == 2 && x.dims(where) >= 1 && x.shape().back() == weight.shape()[1],
+      ShapeError, where, "linear: x (..., K) and weight (N, K) must share K; got ", x.shape(),
+      " and ", weight.shape());
   const std::int64_t outputs = weight.shape()[0], features = weight.shape()[1];
   Shape y_shape = x.shape();
   y_shape[x.dims() - 1] = outputs;

@@ -57,7 +57,7 @@ Tensor record_reshape(const char* name, const Tensor& x, Tensor y, Where where) 
 // -- Views --------------------------------------------------------------------------------------
 
 Tensor reshape(const Tensor& x, const Shape& shape, Where where) {
-  const Shape full = infer_shape("reshape", shape, x.numel(), where);
+  const Shape full = infer_shape("reshape", shape, x.numel(where), where);
   if (x.shape() == full) return x;
   const auto strides = view::reshaped_strides(x, full);
   const Tensor source = strides ? x : kernels::contiguous(x, where);
@@ -67,7 +67,7 @@ Tensor reshape(const Tensor& x, const Shape& shape, Where where) {
 }
 
 Tensor flatten(const Tensor& x, std::int64_t first, std::int64_t last, Where where) {
-  if (x.dims() == 0) return reshape(x, {1}, where);
+  if (x.dims(where) == 0) return reshape(x, {1}, where);
   const int from = normalize_axis("flatten", first, x.dims(), where);
   const int to = normalize_axis("flatten", last, x.dims(), where);
   RINGRAD_CHECK(from <= to, ShapeError, where,
@@ -209,7 +209,7 @@ Tensor to(const Tensor& x, DType dtype, Where where) {
 }
 
 Tensor to(const Tensor& x, Device device, Where where) {
-  if (x.device() == device) return x;
+  if (x.device(where) == device) return x;
   Kind kind(x);
   kind.options.device = device;
   Tensor y = empty(kind.shape, kind.options, where);
@@ -252,7 +252,7 @@ Tensor stack(std::span<const Tensor> list, std::int64_t axis, Where where) {
                 "stack: there must be a tensor; got an empty list");
   std::vector<Tensor> layers;
   for (const Tensor& x : list) {
-    RINGRAD_CHECK(x.shape() == list.front().shape(), ShapeError, where,
+    RINGRAD_CHECK(x.shape(where) == list.front().shape(where), ShapeError, where,
                   "stack: shapes must be equal; got ", list.front().shape(), " and ", x.shape());
     layers.push_back(unsqueeze(x, axis, where));
   }

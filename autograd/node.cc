@@ -83,8 +83,8 @@ void Node::run_hooks() {
     RINGRAD_CHECK(replacement.shape() == grad.shape(), ShapeError, where_, "backward of ", name_,
                   ": a hook must return a gradient of the same shape; got ", replacement.shape(),
                   " for ", grad.shape());
-    check_same_dtype("backward", replacement.dtype(), grad.dtype(), where_);
-    check_same_device("backward", replacement.device(), grad.device(), where_);
+    check_same_dtype("backward", replacement, grad, where_);
+    check_same_device("backward", replacement, grad, where_);
     grad = replacement;
   }
 }

@@ -7,10 +7,10 @@
 
 namespace ringrad {
 
-bool Tensor::is_leaf() const { return !impl_->history || node_of(*this)->is_leaf(); }
+bool Tensor::is_leaf(Where where) const { return !get(where).history || node_of(*this)->is_leaf(); }
 
 const Tensor& Tensor::set_requires_grad(bool requires_grad, Where where) const {
-  check_floating("set_requires_grad", dtype(), where);
+  check_floating("set_requires_grad", dtype(where), where);
   RINGRAD_CHECK(is_leaf(), AutogradError, where,
                 "set_requires_grad: only a leaf can be changed; got the result of ",
                 node_of(*this)->name(), " at ", to_string(node_of(*this)->where()),
@@ -20,15 +20,15 @@ const Tensor& Tensor::set_requires_grad(bool requires_grad, Where where) const {
   return *this;
 }
 
-Tensor Tensor::grad() const {
-  if (!impl_->history || !is_leaf()) return {};
+Tensor Tensor::grad(Where where) const {
+  if (!get(where).history || !is_leaf()) return {};
   Leaf* leaf = leaf_of(*this);
   leaf->settle();
   return leaf->grad;
 }
 
 void Tensor::set_grad(const Tensor& grad, Where where) const {
-  Leaf* leaf = leaf_of(*this);
+  Leaf* leaf = requires_grad(where) ? leaf_of(*this) : nullptr;
   RINGRAD_CHECK(leaf, AutogradError, where,
                 "set_grad: the tensor must be a leaf that requires a gradient; got one of shape ",
                 shape());
@@ -36,8 +36,8 @@ void Tensor::set_grad(const Tensor& grad, Where where) const {
     RINGRAD_CHECK(grad.shape() == shape(), ShapeError, where,
                   "set_grad: the gradient must have the shape of the tensor; got ", grad.shape(),
                   " for ", shape());
-    check_same_dtype("set_grad", grad.dtype(), dtype(), where);
-    check_same_device("set_grad", grad.device(), device(), where);
+    check_same_dtype("set_grad", grad, *this, where);
+    check_same_device("set_grad", grad, *this, where);
   }
   leaf->grad = grad;
   leaf->overwrite = false;

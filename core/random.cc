@@ -268,7 +268,7 @@ Generator& default_generator() {
 void manual_seed(std::uint64_t seed) { default_generator() = Generator(seed); }
 
 void uniform_(const Tensor& x, double low, double high, Generator& generator, Where where) {
-  check_floating("uniform_", x.dtype(), where);
+  check_floating("uniform_", x, where);
   dispatch_floating(x.dtype(), [&]<class T>() {
     using Math = MathType<T>;
     const auto from = static_cast<Math>(low), to = static_cast<Math>(high);
@@ -279,7 +279,7 @@ void uniform_(const Tensor& x, double low, double high, Generator& generator, Wh
 }
 
 void normal_(const Tensor& x, double mean, double deviation, Generator& generator, Where where) {
-  check_floating("normal_", x.dtype(), where);
+  check_floating("normal_", x, where);
   RINGRAD_CHECK(deviation >= 0, ValueError, where, "normal_: deviation must not be negative; got ",
                 deviation);
   dispatch_floating(x.dtype(), [&]<class T>() {

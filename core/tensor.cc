@@ -39,7 +39,15 @@ TensorImpl::TensorImpl(Ref<Storage> storage, std::int64_t offset, const Shape& s
       strides(strides) {}
 
 std::int64_t Tensor::size(std::int64_t axis, Where where) const {
-  return shape()[normalize_axis("size", axis, dims(), where)];
+  return shape(where)[normalize_axis("size", axis, dims(), where)];
+}
+
+void Tensor::throw_undefined(Where where) {
+  throw ValueError(
+      "tensor: it must be defined; got an undefined one, like the grad() of a leaf that no "
+      "backward "
+      "pass has reached",
+      where);
 }
 
 void Tensor::throw_wrong_type(DType asked, Where where) const {
@@ -49,15 +57,15 @@ void Tensor::throw_wrong_type(DType asked, Where where) const {
 }
 
 Scalar Tensor::scalar(Where where) const {
-  RINGRAD_CHECK(numel() == 1, ShapeError, where,
+  RINGRAD_CHECK(numel(where) == 1, ShapeError, where,
                 "item: the tensor must have exactly one element; got shape ", shape());
   return dispatch_dtype(dtype(), [&]<class T>() { return Scalar(*data<T>()); });
 }
 
 template <class T>
-std::vector<T> Tensor::to_vector() const {
+std::vector<T> Tensor::to_vector(Where where) const {
   std::vector<T> values;
-  values.reserve(static_cast<std::size_t>(numel()));
+  values.reserve(static_cast<std::size_t>(numel(where)));
   dispatch_dtype(dtype(), [&]<class U>() {
     const U* from = data<U>();
     for_each_offset(shape(), strides(), [&](std::int64_t offset) {
@@ -70,19 +78,19 @@ std::vector<T> Tensor::to_vector() const {
   return values;
 }
 
-template std::vector<float> Tensor::to_vector() const;
-template std::vector<double> Tensor::to_vector() const;
-template std::vector<float16> Tensor::to_vector() const;
-template std::vector<bfloat16> Tensor::to_vector() const;
-template std::vector<std::int32_t> Tensor::to_vector() const;
-template std::vector<std::int64_t> Tensor::to_vector() const;
-template std::vector<std::uint8_t> Tensor::to_vector() const;
-template std::vector<bool> Tensor::to_vector() const;
+template std::vector<float> Tensor::to_vector(Where) const;
+template std::vector<double> Tensor::to_vector(Where) const;
+template std::vector<float16> Tensor::to_vector(Where) const;
+template std::vector<bfloat16> Tensor::to_vector(Where) const;
+template std::vector<std::int32_t> Tensor::to_vector(Where) const;
+template std::vector<std::int64_t> Tensor::to_vector(Where) const;
+template std::vector<std::uint8_t> Tensor::to_vector(Where) const;
+template std::vector<bool> Tensor::to_vector(Where) const;
 
 void Tensor::set_data(const Tensor& data, Where where) const {
-  RINGRAD_CHECK(shape() == data.shape(), ShapeError, where, "set_data: shapes must be equal; got ",
-                shape(), " and ", data.shape());
-  check_same_dtype("set_data", dtype(), data.dtype(), where);
+  RINGRAD_CHECK(shape(where) == data.shape(where), ShapeError, where,
+                "set_data: shapes must be equal; got ", shape(), " and ", data.shape());
+  check_same_dtype("set_data", *this, data, where);
   const std::uint32_t old_version = version();
   impl_->storage = data.storage();
   impl_->offset = data.offset();
@@ -128,7 +136,7 @@ Tensor empty_like(const Tensor& x, DType dtype, Where where) {
               where);
 }
 
-Tensor empty_like(const Tensor& x, Where where) { return empty_like(x, x.dtype(), where); }
+Tensor empty_like(const Tensor& x, Where where) { return empty_like(x, x.dtype(where), where); }
 
 Tensor arange(Scalar start, Scalar end, Scalar step, Where where) {
   const bool floating = start.is_floating() || end.is_floating() || step.is_floating();

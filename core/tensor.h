@@ -76,35 +76,38 @@ static_assert(sizeof(TensorImpl) == 192);
 
 class Tensor {
  public:
-  /// No tensor: defined() is false, and everything else is undefined.
+  /// No tensor: defined() is false, and all that asks for more throws ValueError.
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
 
   bool defined() const { return static_cast<bool>(impl_); }
 
-  const Shape& shape() const { return impl_->shape; }
-  const Strides& strides() const { return impl_->strides; }
-  int dims() const { return impl_->shape.size(); }
-  std::int64_t numel() const { return impl_->numel; }
+  const Shape& shape(Where where = Where::current()) const { return get(where).shape; }
+  const Strides& strides(Where where = Where::current()) const { return get(where).strides; }
+  int dims(Where where = Where::current()) const { return get(where).shape.size(); }
+  std::int64_t numel(Where where = Where::current()) const { return get(where).numel; }
   /// Extent of an axis; negative axes count from the end. Throws ShapeError for an absent axis.
   std::int64_t size(std::int64_t axis, Where where = Where::current()) const;
-  DType dtype() const { return impl_->dtype; }
-  Device device() const { return impl_->storage->device(); }
+  DType dtype(Where where = Where::current()) const { return get(where).dtype; }
+  Device device(Where where = Where::current()) const { return get(where).storage->device(); }
   /// The line of the call that made this tensor.
-  const Where& made_at() const { return impl_->made_at; }
+  const Where& made_at(Where where = Where::current()) const { return get(where).made_at; }
 
-  bool is_contiguous() const { return impl_->contiguous; }
-  bool is_channels_last() const { return ringrad::is_channels_last(shape(), strides()); }
+  bool is_contiguous(Where where = Where::current()) const { return get(where).contiguous; }
+  bool is_channels_last(Where where = Where::current()) const {
+    return ringrad::is_channels_last(shape(where), strides(where));
+  }
 
   /// First element. Throws DTypeError if T is not the tensor's element type.
   template <class T>
   T* data(Where where = Where::current()) const {
-    if (dtype_of<T> != impl_->dtype) [[unlikely]]
+    if (dtype_of<T> != dtype(where)) [[unlikely]]
       throw_wrong_type(dtype_of<T>, where);
     return reinterpret_cast<T*>(raw_data());
   }
-  std::byte* raw_data() const {
-    return impl_->storage->data() + impl_->offset * static_cast<std::int64_t>(size_bytes(dtype()));
+  std::byte* raw_data(Where where = Where::current()) const {
+    const TensorImpl& impl = get(where);
+    return impl.storage->data() + impl.offset * static_cast<std::int64_t>(size_bytes(impl.dtype));
   }
 
   /// The value of a one-element tensor, converted to T. Throws ShapeError for any other number of
@@ -117,18 +120,19 @@ class Tensor {
 
   /// All elements in row-major order, converted to T.
   template <class T>
-  std::vector<T> to_vector() const;
+  std::vector<T> to_vector(Where where = Where::current()) const;
 
-  const Ref<Storage>& storage() const { return impl_->storage; }
-  std::int64_t offset() const { return impl_->offset; }
+  const Ref<Storage>& storage(Where where = Where::current()) const { return get(where).storage; }
+  std::int64_t offset(Where where = Where::current()) const { return get(where).offset; }
+  /// Null for an undefined tensor.
   TensorImpl* impl() const { return impl_.get(); }
   /// True if both names mean the same tensor object.
   bool is(const Tensor& other) const { return impl_ == other.impl_; }
 
   /// Counts in-place changes of the memory under this tensor and its views.
-  std::uint32_t version() const { return impl_->storage->version(); }
+  std::uint32_t version(Where where = Where::current()) const { return storage(where)->version(); }
   /// Every in-place operation calls this after writing.
-  void mark_changed(Where where) const { impl_->storage->mark_changed(where); }
+  void mark_changed(Where where) const { storage(where)->mark_changed(where); }
 
   /// Makes this tensor object, under all its names, refer to other memory of the same shape and
   /// dtype; it stays the same leaf. Used to move parameters into an arena or to another device.
@@ -137,14 +141,14 @@ class Tensor {
   // -- Gradients: defined in autograd/tensor_autograd.cc, link with //autograd ------------------
 
   /// True for a leaf that wants a gradient and for every result computed from one.
-  bool requires_grad() const { return impl_->requires_grad; }
+  bool requires_grad(Where where = Where::current()) const { return get(where).requires_grad; }
   /// Throws DTypeError unless floating, AutogradError on a tensor that is not a leaf. Returns this
   /// tensor.
   const Tensor& set_requires_grad(bool requires_grad = true, Where where = Where::current()) const;
   /// True if no recorded operation made this tensor.
-  bool is_leaf() const;
+  bool is_leaf(Where where = Where::current()) const;
   /// The gradient accumulated in this leaf; an undefined tensor if there is none yet.
-  Tensor grad() const;
+  Tensor grad(Where where = Where::current()) const;
   /// Sets or, with an undefined tensor, drops the gradient.
   void set_grad(const Tensor& grad, Where where = Where::current()) const;
   /// d(this)/d(leaf) is added to every leaf's grad(). `gradient` weighs the elements of this
@@ -157,6 +161,12 @@ class Tensor {
   Tensor detach(Where where = Where::current()) const;
 
  private:
+  TensorImpl& get(Where where) const {
+    if (!impl_) [[unlikely]]
+      throw_undefined(where);
+    return *impl_;
+  }
+  [[noreturn]] static void throw_undefined(Where where);
   [[noreturn]] void throw_wrong_type(DType asked, Where where) const;
 
   Ref<TensorImpl> impl_;
@@ -168,10 +178,24 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// A tensor argument of an operator symbol, which cannot take a defaulted Where: the implicit
 /// conversion notes the line.
 struct Located {
-  Located(const Tensor& tensor, Where where = Where::current()) : tensor(tensor), where(where) {}
+  Located(const Tensor& tensor, Where where = Where::current()) : tensor(tensor), where(where) {
+    tensor.dtype(where);  // throws, while the line is known, if there is no tensor
+  }
   const Tensor& tensor;
   Where where;
 };
+
+/// The checks of dtype.h and device.h, on tensors. They throw ValueError if one is undefined.
+inline void check_floating(const char* operation, const Tensor& x, Where where) {
+  check_floating(operation, x.dtype(where), where);
+}
+inline void check_same_dtype(const char* operation, const Tensor& a, const Tensor& b, Where where) {
+  check_same_dtype(operation, a.dtype(where), b.dtype(where), where);
+}
+inline void check_same_device(const char* operation, const Tensor& a, const Tensor& b,
+                              Where where) {
+  check_same_device(operation, a.device(where), b.device(where), where);
+}
 
 // -- Making tensors ------------------------------------------------------------------------------
 

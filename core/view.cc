@@ -6,7 +6,7 @@
 namespace ringrad::view {
 
 Tensor alias(const Tensor& x, Where where) {
-  return as_strided(x, x.shape(), x.strides(), x.offset(), where);
+  return as_strided(x, x.shape(where), x.strides(where), x.offset(where), where);
 }
 
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, std::int64_t offset,
@@ -44,7 +44,7 @@ std::optional<Strides> reshaped_strides(const Tensor& x, const Shape& shape) {
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape, Where where) {
-  const Shape full = infer_shape("reshape", shape, x.numel(), where);
+  const Shape full = infer_shape("reshape", shape, x.numel(where), where);
   const auto strides = reshaped_strides(x, full);
   RINGRAD_CHECK(strides, ShapeError, where, "reshape: a view of ", x.shape(), " with strides ",
                 x.strides(), " must not need a copy; got ", full, "; make it contiguous first");
@@ -52,13 +52,13 @@ Tensor reshape(const Tensor& x, const Shape& shape, Where where) {
 }
 
 Tensor permute(const Tensor& x, const Shape& order, Where where) {
-  RINGRAD_CHECK(order.size() == x.dims(), ShapeError, where,
+  RINGRAD_CHECK(order.size() == x.dims(where), ShapeError, where,
                 "permute: every axis must be named once; got ", order, " for shape ", x.shape());
   Shape shape = x.shape();
   Strides strides = x.strides();
   unsigned seen = 0;
   for (int i = 0; i < order.size(); ++i) {
-    const int axis = normalize_axis("permute", order[i], x.dims(), where);
+    const int axis = normalize_axis("permute", order[i], x.dims(where), where);
     seen |= 1u << axis;
     shape[i] = x.shape()[axis];
     strides[i] = x.strides()[axis];
@@ -69,8 +69,8 @@ Tensor permute(const Tensor& x, const Shape& order, Where where) {
 }
 
 Tensor transpose(const Tensor& x, std::int64_t axis0, std::int64_t axis1, Where where) {
-  const int a = normalize_axis("transpose", axis0, x.dims(), where);
-  const int b = normalize_axis("transpose", axis1, x.dims(), where);
+  const int a = normalize_axis("transpose", axis0, x.dims(where), where);
+  const int b = normalize_axis("transpose", axis1, x.dims(where), where);
   Shape shape = x.shape();
   Strides strides = x.strides();
   std::swap(shape[a], shape[b]);
@@ -80,7 +80,7 @@ Tensor transpose(const Tensor& x, std::int64_t axis0, std::int64_t axis1, Where 
 
 Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t end,
              std::int64_t step, Where where) {
-  const int a = normalize_axis("slice", axis, x.dims(), where);
+  const int a = normalize_axis("slice", axis, x.dims(where), where);
   RINGRAD_CHECK(step > 0, ValueError, where, "slice: step must be positive; got ", step);
   const std::int64_t extent = x.shape()[a];
   const auto clamp = [&](std::int64_t position) {
@@ -97,7 +97,7 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_
 }
 
 Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index, Where where) {
-  const int a = normalize_axis("select", axis, x.dims(), where);
+  const int a = normalize_axis("select", axis, x.dims(where), where);
   const std::int64_t extent = x.shape()[a];
   RINGRAD_CHECK(index >= -extent && index < extent, IndexError, where, "select: index must be in [",
                 -extent, ", ", extent, "); got ", index);
@@ -110,7 +110,7 @@ Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index, Where wher
 }
 
 Tensor expand(const Tensor& x, const Shape& shape, Where where) {
-  RINGRAD_CHECK(broadcasts_to(x.shape(), shape), ShapeError, where,
+  RINGRAD_CHECK(broadcasts_to(x.shape(where), shape), ShapeError, where,
                 "expand: axes must be equal or 1; got ", x.shape(), " and ", shape);
   check_extents("expand", shape, size_bytes(x.dtype()), where);
   Strides strides = Shape::filled(shape.size(), 0);
@@ -121,7 +121,7 @@ Tensor expand(const Tensor& x, const Shape& shape, Where where) {
 }
 
 Tensor squeeze(const Tensor& x, const Shape& axes, Where where) {
-  const unsigned mask = axes_mask("squeeze", axes, x.dims(), where);
+  const unsigned mask = axes_mask("squeeze", axes, x.dims(where), where);
   Shape shape;
   Strides strides;
   for (int i = 0; i < x.dims(); ++i) {
@@ -133,7 +133,7 @@ Tensor squeeze(const Tensor& x, const Shape& axes, Where where) {
 }
 
 Tensor unsqueeze(const Tensor& x, std::int64_t axis, Where where) {
-  const int a = normalize_axis("unsqueeze", axis, x.dims() + 1, where);
+  const int a = normalize_axis("unsqueeze", axis, x.dims(where) + 1, where);
   RINGRAD_CHECK(x.dims() < kMaxDims, ShapeError, where, "unsqueeze: at most ", kMaxDims,
                 " axes are supported; got ", x.shape());
   Shape shape = x.shape();

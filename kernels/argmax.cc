@@ -20,7 +20,7 @@ Tensor find(const char* operation, Search search, const Tensor& x, std::optional
     shape = x.shape();
     keepdim ? void(shape[a] = 1) : shape.erase(a);
   } else {
-    positions.extent = x.numel();
+    positions.extent = x.numel(where);
   }
   const Tensor result = empty(shape, {.dtype = DType::int64, .device = x.device()}, where);
   RINGRAD_CHECK(positions.extent > 0 || result.numel() == 0, ShapeError, where, operation,

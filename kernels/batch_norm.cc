@@ -17,7 +17,7 @@ DType statistics_dtype(const Tensor& x) {
 }
 
 void check_input(const char* operation, const Tensor& x, Where where) {
-  check_floating(operation, x.dtype(), where);
+  check_floating(operation, x, where);
   RINGRAD_CHECK(x.dims() >= 2, ShapeError, where, operation, ": x must be (B, C, ...); got shape ",
                 x.shape());
 }
@@ -25,8 +25,8 @@ void check_input(const char* operation, const Tensor& x, Where where) {
 void check_vector(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
                   Where where) {
   if (!vector.defined()) return;
-  check_floating(operation, vector.dtype(), where);
-  check_same_device(operation, x.device(), vector.device(), where);
+  check_floating(operation, vector, where);
+  check_same_device(operation, x, vector, where);
   RINGRAD_CHECK(vector.shape() == Shape{x.shape()[1]}, ShapeError, where, operation, ": ", what,
                 " must have one value per channel; got ", vector.shape(), " for x ", x.shape());
 }
@@ -109,8 +109,8 @@ void check_backward(const char* operation, const Tensor& grad_output, const Batc
   RINGRAD_CHECK(grad_output.shape() == saved.x.shape(), ShapeError, where, operation,
                 ": the gradient must have the shape of x ", saved.x.shape(), "; got ",
                 grad_output.shape());
-  check_same_dtype(operation, saved.x.dtype(), grad_output.dtype(), where);
-  check_same_device(operation, saved.x.device(), grad_output.device(), where);
+  check_same_dtype(operation, saved.x, grad_output, where);
+  check_same_device(operation, saved.x, grad_output, where);
 }
 
 Tensor channel_tensor(const Tensor& x, Where where) {
@@ -133,7 +133,7 @@ Moments batch_norm_moments(const Tensor& x, Where where) {
 }
 
 Tensor batch_norm_rstd(const Tensor& var, double eps, Where where) {
-  check_floating("batch_norm", var.dtype(), where);
+  check_floating("batch_norm", var, where);
   const Tensor rstd = empty_like(var, where);
   dispatch_floating(var.dtype(), [&]<class T>() {
     const auto values = channel_values<T>(var, var.numel(), 0);
@@ -208,8 +208,8 @@ Tensor batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved
 void batch_norm_update_running(const Moments& moments, double rows, double momentum,
                                const Tensor& running_mean, const Tensor& running_var, Where where) {
   const auto update = [&](const Tensor& running, const Tensor& moment, double correction) {
-    check_floating("batch_norm", running.dtype(), where);
-    check_same_device("batch_norm", running.device(), moment.device(), where);
+    check_floating("batch_norm", running, where);
+    check_same_device("batch_norm", running, moment, where);
     RINGRAD_CHECK(running.shape() == moment.shape(), ShapeError, where,
                   "batch_norm: running statistics must have one value per channel; got ",
                   running.shape(), " for ", moment.shape());

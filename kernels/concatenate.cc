@@ -20,20 +20,21 @@ Tensor concatenate(std::span<const Tensor> list, std::int64_t axis, Where where)
   RINGRAD_CHECK(!list.empty(), ValueError, where,
                 "concatenate: there must be a tensor; got an empty list");
   const Tensor& first = list.front();
-  const int a = normalize_axis("concatenate", axis, first.dims(), where);
+  const int a = normalize_axis("concatenate", axis, first.dims(where), where);
   Shape shape = first.shape();
   shape[a] = 0;
   for (const Tensor& x : list) {
-    RINGRAD_CHECK(agree_but_for(a, x.shape(), first.shape()), ShapeError, where,
+    RINGRAD_CHECK(agree_but_for(a, x.shape(where), first.shape()), ShapeError, where,
                   "concatenate: shapes must agree but for axis ", a, "; got ", first.shape(),
                   " and ", x.shape());
-    check_same_dtype("concatenate", first.dtype(), x.dtype(), where);
-    check_same_device("concatenate", first.device(), x.device(), where);
+    check_same_dtype("concatenate", first, x, where);
+    check_same_device("concatenate", first, x, where);
     shape[a] += x.shape()[a];
   }
   // Tensors with one channel or one pixel are both; they follow the others.
-  const bool channels_last = std::ranges::all_of(list, &Tensor::is_channels_last) &&
-                             !std::ranges::all_of(list, &Tensor::is_contiguous);
+  const bool channels_last =
+      std::ranges::all_of(list, [](const Tensor& x) { return x.is_channels_last(); }) &&
+      !std::ranges::all_of(list, [](const Tensor& x) { return x.is_contiguous(); });
   const Tensor result =
       empty(shape,
             {.dtype = first.dtype(),

@@ -71,9 +71,9 @@ void check_gradient(const char* operation, const Tensor& grad_output, const Geom
 }
 
 void check_agreement(const char* operation, const Tensor& a, const Tensor& b, Where where) {
-  check_floating(operation, a.dtype(), where);
-  check_same_dtype(operation, a.dtype(), b.dtype(), where);
-  check_same_device(operation, a.device(), b.device(), where);
+  check_floating(operation, a, where);
+  check_same_dtype(operation, a, b, where);
+  check_same_device(operation, a, b, where);
 }
 
 /// The dtype a convolution computes in.

@@ -67,15 +67,15 @@ void copy_(const Tensor& dst, const Tensor& src, Where where) {
 Tensor contiguous(const Tensor& x, Where where) { return to_layout(x, Layout::contiguous, where); }
 
 Tensor to_layout(const Tensor& x, Layout layout, Where where) {
-  RINGRAD_CHECK(layout == Layout::contiguous || x.dims() == 4, ShapeError, where,
+  RINGRAD_CHECK(layout == Layout::contiguous || x.dims(where) == 4, ShapeError, where,
                 "to_layout: channels_last needs 4 axes (B, C, H, W); got ", x.shape());
-  if (layout == Layout::contiguous ? x.is_contiguous() : x.is_channels_last()) return x;
+  if (layout == Layout::contiguous ? x.is_contiguous(where) : x.is_channels_last()) return x;
   const Options options = {.dtype = x.dtype(), .device = x.device(), .layout = layout};
   return filled_from(empty(x.shape(), options, where), x, where);
 }
 
 Tensor cast(const Tensor& x, DType dtype, Where where) {
-  if (x.dtype() == dtype) return x;
+  if (x.dtype(where) == dtype) return x;
   return filled_from(empty_like(x, dtype, where), x, where);
 }
 

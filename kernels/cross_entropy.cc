@@ -16,8 +16,8 @@ Shape loss_shape(const Tensor& targets, const CrossEntropyOptions& options) {
 void check_arguments(const Tensor& logits, const Tensor& targets,
                      const CrossEntropyOptions& options, Where where) {
   constexpr const char* kName = "cross_entropy";
-  check_floating(kName, logits.dtype(), where);
-  check_same_device(kName, logits.device(), targets.device(), where);
+  check_floating(kName, logits, where);
+  check_same_device(kName, logits, targets, where);
   const bool batched = logits.dims() == 2;
   RINGRAD_CHECK(batched || logits.dims() == 1, ShapeError, where,
                 "cross_entropy: logits must be (B, C) or (C); got ", logits.shape());
@@ -31,8 +31,8 @@ void check_arguments(const Tensor& logits, const Tensor& targets,
                 "cross_entropy: label_smoothing must be in [0, 1]; got ", options.label_smoothing);
   check_indices(kName, "targets", targets, num_classes, where, options.ignore_index);
   if (!options.weight.defined()) return;
-  check_same_dtype(kName, logits.dtype(), options.weight.dtype(), where);
-  check_same_device(kName, logits.device(), options.weight.device(), where);
+  check_same_dtype(kName, logits, options.weight, where);
+  check_same_device(kName, logits, options.weight, where);
   RINGRAD_CHECK(options.weight.shape() == Shape{num_classes}, ShapeError, where,
                 "cross_entropy: weight must hold one number per class; got weight ",
                 options.weight.shape(), " and logits ", logits.shape());
@@ -74,7 +74,7 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
 Tensor cross_entropy_backward(const Tensor& grad_output, const Tensor& logits,
                               const Tensor& targets, const CrossEntropyStatistics& statistics,
                               const CrossEntropyOptions& options, Where where) {
-  check_same_dtype("cross_entropy_backward", grad_output.dtype(), logits.dtype(), where);
+  check_same_dtype("cross_entropy_backward", grad_output, logits, where);
   RINGRAD_CHECK(grad_output.shape() == loss_shape(targets, options), ShapeError, where,
                 "cross_entropy_backward: grad_output must have the shape of the loss; got ",
                 grad_output.shape(), " and ", loss_shape(targets, options));

@@ -7,7 +7,7 @@ namespace ringrad::kernels {
 double dropout_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
 void check_dropout(const Tensor& x, double p, Where where) {
-  check_floating("dropout", x.dtype(), where);
+  check_floating("dropout", x, where);
   RINGRAD_CHECK(p >= 0 && p <= 1, ValueError, where, "dropout: p must be in [0, 1]; got ", p);
 }
 

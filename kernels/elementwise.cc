@@ -75,10 +75,10 @@ RINGRAD_CLONES void where_loop(const void*, void* out, const void* const* in, st
 }  // namespace
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, Where where) {
-  RINGRAD_CHECK(condition.dtype() == DType::bool_, DTypeError, where,
+  RINGRAD_CHECK(condition.dtype(where) == DType::bool_, DTypeError, where,
                 "where: the condition must be bool; got ", condition.dtype());
-  check_same_device("where", condition.device(), a.device(), where);
-  check_same_device("where", a.device(), b.device(), where);
+  check_same_device("where", condition, a, where);
+  check_same_device("where", a, b, where);
   const Shape shape = broadcast_shapes(
       "where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape(), where), where);
   const DType dtype = promote(a.dtype(), b.dtype());

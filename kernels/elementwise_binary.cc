@@ -41,8 +41,8 @@ RINGRAD_CLONES void add_scaled_loop(const void* alpha, void* out, const void* co
 // The checks of an operation that writes into existing memory.
 void check_into(const char* operation, ops::Domain domain, const Tensor& a, const Tensor& b,
                 const Tensor& out, Where where) {
-  check_same_device(operation, a.device(), b.device(), where);
-  check_same_device(operation, a.device(), out.device(), where);
+  check_same_device(operation, a, b, where);
+  check_same_device(operation, a, out, where);
   const DType dtype =
       elementwise::compute_dtype(operation, domain, promote(a.dtype(), b.dtype()), where);
   elementwise::check_can_hold(operation, out, dtype, where);
@@ -80,7 +80,7 @@ RINGRAD_CLONES void backward_loop(const void*, void* out, const void* const* in,
 template <class Backward>
 Tensor backward(const Tensor& grad_output, const Tensor& a, const Tensor& b, Where where) {
   Tensor grad_input = empty_like(grad_output, where);
-  if (elementwise::are_tiny(grad_output, a, b)) {
+  if (elementwise::are_tiny(where, grad_output, a, b)) {
     const float *grad = grad_output.data<float>(), *at_a = a.data<float>(), *at_b = b.data<float>();
     float* to = grad_input.data<float>();
     for (std::int64_t i = 0; i < grad_output.numel(); ++i)
@@ -100,7 +100,7 @@ Tensor backward(const Tensor& grad_output, const Tensor& a, const Tensor& b, Whe
 template <class Op>
 Tensor binary(const Tensor& a, const Tensor& b, Where where) {
   if constexpr (Op::kDomain != ops::Domain::logical) {
-    if (elementwise::are_tiny(a, b)) {
+    if (elementwise::are_tiny(where, a, b)) {
       using Y = Result<Op, float>;
       Tensor y = empty_like(a, dtype_of<Y>, where);
       const float *from_a = a.data<float>(), *from_b = b.data<float>();
@@ -109,7 +109,7 @@ Tensor binary(const Tensor& a, const Tensor& b, Where where) {
       return y;
     }
   }
-  check_same_device(Op::kName, a.device(), b.device(), where);
+  check_same_device(Op::kName, a.device(where), b.device(where), where);
   const DType dtype =
       elementwise::compute_dtype(Op::kName, Op::kDomain, promote(a.dtype(), b.dtype()), where);
   const Shape shape = broadcast_shapes(Op::kName, a.shape(), b.shape(), where);
@@ -130,7 +130,7 @@ void binary(const Tensor& a, const Tensor& b, const Tensor& out, Where where) {
 }
 
 void add_(const Tensor& y, const Tensor& x, Scalar alpha, Where where) {
-  if (elementwise::are_tiny(y, x) && y.numel() > 0 && !memory_overlaps(y, x)) {
+  if (elementwise::are_tiny(where, y, x) && y.numel() > 0 && !memory_overlaps(y, x)) {
     const float scale = alpha.to<float>();
     const float* from = x.data<float>();
     float* to = y.data<float>();

@@ -16,11 +16,11 @@ inline constexpr std::int64_t kTiny = 16;
 
 /// True if element i of all of them is simply data<float>()[i], and there are few.
 template <class... Tensors>
-bool are_tiny(const Tensor& x, const Tensors&... others) {
-  const auto plain = [](const Tensor& tensor) {
-    return tensor.dtype() == DType::float32 && tensor.is_contiguous();
+bool are_tiny(Where where, const Tensor& x, const Tensors&... others) {
+  const auto plain = [where](const Tensor& tensor) {
+    return tensor.dtype(where) == DType::float32 && tensor.is_contiguous();
   };
-  return x.numel() <= kTiny && plain(x) &&
+  return x.numel(where) <= kTiny && plain(x) &&
          ((plain(others) && others.shape() == x.shape() && others.device() == x.device()) && ...);
 }
 

@@ -41,7 +41,7 @@ cpu::Function forward_function(const Op& op, DType dtype) {
 // The dtype op computes x in.
 template <class Op>
 DType dtype_for(const Op& op, const Tensor& x, Where where) {
-  DType dtype = x.dtype();
+  DType dtype = x.dtype(where);
   if constexpr (requires { op.promoted(dtype, where); }) dtype = op.promoted(dtype, where);
   return elementwise::compute_dtype(Op::kName, Op::kDomain, dtype, where);
 }
@@ -51,7 +51,7 @@ DType dtype_for(const Op& op, const Tensor& x, Where where) {
 template <class Op>
 Tensor unary(const Op& op, const Tensor& x, Where where) {
   if constexpr (Op::kDomain != ops::Domain::logical) {
-    if (elementwise::are_tiny(x)) {
+    if (elementwise::are_tiny(where, x)) {
       using Y = Result<Op, float>;
       Tensor y = empty_like(x, dtype_of<Y>, where);
       const float* from = x.data<float>();
@@ -69,7 +69,7 @@ Tensor unary(const Op& op, const Tensor& x, Where where) {
 
 template <class Op>
 void unary(const Op& op, const Tensor& x, const Tensor& out, Where where) {
-  check_same_device(Op::kName, x.device(), out.device(), where);
+  check_same_device(Op::kName, x, out, where);
   elementwise::check_can_hold(Op::kName, out, dtype_for(op, x, where), where);
   elementwise::check_out(Op::kName, out, x.shape(), where);
   const Tensor from = elementwise::without_overlap(x, out, where);
@@ -80,7 +80,7 @@ void unary(const Op& op, const Tensor& x, const Tensor& out, Where where) {
 template <class Op>
 Tensor unary_backward(const Op& op, const Tensor& grad_output, const Tensor& saved, Where where) {
   Tensor grad_input = empty_like(grad_output, where);
-  if (elementwise::are_tiny(grad_output, saved)) {
+  if (elementwise::are_tiny(where, grad_output, saved)) {
     const float* grad = grad_output.data<float>();
     const float* value = saved.data<float>();
     float* to = grad_input.data<float>();

@@ -7,8 +7,8 @@
 namespace ringrad::kernels {
 
 Tensor embedding(const Tensor& weight, const Tensor& indices, Where where) {
-  check_floating("embedding", weight.dtype(), where);
-  check_same_device("embedding", weight.device(), indices.device(), where);
+  check_floating("embedding", weight, where);
+  check_same_device("embedding", weight, indices, where);
   RINGRAD_CHECK(weight.dims() == 2, ShapeError, where, "embedding: weight must be (V, C); got ",
                 weight.shape());
   const std::int64_t num_rows = weight.shape()[0], length = weight.shape()[1];
@@ -36,9 +36,9 @@ Tensor embedding_backward(const Tensor& grad_output, const Tensor& indices, std:
 void embedding_backward(const Tensor& grad_output, const Tensor& indices,
                         std::int64_t padding_index, const Tensor& grad_weight, Where where) {
   constexpr const char* kName = "embedding_backward";
-  check_floating(kName, grad_output.dtype(), where);
-  check_same_dtype(kName, grad_output.dtype(), grad_weight.dtype(), where);
-  check_same_device(kName, grad_output.device(), indices.device(), where);
+  check_floating(kName, grad_output, where);
+  check_same_dtype(kName, grad_output, grad_weight, where);
+  check_same_device(kName, grad_output, indices, where);
   const std::int64_t num_rows = grad_weight.shape()[0], length = grad_weight.shape()[1];
   Shape expected = indices.shape();
   expected.push_back(length);

@@ -22,8 +22,8 @@ void check_fits(const char* operation, const Shape& index, const char* what, con
 void check_scatter(const char* operation, const Shape& shape, std::int64_t axis,
                    const Tensor& index, const Tensor& src, Where where) {
   const int a = normalize_axis(operation, axis, shape.size(), where);
-  check_floating(operation, src.dtype(), where);
-  check_same_device(operation, src.device(), index.device(), where);
+  check_floating(operation, src, where);
+  check_same_device(operation, src, index, where);
   check_fits(operation, index.shape(), "x", shape, a, where);
   check_fits(operation, index.shape(), "src", src.shape(), kEveryAxis, where);
   check_indices(operation, "index", index, shape[a], where);
@@ -43,8 +43,8 @@ Tensor scatter_onto(const Tensor& y, std::int64_t axis, const Tensor& index, con
 }  // namespace
 
 Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index, Where where) {
-  const int a = normalize_axis("gather", axis, x.dims(), where);
-  check_same_device("gather", x.device(), index.device(), where);
+  const int a = normalize_axis("gather", axis, x.dims(where), where);
+  check_same_device("gather", x, index, where);
   check_fits("gather", index.shape(), "x", x.shape(), a, where);
   check_indices("gather", "index", index, x.shape()[a], where);
   const Tensor y = empty(index.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
@@ -54,9 +54,9 @@ Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index, Where whe
 
 Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
                    Where where) {
-  check_scatter("scatter_add", x.shape(), axis, index, src, where);
-  check_same_dtype("scatter_add", x.dtype(), src.dtype(), where);
-  check_same_device("scatter_add", x.device(), src.device(), where);
+  check_scatter("scatter_add", x.shape(where), axis, index, src, where);
+  check_same_dtype("scatter_add", x, src, where);
+  check_same_device("scatter_add", x, src, where);
   const DType dtype = sum_dtype(x.dtype());
   const Tensor y = x.dtype() == dtype ? clone(x, where) : cast(x, dtype, where);
   return scatter_onto(y, axis, index, src, where);

@@ -20,7 +20,7 @@ std::int64_t inner_extent(const Shape& shape, int axis) {
 
 void check_arguments(const char* operation, const Tensor& x, const Tensor& indices,
                      std::int64_t bound, Where where) {
-  check_same_device(operation, x.device(), indices.device(), where);
+  check_same_device(operation, x, indices, where);
   RINGRAD_CHECK(indices.dims() == 1, ShapeError, where, operation,
                 ": indices must have one axis; got ", indices.shape());
   check_indices(operation, "indices", indices, bound, where);
@@ -29,7 +29,7 @@ void check_arguments(const char* operation, const Tensor& x, const Tensor& indic
 }  // namespace
 
 Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices, Where where) {
-  const int a = normalize_axis("index_select", axis, x.dims(), where);
+  const int a = normalize_axis("index_select", axis, x.dims(where), where);
   check_arguments("index_select", x, indices, x.shape()[a], where);
   Shape shape = x.shape();
   shape[a] = indices.numel();
@@ -41,7 +41,7 @@ Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices, W
 
 Tensor index_sum(const Tensor& x, std::int64_t axis, const Tensor& indices, std::int64_t size,
                  Where where) {
-  check_floating("index_sum", x.dtype(), where);
+  check_floating("index_sum", x, where);
   const int a = normalize_axis("index_sum", axis, x.dims(), where);
   check_arguments("index_sum", x, indices, size, where);
   RINGRAD_CHECK(x.shape()[a] == indices.numel(), ShapeError, where,

@@ -11,7 +11,7 @@ DType statistics_dtype(const Tensor& x) {
 }
 
 void check_input(const char* operation, const Tensor& x, Where where) {
-  check_floating(operation, x.dtype(), where);
+  check_floating(operation, x, where);
   RINGRAD_CHECK(x.dims() >= 1, ShapeError, where, operation,
                 ": x must have at least one axis; got shape ", x.shape());
 }
@@ -19,8 +19,8 @@ void check_input(const char* operation, const Tensor& x, Where where) {
 void check_vector(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
                   Where where) {
   if (!vector.defined()) return;
-  check_floating(operation, vector.dtype(), where);
-  check_same_device(operation, x.device(), vector.device(), where);
+  check_floating(operation, vector, where);
+  check_same_device(operation, x, vector, where);
   RINGRAD_CHECK(vector.shape() == Shape{x.shape().back()}, ShapeError, where, operation, ": ", what,
                 " must have the extent of the last axis; got ", vector.shape(), " for x ",
                 x.shape());
@@ -80,8 +80,8 @@ LayerNormGradients layer_norm_backward(const Tensor& grad_output, const Tensor& 
   RINGRAD_CHECK(grad_output.shape() == x.shape(), ShapeError, where, kOperation,
                 ": the gradient must have the shape of x ", x.shape(), "; got ",
                 grad_output.shape());
-  check_same_dtype(kOperation, x.dtype(), grad_output.dtype(), where);
-  check_same_device(kOperation, x.device(), grad_output.device(), where);
+  check_same_dtype(kOperation, x, grad_output, where);
+  check_same_device(kOperation, x, grad_output, where);
   const Shape rows = without_last_axis(x.shape());
   RINGRAD_CHECK(mean.shape() == rows && rstd.shape() == rows, ShapeError, where, kOperation,
                 ": mean and rstd must have one value per row ", rows, "; got ", mean.shape(),

@@ -31,12 +31,12 @@ Shape result_shape(const Tensor& a, const Tensor& b, Where where) {
 
 void check_operands(const Tensor& a, const Tensor& b, const Tensor& bias, std::int64_t columns,
                     Where where) {
-  check_floating("matmul", a.dtype(), where);
-  check_same_dtype("matmul", a.dtype(), b.dtype(), where);
-  check_same_device("matmul", a.device(), b.device(), where);
+  check_floating("matmul", a, where);
+  check_same_dtype("matmul", a, b, where);
+  check_same_device("matmul", a, b, where);
   if (!bias.defined()) return;
-  check_same_dtype("matmul", a.dtype(), bias.dtype(), where);
-  check_same_device("matmul", a.device(), bias.device(), where);
+  check_same_dtype("matmul", a, bias, where);
+  check_same_device("matmul", a, bias, where);
   RINGRAD_CHECK(bias.dims() == 1 && bias.numel() == columns, ShapeError, where,
                 "matmul: bias must have shape (", columns, ",); got ", bias.shape());
 }
@@ -146,8 +146,8 @@ void matmul_out(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue
   check_operands(a, b, epilogue.bias, shape.back(), where);
   RINGRAD_CHECK(out.shape() == shape, ShapeError, where, "matmul: out must have shape ", shape,
                 "; got ", out.shape());
-  check_same_dtype("matmul", a.dtype(), out.dtype(), where);
-  check_same_device("matmul", a.device(), out.device(), where);
+  check_same_dtype("matmul", a, out, where);
+  check_same_device("matmul", a, out, where);
   if (out.is_contiguous()) {
     multiply_into(a, b, epilogue, out, where);
     out.mark_changed(where);

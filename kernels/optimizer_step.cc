@@ -12,7 +12,7 @@ void check_array(const char* operation, const char* what, const Tensor& array,
                  const Tensor& parameters, DType dtype, Where where) {
   RINGRAD_CHECK(array.dtype() == dtype, DTypeError, where, operation, ": ", what, " must be ",
                 dtype, " for parameters of ", parameters.dtype(), "; got ", array.dtype());
-  check_same_device(operation, parameters.device(), array.device(), where);
+  check_same_device(operation, parameters, array, where);
   RINGRAD_CHECK(array.numel() == parameters.numel() && array.is_contiguous(), ShapeError, where,
                 operation, ": ", what,
                 " must be contiguous and of as many elements as parameters; got ", array.shape(),
@@ -21,7 +21,7 @@ void check_array(const char* operation, const char* what, const Tensor& array,
 
 void check_arrays(const char* operation, const Tensor& parameters, const Tensor& gradients,
                   Where where) {
-  check_floating(operation, parameters.dtype(), where);
+  check_floating(operation, parameters, where);
   check_array(operation, "parameters", parameters, parameters, parameters.dtype(), where);
   check_array(operation, "gradients", gradients, parameters, parameters.dtype(), where);
 }
@@ -61,7 +61,7 @@ DType optimizer_state_dtype(DType dtype) {
 }
 
 double sum_of_squares(const Tensor& x, Where where) {
-  check_floating("sum_of_squares", x.dtype(), where);
+  check_floating("sum_of_squares", x, where);
   return cpu::sum_of_squares(dense(x, where));
 }
 

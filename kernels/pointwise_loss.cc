@@ -21,15 +21,15 @@ const char* name(PointwiseLoss loss) {
 void check_arguments(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
                      const Tensor& positive_weight, Where where) {
   const char* operation = name(loss);
-  check_floating(operation, x.dtype(), where);
-  check_same_dtype(operation, x.dtype(), targets.dtype(), where);
-  check_same_device(operation, x.device(), targets.device(), where);
+  check_floating(operation, x, where);
+  check_same_dtype(operation, x, targets, where);
+  check_same_device(operation, x, targets, where);
   RINGRAD_CHECK(x.shape() == targets.shape(), ShapeError, where, operation,
                 ": x and targets must have one shape; got ", x.shape(), " and ", targets.shape());
   if (!positive_weight.defined()) return;
   RINGRAD_ASSERT(loss == PointwiseLoss::bce_with_logits);
-  check_same_dtype(operation, x.dtype(), positive_weight.dtype(), where);
-  check_same_device(operation, x.device(), positive_weight.device(), where);
+  check_same_dtype(operation, x, positive_weight, where);
+  check_same_device(operation, x, positive_weight, where);
   RINGRAD_CHECK(broadcasts_to(positive_weight.shape(), x.shape()), ShapeError, where, operation,
                 ": positive_weight must broadcast to x; got ", positive_weight.shape(), " and ",
                 x.shape());
@@ -58,7 +58,7 @@ Tensor pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, co
                                const Tensor& targets, const Tensor& positive_weight,
                                Reduction reduction, Where where) {
   check_arguments(loss, x, targets, positive_weight, where);
-  check_same_dtype(name(loss), x.dtype(), grad_output.dtype(), where);
+  check_same_dtype(name(loss), x, grad_output, where);
   const bool reduced = reduction != Reduction::none;
   RINGRAD_CHECK(grad_output.shape() == (reduced ? Shape{} : x.shape()), ShapeError, where,
                 name(loss), ": grad_output must have the shape of the loss; got ",

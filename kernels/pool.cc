@@ -144,8 +144,8 @@ void dispatch_max(DType dtype, DType places, Body body) {
 
 void check_places(const char* operation, const Tensor& values, const Tensor& places,
                   const Pool2dOptions& options, Where where) {
-  check_floating(operation, values.dtype(), where);
-  check_same_device(operation, values.device(), places.device(), where);
+  check_floating(operation, values, where);
+  check_same_device(operation, values, places, where);
   const DType expected = place_dtype(options, where);
   RINGRAD_CHECK(places.dtype() == expected, DTypeError, where, operation, ": places must be ",
                 expected, "; got ", places.dtype());
@@ -175,7 +175,7 @@ Tensor average_backward(const Tensor& grad_output, const Shape& input_shape, con
 }  // namespace
 
 MaxPool2dResult max_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
-  check_floating("max_pool2d", x.dtype(), where);
+  check_floating("max_pool2d", x, where);
   const Layout layout = layout_of(x);
   const PoolGeometry g = sliding_geometry("max_pool2d", x.shape(), options, layout, where);
   const Tensor in = operand(x, layout, where);
@@ -221,7 +221,7 @@ Tensor max_pool2d_gather(const Tensor& x, const Tensor& places, const Pool2dOpti
 }
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
-  check_floating("avg_pool2d", x.dtype(), where);
+  check_floating("avg_pool2d", x, where);
   const Layout layout = layout_of(x);
   return average(x, sliding_geometry("avg_pool2d", x.shape(), options, layout, where), layout,
                  where);
@@ -230,7 +230,7 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
 Tensor avg_pool2d_backward(const Tensor& grad_output, const Shape& input_shape,
                            const Pool2dOptions& options, Where where) {
   constexpr const char* kOperation = "avg_pool2d_backward";
-  check_floating(kOperation, grad_output.dtype(), where);
+  check_floating(kOperation, grad_output, where);
   const Layout layout = layout_of(grad_output);
   const PoolGeometry g = sliding_geometry(kOperation, input_shape, options, layout, where);
   check_output_shape(kOperation, "the gradient", grad_output, output_shape(input_shape, g), where);
@@ -239,7 +239,7 @@ Tensor avg_pool2d_backward(const Tensor& grad_output, const Shape& input_shape,
 
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size, Where where) {
   constexpr const char* kOperation = "adaptive_avg_pool2d";
-  check_floating(kOperation, x.dtype(), where);
+  check_floating(kOperation, x, where);
   const Layout layout = layout_of(x);
   return average(x, adaptive_geometry(kOperation, x.shape(), output_size, layout, where), layout,
                  where);
@@ -248,7 +248,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_s
 Tensor adaptive_avg_pool2d_backward(const Tensor& grad_output, const Shape& input_shape,
                                     Where where) {
   constexpr const char* kOperation = "adaptive_avg_pool2d_backward";
-  check_floating(kOperation, grad_output.dtype(), where);
+  check_floating(kOperation, grad_output, where);
   check_image(kOperation, grad_output.shape(), where);
   const Layout layout = layout_of(grad_output);
   const PoolGeometry g = adaptive_geometry(

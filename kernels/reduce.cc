@@ -103,7 +103,7 @@ using Choice = void (*)(const cpu::ReducePlan&, const Tensor&, const Tensor&);
 
 Tensor choose(const char* operation, Choice choice, const Tensor& x, const Shape& axes,
               bool keepdim, Where where) {
-  const Reduction reduction(operation, x, axes, x.dtype(), where);
+  const Reduction reduction(operation, x, axes, x.dtype(where), where);
   RINGRAD_CHECK(reduction.count > 0 || reduction.result.numel() == 0, ShapeError, where, operation,
                 ": there must be an element to choose; got shape ", x.shape(), " and axes ", axes);
   if (x.numel() > 0) choice(reduction.plan, reduction.x, reduction.result);
@@ -113,21 +113,21 @@ Tensor choose(const char* operation, Choice choice, const Tensor& x, const Shape
 }  // namespace
 
 Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  const DType dtype = is_floating(x.dtype()) ? x.dtype() : DType::int64;
+  const DType dtype = is_floating(x.dtype(where)) ? x.dtype() : DType::int64;
   const Reduction reduction("sum", x, axes, dtype, where);
   reduction.run_sum(1, 0, where);
   return reduction.shaped(keepdim, where);
 }
 
 Tensor mean(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  check_floating("mean", x.dtype(), where);
+  check_floating("mean", x, where);
   const Reduction reduction("mean", x, axes, x.dtype(), where);
   reduction.run_sum(static_cast<double>(reduction.count), kNan, where);
   return reduction.shaped(keepdim, where);
 }
 
 Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool keepdim, Where where) {
-  check_floating("var", x.dtype(), where);
+  check_floating("var", x, where);
   RINGRAD_CHECK(correction >= 0, ValueError, where, "var: correction must not be negative; got ",
                 correction);
   if (size_bytes(x.dtype()) == 2)  // a mean rounded to 16 bits is no center

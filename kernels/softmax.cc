@@ -11,7 +11,7 @@ using Backward = void(const Tensor& grad_output, const Tensor& y, int axis,
 
 Tensor run(const char* operation, Forward& kernel, const Tensor& x, std::int64_t axis,
            Where where) {
-  check_floating(operation, x.dtype(), where);
+  check_floating(operation, x, where);
   const int normalized = normalize_axis(operation, axis, x.dims(), where);
   const Tensor input = dense(x, where);
   const Tensor y = empty_like(input, where);
@@ -21,9 +21,9 @@ Tensor run(const char* operation, Forward& kernel, const Tensor& x, std::int64_t
 
 Tensor run_backward(const char* operation, Backward& kernel, const Tensor& grad_output,
                     const Tensor& y, std::int64_t axis, Where where) {
-  check_floating(operation, y.dtype(), where);
-  check_same_dtype(operation, grad_output.dtype(), y.dtype(), where);
-  check_same_device(operation, grad_output.device(), y.device(), where);
+  check_floating(operation, y, where);
+  check_same_dtype(operation, grad_output, y, where);
+  check_same_device(operation, grad_output, y, where);
   RINGRAD_CHECK(grad_output.shape() == y.shape(), ShapeError, where, operation,
                 ": shapes must be equal; got grad_output ", grad_output.shape(), " and y ",
                 y.shape());

@@ -52,8 +52,8 @@ ParameterArena::ParameterArena(const std::vector<Tensor>& parameters, Where wher
     RINGRAD_CHECK(leaf_of(parameter), AutogradError, where,
                   "arena: parameters must be leaves that require a gradient; got one of shape ",
                   parameter.shape(), " that is not");
-    check_same_dtype("arena", first.dtype(), parameter.dtype(), where);
-    check_same_device("arena", first.device(), parameter.device(), where);
+    check_same_dtype("arena", first, parameter, where);
+    check_same_device("arena", first, parameter, where);
     slices_.push_back({end, parameter.numel()});
     end += (parameter.numel() + alignment - 1) / alignment * alignment;
   }

@@ -25,7 +25,7 @@ void check_parts(const char* operation, const Tensor& whole, const Tensor& part,
                  Where where) {
   check_tensor(operation, whole, where);
   check_tensor(operation, part, where);
-  check_same_dtype(operation, whole.dtype(), part.dtype(), where);
+  check_same_dtype(operation, whole, part, where);
   RINGRAD_CHECK(whole.numel() == part.numel() * world_size, ShapeError, where, operation,
                 ": one tensor must hold ", world_size, " times the elements of the other; got ",
                 whole.shape(), " and ", part.shape());

@@ -263,6 +263,26 @@ TEST(TensorTest, ErrorsOfMakingNameTheFault) {
       "from_memory: channels_last needs 4 axes (B, C, H, W); got (1,)");
 }
 
+TEST(TensorTest, AnUndefinedTensorThrowsWhateverItIsAskedFor) {
+  const Tensor none;
+  const auto expect_undefined = [](auto ask) {
+    expect_throws<ValueError>(ask, "tensor: it must be defined; got an undefined one");
+  };
+  expect_undefined([&] { none.shape(); });
+  expect_undefined([&] { none.dtype(); });
+  expect_undefined([&] { none.device(); });
+  expect_undefined([&] { none.size(0); });
+  expect_undefined([&] { none.data<float>(); });
+  expect_undefined([&] { none.raw_data(); });
+  expect_undefined([&] { none.item(); });
+  expect_undefined([&] { none.to_vector<float>(); });
+  expect_undefined([&] { none.version(); });
+  expect_undefined([&] { none.set_data(none); });
+  expect_undefined([&] { none.requires_grad(); });
+  expect_undefined([&] { view::reshape(none, {1}); });
+  expect_undefined([&] { empty_like(none); });
+}
+
 TEST(TensorTest, ThreadsMayShareReading) {
   const Tensor x = arange(1000);
   std::vector<std::thread> threads;

@@ -1,0 +1,152 @@
+// An undefined tensor, such as the gradient of a leaf that no backward pass has reached, is a
+// typed error at the user's line in every operator that takes a tensor, in every place.
+
+#include <functional>
+#include <vector>
+
+#include "autograd/broadcast.h"
+#include "autograd/convolution.h"
+#include "autograd/cross_entropy.h"
+#include "autograd/dropout.h"
+#include "autograd/elementwise.h"
+#include "autograd/embedding.h"
+#include "autograd/engine.h"
+#include "autograd/gather.h"
+#include "autograd/hooks.h"
+#include "autograd/in_place.h"
+#include "autograd/index_select.h"
+#include "autograd/layer_norm.h"
+#include "autograd/matmul.h"
+#include "autograd/movement.h"
+#include "autograd/pointwise_loss.h"
+#include "autograd/pool.h"
+#include "autograd/reduce.h"
+#include "autograd/softmax.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_throws;
+
+TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
+  const Tensor none, x = ones({2, 2}), image = ones({1, 1, 4, 4}), filter = ones({1, 1, 3, 3});
+  const Tensor index = zeros({2}, {.dtype = DType::int64});
+  const Tensor indices = zeros({2, 2}, {.dtype = DType::int64});
+  const std::function<void()> calls[] = {
+      [&] { none + x; },
+      [&] { x* none; },
+      [&] { none * 2; },
+      [&] { 2 / none; },
+      [&] { -none; },
+      [&] { none < x; },
+      [&] { mul(none, x); },
+      [&] { mul(x, none); },
+      [&] { pow(none, 2); },
+      [&] { add_relu(x, none); },
+      [&] { relu(none); },
+      [&] { gelu(none); },
+      [&] { clamp(none, 0, 1); },
+      [&] { isnan(none); },
+      [&] { logical_not(none); },
+      [&] { where(none, x, x); },
+      [&] { where(x > 0, none, x); },
+      [&] { where(x > 0, x, none); },
+      [&] { relu_gradient(none, x); },
+      [&] { relu_gradient(x, none); },
+      [&] { fill_(none, 0); },
+      [&] { zero_(none); },
+      [&] { copy_(none, x); },
+      [&] { copy_(x, none); },
+      [&] { add_(none, x); },
+      [&] { add_(x, none); },
+      [&] { mul_(none, 2); },
+      [&] { sum(none); },
+      [&] { mean(none); },
+      [&] { max(none); },
+      [&] { var(none); },
+      [&] { argmax(none); },
+      [&] { sum_to(none, {1}); },
+      [&] { expand(none, {1}); },
+      [&] { matmul(none, x); },
+      [&] { matmul(x, none); },
+      [&] { linear(none, x); },
+      [&] { linear(x, none); },
+      [&] { conv2d(none, filter); },
+      [&] { conv2d(image, none); },
+      [&] { max_pool2d(none); },
+      [&] { avg_pool2d(none); },
+      [&] {
+        adaptive_avg_pool2d(none, {1, 1});
+      },
+      [&] { layer_norm(none); },
+      [&] { softmax(none, 0); },
+      [&] { log_softmax(none, 0); },
+      [&] { cross_entropy(none, index); },
+      [&] { cross_entropy(x, none); },
+      [&] { mse_loss(none, x); },
+      [&] { mse_loss(x, none); },
+      [&] { l1_loss(x, none); },
+      [&] { bce_with_logits(none, x); },
+      [&] { bce_with_logits(x, none); },
+      [&] { dropout(none); },
+      [&] { dropout(none, 0.5, false); },
+      [&] { embedding(none, index); },
+      [&] { embedding(x, none); },
+      [&] { gather(none, 0, indices); },
+      [&] { gather(x, 0, none); },
+      [&] { scatter_add(none, 0, indices, x); },
+      [&] { scatter_add(x, 0, none, x); },
+      [&] { scatter_add(x, 0, indices, none); },
+      [&] { index_select(none, 0, index); },
+      [&] { index_select(x, 0, none); },
+      [&] {
+        concatenate({none, x});
+      },
+      [&] {
+        concatenate({x, none});
+      },
+      [&] {
+        stack({none, x});
+      },
+      [&] {
+        stack({x, none});
+      },
+      [&] { split(none, 1); },
+      [&] { chunk(none, 2); },
+      [&] { reshape(none, {1}); },
+      [&] { flatten(none); },
+      [&] { permute(none, {0}); },
+      [&] { transpose(none, 0, 1); },
+      [&] { slice(none, 0, 0, 1); },
+      [&] { select(none, 0, 0); },
+      [&] { squeeze(none); },
+      [&] { unsqueeze(none, 0); },
+      [&] { contiguous(none); },
+      [&] { clone(none); },
+      [&] { to(none, DType::float64); },
+      [&] { to(none, Device("cpu:1")); },
+      [&] { to_layout(none, Layout::channels_last); },
+      [&] { none.detach(); },
+      [&] { none.set_requires_grad(); },
+      [&] { none.grad(); },
+      [&] { none.set_grad(x); },
+      [&] { register_hook(none, [](const Tensor& g) { return g; }); },
+      [&] { register_completed_hook(none, [](const Tensor&) {}); },
+  };
+  int number = 0;
+  for (const auto& call : calls) {
+    SCOPED_TRACE(number++);
+    expect_throws<ValueError>(call, "must be defined");
+  }
+}
+
+TEST(UndefinedTensorTest, HasNoBackward) {
+  const Tensor none, x = ones({1}).set_requires_grad();
+  expect_throws<AutogradError>([&] { none.backward(); }, "got an undefined tensor");
+  expect_throws<AutogradError>([&] { grad(none, x); }, "got an undefined tensor");
+  expect_throws<AutogradError>([&] { grad(x * 2, none); }, "got an undefined tensor");
+}
+
+}  // namespace
+}  // namespace ringrad
