@@ -26,6 +26,7 @@ class RandomCrop {
   RandomCrop(CropSize size, std::int64_t padding) : size_(size), padding_(padding) {}
 
   Tensor operator()(const Tensor& x, const SampleKeys& keys, Where where) const {
+    check_one_key_per_sample("random_crop", x, keys, where);
     check(x, where);
     const Shape& in = x.shape();
     const Tensor y = empty({in[0], in[1], size_.height, size_.width},
@@ -95,6 +96,7 @@ class RandomHorizontalFlip {
   explicit RandomHorizontalFlip(double probability) : probability_(probability) {}
 
   Tensor operator()(const Tensor& x, const SampleKeys& keys, Where where) const {
+    check_one_key_per_sample("random_horizontal_flip", x, keys, where);
     RINGRAD_CHECK(
         x.dims() >= 2 && x.is_contiguous(), ShapeError, where,
         "random_horizontal_flip: the batch must be (B, ..., W) and contiguous; got shape ",

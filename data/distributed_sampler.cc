@@ -20,6 +20,8 @@ DistributedSampler::DistributedSampler(std::int64_t num_samples, Shard shard, bo
 DistributedSampler::DistributedSampler(std::unique_ptr<const Sampler> whole, Shard shard,
                                        Where where)
     : whole_(std::move(whole)), shard_(shard) {
+  RINGRAD_CHECK(whole_, ValueError, where,
+                "DistributedSampler: there must be a sampler to share out; got none");
   RINGRAD_CHECK(shard.num_replicas >= 1 && shard.num_replicas <= whole_->size(), ValueError, where,
                 "DistributedSampler: num_replicas must be at least 1 and at most the number of "
                 "samples; got ",

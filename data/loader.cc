@@ -26,7 +26,11 @@ std::int64_t DataLoader::size() const {
 
 DataLoader::Iterator DataLoader::begin(Where where) {
   const std::int64_t epoch = sampler_.epoch();
-  auto make = [this, epoch, where, indices = sampler_.indices()](std::int64_t number) {
+  std::vector<std::int64_t> drawn = sampler_.indices();
+  RINGRAD_CHECK(std::ssize(drawn) == sampler_.size(), ValueError, where,
+                "DataLoader: the sampler must draw size() indices; got ", drawn.size(), " of ",
+                sampler_.size());
+  auto make = [this, epoch, where, indices = std::move(drawn)](std::int64_t number) {
     const std::span all(indices);
     const auto first = static_cast<std::size_t>(number * options_.batch_size);
     const auto count = std::min(static_cast<std::size_t>(options_.batch_size), all.size() - first);

@@ -8,14 +8,20 @@ Generator SampleKeys::generator(std::size_t position) const {
   return random_stream(seed, epoch, indices[position]);
 }
 
+void check_one_key_per_sample(const char* operation, const Tensor& batch, const SampleKeys& keys,
+                              Where where) {
+  RINGRAD_CHECK(batch.dims(where) > 0 && batch.shape()[0] == std::ssize(keys.indices), ShapeError,
+                where, operation, ": there must be one index per sample; got ", keys.indices.size(),
+                " indices and a batch of shape ", batch.shape());
+}
+
 Tensor apply(std::span<const Transform> transforms, Tensor input, const SampleKeys& keys,
              Where where) {
-  RINGRAD_CHECK(input.dims() > 0 && input.shape()[0] == std::ssize(keys.indices), ShapeError, where,
-                "apply: there must be one index per sample; got ", keys.indices.size(),
-                " indices and a batch of shape ", input.shape());
+  check_one_key_per_sample("apply", input, keys, where);
   for (std::size_t k = 0; k < transforms.size(); ++k) {
     const SampleKeys own{keys.indices, keys.epoch, mix_seed(keys.seed, k, 0)};
     input = transforms[k](input, own, where);
+    check_one_key_per_sample("apply", input, keys, where);
   }
   return input;
 }

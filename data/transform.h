@@ -37,7 +37,12 @@ struct SampleKeys {
 /// Called from several threads at once; its input stays as it is.
 using Transform = std::function<Tensor(const Tensor& input, const SampleKeys& keys, Where where)>;
 
+/// Throws ShapeError unless the batch holds one sample per index; for transforms that use the keys.
+void check_one_key_per_sample(const char* operation, const Tensor& batch, const SampleKeys& keys,
+                              Where where);
+
 /// All of them in turn; transform k draws other numbers than the others.
+/// Throws:  ShapeError unless the batch before and after each one has a sample per index
 Tensor apply(std::span<const Transform> transforms, Tensor input, const SampleKeys& keys,
              Where where = Where::current());
 

@@ -261,5 +261,17 @@ TEST(DataLoaderTest, ThrowsForOptionsOutside) {
                             "prefetch must be at least 1; got 0");
 }
 
+TEST(DataLoaderTest, ASamplerMustDrawAsManyAsItSays) {
+  class Short : public Sampler {
+   public:
+    std::int64_t size() const override { return 10; }
+    std::vector<std::int64_t> draw(std::int64_t) const override { return {0, 1, 2}; }
+  };
+  const TensorDataset set = numbered_images(10);
+  Short sampler;
+  DataLoader loader(set, sampler, {.batch_size = 4});
+  testing::expect_throws<ValueError>([&] { loader.begin(); }, "draw size() indices; got 3 of 10");
+}
+
 }  // namespace
 }  // namespace ringrad

@@ -281,5 +281,20 @@ TEST(TransformTest, ThrowsUnlessThereIsAnIndexPerSample) {
       "got 1 indices and a batch of shape (4, 2)");
 }
 
+TEST(TransformTest, ATransformMustKeepTheNumberOfSamples) {
+  const Indices indices{0, 1, 2, 3};
+  const Tensor batch = zeros({4, 1, 2, 2}, {.dtype = DType::uint8});
+  const Transform first = [](const Tensor& x, const SampleKeys&, Where) {
+    return view::slice(x, 0, 0, 1);
+  };
+  const std::vector<Transform> transforms{first, random_horizontal_flip()};
+  expect_throws<ShapeError>([&] { apply(transforms, batch, {indices}); }, "one index per sample");
+  expect_throws<ShapeError>(
+      [&] {
+        random_crop({2, 2}, 1)(view::slice(batch, 0, 0, 1), {indices}, Where::current());
+      },
+      "one index per sample");
+}
+
 }  // namespace
 }  // namespace ringrad
