@@ -9,6 +9,8 @@ std::string to_string(const Where& where) {
 }
 
 Error::Error(const std::string& message, Where where)
-    : std::runtime_error(concat(message, "  [", to_string(where), "]")), where_(where) {}
+    : std::runtime_error(concat(message, "  [", to_string(where), "]")),
+      message_size_(message.size()),
+      where_(where) {}
 
 }  // namespace ringrad

@@ -5,11 +5,12 @@
 //
 //     operation: what must hold; got fact and fact  [model.cc:41]
 //
-// Every public function takes a defaulted `Where`, which the compiler fills in at the call; it is
-// one pointer, so carrying it through the tape costs nothing.
+// Functions that can refuse their arguments take a defaulted `Where`, which the compiler fills in at
+// the call; it is one pointer, so carrying it through the tape costs nothing.
 
 #pragma once
 
+#include <cstddef>
 #include <source_location>
 #include <sstream>
 #include <stdexcept>
@@ -26,10 +27,13 @@ class Error : public std::runtime_error {
  public:
   Error(const std::string& message, Where where);
 
+  /// what() without the source line.
+  std::string_view message() const { return {what(), message_size_}; }
   /// The user's line that made the failing call.
   const Where& where() const { return where_; }
 
  private:
+  std::size_t message_size_;
   Where where_;
 };
 

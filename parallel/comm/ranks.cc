@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,17 +24,11 @@ std::string message_of(const std::exception_ptr& error) noexcept {
   }
 }
 
-// what() without the source line that Error appends.
-std::string message_of(const Error& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.size() - concat("  [", to_string(error.where()), "]").size());
-}
-
 // Throws a `Type` with the rank before its message if the error is one.
 template <class Type>
 void rethrow_if(const Error& error, int rank) {
   if (dynamic_cast<const Type*>(&error) != nullptr)
-    throw Type(concat("rank ", rank, ": ", message_of(error)), error.where());
+    throw Type(concat("rank ", rank, ": ", error.message()), error.where());
 }
 
 template <class... Types>
@@ -49,7 +42,7 @@ void rethrow_as_one_of(const Error& error, int rank) {
   } catch (const Error& e) {
     rethrow_as_one_of<ShapeError, DTypeError, DeviceError, IndexError, ValueError, AutogradError,
                       DataError, OutOfMemoryError, CollectiveError, InternalError>(e, rank);
-    throw Error(concat("rank ", rank, ": ", message_of(e)), e.where());
+    throw Error(concat("rank ", rank, ": ", e.message()), e.where());
   } catch (const std::exception& e) {
     std::throw_with_nested(Error(concat("rank ", rank, ": ", e.what()), where));
   }
@@ -96,11 +89,11 @@ void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
   };
 
   std::vector<std::thread> threads;
+  threads.reserve(world_size);
   try {
     while (static_cast<int>(threads.size()) < world_size)
       threads.emplace_back(run_rank, static_cast<int>(threads.size()));
-  } catch (
-      const std::system_error&) {  // no more threads: those that run must not wait for the rest
+  } catch (...) {  // no more threads, or memory: those that run must not wait for the rest
     outcome.note(*comms[threads.size()], std::current_exception());
   }
   for (std::thread& thread : threads) thread.join();

@@ -339,8 +339,10 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
   RINGRAD_CHECK(options.deadline > options.deadline.zero(), ValueError, where,
                 "make_thread_group: the deadline must be positive; got ", options.deadline.count(),
                 " ns");
-  RINGRAD_CHECK(options.segments >= 0, ValueError, where,
-                "make_thread_group: segments must not be negative; got ", options.segments);
+  const int most_segments = kMaxPlanChunks / world_size;
+  RINGRAD_CHECK(options.segments >= 0 && options.segments <= most_segments, ValueError, where,
+                "make_thread_group: segments must be in [0, ", most_segments, "] for ", world_size,
+                " ranks; got ", options.segments);
   RINGRAD_CHECK(options.all_reduce != nullptr, ValueError, where,
                 "make_thread_group: all_reduce must be a planner; got none");
   const auto state = std::make_shared<ThreadGroupState>(world_size, options);

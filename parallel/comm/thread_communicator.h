@@ -27,8 +27,9 @@ namespace ringrad {
 /// Makes an all_reduce plan for (world_size, segments): ring_all_reduce, two_shot_all_reduce, ...
 using AllReducePlanner = std::function<CollectivePlan(int world_size, int segments)>;
 
-/// The most ranks of one group.
+/// The most ranks of one group, and the most chunks (ranks times segments) of one plan.
 inline constexpr int kMaxThreadRanks = 256;
+inline constexpr int kMaxPlanChunks = 4096;
 
 struct ThreadGroupOptions {
   /// The longest that a call waits for other ranks.
@@ -41,7 +42,8 @@ struct ThreadGroupOptions {
 /// The communicators of a new group, one per rank, to be given to one thread each. Destroying one
 /// means that its rank has left: whoever waits for it gets an error.
 ///
-/// Throws: ValueError unless world_size is in [1, kMaxThreadRanks], deadline > 0, segments >= 0
+/// Throws: ValueError unless world_size is in [1, kMaxThreadRanks], deadline > 0, segments
+///         is in [0, kMaxPlanChunks / world_size]
 std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
                                                              const ThreadGroupOptions& options = {},
                                                              Where where = Where::current());

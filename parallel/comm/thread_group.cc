@@ -22,9 +22,6 @@ constexpr int kSpins = 200;
 constexpr int kYields = 1000;
 constexpr auto kSleep = std::chrono::microseconds(50);
 
-// The longest wait for others to notice a failure: they look between two chunks.
-constexpr auto kLongestExit = std::chrono::seconds(1);
-
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -72,7 +69,10 @@ bool ThreadGroup::Pause::once() {
 
 bool ThreadGroup::Pause::deadline_passed() {
   const auto now = Clock::now();
-  if (!operation_.deadline) operation_.deadline = now + group_.deadline_;
+  if (!operation_.deadline) {
+    const auto left = Clock::time_point::max() - now;  // a longer deadline would overflow
+    operation_.deadline = now + std::min<Clock::duration>(group_.deadline_, left);
+  }
   return now >= *operation_.deadline;
 }
 
@@ -101,8 +101,9 @@ ThreadGroup::Inside::~Inside() {
   group_.ranks_[rank_].inside.store(false, std::memory_order_seq_cst);
   if (std::uncaught_exceptions() == exceptions_before_) return;
   group_.fail(rank_, "left a collective before its end");
-  const auto limit = Clock::now() + kLongestExit;
-  while (group_.anybody_inside() && Clock::now() < limit) std::this_thread::yield();
+  // No deadline: to leave earlier would hand memory back that others still use. They look at the
+  // failure before each chunk, and wait for nobody after it.
+  while (group_.anybody_inside()) std::this_thread::yield();
 }
 
 bool ThreadGroup::anybody_inside() const {

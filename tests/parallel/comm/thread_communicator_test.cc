@@ -309,7 +309,7 @@ TEST(ThreadCommunicatorTest, ThrowsForGroupsThatCannotBe) {
   expect_throws<ValueError>([] { make_thread_group(2, {.deadline = std::chrono::seconds(0)}); },
                             "the deadline must be positive");
   expect_throws<ValueError>([] { make_thread_group(2, {.segments = -1}); },
-                            "segments must not be negative; got -1");
+                            "segments must be in [0, 2048] for 2 ranks; got -1");
   expect_throws<ValueError>([] { make_thread_group(2, {.all_reduce = nullptr}); },
                             "all_reduce must be a planner; got none");
 }

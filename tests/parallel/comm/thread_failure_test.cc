@@ -256,5 +256,19 @@ TEST(ThreadFailureTest, ASecondThreadOnOneCommunicatorIsRefused) {
   first.join();
 }
 
+TEST(ThreadFailureTest, ADeadlineMayBeForever) {
+  run_ranks(2,
+            [](Communicator& comm) {
+              if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+              comm.barrier();
+            },
+            {.deadline = std::chrono::nanoseconds::max()});
+}
+
+TEST(ThreadFailureTest, AbsurdlyManySegmentsAreRefused) {
+  expect_throws<ValueError>([] { run_ranks(4, [](Communicator&) {}, {.segments = 1 << 30}); },
+                            "make_thread_group: segments must be in [0, 1024] for 4 ranks");
+}
+
 }  // namespace
 }  // namespace ringrad
