@@ -18,6 +18,19 @@ std::vector<Tensor> as_leaves(const std::vector<SavedTensor>& saved,
   return leaves;
 }
 
+// The default generator as it was then, while this lives.
+class RewoundGenerator {
+ public:
+  explicit RewoundGenerator(const Generator& then)
+      : now_(std::exchange(default_generator(), then)) {}
+  ~RewoundGenerator() { default_generator() = now_; }
+  RewoundGenerator(const RewoundGenerator&) = delete;
+  RewoundGenerator& operator=(const RewoundGenerator&) = delete;
+
+ private:
+  Generator now_;
+};
+
 }  // namespace
 
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
@@ -42,13 +55,15 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
     RINGRAD_CHECK(!grad_enabled(), AutogradError, context.where(),
                   "backward of checkpoint: create_graph must be off; got on");
     const std::vector<Tensor> leaves = as_leaves(saved, needs);
-    const Generator after = std::exchange(default_generator(), before);
+    RINGRAD_CHECK(!computing_grad(), AutogradError, context.where(),
+                  "backward of checkpoint: it must run for backward(), since it adds to the leaves "
+                  "that the segment uses; got grad()");
     Tensor again;
     {
+      const RewoundGenerator generator(before);
       const EnableGrad guard;
       again = f(leaves);
     }
-    default_generator() = after;
     if (!again.requires_grad()) return;
     again.backward(context.grad_output(), {}, context.where());
     for (std::size_t i = 0; i < leaves.size(); ++i)

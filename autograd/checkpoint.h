@@ -22,7 +22,8 @@ namespace ringrad {
 /// default_generator() are the same in both runs. f must be a pure function of its inputs and
 /// leaves: a module that updates running statistics would update them twice.
 ///
-/// Throws:  AutogradError from backward with create_graph, which is not supported
+/// Throws:  AutogradError from backward with create_graph, which is not supported, and from
+///          grad(), which must leave leaves alone
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
                   const std::vector<Tensor>& inputs, Where where = Where::current());
 

@@ -60,8 +60,10 @@ class Pass {
   // True if what is delivered next to this leaf is its whole gradient and replaces the old one.
   bool may_write_into(Leaf& leaf) const {
     return leaf.overwrite && leaf.visit.pending == 1 && !leaf.gradient(0).defined() &&
-           captures_.empty() && !options_.create_graph;
+           !leaf.has_hooks() && captures_.empty() && !options_.create_graph;
   }
+  bool captures() const { return !captures_.empty(); }
+  const Pass* outer() const { return outer_; }
 
  private:
   struct Capture {
@@ -212,11 +214,13 @@ void Pass::deliver(const Edge& edge, Tensor gradient) {
     sum = std::move(gradient);
     return;
   }
-  // In place when nobody else can see the sum so far.
+  // In place when nobody else can see the sum so far, and its elements do not share memory, as those
+  // of an expanded gradient do.
   const bool in_place = !options_.create_graph && sum.impl()->unique() && sum.storage()->unique() &&
-                        sum.dtype() == gradient.dtype() && sum.shape() == gradient.shape();
+                        sum.dtype() == gradient.dtype() && sum.shape() == gradient.shape() &&
+                        is_dense(sum.shape(), sum.strides());
   if (in_place)
-    kernels::add_(sum, gradient, 1);
+    kernels::add_(sum, gradient, 1, where_);
   else
     sum = add_gradients(sum, gradient, where_);
 }
@@ -261,6 +265,16 @@ Tensor BackwardContext::destination(int i) const {
   if (!node || !node->is_leaf()) return {};
   auto& leaf = static_cast<Leaf&>(*node);
   return current_pass->may_write_into(leaf) ? leaf.grad : Tensor();
+}
+
+void BackwardContext::set(int i, Tensor grad_input) {
+  const auto at = static_cast<unsigned>(i);
+  if (Node* node = edges_[at].node.get(); node && node->is_leaf() && grad_input.defined()) {
+    auto& leaf = static_cast<Leaf&>(*node);
+    // Written in its destination, it is the leaf's gradient from here on.
+    if (leaf.overwrite && grad_input.is(leaf.grad)) leaf.overwrite = false;
+  }
+  grad_inputs_[at] = std::move(grad_input);
 }
 
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
@@ -310,6 +324,12 @@ Tensor add_gradients(const Tensor& a, const Tensor& b, Where where) {
 }
 
 Node* running_node() { return current_node; }
+
+bool computing_grad() {
+  for (const Pass* pass = current_pass; pass; pass = pass->outer())
+    if (pass->captures()) return true;
+  return false;
+}
 
 const Tensor& keep_while_node_runs(Tensor x) {
   RINGRAD_ASSERT(current_node);

@@ -1,7 +1,7 @@
 // The engine: runs the tape backwards.
 //
-//     1. discover   walk the edges from the roots with an explicit stack,
-//                   and count for each node how many consumers will run
+//     1. discover   list the nodes that the edges lead to from the roots,
+//                   and count for each how many consumers will run
 //     2. run        take the ready node with the largest sequence number, call it,
 //                   and hand its results along its edges
 //
@@ -37,9 +37,7 @@ class BackwardContext {
   bool needs(int i) const { return static_cast<bool>(edges_[static_cast<unsigned>(i)].node); }
 
   /// Hands over d(root)/d(input i). An undefined tensor means zero. Ignored if input i wants none.
-  void set(int i, Tensor grad_input) {
-    grad_inputs_[static_cast<unsigned>(i)] = std::move(grad_input);
-  }
+  void set(int i, Tensor grad_input);
 
   /// The place in which input i's gradient will end up anyway, to be written completely, e.g. a
   /// slice of a gradient arena that was cleared; an undefined tensor if there is none. Pass it to
@@ -82,6 +80,9 @@ Tensor add_gradients(const Tensor& a, const Tensor& b, Where where);
 
 /// The node whose backward function runs now on this thread; null outside of backward.
 Node* running_node();
+
+/// True inside of grad(), whose pass must not touch any leaf's gradient.
+bool computing_grad();
 
 /// Keeps x alive until that backward function has returned.
 /// REQUIRES: running_node()

@@ -96,6 +96,15 @@ Leaf::Leaf(const Tensor& tensor, Where where)
       dtype_(tensor.dtype()),
       device_(tensor.device()) {}
 
+void Leaf::follow(const Tensor& tensor) {
+  shape_ = tensor.shape();
+  strides_ = tensor.strides();
+  dtype_ = tensor.dtype();
+  device_ = tensor.device();
+  grad = {};
+  overwrite = false;
+}
+
 void Leaf::settle() {
   if (!overwrite) return;
   overwrite = false;
@@ -121,9 +130,11 @@ void Leaf::apply(BackwardContext& context) {
       grad = add_gradients(is_first ? other() : grad, incoming, where());
     else
       grad = incoming;
+  } else if (incoming.is(grad) && !has_hooks()) {
+    // It was written where it belongs.
   } else if (overwrite) {
     overwrite = false;
-    if (incoming.raw_data() != grad.raw_data()) kernels::copy_(grad, incoming);
+    kernels::copy_(grad, incoming);
   } else if (grad.defined()) {
     kernels::add_(grad, incoming, 1);
   } else if (may_steal) {

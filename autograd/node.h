@@ -1,9 +1,9 @@
 // Node: one recorded operation. The tape is nothing but nodes that point at the nodes their inputs
 // came from.
 //
-//     x (leaf)    y = exp(x)    z = y * w     z.node() = [mul 12]
-//                                               edge 0 -> [exp 11] -- edge 0 -> [leaf of x]
-//                                               edge 1 -> [leaf of w]
+//     x (leaf)    y = exp(x)    z = y * w     node_of(z) = [mul 12]
+//                                                edge 0 -> [exp 11] -- edge 0 -> [leaf of x]
+//                                                edge 1 -> [leaf of w]
 //
 // A sequence number, per thread and growing, orders the nodes: every consumer of a result has a
 // larger number than its producer, so running the largest ready node first is a topological order,
@@ -64,6 +64,7 @@ class Node : public History {
   int add_hook(int output, GradientHook hook);
   void remove_hook(int id);
   void run_hooks();
+  bool has_hooks() const { return hooks_ != nullptr; }
 
   /// The gradient that has flowed into an output so far, in the pass that runs now.
   Tensor& gradient(int output) {
@@ -117,6 +118,10 @@ class Leaf final : public Node {
 
   /// Writes the zeros that `overwrite` stands for.
   void settle();
+
+  /// The tensor was moved or converted: its gradients look like it from now on, and the old one is
+  /// dropped. Hooks stay.
+  void follow(const Tensor& tensor);
 
   /// Called after a backward pass has completed this leaf's gradient.
   std::vector<std::function<void(const Tensor& grad)>> completed_hooks;

@@ -15,14 +15,13 @@ const Tensor& Tensor::set_requires_grad(bool requires_grad, Where where) const {
                 "set_requires_grad: only a leaf can be changed; got the result of ",
                 node_of(*this)->name(), " at ", to_string(node_of(*this)->where()),
                 "; use detach()");
-  impl_->requires_grad = requires_grad;
-  if (!requires_grad) impl_->history = nullptr;
+  impl_->requires_grad = requires_grad;  // the leaf stays, with its hooks and its gradient
   return *this;
 }
 
 Tensor Tensor::grad(Where where) const {
   if (!get(where).history || !is_leaf()) return {};
-  Leaf* leaf = leaf_of(*this);
+  auto* leaf = static_cast<Leaf*>(node_of(*this));
   leaf->settle();
   return leaf->grad;
 }

@@ -20,22 +20,18 @@ Adam::Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bo
                 options.weight_decay);
 }
 
-void Adam::step(Where where) {
-  ++num_steps_;
-  for (std::size_t i = 0; i < arenas().size(); ++i) {
-    const ParameterArena& arena = arenas()[i];
-    arena.settle();
-    kernels::adam_step(arena.values(), arena.gradients(), first_moments_[i], second_moments_[i],
-                       {.learning_rate = learning_rate(),
-                        .beta1 = options_.beta1,
-                        .beta2 = options_.beta2,
-                        .eps = options_.eps,
-                        .weight_decay = options_.weight_decay,
-                        .decoupled = decoupled_decay_,
-                        .step = num_steps_},
-                       where);
-  }
-  mark_changed(where);
+void Adam::update(std::size_t index, Where where) {
+  const ParameterArena& arena = arenas()[index];
+  kernels::adam_step(arena.values(), arena.gradients(), first_moments_[index],
+                     second_moments_[index],
+                     {.learning_rate = learning_rate(),
+                      .beta1 = options_.beta1,
+                      .beta2 = options_.beta2,
+                      .eps = options_.eps,
+                      .weight_decay = options_.weight_decay,
+                      .decoupled = decoupled_decay_,
+                      .step = num_steps()},
+                     where);
 }
 
 }  // namespace ringrad::nn

@@ -27,17 +27,16 @@ class Adam : public Optimizer {
                 Where where = Where::current())
       : Adam(parameters, options, false, where) {}
 
-  void step(Where where = Where::current()) override;
-
  protected:
   Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bool decoupled_decay,
        Where where);
 
  private:
+  void update(std::size_t index, Where where) override;
+
   AdamOptions options_;
   bool decoupled_decay_;
   std::vector<Tensor> first_moments_, second_moments_;  // one per arena
-  std::int64_t num_steps_ = 0;
 };
 
 /// Adam with p = p - learning_rate * weight_decay * p before each step in place of decay in the

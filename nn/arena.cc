@@ -51,7 +51,7 @@ ParameterArena::ParameterArena(const std::vector<Tensor>& parameters, Where wher
                   " twice");
     RINGRAD_CHECK(leaf_of(parameter), AutogradError, where,
                   "arena: parameters must be leaves that require a gradient; got one of shape ",
-                  parameter.shape(), " that is not");
+                  parameter.shape(), " that is not; leave frozen ones out");
     check_same_dtype("arena", first, parameter, where);
     check_same_device("arena", first, parameter, where);
     slices_.push_back({end, parameter.numel()});
@@ -119,8 +119,10 @@ void ParameterArena::settle(std::size_t i) const {
   const Tensor &parameter = parameters_[i], &slot = slots_[i];
   RINGRAD_CHECK(parameter.storage()->whole() == values_.storage(), AutogradError,
                 parameter.storage()->changed_at(),
-                "arena: a parameter must stay where the optimizer put it; one of shape ",
-                parameter.shape(), " was moved here; make the optimizer after moving the module");
+                "arena: a parameter must stay where it was packed; got one of shape ",
+                parameter.shape(),
+                " that was moved here, by Module::to() or into another arena; move the module "
+                "first, and give all optimizers and data-parallel wrappers the same parameters");
   Leaf* leaf = leaf_of(parameter);
   if (!leaf) return kernels::zero_(slot);  // frozen
   if (!leaf->grad.defined()) {

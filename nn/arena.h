@@ -51,11 +51,12 @@ class ParameterArena {
   /// Throws AutogradError if a parameter itself was moved out of the arena, by Module::to() or by
   /// packing it into another one.
   void settle() const;
+  /// The same for the gradient of parameter i alone.
+  void settle(std::size_t i) const;
 
  private:
   bool find_existing();
   void pack(Where where);
-  void settle(std::size_t i) const;
 
   std::vector<Tensor> parameters_;
   std::vector<Slice> slices_;

@@ -6,6 +6,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
 #include "autograd/movement.h"
+#include "autograd/node.h"
 #include "kernels/copy.h"
 #include "nn/arena.h"
 
@@ -87,14 +88,14 @@ void Module::load_state_dict(const StateDict& state, Where where) {
   for (const auto& [name, tensor] : own) kernels::copy_(tensor, state.at(name), where);
 }
 
-void Module::to(Device device) {
+void Module::to(Device device, Where where) {
   const NoGrad guard;
   for (auto kind : {&Module::parameters_, &Module::buffers_})
     for (const auto& [name, tensor] : this->*kind) {
-      tensor.set_data(ringrad::to(tensor, device));
-      if (tensor.requires_grad()) tensor.impl()->history = nullptr;
+      tensor.set_data(ringrad::to(tensor, device, where), where);
+      if (Leaf* leaf = leaf_of(tensor)) leaf->follow(tensor);
     }
-  for (const auto& [name, module] : children_) module->to(device);
+  for (const auto& [name, module] : children_) module->to(device, where);
 }
 
 void Module::to(DType dtype, Where where) {
@@ -103,10 +104,10 @@ void Module::to(DType dtype, Where where) {
   for (auto kind : {&Module::parameters_, &Module::buffers_})
     for (const auto& [name, tensor] : this->*kind) {
       if (!is_floating(tensor.dtype())) continue;
-      const Tensor converted = ringrad::to(tensor, dtype);
+      const Tensor converted = ringrad::to(tensor, dtype, where);
       tensor.impl()->dtype = dtype;
-      tensor.set_data(converted);
-      if (tensor.requires_grad()) tensor.impl()->history = nullptr;
+      tensor.set_data(converted, where);
+      if (Leaf* leaf = leaf_of(tensor)) leaf->follow(tensor);
     }
   for (const auto& [name, module] : children_) module->to(dtype, where);
 }

@@ -74,7 +74,7 @@ class Module {
 
   /// Moves every parameter and buffer to another device, or casts the floating ones. They stay the
   /// same leaves; gradients are dropped.
-  void to(Device device);
+  void to(Device device, Where where = Where::current());
   void to(DType dtype, Where where = Where::current());
 
   /// Calls visit(path, module) for this module and all below, parents first.

@@ -1,8 +1,11 @@
 #include "nn/optimizer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "autograd/in_place.h"
+#include "autograd/movement.h"
+#include "kernels/copy.h"
 #include "kernels/optimizer_step.h"
 
 namespace ringrad::nn {
@@ -33,9 +36,18 @@ std::vector<Tensor> Optimizer::zeros_like_arenas() const {
   return state;
 }
 
-void Optimizer::mark_changed(Where where) const {
-  for (const ParameterArena& arena : arenas_)
-    for (const Tensor& parameter : arena.parameters()) parameter.mark_changed(where);
+// An update goes over the whole arena; momentum and weight decay would move a frozen parameter.
+void Optimizer::step(Where where) {
+  ++num_steps_;
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    arenas_[i].settle();
+    std::vector<std::pair<Tensor, Tensor>> frozen;
+    for (const Tensor& parameter : arenas_[i].parameters())
+      if (!parameter.requires_grad()) frozen.emplace_back(parameter, clone(parameter, where));
+    update(i, where);
+    for (const auto& [parameter, value] : frozen) kernels::copy_(parameter, value, where);
+    for (const Tensor& parameter : arenas_[i].parameters()) parameter.mark_changed(where);
+  }
 }
 
 double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm, Where where) {

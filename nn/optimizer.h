@@ -10,10 +10,12 @@
 //
 // Constructing one packs the parameters into an arena (nn/arena.h), so that a step is one pass over
 // flat memory. Parameters that a backward pass did not reach since zero_grad() count as having zero
-// gradients.
+// gradients. Parameters that were frozen since, by set_requires_grad(false), keep their values.
 
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "nn/arena.h"
@@ -25,7 +27,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   /// Changes the parameters by their gradients.
-  virtual void step(Where where = Where::current()) = 0;
+  void step(Where where = Where::current());
 
   void zero_grad() const;
 
@@ -43,12 +45,16 @@ class Optimizer {
   /// Zeros like each arena's values: state with one number per parameter.
   std::vector<Tensor> zeros_like_arenas() const;
 
-  /// Marks all parameters as changed by this step.
-  void mark_changed(Where where) const;
+  /// Calls of step() so far, with the one that runs now.
+  std::int64_t num_steps() const { return num_steps_; }
 
  private:
+  /// Changes the values of arena `index` by its settled gradients.
+  virtual void update(std::size_t index, Where where) = 0;
+
   std::vector<ParameterArena> arenas_;
   double learning_rate_ = 0;
+  std::int64_t num_steps_ = 0;
 };
 
 /// Scales all gradients by the same factor so that their joint Euclidean norm is at most max_norm;

@@ -15,22 +15,17 @@ SGD::SGD(const std::vector<Tensor>& parameters, const SGDOptions& options, Where
   if (options.momentum > 0) velocities_ = zeros_like_arenas();
 }
 
-void SGD::step(Where where) {
-  for (std::size_t i = 0; i < arenas().size(); ++i) {
-    const ParameterArena& arena = arenas()[i];
-    arena.settle();
-    kernels::sgd_step(arena.values(), arena.gradients(),
-                      velocities_.empty() ? Tensor() : velocities_[i],
-                      {.learning_rate = learning_rate(),
-                       .momentum = options_.momentum,
-                       .dampening = options_.dampening,
-                       .weight_decay = options_.weight_decay,
-                       .nesterov = options_.nesterov,
-                       .first = is_first_step_},
-                      where);
-  }
-  is_first_step_ = false;
-  mark_changed(where);
+void SGD::update(std::size_t index, Where where) {
+  const ParameterArena& arena = arenas()[index];
+  kernels::sgd_step(arena.values(), arena.gradients(),
+                    velocities_.empty() ? Tensor() : velocities_[index],
+                    {.learning_rate = learning_rate(),
+                     .momentum = options_.momentum,
+                     .dampening = options_.dampening,
+                     .weight_decay = options_.weight_decay,
+                     .nesterov = options_.nesterov,
+                     .first = num_steps() == 1},
+                    where);
 }
 
 }  // namespace ringrad::nn

@@ -28,12 +28,11 @@ class SGD : public Optimizer {
   explicit SGD(const std::vector<Tensor>& parameters, const SGDOptions& options = {},
                Where where = Where::current());
 
-  void step(Where where = Where::current()) override;
-
  private:
+  void update(std::size_t index, Where where) override;
+
   SGDOptions options_;
   std::vector<Tensor> velocities_;  // one per arena; empty without momentum
-  bool is_first_step_ = true;
 };
 
 }  // namespace ringrad::nn

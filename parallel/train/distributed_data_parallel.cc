@@ -67,7 +67,12 @@ void check_same_model(const nn::Module& module, Communicator& comm, Where where)
 class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   Reducer(nn::Module& module, Communicator& comm, std::int64_t bucket_bytes, Where where)
-      : comm_(&comm), where_(where), arenas_(nn::make_arenas(module.parameters(), where)) {
+      : comm_(&comm), where_(where) {
+    std::vector<Tensor> trained;
+    for (const Tensor& parameter : module.parameters())
+      (parameter.requires_grad() ? trained : frozen_).push_back(parameter);
+    arenas_ = nn::make_arenas(trained, where);
+    for (const Tensor& parameter : frozen_) comm.broadcast(parameter.detach(), 0, where);
     for (const nn::ParameterArena& arena : arenas_) {
       comm.broadcast(arena.values(), 0, where);
       make_buckets(arena, bucket_bytes);
@@ -76,19 +81,33 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
 
   void add_hooks() {
     for (std::size_t b = 0; b < buckets_.size(); ++b)
-      for (const Tensor& parameter : buckets_[b].parameters)
-        register_completed_hook(parameter, [weak = weak_from_this(), b](const Tensor&) {
-          if (const auto self = weak.lock()) self->gradient_completed(b);
-        });
+      for (std::size_t i = buckets_[b].begin; i < buckets_[b].end; ++i)
+        register_completed_hook(buckets_[b].arena->parameters()[i],
+                                [weak = weak_from_this(), b](const Tensor&) {
+                                  if (const auto self = weak.lock()) self->gradient_completed(b);
+                                });
   }
 
   std::size_t num_buckets() const { return buckets_.size(); }
 
+  // Nobody would reduce the gradient of a parameter that has no place in a bucket.
+  void check_frozen(Where where) const {
+    for (const Tensor& parameter : frozen_)
+      RINGRAD_CHECK(!parameter.requires_grad(), AutogradError, where,
+                    "DistributedDataParallel: a parameter that was frozen when it was made must "
+                    "stay so; got one of shape ",
+                    parameter.shape(), " that requires a gradient now; make a new one");
+  }
+
  private:
+  // Parameters [begin, end) of an arena.
   struct Bucket {
-    Tensor gradients;  // a slice of an arena
-    std::vector<Tensor> parameters;
+    const nn::ParameterArena* arena;
+    std::size_t begin, end;
+    Tensor gradients;  // their slice of the arena
     std::size_t num_completed = 0;
+
+    bool complete() const { return num_completed == end - begin; }
   };
 
   struct Pass {};
@@ -96,15 +115,14 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
   // From the last parameter to the first, because backward completes them in about that order.
   void make_buckets(const nn::ParameterArena& arena, std::int64_t bucket_bytes) {
     const auto element_bytes = static_cast<std::int64_t>(size_bytes(arena.values().dtype()));
-    std::int64_t end = arena.gradients().numel();
-    Bucket bucket;
-    for (std::size_t i = arena.parameters().size(); i-- > 0;) {
-      bucket.parameters.push_back(arena.parameters()[i]);
-      const std::int64_t begin = arena.slices()[i].offset;
-      if ((end - begin) * element_bytes < bucket_bytes && i > 0) continue;
-      bucket.gradients = view::slice(arena.gradients(), 0, begin, end);
-      buckets_.push_back(std::exchange(bucket, {}));
-      end = begin;
+    std::int64_t last = arena.gradients().numel();
+    std::size_t end = arena.parameters().size();
+    for (std::size_t i = end; i-- > 0;) {
+      const std::int64_t first = arena.slices()[i].offset;
+      if ((last - first) * element_bytes < bucket_bytes && i > 0) continue;
+      buckets_.push_back({&arena, i, end, view::slice(arena.gradients(), 0, first, last)});
+      end = i;
+      last = first;
     }
   }
 
@@ -129,8 +147,7 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
       at_end_of_backward([self = shared_from_this(), pass] { self->finish(); });
     }
     ++buckets_[bucket].num_completed;
-    while (next_bucket_ < buckets_.size() &&
-           buckets_[next_bucket_].num_completed == buckets_[next_bucket_].parameters.size())
+    while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].complete())
       reduce(buckets_[next_bucket_++]);
   }
 
@@ -138,15 +155,19 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
   // go now.
   void finish() {
     running_pass_.reset();
-    for (const nn::ParameterArena& arena : arenas_) arena.settle();
     while (next_bucket_ < buckets_.size()) reduce(buckets_[next_bucket_++]);
   }
 
-  void reduce(const Bucket& bucket) { comm_->all_reduce(bucket.gradients, ReduceOp::mean, where_); }
+  // A gradient may lie elsewhere, as after set_grad({}): it must be in the bucket before it goes.
+  void reduce(const Bucket& bucket) {
+    for (std::size_t i = bucket.begin; i < bucket.end; ++i) bucket.arena->settle(i);
+    comm_->all_reduce(bucket.gradients, ReduceOp::mean, where_);
+  }
 
   Communicator* comm_;
   Where where_;
   std::vector<nn::ParameterArena> arenas_;
+  std::vector<Tensor> frozen_;
   std::vector<Bucket> buckets_;
   std::size_t next_bucket_ = 0;
   // Owned by the engine's callback: a pass that fails takes it along, and the next one starts anew.
@@ -171,6 +192,7 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 std::size_t DistributedDataParallel::num_buckets() const { return reducer_->num_buckets(); }
 
 Tensor DistributedDataParallel::forward(const Tensor& x, Where where) {
+  reducer_->check_frozen(where);
   if (options_.broadcast_buffers && module_.is_training()) sync_buffers(where);
   return module_.forward(x, where);
 }

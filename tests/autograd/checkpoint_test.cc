@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/elementwise.h"
+#include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "autograd/reduce.h"
 #include "core/random.h"
@@ -85,6 +86,28 @@ TEST(CheckpointTest, RefusesToBeRecordedTwice) {
   const Tensor x = tensor({1.f}).set_requires_grad();
   const Tensor y = checkpoint([](const std::vector<Tensor>& v) { return exp(v[0]); }, {x});
   EXPECT_THROW(y.backward({}, {.create_graph = true}), AutogradError);
+}
+
+TEST(CheckpointTest, RefusesGradWhichMustLeaveLeavesAlone) {
+  const Tensor x = tensor({1.f}).set_requires_grad(), w = tensor({2.f}).set_requires_grad();
+  const Tensor y = checkpoint([&](const std::vector<Tensor>& v) { return v[0] * w; }, {x});
+  EXPECT_THROW(grad(y, w), AutogradError);
+  EXPECT_FALSE(w.grad().defined());
+}
+
+TEST(CheckpointTest, AFailureLeavesTheStreamOfRandomNumbersAsItWas) {
+  const Tensor x = tensor({1.f}).set_requires_grad();
+  int calls = 0;
+  manual_seed(7);
+  const Tensor y = checkpoint(
+      [&](const std::vector<Tensor>& v) {
+        if (++calls == 2) throw ValueError("told to fail", Where::current());
+        return v[0] * rand({1});
+      },
+      {x});
+  Generator before = default_generator();
+  EXPECT_THROW(y.backward(), ValueError);
+  EXPECT_EQ(rand({1}).item(), rand({1}, {}, before).item());
 }
 
 }  // namespace

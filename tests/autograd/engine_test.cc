@@ -311,5 +311,36 @@ TEST(EngineTest, GradOfAnUndefinedInputThrows) {
   EXPECT_THROW(grad(leaf(1) * 2, Tensor()), AutogradError);
 }
 
+// The first gradient to arrive is expanded: its elements are one and the same number in memory.
+TEST(EngineTest, ExpandedGradientsAreAddedToOthers) {
+  const auto gradient_of = [](auto f) {
+    const Tensor x = tensor({1, 2, 3}).set_requires_grad();
+    f(x).backward();
+    return x.grad().to_vector<float>();
+  };
+  EXPECT_EQ(gradient_of([](const Tensor& x) { return sum(x) * 2 + sum(x) * 3; }),
+            (std::vector<float>{5, 5, 5}));
+  EXPECT_EQ(gradient_of([](const Tensor& x) { return mean(x) * 3 + mean(x) * 6; }),
+            (std::vector<float>{3, 3, 3}));
+  EXPECT_EQ(gradient_of([](const Tensor& x) { return sum(square(x)) + sum(x); }),
+            (std::vector<float>{3, 5, 7}));
+  EXPECT_EQ(gradient_of([](const Tensor& x) { return sum(x) + sum(square(x)); }),
+            (std::vector<float>{3, 5, 7}));
+}
+
+TEST(EngineTest, AFrozenLeafKeepsItsHooksAndItsGradient) {
+  const Tensor x = leaf(1);
+  int calls = 0;
+  register_completed_hook(x, [&](const Tensor&) { ++calls; });
+  (x * 2).backward();
+  x.set_requires_grad(false);
+  EXPECT_FALSE((x * 2).requires_grad());
+  EXPECT_EQ(x.grad().item(), 2);
+  x.set_requires_grad();
+  (x * 3).backward();
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(x.grad().item(), 5);
+}
+
 }  // namespace
 }  // namespace ringrad

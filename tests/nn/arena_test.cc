@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "autograd/elementwise.h"
+#include "autograd/hooks.h"
 #include "autograd/in_place.h"
+#include "autograd/matmul.h"
 #include "autograd/node.h"
 #include "autograd/reduce.h"
 
@@ -137,6 +139,22 @@ TEST(ArenaTest, AParameterThatLeftIsNoticed) {
   const ParameterArena second({p[1]});
   EXPECT_THROW(first.settle(), AutogradError);
   second.settle();
+}
+
+// The weight's gradient is written straight into the arena, before the hooks run.
+TEST(ArenaTest, HooksMayReadTheGradientOnItsWay) {
+  for (const bool hook_of_the_weight : {true, false}) {
+    const Tensor x = tensor({{1, 2}}).set_requires_grad();
+    const Tensor w = tensor({{3, 4}}).set_requires_grad();
+    const ParameterArena arena({w});
+    arena.clear_gradients();
+    register_hook(hook_of_the_weight ? w : x, [&](const Tensor&) {
+      w.grad();
+      return Tensor();
+    });
+    sum(linear(x, w)).backward();
+    EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{1, 2}));
+  }
 }
 
 }  // namespace

@@ -97,5 +97,18 @@ TEST(OptimizerTest, ThrowsOnOptionsOutsideTheirDomain) {
   expect_throws<ValueError>([&] { SGD optimizer({p, p}); }, "distinct");
 }
 
+TEST(OptimizerTest, AFrozenParameterKeepsItsValue) {
+  const Tensor a = tensor({1, 2}).set_requires_grad(), b = tensor({3}).set_requires_grad();
+  SGD optimizer({a, b}, {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1});
+  sum(a * b).backward();
+  optimizer.step();
+  a.set_requires_grad(false);
+  const std::vector<float> at_rest = a.to_vector<float>();
+  const float moving = b.item();
+  optimizer.step();
+  EXPECT_EQ(a.to_vector<float>(), at_rest);
+  EXPECT_NE(b.item(), moving);
+}
+
 }  // namespace
 }  // namespace ringrad::nn

@@ -199,5 +199,70 @@ TEST(DistributedDataParallelTest, FailureOfOneRankEndsAllOfThem) {
       "rank 1: told to fail");
 }
 
+// Trains for some steps, with `disturb` before each, and expects equal parameters on all ranks that
+// differ from those at the start.
+template <class Disturb>
+void expect_replicas_stay_equal(Disturb disturb) {
+  run_ranks(2, [&](Communicator& comm) {
+    nn::Sequential net = make_net();
+    DistributedDataParallel replica(net, comm);
+    nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1});
+    const std::vector<float> start = net.parameters().front().to_vector<float>();
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const Batch batch = global_batch(step);
+      optimizer.zero_grad();
+      disturb(net);
+      cross_entropy(replica(part_of(batch.x, comm)), part_of(batch.y, comm)).backward();
+      optimizer.step();
+    }
+    EXPECT_TRUE(replicas_identical(net, comm));
+    EXPECT_NE(net.parameters().front().to_vector<float>(), start);
+  });
+}
+
+TEST(DistributedDataParallelTest, GradientsThatWereDroppedAreReduced) {
+  expect_replicas_stay_equal([](nn::Module& net) {
+    for (const Tensor& parameter : net.parameters()) parameter.set_grad({});
+  });
+}
+
+TEST(DistributedDataParallelTest, ParametersThatWereFrozenForAWhileAreReduced) {
+  expect_replicas_stay_equal([](nn::Module& net) {
+    for (const Tensor& parameter : net.parameters()) parameter.set_requires_grad(false);
+    for (const Tensor& parameter : net.parameters()) parameter.set_requires_grad();
+  });
+}
+
+TEST(DistributedDataParallelTest, AModuleThatMovedIsRefused) {
+  expect_throws<AutogradError>(
+      [] {
+        run_ranks(2, [](Communicator& comm) {
+          nn::Sequential net = make_net();
+          DistributedDataParallel replica(net, comm);
+          net.to(DType::float64);
+          const Batch batch = global_batch(0);
+          const Tensor x = to(part_of(batch.x, comm), DType::float64);
+          cross_entropy(replica(x), part_of(batch.y, comm)).backward();
+        });
+      },
+      "must stay where it was packed");
+}
+
+TEST(DistributedDataParallelTest, ParametersFrozenBeforeAreEqualAndStayFrozen) {
+  run_ranks(2, [](Communicator& comm) {
+    manual_seed(static_cast<std::uint64_t>(comm.rank()) + 1);
+    nn::Sequential net = make_net();
+    const Tensor frozen = net.parameters().front();
+    frozen.set_requires_grad(false);
+    DistributedDataParallel replica(net, comm);
+    EXPECT_TRUE(replicas_identical(net, comm));
+    const Batch batch = global_batch(0);
+    sum(replica(batch.x)).backward();
+    EXPECT_FALSE(frozen.grad().defined());
+    frozen.set_requires_grad();
+    EXPECT_THROW(replica(batch.x), AutogradError);
+  });
+}
+
 }  // namespace
 }  // namespace ringrad
