@@ -3,10 +3,10 @@
 // A training step asks for the same sizes again and again, and a page fresh from the system costs
 // microseconds to fault in, so after the first step no memory moves between us and the system.
 //
-//     small  <= 1 KiB    16 classes of 64-byte steps; a free list per thread, no lock;
-//                        lists that grow long give half back to a shared pool
-//     large  >  1 KiB    8 classes per power of two (at most 12.5 % unused); shared, one lock;
-//                        from 2 MiB on, whole huge pages where the system has them
+//     small  <= 1 KiB    16 classes of 64-byte steps; two free lists per thread, no lock;
+//                        whole lists are exchanged with a shared pool
+//     large  >  1 KiB    8 classes per power of two, so that at most 12.5 % are unused; shared, one
+//                        lock; above 2 MiB in whole huge pages of 2 MiB each
 //
 // Every block is aligned to 64 bytes. Under AddressSanitizer nothing is cached, so that it sees
 // each allocation's exact bounds and lifetime. All functions may be called from any thread, and a

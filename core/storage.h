@@ -47,7 +47,7 @@ class Storage : public RefCounted, public Pooled {
   }
 
  private:
-  // In this order the fields fill one cache line without a gap.
+  // In this order the fields fit into one cache line.
   std::uint32_t version_ = 0;
   std::byte* data_;
   std::size_t bytes_;

@@ -1,11 +1,11 @@
-// Tensor: one pointer to {storage, offset, shape, strides, dtype, autograd}.
+// Tensor: one pointer to {storage, offset, shape, strides, dtype, history}.
 //
 //     x   Tensor ---> TensorImpl { storage --> bytes, shape (2, 3), strides (3, 1), offset 0 }
 //     xT  Tensor ---> TensorImpl { storage ----^      shape (3, 2), strides (1, 3), offset 0 }
 //
 // Copying a Tensor copies the pointer: both names mean the same tensor. Views share the storage. A
 // tensor is safe to read from many threads; writing needs the caller's own order, as for any C++
-// object.
+// object. A tensor that requires a gradient belongs to one thread: recording writes to it.
 //
 // This header knows no calculus. Operators are free functions of higher layers (`matmul(a, b)`,
 // `relu(x)`); the members at the end of the class that concern gradients are declared here, so that
@@ -31,8 +31,8 @@ namespace ringrad {
 
 class Tensor;
 
-/// The operation that a tensor is a result of, as the tape recorded it; core keeps it alive without
-/// looking inside.
+/// The tape's record of a tensor: the operation that it is a result of, or the leaf that collects its
+/// gradient. Core keeps it alive without looking inside.
 class History : public RefCounted {
  public:
   virtual ~History() = default;

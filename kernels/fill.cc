@@ -6,7 +6,7 @@ namespace ringrad::kernels {
 
 // A fill is a copy of one broadcast element; the copy's loops know that case.
 void fill_(const Tensor& x, Scalar value, Where where) {
-  if (x.numel() == 0) return;
+  if (x.numel(where) == 0) return;
   const Tensor number = scalar_tensor(value, {.dtype = value.dtype()}, where);
   copy_(x, cast(number, x.dtype(), where), where);
 }

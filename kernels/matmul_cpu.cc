@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/simd.h"
+#include "core/tensor.h"
 #include "kernels/onednn.h"
 #include "kernels/parallel_for.h"
 #include "kernels/register_tile.h"
@@ -67,23 +68,36 @@ RINGRAD_CLONES void multiply_panel(const Gemm& g, std::int64_t rows, const T* a,
     multiply_rows<T, 1>(g, a + m * g.a_row, panel, bias, columns, out + m * g.out_row);
 }
 
+// Memory for a panel: this thread's, or, for a panel too large to keep, a tensor's.
 template <class T>
-void gemm_packed(const Gemm& g, const T* a, const T* b, const T* bias, T* out) {
+T* panel_memory(std::int64_t size, Tensor& memory, Where where) {
+  constexpr std::int64_t kMostKept = 1 << 17;
+  if (size > kMostKept) {
+    memory = empty({size}, {.dtype = dtype_of<T>}, where);
+    return memory.data<T>();
+  }
+  thread_local std::vector<T> kept;
+  kept.resize(static_cast<std::size_t>(size));
+  return kept.data();
+}
+
+template <class T>
+void gemm_packed(const Gemm& g, const T* a, const T* b, const T* bias, T* out, Where where) {
   const std::int64_t panels = (g.N + kPanel<T> - 1) / kPanel<T>;
   const std::int64_t chunks = (g.M + kChunkRows - 1) / kChunkRows;
   // A piece should have 100,000 multiplications, about 10 us.
   const std::int64_t work = std::min(g.M, kChunkRows) * kPanel<T> * std::max<std::int64_t>(g.K, 1);
   parallel_for(g.batch * panels * chunks, 1 + 100'000 / work,
                [&](std::int64_t begin, std::int64_t end) {
-                 thread_local std::vector<T> panel;
-                 panel.resize(static_cast<std::size_t>(g.K * kPanel<T>));
+                 Tensor memory;
+                 T* panel = panel_memory<T>(g.K * kPanel<T>, memory, where);
                  for (std::int64_t unit = begin; unit < end; ++unit) {
                    const std::int64_t n = unit / (panels * chunks);
                    const std::int64_t m = unit / panels % chunks * kChunkRows;
                    const std::int64_t j = unit % panels * kPanel<T>;
                    multiply_panel(g, std::min(kChunkRows, g.M - m), a + n * g.a_batch + m * g.a_row,
                                   b + n * g.b_batch + j * g.b_column, bias ? bias + j : nullptr,
-                                  std::min(kPanel<T>, g.N - j), panel.data(),
+                                  std::min(kPanel<T>, g.N - j), panel,
                                   out + n * g.out_batch + m * g.out_row + j);
                  }
                });
@@ -137,12 +151,13 @@ void gemm_onednn(const Gemm& g, const float* a, const float* b, const float* bia
 void gemm(const Gemm& g, const float* a, const float* b, const float* bias, float* out,
           Where where) {
   constexpr std::int64_t kSmall = 16'384;  // multiplications; below, oneDNN's call costs more
-  if (g.batch * g.M * g.N * g.K <= kSmall) return gemm_packed(g, a, b, bias, out);
+  if (g.batch * g.M * g.N * g.K <= kSmall) return gemm_packed(g, a, b, bias, out, where);
   gemm_onednn(g, a, b, bias, out, where);
 }
 
-void gemm(const Gemm& g, const double* a, const double* b, const double* bias, double* out, Where) {
-  gemm_packed(g, a, b, bias, out);
+void gemm(const Gemm& g, const double* a, const double* b, const double* bias, double* out,
+          Where where) {
+  gemm_packed(g, a, b, bias, out, where);
 }
 
 }  // namespace ringrad::kernels::cpu

@@ -112,9 +112,9 @@ class Plan {
   int threads_;
 };
 
-/// This thread's plan for `key` and team_size(), made by `make` at the first call. Each kernel has a cache of its
-/// own, since the type of its `make` is; a cache that holds 1024 plans is emptied, so that a
-/// program whose shapes never repeat does not grow.
+/// This thread's plan for `key` and team_size(), made by `make` at the first call. Each kernel has a
+/// cache of its own, since the type of its `make` is; a cache that holds 1024 plans is emptied, so
+/// that a program whose shapes never repeat does not grow.
 template <class Make>
 auto& find_or_make_plan(PlanKey key, const char* operation, Where where, Make&& make) {
   thread_local std::unordered_map<PlanKey, decltype(make()), PlanKey::Hash> plans;
