@@ -1,0 +1,82 @@
+// Clock: what the simulated devices would need for what they do, in microseconds.
+//
+//     kernel      launch + max(flops / peak, bytes / memory bandwidth)     one at a time per device
+//     copy        latency + bytes / bandwidth of its link                  one at a time per direction
+//
+// An op begins when it has been submitted, its predecessors have ended and what it needs is free. The
+// devices' figures come from a Topology; a kernel's flops and bytes come from its launch. All of this is
+// simulated: it says which order and overlap a program has, not how fast a GPU is.
+
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/op.h"
+
+namespace ringrad::sim {
+
+struct Link {
+  double latency_us = 0;
+  double gbps = 0;  // gigabytes per second, in each direction
+};
+
+/// What the devices are and how they are connected.
+struct Topology {
+  std::string name;
+  int num_devices = 0;
+  int devices_per_host = 0;
+  Link host;     // between a device and its host's memory
+  Link peer;     // between devices of one host
+  Link network;  // between devices of different hosts
+  double memory_gbps = 0;
+  double peak_gflops = 0;
+  double launch_us = 0;
+
+  /// nvlink8: eight devices, all connected by NVLink; pcie4: four on a PCI Express switch; two_hosts:
+  /// two times four with NVLink, and a network between them. Figures of the order of an H100's data
+  /// sheet, for all of them.
+  /// Throws: std::invalid_argument for another name, or unless num_devices is in [1, 32]
+  static Topology named(const std::string& name, int num_devices);
+
+  /// The link of a copy; devices, or Op::kHost.
+  Link link(int source, int destination) const;
+};
+
+class Clock {
+ public:
+  explicit Clock(Topology topology) : topology_(std::move(topology)) {}
+
+  /// From now on, what runs is noted in events().
+  void record() { recording_ = true; }
+
+  const Topology& topology() const { return topology_; }
+
+  /// An op that is about to run: fixes begin_us. REQUIRES: begin_us is when it could begin
+  void begin(Op& op);
+  /// An op that has run: fixes end_us.
+  void finish(Op& op);
+
+  struct Event {
+    std::string name;
+    Op::Kind kind;
+    int device, stream;
+    double begin_us, end_us;
+  };
+  /// What has run since record(), without markers.
+  const std::vector<Event>& events() const { return events_; }
+
+ private:
+  double duration_us(const Op& op) const;
+  double* free_at(const Op& op);
+
+  Topology topology_;
+  std::map<int, double> devices_free_us_;                // by device
+  std::map<std::pair<int, int>, double> links_free_us_;  // by source and destination
+  bool recording_ = false;
+  std::vector<Event> events_;
+};
+
+}  // namespace ringrad::sim

@@ -1,0 +1,105 @@
+// Engine: does what is queued on the simulated devices.
+//
+// Devices make progress only while a host thread waits for them: it then runs the engine itself, on
+// its own CPU, until what it waits for is done. So nothing happens behind the host's back, each run
+// takes the same course, and a synchronisation that is missing in the program shows stale data every
+// time instead of once in a thousand runs. If several host threads wait, one runs the engine for all.
+//
+// The order, where the graph leaves a choice:
+//   1. another block of a kernel that has begun         (one after the other, if they do not wait)
+//   2. the op that became ready first                   (any, if there is a seed)
+//   3. all blocks that spin, once each
+// so that a kernel which waits for another one on any device finds it running. If only spinning
+// blocks are left and none of them ends within hang_limit, that is a deadlock.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/block.h"
+#include "sim/clock.h"
+#include "sim/memory.h"
+#include "sim/op.h"
+
+namespace ringrad::sim {
+
+struct EngineOptions {
+  std::uint64_t seed = 0;  // 0: first come, first served
+  std::chrono::milliseconds hang_limit{10'000};
+};
+
+class Engine {
+ public:
+  Engine(int num_devices, Memory& memory, Clock& clock, const EngineOptions& options);
+
+  /// Queues an op after its predecessors, some of which may be done or null.
+  void submit(const std::shared_ptr<Op>& op, const std::vector<std::shared_ptr<Op>>& predecessors);
+
+  /// Returns when the op is done.
+  void wait(const std::shared_ptr<Op>& op);
+  /// Does one thing if there is one to do; true if the op is done.
+  bool poll(const std::shared_ptr<Op>& op);
+
+  /// An op that uses this memory and that nothing orders before `op`; null if there is none.
+  std::shared_ptr<Op> find_unordered_use(const void* memory, const Op& op) const;
+
+  /// What went wrong on a device first. After a fault its ops are dropped.
+  std::optional<Fault> fault(int device) const;
+  void report_fault(int device, Fault fault);
+
+  /// True on a thread that runs the engine.
+  static bool runs_here();
+
+ private:
+  // A kernel that has begun.
+  struct Grid {
+    std::shared_ptr<Op> op;
+    std::uint64_t num_begun = 0, num_finished = 0;
+    std::vector<std::unique_ptr<Block>> blocks;  // that spin
+  };
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  template <class Work>
+  void run_as_engine(std::unique_lock<std::mutex>& lock, Work&& work);
+  void run_until(const Op& op);
+  bool begin_block();
+  bool begin_op();
+  bool poll_blocks();
+  bool run(Grid& grid, std::unique_ptr<Block>& block);
+  void fail(Grid& grid, Fault fault);
+  void finish_grids();
+  void finish(const std::shared_ptr<Op>& op);
+  std::uint64_t random();
+
+  const EngineOptions options_;
+  Memory& memory_;
+  Clock& clock_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool running_ = false;
+  std::deque<std::shared_ptr<Op>> ready_;
+  std::vector<std::shared_ptr<Op>> pending_;
+  std::vector<std::optional<Fault>> faults_;  // by device
+  std::uint64_t num_submitted_ = 0;
+
+  // For the thread that runs the engine.
+  ThreadPool threads_;
+  std::vector<Grid> grids_;
+  std::vector<std::unique_ptr<Block>> idle_blocks_;
+  std::uint64_t random_state_;
+  std::uint64_t submitted_at_progress_ = 0;
+  TimePoint last_progress_;
+};
+
+}  // namespace ringrad::sim

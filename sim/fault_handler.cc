@@ -1,0 +1,107 @@
+#include "sim/fault_handler.h"
+
+#include <signal.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "sim/block.h"
+#include "sim/engine.h"
+#include "sim/sanitizers.h"
+
+namespace ringrad::sim {
+namespace {
+
+std::atomic<Memory*> guarded_memory = nullptr;
+struct sigaction previous_action;
+
+constexpr auto kWriteFault = 2;  // bit of the page fault's error code, on x86
+
+std::string describe_access(const Memory& memory, const void* address, bool is_write) {
+  return std::string(is_write ? "wrote to " : "read from ") + memory.describe(address);
+}
+
+std::string describe_fault(const Memory& memory, const Block& block, const void* address,
+                           bool is_write) {
+  const std::string thread = block.describe_thread();
+  const std::string message = thread + " " + describe_access(memory, address, is_write);
+  const auto owner = memory.device_of(address);
+  if (!owner) return message + ", which no device owns";
+  if (*owner != block.kernel().device && memory.complaint(address, 1).empty())
+    return message + ", to which it has no peer access";
+  return message;
+}
+
+// Stops the kernel whose thread touched what it may not.
+[[noreturn]] void fail_kernel(const Memory& memory, const void* address, bool is_write) {
+  Block& block = *Block::current();
+  if (block.thread().fiber.guard_contains(address))
+    block.fail(cudaErrorHardwareStackError,
+               [&block] { return block.describe_thread() + " has used up its stack"; });
+  block.fail(cudaErrorIllegalAddress, [&memory, &block, address, is_write] {
+    return describe_fault(memory, block, address, is_write);
+  });
+}
+
+// The interrupted code is a kernel or the program, never the simulator with a lock: so this may lock,
+// allocate, and leave for another stack.
+void on_fault(int signal, siginfo_t* info, void* context) {
+  Memory* memory = guarded_memory.load();
+  const void* address = info->si_addr;
+  const auto error_code = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR];
+  const bool is_write = error_code & kWriteFault;
+  if (memory && Engine::runs_here()) {
+    if (memory->open(address)) return;  // and the instruction is tried again
+    if (Block::current()) fail_kernel(*memory, address, is_write);
+  }
+  if (memory && memory->device_of(address)) {
+    const std::string message = "simulated CUDA: host code " +
+                                describe_access(*memory, address, is_write) +
+                                "; it must be copied with cudaMemcpy\n";
+    if (write(STDERR_FILENO, message.data(), message.size()) < 0) {
+      // Then the signal alone must tell.
+    }
+  }
+  // Not ours, or beyond help: the instruction faults again, under the action that was there before.
+  sigaction(signal, &previous_action, nullptr);
+}
+
+}  // namespace
+
+void handle_faults_of(Memory* memory) {
+  static const bool installed = [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_fault;
+    // NODEFER: a handler that leaves for another stack never returns to unblock the signal.
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigaction(SIGSEGV, &action, &previous_action);
+    return true;
+  }();
+  static_cast<void>(installed);
+  guarded_memory = memory;
+}
+
+void prepare_thread_for_faults() {
+  if (kAsan) return;  // it brings a stack of its own, and would unmap ours at the thread's end
+  constexpr std::size_t kBytes = 64 * 1024;
+  struct AlternateStack {
+    AlternateStack() : memory(std::make_unique<char[]>(kBytes)) {
+      stack_t stack{};
+      stack.ss_sp = memory.get();
+      stack.ss_size = kBytes;
+      sigaltstack(&stack, nullptr);
+    }
+    ~AlternateStack() {
+      stack_t none{};
+      none.ss_flags = SS_DISABLE;
+      sigaltstack(&none, nullptr);
+    }
+    std::unique_ptr<char[]> memory;
+  };
+  static thread_local AlternateStack stack;
+}
+
+}  // namespace ringrad::sim

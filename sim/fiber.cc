@@ -1,0 +1,151 @@
+#include "sim/fiber.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <new>
+
+#include "sim/sanitizers.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#if !defined(__x86_64__)
+#error "sim/fiber.cc: stacks can be switched on x86-64 only"
+#endif
+
+#if defined(RINGRAD_SIM_TSAN)
+extern "C" {
+void* __tsan_get_current_fiber();
+void* __tsan_create_fiber(unsigned flags);
+void __tsan_destroy_fiber(void* fiber);
+void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+}
+#endif
+
+// It must end with `ret`: returning by a jump would make the processor mispredict every return up
+// to the kernel, which was measured to double the cost of a barrier.
+asm(R"(
+.text
+.p2align 4
+.type ringrad_sim_switch, @function
+ringrad_sim_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size ringrad_sim_switch, .-ringrad_sim_switch
+)");
+extern "C" void ringrad_sim_switch(void** saved_stack_pointer, void* next_stack_pointer);
+
+namespace ringrad::sim {
+namespace {
+
+constexpr std::size_t kGuardBytes = 64 * 1024;  // more than any one frame, which could skip a page
+constexpr int kSavedRegisters = 6;
+
+#if defined(RINGRAD_SIM_TSAN)
+constexpr unsigned kNoOrder = 1;  // a switch alone orders nothing
+#endif
+
+}  // namespace
+
+Fiber::Fiber() {
+#if defined(__SANITIZE_ADDRESS__)
+  pthread_attr_t attributes;
+  void* stack = nullptr;
+  pthread_getattr_np(pthread_self(), &attributes);
+  pthread_attr_getstack(&attributes, &stack, &stack_bytes_);
+  pthread_attr_destroy(&attributes);
+  stack_ = static_cast<std::byte*>(stack);
+#endif
+#if defined(RINGRAD_SIM_TSAN)
+  tsan_fiber_ = __tsan_get_current_fiber();
+#endif
+}
+
+Fiber::Fiber(std::size_t stack_bytes, void (*entry)())
+    : stack_bytes_(stack_bytes), owns_stack_(true) {
+  void* memory = mmap(nullptr, kGuardBytes + stack_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  mprotect(memory, kGuardBytes, PROT_NONE);
+  stack_ = static_cast<std::byte*>(memory) + kGuardBytes;
+  restart(entry);
+}
+
+Fiber::~Fiber() {
+#if defined(RINGRAD_SIM_TSAN)
+  if (owns_stack_) __tsan_destroy_fiber(tsan_fiber_);
+#endif
+  if (!owns_stack_) return;
+  unpoison(stack_, stack_bytes_);
+  munmap(stack_ - kGuardBytes, kGuardBytes + stack_bytes_);
+}
+
+void Fiber::restart(void (*entry)()) {
+#if defined(RINGRAD_SIM_TSAN)
+  if (tsan_fiber_) __tsan_destroy_fiber(tsan_fiber_);
+  tsan_fiber_ = __tsan_create_fiber(0);
+#endif
+  unpoison(stack_, stack_bytes_);
+  asan_fake_stack_ = nullptr;
+  // As if entry() had been called from nowhere: what a switch pops, entry's address for its `ret`,
+  // and a return address of zero, where debuggers stop. The ABI wants 16 k + 8 at entry.
+  auto** top = reinterpret_cast<void**>(stack_ + stack_bytes_ - 64);
+  *--top = nullptr;
+  *--top = reinterpret_cast<void*>(entry);
+  for (int i = 0; i < kSavedRegisters; ++i) *--top = nullptr;
+  stack_pointer_ = top;
+}
+
+// Nothing may stand between the notes to the sanitizers and the switch.
+void Fiber::switch_to(Fiber& next) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&asan_fake_stack_, next.stack_, next.stack_bytes_);
+#endif
+#if defined(RINGRAD_SIM_TSAN)
+  __tsan_switch_to_fiber(next.tsan_fiber_, kNoOrder);
+#endif
+  ringrad_sim_switch(&stack_pointer_, next.stack_pointer_);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(asan_fake_stack_, nullptr, nullptr);
+#endif
+}
+
+void Fiber::leave_for(Fiber& next) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(nullptr, next.stack_, next.stack_bytes_);
+#endif
+#if defined(RINGRAD_SIM_TSAN)
+  __tsan_switch_to_fiber(next.tsan_fiber_, kNoOrder);
+#endif
+  ringrad_sim_switch(&stack_pointer_, next.stack_pointer_);
+  __builtin_unreachable();
+}
+
+void Fiber::begin() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+#endif
+}
+
+bool Fiber::guard_contains(const void* address) const {
+  const auto* byte = static_cast<const std::byte*>(address);
+  return owns_stack_ && byte >= stack_ - kGuardBytes && byte < stack_;
+}
+
+}  // namespace ringrad::sim

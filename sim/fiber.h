@@ -1,0 +1,55 @@
+// Fiber: a stack to run on, which can be left in the middle of a function and entered again.
+//
+//     Fiber here;                        the stack that the caller runs on
+//     Fiber other(64 * 1024, &entry);
+//     here.switch_to(other);             runs entry() until it says other.switch_to(here)
+//
+// A switch saves and loads the callee-saved registers and nothing else, which takes a few
+// nanoseconds; the floating-point modes are the same for all fibers of a thread. Below each stack
+// lies memory that cannot be touched, so that an overflow is a fault and not damage elsewhere.
+//
+// Not thread-safe. x86-64 only, as the rest of the library.
+
+#pragma once
+
+#include <cstddef>
+
+namespace ringrad::sim {
+
+class Fiber {
+ public:
+  /// Stands for the stack that the calling thread runs on.
+  Fiber();
+  /// A new stack; entry() starts at the first switch to it and must never return.
+  /// Throws: std::bad_alloc
+  Fiber(std::size_t stack_bytes, void (*entry)());
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// Leaves this fiber, on which the caller must run, and goes on where `next` was left. Returns
+  /// when somebody switches back.
+  void switch_to(Fiber& next);
+
+  /// The same for ever: what runs here is dropped as it is, without running destructors.
+  [[noreturn]] void leave_for(Fiber& next);
+
+  /// Makes a fiber that was left for ever start again at entry().
+  void restart(void (*entry)());
+
+  /// The first thing that entry() must call.
+  static void begin();
+
+  /// True if a stack overflow would touch this address.
+  bool guard_contains(const void* address) const;
+
+ private:
+  void* stack_pointer_ = nullptr;
+  std::byte* stack_ = nullptr;
+  std::size_t stack_bytes_ = 0;
+  bool owns_stack_ = false;
+  void* asan_fake_stack_ = nullptr;
+  void* tsan_fiber_ = nullptr;
+};
+
+}  // namespace ringrad::sim

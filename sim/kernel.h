@@ -1,0 +1,49 @@
+// Kernel: one launch, as a value: what every thread runs, and how many threads there are.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/runtime_types.h"
+#include "sim/sanitizers.h"
+#include "sim/site.h"
+
+namespace ringrad::sim {
+
+inline constexpr unsigned kWarpSize = 32;
+inline constexpr unsigned kMaxThreadsPerBlock = 1024;
+inline constexpr int kNumMultiprocessors = 132;  // as on an H100
+
+/// "(3, 0, 0)"
+std::string to_string(uint3 index);
+
+struct Kernel {
+  std::string name;
+  dim3 grid;
+  dim3 block;
+  std::size_t dynamic_shared_bytes = 0;
+  int device = 0;
+  std::function<void()> body;
+
+  // The order between kernels, for ThreadSanitizer (sanitizers.h): each thread comes after `queued`
+  // and all of `after`, and before what comes after `done`.
+  std::vector<std::shared_ptr<const Kernel>> after;
+  SyncCell queued, done;
+
+  std::uint64_t num_blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
+  unsigned threads_per_block() const { return block.x * block.y * block.z; }
+};
+
+/// Why a kernel was stopped: the error that the runtime gives from then on, and what a person wants
+/// to know.
+struct Fault {
+  cudaError_t error = cudaSuccess;
+  std::string message;
+};
+
+}  // namespace ringrad::sim

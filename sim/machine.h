@@ -1,0 +1,99 @@
+// Machine: the simulated devices with their memory, streams and clock; there is one per process.
+//
+// The functions of the runtime (runtime_*.cc) are thin: they check what CUDA checks, make ops, and hand
+// them to the engine.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sim/clock.h"
+#include "sim/engine.h"
+#include "sim/memory.h"
+#include "sim/simulator.h"
+
+namespace ringrad::sim {
+
+class Stream {
+ public:
+  Stream(int device_, int number_, bool blocking_)
+      : device(device_), number(number_), blocking(blocking_) {}
+
+  const int device;
+  const int number;
+  const bool blocking;       // it and the default stream wait for each other
+  std::shared_ptr<Op> last;  // all earlier ops are done when this one is
+};
+
+class Event {
+ public:
+  Event(int device_, bool timing_) : device(device_), timing(timing_) {}
+
+  const int device;
+  const bool timing;
+  std::shared_ptr<Op> op;  // null until it is recorded
+};
+
+struct SimulatedDevice {
+  std::unique_ptr<Stream> default_stream;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::shared_ptr<Op>> ended;  // the last ops of blocking streams that were destroyed
+  std::uint32_t peers = 0;                 // bit d: it may touch device d's memory
+};
+
+class Machine {
+ public:
+  explicit Machine(const Options& options);
+  ~Machine();
+
+  /// The machine of this process, made when it is first asked for.
+  static Machine& get();
+
+  /// Queues the op on a stream, after what CUDA's rules say. A null stream is the current device's
+  /// default stream.
+  void submit(const std::shared_ptr<Op>& op, Stream& stream,
+              const std::shared_ptr<Op>& also_after = nullptr);
+  Stream& resolve(Stream* stream);
+
+  /// Waits, and moves the calling thread's simulated time to the op's end.
+  void wait(const std::shared_ptr<Op>& op);
+  /// Everything that is queued on a device now.
+  void wait_for_device(int device);
+
+  const Options options;
+  Memory memory;
+  Clock clock;
+  Engine engine;
+
+  std::mutex mutex;  // of all below
+  std::vector<SimulatedDevice> devices;
+  std::map<const void*, std::size_t> pinned;                 // bytes by first address
+  std::map<const void*, std::size_t> dynamic_shared_limits;  // by kernel
+  int num_streams = 0;
+
+  /// True if p lies in memory of cudaMallocHost. REQUIRES: mutex is held
+  bool is_pinned(const void* p) const;
+};
+
+/// What the runtime remembers for each host thread.
+struct HostThread {
+  int device = 0;
+  cudaError_t last_error = cudaSuccess;
+  std::string report;
+  double now_us = 0;  // simulated
+};
+HostThread& this_host_thread();
+
+/// Notes the error and what a person should know; returns it.
+cudaError_t fail(cudaError_t error, const std::string& report);
+
+/// The fault of a device, as every call that uses it returns it; cudaSuccess if there is none.
+cudaError_t check_device(int device);
+
+}  // namespace ringrad::sim

@@ -1,0 +1,250 @@
+#include "sim/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <iterator>
+#include <new>
+
+#include "sim/sanitizers.h"
+
+namespace ringrad::sim {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kAlignment = 256;  // as cudaMalloc gives it
+constexpr int kUnwritten = 0xff;
+constexpr unsigned char kCanary = 0xfb;
+constexpr std::size_t kFrontCanaries = 64;
+// Addresses, not memory: enough never to use one twice. ThreadSanitizer knows fewer of them.
+constexpr std::size_t kAddressesPerDevice = std::size_t{1} << (kTsan ? 34 : 38);
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::byte* page_of(const void* p) {
+  auto* byte = const_cast<std::byte*>(static_cast<const std::byte*>(p));
+  return byte - reinterpret_cast<std::uintptr_t>(p) % kPage;
+}
+
+// The pages that hold an allocation.
+struct Pages {
+  std::byte* begin;
+  std::size_t bytes;
+};
+
+Pages pages_of(const Memory::Allocation& a) {
+  std::byte* begin = page_of(a.begin);
+  return {begin, round_up(static_cast<std::size_t>(a.begin - begin) + a.bytes, kPage)};
+}
+
+// ThreadSanitizer could not follow a fault handler that resumes a simulated thread; there, all is open.
+void protect(const Memory::Allocation& a, int protection) {
+  if (kTsan && protection == PROT_NONE && a.live) return;
+  const Pages pages = pages_of(a);
+  mprotect(pages.begin, pages.bytes, protection);
+}
+
+struct Canaries {
+  const std::byte* begin;
+  std::size_t count;
+};
+
+Canaries canaries_before(const Memory::Allocation& a) {
+  const auto gap = static_cast<std::size_t>(a.begin - page_of(a.begin));
+  const std::size_t count = gap < kFrontCanaries ? gap : kFrontCanaries;
+  return {a.begin - count, count};
+}
+
+Canaries canaries_after(const Memory::Allocation& a) {
+  const Pages pages = pages_of(a);
+  const std::byte* end = a.begin + a.bytes;
+  return {end, static_cast<std::size_t>(pages.begin + pages.bytes - end)};
+}
+
+std::optional<std::size_t> first_damaged(Canaries canaries) {
+  for (std::size_t i = 0; i < canaries.count; ++i)
+    if (canaries.begin[i] != std::byte{kCanary}) return i;
+  return {};
+}
+
+std::string hex(const void* p) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%p", p);
+  return text;
+}
+
+}  // namespace
+
+Memory::Memory(int num_devices, std::size_t bytes_per_device)
+    : bytes_per_device_(bytes_per_device), regions_(static_cast<std::size_t>(num_devices)) {
+  for (Region& region : regions_) {
+    void* begin = mmap(nullptr, kAddressesPerDevice, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (begin == MAP_FAILED) throw std::bad_alloc();
+    region.begin = static_cast<std::byte*>(begin);
+    region.next = region.begin + kPage;
+  }
+}
+
+Memory::~Memory() {
+  for (Region& region : regions_) {
+    unpoison(region.begin, static_cast<std::size_t>(region.next - region.begin));
+    munmap(region.begin, kAddressesPerDevice);
+  }
+}
+
+void* Memory::allocate(int device, std::size_t bytes) {
+  const QuietLock lock(mutex_);
+  Region& region = regions_[static_cast<std::size_t>(device)];
+  const std::size_t pages = round_up(bytes, kPage);
+  if (pages < bytes || pages > bytes_per_device_ - region.in_use) return nullptr;
+  const std::byte* end = region.begin + kAddressesPerDevice;
+  if (static_cast<std::size_t>(end - region.next) < pages + kPage) return nullptr;
+
+  const Allocation a{region.next + pages - round_up(bytes, kAlignment), bytes, device};
+  protect(a, PROT_READ | PROT_WRITE);
+  fill_unseen(region.next, kCanary, pages);
+  fill_unseen(a.begin, kUnwritten, bytes);
+  poison(region.next, pages + kPage);
+  unpoison(a.begin, bytes);
+  protect(a, PROT_NONE);
+  region.next += pages + kPage;
+  region.in_use += pages;
+  region.allocations.emplace(page_of(a.begin), a);
+  return a.begin;
+}
+
+bool Memory::release(void* p) {
+  const QuietLock lock(mutex_);
+  for (Region& region : regions_) {
+    const auto found = region.allocations.find(page_of(p));
+    if (found == region.allocations.end()) continue;
+    Allocation& a = found->second;
+    if (!a.live || a.begin != p) return false;
+    a.live = false;
+    close(a);
+    open_.erase(a.begin);
+    poison(a.begin, a.bytes);
+    const Pages pages = pages_of(a);
+    madvise(pages.begin, pages.bytes, MADV_DONTNEED);
+    region.in_use -= pages.bytes;
+    return true;
+  }
+  return false;
+}
+
+// --- Questions -------------------------------------------------------------------------------------
+
+std::optional<int> Memory::device_of(const void* p) const {
+  for (std::size_t device = 0; device < regions_.size(); ++device) {
+    const std::byte* begin = regions_[device].begin;
+    if (p >= begin && p < begin + kAddressesPerDevice) return static_cast<int>(device);
+  }
+  return {};
+}
+
+const Memory::Allocation* Memory::find_at_or_before(const void* p) const {
+  const std::optional<int> device = device_of(p);
+  if (!device) return nullptr;
+  const auto& allocations = regions_[static_cast<std::size_t>(*device)].allocations;
+  const auto after = allocations.upper_bound(static_cast<const std::byte*>(p));
+  return after == allocations.begin() ? nullptr : &std::prev(after)->second;
+}
+
+std::optional<Memory::Allocation> Memory::find(const void* p) const {
+  const QuietLock lock(mutex_);
+  const Allocation* a = find_at_or_before(p);
+  if (!a || !a->contains(p)) return {};
+  return *a;
+}
+
+std::string Memory::complaint(const void* p, std::size_t bytes) const {
+  const QuietLock lock(mutex_);
+  const Allocation* a = find_at_or_before(p);
+  const auto* first = static_cast<const std::byte*>(p);
+  if (a && a->live && a->contains(first) && bytes <= a->bytes - (first - a->begin)) return {};
+  return describe_locked(p, bytes);
+}
+
+std::string Memory::describe(const void* p, std::size_t bytes) const {
+  const QuietLock lock(mutex_);
+  return describe_locked(p, bytes);
+}
+
+std::string Memory::describe_locked(const void* p, std::size_t bytes) const {
+  const std::string address = hex(p);
+  const Allocation* a = find_at_or_before(p);
+  if (!a) return address + ", in no allocation";
+  const std::string what = std::string(a->live ? "an" : "a freed") + " allocation of " +
+                           std::to_string(a->bytes) + " bytes on device " +
+                           std::to_string(a->device);
+  const auto* byte = static_cast<const std::byte*>(p);
+  if (byte < a->begin)
+    return address + ", " + std::to_string(a->begin - byte) + " bytes before " + what;
+  const auto offset = static_cast<std::size_t>(byte - a->begin);
+  if (offset >= a->bytes)
+    return address + ", " + std::to_string(offset - a->bytes) + " bytes after the end of " + what;
+  if (offset + bytes > a->bytes)
+    return address + ", " + std::to_string(bytes) + " bytes of which " +
+           std::to_string(offset + bytes - a->bytes) + " are after the end of " + what;
+  return address + ", in " + what;
+}
+
+std::size_t Memory::bytes_in_use(int device) const {
+  const QuietLock lock(mutex_);
+  return regions_[static_cast<std::size_t>(device)].in_use;
+}
+
+std::vector<Memory::Allocation> Memory::live_allocations() const {
+  const QuietLock lock(mutex_);
+  std::vector<Allocation> live;
+  for (const Region& region : regions_)
+    for (const auto& [begin, a] : region.allocations)
+      if (a.live) live.push_back(a);
+  return live;
+}
+
+// --- Access ----------------------------------------------------------------------------------------
+
+void Memory::close(const Allocation& a) { protect(a, PROT_NONE); }
+
+void Memory::permit(std::uint32_t devices) {
+  if (devices == permitted_) return;
+  const QuietLock lock(mutex_);
+  permitted_ = devices;
+  std::erase_if(open_, [&](const std::byte* begin) {
+    const Allocation& a = *find_at_or_before(begin);
+    if (devices >> a.device & 1) return false;
+    close(a);
+    return true;
+  });
+}
+
+bool Memory::open(const void* p) {
+  const QuietLock lock(mutex_);
+  const Allocation* a = find_at_or_before(p);
+  if (!a || !a->live || !(permitted_ >> a->device & 1)) return false;
+  const Pages pages = pages_of(*a);
+  if (p >= pages.begin + pages.bytes || !open_.insert(a->begin).second) return false;
+  protect(*a, PROT_READ | PROT_WRITE);
+  return true;
+}
+
+std::string Memory::check_canaries() {
+  if (kAsan) return {};  // they are poisoned
+  const QuietLock lock(mutex_);
+  for (const std::byte* begin : open_) {
+    const Allocation& a = *find_at_or_before(begin);
+    const std::string what = " an allocation of " + std::to_string(a.bytes) + " bytes on device " +
+                             std::to_string(a.device);
+    if (const auto i = first_damaged(canaries_after(a)))
+      return "byte " + std::to_string(*i) + " after the end of" + what;
+    if (const auto i = first_damaged(canaries_before(a)))
+      return "byte " + std::to_string(canaries_before(a).count - *i) + " before" + what;
+  }
+  return {};
+}
+
+}  // namespace ringrad::sim

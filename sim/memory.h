@@ -1,0 +1,98 @@
+// Memory: what the simulated devices own, and who may touch it.
+//
+// Device memory is ordinary memory that nobody can touch until it is opened. Each allocation has pages
+// of its own, and ends where its last page does (as far as CUDA's alignment of 256 bytes allows it):
+//
+//     device 0   | no access | canary, 400 bytes, canary | no access | canary, 1 MiB | no access | ...
+//                 guard page   one page                    guard page  257 pages
+//
+// A kernel opens an allocation by touching it: the fault handler looks whether the memory is alive and
+// its device may be reached from the device that runs, opens it, and lets the kernel try again. All
+// else is a fault that is reported: memory past the end, freed memory (addresses are not used again),
+// another device's without peer access, and device memory in the hands of the host. What remains, up
+// to 255 bytes between the end of an allocation and the end of its page, is filled with canaries that
+// are looked at after each kernel; under AddressSanitizer every byte is exact.
+//
+// New memory is filled with 0xff: NaN in all floating types.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ringrad::sim {
+
+class Memory {
+ public:
+  struct Allocation {
+    std::byte* begin = nullptr;
+    std::size_t bytes = 0;
+    int device = 0;
+    bool live = true;
+
+    bool contains(const void* p) const { return p >= begin && p < begin + bytes; }
+  };
+
+  /// Throws: std::bad_alloc if the address space does not suffice
+  Memory(int num_devices, std::size_t bytes_per_device);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// Null if the device has not that many bytes left.
+  void* allocate(int device, std::size_t bytes);
+  /// False unless p is the beginning of a live allocation.
+  bool release(void* p);
+
+  /// The device to which an address belongs, allocated or not; nothing for host memory.
+  std::optional<int> device_of(const void* p) const;
+  /// The allocation that holds p, live or freed.
+  std::optional<Allocation> find(const void* p) const;
+  /// Why [p, p + bytes) is not within one live allocation; empty if it is.
+  std::string complaint(const void* p, std::size_t bytes) const;
+  /// Where p lies: "0x7f..., 12 bytes after the end of an allocation of 400 bytes on device 0".
+  std::string describe(const void* p, std::size_t bytes = 1) const;
+
+  std::size_t bytes_in_use(int device) const;
+  std::size_t bytes_per_device() const { return bytes_per_device_; }
+  std::vector<Allocation> live_allocations() const;
+
+  // --- Access ------------------------------------------------------------------------------------
+
+  /// From now on the calling thread may touch the memory of these devices (bit d for device d), as far
+  /// as it is alive; 0 closes all.
+  void permit(std::uint32_t devices);
+  /// For the fault handler: true if p may be touched now; the access is then to be tried again.
+  bool open(const void* p);
+  /// What has been written where nobody may write, in allocations that are open; empty if nothing.
+  std::string check_canaries();
+
+ private:
+  struct Region {
+    std::byte* begin = nullptr;
+    std::byte* next = nullptr;  // where nothing has been allocated yet
+    std::size_t in_use = 0;
+    std::map<const std::byte*, Allocation> allocations;  // by first page
+  };
+
+  // The last allocation whose first page is not after p.
+  const Allocation* find_at_or_before(const void* p) const;
+  std::string describe_locked(const void* p, std::size_t bytes) const;
+  void close(const Allocation& allocation);
+
+  const std::size_t bytes_per_device_;
+  mutable std::mutex mutex_;
+  std::vector<Region> regions_;
+  std::uint32_t permitted_ = 0;
+  std::set<const std::byte*> open_;  // first addresses
+};
+
+}  // namespace ringrad::sim

@@ -1,0 +1,44 @@
+// Op: one thing that a stream does: run a kernel, copy, call the host, or only mark a point.
+//
+// Stream order, events and the rules of the default stream are all one thing here: an op runs after the
+// ops that it depends on. What the devices have to do is a graph, and nothing else. A copy is a kernel
+// of one thread, and so is a call of the host.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/kernel.h"
+
+namespace ringrad::sim {
+
+struct Op {
+  enum class Kind { kernel, copy, host_function, marker };
+
+  Kind kind = Kind::marker;
+  int device = 0;
+  int stream = 0;                 // its number, for traces
+  Kernel kernel;                  // what it runs; nothing, for a marker
+  std::uint32_t reaches = 0;      // devices whose memory it may touch: bit d for device d
+  std::vector<const void*> uses;  // device memory that its arguments point to
+
+  // In the graph. An op that is done has neither.
+  std::vector<std::shared_ptr<Op>> predecessors, followers;
+  std::size_t num_pending = 0;  // predecessors that are not done
+  bool done = false;
+
+  // Simulated time in microseconds, and what determines it (clock.h).
+  double begin_us = 0, end_us = 0;
+  double flops = 0, bytes = 0;
+  int source = 0, destination = 0;  // of a copy; kHost for the host
+
+  static constexpr int kHost = -1;
+};
+
+/// A new op. Simulated threads read their arguments in it, so nobody may be seen destroying it.
+std::shared_ptr<Op> make_op(Op::Kind kind, std::string name = {});
+
+}  // namespace ringrad::sim

@@ -1,0 +1,178 @@
+// Errors, devices and peers.
+
+#include <algorithm>
+#include <cstdio>
+
+#include "sim/machine.h"
+#include "sim/runtime_api.h"
+#include "sim/sanitizers.h"
+
+using namespace ringrad::sim;
+
+namespace {
+
+bool exists(int device) { return device >= 0 && device < Machine::get().options.num_devices; }
+
+cudaError_t fail_device(const char* call, int device) {
+  return fail(cudaErrorInvalidDevice, std::string(call) + ": the device must be in [0, " +
+                                          std::to_string(Machine::get().options.num_devices) +
+                                          "); got " + std::to_string(device));
+}
+
+struct ErrorText {
+  cudaError_t error;
+  const char* name;
+  const char* text;
+};
+
+constexpr ErrorText kErrors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
+     "invalid configuration argument"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
+     "invalid copy direction for memcpy"},
+    {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
+     "peer access is not supported between these two devices"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+    {cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
+    {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled",
+     "peer access is already enabled"},
+    {cudaErrorPeerAccessNotEnabled, "cudaErrorPeerAccessNotEnabled",
+     "peer access has not been enabled"},
+    {cudaErrorHardwareStackError, "cudaErrorHardwareStackError", "hardware stack error"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
+     "too many blocks in cooperative launch"},
+    {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
+};
+
+const ErrorText& text_of(cudaError_t error) {
+  const auto* found = std::find_if(std::begin(kErrors), std::end(kErrors),
+                                   [&](const ErrorText& row) { return row.error == error; });
+  return found == std::end(kErrors) ? kErrors[std::size(kErrors) - 1] : *found;
+}
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) { return text_of(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return text_of(error).text; }
+
+// A fault stays; other errors are forgotten once they were asked for.
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = cudaPeekAtLastError();
+  this_host_thread().last_error = cudaSuccess;
+  return error;
+}
+
+cudaError_t cudaPeekAtLastError() {
+  const HostThread& host = this_host_thread();
+  const cudaError_t fault = check_device(host.device);
+  return fault != cudaSuccess ? fault : host.last_error;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = Machine::get().options.num_devices;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (!exists(device)) return fail_device("cudaSetDevice", device);
+  this_host_thread().device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = this_host_thread().device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (!exists(device)) return fail_device("cudaGetDeviceProperties", device);
+  *properties = {.name = {},
+                 .totalGlobalMem = Machine::get().memory.bytes_per_device(),
+                 .sharedMemPerBlock = kStaticSharedBytes,
+                 .sharedMemPerBlockOptin = kMaxSharedBytes,
+                 .sharedMemPerMultiprocessor = kMaxSharedBytes + 1024,
+                 .regsPerBlock = 65536,
+                 .warpSize = kWarpSize,
+                 .maxThreadsPerBlock = kMaxThreadsPerBlock,
+                 .maxThreadsPerMultiProcessor = 2048,
+                 .maxBlocksPerMultiProcessor = 32,
+                 .maxThreadsDim = {kMaxThreadsPerBlock, kMaxThreadsPerBlock, 64},
+                 .maxGridSize = {2147483647, 65535, 65535},
+                 .multiProcessorCount = kNumMultiprocessors,
+                 .l2CacheSize = 50 << 20,
+                 .major = 9,
+                 .minor = 0,
+                 .cooperativeLaunch = 1,
+                 .unifiedAddressing = 1};
+  std::snprintf(properties->name, sizeof properties->name, "Ringrad simulated GPU %d", device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  const int device = this_host_thread().device;
+  if (const cudaError_t error = check_device(device)) return error;
+  Machine::get().wait_for_device(device);
+  return check_device(device);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
+  if (!exists(device)) return fail_device("cudaDeviceCanAccessPeer", device);
+  if (!exists(peer)) return fail_device("cudaDeviceCanAccessPeer", peer);
+  const Topology& topology = Machine::get().clock.topology();
+  *can_access =
+      device != peer && device / topology.devices_per_host == peer / topology.devices_per_host;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  const int device = this_host_thread().device;
+  if (!exists(peer) || peer == device) return fail_device("cudaDeviceEnablePeerAccess", peer);
+  if (flags != 0)
+    return fail(cudaErrorInvalidValue,
+                "cudaDeviceEnablePeerAccess: flags must be 0; got " + std::to_string(flags));
+  int can_access = 0;
+  cudaDeviceCanAccessPeer(&can_access, device, peer);
+  const std::string pair =
+      "device " + std::to_string(peer) + " from device " + std::to_string(device);
+  if (!can_access)
+    return fail(cudaErrorPeerAccessUnsupported,
+                "cudaDeviceEnablePeerAccess: both must be on one host; got " + pair);
+  Machine& machine = Machine::get();
+  const QuietLock lock(machine.mutex);
+  std::uint32_t& peers = machine.devices[static_cast<std::size_t>(device)].peers;
+  if (peers >> peer & 1)
+    return fail(cudaErrorPeerAccessAlreadyEnabled,
+                "cudaDeviceEnablePeerAccess: it is enabled already for " + pair);
+  peers |= 1u << peer;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+  const int device = this_host_thread().device;
+  if (!exists(peer)) return fail_device("cudaDeviceDisablePeerAccess", peer);
+  Machine& machine = Machine::get();
+  const QuietLock lock(machine.mutex);
+  std::uint32_t& peers = machine.devices[static_cast<std::size_t>(device)].peers;
+  if (!(peers >> peer & 1))
+    return fail(cudaErrorPeerAccessNotEnabled,
+                "cudaDeviceDisablePeerAccess: it is not enabled for device " +
+                    std::to_string(peer) + " from device " + std::to_string(device));
+  peers &= ~(1u << peer);
+  return cudaSuccess;
+}

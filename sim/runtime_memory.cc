@@ -1,0 +1,281 @@
+// Allocation, copies and fills.
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "sim/machine.h"
+#include "sim/runtime_api.h"
+#include "sim/sanitizers.h"
+
+using namespace ringrad::sim;
+
+namespace {
+
+std::string bytes_text(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
+
+int device_or_host(const void* p) { return Machine::get().memory.device_of(p).value_or(Op::kHost); }
+
+std::string place(int device) {
+  return device == Op::kHost ? "on the host" : "on device " + std::to_string(device);
+}
+
+std::uint32_t bit_of(int device) { return device == Op::kHost ? 0 : 1u << device; }
+
+bool is_pinned(const void* p) {
+  Machine& machine = Machine::get();
+  const QuietLock lock(machine.mutex);
+  return machine.is_pinned(p);
+}
+
+cudaError_t allocate(const char* call, void** p, std::size_t bytes, int device) {
+  if (!p) return fail(cudaErrorInvalidValue, std::string(call) + ": the result must have a place");
+  *p = nullptr;
+  if (const cudaError_t error = check_device(device)) return error;
+  if (bytes == 0) return cudaSuccess;
+  Memory& memory = Machine::get().memory;
+  *p = memory.allocate(device, bytes);
+  if (*p) return cudaSuccess;
+  return fail(cudaErrorMemoryAllocation,
+              std::string(call) + ": device " + std::to_string(device) + " has " +
+                  bytes_text(memory.bytes_per_device() - memory.bytes_in_use(device)) +
+                  " left; asked for " + bytes_text(bytes));
+}
+
+cudaError_t fail_free(const char* call, const void* p) {
+  return fail(cudaErrorInvalidValue,
+              std::string(call) + ": it must be given the beginning of an allocation, once; got " +
+                  Machine::get().memory.describe(p));
+}
+
+bool is_live_allocation(const void* p) {
+  const auto found = Machine::get().memory.find(p);
+  return found && found->live && found->begin == p;
+}
+
+// A copy or a fill, done by one simulated thread.
+std::shared_ptr<Op> make_copy(std::string name, std::size_t bytes, int to, int from) {
+  auto op = make_op(Op::Kind::copy, std::move(name));
+  op->bytes = static_cast<double>(bytes);
+  op->source = from;
+  op->destination = to;
+  op->reaches = bit_of(to) | bit_of(from);
+  return op;
+}
+
+// Stops the copy if a range is not within one live allocation, which may have changed since it was
+// queued.
+void check_range(const void* p, std::size_t bytes, const char* verb) {
+  const Memory& memory = Machine::get().memory;
+  if (!memory.device_of(p) || memory.complaint(p, bytes).empty()) return;
+  Block& block = *Block::current();
+  block.fail(cudaErrorIllegalAddress, [&memory, &block, p, bytes, verb] {
+    return block.kernel().name + " on device " + std::to_string(block.kernel().device) + " " +
+           verb + " " + memory.complaint(p, bytes);
+  });
+}
+
+struct Copy {
+  const char* call;
+  void* to;
+  const void* from;
+  std::size_t bytes;
+  Stream& stream;
+  bool wait;
+};
+
+cudaError_t run_copy(const Copy& copy) {
+  const int to = device_or_host(copy.to), from = device_or_host(copy.from);
+  if (const cudaError_t error = check_device(copy.stream.device)) return error;
+  if (copy.bytes == 0) return cudaSuccess;
+  auto op = make_copy(copy.call, copy.bytes, to, from);
+  if (to != Op::kHost) op->uses.push_back(copy.to);
+  if (from != Op::kHost) op->uses.push_back(copy.from);
+  // The program may change pageable memory as soon as the call returns.
+  std::shared_ptr<std::vector<std::byte>> staged;
+  if (from == Op::kHost && !is_pinned(copy.from)) {
+    const auto* begin = static_cast<const std::byte*>(copy.from);
+    staged = std::make_shared<std::vector<std::byte>>(begin, begin + copy.bytes);
+  }
+  op->kernel.body = [to = copy.to, from = staged ? staged->data() : copy.from, bytes = copy.bytes,
+                     staged] {
+    check_range(to, bytes, "wrote to");
+    check_range(from, bytes, "read from");
+    std::memmove(to, from, bytes);
+  };
+  Machine& machine = Machine::get();
+  machine.submit(op, copy.stream);
+  if (!copy.wait && (to != Op::kHost || is_pinned(copy.to))) return cudaSuccess;
+  machine.wait(op);
+  return check_device(copy.stream.device);
+}
+
+cudaError_t copy_of_kind(const Copy& copy, cudaMemcpyKind kind) {
+  const int to = device_or_host(copy.to), from = device_or_host(copy.from);
+  const bool to_device = to != Op::kHost, from_device = from != Op::kHost;
+  const bool agrees =
+      kind == cudaMemcpyDefault ||
+      (to_device == (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
+       from_device == (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice));
+  if (!agrees)
+    return fail(cudaErrorInvalidMemcpyDirection,
+                std::string(copy.call) + ": kind " + std::to_string(kind) +
+                    " must say where the memory is; got a destination " + place(to) +
+                    " and a source " + place(from));
+  return run_copy(copy);
+}
+
+cudaError_t copy_between(const Copy& copy, int to_device, int from_device) {
+  const int to = device_or_host(copy.to), from = device_or_host(copy.from);
+  if (to != to_device || from != from_device)
+    return fail(cudaErrorInvalidValue,
+                std::string(copy.call) + ": from device " + std::to_string(from_device) +
+                    " to device " + std::to_string(to_device) + " was asked; got a destination " +
+                    place(to) + " and a source " + place(from));
+  return run_copy(copy);
+}
+
+cudaError_t fill(const char* call, void* p, int value, std::size_t bytes, Stream& stream,
+                 bool wait) {
+  if (const cudaError_t error = check_device(stream.device)) return error;
+  const int device = device_or_host(p);
+  if (device == Op::kHost)
+    return fail(cudaErrorInvalidValue,
+                std::string(call) + ": the memory must be a device's; got host memory");
+  if (bytes == 0) return cudaSuccess;
+  auto op = make_copy(call, bytes, device, device);
+  op->uses = {p};
+  op->kernel.body = [=] {
+    check_range(p, bytes, "wrote to");
+    std::memset(p, value, bytes);
+  };
+  Machine& machine = Machine::get();
+  machine.submit(op, stream);
+  if (!wait) return cudaSuccess;
+  machine.wait(op);
+  return check_device(stream.device);
+}
+
+Stream& default_stream() { return Machine::get().resolve(nullptr); }
+
+}  // namespace
+
+// --- Allocation --------------------------------------------------------------------------------------
+
+cudaError_t cudaMalloc(void** p, std::size_t bytes) {
+  return allocate("cudaMalloc", p, bytes, this_host_thread().device);
+}
+
+cudaError_t cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t stream) {
+  return allocate("cudaMallocAsync", p, bytes, Machine::get().resolve(stream).device);
+}
+
+// Waits for the device, as CUDA does.
+cudaError_t cudaFree(void* p) {
+  if (!p) return cudaSuccess;
+  if (!is_live_allocation(p)) return fail_free("cudaFree", p);
+  Machine& machine = Machine::get();
+  const int device = device_or_host(p);
+  for (int other = 0; other < machine.options.num_devices; ++other) machine.wait_for_device(other);
+  machine.memory.release(p);
+  return check_device(device);
+}
+
+cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
+  Machine& machine = Machine::get();
+  Stream& on = machine.resolve(stream);
+  if (const cudaError_t error = check_device(on.device)) return error;
+  if (!is_live_allocation(p)) return fail_free("cudaFreeAsync", p);
+  auto op = make_copy("cudaFreeAsync", 0, on.device, on.device);
+  op->kind = Op::Kind::host_function;
+  op->kernel.body = [p] { Machine::get().memory.release(p); };
+  machine.submit(op, on);
+  if (const auto user = machine.engine.find_unordered_use(p, *op)) {
+    machine.engine.report_fault(
+        on.device,
+        {cudaErrorIllegalAddress, "cudaFreeAsync: stream " + std::to_string(on.number) + " frees " +
+                                      machine.memory.describe(p) + " while kernel '" +
+                                      user->kernel.name + "', which uses it, is queued on stream " +
+                                      std::to_string(user->stream) + " and nothing orders them"});
+    return check_device(on.device);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
+  constexpr std::size_t kPage = 4096;
+  *p = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  if (!*p)
+    return fail(cudaErrorMemoryAllocation, "cudaHostAlloc: no room for " + bytes_text(bytes));
+  Machine& machine = Machine::get();
+  const QuietLock lock(machine.mutex);
+  machine.pinned[*p] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return cudaHostAlloc(p, bytes, 0); }
+
+cudaError_t cudaFreeHost(void* p) {
+  if (!p) return cudaSuccess;
+  Machine& machine = Machine::get();
+  for (int device = 0; device < machine.options.num_devices; ++device)
+    machine.wait_for_device(device);
+  const QuietLock lock(machine.mutex);
+  if (machine.pinned.erase(p) == 0)
+    return fail(cudaErrorInvalidValue,
+                "cudaFreeHost: it must be given what cudaMallocHost gave, once");
+  std::free(p);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  const int device = this_host_thread().device;
+  const Memory& memory = Machine::get().memory;
+  *total_bytes = memory.bytes_per_device();
+  *free_bytes = *total_bytes - memory.bytes_in_use(device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
+  const int device = device_or_host(p);
+  void* const pointer = const_cast<void*>(p);
+  if (device != Op::kHost)
+    *attributes = {cudaMemoryTypeDevice, device, pointer, nullptr};
+  else if (is_pinned(p))
+    *attributes = {cudaMemoryTypeHost, this_host_thread().device, pointer, pointer};
+  else
+    *attributes = {cudaMemoryTypeUnregistered, -1, nullptr, nullptr};
+  return cudaSuccess;
+}
+
+// --- Copies and fills --------------------------------------------------------------------------------
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  return copy_of_kind({"cudaMemcpy", to, from, bytes, default_stream(), true}, kind);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  Stream& on = Machine::get().resolve(stream);
+  return copy_of_kind({"cudaMemcpyAsync", to, from, bytes, on, false}, kind);
+}
+
+cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device,
+                           std::size_t bytes) {
+  return copy_between({"cudaMemcpyPeer", to, from, bytes, default_stream(), true}, to_device,
+                      from_device);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                std::size_t bytes, cudaStream_t stream) {
+  Stream& on = Machine::get().resolve(stream);
+  return copy_between({"cudaMemcpyPeerAsync", to, from, bytes, on, false}, to_device, from_device);
+}
+
+cudaError_t cudaMemset(void* p, int value, std::size_t bytes) {
+  return fill("cudaMemset", p, value, bytes, default_stream(), true);
+}
+
+cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream) {
+  return fill("cudaMemsetAsync", p, value, bytes, Machine::get().resolve(stream), false);
+}

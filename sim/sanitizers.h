@@ -1,0 +1,111 @@
+// What the sanitizers must be told about memory and threads that they did not see being made; nothing
+// in other builds.
+//
+// Under ThreadSanitizer each simulated thread is a thread of its own, ordered only by what orders it
+// on a GPU: barriers, shuffles, stream order, events, and the host's waiting. The simulator's own
+// locks and bookkeeping must not be seen, or everything would seem to be in order: it is compiled
+// without instrumentation, and does what the sanitizer would still notice inside an Unseen.
+
+#pragma once
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+#if defined(RINGRAD_SIM_TSAN)
+extern "C" {
+void __tsan_acquire(void* cell);
+void __tsan_release(void* cell);
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+void AnnotateIgnoreSyncBegin(const char* file, int line);
+void AnnotateIgnoreSyncEnd(const char* file, int line);
+}
+#endif
+
+namespace ringrad::sim {
+
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kAsan = true;
+inline void poison(const void* p, std::size_t bytes) { __asan_poison_memory_region(p, bytes); }
+inline void unpoison(const void* p, std::size_t bytes) { __asan_unpoison_memory_region(p, bytes); }
+#else
+inline constexpr bool kAsan = false;
+inline void poison(const void*, std::size_t) {}
+inline void unpoison(const void*, std::size_t) {}
+#endif
+
+/// An address that stands for an order: what a thread did before release(cell) happened before what
+/// another one does after acquire(cell). ThreadSanitizer tells addresses apart by eights.
+struct alignas(8) SyncCell {};
+
+#if defined(RINGRAD_SIM_TSAN)
+inline constexpr bool kTsan = true;
+inline void acquire(const SyncCell& cell) { __tsan_acquire(const_cast<SyncCell*>(&cell)); }
+inline void release(const SyncCell& cell) { __tsan_release(const_cast<SyncCell*>(&cell)); }
+
+/// While it lives, what the calling thread reads, writes, allocates and locks is not noticed.
+class Unseen {
+ public:
+  Unseen() {
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+    AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+  }
+  ~Unseen() {
+    AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+};
+
+/// memset, unnoticed.
+inline void fill_unseen(void* p, int value, std::size_t bytes) {
+  asm volatile("rep stosb" : "+D"(p), "+c"(bytes) : "a"(value) : "memory");
+}
+
+/// Memory at addresses that nobody has used, unnoticed; null if there is none.
+inline void* map_unseen(std::size_t bytes) {
+  const long result = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return result == -1 ? nullptr : reinterpret_cast<void*>(result);
+}
+#else
+inline constexpr bool kTsan = false;
+inline void acquire(const SyncCell&) {}
+inline void release(const SyncCell&) {}
+class Unseen {
+ public:
+  Unseen() {}  // so that a variable of this type is used
+};
+inline void fill_unseen(void* p, int value, std::size_t bytes) { std::memset(p, value, bytes); }
+inline void* map_unseen(std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+#endif
+
+/// A lock_guard for the simulator's own data: what happens under it is not noticed.
+class QuietLock {
+ public:
+  explicit QuietLock(std::mutex& mutex) : lock_(mutex) {}
+
+ private:
+  Unseen unseen_;
+  std::lock_guard<std::mutex> lock_;
+};
+
+}  // namespace ringrad::sim

@@ -1,0 +1,79 @@
+#include "sim/shared_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <new>
+
+#include "sim/sanitizers.h"
+
+namespace ringrad::sim {
+namespace {
+
+constexpr std::size_t kBytes = kStaticSharedBytes + kMaxSharedBytes;
+constexpr int kUnwritten = 0xff;
+constexpr std::size_t kAlignment = 16;
+constexpr std::size_t kMaxArrays = 64;        // so that a block's own threads never allocate
+constexpr std::size_t kGap = kAsan ? 32 : 0;  // poisoned, between two arrays
+
+}  // namespace
+
+SharedMemory::SharedMemory() { arrays_.reserve(kMaxArrays); }
+
+SharedMemory::~SharedMemory() {
+  if (!memory_) return;
+  unpoison(memory_, kBytes);
+  munmap(memory_, kBytes);
+}
+
+void SharedMemory::reserve() {
+  if (memory_) return;
+  memory_ = static_cast<std::byte*>(map_unseen(kBytes));
+  if (!memory_) throw std::bad_alloc();
+  poison(memory_, kBytes);
+}
+
+void SharedMemory::begin_block(std::size_t dynamic_bytes) {
+  if (memory_ && (static_bytes_ > 0 || dynamic_used_)) {
+    poison(memory_, kBytes);
+    // Other addresses: what blocks before did to theirs does not race with the next. The memory goes
+    // back, the addresses stay taken.
+    if (kTsan) {
+      madvise(memory_, kBytes, MADV_DONTNEED);
+      memory_ = nullptr;
+    }
+  }
+  arrays_.clear();
+  static_bytes_ = 0;
+  dynamic_bytes_ = dynamic_bytes;
+  dynamic_used_ = false;
+}
+
+void* SharedMemory::static_array(const void* declaration, std::size_t bytes,
+                                 std::size_t alignment) {
+  for (const Array& array : arrays_)
+    if (array.declaration == declaration) return array.memory;
+  alignment = std::max(alignment, kAlignment);
+  const std::size_t begin = (static_bytes_ + alignment - 1) / alignment * alignment;
+  if (begin + bytes > kStaticSharedBytes || arrays_.size() == kMaxArrays) return nullptr;
+  reserve();
+  std::byte* memory = memory_ + begin;
+  unpoison(memory, bytes);
+  fill_unseen(memory, kUnwritten, bytes);
+  static_bytes_ = begin + bytes + kGap;
+  arrays_.push_back({declaration, memory});
+  return memory;
+}
+
+void* SharedMemory::dynamic() {
+  reserve();
+  std::byte* memory = memory_ + kStaticSharedBytes;
+  if (!dynamic_used_) {
+    unpoison(memory, dynamic_bytes_);
+    fill_unseen(memory, kUnwritten, dynamic_bytes_);
+    dynamic_used_ = true;
+  }
+  return memory;
+}
+
+}  // namespace ringrad::sim

@@ -1,0 +1,45 @@
+// The simulator's own interface: how a test or a tool sets it up and asks it what it saw. Programs that
+// know only CUDA never need it; environment variables set the same options:
+//
+//     RINGRAD_SIM_DEVICES       how many devices there are; 8
+//     RINGRAD_SIM_MEMORY_MIB    memory of each; 4096
+//     RINGRAD_SIM_TOPOLOGY      nvlink8, pcie4 or two_hosts (clock.h); nvlink8
+//     RINGRAD_SIM_SEED          other than 0: ops that are ready run in a random order
+//     RINGRAD_SIM_HANG_MS       how long spinning kernels may keep everybody waiting; 10000
+//     RINGRAD_SIM_TRACE         file for the simulated timeline, written at exit
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ringrad::sim {
+
+struct Options {
+  int num_devices = 8;
+  std::size_t bytes_per_device = std::size_t{4} << 30;
+  std::string topology = "nvlink8";
+  std::uint64_t seed = 0;
+  std::chrono::milliseconds hang_limit{10'000};
+
+  /// Throws: std::invalid_argument for a variable that makes no sense
+  static Options from_environment();
+};
+
+/// Forgets all devices, with their memory, streams, events and errors, and starts anew.
+/// REQUIRES: no other thread uses the runtime
+void reset(const Options& options = Options::from_environment());
+
+/// What the last error that the runtime gave to this thread was about; empty if there was none.
+std::string last_report();
+
+/// Allocations of cudaMalloc that are not freed, on all devices.
+std::size_t num_live_allocations();
+
+/// The simulated timeline so far in Chrome's trace format: one process per device, one row per stream.
+/// Starts recording at the first call, or at the beginning with RINGRAD_SIM_TRACE.
+std::string chrome_trace();
+
+}  // namespace ringrad::sim

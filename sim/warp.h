@@ -1,0 +1,107 @@
+// Shuffles and votes: the lanes of a warp that are named in the mask meet and exchange a value.
+//
+// A lane that asks for the value of one that is not in the mask gets NaN or all ones: on hardware it
+// would be undefined.
+
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "sim/site.h"
+
+namespace ringrad::sim::device {
+
+/// Waits for all lanes of the mask and returns the values that they passed, by lane.
+const std::uint64_t* exchange(unsigned mask, std::uint64_t value, const char* operation, Site site);
+unsigned lane();
+unsigned active_lanes();
+
+template <class T>
+std::uint64_t to_bits(T value) {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return bits;
+}
+
+template <class T>
+T from_bits(std::uint64_t bits) {
+  T value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/// `value` of lane `source`, or of this lane if `source` lies outside of its group of `width`.
+template <class T>
+T shuffle(unsigned mask, T value, int source, bool in_group, const char* operation, Site site) {
+  const std::uint64_t* values = exchange(mask, to_bits(value), operation, site);
+  if (!in_group) return value;
+  return from_bits<T>(mask >> source & 1 ? values[source] : ~std::uint64_t{0});
+}
+
+}  // namespace ringrad::sim::device
+
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source, int width = 32,
+              ringrad::sim::Site site = ringrad::sim::Site::here()) {
+  const int first = static_cast<int>(ringrad::sim::device::lane()) & ~(width - 1);
+  return ringrad::sim::device::shuffle(mask, value, first + (source & (width - 1)), true,
+                                       "__shfl_sync()", site);
+}
+
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32,
+                  ringrad::sim::Site site = ringrad::sim::Site::here()) {
+  const int lane = static_cast<int>(ringrad::sim::device::lane());
+  const int source = lane ^ lanes;
+  return ringrad::sim::device::shuffle(mask, value, source, source <= (lane | (width - 1)),
+                                       "__shfl_xor_sync()", site);
+}
+
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
+                   ringrad::sim::Site site = ringrad::sim::Site::here()) {
+  const int lane = static_cast<int>(ringrad::sim::device::lane());
+  const int source = lane + static_cast<int>(delta);
+  return ringrad::sim::device::shuffle(mask, value, source, source <= (lane | (width - 1)),
+                                       "__shfl_down_sync()", site);
+}
+
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
+                 ringrad::sim::Site site = ringrad::sim::Site::here()) {
+  const int lane = static_cast<int>(ringrad::sim::device::lane());
+  const int source = lane - static_cast<int>(delta);
+  return ringrad::sim::device::shuffle(mask, value, source, source >= (lane & ~(width - 1)),
+                                       "__shfl_up_sync()", site);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              ringrad::sim::Site site = ringrad::sim::Site::here()) {
+  const std::uint64_t* votes =
+      ringrad::sim::device::exchange(mask, predicate != 0, "__ballot_sync()", site);
+  unsigned ballot = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if ((mask >> lane & 1) && votes[lane]) ballot |= 1u << lane;
+  return ballot;
+}
+
+inline int __any_sync(unsigned mask, int predicate,
+                      ringrad::sim::Site site = ringrad::sim::Site::here()) {
+  return __ballot_sync(mask, predicate, site) != 0;
+}
+
+inline int __all_sync(unsigned mask, int predicate,
+                      ringrad::sim::Site site = ringrad::sim::Site::here()) {
+  return __ballot_sync(mask, !predicate, site) == 0;
+}
+
+inline void __syncwarp(unsigned mask = ~0u, ringrad::sim::Site site = ringrad::sim::Site::here()) {
+  ringrad::sim::device::exchange(mask, 0, "__syncwarp()", site);
+}
+
+inline unsigned __activemask() { return ringrad::sim::device::active_lanes(); }
