@@ -87,12 +87,10 @@ Stream& Machine::resolve(Stream* stream) {
   return *devices[static_cast<std::size_t>(this_host_thread().device)].default_stream;
 }
 
-void Machine::submit(const std::shared_ptr<Op>& op, Stream& stream,
-                     const std::shared_ptr<Op>& also_after) {
-  release(op->kernel.queued);
-  const QuietLock lock(mutex);
+// What an op on this stream comes after. REQUIRES: mutex is held
+std::vector<std::shared_ptr<Op>> Machine::predecessors_on(Stream& stream) {
   SimulatedDevice& device = devices[static_cast<std::size_t>(stream.device)];
-  std::vector<std::shared_ptr<Op>> predecessors{stream.last, also_after};
+  std::vector<std::shared_ptr<Op>> predecessors{stream.last};
   if (&stream == device.default_stream.get()) {
     for (const auto& other : device.streams)
       if (other->blocking) predecessors.push_back(other->last);
@@ -101,13 +99,90 @@ void Machine::submit(const std::shared_ptr<Op>& op, Stream& stream,
   } else if (stream.blocking) {
     predecessors.push_back(device.default_stream->last);
   }
+  return predecessors;
+}
+
+cudaError_t Machine::submit(const std::shared_ptr<Op>& op, Stream& stream,
+                            const std::shared_ptr<Op>& also_after) {
+  release(op->kernel.queued);
+  const QuietLock lock(mutex);
+  op->device = op->kernel.device = stream.device;
+  op->stream = stream.number;
+  if (also_after && (also_after->captured || stream.capture))
+    if (const cudaError_t error = join_capture(stream, *also_after)) return error;
+  if (stream.capture) {
+    if (stream.capture->invalid)
+      return fail(cudaErrorStreamCaptureInvalidated,
+                  "a call that cannot be captured was made since the capture began");
+    stream.capture->add(op, {stream.last_captured, also_after});
+    stream.last_captured = op;
+    return cudaSuccess;
+  }
+  const SimulatedDevice& device = devices[static_cast<std::size_t>(stream.device)];
+  if (&stream == device.default_stream.get())
+    for (const auto& other : device.streams)
+      if (other->blocking && other->capture) {
+        other->capture->invalid = true;
+        return fail(cudaErrorStreamCaptureImplicit,
+                    "the default stream would wait for a stream that is being captured");
+      }
+  std::vector<std::shared_ptr<Op>> predecessors = predecessors_on(stream);
+  predecessors.push_back(also_after);
   HostThread& host = this_host_thread();
   host.now_us += kCallUs;
   op->begin_us = host.now_us;
-  op->device = op->kernel.device = stream.device;
-  op->stream = stream.number;
   engine.submit(op, predecessors);
   stream.last = op;
+  return cudaSuccess;
+}
+
+// A stream that waits for an event of a capture belongs to it from then on.
+cudaError_t Machine::join_capture(Stream& stream, const Op& event_op) {
+  const std::shared_ptr<Capture> capture = event_op.capture.lock();
+  if (event_op.captured && (!capture || capture->ended))
+    return fail(cudaErrorCapturedEvent,
+                "the event was recorded in a capture that has ended; it must be recorded again");
+  if (!stream.capture) {
+    stream.capture = capture;
+    stream.last_captured = nullptr;
+  }
+  if (stream.capture == capture) return cudaSuccess;
+  stream.capture->invalid = true;
+  return fail(cudaErrorStreamCaptureIsolation,
+              "a stream that is being captured can wait only for events of the same capture");
+}
+
+void Machine::submit_graph(const std::vector<std::shared_ptr<Op>>& ops, Stream& stream) {
+  const std::shared_ptr<Op> end = make_marker();
+  for (const auto& op : ops) release(op->kernel.queued);
+  release(end->kernel.queued);
+  const QuietLock lock(mutex);
+  const std::vector<std::shared_ptr<Op>> before = predecessors_on(stream);
+  HostThread& host = this_host_thread();
+  host.now_us += kCallUs;
+  for (const auto& op : ops) {
+    const auto own = std::exchange(op->predecessors, {});
+    op->begin_us = host.now_us;
+    engine.submit(op, own.empty() ? before : own);
+  }
+  end->begin_us = host.now_us;
+  end->device = end->kernel.device = stream.device;
+  std::vector<std::shared_ptr<Op>> all = ops;
+  all.insert(all.end(), before.begin(), before.end());
+  engine.submit(end, all);
+  stream.last = end;
+}
+
+cudaError_t Machine::check_captures(const char* call, const Stream* stream) {
+  const QuietLock lock(mutex);
+  bool forbidden = false;
+  for (const auto& capture : captures) {
+    if (stream ? stream->capture != capture : !capture->forbids_unsafe_calls()) continue;
+    capture->invalid = forbidden = true;
+  }
+  if (!forbidden) return cudaSuccess;
+  return fail(cudaErrorStreamCaptureUnsupported,
+              std::string(call) + ": it cannot be called while a stream is being captured");
 }
 
 void Machine::wait(const std::shared_ptr<Op>& op) {

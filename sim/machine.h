@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/capture.h"
 #include "sim/clock.h"
 #include "sim/engine.h"
 #include "sim/memory.h"
@@ -29,6 +30,8 @@ class Stream {
   const int number;
   const bool blocking;       // it and the default stream wait for each other
   std::shared_ptr<Op> last;  // all earlier ops are done when this one is
+  std::shared_ptr<Capture> capture;
+  std::shared_ptr<Op> last_captured;
 };
 
 class Event {
@@ -55,10 +58,18 @@ class Machine {
   /// The machine of this process, made when it is first asked for.
   static Machine& get();
 
-  /// Queues the op on a stream, after what CUDA's rules say. A null stream is the current device's
-  /// default stream.
-  void submit(const std::shared_ptr<Op>& op, Stream& stream,
-              const std::shared_ptr<Op>& also_after = nullptr);
+  /// Queues the op on a stream, or captures it, after what CUDA's rules say and after `also_after`,
+  /// which an event holds. Returns an error, and does nothing, if a capture forbids it.
+  cudaError_t submit(const std::shared_ptr<Op>& op, Stream& stream,
+                     const std::shared_ptr<Op>& also_after = nullptr);
+  /// Queues a graph's ops, each after its predecessors.
+  void submit_graph(const std::vector<std::shared_ptr<Op>>& ops, Stream& stream);
+
+  /// An error if a capture forbids the call, which ends it: calls that allocate or wait for a device
+  /// (no stream), or that wait for a stream.
+  cudaError_t check_captures(const char* call, const Stream* stream = nullptr);
+
+  /// A null stream is the current device's default stream.
   Stream& resolve(Stream* stream);
 
   /// Waits, and moves the calling thread's simulated time to the op's end.
@@ -75,10 +86,15 @@ class Machine {
   std::vector<SimulatedDevice> devices;
   std::map<const void*, std::size_t> pinned;                 // bytes by first address
   std::map<const void*, std::size_t> dynamic_shared_limits;  // by kernel
+  std::vector<std::shared_ptr<Capture>> captures;            // that have not ended
   int num_streams = 0;
 
   /// True if p lies in memory of cudaMallocHost. REQUIRES: mutex is held
   bool is_pinned(const void* p) const;
+
+ private:
+  cudaError_t join_capture(Stream& stream, const Op& event_op);
+  std::vector<std::shared_ptr<Op>> predecessors_on(Stream& stream);
 };
 
 /// What the runtime remembers for each host thread.

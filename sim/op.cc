@@ -16,4 +16,10 @@ std::shared_ptr<Op> make_op(Op::Kind kind, std::string name) {
   return op;
 }
 
+std::shared_ptr<Op> make_marker() {
+  std::shared_ptr<Op> op = make_op(Op::Kind::marker);
+  op->kernel.body = [] {};
+  return op;
+}
+
 }  // namespace ringrad::sim

@@ -15,6 +15,8 @@
 
 namespace ringrad::sim {
 
+class Capture;
+
 struct Op {
   enum class Kind { kernel, copy, host_function, marker };
 
@@ -35,10 +37,15 @@ struct Op {
   double flops = 0, bytes = 0;
   int source = 0, destination = 0;  // of a copy; kHost for the host
 
+  // An op that was captured (capture.h) never runs.
+  bool captured = false;
+  std::weak_ptr<Capture> capture;
+
   static constexpr int kHost = -1;
 };
 
 /// A new op. Simulated threads read their arguments in it, so nobody may be seen destroying it.
 std::shared_ptr<Op> make_op(Op::Kind kind, std::string name = {});
+std::shared_ptr<Op> make_marker();
 
 }  // namespace ringrad::sim

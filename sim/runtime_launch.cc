@@ -100,8 +100,7 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
                                                "only if it comes from cudaMallocHost"});
     return check_device(current);
   }
-  machine.submit(op, stream);
-  return cudaSuccess;
+  return machine.submit(op, stream);
 }
 
 }  // namespace ringrad::sim

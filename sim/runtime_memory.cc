@@ -32,6 +32,7 @@ cudaError_t allocate(const char* call, void** p, std::size_t bytes, int device) 
   if (!p) return fail(cudaErrorInvalidValue, std::string(call) + ": the result must have a place");
   *p = nullptr;
   if (const cudaError_t error = check_device(device)) return error;
+  if (const cudaError_t error = Machine::get().check_captures(call)) return error;
   if (bytes == 0) return cudaSuccess;
   Memory& memory = Machine::get().memory;
   *p = memory.allocate(device, bytes);
@@ -104,8 +105,12 @@ cudaError_t run_copy(const Copy& copy) {
     std::memmove(to, from, bytes);
   };
   Machine& machine = Machine::get();
-  machine.submit(op, copy.stream);
-  if (!copy.wait && (to != Op::kHost || is_pinned(copy.to))) return cudaSuccess;
+  const bool waits = copy.wait || (to == Op::kHost && !is_pinned(copy.to));
+  // A replay would find other bytes in pageable memory, or none.
+  if (waits || staged)
+    if (const cudaError_t error = machine.check_captures(copy.call, &copy.stream)) return error;
+  if (const cudaError_t error = machine.submit(op, copy.stream)) return error;
+  if (!waits) return cudaSuccess;
   machine.wait(op);
   return check_device(copy.stream.device);
 }
@@ -150,7 +155,7 @@ cudaError_t fill(const char* call, void* p, int value, std::size_t bytes, Stream
     std::memset(p, value, bytes);
   };
   Machine& machine = Machine::get();
-  machine.submit(op, stream);
+  if (const cudaError_t error = machine.submit(op, stream)) return error;
   if (!wait) return cudaSuccess;
   machine.wait(op);
   return check_device(stream.device);
@@ -175,6 +180,7 @@ cudaError_t cudaFree(void* p) {
   if (!p) return cudaSuccess;
   if (!is_live_allocation(p)) return fail_free("cudaFree", p);
   Machine& machine = Machine::get();
+  if (const cudaError_t error = machine.check_captures("cudaFree")) return error;
   const int device = device_or_host(p);
   for (int other = 0; other < machine.options.num_devices; ++other) machine.wait_for_device(other);
   machine.memory.release(p);
@@ -185,11 +191,12 @@ cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
   Machine& machine = Machine::get();
   Stream& on = machine.resolve(stream);
   if (const cudaError_t error = check_device(on.device)) return error;
+  if (const cudaError_t error = machine.check_captures("cudaFreeAsync", &on)) return error;
   if (!is_live_allocation(p)) return fail_free("cudaFreeAsync", p);
   auto op = make_copy("cudaFreeAsync", 0, on.device, on.device);
   op->kind = Op::Kind::host_function;
   op->kernel.body = [p] { Machine::get().memory.release(p); };
-  machine.submit(op, on);
+  if (const cudaError_t error = machine.submit(op, on)) return error;
   if (const auto user = machine.engine.find_unordered_use(p, *op)) {
     machine.engine.report_fault(
         on.device,

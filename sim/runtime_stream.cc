@@ -10,12 +10,6 @@ using namespace ringrad::sim;
 
 namespace {
 
-std::shared_ptr<Op> make_marker() {
-  auto op = make_op(Op::Kind::marker);
-  op->kernel.body = [] {};
-  return op;
-}
-
 std::shared_ptr<Op> last_op(Stream& stream) {
   Machine& machine = Machine::get();
   const QuietLock lock(machine.mutex);
@@ -25,6 +19,11 @@ std::shared_ptr<Op> last_op(Stream& stream) {
 cudaError_t fail_null(const char* call, const char* what) {
   return fail(cudaErrorInvalidResourceHandle,
               std::string(call) + ": there must be " + what + "; got none");
+}
+
+cudaError_t fail_captured(const char* call) {
+  return fail(cudaErrorCapturedEvent,
+              std::string(call) + ": the event was recorded in a capture, where nothing runs");
 }
 
 cudaError_t query(const std::shared_ptr<Op>& op, int device) {
@@ -64,6 +63,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   SimulatedDevice& device = machine.devices[static_cast<std::size_t>(stream->device)];
   // What it did still comes before what the device's default stream does next.
   if (stream->blocking && stream->last) device.ended.push_back(stream->last);
+  if (stream->capture) stream->capture->invalid = true;
   std::erase_if(device.streams, [&](const auto& own) { return own.get() == stream; });
   return cudaSuccess;
 }
@@ -71,12 +71,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Stream& on = Machine::get().resolve(stream);
   if (const cudaError_t error = check_device(on.device)) return error;
+  if (const cudaError_t error = Machine::get().check_captures("cudaStreamSynchronize", &on))
+    return error;
   Machine::get().wait(last_op(on));
   return check_device(on.device);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Stream& on = Machine::get().resolve(stream);
+  if (const cudaError_t error = Machine::get().check_captures("cudaStreamQuery", &on)) return error;
   return query(last_op(on), on.device);
 }
 
@@ -84,8 +87,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!event) return fail_null("cudaStreamWaitEvent", "an event");
   Stream& on = Machine::get().resolve(stream);
   if (const cudaError_t error = check_device(on.device)) return error;
-  if (event->op) Machine::get().submit(make_marker(), on, event->op);
-  return cudaSuccess;
+  return event->op ? Machine::get().submit(make_marker(), on, event->op) : cudaSuccess;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
@@ -93,8 +95,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   if (const cudaError_t error = check_device(on.device)) return error;
   auto op = make_op(Op::Kind::host_function, "host function");
   op->kernel.body = [function, user_data] { function(user_data); };
-  Machine::get().submit(op, on);
-  return cudaSuccess;
+  return Machine::get().submit(op, on);
 }
 
 // --- Events ------------------------------------------------------------------------------------------
@@ -122,19 +123,22 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
                 "cudaEventRecord: the event and the stream must be of one device; got devices " +
                     std::to_string(event->device) + " and " + std::to_string(on.device));
   if (const cudaError_t error = check_device(on.device)) return error;
-  event->op = make_marker();
-  Machine::get().submit(event->op, on);
+  const std::shared_ptr<Op> marker = make_marker();
+  if (const cudaError_t error = Machine::get().submit(marker, on)) return error;
+  event->op = marker;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (!event) return fail_null("cudaEventSynchronize", "an event");
+  if (event->op && event->op->captured) return fail_captured("cudaEventSynchronize");
   Machine::get().wait(event->op);
   return check_device(event->device);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!event) return fail_null("cudaEventQuery", "an event");
+  if (event->op && event->op->captured) return fail_captured("cudaEventQuery");
   return query(event->op, event->device);
 }
 
@@ -143,6 +147,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
     if (!event || !event->timing || !event->op)
       return fail(cudaErrorInvalidResourceHandle,
                   "cudaEventElapsedTime: both events must have been made for timing, and recorded");
+    if (event->op->captured) return fail_captured("cudaEventElapsedTime");
     if (!event->op->done) return cudaErrorNotReady;
   }
   *milliseconds = static_cast<float>((end->op->end_us - begin->op->end_us) / 1e3);

@@ -16,8 +16,10 @@ enum cudaError_t {
   cudaErrorInvalidDevice = 101,
   cudaErrorPeerAccessUnsupported = 217,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorIllegalState = 401,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchOutOfResources = 701,
   cudaErrorLaunchTimeout = 702,
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorPeerAccessNotEnabled = 705,
@@ -30,6 +32,9 @@ enum cudaError_t {
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorStreamCaptureUnmatched = 903,
   cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorStreamCaptureImplicit = 906,
+  cudaErrorCapturedEvent = 907,
   cudaErrorUnknown = 999,
 };
 
@@ -47,6 +52,18 @@ enum cudaMemoryType {
   cudaMemoryTypeDevice = 2,
 };
 
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal = 0,
+  cudaStreamCaptureModeThreadLocal = 1,
+  cudaStreamCaptureModeRelaxed = 2,
+};
+
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone = 0,
+  cudaStreamCaptureStatusActive = 1,
+  cudaStreamCaptureStatusInvalidated = 2,
+};
+
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 inline constexpr unsigned cudaStreamDefault = 0;
@@ -62,9 +79,13 @@ inline constexpr unsigned cudaHostAllocMapped = 2;
 namespace ringrad::sim {
 class Stream;
 class Event;
+class Graph;
 }  // namespace ringrad::sim
 using cudaStream_t = ringrad::sim::Stream*;
 using cudaEvent_t = ringrad::sim::Event*;
+using cudaGraph_t = ringrad::sim::Graph*;
+using cudaGraphExec_t = ringrad::sim::Graph*;
+using cudaGraphNode_t = void*;
 using cudaHostFn_t = void (*)(void* user_data);
 
 struct cudaPointerAttributes {

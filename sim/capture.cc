@@ -1,0 +1,56 @@
+#include "sim/capture.h"
+
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+namespace ringrad::sim {
+
+std::vector<std::shared_ptr<Op>> Graph::copy_ops() const {
+  std::unordered_map<const Op*, std::shared_ptr<Op>> copies;
+  std::vector<std::shared_ptr<Op>> result;
+  for (const std::shared_ptr<Op>& captured : ops_) {
+    std::shared_ptr<Op> copy = make_op(captured->kind, captured->kernel.name);
+    copy->kernel = captured->kernel;
+    copy->device = captured->device;
+    copy->stream = captured->stream;
+    copy->reaches = captured->reaches;
+    copy->uses = captured->uses;
+    copy->flops = captured->flops;
+    copy->bytes = captured->bytes;
+    copy->source = captured->source;
+    copy->destination = captured->destination;
+    for (const std::shared_ptr<Op>& predecessor : captured->predecessors)
+      copy->predecessors.push_back(copies.at(predecessor.get()));
+    copies.emplace(captured.get(), copy);
+    result.push_back(std::move(copy));
+  }
+  return result;
+}
+
+bool Capture::forbids_unsafe_calls() const {
+  if (ended || mode_ == cudaStreamCaptureModeRelaxed) return false;
+  return mode_ == cudaStreamCaptureModeGlobal || thread_ == std::this_thread::get_id();
+}
+
+void Capture::add(const std::shared_ptr<Op>& op, std::vector<std::shared_ptr<Op>> predecessors) {
+  std::erase(predecessors, nullptr);
+  op->predecessors = std::move(predecessors);
+  op->captured = true;
+  op->capture = weak_from_this();
+  ops_.push_back(op);
+}
+
+bool Capture::is_joined_by(const std::shared_ptr<Op>& last) const {
+  std::vector<const Op*> found;  // grows while it is walked
+  std::unordered_set<const Op*> known;
+  const auto visit = [&](const Op* op) {
+    if (op && known.insert(op).second) found.push_back(op);
+  };
+  visit(last.get());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    for (const std::shared_ptr<Op>& predecessor : found[i]->predecessors) visit(predecessor.get());
+  return found.size() == ops_.size();
+}
+
+}  // namespace ringrad::sim
