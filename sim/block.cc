@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <map>
+#include <new>
 #include <utility>
 
 #include "sim/indices.h"
 #include "sim/sanitizers.h"
+#include "sim/unwritten.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -69,10 +71,16 @@ void ThreadList::append(ThreadList& other) {
   other = {};
 }
 
-Thread& ThreadPool::take() {
-  if (num_free_ <= kFreshFibers) return *all_.emplace_back(std::make_unique<Thread>());
-  --num_free_;
-  return *free_.pop();
+Thread* ThreadPool::take() {
+  if (num_free_ > kFreshFibers) {
+    --num_free_;
+    return free_.pop();
+  }
+  try {
+    return all_.emplace_back(std::make_unique<Thread>()).get();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 // The fiber used last has the warmest stack.
@@ -123,9 +131,12 @@ Block::State Block::run() {
   blockDim = kernel_->block;
   gridDim = kernel_->grid;
   ready_.append(spinning_);
-  for (Thread* next; !failed_ && (next = next_thread());) {
-    enter(*next);
-    here.switch_to(next->fiber);
+  {
+    const ArithmeticTrap trap;
+    for (Thread* next; !failed_ && (next = next_thread());) {
+      enter(*next);
+      here.switch_to(next->fiber);
+    }
   }
   current_block = nullptr;
 
@@ -201,9 +212,15 @@ void Block::run_one_thread(Thread& thread) {
 Thread* Block::next_thread() {
   if (Thread* thread = ready_.pop()) return thread;
   if (num_begun_ == num_threads_) return nullptr;
-  Thread& fresh = pool_.take();
-  fresh.block = this;
-  return &fresh;
+  Thread* fresh = pool_.take();
+  if (!fresh) {
+    failed_ = true;
+    fault_.error = cudaErrorLaunchOutOfResources;
+    fault_message_ = [this] { return "too many threads wait at the same time\n" + describe(); };
+    return nullptr;
+  }
+  fresh->block = this;
+  return fresh;
 }
 
 void Block::enter(Thread& thread) {

@@ -67,7 +67,8 @@ class ThreadList {
 /// Fibers, to be used again.
 class ThreadPool {
  public:
-  Thread& take();
+  /// Null if the system gives no more stacks.
+  Thread* take();
   void put(Thread& thread);
   /// Calls visit(thread) for each one that belongs to the block.
   template <class Visit>

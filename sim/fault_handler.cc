@@ -16,7 +16,7 @@ namespace ringrad::sim {
 namespace {
 
 std::atomic<Memory*> guarded_memory = nullptr;
-struct sigaction previous_action;
+struct sigaction previous_action, previous_arithmetic_action;
 
 constexpr auto kWriteFault = 2;  // bit of the page fault's error code, on x86
 
@@ -69,6 +69,18 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   sigaction(signal, &previous_action, nullptr);
 }
 
+void on_arithmetic_fault(int signal, siginfo_t*, void*) {
+  if (!Engine::runs_here() || !Block::current()) {
+    sigaction(signal, &previous_arithmetic_action, nullptr);
+    return;
+  }
+  Block& block = *Block::current();
+  block.fail(cudaErrorLaunchFailure, [&block] {
+    return block.describe_thread() +
+           " computed with a value that nobody wrote, or made a NaN of numbers";
+  });
+}
+
 }  // namespace
 
 void handle_faults_of(Memory* memory) {
@@ -78,6 +90,8 @@ void handle_faults_of(Memory* memory) {
     // NODEFER: a handler that leaves for another stack never returns to unblock the signal.
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigaction(SIGSEGV, &action, &previous_action);
+    action.sa_sigaction = on_arithmetic_fault;
+    sigaction(SIGFPE, &action, &previous_arithmetic_action);
     return true;
   }();
   static_cast<void>(installed);

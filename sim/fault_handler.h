@@ -1,4 +1,5 @@
-// The fault handler: what happens when a program touches device memory that is closed (memory.h).
+// The fault handlers: what happens when a program touches device memory that is closed (memory.h), or
+// a kernel computes with memory that nobody has written (unwritten.h).
 
 #pragma once
 

@@ -13,6 +13,7 @@
 #include "sim/fault_handler.h"
 #include "sim/runtime_api.h"
 #include "sim/sanitizers.h"
+#include "sim/unwritten.h"
 
 namespace ringrad::sim {
 namespace {
@@ -50,6 +51,9 @@ Options Options::from_environment() {
   read("RINGRAD_SIM_SEED", options.seed);
   read("RINGRAD_SIM_HANG_MS", hang_ms);
   if (const char* topology = std::getenv("RINGRAD_SIM_TOPOLOGY")) options.topology = topology;
+  int trap = 0;
+  read("RINGRAD_SIM_TRAP", trap);
+  options.trap_unwritten = trap != 0;
   options.bytes_per_device = mib << 20;
   options.hang_limit = std::chrono::milliseconds(hang_ms);
   return options;
@@ -65,6 +69,7 @@ Machine::Machine(const Options& options_)
   for (int device = 0; device < options.num_devices; ++device)
     devices[static_cast<std::size_t>(device)].default_stream =
         std::make_unique<Stream>(device, num_streams++, true);
+  trap_unwritten(options.trap_unwritten);
   handle_faults_of(&memory);
 }
 

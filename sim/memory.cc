@@ -7,13 +7,13 @@
 #include <new>
 
 #include "sim/sanitizers.h"
+#include "sim/unwritten.h"
 
 namespace ringrad::sim {
 namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc gives it
-constexpr int kUnwritten = 0xff;
 constexpr unsigned char kCanary = 0xfb;
 constexpr std::size_t kFrontCanaries = 64;
 // Addresses, not memory: enough never to use one twice. ThreadSanitizer knows fewer of them.
@@ -105,8 +105,8 @@ void* Memory::allocate(int device, std::size_t bytes) {
 
   const Allocation a{region.next + pages - round_up(bytes, kAlignment), bytes, device};
   protect(a, PROT_READ | PROT_WRITE);
-  fill_unseen(region.next, kCanary, pages);
-  fill_unseen(a.begin, kUnwritten, bytes);
+  fill_unseen(region.next, kCanary << 8 | kCanary, pages);
+  fill_unwritten(a.begin, bytes);
   poison(region.next, pages + kPage);
   unpoison(a.begin, bytes);
   protect(a, PROT_NONE);

@@ -13,7 +13,7 @@
 // to 255 bytes between the end of an allocation and the end of its page, is filled with canaries that
 // are looked at after each kernel; under AddressSanitizer every byte is exact.
 //
-// New memory is filled with 0xff: NaN in all floating types.
+// New memory is filled as in unwritten.h.
 //
 // Thread-safe.
 

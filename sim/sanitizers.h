@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
 
@@ -71,9 +72,11 @@ class Unseen {
   Unseen& operator=(const Unseen&) = delete;
 };
 
-/// memset, unnoticed.
-inline void fill_unseen(void* p, int value, std::size_t bytes) {
-  asm volatile("rep stosb" : "+D"(p), "+c"(bytes) : "a"(value) : "memory");
+/// Fills memory with a 16-bit pattern, unnoticed.
+inline void fill_unseen(void* p, std::uint16_t pattern, std::size_t bytes) {
+  std::size_t words = bytes / 2;
+  asm volatile("rep stosw" : "+D"(p), "+c"(words) : "a"(pattern) : "memory");
+  if (bytes % 2) asm volatile("movb %b1, (%0)" : : "r"(p), "q"(pattern) : "memory");
 }
 
 /// Memory at addresses that nobody has used, unnoticed; null if there is none.
@@ -90,7 +93,11 @@ class Unseen {
  public:
   Unseen() {}  // so that a variable of this type is used
 };
-inline void fill_unseen(void* p, int value, std::size_t bytes) { std::memset(p, value, bytes); }
+inline void fill_unseen(void* p, std::uint16_t pattern, std::size_t bytes) {
+  auto* out = static_cast<char*>(p);
+  for (std::size_t i = 0; i + 2 <= bytes; i += 2) std::memcpy(out + i, &pattern, 2);
+  if (bytes % 2) std::memcpy(out + bytes - 1, &pattern, 1);
+}
 inline void* map_unseen(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

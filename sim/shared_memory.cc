@@ -6,12 +6,12 @@
 #include <new>
 
 #include "sim/sanitizers.h"
+#include "sim/unwritten.h"
 
 namespace ringrad::sim {
 namespace {
 
 constexpr std::size_t kBytes = kStaticSharedBytes + kMaxSharedBytes;
-constexpr int kUnwritten = 0xff;
 constexpr std::size_t kAlignment = 16;
 constexpr std::size_t kMaxArrays = 64;        // so that a block's own threads never allocate
 constexpr std::size_t kGap = kAsan ? 32 : 0;  // poisoned, between two arrays
@@ -59,7 +59,7 @@ void* SharedMemory::static_array(const void* declaration, std::size_t bytes,
   reserve();
   std::byte* memory = memory_ + begin;
   unpoison(memory, bytes);
-  fill_unseen(memory, kUnwritten, bytes);
+  fill_unwritten(memory, bytes);
   static_bytes_ = begin + bytes + kGap;
   arrays_.push_back({declaration, memory});
   return memory;
@@ -70,7 +70,7 @@ void* SharedMemory::dynamic() {
   std::byte* memory = memory_ + kStaticSharedBytes;
   if (!dynamic_used_) {
     unpoison(memory, dynamic_bytes_);
-    fill_unseen(memory, kUnwritten, dynamic_bytes_);
+    fill_unwritten(memory, dynamic_bytes_);
     dynamic_used_ = true;
   }
   return memory;

@@ -4,8 +4,7 @@
 //     [ static arrays, in order of ... | dynamic shared memory          ]
 //       their first use in the block
 //
-// A block finds it filled with 0xff, which is NaN in every floating type: hardware does not clear it
-// either, and a value that nobody wrote shows.
+// A block finds it filled as in unwritten.h: hardware does not clear it either.
 
 #pragma once
 

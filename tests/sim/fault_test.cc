@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,15 @@ __global__ void wait_for(const unsigned* flag) {
 
 __global__ void fill(int* p, int n, int value) {
   for (int i = 0; i < n; ++i) p[i] = value;
+}
+
+__global__ void scale(float* p, int from) { p[from + threadIdx.x] *= 2; }
+
+__global__ void add_shared(float* p) {
+  RINGRAD_SHARED(float, x, [33]);
+  x[threadIdx.x] = 1;
+  __syncthreads();
+  p[threadIdx.x] = x[threadIdx.x] + x[threadIdx.x + 1];
 }
 
 __global__ void wait_before_barrier() {
@@ -212,6 +222,38 @@ TEST_F(FaultTest, RefusesCopiesThatOverrunOrPointTheWrongWay) {
               AllOf(HasSubstr("destination on the host"), HasSubstr("source on device 0")));
   EXPECT_EQ(cudaMemcpyPeer(p, 1, p, 0, 40), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemset(host.data(), 0, 40), cudaErrorInvalidValue);
+}
+
+// The reads of `scale` are of memory that nobody wrote, or that was written, as asked.
+TEST_F(FaultTest, StopsArithmeticOnUnwrittenMemoryIfAsked) {
+  if (sim::kTsan) GTEST_SKIP() << "ThreadSanitizer keeps such signals for itself";
+  sim::reset({.trap_unwritten = true});
+  auto* p = reinterpret_cast<float*>(allocate(32));
+  ASSERT_EQ(cudaMemset(p, 0, 16 * sizeof(float)), cudaSuccess);
+  ASSERT_EQ(launch({"scale", 1, 16}, scale, p, 0), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+  ASSERT_EQ(launch({"scale", 1, 16}, scale, p, 5), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+  EXPECT_THAT(last_report(),
+              AllOf(HasSubstr("kernel 'scale' on device 0, block (0, 0, 0), thread (11, 0, 0)"),
+                    HasSubstr("computed with a value that nobody wrote")));
+}
+
+TEST_F(FaultTest, StopsArithmeticOnUnwrittenSharedMemoryIfAsked) {
+  if (sim::kTsan) GTEST_SKIP() << "ThreadSanitizer keeps such signals for itself";
+  sim::reset({.trap_unwritten = true});
+  auto* p = reinterpret_cast<float*>(allocate(32));
+  ASSERT_EQ(launch({"add_shared", 1, 32}, add_shared, p), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+  EXPECT_THAT(last_report(), HasSubstr("thread (31, 0, 0) computed with a value that nobody"));
+}
+
+TEST_F(FaultTest, UnwrittenMemoryIsNanOtherwise) {
+  auto* p = reinterpret_cast<float*>(allocate(32));
+  ASSERT_EQ(launch({"scale", 1, 16}, scale, p, 5), cudaSuccess);
+  float value = 0;
+  ASSERT_EQ(cudaMemcpy(&value, p + 5, sizeof value, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_TRUE(std::isnan(value));
 }
 
 TEST_F(FaultTest, ReportsADivergentBarrier) {
