@@ -1,4 +1,4 @@
-// launch(): the one way in which a kernel starts, on simulated devices. core/cuda_launch.h has the same
+// launch(): the one way in which a kernel starts, on simulated devices. core/nvcc/cuda_launch.h has the same
 // for real ones.
 
 #pragma once

@@ -1,0 +1,11 @@
+// The CUDA runtime and launch(), for real or for simulated devices: which of the two, the build's
+// include path decides, and nothing that includes this header knows.
+//
+//     launch({"add", blocks, threads}, add, a, b, sum, n)      the one way to start a kernel
+//     RINGRAD_SHARED(float, tile, [32][33])                    float tile[32][33] in shared memory
+//     RINGRAD_DYNAMIC_SHARED(float, buffer)                    float* buffer, of the launch's size
+
+#pragma once
+
+#include <cuda_launch.h>
+#include <cuda_runtime.h>

@@ -1,0 +1,113 @@
+"""CUDA sources, in two flavours of one build.
+
+By default a .cu file is compiled as C++ against the simulated runtime in //sim. With --config=cuda nvcc
+compiles it for real devices. BUILD files do not say which: they list .cu files in
+ringrad_cuda_library and ringrad_cuda_test.
+"""
+
+load("//tools:ringrad.bzl", "ringrad_library", "ringrad_test")
+
+# Kernels may be asked to stop at arithmetic on unwritten memory (sim/unwritten.h); so no arithmetic
+# may happen that the source does not ask for.
+_SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas"]
+
+_ARCHITECTURES = [
+    "-gencode=arch=compute_80,code=sm_80",
+    "-gencode=arch=compute_90,code=sm_90",
+    "-gencode=arch=compute_90,code=compute_90",
+]
+
+def _nvcc_objects_impl(ctx):
+    context = cc_common.merge_cc_infos(
+        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+    ).compilation_context
+    directories = depset(transitive = [context.includes, context.quote_includes, context.system_includes])
+    objects = []
+    for src in ctx.files.srcs:
+        object = ctx.actions.declare_file(ctx.label.name + "/" + src.basename + ".o")
+        arguments = ctx.actions.args()
+        arguments.add_all(["-c", "-x", "cu", "-std=c++20", "-O3", "--expt-relaxed-constexpr"])
+        arguments.add_all(_ARCHITECTURES)
+        arguments.add_all(["-Xcompiler", "-Wall,-Wextra,-fPIC", "-Werror", "all-warnings"])
+        arguments.add_all(ctx.attr.copts)
+        arguments.add_all(directories, before_each = "-I")
+        arguments.add_all(["-I", "."])
+        arguments.add(src)
+        arguments.add("-o", object)
+        ctx.actions.run(
+            executable = "/usr/local/cuda/bin/nvcc",
+            arguments = [arguments],
+            inputs = depset(ctx.files.srcs + ctx.files.hdrs, transitive = [context.headers]),
+            outputs = [object],
+            env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+            mnemonic = "Nvcc",
+        )
+        objects.append(object)
+    return [DefaultInfo(files = depset(objects))]
+
+_nvcc_objects = rule(
+    implementation = _nvcc_objects_impl,
+    attrs = {
+        "copts": attr.string_list(),
+        "srcs": attr.label_list(allow_files = [".cu"]),
+        "hdrs": attr.label_list(allow_files = True),
+        "deps": attr.label_list(providers = [CcInfo]),
+    },
+)
+
+def ringrad_cuda_library(
+        name,
+        srcs,
+        hdrs = [],
+        deps = [],
+        nvcc_copts = [],
+        testonly = False,
+        **kwargs):
+    """Kernels and their launchers."""
+    deps = deps + ["//core:cuda"]
+    simulated = ["%s_simulated/%s.cc" % (name, src) for src in srcs]
+    for src, cc in zip(srcs, simulated):
+        native.genrule(
+            name = cc + "_rule",
+            outs = [cc],
+            cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
+        )
+    _nvcc_objects(
+        name = name + "_nvcc",
+        copts = nvcc_copts,
+        srcs = srcs,
+        hdrs = hdrs,
+        tags = ["manual"],
+        testonly = testonly,
+        deps = deps,
+    )
+    ringrad_library(
+        name = name,
+        srcs = select({
+            "//:cuda": [":%s_nvcc" % name],
+            "//conditions:default": simulated,
+        }),
+        hdrs = hdrs,
+        copts = _SIMULATED_COPTS,
+        testonly = testonly,
+        textual_hdrs = srcs,
+        deps = deps,
+        **kwargs
+    )
+
+def ringrad_cuda_test(name, srcs, deps = [], **kwargs):
+    """A GoogleTest program with kernels; where there is no device, it must skip its tests."""
+    ringrad_cuda_library(
+        name = name + "_cases",
+        srcs = srcs,
+        alwayslink = True,
+        # GoogleTest's macros declare members that nobody uses.
+        nvcc_copts = ["-diag-suppress=177"],
+        testonly = True,
+        deps = deps + ["@googletest//:gtest"],
+    )
+    ringrad_test(
+        name = name,
+        deps = [":%s_cases" % name],
+        **kwargs
+    )
