@@ -10,10 +10,6 @@
 namespace ringrad::sim {
 namespace {
 
-// Blocks of a kernel that can wait for each other at the same time, and so the most that a cooperative
-// launch may have: one on each of an H100's multiprocessors.
-constexpr std::size_t kMaxResidentBlocks = kNumMultiprocessors;
-
 // Rounds in which only spinning blocks ran, before other host threads get this CPU.
 constexpr int kEagerRounds = 64;
 constexpr auto kRest = std::chrono::microseconds(50);
@@ -141,7 +137,7 @@ void Engine::run_until(const Op& op) {
 bool Engine::begin_block() {
   for (Grid& grid : grids_) {
     if (grid.num_begun == grid.op->kernel.num_blocks()) continue;
-    if (grid.blocks.size() >= kMaxResidentBlocks) continue;
+    if (grid.blocks.size() >= max_resident_blocks(grid.op->kernel)) continue;
     std::unique_ptr<Block> block;
     if (idle_blocks_.empty()) {
       block = std::make_unique<Block>(threads_);

@@ -1,8 +1,29 @@
 #include "sim/kernel.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "sim/shared_memory.h"
+
 namespace ringrad::sim {
+namespace {
+
+constexpr unsigned kThreadsPerMultiprocessor = 2048;
+constexpr unsigned kMaxBlocksPerMultiprocessor = 32;
+constexpr std::size_t kSharedBytesPerMultiprocessor = kMaxSharedBytes + 1024;
+constexpr std::size_t kSharedBytesOfTheSystem = 1024;  // in each block
+
+}  // namespace
+
+unsigned blocks_per_multiprocessor(unsigned threads_per_block, std::size_t dynamic_shared_bytes) {
+  if (threads_per_block == 0 || threads_per_block > kMaxThreadsPerBlock) return 0;
+  const unsigned warps = (threads_per_block + kWarpSize - 1) / kWarpSize;
+  const std::size_t by_shared_memory =
+      kSharedBytesPerMultiprocessor / (dynamic_shared_bytes + kSharedBytesOfTheSystem);
+  return static_cast<unsigned>(
+      std::min<std::size_t>({kMaxBlocksPerMultiprocessor,
+                             kThreadsPerMultiprocessor / (warps * kWarpSize), by_shared_memory}));
+}
 
 std::string to_string(const Site& site) {
   const char* slash = std::strrchr(site.file, '/');

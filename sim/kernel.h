@@ -17,7 +17,7 @@ namespace ringrad::sim {
 
 inline constexpr unsigned kWarpSize = 32;
 inline constexpr unsigned kMaxThreadsPerBlock = 1024;
-inline constexpr int kNumMultiprocessors = 132;  // as on an H100
+inline constexpr unsigned kNumMultiprocessors = 132;  // as on an H100
 
 /// "(3, 0, 0)"
 std::string to_string(uint3 index);
@@ -38,6 +38,16 @@ struct Kernel {
   std::uint64_t num_blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
   unsigned threads_per_block() const { return block.x * block.y * block.z; }
 };
+
+/// How many blocks of these one multiprocessor holds at the same time, as far as threads and dynamic
+/// shared memory limit it; 0 if not even one.
+unsigned blocks_per_multiprocessor(unsigned threads_per_block, std::size_t dynamic_shared_bytes);
+
+/// How many blocks of the kernel run at the same time, and so may wait for each other.
+inline unsigned max_resident_blocks(const Kernel& kernel) {
+  return kNumMultiprocessors *
+         blocks_per_multiprocessor(kernel.threads_per_block(), kernel.dynamic_shared_bytes);
+}
 
 /// Why a kernel was stopped: the error that the runtime gives from then on, and what a person wants
 /// to know.

@@ -1,6 +1,8 @@
 #include "sim/memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <iterator>
@@ -80,8 +82,10 @@ std::string hex(const void* p) {
 Memory::Memory(int num_devices, std::size_t bytes_per_device)
     : bytes_per_device_(bytes_per_device), regions_(static_cast<std::size_t>(num_devices)) {
   for (Region& region : regions_) {
-    void* begin = mmap(nullptr, kAddressesPerDevice, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    region.file = memfd_create("ringrad simulated device", MFD_CLOEXEC);
+    if (region.file < 0 || ftruncate(region.file, kAddressesPerDevice) != 0) throw std::bad_alloc();
+    void* begin =
+        mmap(nullptr, kAddressesPerDevice, PROT_NONE, MAP_SHARED | MAP_NORESERVE, region.file, 0);
     if (begin == MAP_FAILED) throw std::bad_alloc();
     region.begin = static_cast<std::byte*>(begin);
     region.next = region.begin + kPage;
@@ -92,6 +96,7 @@ Memory::~Memory() {
   for (Region& region : regions_) {
     unpoison(region.begin, static_cast<std::size_t>(region.next - region.begin));
     munmap(region.begin, kAddressesPerDevice);
+    ::close(region.file);
   }
 }
 
@@ -103,7 +108,8 @@ void* Memory::allocate(int device, std::size_t bytes) {
   const std::byte* end = region.begin + kAddressesPerDevice;
   if (static_cast<std::size_t>(end - region.next) < pages + kPage) return nullptr;
 
-  const Allocation a{region.next + pages - round_up(bytes, kAlignment), bytes, device};
+  const Allocation a{
+      .begin = region.next + pages - round_up(bytes, kAlignment), .bytes = bytes, .device = device};
   protect(a, PROT_READ | PROT_WRITE);
   fill_unseen(region.next, kCanary << 8 | kCanary, pages);
   fill_unwritten(a.begin, bytes);
@@ -128,11 +134,56 @@ bool Memory::release(void* p) {
     open_.erase(a.begin);
     poison(a.begin, a.bytes);
     const Pages pages = pages_of(a);
-    madvise(pages.begin, pages.bytes, MADV_DONTNEED);
-    region.in_use -= pages.bytes;
+    if (a.imported) {
+      mmap(pages.begin, pages.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    } else {
+      fallocate(region.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, pages.begin - region.begin,
+                static_cast<off_t>(pages.bytes));
+      region.in_use -= pages.bytes;
+    }
     return true;
   }
   return false;
+}
+
+// --- Other processes ---------------------------------------------------------------------------------
+
+std::optional<Memory::Export> Memory::export_allocation(const void* p) const {
+  const std::optional<Allocation> found = find(p);
+  if (!found || !found->live || found->imported) return {};
+  const Region& region = regions_[static_cast<std::size_t>(found->device)];
+  const Pages pages = pages_of(*found);
+  return Export{.process = getpid(),
+                .file = region.file,
+                .device = found->device,
+                .file_offset = static_cast<std::uint64_t>(pages.begin - region.begin),
+                .begin_offset = static_cast<std::uint64_t>(found->begin - pages.begin),
+                .bytes = found->bytes};
+}
+
+void* Memory::import_allocation(const Export& exported) {
+  if (exported.device < 0 || exported.device >= std::ssize(regions_)) return nullptr;
+  const std::string path =
+      "/proc/" + std::to_string(exported.process) + "/fd/" + std::to_string(exported.file);
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return nullptr;
+  const QuietLock lock(mutex_);
+  Region& region = regions_[static_cast<std::size_t>(exported.device)];
+  const std::size_t bytes = round_up(exported.begin_offset + exported.bytes, kPage);
+  void* begin = mmap(region.next, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+                     static_cast<off_t>(exported.file_offset));
+  ::close(file);
+  if (begin == MAP_FAILED) return nullptr;
+  const Allocation a{.begin = region.next + exported.begin_offset,
+                     .bytes = exported.bytes,
+                     .device = exported.device,
+                     .imported = true};
+  poison(region.next, bytes + kPage);
+  unpoison(a.begin, a.bytes);
+  protect(a, PROT_NONE);
+  region.next += bytes + kPage;
+  region.allocations.emplace(page_of(a.begin), a);
+  return a.begin;
 }
 
 // --- Questions -------------------------------------------------------------------------------------

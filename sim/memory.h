@@ -37,6 +37,7 @@ class Memory {
     std::size_t bytes = 0;
     int device = 0;
     bool live = true;
+    bool imported = false;  // it is another process's
 
     bool contains(const void* p) const { return p >= begin && p < begin + bytes; }
   };
@@ -51,6 +52,16 @@ class Memory {
   void* allocate(int device, std::size_t bytes);
   /// False unless p is the beginning of a live allocation.
   bool release(void* p);
+
+  /// An allocation as another process can open it.
+  struct Export {
+    std::int32_t process, file, device;
+    std::uint64_t file_offset, begin_offset, bytes;
+  };
+  /// Nothing unless p lies in a live allocation that was made here.
+  std::optional<Export> export_allocation(const void* p) const;
+  /// The same memory, at an address of this process; release() ends that. Null if there is none.
+  void* import_allocation(const Export& exported);
 
   /// The device to which an address belongs, allocated or not; nothing for host memory.
   std::optional<int> device_of(const void* p) const;
@@ -76,7 +87,9 @@ class Memory {
   std::string check_canaries();
 
  private:
+  // The addresses of one device; a file without a name is the memory behind them.
   struct Region {
+    int file = -1;
     std::byte* begin = nullptr;
     std::byte* next = nullptr;  // where nothing has been allocated yet
     std::size_t in_use = 0;

@@ -51,6 +51,11 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
 cudaError_t cudaMemset(void* p, int value, std::size_t bytes);
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream = nullptr);
 
+/// For a process that opens the handle while this one lives.
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p);
+cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void* p);
+
 // --- Streams and events ------------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
@@ -86,6 +91,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 /// Allows a kernel more dynamic shared memory than 48 KiB.
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+/// As threads and dynamic shared memory limit it; registers and static shared memory do not count here.
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
+                                                          int threads_per_block,
+                                                          std::size_t dynamic_shared_bytes);
 
 // --- Typed forms, as the toolkit's header has them ---------------------------------------------------
 
@@ -105,4 +114,12 @@ template <class Result, class... Parameters>
 cudaError_t cudaFuncSetAttribute(Result (*kernel)(Parameters...), cudaFuncAttribute attribute,
                                  int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}
+template <class Result, class... Parameters>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
+                                                          Result (*kernel)(Parameters...),
+                                                          int threads_per_block,
+                                                          std::size_t dynamic_shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      blocks, reinterpret_cast<const void*>(kernel), threads_per_block, dynamic_shared_bytes);
 }

@@ -127,7 +127,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                  .maxBlocksPerMultiProcessor = 32,
                  .maxThreadsDim = {kMaxThreadsPerBlock, kMaxThreadsPerBlock, 64},
                  .maxGridSize = {2147483647, 65535, 65535},
-                 .multiProcessorCount = kNumMultiprocessors,
+                 .multiProcessorCount = static_cast<int>(kNumMultiprocessors),
                  .l2CacheSize = 50 << 20,
                  .major = 9,
                  .minor = 0,

@@ -89,10 +89,11 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
     const QuietLock lock(machine.mutex);
     op->reaches = machine.devices[static_cast<std::size_t>(current)].peers | 1u << current;
   }
-  if (config.cooperative && op->kernel.num_blocks() > kNumMultiprocessors)
-    return fail(cudaErrorCooperativeLaunchTooLarge,
-                launch + "at most " + std::to_string(kNumMultiprocessors) +
-                    " blocks run at the same time; got " + std::to_string(op->kernel.num_blocks()));
+  if (const unsigned most = max_resident_blocks(op->kernel);
+      config.cooperative && op->kernel.num_blocks() > most)
+    return fail(cudaErrorCooperativeLaunchTooLarge, launch + "at most " + std::to_string(most) +
+                                                        " blocks run at the same time; got " +
+                                                        std::to_string(op->kernel.num_blocks()));
   if (const int i = look_at_arguments(arguments, *op); i >= 0) {
     machine.engine.report_fault(
         current, {cudaErrorIllegalAddress, launch + "argument " + std::to_string(i) +
@@ -104,6 +105,19 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
 }
 
 }  // namespace ringrad::sim
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*,
+                                                          int threads_per_block,
+                                                          std::size_t dynamic_shared_bytes) {
+  using namespace ringrad::sim;
+  if (threads_per_block < 1)
+    return fail(cudaErrorInvalidValue,
+                "cudaOccupancyMaxActiveBlocksPerMultiprocessor: a block must have threads; got " +
+                    std::to_string(threads_per_block));
+  *blocks = static_cast<int>(
+      blocks_per_multiprocessor(static_cast<unsigned>(threads_per_block), dynamic_shared_bytes));
+  return cudaSuccess;
+}
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
   using namespace ringrad::sim;

@@ -1,5 +1,7 @@
 // Allocation, copies and fills.
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -51,7 +53,7 @@ cudaError_t fail_free(const char* call, const void* p) {
 
 bool is_live_allocation(const void* p) {
   const auto found = Machine::get().memory.find(p);
-  return found && found->live && found->begin == p;
+  return found && found->live && !found->imported && found->begin == p;
 }
 
 // A copy or a fill, done by one simulated thread.
@@ -285,4 +287,42 @@ cudaError_t cudaMemset(void* p, int value, std::size_t bytes) {
 
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream) {
   return fill("cudaMemsetAsync", p, value, bytes, Machine::get().resolve(stream), false);
+}
+
+// --- Other processes -----------------------------------------------------------------------------------
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p) {
+  const auto exported = Machine::get().memory.export_allocation(p);
+  if (!exported)
+    return fail(cudaErrorInvalidValue,
+                "cudaIpcGetMemHandle: the memory must come from cudaMalloc in this process; got " +
+                    Machine::get().memory.describe(p));
+  static_assert(sizeof *exported <= sizeof *handle);
+  *handle = {};
+  std::memcpy(handle, &*exported, sizeof *exported);
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned) {
+  Memory::Export exported;
+  std::memcpy(&exported, &handle, sizeof exported);
+  if (exported.process == getpid())
+    return fail(cudaErrorInvalidValue,
+                "cudaIpcOpenMemHandle: the handle must come from another process");
+  *p = Machine::get().memory.import_allocation(exported);
+  if (*p) return cudaSuccess;
+  return fail(cudaErrorInvalidValue, "cudaIpcOpenMemHandle: process " +
+                                         std::to_string(exported.process) +
+                                         ", which made the handle, must live and be of this user");
+}
+
+cudaError_t cudaIpcCloseMemHandle(void* p) {
+  Machine& machine = Machine::get();
+  const auto found = machine.memory.find(p);
+  if (!found || !found->imported || !found->live || found->begin != p)
+    return fail_free("cudaIpcCloseMemHandle", p);
+  for (int device = 0; device < machine.options.num_devices; ++device)
+    machine.wait_for_device(device);
+  machine.memory.release(p);
+  return check_device(found->device);
 }

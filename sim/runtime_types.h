@@ -88,6 +88,12 @@ using cudaGraphExec_t = ringrad::sim::Graph*;
 using cudaGraphNode_t = void*;
 using cudaHostFn_t = void (*)(void* user_data);
 
+inline constexpr unsigned cudaIpcMemLazyEnablePeerAccess = 1;
+
+struct cudaIpcMemHandle_t {
+  char reserved[64];
+};
+
 struct cudaPointerAttributes {
   cudaMemoryType type;
   int device;

@@ -291,7 +291,7 @@ TEST_F(FaultTest, RefusesLaunchesBeyondTheLimits) {
                                  60'000),
             cudaSuccess);
   EXPECT_EQ(launch(config, wait_before_barrier), cudaSuccess);
-  LaunchConfig cooperative{"wait_before_barrier", 133, 1};
+  LaunchConfig cooperative{"wait_before_barrier", 2 * 132 + 1, 1024};
   cooperative.cooperative = true;
   EXPECT_EQ(launch(cooperative, wait_before_barrier), cudaErrorCooperativeLaunchTooLarge);
 }

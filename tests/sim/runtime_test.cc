@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -48,6 +50,13 @@ __global__ void wait_for(const unsigned* flag, unsigned value) {
 
 __global__ void set_flag(unsigned* flag, unsigned value) {
   __atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+__global__ void grid_barrier(unsigned* arrived) {
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  atomicAdd(arrived, 1u);
+  while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) != gridDim.x) __nanosleep(100);
 }
 
 class RuntimeTest : public testing::Test {
@@ -255,6 +264,31 @@ TEST_F(RuntimeTest, MemoryComesBackAndRunsOut) {
   EXPECT_EQ(sim::num_live_allocations(), 1u);
 }
 
+TEST_F(RuntimeTest, OccupancyFollowsThreadsAndSharedMemory) {
+  const auto blocks = [](int threads, std::size_t shared_bytes) {
+    int count = -1;
+    EXPECT_EQ(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, block_sum, threads, shared_bytes),
+        cudaSuccess);
+    return count;
+  };
+  EXPECT_EQ(blocks(1024, 0), 2);
+  EXPECT_EQ(blocks(33, 0), 32);
+  EXPECT_EQ(blocks(256, 0), 8);
+  EXPECT_EQ(blocks(256, 100 * 1024), 2);
+  EXPECT_EQ(blocks(256, 300 * 1024), 0);
+}
+
+// As many blocks as the occupancy allows wait for each other; each is a barrier's participant.
+TEST_F(RuntimeTest, CooperativeBlocksMeetAtAGridBarrier) {
+  constexpr int kBlocks = 132 * 2;
+  unsigned* arrived = upload(std::vector<unsigned>{0});
+  LaunchConfig config{"grid_barrier", kBlocks, 1024};
+  config.cooperative = true;
+  ASSERT_EQ(launch(config, grid_barrier, arrived), cudaSuccess) << last_report();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
 TEST_F(RuntimeTest, PointersKnowWhereTheyLie) {
   const int* p = allocate<int>(3);
   cudaPointerAttributes attributes{};
@@ -264,6 +298,38 @@ TEST_F(RuntimeTest, PointersKnowWhereTheyLie) {
   int local = 0;
   ASSERT_EQ(cudaPointerGetAttributes(&attributes, &local), cudaSuccess);
   EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
+}
+
+// The child opens what the parent made, finds its numbers and writes others.
+TEST_F(RuntimeTest, AnotherProcessCanOpenMemory) {
+  int* p = upload(std::vector<int>(1000, 7));
+  cudaIpcMemHandle_t handle{};
+  ASSERT_EQ(cudaIpcGetMemHandle(&handle, p), cudaSuccess) << last_report();
+  const pid_t child = fork();
+  if (child == 0) {
+    sim::reset();
+    int* opened = nullptr;
+    bool good = cudaIpcOpenMemHandle(reinterpret_cast<void**>(&opened), handle,
+                                     cudaIpcMemLazyEnablePeerAccess) == cudaSuccess;
+    int number = 0;
+    good = good && cudaMemcpy(&number, opened + 999, 4, cudaMemcpyDeviceToHost) == cudaSuccess;
+    good = good && number == 7;
+    good = good && launch({"fill", 1, 32}, fill, opened, 1000, 9) == cudaSuccess;
+    good = good && cudaIpcCloseMemHandle(opened) == cudaSuccess;
+    good = good && launch({"fill", 1, 32}, fill, opened, 1000, 1) == cudaSuccess;
+    // What is closed is out of reach, except under the sanitizers that find that themselves.
+    good = good && (sim::kTsan || sim::kAsan || cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+    _exit(good ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(download(p, 1000), std::vector<int>(1000, 9));
+  void* own = nullptr;
+  EXPECT_EQ(cudaIpcOpenMemHandle(&own, handle, 0), cudaErrorInvalidValue);
+  int local = 0;
+  EXPECT_EQ(cudaIpcGetMemHandle(&handle, &local), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaIpcCloseMemHandle(p), cudaErrorInvalidValue);
 }
 
 }  // namespace
