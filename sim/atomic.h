@@ -1,10 +1,13 @@
-// Atomic operations, relaxed as CUDA's are: they order nothing but themselves.
+// Atomic operations, relaxed as CUDA's are: they order nothing but themselves. Changing memory is
+// progress, which tells kernels that wait for each other from those that wait for ever.
 
 #pragma once
 
 #include <type_traits>
 
 namespace ringrad::sim::device {
+
+void note_progress();
 
 /// Replaces *p by update(*p); returns what it was.
 template <class T, class Update>
@@ -13,6 +16,7 @@ T atomic_update(T* p, Update update) {
   __atomic_load(p, &old, __ATOMIC_RELAXED);
   do next = update(old);
   while (!__atomic_compare_exchange(p, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  if (next != old) note_progress();
   return old;
 }
 

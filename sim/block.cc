@@ -1,5 +1,6 @@
 #include "sim/block.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <new>
@@ -15,18 +16,16 @@ dim3 blockDim, gridDim;
 namespace ringrad::sim {
 namespace {
 
-// Frames are larger without optimisation and under sanitizers.
-#if defined(__OPTIMIZE__) && !defined(RINGRAD_SANITIZE)
-constexpr std::size_t kStackBytes = 64 * 1024;
-#else
-constexpr std::size_t kStackBytes = 256 * 1024;
-#endif
+// As much local memory as CUDA gives a thread. Only what is touched costs memory.
+constexpr std::size_t kStackBytes = 512 * 1024;
+constexpr std::size_t kMaxGuardedStacks = 16 * 1024;
 
 // ThreadSanitizer takes what one fiber does for one thread's doing. Different threads, also of
 // blocks that follow each other, should be different fibers; each costs a millisecond to make.
 constexpr std::size_t kFreshFibers = kTsan ? 128 : 0;
 
 constexpr std::size_t kMeetingsAtHand = 8;
+constexpr std::size_t kCellsPerWarp = kMeetingsAtHand + 1;
 
 Block* current_block = nullptr;
 
@@ -40,7 +39,7 @@ std::uint32_t first_lanes(unsigned count) { return count >= kWarpSize ? ~0u : (1
 
 }  // namespace
 
-Thread::Thread() : fiber(kStackBytes, &Block::run_threads) {}
+Thread::Thread(bool guarded) : fiber(kStackBytes, guarded, &Block::run_threads) {}
 
 // --- Lists and pool --------------------------------------------------------------------------------
 
@@ -77,7 +76,7 @@ Thread* ThreadPool::take() {
     return free_.pop();
   }
   try {
-    return all_.emplace_back(std::make_unique<Thread>()).get();
+    return all_.emplace_back(std::make_unique<Thread>(all_.size() < kMaxGuardedStacks)).get();
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -115,12 +114,14 @@ void Block::begin(const Kernel& kernel, std::uint64_t index) {
     warp.all.arrived = 0;
     for (const auto& meeting : warp.partial) meeting->mask = meeting->arrived = 0;
     // A simulated thread that allocates would be seen doing so.
-    while (kTsan && warp.partial.size() < kMeetingsAtHand)
+    while (kTsan && warp.partial.size() < kMeetingsAtHand) {
       warp.partial.push_back(std::make_unique<Meeting>());
+      warp.partial.back()->number = warp.partial.size();
+    }
   }
-  shared_.begin_block(kernel.dynamic_shared_bytes);
+  shared_.begin_block(kernel.dynamic_shared_bytes, kernel.shared_limit_bytes);
   // New addresses: what blocks before did must not seem to happen before this one.
-  if (kTsan) sync_cells_ = std::vector<SyncCell>(2 + 2 * warps_.size());
+  if (kTsan) sync_cells_ = std::vector<SyncCell>(2 + 2 * kCellsPerWarp * warps_.size());
 }
 
 Block::State Block::run() {
@@ -200,6 +201,7 @@ void Block::run_one_thread(Thread& thread) {
   release(kernel_->done);
 
   ++num_returned_;
+  ++progress_;
   Warp& warp = warps_[thread.index / kWarpSize];
   const std::uint32_t lane = 1u << (thread.index % kWarpSize);
   warp.returned |= lane;
@@ -262,6 +264,7 @@ int Block::barrier(bool vote, const char* operation, Site site) {
   b.votes[generation % 2] += vote;
   release(cell);
   if (++b.arrived == num_threads_) {
+    ++progress_;
     b.arrived = 0;
     ++b.generation;
     ready_.append(b.waiting);
@@ -272,8 +275,8 @@ int Block::barrier(bool vote, const char* operation, Site site) {
   return b.votes[generation % 2];
 }
 
-const std::uint64_t* Block::exchange(std::uint32_t mask, std::uint64_t value, const char* operation,
-                                     Site site) {
+Exchanged Block::exchange(std::uint32_t mask, std::uint64_t value, const char* operation,
+                          Site site) {
   const unsigned w = thread_->index / kWarpSize;
   Warp& warp = warps_[w];
   const std::uint32_t lane = 1u << (thread_->index % kWarpSize);
@@ -288,12 +291,13 @@ const std::uint64_t* Block::exchange(std::uint32_t mask, std::uint64_t value, co
   if (meeting.arrived == 0) meeting.operation = operation;
   if (meeting.operation != operation) fail_divergence(operation, site);
   const unsigned generation = meeting.generation;
-  const SyncCell& cell = sync_cell(1 + w, generation);
+  const SyncCell& cell = sync_cell(1 + w * kCellsPerWarp + meeting.number, generation);
   auto& values = meeting.values[generation % 2];
   values[thread_->index % kWarpSize] = value;
   meeting.arrived |= lane;
   release(cell);
   if (meeting.arrived == mask) {
+    ++progress_;
     meeting.arrived = 0;
     ++meeting.generation;
     ready_.append(meeting.waiting);
@@ -301,7 +305,7 @@ const std::uint64_t* Block::exchange(std::uint32_t mask, std::uint64_t value, co
     wait_in(meeting.waiting, operation, site);
   }
   acquire(cell);
-  return values.data();
+  return {values.data(), mask};
 }
 
 Block::Meeting& Block::meeting_of(Warp& warp, std::uint32_t mask) {
@@ -314,10 +318,11 @@ Block::Meeting& Block::meeting_of(Warp& warp, std::uint32_t mask) {
       }
   Meeting& meeting = *warp.partial.emplace_back(std::make_unique<Meeting>());
   meeting.mask = mask;
+  meeting.number = std::min(warp.partial.size(), kMeetingsAtHand);
   return meeting;
 }
 
-const SyncCell& Block::sync_cell(unsigned group, unsigned generation) const {
+const SyncCell& Block::sync_cell(std::size_t group, unsigned generation) const {
   static const SyncCell none;
   return kTsan ? sync_cells_[2 * group + generation % 2] : none;
 }
@@ -331,7 +336,8 @@ void* Block::shared_array(const void* declaration, std::size_t bytes, std::size_
   void* memory = shared_.static_array(declaration, bytes, alignment);
   if (!memory)
     fail(cudaErrorInvalidConfiguration, [this] {
-      return describe_thread() + " needs more static shared memory than the 48 KiB that there are";
+      return describe_thread() + " needs more shared memory than there is: 48 KiB static, and " +
+             std::to_string(kernel_->shared_limit_bytes) + " bytes in all";
     });
   return memory;
 }

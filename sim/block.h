@@ -31,6 +31,7 @@
 #include "sim/fiber.h"
 #include "sim/kernel.h"
 #include "sim/shared_memory.h"
+#include "sim/warp.h"
 
 namespace ringrad::sim {
 
@@ -38,7 +39,7 @@ class Block;
 
 /// One thread of a block, on a fiber.
 struct Thread {
-  Thread();
+  explicit Thread(bool guarded);
 
   Fiber fiber;
   Block* block = nullptr;
@@ -106,6 +107,8 @@ class Block {
   /// Where its threads wait: "block (0, 0, 0): 1 of 64 threads has returned, 63 wait in
   /// __syncthreads() at softmax.cu:41, e.g. thread (1, 0, 0)".
   std::string describe() const;
+  /// Grows when threads return, meet, or change memory atomically; not by spinning.
+  std::uint64_t progress() const { return progress_; }
 
   // --- For the thread that runs ------------------------------------------------------------------
 
@@ -119,16 +122,16 @@ class Block {
   /// Waits for all threads of the block; returns how many of them passed a vote other than 0.
   int barrier(bool vote, const char* operation, Site site);
 
-  /// Waits for all lanes of the mask, which must make the same call; returns the values they passed,
-  /// by lane. They stay until this lane's next call but one.
-  const std::uint64_t* exchange(std::uint32_t mask, std::uint64_t value, const char* operation,
-                                Site site);
+  /// Waits for all lanes of the mask that exist, which must make the same call; returns the values they
+  /// passed. They stay until this lane's next call but one.
+  Exchanged exchange(std::uint32_t mask, std::uint64_t value, const char* operation, Site site);
   /// Lanes of this warp that have not returned.
   std::uint32_t active_lanes() const;
   unsigned lane() const { return thread_->index % kWarpSize; }
 
   /// Lets everything else run before it returns.
   void spin(Site site);
+  void note_progress() { ++progress_; }
 
   void* shared_array(const void* declaration, std::size_t bytes, std::size_t alignment);
   void* dynamic_shared() { return shared_.dynamic(); }
@@ -138,7 +141,7 @@ class Block {
   [[noreturn]] void fail(cudaError_t error, std::function<std::string()> message);
 
  private:
-  friend Thread::Thread();
+  friend Thread::Thread(bool guarded);
 
   // Where lanes meet. A lane that goes on can be at most one meeting ahead of the slowest lane of the
   // same mask, so two sets of values are enough.
@@ -147,6 +150,7 @@ class Block {
     std::uint32_t arrived = 0;
     unsigned generation = 0;
     const char* operation = nullptr;
+    std::size_t number = 0;  // among the warp's: its cells for ThreadSanitizer
     ThreadList waiting;
     std::array<std::array<std::uint64_t, kWarpSize>, 2> values;
   };
@@ -171,7 +175,7 @@ class Block {
   void switch_from(Thread& thread);
   void wait_in(ThreadList& list, const char* operation, Site site);
   Meeting& meeting_of(Warp& warp, std::uint32_t mask);
-  const SyncCell& sync_cell(unsigned group, unsigned generation) const;
+  const SyncCell& sync_cell(std::size_t group, unsigned generation) const;
   [[noreturn]] void fail_divergence(const char* operation, Site site);
 
   ThreadPool& pool_;
@@ -180,6 +184,7 @@ class Block {
   const Kernel* kernel_ = nullptr;
   uint3 index_{};
   unsigned num_threads_ = 0, num_begun_ = 0, num_returned_ = 0;
+  std::uint64_t progress_ = 0;
   uint3 next_id_{};  // of the thread that begins next
   bool failed_ = false;
   Fault fault_;

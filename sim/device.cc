@@ -13,6 +13,10 @@ int barrier(bool vote, const char* operation, Site site) {
 
 void spin(Site site) { Block::current()->spin(site); }
 
+void note_progress() {
+  if (Block* block = Block::current()) block->note_progress();
+}
+
 void trap(Site site) {
   Block& block = *Block::current();
   block.fail(cudaErrorLaunchFailure, [&block, site] {
@@ -29,8 +33,7 @@ void* dynamic_shared() { return Block::current()->dynamic_shared(); }
 // Threads run one at a time and see each other's writes at once; only the compiler could reorder.
 void fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-const std::uint64_t* exchange(unsigned mask, std::uint64_t value, const char* operation,
-                              Site site) {
+Exchanged exchange(unsigned mask, std::uint64_t value, const char* operation, Site site) {
   return Block::current()->exchange(mask, value, operation, site);
 }
 

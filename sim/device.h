@@ -4,6 +4,10 @@
 //
 // A kernel that waits for other blocks must call __nanosleep() in each round of its loop: only then
 // do others get their turn.
+//
+// Stricter than hardware, on purpose: a thread that has returned does not take part in a barrier, so a
+// barrier after `if (i >= n) return;` is an error; and __activemask() tells the lanes that have not
+// returned, not those that happen to be together.
 
 #pragma once
 

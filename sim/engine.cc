@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 #include "sim/fault_handler.h"
@@ -14,7 +15,23 @@ namespace {
 constexpr int kEagerRounds = 64;
 constexpr auto kRest = std::chrono::microseconds(50);
 
+// What is left of the hang limit after a fault, which is the likely cause.
+constexpr int kHaste = 50;
+
 thread_local bool engine_runs_here = false;
+
+// The op and all that must be done before it.
+std::unordered_set<const Op*> ancestors(const Op* op) {
+  std::vector<const Op*> found;  // grows while it is walked
+  std::unordered_set<const Op*> known;
+  const auto visit = [&](const Op* next) {
+    if (next && known.insert(next).second) found.push_back(next);
+  };
+  visit(op);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    for (const std::shared_ptr<Op>& predecessor : found[i]->predecessors) visit(predecessor.get());
+  return known;
+}
 
 }  // namespace
 
@@ -24,6 +41,15 @@ Engine::Engine(int num_devices, Memory& memory, Clock& clock, const EngineOption
       clock_(clock),
       faults_(static_cast<std::size_t>(num_devices)),
       random_state_(options.seed) {}
+
+// Ops refer to each other in both directions.
+Engine::~Engine() {
+  for (const auto& [key, op] : pending_) {
+    op->predecessors.clear();
+    op->followers.clear();
+    op->kernel.after.clear();
+  }
+}
 
 bool Engine::runs_here() { return engine_runs_here; }
 
@@ -41,7 +67,7 @@ void Engine::submit(const std::shared_ptr<Op>& op,
     predecessor->followers.push_back(op);
   }
   op->num_pending = op->predecessors.size();
-  pending_.push_back(op);
+  pending_.emplace(op.get(), op);
   ++num_submitted_;
   if (op->num_pending == 0) ready_.push_back(op);
 }
@@ -53,32 +79,37 @@ void Engine::finish(const std::shared_ptr<Op>& op) {
   op->predecessors.clear();
   for (const std::shared_ptr<Op>& follower : std::exchange(op->followers, {})) {
     follower->begin_us = std::max(follower->begin_us, op->end_us);
+    if (op->stopped && !follower->stopped) {
+      follower->stopped = true;
+      auto& fault = faults_[static_cast<std::size_t>(follower->device)];
+      const auto& cause = faults_[static_cast<std::size_t>(op->device)];
+      if (!fault && cause)
+        fault = Fault{cause->error, "device " + std::to_string(follower->device) +
+                                        " waited for work of device " + std::to_string(op->device) +
+                                        ", which has failed: " + cause->message};
+    }
     if (--follower->num_pending == 0) ready_.push_back(follower);
   }
   op->kernel.body = nullptr;
   op->kernel.after.clear();
-  std::erase(pending_, op);
-  last_progress_ = std::chrono::steady_clock::now();
+  pending_.erase(op.get());
+  idle_ = {};
   changed_.notify_all();
 }
 
-std::shared_ptr<Op> Engine::find_unordered_use(const void* memory, const Op& op) const {
+std::shared_ptr<Op> Engine::find_use(const void* memory, const Op* op) const {
   const QuietLock lock(mutex_);
-  std::vector<const Op*> before{&op};  // grows while it is walked
-  for (std::size_t i = 0; i < before.size(); ++i)
-    for (const std::shared_ptr<Op>& predecessor : before[i]->predecessors)
-      if (std::find(before.begin(), before.end(), predecessor.get()) == before.end())
-        before.push_back(predecessor.get());
-  for (const std::shared_ptr<Op>& other : pending_)
-    if (std::find(other->uses.begin(), other->uses.end(), memory) != other->uses.end() &&
-        std::find(before.begin(), before.end(), other.get()) == before.end())
+  const std::unordered_set<const Op*> before = ancestors(op);
+  for (const auto& [key, other] : pending_)
+    if (!before.contains(key) &&
+        std::find(other->uses.begin(), other->uses.end(), memory) != other->uses.end())
       return other;
   return nullptr;
 }
 
 // --- Waiting ---------------------------------------------------------------------------------------
 
-void Engine::wait(const std::shared_ptr<Op>& op) {
+void Engine::wait(std::shared_ptr<Op> op) {
   {
     const Unseen unseen;
     std::unique_lock lock(mutex_);
@@ -86,48 +117,61 @@ void Engine::wait(const std::shared_ptr<Op>& op) {
       if (running_)
         changed_.wait(lock);
       else
-        run_as_engine(lock, [&] { run_until(*op); });
+        run_as_engine(lock, [&] { run_until(op); });
     }
   }
   acquire(op->kernel.done);
 }
 
-bool Engine::poll(const std::shared_ptr<Op>& op) {
+bool Engine::poll(std::shared_ptr<Op> op) {
   {
     const Unseen unseen;
     std::unique_lock lock(mutex_);
     if (!op->done && !running_)
-      run_as_engine(lock, [&] { begin_block() || begin_op() || poll_blocks(); });
+      run_as_engine(lock, [&] { begin_block() || begin_op() || poll_blocks(*op); });
     if (!op->done) return false;
   }
   acquire(op->kernel.done);
   return true;
 }
 
+bool Engine::is_done(const Op& op) const {
+  const QuietLock lock(mutex_);
+  return op.done;
+}
+
 // Runs `work`, which needs the engine for itself, without the lock.
 template <class Work>
 void Engine::run_as_engine(std::unique_lock<std::mutex>& lock, Work&& work) {
-  running_ = true;
-  lock.unlock();
   prepare_thread_for_faults();
+  running_ = true;
   engine_runs_here = true;
-  work();
-  memory_.permit(0);
-  engine_runs_here = false;
-  lock.lock();
-  running_ = false;
-  changed_.notify_all();
+  lock.unlock();
+  const auto give_back = [&] {
+    memory_.permit(0);
+    lock.lock();
+    running_ = false;
+    engine_runs_here = false;
+    changed_.notify_all();
+  };
+  try {
+    work();
+  } catch (...) {  // no memory for the engine itself
+    give_back();
+    throw;
+  }
+  give_back();
 }
 
-void Engine::run_until(const Op& op) {
-  last_progress_ = std::chrono::steady_clock::now();
+void Engine::run_until(const std::shared_ptr<Op>& op) {
+  idle_ = {};
   int idle_rounds = 0;
-  while (!op.done) {
+  while (!op->done) {
     if (begin_block() || begin_op()) {
       idle_rounds = 0;
       continue;
     }
-    poll_blocks();
+    poll_blocks(*op);
     if (++idle_rounds > kEagerRounds) std::this_thread::sleep_for(kRest);
   }
 }
@@ -155,7 +199,6 @@ bool Engine::begin_block() {
 
 bool Engine::begin_op() {
   std::shared_ptr<Op> op;
-  bool dropped = false;
   {
     const QuietLock lock(mutex_);
     if (ready_.empty()) return false;
@@ -164,10 +207,10 @@ bool Engine::begin_op() {
     op = *next;
     ready_.erase(next);
     clock_.begin(*op);
-    dropped = faults_[static_cast<std::size_t>(op->device)].has_value();
+    if (faults_[static_cast<std::size_t>(op->device)]) op->stopped = true;
   }
   // A marker runs nothing; but for ThreadSanitizer it is a thread that passes on an order.
-  if (dropped || (op->kind == Op::Kind::marker && !kTsan))
+  if (op->stopped || (op->kind == Op::Kind::marker && !kTsan))
     finish(op);
   else
     grids_.emplace_back().op = op;
@@ -175,53 +218,79 @@ bool Engine::begin_op() {
 }
 
 // Each block that spins gets one turn. False if there is none.
-bool Engine::poll_blocks() {
+bool Engine::poll_blocks(const Op& awaited) {
   if (grids_.empty()) return false;
-  for (Grid& grid : grids_) {
-    for (std::unique_ptr<Block>& block : grid.blocks) run(grid, block);
-    std::erase(grid.blocks, nullptr);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::uint64_t progress_before = progress_;
+  for (std::size_t i = 0; i < grids_.size(); ++i) {
+    for (std::unique_ptr<Block>& block : grids_[i].blocks) run(grids_[i], block);
+    std::erase(grids_[i].blocks, nullptr);
   }
   finish_grids();
 
-  const auto now = std::chrono::steady_clock::now();
+  bool submitted = false, faulted = false;
   {
     const QuietLock lock(mutex_);
-    if (std::exchange(submitted_at_progress_, num_submitted_) != num_submitted_)
-      last_progress_ = now;
+    submitted = std::exchange(submitted_at_progress_, num_submitted_) != num_submitted_;
+    faulted =
+        std::any_of(faults_.begin(), faults_.end(), [](const auto& f) { return f.has_value(); });
   }
-  if (now - last_progress_ < options_.hang_limit) return true;
-  std::string message = "deadlock: for " + std::to_string(options_.hang_limit.count()) +
-                        " ms only spinning threads have run";
-  for (const Grid& grid : grids_)
-    for (const std::unique_ptr<Block>& block : grid.blocks) message += "\n" + block->describe();
-  for (Grid& grid : grids_) fail(grid, {cudaErrorLaunchTimeout, message});
-  finish_grids();
+  if (submitted || progress_ != progress_before) {
+    idle_ = {};
+    return true;
+  }
+  idle_ += std::chrono::steady_clock::now() - begin + kRest;
+  if (idle_ >= (faulted ? options_.hang_limit / kHaste : options_.hang_limit)) fail_hung(awaited);
   return true;
 }
 
 // Lets a block run. True, and no block, if it has ended.
 bool Engine::run(Grid& grid, std::unique_ptr<Block>& block) {
   if (!block) return true;
-  memory_.permit(grid.op->reaches);
-  const Block::State state = block->run();
-  if (state == Block::State::spinning) return false;
-  const std::unique_ptr<Block>& ended = idle_blocks_.emplace_back(std::move(block));
-  ++grid.num_finished;
-  if (state == Block::State::failed) fail(grid, Fault(ended->fault()));
-  return true;
-}
-
-// Stops a kernel: no other block of it will run.
-void Engine::fail(Grid& grid, Fault fault) {
-  report_fault(grid.op->device, std::move(fault));
-  for (std::unique_ptr<Block>& block : grid.blocks) {
-    if (!block) continue;
+  if (last_run_ && last_run_ != grid.op) check_memory(*last_run_);
+  if (!block) return true;
+  if (grid.op->stopped) {  // by that check
     block->abandon();
     idle_blocks_.push_back(std::move(block));
     ++grid.num_finished;
+    return true;
   }
-  grid.num_finished += grid.op->kernel.num_blocks() - grid.num_begun;
-  grid.num_begun = grid.op->kernel.num_blocks();
+  last_run_ = grid.op;
+  memory_.permit(grid.op->reaches);
+  const std::uint64_t progress_before = block->progress();
+  const Block::State state = block->run();
+  progress_ += block->progress() - progress_before;
+  if (state == Block::State::spinning) return false;
+  const std::unique_ptr<Block>& ended = idle_blocks_.emplace_back(std::move(block));
+  ++grid.num_finished;
+  if (state == Block::State::failed) stop_device(grid.op->device, Fault(ended->fault()));
+  return true;
+}
+
+// Looks whether the op wrote where nobody may write.
+void Engine::check_memory(const Op& op) {
+  const std::string damage = memory_.check_canaries(op.uses);
+  if (!damage.empty())
+    stop_device(op.device,
+                {cudaErrorIllegalAddress, "kernel '" + op.kernel.name + "' on device " +
+                                              std::to_string(op.device) + " wrote " + damage});
+}
+
+// Ends all kernels of a device where they are. Their ops are finished by finish_grids().
+void Engine::stop_device(int device, Fault fault) {
+  report_fault(device, std::move(fault));
+  for (Grid& grid : grids_) {
+    if (grid.op->device != device) continue;
+    grid.op->stopped = true;
+    for (std::unique_ptr<Block>& block : grid.blocks) {
+      if (!block) continue;
+      block->abandon();
+      idle_blocks_.push_back(std::move(block));
+      ++grid.num_finished;
+    }
+    grid.num_finished += grid.op->kernel.num_blocks() - grid.num_begun;
+    grid.num_begun = grid.op->kernel.num_blocks();
+  }
 }
 
 void Engine::finish_grids() {
@@ -232,12 +301,34 @@ void Engine::finish_grids() {
       continue;
     }
     grids_.erase(grids_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (const std::string damage = memory_.check_canaries(); !damage.empty())
-      report_fault(op->device,
-                   {cudaErrorIllegalAddress, "kernel '" + op->kernel.name + "' on device " +
-                                                 std::to_string(op->device) + " wrote " + damage});
+    if (last_run_ == op) {
+      check_memory(*op);
+      last_run_ = nullptr;
+    }
     finish(op);
   }
+}
+
+// Stops the kernels that the awaited op waits for, in vain.
+void Engine::fail_hung(const Op& awaited) {
+  std::string message =
+      "deadlock: for " +
+      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(idle_).count()) +
+      " ms only spinning threads have run";
+  std::unordered_set<const Op*> guilty;
+  {
+    const QuietLock lock(mutex_);
+    guilty = ancestors(&awaited);
+    for (const std::optional<Fault>& fault : faults_)
+      if (fault) message += "\nafter " + fault->message;
+  }
+  for (const Grid& grid : grids_)
+    for (const std::unique_ptr<Block>& block : grid.blocks) message += "\n" + block->describe();
+  for (std::size_t i = 0; i < grids_.size(); ++i)
+    if (guilty.contains(grids_[i].op.get()))
+      stop_device(grids_[i].op->device, {cudaErrorLaunchTimeout, message});
+  idle_ = {};
+  finish_grids();
 }
 
 // --- Faults ----------------------------------------------------------------------------------------

@@ -9,8 +9,12 @@
 //   1. another block of a kernel that has begun         (one after the other, if they do not wait)
 //   2. the op that became ready first                   (any, if there is a seed)
 //   3. all blocks that spin, once each
-// so that a kernel which waits for another one on any device finds it running. If only spinning
-// blocks are left and none of them ends within hang_limit, that is a deadlock.
+// so that a kernel which waits for another one on any device finds it running. If only spinning blocks
+// are left and none of them makes progress for hang_limit (Block::progress), that is a deadlock, and
+// what the host waits for fails. After a fault on any device, a fraction of that limit is enough.
+//
+// A fault stops all kernels of its device, and nothing more runs there; an op on another device that
+// comes after one that was stopped fails, too.
 //
 // Thread-safe.
 
@@ -24,6 +28,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "sim/block.h"
@@ -41,17 +46,20 @@ struct EngineOptions {
 class Engine {
  public:
   Engine(int num_devices, Memory& memory, Clock& clock, const EngineOptions& options);
+  ~Engine();
 
   /// Queues an op after its predecessors, some of which may be done or null.
   void submit(const std::shared_ptr<Op>& op, const std::vector<std::shared_ptr<Op>>& predecessors);
 
   /// Returns when the op is done.
-  void wait(const std::shared_ptr<Op>& op);
+  /// REQUIRES: !runs_here(), and for poll() as well
+  void wait(std::shared_ptr<Op> op);
   /// Does one thing if there is one to do; true if the op is done.
-  bool poll(const std::shared_ptr<Op>& op);
+  bool poll(std::shared_ptr<Op> op);
+  bool is_done(const Op& op) const;
 
-  /// An op that uses this memory and that nothing orders before `op`; null if there is none.
-  std::shared_ptr<Op> find_unordered_use(const void* memory, const Op& op) const;
+  /// An op that is not done, uses this memory and does not come before `op`; null if there is none.
+  std::shared_ptr<Op> find_use(const void* memory, const Op* op = nullptr) const;
 
   /// What went wrong on a device first. After a fault its ops are dropped.
   std::optional<Fault> fault(int device) const;
@@ -67,17 +75,18 @@ class Engine {
     std::uint64_t num_begun = 0, num_finished = 0;
     std::vector<std::unique_ptr<Block>> blocks;  // that spin
   };
-  using TimePoint = std::chrono::steady_clock::time_point;
 
   template <class Work>
   void run_as_engine(std::unique_lock<std::mutex>& lock, Work&& work);
-  void run_until(const Op& op);
+  void run_until(const std::shared_ptr<Op>& op);
   bool begin_block();
   bool begin_op();
-  bool poll_blocks();
+  bool poll_blocks(const Op& awaited);
   bool run(Grid& grid, std::unique_ptr<Block>& block);
-  void fail(Grid& grid, Fault fault);
+  void check_memory(const Op& op);
+  void stop_device(int device, Fault fault);
   void finish_grids();
+  void fail_hung(const Op& awaited);
   void finish(const std::shared_ptr<Op>& op);
   std::uint64_t random();
 
@@ -89,7 +98,7 @@ class Engine {
   std::condition_variable changed_;
   bool running_ = false;
   std::deque<std::shared_ptr<Op>> ready_;
-  std::vector<std::shared_ptr<Op>> pending_;
+  std::unordered_map<const Op*, std::shared_ptr<Op>> pending_;
   std::vector<std::optional<Fault>> faults_;  // by device
   std::uint64_t num_submitted_ = 0;
 
@@ -98,8 +107,10 @@ class Engine {
   std::vector<Grid> grids_;
   std::vector<std::unique_ptr<Block>> idle_blocks_;
   std::uint64_t random_state_;
-  std::uint64_t submitted_at_progress_ = 0;
-  TimePoint last_progress_;
+  std::shared_ptr<Op> last_run_;  // whose block ran last
+  std::uint64_t progress_ = 0, submitted_at_progress_ = 0;
+  std::chrono::steady_clock::duration
+      idle_{};  // time spent on spinning blocks since the last progress
 };
 
 }  // namespace ringrad::sim

@@ -46,6 +46,17 @@ std::string describe_fault(const Memory& memory, const Block& block, const void*
   });
 }
 
+// Not ours, or beyond help: what was there before must do. Without a handler the instruction faults
+// again, and the system ends the process.
+void hand_on(const struct sigaction& previous, int signal, siginfo_t* info, void* context) {
+  if (previous.sa_flags & SA_SIGINFO)
+    previous.sa_sigaction(signal, info, context);
+  else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
+    previous.sa_handler(signal);
+  else
+    sigaction(signal, &previous, nullptr);
+}
+
 // The interrupted code is a kernel or the program, never the simulator with a lock: so this may lock,
 // allocate, and leave for another stack.
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -65,19 +76,18 @@ void on_fault(int signal, siginfo_t* info, void* context) {
       // Then the signal alone must tell.
     }
   }
-  // Not ours, or beyond help: the instruction faults again, under the action that was there before.
-  sigaction(signal, &previous_action, nullptr);
+  hand_on(previous_action, signal, info, context);
 }
 
-void on_arithmetic_fault(int signal, siginfo_t*, void*) {
-  if (!Engine::runs_here() || !Block::current()) {
-    sigaction(signal, &previous_arithmetic_action, nullptr);
-    return;
-  }
+void on_arithmetic_fault(int signal, siginfo_t* info, void* context) {
+  if (!Engine::runs_here() || !Block::current())
+    return hand_on(previous_arithmetic_action, signal, info, context);
   Block& block = *Block::current();
-  block.fail(cudaErrorLaunchFailure, [&block] {
+  const bool integer = info->si_code == FPE_INTDIV;
+  block.fail(cudaErrorLaunchFailure, [&block, integer] {
     return block.describe_thread() +
-           " computed with a value that nobody wrote, or made a NaN of numbers";
+           (integer ? " divided an integer by zero"
+                    : " computed with a value that nobody wrote, or made a NaN of numbers");
   });
 }
 
@@ -102,13 +112,18 @@ void prepare_thread_for_faults() {
   if (kAsan) return;  // it brings a stack of its own, and would unmap ours at the thread's end
   constexpr std::size_t kBytes = 64 * 1024;
   struct AlternateStack {
-    AlternateStack() : memory(std::make_unique<char[]>(kBytes)) {
+    AlternateStack() {
       stack_t stack{};
+      sigaltstack(nullptr, &stack);
+      if (!(stack.ss_flags & SS_DISABLE)) return;  // the program has given one
+      memory = std::make_unique<char[]>(kBytes);
+      stack = {};
       stack.ss_sp = memory.get();
       stack.ss_size = kBytes;
       sigaltstack(&stack, nullptr);
     }
     ~AlternateStack() {
+      if (!memory) return;
       stack_t none{};
       none.ss_flags = SS_DISABLE;
       sigaltstack(&none, nullptr);

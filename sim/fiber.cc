@@ -54,7 +54,6 @@ extern "C" void ringrad_sim_switch(void** saved_stack_pointer, void* next_stack_
 namespace ringrad::sim {
 namespace {
 
-constexpr std::size_t kGuardBytes = 64 * 1024;  // more than any one frame, which could skip a page
 constexpr int kSavedRegisters = 6;
 
 #if defined(RINGRAD_SIM_TSAN)
@@ -77,13 +76,17 @@ Fiber::Fiber() {
 #endif
 }
 
-Fiber::Fiber(std::size_t stack_bytes, void (*entry)())
-    : stack_bytes_(stack_bytes), owns_stack_(true) {
-  void* memory = mmap(nullptr, kGuardBytes + stack_bytes, PROT_READ | PROT_WRITE,
+Fiber::Fiber(std::size_t stack_bytes, bool guarded, void (*entry)())
+    : stack_bytes_(stack_bytes), guard_bytes_(guarded ? stack_bytes : 0), owns_stack_(true) {
+  const std::size_t bytes = guard_bytes_ + stack_bytes_;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  mprotect(memory, kGuardBytes, PROT_NONE);
-  stack_ = static_cast<std::byte*>(memory) + kGuardBytes;
+  if (guarded && mprotect(memory, guard_bytes_, PROT_NONE) != 0) {
+    munmap(memory, bytes);
+    throw std::bad_alloc();
+  }
+  stack_ = static_cast<std::byte*>(memory) + guard_bytes_;
   restart(entry);
 }
 
@@ -93,7 +96,7 @@ Fiber::~Fiber() {
 #endif
   if (!owns_stack_) return;
   unpoison(stack_, stack_bytes_);
-  munmap(stack_ - kGuardBytes, kGuardBytes + stack_bytes_);
+  munmap(stack_ - guard_bytes_, guard_bytes_ + stack_bytes_);
 }
 
 void Fiber::restart(void (*entry)()) {
@@ -145,7 +148,7 @@ void Fiber::begin() {
 
 bool Fiber::guard_contains(const void* address) const {
   const auto* byte = static_cast<const std::byte*>(address);
-  return owns_stack_ && byte >= stack_ - kGuardBytes && byte < stack_;
+  return byte >= stack_ - guard_bytes_ && byte < stack_;
 }
 
 }  // namespace ringrad::sim

@@ -1,12 +1,13 @@
 // Fiber: a stack to run on, which can be left in the middle of a function and entered again.
 //
 //     Fiber here;                        the stack that the caller runs on
-//     Fiber other(64 * 1024, &entry);
+//     Fiber other(512 * 1024, &entry);
 //     here.switch_to(other);             runs entry() until it says other.switch_to(here)
 //
 // A switch saves and loads the callee-saved registers and nothing else, which takes a few
-// nanoseconds; the floating-point modes are the same for all fibers of a thread. Below each stack
-// lies memory that cannot be touched, so that an overflow is a fault and not damage elsewhere.
+// nanoseconds; the floating-point modes are the same for all fibers of a thread. Below a guarded stack
+// lies as much memory that cannot be touched, so that an overflow is a fault and not damage elsewhere.
+// A guard costs the system a mapping, of which a process has some ten thousands.
 //
 // Not thread-safe. x86-64 only, as the rest of the library.
 
@@ -22,7 +23,7 @@ class Fiber {
   Fiber();
   /// A new stack; entry() starts at the first switch to it and must never return.
   /// Throws: std::bad_alloc
-  Fiber(std::size_t stack_bytes, void (*entry)());
+  Fiber(std::size_t stack_bytes, bool guarded, void (*entry)());
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -47,6 +48,7 @@ class Fiber {
   void* stack_pointer_ = nullptr;
   std::byte* stack_ = nullptr;
   std::size_t stack_bytes_ = 0;
+  std::size_t guard_bytes_ = 0;
   bool owns_stack_ = false;
   void* asan_fake_stack_ = nullptr;
   void* tsan_fiber_ = nullptr;

@@ -27,6 +27,7 @@ struct Kernel {
   dim3 grid;
   dim3 block;
   std::size_t dynamic_shared_bytes = 0;
+  std::size_t shared_limit_bytes = 48 * 1024;  // static and dynamic together
   int device = 0;
   std::function<void()> body;
 

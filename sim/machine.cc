@@ -1,6 +1,7 @@
 #include "sim/machine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -25,6 +26,26 @@ constexpr double kCallUs =
 // outlive everything else.
 std::mutex creation;
 Machine* machine = nullptr;
+std::atomic<std::uint64_t> num_machines = 0;
+
+// The calling thread's last report. An object with thread or static storage may use the runtime when
+// this is gone already; what is said then is lost.
+class Report {
+ public:
+  ~Report() { gone_ = true; }
+
+  static void set(const std::string& text) {
+    if (!gone_) mine_.text_ = text;
+  }
+  static std::string get() { return gone_ ? std::string() : mine_.text_; }
+
+ private:
+  static thread_local bool gone_;
+  static thread_local Report mine_;
+  std::string text_;
+};
+thread_local bool Report::gone_ = false;
+thread_local Report Report::mine_;
 
 template <class Number>
 void read(const char* variable, Number& value) {
@@ -69,11 +90,15 @@ Machine::Machine(const Options& options_)
   for (int device = 0; device < options.num_devices; ++device)
     devices[static_cast<std::size_t>(device)].default_stream =
         std::make_unique<Stream>(device, num_streams++, true);
+  ++num_machines;
   trap_unwritten(options.trap_unwritten);
   handle_faults_of(&memory);
 }
 
-Machine::~Machine() { handle_faults_of(nullptr); }
+Machine::~Machine() {
+  handle_faults_of(nullptr);
+  for (const auto& [p, bytes] : pinned) std::free(const_cast<void*>(p));
+}
 
 Machine& Machine::get() {
   const QuietLock lock(creation);
@@ -87,9 +112,33 @@ Machine& Machine::get() {
   return *machine;
 }
 
-Stream& Machine::resolve(Stream* stream) {
-  if (stream) return *stream;
+Stream& Machine::default_stream() {
   return *devices[static_cast<std::size_t>(this_host_thread().device)].default_stream;
+}
+
+cudaError_t Machine::resolve(const char* call, Stream* stream, Stream*& resolved) {
+  resolved = nullptr;
+  if (!stream) {
+    resolved = &default_stream();
+  } else {
+    const QuietLock lock(mutex);
+    for (const SimulatedDevice& device : devices)
+      for (const auto& own : device.streams)
+        if (own.get() == stream) resolved = stream;
+  }
+  if (resolved) return check_device(resolved->device);
+  return fail(cudaErrorInvalidResourceHandle,
+              std::string(call) + ": the stream must be one that exists");
+}
+
+cudaError_t Machine::resolve(const char* call, const Event* event, std::shared_ptr<Op>& op) {
+  if (Engine::runs_here()) return check_device(0);
+  const QuietLock lock(mutex);
+  if (!events.contains(event))
+    return fail(cudaErrorInvalidResourceHandle,
+                std::string(call) + ": the event must be one that exists");
+  op = event->op;
+  return cudaSuccess;
 }
 
 // What an op on this stream comes after. REQUIRES: mutex is held
@@ -99,8 +148,8 @@ std::vector<std::shared_ptr<Op>> Machine::predecessors_on(Stream& stream) {
   if (&stream == device.default_stream.get()) {
     for (const auto& other : device.streams)
       if (other->blocking) predecessors.push_back(other->last);
-    std::move(device.ended.begin(), device.ended.end(), std::back_inserter(predecessors));
-    device.ended.clear();
+    for (const SimulatedDevice::EndedStream& stream_before : device.ended)
+      if (stream_before.blocking) predecessors.push_back(stream_before.last);
   } else if (stream.blocking) {
     predecessors.push_back(device.default_stream->last);
   }
@@ -191,7 +240,7 @@ cudaError_t Machine::check_captures(const char* call, const Stream* stream) {
 }
 
 void Machine::wait(const std::shared_ptr<Op>& op) {
-  if (!op) return;
+  if (!op || Engine::runs_here()) return;  // a host function waits for nothing; it gets an error
   engine.wait(op);
   HostThread& host = this_host_thread();
   host.now_us = std::max(host.now_us, op->end_us);
@@ -204,7 +253,7 @@ void Machine::wait_for_device(int device) {
     const SimulatedDevice& own = devices[static_cast<std::size_t>(device)];
     last.push_back(own.default_stream->last);
     for (const auto& stream : own.streams) last.push_back(stream->last);
-    last.insert(last.end(), own.ended.begin(), own.ended.end());
+    for (const SimulatedDevice::EndedStream& stream : own.ended) last.push_back(stream.last);
   }
   for (const auto& op : last) wait(op);
 }
@@ -218,13 +267,15 @@ bool Machine::is_pinned(const void* p) const {
 
 HostThread& this_host_thread() {
   static thread_local HostThread thread;
+  if (const std::uint64_t current = num_machines; thread.machine != current)
+    thread = {.machine = current};
   return thread;
 }
 
 cudaError_t fail(cudaError_t error, const std::string& report) {
   HostThread& host = this_host_thread();
   host.last_error = error;
-  host.report = report;
+  Report::set(report);
   return error;
 }
 
@@ -240,11 +291,11 @@ cudaError_t check_device(int device) {
 void reset(const Options& options) {
   const QuietLock lock(creation);
   delete std::exchange(machine, nullptr);
-  this_host_thread() = {};
   machine = new Machine(options);
+  Report::set({});
 }
 
-std::string last_report() { return this_host_thread().report; }
+std::string last_report() { return Report::get(); }
 
 std::size_t num_live_allocations() { return Machine::get().memory.live_allocations().size(); }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "sim/capture.h"
@@ -46,8 +47,12 @@ class Event {
 struct SimulatedDevice {
   std::unique_ptr<Stream> default_stream;
   std::vector<std::unique_ptr<Stream>> streams;
-  std::vector<std::shared_ptr<Op>> ended;  // the last ops of blocking streams that were destroyed
-  std::uint32_t peers = 0;                 // bit d: it may touch device d's memory
+  struct EndedStream {
+    std::shared_ptr<Op> last;
+    bool blocking;
+  };
+  std::vector<EndedStream> ended;  // that were destroyed, perhaps with work queued
+  std::uint32_t peers = 0;         // bit d: it may touch device d's memory
 };
 
 class Machine {
@@ -69,8 +74,12 @@ class Machine {
   /// (no stream), or that wait for a stream.
   cudaError_t check_captures(const char* call, const Stream* stream = nullptr);
 
-  /// A null stream is the current device's default stream.
-  Stream& resolve(Stream* stream);
+  /// The stream that a call is about: null means the current device's default stream. An error if it
+  /// was destroyed or never made, or if its device has failed.
+  cudaError_t resolve(const char* call, Stream* stream, Stream*& resolved);
+  /// The op that an event stands for, if any. An error if it was destroyed or never made.
+  cudaError_t resolve(const char* call, const Event* event, std::shared_ptr<Op>& op);
+  Stream& default_stream();
 
   /// Waits, and moves the calling thread's simulated time to the op's end.
   void wait(const std::shared_ptr<Op>& op);
@@ -84,6 +93,7 @@ class Machine {
 
   std::mutex mutex;  // of all below
   std::vector<SimulatedDevice> devices;
+  std::unordered_map<const Event*, std::unique_ptr<Event>> events;
   std::map<const void*, std::size_t> pinned;                 // bytes by first address
   std::map<const void*, std::size_t> dynamic_shared_limits;  // by kernel
   std::vector<std::shared_ptr<Capture>> captures;            // that have not ended
@@ -99,9 +109,10 @@ class Machine {
 
 /// What the runtime remembers for each host thread.
 struct HostThread {
+  std::uint64_t machine =
+      0;  // which of the process's machines this is about: reset() makes new ones
   int device = 0;
   cudaError_t last_error = cudaSuccess;
-  std::string report;
   double now_us = 0;  // simulated
 };
 HostThread& this_host_thread();

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <iterator>
 #include <new>
+#include <utility>
 
 #include "sim/sanitizers.h"
 #include "sim/unwritten.h"
@@ -17,9 +18,8 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc gives it
 constexpr unsigned char kCanary = 0xfb;
-constexpr std::size_t kFrontCanaries = 64;
-// Addresses, not memory: enough never to use one twice. ThreadSanitizer knows fewer of them.
-constexpr std::size_t kAddressesPerDevice = std::size_t{1} << (kTsan ? 34 : 38);
+// Addresses, not memory: a tebibyte, or what ThreadSanitizer can follow.
+constexpr std::size_t kAddressesPerDevice = std::size_t{1} << (kTsan ? 34 : 40);
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -41,22 +41,13 @@ Pages pages_of(const Memory::Allocation& a) {
   return {begin, round_up(static_cast<std::size_t>(a.begin - begin) + a.bytes, kPage)};
 }
 
-// ThreadSanitizer could not follow a fault handler that resumes a simulated thread; there, all is open.
-void protect(const Memory::Allocation& a, int protection) {
-  if (kTsan && protection == PROT_NONE && a.live) return;
-  const Pages pages = pages_of(a);
-  mprotect(pages.begin, pages.bytes, protection);
-}
-
 struct Canaries {
   const std::byte* begin;
   std::size_t count;
 };
 
 Canaries canaries_before(const Memory::Allocation& a) {
-  const auto gap = static_cast<std::size_t>(a.begin - page_of(a.begin));
-  const std::size_t count = gap < kFrontCanaries ? gap : kFrontCanaries;
-  return {a.begin - count, count};
+  return {page_of(a.begin), static_cast<std::size_t>(a.begin - page_of(a.begin))};
 }
 
 Canaries canaries_after(const Memory::Allocation& a) {
@@ -105,21 +96,49 @@ void* Memory::allocate(int device, std::size_t bytes) {
   Region& region = regions_[static_cast<std::size_t>(device)];
   const std::size_t pages = round_up(bytes, kPage);
   if (pages < bytes || pages > bytes_per_device_ - region.in_use) return nullptr;
-  const std::byte* end = region.begin + kAddressesPerDevice;
-  if (static_cast<std::size_t>(end - region.next) < pages + kPage) return nullptr;
+  std::byte* first = find_addresses(region, pages);
+  if (!first) return nullptr;
 
   const Allocation a{
-      .begin = region.next + pages - round_up(bytes, kAlignment), .bytes = bytes, .device = device};
-  protect(a, PROT_READ | PROT_WRITE);
-  fill_unseen(region.next, kCanary << 8 | kCanary, pages);
+      .begin = first + pages - round_up(bytes, kAlignment), .bytes = bytes, .device = device};
+  unpoison(first, pages);
+  if (!protect(a, PROT_READ | PROT_WRITE)) return nullptr;
+  fill_unseen(first, kCanary << 8 | kCanary, pages);
   fill_unwritten(a.begin, bytes);
-  poison(region.next, pages + kPage);
+  poison(first, pages + kPage);
   unpoison(a.begin, bytes);
   protect(a, PROT_NONE);
-  region.next += pages + kPage;
   region.in_use += pages;
   region.allocations.emplace(page_of(a.begin), a);
   return a.begin;
+}
+
+// Pages that nobody has used, with a guard page after them; once there are none, pages of freed
+// allocations, whose records are then forgotten. Null if there are none either.
+std::byte* Memory::find_addresses(Region& region, std::size_t bytes) const {
+  const std::size_t needed = bytes + kPage;
+  const std::byte* end = region.begin + kAddressesPerDevice;
+  if (static_cast<std::size_t>(end - region.next) >= needed)
+    return std::exchange(region.next, region.next + needed);
+  std::erase_if(region.allocations, [](const auto& entry) { return !entry.second.live; });
+  std::byte* gap = region.begin + kPage;
+  for (const auto& [page, a] : region.allocations) {
+    if (static_cast<std::size_t>(page - gap) >= needed) break;
+    gap = pages_of(a).begin + pages_of(a).bytes + kPage;
+  }
+  return static_cast<std::size_t>(end - gap) >= needed ? gap : nullptr;
+}
+
+bool Memory::mark_freeing(void* p) {
+  const QuietLock lock(mutex_);
+  for (Region& region : regions_) {
+    const auto found = region.allocations.find(page_of(p));
+    if (found == region.allocations.end()) continue;
+    Allocation& a = found->second;
+    if (!a.live || a.imported || a.begin != p) return false;
+    return !std::exchange(a.freeing, true);
+  }
+  return false;
 }
 
 bool Memory::release(void* p) {
@@ -130,7 +149,7 @@ bool Memory::release(void* p) {
     Allocation& a = found->second;
     if (!a.live || a.begin != p) return false;
     a.live = false;
-    close(a);
+    protect(a, PROT_NONE);
     open_.erase(a.begin);
     poison(a.begin, a.bytes);
     const Pages pages = pages_of(a);
@@ -170,18 +189,20 @@ void* Memory::import_allocation(const Export& exported) {
   const QuietLock lock(mutex_);
   Region& region = regions_[static_cast<std::size_t>(exported.device)];
   const std::size_t bytes = round_up(exported.begin_offset + exported.bytes, kPage);
-  void* begin = mmap(region.next, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
-                     static_cast<off_t>(exported.file_offset));
+  std::byte* first = find_addresses(region, bytes);
+  void* mapped = MAP_FAILED;
+  if (first)
+    mapped = mmap(first, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+                  static_cast<off_t>(exported.file_offset));
   ::close(file);
-  if (begin == MAP_FAILED) return nullptr;
-  const Allocation a{.begin = region.next + exported.begin_offset,
+  if (mapped == MAP_FAILED) return nullptr;
+  const Allocation a{.begin = first + exported.begin_offset,
                      .bytes = exported.bytes,
                      .device = exported.device,
                      .imported = true};
-  poison(region.next, bytes + kPage);
+  poison(first, bytes + kPage);
   unpoison(a.begin, a.bytes);
   protect(a, PROT_NONE);
-  region.next += bytes + kPage;
   region.allocations.emplace(page_of(a.begin), a);
   return a.begin;
 }
@@ -259,7 +280,12 @@ std::vector<Memory::Allocation> Memory::live_allocations() const {
 
 // --- Access ----------------------------------------------------------------------------------------
 
-void Memory::close(const Allocation& a) { protect(a, PROT_NONE); }
+// ThreadSanitizer could not follow a fault handler that resumes a simulated thread; there, all is open.
+bool Memory::protect(const Allocation& a, int protection) {
+  if (kTsan && protection == PROT_NONE && a.live) return true;
+  const Pages pages = pages_of(a);
+  return mprotect(pages.begin, pages.bytes, protection) == 0;
+}
 
 void Memory::permit(std::uint32_t devices) {
   if (devices == permitted_) return;
@@ -267,9 +293,7 @@ void Memory::permit(std::uint32_t devices) {
   permitted_ = devices;
   std::erase_if(open_, [&](const std::byte* begin) {
     const Allocation& a = *find_at_or_before(begin);
-    if (devices >> a.device & 1) return false;
-    close(a);
-    return true;
+    return !(devices >> a.device & 1) && protect(a, PROT_NONE);
   });
 }
 
@@ -279,15 +303,24 @@ bool Memory::open(const void* p) {
   if (!a || !a->live || !(permitted_ >> a->device & 1)) return false;
   const Pages pages = pages_of(*a);
   if (p >= pages.begin + pages.bytes || !open_.insert(a->begin).second) return false;
-  protect(*a, PROT_READ | PROT_WRITE);
-  return true;
+  opened_since_check_.push_back(a->begin);
+  if (protect(*a, PROT_READ | PROT_WRITE)) return true;
+  // The system has no room for one more mapping: close all others. They open again when touched.
+  std::erase_if(open_, [&](const std::byte* begin) {
+    return begin != a->begin && protect(*find_at_or_before(begin), PROT_NONE);
+  });
+  return protect(*a, PROT_READ | PROT_WRITE);
 }
 
-std::string Memory::check_canaries() {
+std::string Memory::check_canaries(const std::vector<const void*>& allocations) {
   if (kAsan) return {};  // they are poisoned
   const QuietLock lock(mutex_);
-  for (const std::byte* begin : open_) {
+  std::vector<const std::byte*> written = std::exchange(opened_since_check_, {});
+  for (const void* begin : allocations) written.push_back(static_cast<const std::byte*>(begin));
+  for (const std::byte* begin : written) {
+    if (!open_.contains(begin)) continue;  // nobody has touched it, or it is freed
     const Allocation& a = *find_at_or_before(begin);
+    if (a.imported) continue;
     const std::string what = " an allocation of " + std::to_string(a.bytes) + " bytes on device " +
                              std::to_string(a.device);
     if (const auto i = first_damaged(canaries_after(a)))

@@ -8,10 +8,11 @@
 //
 // A kernel opens an allocation by touching it: the fault handler looks whether the memory is alive and
 // its device may be reached from the device that runs, opens it, and lets the kernel try again. All
-// else is a fault that is reported: memory past the end, freed memory (addresses are not used again),
-// another device's without peer access, and device memory in the hands of the host. What remains, up
-// to 255 bytes between the end of an allocation and the end of its page, is filled with canaries that
-// are looked at after each kernel; under AddressSanitizer every byte is exact.
+// else is a fault that is reported: memory past the end, freed memory (its addresses are not used
+// again while there are others), another device's without peer access, and device memory in the hands
+// of the host. What remains is the rest of an allocation's pages, up to 255 bytes after its end and
+// 4095 before its beginning: filled with canaries, which are looked at after each kernel that could
+// have written there. Under AddressSanitizer every byte is exact, reads as well.
 //
 // New memory is filled as in unwritten.h.
 //
@@ -38,6 +39,7 @@ class Memory {
     int device = 0;
     bool live = true;
     bool imported = false;  // it is another process's
+    bool freeing = false;   // it will be released when its stream comes to that
 
     bool contains(const void* p) const { return p >= begin && p < begin + bytes; }
   };
@@ -52,6 +54,8 @@ class Memory {
   void* allocate(int device, std::size_t bytes);
   /// False unless p is the beginning of a live allocation.
   bool release(void* p);
+  /// The same for an allocation that will be released later; false if that was said before.
+  bool mark_freeing(void* p);
 
   /// An allocation as another process can open it.
   struct Export {
@@ -83,8 +87,9 @@ class Memory {
   void permit(std::uint32_t devices);
   /// For the fault handler: true if p may be touched now; the access is then to be tried again.
   bool open(const void* p);
-  /// What has been written where nobody may write, in allocations that are open; empty if nothing.
-  std::string check_canaries();
+  /// What has been written where nobody may write, around these allocations and those that were opened
+  /// since the last call; empty if nothing.
+  std::string check_canaries(const std::vector<const void*>& allocations);
 
  private:
   // The addresses of one device; a file without a name is the memory behind them.
@@ -99,13 +104,15 @@ class Memory {
   // The last allocation whose first page is not after p.
   const Allocation* find_at_or_before(const void* p) const;
   std::string describe_locked(const void* p, std::size_t bytes) const;
-  void close(const Allocation& allocation);
+  bool protect(const Allocation& allocation, int protection);
+  std::byte* find_addresses(Region& region, std::size_t bytes) const;
 
   const std::size_t bytes_per_device_;
   mutable std::mutex mutex_;
   std::vector<Region> regions_;
   std::uint32_t permitted_ = 0;
   std::set<const std::byte*> open_;  // first addresses
+  std::vector<const std::byte*> opened_since_check_;
 };
 
 }  // namespace ringrad::sim

@@ -31,6 +31,7 @@ struct Op {
   std::vector<std::shared_ptr<Op>> predecessors, followers;
   std::size_t num_pending = 0;  // predecessors that are not done
   bool done = false;
+  bool stopped = false;  // it did not run to its end, because of a fault
 
   // Simulated time in microseconds, and what determines it (clock.h).
   double begin_us = 0, end_us = 0;

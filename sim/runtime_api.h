@@ -5,6 +5,8 @@
 //   - an error comes with a report that says what happened (simulator.h)
 //   - cudaEventElapsedTime() gives simulated time (clock.h)
 //   - copies from pageable host memory take their bytes at once, copies to it wait for the end
+//   - a host function must not wait for another host thread that waits for a device
+//   - work that waits for the work of a device that has failed fails, too
 
 #pragma once
 

@@ -13,6 +13,10 @@ namespace {
 
 bool exists(int device) { return device >= 0 && device < Machine::get().options.num_devices; }
 
+cudaError_t fail_no_place(const char* call) {
+  return fail(cudaErrorInvalidValue, std::string(call) + ": the result must have a place");
+}
+
 cudaError_t fail_device(const char* call, int device) {
   return fail(cudaErrorInvalidDevice, std::string(call) + ": the device must be in [0, " +
                                           std::to_string(Machine::get().options.num_devices) +
@@ -98,6 +102,7 @@ cudaError_t cudaPeekAtLastError() {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (!count) return fail_no_place("cudaGetDeviceCount");
   *count = Machine::get().options.num_devices;
   return cudaSuccess;
 }
@@ -109,12 +114,14 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
+  if (!device) return fail_no_place("cudaGetDevice");
   *device = this_host_thread().device;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (!exists(device)) return fail_device("cudaGetDeviceProperties", device);
+  if (!properties) return fail_no_place("cudaGetDeviceProperties");
   *properties = {.name = {},
                  .totalGlobalMem = Machine::get().memory.bytes_per_device(),
                  .sharedMemPerBlock = kStaticSharedBytes,

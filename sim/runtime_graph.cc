@@ -22,8 +22,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (!stream)
     return fail_capture(cudaErrorStreamCaptureUnsupported, kCall,
                         "the default stream cannot be captured");
-  if (const cudaError_t error = check_device(stream->device)) return error;
   Machine& machine = Machine::get();
+  if (const cudaError_t error = machine.resolve(kCall, stream, stream)) return error;
   const QuietLock lock(machine.mutex);
   if (stream->capture)
     return fail_capture(cudaErrorIllegalState, kCall, "the stream is being captured already");
@@ -46,9 +46,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   constexpr const char* kCall = "cudaStreamEndCapture";
   *graph = nullptr;
-  if (!stream || !stream->capture)
-    return fail_capture(cudaErrorIllegalState, kCall, "the stream must be one that is captured");
   Machine& machine = Machine::get();
+  if (const cudaError_t error = machine.resolve(kCall, stream, stream)) return error;
+  if (!stream->capture)
+    return fail_capture(cudaErrorIllegalState, kCall, "the stream must be one that is captured");
   const QuietLock lock(machine.mutex);
   const std::shared_ptr<Capture> capture = stream->capture;
   if (!capture->began_on(*stream))
@@ -89,11 +90,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   constexpr const char* kCall = "cudaGraphLaunch";
   if (!executable) return fail_capture(cudaErrorInvalidValue, kCall, "there must be a graph");
   Machine& machine = Machine::get();
-  Stream& on = machine.resolve(stream);
-  if (const cudaError_t error = check_device(on.device)) return error;
-  if (on.capture)
+  Stream* on = nullptr;
+  if (const cudaError_t error = machine.resolve(kCall, stream, on)) return error;
+  if (on->capture)
     return fail_capture(cudaErrorNotSupported, kCall, "graphs within graphs are not simulated");
-  machine.submit_graph(executable->copy_ops(), on);
+  machine.submit_graph(executable->copy_ops(), *on);
   return cudaSuccess;
 }
 

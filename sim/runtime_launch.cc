@@ -37,8 +37,8 @@ std::string complaint_about(const LaunchConfig& config) {
   return {};
 }
 
-// Fills op.uses; returns the number of an argument that points to ordinary host memory, or -1.
-int look_at_arguments(const std::vector<Argument>& arguments, Op& op) {
+// Fills op.uses; returns what is wrong with a pointer among the arguments, or nothing.
+std::string look_at_arguments(const std::vector<Argument>& arguments, Op& op) {
   Machine& machine = Machine::get();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Argument& argument = arguments[i];
@@ -47,14 +47,20 @@ int look_at_arguments(const std::vector<Argument>& arguments, Op& op) {
       const void* word = nullptr;
       std::memcpy(&word, bytes + at, sizeof word);
       if (const auto allocation = machine.memory.find(word)) {
+        if (allocation->freeing)
+          return "argument " + std::to_string(i) + " points to " + machine.memory.describe(word) +
+                 ", which cudaFreeAsync was given before";
         op.uses.push_back(allocation->begin);
       } else if (argument.is_pointer && word && !machine.memory.device_of(word)) {
         const QuietLock lock(machine.mutex);
-        if (!machine.is_pinned(word)) return static_cast<int>(i);
+        if (!machine.is_pinned(word))
+          return "argument " + std::to_string(i) +
+                 " points to host memory, which a device can reach only if it comes from "
+                 "cudaMallocHost";
       }
     }
   }
-  return -1;
+  return {};
 }
 
 }  // namespace
@@ -62,9 +68,11 @@ int look_at_arguments(const std::vector<Argument>& arguments, Op& op) {
 cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
                            const std::vector<Argument>& arguments, std::function<void()> body) {
   Machine& machine = Machine::get();
-  Stream& stream = machine.resolve(config.stream);
-  if (const cudaError_t error = check_device(stream.device)) return error;
   const std::string launch = "launch of kernel '" + std::string(config.name) + "': ";
+  if (!function) return fail(cudaErrorInvalidDeviceFunction, launch + "there must be a kernel");
+  Stream* on = nullptr;
+  if (const cudaError_t error = machine.resolve("launch", config.stream, on)) return error;
+  Stream& stream = *on;
   const int current = this_host_thread().device;
   if (stream.device != current)
     return fail(cudaErrorInvalidResourceHandle,
@@ -72,7 +80,8 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
                     std::to_string(stream.device) + " and " + std::to_string(current));
   if (const std::string complaint = complaint_about(config); !complaint.empty())
     return fail(cudaErrorInvalidConfiguration, launch + complaint);
-  if (const std::size_t limit = dynamic_shared_limit(function); config.dynamic_shared_bytes > limit)
+  const std::size_t limit = dynamic_shared_limit(function);
+  if (config.dynamic_shared_bytes > limit)
     return fail(cudaErrorInvalidValue, launch + "dynamic shared memory must be at most " +
                                            std::to_string(limit) +
                                            " bytes (cudaFuncSetAttribute can allow more); got " +
@@ -82,6 +91,7 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
   op->kernel.grid = config.grid;
   op->kernel.block = config.block;
   op->kernel.dynamic_shared_bytes = config.dynamic_shared_bytes;
+  op->kernel.shared_limit_bytes = limit > kStaticSharedBytes ? kMaxSharedBytes : kStaticSharedBytes;
   op->kernel.body = std::move(body);
   op->flops = config.flops;
   op->bytes = config.bytes;
@@ -94,11 +104,8 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
     return fail(cudaErrorCooperativeLaunchTooLarge, launch + "at most " + std::to_string(most) +
                                                         " blocks run at the same time; got " +
                                                         std::to_string(op->kernel.num_blocks()));
-  if (const int i = look_at_arguments(arguments, *op); i >= 0) {
-    machine.engine.report_fault(
-        current, {cudaErrorIllegalAddress, launch + "argument " + std::to_string(i) +
-                                               " points to host memory, which a device can reach "
-                                               "only if it comes from cudaMallocHost"});
+  if (const std::string complaint = look_at_arguments(arguments, *op); !complaint.empty()) {
+    machine.engine.report_fault(current, {cudaErrorIllegalAddress, launch + complaint});
     return check_device(current);
   }
   return machine.submit(op, stream);

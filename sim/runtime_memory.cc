@@ -38,6 +38,10 @@ cudaError_t allocate(const char* call, void** p, std::size_t bytes, int device) 
   if (bytes == 0) return cudaSuccess;
   Memory& memory = Machine::get().memory;
   *p = memory.allocate(device, bytes);
+  if (!*p) {  // what cudaFreeAsync was given may come back
+    Machine::get().wait_for_device(device);
+    *p = memory.allocate(device, bytes);
+  }
   if (*p) return cudaSuccess;
   return fail(cudaErrorMemoryAllocation,
               std::string(call) + ": device " + std::to_string(device) + " has " +
@@ -53,7 +57,14 @@ cudaError_t fail_free(const char* call, const void* p) {
 
 bool is_live_allocation(const void* p) {
   const auto found = Machine::get().memory.find(p);
-  return found && found->live && !found->imported && found->begin == p;
+  return found && found->live && !found->imported && !found->freeing && found->begin == p;
+}
+
+// Why [p, p + bytes) cannot be copied from or to: nothing, for host memory.
+std::string complaint_about(const void* p, std::size_t bytes) {
+  const Memory& memory = Machine::get().memory;
+  if (!p) return "a null pointer";
+  return memory.device_of(p) ? memory.complaint(p, bytes) : std::string();
 }
 
 // A copy or a fill, done by one simulated thread.
@@ -91,12 +102,21 @@ cudaError_t run_copy(const Copy& copy) {
   const int to = device_or_host(copy.to), from = device_or_host(copy.from);
   if (const cudaError_t error = check_device(copy.stream.device)) return error;
   if (copy.bytes == 0) return cudaSuccess;
+  for (const void* p : {static_cast<const void*>(copy.to), copy.from})
+    if (const std::string complaint = complaint_about(p, copy.bytes); !complaint.empty())
+      return fail(
+          cudaErrorInvalidValue,
+          std::string(copy.call) + ": both ranges must lie in one allocation; got " + complaint);
   auto op = make_copy(copy.call, copy.bytes, to, from);
-  if (to != Op::kHost) op->uses.push_back(copy.to);
-  if (from != Op::kHost) op->uses.push_back(copy.from);
+  for (const void* p : {static_cast<const void*>(copy.to), copy.from})
+    if (const auto allocation = Machine::get().memory.find(p))
+      op->uses.push_back(allocation->begin);
+  // Between devices, or within one, not even cudaMemcpy waits.
+  const bool waits = (copy.wait && (to == Op::kHost || from == Op::kHost)) ||
+                     (to == Op::kHost && !is_pinned(copy.to));
   // The program may change pageable memory as soon as the call returns.
   std::shared_ptr<std::vector<std::byte>> staged;
-  if (from == Op::kHost && !is_pinned(copy.from)) {
+  if (from == Op::kHost && !waits && !is_pinned(copy.from)) {
     const auto* begin = static_cast<const std::byte*>(copy.from);
     staged = std::make_shared<std::vector<std::byte>>(begin, begin + copy.bytes);
   }
@@ -107,9 +127,8 @@ cudaError_t run_copy(const Copy& copy) {
     std::memmove(to, from, bytes);
   };
   Machine& machine = Machine::get();
-  const bool waits = copy.wait || (to == Op::kHost && !is_pinned(copy.to));
   // A replay would find other bytes in pageable memory, or none.
-  if (waits || staged)
+  if (waits || staged || copy.wait)
     if (const cudaError_t error = machine.check_captures(copy.call, &copy.stream)) return error;
   if (const cudaError_t error = machine.submit(op, copy.stream)) return error;
   if (!waits) return cudaSuccess;
@@ -120,11 +139,12 @@ cudaError_t run_copy(const Copy& copy) {
 cudaError_t copy_of_kind(const Copy& copy, cudaMemcpyKind kind) {
   const int to = device_or_host(copy.to), from = device_or_host(copy.from);
   const bool to_device = to != Op::kHost, from_device = from != Op::kHost;
+  const bool known = kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
   const bool agrees =
       kind == cudaMemcpyDefault ||
       (to_device == (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
        from_device == (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice));
-  if (!agrees)
+  if (!known || !agrees)
     return fail(cudaErrorInvalidMemcpyDirection,
                 std::string(copy.call) + ": kind " + std::to_string(kind) +
                     " must say where the memory is; got a destination " + place(to) +
@@ -142,28 +162,33 @@ cudaError_t copy_between(const Copy& copy, int to_device, int from_device) {
   return run_copy(copy);
 }
 
-cudaError_t fill(const char* call, void* p, int value, std::size_t bytes, Stream& stream,
-                 bool wait) {
+// Does not wait, as CUDA's does not for device memory.
+cudaError_t fill(const char* call, void* p, int value, std::size_t bytes, Stream& stream) {
   if (const cudaError_t error = check_device(stream.device)) return error;
   const int device = device_or_host(p);
   if (device == Op::kHost)
     return fail(cudaErrorInvalidValue,
                 std::string(call) + ": the memory must be a device's; got host memory");
   if (bytes == 0) return cudaSuccess;
+  if (const std::string complaint = complaint_about(p, bytes); !complaint.empty())
+    return fail(cudaErrorInvalidValue,
+                std::string(call) + ": the range must lie in one allocation; got " + complaint);
   auto op = make_copy(call, bytes, device, device);
-  op->uses = {p};
+  op->uses = {Machine::get().memory.find(p)->begin};
   op->kernel.body = [=] {
     check_range(p, bytes, "wrote to");
     std::memset(p, value, bytes);
   };
-  Machine& machine = Machine::get();
-  if (const cudaError_t error = machine.submit(op, stream)) return error;
-  if (!wait) return cudaSuccess;
-  machine.wait(op);
-  return check_device(stream.device);
+  return Machine::get().submit(op, stream);
 }
 
-Stream& default_stream() { return Machine::get().resolve(nullptr); }
+// Calls `act(stream)` unless the stream is no good.
+template <class Act>
+cudaError_t on_stream(const char* call, cudaStream_t stream, Act&& act) {
+  Stream* on = nullptr;
+  if (const cudaError_t error = Machine::get().resolve(call, stream, on)) return error;
+  return act(*on);
+}
 
 }  // namespace
 
@@ -174,45 +199,52 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
 }
 
 cudaError_t cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t stream) {
-  return allocate("cudaMallocAsync", p, bytes, Machine::get().resolve(stream).device);
+  return on_stream("cudaMallocAsync", stream,
+                   [&](Stream& on) { return allocate("cudaMallocAsync", p, bytes, on.device); });
 }
 
-// Waits for the device, as CUDA does.
+// Waits for the device, as CUDA does, and for whoever else uses the memory.
 cudaError_t cudaFree(void* p) {
   if (!p) return cudaSuccess;
+  if (Engine::runs_here()) return check_device(0);
   if (!is_live_allocation(p)) return fail_free("cudaFree", p);
   Machine& machine = Machine::get();
   if (const cudaError_t error = machine.check_captures("cudaFree")) return error;
   const int device = device_or_host(p);
-  for (int other = 0; other < machine.options.num_devices; ++other) machine.wait_for_device(other);
+  machine.wait_for_device(device);
+  while (const auto user = machine.engine.find_use(p)) machine.wait(user);
   machine.memory.release(p);
   return check_device(device);
 }
 
 cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
   Machine& machine = Machine::get();
-  Stream& on = machine.resolve(stream);
-  if (const cudaError_t error = check_device(on.device)) return error;
-  if (const cudaError_t error = machine.check_captures("cudaFreeAsync", &on)) return error;
-  if (!is_live_allocation(p)) return fail_free("cudaFreeAsync", p);
-  auto op = make_copy("cudaFreeAsync", 0, on.device, on.device);
+  Stream* on = nullptr;
+  if (const cudaError_t error = machine.resolve("cudaFreeAsync", stream, on)) return error;
+  if (const cudaError_t error = machine.check_captures("cudaFreeAsync", on)) return error;
+  if (!machine.memory.mark_freeing(p)) return fail_free("cudaFreeAsync", p);
+  auto op = make_copy("cudaFreeAsync", 0, on->device, on->device);
   op->kind = Op::Kind::host_function;
   op->kernel.body = [p] { Machine::get().memory.release(p); };
-  if (const cudaError_t error = machine.submit(op, on)) return error;
-  if (const auto user = machine.engine.find_unordered_use(p, *op)) {
-    machine.engine.report_fault(
-        on.device,
-        {cudaErrorIllegalAddress, "cudaFreeAsync: stream " + std::to_string(on.number) + " frees " +
-                                      machine.memory.describe(p) + " while kernel '" +
-                                      user->kernel.name + "', which uses it, is queued on stream " +
-                                      std::to_string(user->stream) + " and nothing orders them"});
-    return check_device(on.device);
-  }
-  return cudaSuccess;
+  if (const cudaError_t error = machine.submit(op, *on)) return error;
+  const auto user = machine.engine.find_use(p, op.get());
+  if (!user) return cudaSuccess;
+  machine.engine.report_fault(
+      on->device,
+      {cudaErrorIllegalAddress, "cudaFreeAsync: stream " + std::to_string(on->number) + " frees " +
+                                    machine.memory.describe(p) + " while kernel '" +
+                                    user->kernel.name + "', which uses it, is queued on stream " +
+                                    std::to_string(user->stream) + " and nothing orders them"});
+  return check_device(on->device);
 }
 
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
   constexpr std::size_t kPage = 4096;
+  if (!p) return fail(cudaErrorInvalidValue, "cudaHostAlloc: the result must have a place");
+  *p = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  if (bytes > std::size_t{1} << 46)
+    return fail(cudaErrorMemoryAllocation, "cudaHostAlloc: no room for " + bytes_text(bytes));
   *p = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   if (!*p)
     return fail(cudaErrorMemoryAllocation, "cudaHostAlloc: no room for " + bytes_text(bytes));
@@ -226,6 +258,7 @@ cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return cudaHostAlloc(p
 
 cudaError_t cudaFreeHost(void* p) {
   if (!p) return cudaSuccess;
+  if (Engine::runs_here()) return check_device(0);
   Machine& machine = Machine::get();
   for (int device = 0; device < machine.options.num_devices; ++device)
     machine.wait_for_device(device);
@@ -238,6 +271,8 @@ cudaError_t cudaFreeHost(void* p) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  if (!free_bytes || !total_bytes)
+    return fail(cudaErrorInvalidValue, "cudaMemGetInfo: both results must have a place");
   const int device = this_host_thread().device;
   const Memory& memory = Machine::get().memory;
   *total_bytes = memory.bytes_per_device();
@@ -246,10 +281,12 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
-  const int device = device_or_host(p);
+  if (!attributes)
+    return fail(cudaErrorInvalidValue, "cudaPointerGetAttributes: the result must have a place");
   void* const pointer = const_cast<void*>(p);
-  if (device != Op::kHost)
-    *attributes = {cudaMemoryTypeDevice, device, pointer, nullptr};
+  const auto allocation = Machine::get().memory.find(p);
+  if (allocation && allocation->live)
+    *attributes = {cudaMemoryTypeDevice, allocation->device, pointer, nullptr};
   else if (is_pinned(p))
     *attributes = {cudaMemoryTypeHost, this_host_thread().device, pointer, pointer};
   else
@@ -260,33 +297,41 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 // --- Copies and fills --------------------------------------------------------------------------------
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  return copy_of_kind({"cudaMemcpy", to, from, bytes, default_stream(), true}, kind);
+  return on_stream("cudaMemcpy", nullptr, [&](Stream& on) {
+    return copy_of_kind({"cudaMemcpy", to, from, bytes, on, true}, kind);
+  });
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  Stream& on = Machine::get().resolve(stream);
-  return copy_of_kind({"cudaMemcpyAsync", to, from, bytes, on, false}, kind);
+  return on_stream("cudaMemcpyAsync", stream, [&](Stream& on) {
+    return copy_of_kind({"cudaMemcpyAsync", to, from, bytes, on, false}, kind);
+  });
 }
 
 cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device,
                            std::size_t bytes) {
-  return copy_between({"cudaMemcpyPeer", to, from, bytes, default_stream(), true}, to_device,
-                      from_device);
+  return on_stream("cudaMemcpyPeer", nullptr, [&](Stream& on) {
+    return copy_between({"cudaMemcpyPeer", to, from, bytes, on, true}, to_device, from_device);
+  });
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
                                 std::size_t bytes, cudaStream_t stream) {
-  Stream& on = Machine::get().resolve(stream);
-  return copy_between({"cudaMemcpyPeerAsync", to, from, bytes, on, false}, to_device, from_device);
+  return on_stream("cudaMemcpyPeerAsync", stream, [&](Stream& on) {
+    return copy_between({"cudaMemcpyPeerAsync", to, from, bytes, on, false}, to_device,
+                        from_device);
+  });
 }
 
 cudaError_t cudaMemset(void* p, int value, std::size_t bytes) {
-  return fill("cudaMemset", p, value, bytes, default_stream(), true);
+  return on_stream("cudaMemset", nullptr,
+                   [&](Stream& on) { return fill("cudaMemset", p, value, bytes, on); });
 }
 
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream) {
-  return fill("cudaMemsetAsync", p, value, bytes, Machine::get().resolve(stream), false);
+  return on_stream("cudaMemsetAsync", stream,
+                   [&](Stream& on) { return fill("cudaMemsetAsync", p, value, bytes, on); });
 }
 
 // --- Other processes -----------------------------------------------------------------------------------

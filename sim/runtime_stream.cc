@@ -1,6 +1,6 @@
 // Streams, events and host functions.
 
-#include <algorithm>
+#include <utility>
 
 #include "sim/machine.h"
 #include "sim/runtime_api.h"
@@ -11,14 +11,8 @@ using namespace ringrad::sim;
 namespace {
 
 std::shared_ptr<Op> last_op(Stream& stream) {
-  Machine& machine = Machine::get();
-  const QuietLock lock(machine.mutex);
+  const QuietLock lock(Machine::get().mutex);
   return stream.last;
-}
-
-cudaError_t fail_null(const char* call, const char* what) {
-  return fail(cudaErrorInvalidResourceHandle,
-              std::string(call) + ": there must be " + what + "; got none");
 }
 
 cudaError_t fail_captured(const char* call) {
@@ -31,6 +25,10 @@ cudaError_t query(const std::shared_ptr<Op>& op, int device) {
   return check_device(device);
 }
 
+cudaError_t fail_no_place(const char* call) {
+  return fail(cudaErrorInvalidValue, std::string(call) + ": the result must have a place");
+}
+
 }  // namespace
 
 // --- Streams -----------------------------------------------------------------------------------------
@@ -41,9 +39,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
                 "cudaStreamCreateWithFlags: flags must be cudaStreamDefault or "
                 "cudaStreamNonBlocking; got " +
                     std::to_string(flags));
+  if (!stream) return fail_no_place("cudaStreamCreateWithFlags");
   Machine& machine = Machine::get();
-  const QuietLock lock(machine.mutex);
   const int device = this_host_thread().device;
+  if (const cudaError_t error = check_device(device)) return error;
+  const QuietLock lock(machine.mutex);
   auto& streams = machine.devices[static_cast<std::size_t>(device)].streams;
   streams.push_back(
       std::make_unique<Stream>(device, machine.num_streams++, flags != cudaStreamNonBlocking));
@@ -57,51 +57,67 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 
 // CUDA returns at once and lets the stream's work go on; so do we, since ops know no streams.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  if (!stream) return fail_null("cudaStreamDestroy", "a stream");
   Machine& machine = Machine::get();
+  if (!stream)
+    return fail(cudaErrorInvalidResourceHandle,
+                "cudaStreamDestroy: the default stream cannot be destroyed");
+  if (const cudaError_t error = machine.resolve("cudaStreamDestroy", stream, stream)) return error;
   const QuietLock lock(machine.mutex);
   SimulatedDevice& device = machine.devices[static_cast<std::size_t>(stream->device)];
-  // What it did still comes before what the device's default stream does next.
-  if (stream->blocking && stream->last) device.ended.push_back(stream->last);
+  std::erase_if(device.ended, [](const auto& other) { return other.last->done; });
+  if (stream->last) device.ended.push_back({stream->last, stream->blocking});
   if (stream->capture) stream->capture->invalid = true;
   std::erase_if(device.streams, [&](const auto& own) { return own.get() == stream; });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  Stream& on = Machine::get().resolve(stream);
-  if (const cudaError_t error = check_device(on.device)) return error;
-  if (const cudaError_t error = Machine::get().check_captures("cudaStreamSynchronize", &on))
-    return error;
-  Machine::get().wait(last_op(on));
-  return check_device(on.device);
+  Machine& machine = Machine::get();
+  Stream* on = nullptr;
+  if (const cudaError_t error = machine.resolve("cudaStreamSynchronize", stream, on)) return error;
+  if (const cudaError_t error = machine.check_captures("cudaStreamSynchronize", on)) return error;
+  machine.wait(last_op(*on));
+  return check_device(on->device);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  Stream& on = Machine::get().resolve(stream);
-  if (const cudaError_t error = Machine::get().check_captures("cudaStreamQuery", &on)) return error;
-  return query(last_op(on), on.device);
+  Machine& machine = Machine::get();
+  Stream* on = nullptr;
+  if (const cudaError_t error = machine.resolve("cudaStreamQuery", stream, on)) return error;
+  if (const cudaError_t error = machine.check_captures("cudaStreamQuery", on)) return error;
+  return query(last_op(*on), on->device);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (!event) return fail_null("cudaStreamWaitEvent", "an event");
-  Stream& on = Machine::get().resolve(stream);
-  if (const cudaError_t error = check_device(on.device)) return error;
-  return event->op ? Machine::get().submit(make_marker(), on, event->op) : cudaSuccess;
+  Machine& machine = Machine::get();
+  Stream* on = nullptr;
+  std::shared_ptr<Op> op;
+  if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", stream, on)) return error;
+  if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", event, op)) return error;
+  return op ? machine.submit(make_marker(), *on, op) : cudaSuccess;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
-  Stream& on = Machine::get().resolve(stream);
-  if (const cudaError_t error = check_device(on.device)) return error;
+  Machine& machine = Machine::get();
+  Stream* on = nullptr;
+  if (const cudaError_t error = machine.resolve("cudaLaunchHostFunc", stream, on)) return error;
+  if (!function) return fail(cudaErrorInvalidValue, "cudaLaunchHostFunc: there must be a function");
   auto op = make_op(Op::Kind::host_function, "host function");
   op->kernel.body = [function, user_data] { function(user_data); };
-  return Machine::get().submit(op, on);
+  return machine.submit(op, *on);
 }
 
 // --- Events ------------------------------------------------------------------------------------------
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  *event = new Event(this_host_thread().device, !(flags & cudaEventDisableTiming));
+  if (!event) return fail_no_place("cudaEventCreateWithFlags");
+  Machine& machine = Machine::get();
+  const int device = this_host_thread().device;
+  if (const cudaError_t error = check_device(device)) return error;
+  auto made = std::make_unique<Event>(device, !(flags & cudaEventDisableTiming));
+  *event = made.get();
+  const QuietLock lock(machine.mutex);
+  machine.events.emplace(made.get(), std::move(made));
   return cudaSuccess;
 }
 
@@ -110,46 +126,66 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  if (!event) return fail_null("cudaEventDestroy", "an event");
-  delete event;
+  Machine& machine = Machine::get();
+  std::shared_ptr<Op> op;
+  if (const cudaError_t error = machine.resolve("cudaEventDestroy", event, op)) return error;
+  const QuietLock lock(machine.mutex);
+  machine.events.erase(event);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  if (!event) return fail_null("cudaEventRecord", "an event");
-  Stream& on = Machine::get().resolve(stream);
-  if (event->device != on.device)
+  Machine& machine = Machine::get();
+  Stream* on = nullptr;
+  std::shared_ptr<Op> before;
+  if (const cudaError_t error = machine.resolve("cudaEventRecord", event, before)) return error;
+  if (const cudaError_t error = machine.resolve("cudaEventRecord", stream, on)) return error;
+  if (event->device != on->device)
     return fail(cudaErrorInvalidResourceHandle,
                 "cudaEventRecord: the event and the stream must be of one device; got devices " +
-                    std::to_string(event->device) + " and " + std::to_string(on.device));
-  if (const cudaError_t error = check_device(on.device)) return error;
+                    std::to_string(event->device) + " and " + std::to_string(on->device));
   const std::shared_ptr<Op> marker = make_marker();
-  if (const cudaError_t error = Machine::get().submit(marker, on)) return error;
+  if (const cudaError_t error = machine.submit(marker, *on)) return error;
+  const QuietLock lock(machine.mutex);
   event->op = marker;
   return cudaSuccess;
 }
 
+// What is waited for is what was recorded when the call was made.
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (!event) return fail_null("cudaEventSynchronize", "an event");
-  if (event->op && event->op->captured) return fail_captured("cudaEventSynchronize");
-  Machine::get().wait(event->op);
-  return check_device(event->device);
+  Machine& machine = Machine::get();
+  std::shared_ptr<Op> op;
+  if (const cudaError_t error = machine.resolve("cudaEventSynchronize", event, op)) return error;
+  if (!op) return cudaSuccess;
+  if (op->captured) return fail_captured("cudaEventSynchronize");
+  machine.wait(op);
+  return check_device(op->device);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (!event) return fail_null("cudaEventQuery", "an event");
-  if (event->op && event->op->captured) return fail_captured("cudaEventQuery");
-  return query(event->op, event->device);
+  Machine& machine = Machine::get();
+  std::shared_ptr<Op> op;
+  if (const cudaError_t error = machine.resolve("cudaEventQuery", event, op)) return error;
+  if (!op) return cudaSuccess;
+  if (op->captured) return fail_captured("cudaEventQuery");
+  return query(op, op->device);
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  constexpr const char* kCall = "cudaEventElapsedTime";
+  if (!milliseconds) return fail_no_place(kCall);
+  Machine& machine = Machine::get();
+  double times_us[2] = {};
   for (const cudaEvent_t event : {begin, end}) {
-    if (!event || !event->timing || !event->op)
+    std::shared_ptr<Op> op;
+    if (const cudaError_t error = machine.resolve(kCall, event, op)) return error;
+    if (!event->timing || !op)
       return fail(cudaErrorInvalidResourceHandle,
                   "cudaEventElapsedTime: both events must have been made for timing, and recorded");
-    if (event->op->captured) return fail_captured("cudaEventElapsedTime");
-    if (!event->op->done) return cudaErrorNotReady;
+    if (op->captured) return fail_captured(kCall);
+    if (!machine.engine.is_done(*op)) return cudaErrorNotReady;
+    times_us[event == end] = op->end_us;
   }
-  *milliseconds = static_cast<float>((end->op->end_us - begin->op->end_us) / 1e3);
+  *milliseconds = static_cast<float>((times_us[1] - times_us[0]) / 1e3);
   return cudaSuccess;
 }

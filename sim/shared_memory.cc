@@ -33,7 +33,7 @@ void SharedMemory::reserve() {
   poison(memory_, kBytes);
 }
 
-void SharedMemory::begin_block(std::size_t dynamic_bytes) {
+void SharedMemory::begin_block(std::size_t dynamic_bytes, std::size_t limit_bytes) {
   if (memory_ && (static_bytes_ > 0 || dynamic_used_)) {
     poison(memory_, kBytes);
     // Other addresses: what blocks before did to theirs does not race with the next. The memory goes
@@ -46,6 +46,7 @@ void SharedMemory::begin_block(std::size_t dynamic_bytes) {
   arrays_.clear();
   static_bytes_ = 0;
   dynamic_bytes_ = dynamic_bytes;
+  limit_bytes_ = limit_bytes;
   dynamic_used_ = false;
 }
 
@@ -55,7 +56,9 @@ void* SharedMemory::static_array(const void* declaration, std::size_t bytes,
     if (array.declaration == declaration) return array.memory;
   alignment = std::max(alignment, kAlignment);
   const std::size_t begin = (static_bytes_ + alignment - 1) / alignment * alignment;
-  if (begin + bytes > kStaticSharedBytes || arrays_.size() == kMaxArrays) return nullptr;
+  const std::size_t end = begin + bytes;
+  if (end > kStaticSharedBytes || end + dynamic_bytes_ > limit_bytes_) return nullptr;
+  if (arrays_.size() == kMaxArrays) return nullptr;
   reserve();
   std::byte* memory = memory_ + begin;
   unpoison(memory, bytes);

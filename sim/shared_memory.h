@@ -23,8 +23,8 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Forgets all arrays: the next block begins.
-  void begin_block(std::size_t dynamic_bytes);
+  /// Forgets all arrays: the next block begins, which may use so many bytes in all.
+  void begin_block(std::size_t dynamic_bytes, std::size_t limit_bytes);
 
   /// The array that is declared at this place of the source, known by an address that is unique to
   /// it; null if it does not fit.
@@ -44,6 +44,7 @@ class SharedMemory {
   std::vector<Array> arrays_;
   std::size_t static_bytes_ = 0;
   std::size_t dynamic_bytes_ = 0;
+  std::size_t limit_bytes_ = 0;
   bool dynamic_used_ = false;
 };
 

@@ -1,7 +1,7 @@
 // Shuffles and votes: the lanes of a warp that are named in the mask meet and exchange a value.
 //
-// A lane that asks for the value of one that is not in the mask gets NaN or all ones: on hardware it
-// would be undefined.
+// Lanes that do not exist, in the last warp of a block, do not count. A lane that asks for the value of
+// one that is not in the mask gets NaN or all ones: on hardware it would be undefined.
 
 #pragma once
 
@@ -13,10 +13,20 @@
 
 #include "sim/site.h"
 
+namespace ringrad::sim {
+
+/// What lanes passed to an exchange: values by lane, of the lanes in the mask.
+struct Exchanged {
+  const std::uint64_t* values;
+  std::uint32_t mask;
+};
+
+}  // namespace ringrad::sim
+
 namespace ringrad::sim::device {
 
-/// Waits for all lanes of the mask and returns the values that they passed, by lane.
-const std::uint64_t* exchange(unsigned mask, std::uint64_t value, const char* operation, Site site);
+/// Waits for all lanes of the mask that exist; returns what they passed.
+Exchanged exchange(unsigned mask, std::uint64_t value, const char* operation, Site site);
 unsigned lane();
 unsigned active_lanes();
 
@@ -38,9 +48,9 @@ T from_bits(std::uint64_t bits) {
 /// `value` of lane `source`, or of this lane if `source` lies outside of its group of `width`.
 template <class T>
 T shuffle(unsigned mask, T value, int source, bool in_group, const char* operation, Site site) {
-  const std::uint64_t* values = exchange(mask, to_bits(value), operation, site);
+  const Exchanged exchanged = exchange(mask, to_bits(value), operation, site);
   if (!in_group) return value;
-  return from_bits<T>(mask >> source & 1 ? values[source] : ~std::uint64_t{0});
+  return from_bits<T>(exchanged.mask >> source & 1 ? exchanged.values[source] : ~std::uint64_t{0});
 }
 
 }  // namespace ringrad::sim::device
@@ -82,11 +92,11 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
 
 inline unsigned __ballot_sync(unsigned mask, int predicate,
                               ringrad::sim::Site site = ringrad::sim::Site::here()) {
-  const std::uint64_t* votes =
+  const auto [votes, lanes] =
       ringrad::sim::device::exchange(mask, predicate != 0, "__ballot_sync()", site);
   unsigned ballot = 0;
   for (unsigned lane = 0; lane < 32; ++lane)
-    if ((mask >> lane & 1) && votes[lane]) ballot |= 1u << lane;
+    if ((lanes >> lane & 1) && votes[lane]) ballot |= 1u << lane;
   return ballot;
 }
 

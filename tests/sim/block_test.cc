@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/atomic.h"
 #include "sim/device.h"
 #include "sim/launch.h"
 #include "sim/sanitizers.h"
@@ -174,6 +175,46 @@ TEST_F(BlockTest, APartialWarpMeetsWithItself) {
             Block::State::finished);
   EXPECT_EQ(ballots[0], ~0u);
   EXPECT_EQ(ballots[39], 0xffu);
+}
+
+// What earlier blocks left in the places of lanes that do not exist must not count.
+TEST_F(BlockTest, VotesAndShufflesOfAPartialWarpForgetEarlierBlocks) {
+  ASSERT_EQ(run(kernel_of(32, [] { __shfl_sync(~0u, 7, 0); })), Block::State::finished);
+  ASSERT_EQ(run(kernel_of(32, [] { __ballot_sync(~0u, 1); })), Block::State::finished);
+  std::vector<unsigned> ballots(20);
+  std::vector<int> any(20), all(20), beyond(20);
+  const auto body = [&] {
+    const unsigned t = threadIdx.x;
+    ballots[t] = __ballot_sync(~0u, 1);
+    any[t] = __any_sync(~0u, 0);
+    all[t] = __all_sync(~0u, 1);
+    beyond[t] = __shfl_sync(~0u, 5, 31);
+  };
+  EXPECT_EQ(run(kernel_of(20, body)), Block::State::finished);
+  EXPECT_EQ(ballots, std::vector<unsigned>(20, 0xfffff));
+  EXPECT_EQ(any, std::vector<int>(20, 0));
+  EXPECT_EQ(all, std::vector<int>(20, 1));
+  EXPECT_EQ(beyond, std::vector<int>(20, -1));
+}
+
+TEST_F(BlockTest, SpinningIsNoProgressAndMeetingIs) {
+  std::atomic<bool> flag = false;
+  int counter = 0;
+  const auto body = [&] {
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(&counter, 1);
+    while (!flag) __nanosleep(1);
+  };
+  const Kernel kernel = kernel_of(10, body);
+  const std::uint64_t begun = block_.progress();
+  EXPECT_EQ(run(kernel), Block::State::spinning);
+  const std::uint64_t met = block_.progress();
+  EXPECT_EQ(met, begun + 2);
+  EXPECT_EQ(resume(kernel), Block::State::spinning);
+  EXPECT_EQ(block_.progress(), met);
+  flag = true;
+  EXPECT_EQ(resume(kernel), Block::State::finished);
+  EXPECT_EQ(block_.progress(), met + 10);
 }
 
 TEST_F(BlockTest, SpinningThreadsReturnTheTurn) {

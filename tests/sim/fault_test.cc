@@ -44,6 +44,17 @@ __global__ void add_shared(float* p) {
   p[threadIdx.x] = x[threadIdx.x] + x[threadIdx.x + 1];
 }
 
+__attribute__((no_sanitize("integer-divide-by-zero"))) __global__ void divide_by(int* p) {
+  *p = 100 / *p;
+}
+
+// Writes past the end of its 400 bytes, and then waits.
+__global__ void guilty(int* p, const unsigned* flag) {
+  p[101] = 1;
+  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0) __nanosleep(100);
+}
+__global__ void innocent(unsigned* flag) { __atomic_store_n(flag, 1u, __ATOMIC_RELEASE); }
+
 __global__ void wait_before_barrier() {
   if (threadIdx.x > 0) __syncthreads();
 }
@@ -99,6 +110,27 @@ TEST_F(AddressFaultTest, FindsAWriteBeforeTheBeginning) {
   ASSERT_EQ(launch({"write_at", 3, 32}, write_at, p, -1L), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
   EXPECT_THAT(last_report(), HasSubstr("wrote byte 4 before an allocation of 2000 bytes"));
+}
+
+TEST_F(AddressFaultTest, FindsAWriteFarBeforeTheBeginning) {
+  int* p = allocate(100);
+  ASSERT_EQ(launch({"write_at", 3, 32}, write_at, p, -800L), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  EXPECT_THAT(last_report(), HasSubstr("wrote byte 3200 before an allocation of 400 bytes"));
+}
+
+TEST_F(AddressFaultTest, BlamesTheKernelThatDidIt) {
+  int* p = allocate(100);
+  unsigned* flag = reinterpret_cast<unsigned*>(allocate(1));
+  ASSERT_EQ(cudaMemset(flag, 0, sizeof *flag), cudaSuccess);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  ASSERT_EQ(launch({.name = "guilty", .grid = 1, .block = 1, .stream = stream}, guilty, p, flag),
+            cudaSuccess);
+  ASSERT_EQ(launch({"innocent", 1, 1}, innocent, flag), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
+  EXPECT_THAT(last_report(), HasSubstr("kernel 'guilty' on device 0 wrote byte 4 after"));
 }
 
 TEST_F(AddressFaultTest, FindsAReadPastTheEnd) {
@@ -177,6 +209,89 @@ TEST_F(FaultTest, RefusesADoubleFree) {
   EXPECT_EQ(cudaFree(allocate(10) + 1), cudaErrorInvalidValue);
 }
 
+TEST_F(FaultTest, RefusesMemoryThatIsBeingFreed) {
+  int* p = allocate(10);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaFreeAsync(p, stream), cudaSuccess);
+  EXPECT_EQ(cudaFreeAsync(p, stream), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFree(p), cudaErrorInvalidValue);
+  EXPECT_EQ(launch({"fill", 1, 1}, fill, p, 10, 1), cudaErrorIllegalAddress);
+  EXPECT_THAT(last_report(), HasSubstr("which cudaFreeAsync was given before"));
+}
+
+TEST_F(FaultTest, RefusesStreamsAndEventsThatAreNoMore) {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventDestroy(event), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventRecord(event), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaStreamWaitEvent(nullptr, event), cudaErrorInvalidResourceHandle);
+  EXPECT_THAT(last_report(), HasSubstr("the event must be one that exists"));
+}
+
+TEST_F(FaultTest, RefusesResultsWithoutAPlace) {
+  EXPECT_EQ(cudaGetDevice(nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetDeviceCount(nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetDeviceProperties(nullptr, 0), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaStreamCreate(nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaEventCreate(nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMallocHost(static_cast<void**>(nullptr), 4), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemGetInfo(nullptr, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(nullptr, nullptr, 4, cudaMemcpyDefault), cudaErrorInvalidValue);
+  void* p = nullptr;
+  EXPECT_EQ(cudaMallocHost(&p, ~std::size_t{0}), cudaErrorMemoryAllocation);
+}
+
+TEST_F(FaultTest, CountsStaticAndDynamicSharedMemoryTogether) {
+  LaunchConfig config{"add_shared", 1, 32};
+  config.dynamic_shared_bytes = 48 * 1024 - 64;
+  ASSERT_EQ(launch(config, add_shared, reinterpret_cast<float*>(allocate(32))), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorInvalidConfiguration);
+  EXPECT_THAT(last_report(), HasSubstr("49152 bytes in all"));
+}
+
+TEST_F(FaultTest, StopsADivisionByZero) {
+  if (sim::kTsan) GTEST_SKIP() << "ThreadSanitizer keeps such signals for itself";
+  int* p = allocate(1);
+  ASSERT_EQ(cudaMemset(p, 0, sizeof(int)), cudaSuccess);
+  ASSERT_EQ(launch({"divide_by", 1, 1}, divide_by, p), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+  EXPECT_THAT(last_report(), HasSubstr("thread (0, 0, 0) divided an integer by zero"));
+}
+
+// What one kernel of a device does wrong stops the others, at once.
+TEST_F(FaultTest, AFaultStopsAllKernelsOfItsDevice) {
+  sim::reset();
+  unsigned* flag = reinterpret_cast<unsigned*>(allocate(1));
+  ASSERT_EQ(cudaMemset(flag, 0, sizeof *flag), cudaSuccess);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  ASSERT_EQ(launch({.name = "wait_for", .grid = 1, .block = 1, .stream = stream}, wait_for, flag),
+            cudaSuccess);
+  ASSERT_EQ(launch({"wait_before_barrier", 1, 64}, wait_before_barrier), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+  EXPECT_THAT(last_report(), HasSubstr("divergence"));
+}
+
+TEST_F(FaultTest, WorkThatWaitsForAFailedDeviceFailsToo) {
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(launch({"wait_before_barrier", 1, 64}, wait_before_barrier), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(nullptr, event), cudaSuccess);
+  ASSERT_EQ(launch({"wait_before_barrier", 1, 1}, wait_before_barrier), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+  EXPECT_THAT(last_report(), HasSubstr("device 1 waited for work of device 0, which has failed"));
+}
+
 TEST_F(FaultTest, FindsWorkThatIsQueuedOnMemoryBeingFreed) {
   int* p = allocate(10);
   cudaStream_t first = nullptr, second = nullptr;
@@ -210,9 +325,9 @@ TEST_F(FaultTest, AllowsFreeingWhatAnEventOrders) {
 TEST_F(FaultTest, RefusesCopiesThatOverrunOrPointTheWrongWay) {
   int* p = allocate(10);
   std::vector<int> host(20);
-  EXPECT_EQ(cudaMemcpy(host.data(), p, 80, cudaMemcpyDeviceToHost), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaMemcpy(host.data(), p, 80, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
   EXPECT_THAT(last_report(),
-              AllOf(HasSubstr("cudaMemcpy on device 0 read from"),
+              AllOf(HasSubstr("cudaMemcpy: both ranges must lie in one allocation"),
                     HasSubstr("80 bytes of which 40 are after the end of an allocation of 40")));
   sim::reset();
   p = allocate(10);
@@ -317,13 +432,21 @@ TEST_F(FaultTest, OtherErrorsAreForgottenOnceAskedFor) {
 }
 
 TEST_F(FaultTest, HostFunctionsMustNotCallTheRuntime) {
-  static cudaError_t error;
-  error = cudaSuccess;
+  static int* p;
+  static std::vector<cudaError_t> errors;
+  errors.clear();
+  p = allocate(1);
   ASSERT_EQ(cudaLaunchHostFunc(
-                nullptr, [](void*) { error = cudaDeviceSynchronize(); }, nullptr),
+                nullptr,
+                [](void*) {
+                  errors = {cudaDeviceSynchronize(), cudaFree(p), cudaStreamSynchronize(nullptr),
+                            cudaMemset(p, 0, 4), cudaFreeAsync(p, nullptr)};
+                },
+                nullptr),
             cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  EXPECT_EQ(error, cudaErrorNotPermitted);
+  EXPECT_EQ(errors, std::vector<cudaError_t>(5, cudaErrorNotPermitted));
+  EXPECT_EQ(cudaFree(p), cudaSuccess);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ class GraphTest : public testing::Test {
     int* p = nullptr;
     EXPECT_EQ(cudaMalloc(&p, sizeof(int)), cudaSuccess);
     EXPECT_EQ(cudaMemset(p, 0, sizeof(int)), cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return p;
   }
   static int read(const int* p) {

@@ -37,6 +37,14 @@ __global__ void sum_over_lanes(int* x, bool with_barrier) {
   x[threadIdx.x] = values[threadIdx.x] + values[(threadIdx.x + 1) % 32];
 }
 
+// The halves of a warp exchange values; each half waits for itself alone, or all for all.
+__global__ void exchange_halves(int* x, bool together) {
+  RINGRAD_SHARED(int, values, [32]);
+  if (threadIdx.x < 16) values[threadIdx.x] = 1;
+  __syncwarp(together ? ~0u : threadIdx.x < 16 ? 0xffffu : 0xffff0000u);
+  if (threadIdx.x >= 16) x[threadIdx.x] = values[threadIdx.x - 16];
+}
+
 __global__ void count(int* counter, bool atomically) {
   if (atomically)
     atomicAdd(counter, 1);
@@ -67,6 +75,7 @@ class RaceTest : public testing::Test {
     int* p = nullptr;
     EXPECT_EQ(cudaMalloc(&p, count * sizeof(int)), cudaSuccess);
     EXPECT_EQ(cudaMemset(p, 0, count * sizeof(int)), cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return p;
   }
   static cudaStream_t make_stream() {
@@ -95,6 +104,25 @@ TEST_F(RaceTest, AMissingBlockBarrierIsFound) {
 TEST_F(RaceTest, AMissingWarpBarrierIsFound) {
   expect_race_unless([](bool mended) {
     EXPECT_EQ(launch({"sum_over_lanes", 1, 32}, sum_over_lanes, allocate(), mended), cudaSuccess);
+  });
+}
+
+TEST_F(RaceTest, AWarpBarrierOfTheWrongLanesIsFound) {
+  expect_race_unless([](bool mended) {
+    EXPECT_EQ(launch({"exchange_halves", 1, 32}, exchange_halves, allocate(), mended), cudaSuccess);
+  });
+}
+
+TEST_F(RaceTest, AFillThatNobodyWaitsForIsFound) {
+  expect_race_unless([](bool mended) {
+    int* p = nullptr;
+    ASSERT_EQ(cudaMalloc(&p, 64 * sizeof(int)), cudaSuccess);
+    ASSERT_EQ(cudaMemset(p, 0, 64 * sizeof(int)), cudaSuccess);
+    if (mended) {
+      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    }
+    EXPECT_EQ(launch({.name = "fill", .grid = 1, .block = 64, .stream = make_stream()}, fill, p, 1),
+              cudaSuccess);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -50,6 +51,26 @@ __global__ void wait_for(const unsigned* flag, unsigned value) {
 
 __global__ void set_flag(unsigned* flag, unsigned value) {
   __atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+__device__ void meet(unsigned* arrived, unsigned goal) {
+  atomicAdd(arrived, 1u);
+  while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) < goal) __nanosleep(100);
+}
+
+__global__ void slow_rounds(unsigned* arrived, int rounds) {
+  for (int round = 1; round <= rounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(15)) continue;
+    __syncthreads();
+    if (threadIdx.x == 0) meet(arrived, round * gridDim.x);
+    __syncthreads();
+  }
+}
+
+__global__ void leaders_meet(unsigned* arrived) {
+  if (threadIdx.x == 0) meet(arrived, gridDim.x);
+  __syncthreads();
 }
 
 __global__ void grid_barrier(unsigned* arrived) {
@@ -251,6 +272,98 @@ TEST_F(RuntimeTest, CopiesBetweenDevices) {
   int* to = allocate<int>(3);
   ASSERT_EQ(cudaMemcpyPeer(to, 3, from, 0, 3 * sizeof(int)), cudaSuccess) << last_report();
   EXPECT_EQ(download(to, 3), (std::vector<int>{1, 2, 3}));
+}
+
+TEST_F(RuntimeTest, WorkOfADestroyedStreamIsWaitedFor) {
+  for (const unsigned flags : {cudaStreamDefault, cudaStreamNonBlocking}) {
+    int* pinned = nullptr;
+    ASSERT_EQ(cudaMallocHost(&pinned, sizeof(int)), cudaSuccess);
+    *pinned = 0;
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, flags), cudaSuccess);
+    ASSERT_EQ(launch({.name = "fill", .grid = 1, .block = 1, .stream = stream}, fill, pinned, 1, 5),
+              cudaSuccess);
+    ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(*pinned, 5);
+    EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+  }
+}
+
+// One thread waits for what an event stood for when it called; meanwhile the event changes and goes.
+TEST_F(RuntimeTest, AnEventMayChangeWhileAnotherThreadWaitsForIt) {
+  unsigned* flag = upload(std::vector<unsigned>{0});
+  const cudaStream_t stream = make_stream(), other = make_stream();
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(
+      launch({.name = "wait_for", .grid = 1, .block = 1, .stream = stream}, wait_for, flag, 1u),
+      cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  std::atomic<bool> begun = false;
+  std::thread waiter([&] {
+    begun = true;
+    EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess) << last_report();
+  });
+  while (!begun) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_EQ(cudaEventRecord(event, other), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  ASSERT_EQ(
+      launch({.name = "set_flag", .grid = 1, .block = 1, .stream = other}, set_flag, flag, 1u),
+      cudaSuccess);
+  waiter.join();
+}
+
+// Each round takes half the limit on spinning, and all of them five times the limit.
+TEST_F(RuntimeTest, BlocksThatWaitForSlowOnesAreNoDeadlock) {
+  unsigned* arrived = upload(std::vector<unsigned>{0});
+  LaunchConfig config{"slow_rounds", 2, 2};
+  config.cooperative = true;
+  ASSERT_EQ(launch(config, slow_rounds, arrived, 10), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
+TEST_F(RuntimeTest, TensOfThousandsOfThreadsCanWaitAtOnce) {
+  unsigned* arrived = upload(std::vector<unsigned>{0});
+  // The sanitizers keep megabytes for each stack.
+  LaunchConfig config{"leaders_meet", 132, sim::kTsan || sim::kAsan ? 2 : 256};
+  config.cooperative = true;
+  ASSERT_EQ(launch(config, leaders_meet, arrived), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
+TEST_F(RuntimeTest, StreamOrderedMemoryComesBackBeforeItRunsOut) {
+  sim::reset({.num_devices = 1, .bytes_per_device = std::size_t{1} << 20});
+  const cudaStream_t stream = make_stream();
+  for (int i = 0; i < 5; ++i) {
+    void* p = nullptr;
+    ASSERT_EQ(cudaMallocAsync(&p, 800'000, stream), cudaSuccess) << last_report();
+    ASSERT_EQ(cudaFreeAsync(p, stream), cudaSuccess);
+  }
+}
+
+TEST_F(RuntimeTest, FreeingWaitsForItsOwnDeviceAlone) {
+  unsigned* flag = nullptr;
+  ASSERT_EQ(cudaMallocHost(&flag, sizeof *flag), cudaSuccess);
+  __atomic_store_n(flag, 0u, __ATOMIC_RELEASE);
+  int* p = allocate<int>(1);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(launch({"wait_for", 1, 1}, wait_for, flag, 1u), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(cudaFree(p), cudaSuccess);
+  __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+  EXPECT_EQ(cudaFreeHost(flag), cudaSuccess);
+}
+
+TEST_F(RuntimeTest, ResetForgetsQueuedWork) {
+  int* p = allocate<int>(4);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(launch({"fill", 1, 1}, fill, p, 4, i), cudaSuccess);
+  sim::reset({.num_devices = 2});
+  EXPECT_EQ(sim::num_live_allocations(), 0u);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 TEST_F(RuntimeTest, MemoryComesBackAndRunsOut) {
