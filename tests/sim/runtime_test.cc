@@ -82,7 +82,7 @@ __global__ void grid_barrier(unsigned* arrived) {
 
 class RuntimeTest : public testing::Test {
  protected:
-  RuntimeTest() { sim::reset({.hang_limit = std::chrono::milliseconds(100)}); }
+  RuntimeTest() { sim::reset(); }
 
   template <class T>
   T* allocate(std::size_t count) {
@@ -315,8 +315,9 @@ TEST_F(RuntimeTest, AnEventMayChangeWhileAnotherThreadWaitsForIt) {
   waiter.join();
 }
 
-// Each round takes half the limit on spinning, and all of them five times the limit.
+// Each round takes about half of the limit, and all of them some times the limit.
 TEST_F(RuntimeTest, BlocksThatWaitForSlowOnesAreNoDeadlock) {
+  sim::reset({.hang_limit = std::chrono::milliseconds(100)});
   unsigned* arrived = upload(std::vector<unsigned>{0});
   LaunchConfig config{"slow_rounds", 2, 2};
   config.cooperative = true;
