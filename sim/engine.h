@@ -69,6 +69,8 @@ class Engine {
   static bool runs_here();
 
  private:
+  using Duration = std::chrono::steady_clock::duration;
+
   // A kernel that has begun.
   struct Grid {
     std::shared_ptr<Op> op;
@@ -109,8 +111,7 @@ class Engine {
   std::uint64_t random_state_;
   std::shared_ptr<Op> last_run_;  // whose block ran last
   std::uint64_t progress_ = 0, submitted_at_progress_ = 0;
-  std::chrono::steady_clock::duration
-      idle_{};  // time spent on spinning blocks since the last progress
+  Duration idle_{};  // time spent on spinning blocks since the last progress
 };
 
 }  // namespace ringrad::sim

@@ -1,12 +1,6 @@
 // Stream capture: what is captured does not run, and each replay does all of it.
 
-#include <cuda_runtime.h>
-#include <gtest/gtest.h>
-
-#include <vector>
-
-#include "sim/launch.h"
-#include "sim/simulator.h"
+#include "tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -17,37 +11,9 @@ __global__ void add(int* p, int value) { *p += value; }
 __global__ void multiply(int* p, int value) { *p *= value; }
 __global__ void add_from(int* p, const int* from) { *p += *from; }
 
-class GraphTest : public testing::Test {
+class GraphTest : public sim::SimulatedTest {
  protected:
-  GraphTest() {
-    sim::reset();
-    stream_ = make_stream();
-    p_ = allocate();
-  }
-
-  static cudaStream_t make_stream() {
-    cudaStream_t stream = nullptr;
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-    return stream;
-  }
-  static cudaEvent_t make_event() {
-    cudaEvent_t event = nullptr;
-    EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
-    return event;
-  }
-  static int* allocate() {
-    int* p = nullptr;
-    EXPECT_EQ(cudaMalloc(&p, sizeof(int)), cudaSuccess);
-    EXPECT_EQ(cudaMemset(p, 0, sizeof(int)), cudaSuccess);
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    return p;
-  }
-  static int read(const int* p) {
-    int value = -1;
-    EXPECT_EQ(cudaMemcpy(&value, p, sizeof(int), cudaMemcpyDeviceToHost), cudaSuccess)
-        << last_report();
-    return value;
-  }
+  static int read(const int* p) { return download(p, 1)[0]; }
   static LaunchConfig on(cudaStream_t stream) {
     return {.name = "kernel", .grid = 1, .block = 1, .stream = stream};
   }
@@ -69,8 +35,8 @@ class GraphTest : public testing::Test {
     return error;
   }
 
-  cudaStream_t stream_ = nullptr;
-  int* p_ = nullptr;
+  cudaStream_t stream_ = make_stream();
+  int* p_ = allocate_zeros(1);
 };
 
 TEST_F(GraphTest, AReplayDoesAllThatWasCapturedInOrder) {
@@ -102,7 +68,7 @@ TEST_F(GraphTest, ReplaysKeepTheStreamsOrder) {
 
 // Fork by an event, join by another one; the fork's work may run in any order.
 TEST_F(GraphTest, StreamsJoinACaptureByWaitingForItsEvents) {
-  int* q = allocate();
+  int* q = allocate_zeros(1);
   const cudaStream_t other = make_stream();
   const cudaEvent_t fork = make_event(), join = make_event();
   begin();

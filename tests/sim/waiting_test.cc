@@ -1,0 +1,179 @@
+// Kernels that wait for each other and host threads that wait for them.
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "tests/sim/simulated_test.h"
+
+namespace ringrad {
+namespace {
+
+using sim::last_report;
+
+__global__ void fill(int* p, int n, int value) {
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x))
+    p[i] = value;
+}
+
+__global__ void wait_for(const unsigned* flag, unsigned value) {
+  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != value) __nanosleep(100);
+}
+
+__global__ void set_flag(unsigned* flag, unsigned value) {
+  __atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+__device__ void meet(unsigned* arrived, unsigned goal) {
+  atomicAdd(arrived, 1u);
+  while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) < goal) __nanosleep(100);
+}
+
+__global__ void slow_rounds(unsigned* arrived, int rounds) {
+  for (int round = 1; round <= rounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(15)) continue;
+    __syncthreads();
+    if (threadIdx.x == 0) meet(arrived, round * gridDim.x);
+    __syncthreads();
+  }
+}
+
+__global__ void leaders_meet(unsigned* arrived) {
+  if (threadIdx.x == 0) meet(arrived, gridDim.x);
+  __syncthreads();
+}
+
+__global__ void grid_barrier(unsigned* arrived) {
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  atomicAdd(arrived, 1u);
+  while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) != gridDim.x) __nanosleep(100);
+}
+
+class WaitingTest : public sim::SimulatedTest {};
+
+TEST_F(WaitingTest, KernelsOfTwoDevicesSeeEachOther) {
+  unsigned* flag = upload(std::vector<unsigned>{0});
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaSuccess);
+  ASSERT_EQ(launch({"wait_for", 4, 32}, wait_for, flag, 3u), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  ASSERT_EQ(launch({"set_flag", 1, 1}, set_flag, flag, 3u), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
+TEST_F(WaitingTest, AHostThreadCanReleaseAKernelThatAnotherOneWaitsFor) {
+  unsigned* flag = upload(std::vector<unsigned>{0});
+  ASSERT_EQ(launch({"wait_for", 1, 1}, wait_for, flag, 1u), cudaSuccess);
+  std::thread other([&] {
+    const cudaStream_t stream = make_stream();
+    EXPECT_EQ(
+        launch({.name = "set_flag", .grid = 1, .block = 1, .stream = stream}, set_flag, flag, 1u),
+        cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess) << last_report();
+  });
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+  other.join();
+}
+
+TEST_F(WaitingTest, PollingAnEventMakesProgress) {
+  int* p = allocate<int>(4);
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(launch({"fill", 1, 32}, fill, p, 4, 5), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event), cudaSuccess);
+  int polls = 0;
+  while (cudaEventQuery(event) == cudaErrorNotReady) ASSERT_LT(++polls, 100);
+  EXPECT_GT(polls, 0);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+// One thread waits for what an event stood for when it called; meanwhile the event changes and goes.
+TEST_F(WaitingTest, AnEventMayChangeWhileAnotherThreadWaitsForIt) {
+  unsigned* flag = upload(std::vector<unsigned>{0});
+  const cudaStream_t stream = make_stream(), other = make_stream();
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(
+      launch({.name = "wait_for", .grid = 1, .block = 1, .stream = stream}, wait_for, flag, 1u),
+      cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  std::atomic<bool> begun = false;
+  std::thread waiter([&] {
+    begun = true;
+    EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess) << last_report();
+  });
+  while (!begun) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_EQ(cudaEventRecord(event, other), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  ASSERT_EQ(
+      launch({.name = "set_flag", .grid = 1, .block = 1, .stream = other}, set_flag, flag, 1u),
+      cudaSuccess);
+  waiter.join();
+}
+
+// Each round takes about half of the limit, and all of them some times the limit.
+TEST_F(WaitingTest, BlocksThatWaitForSlowOnesAreNoDeadlock) {
+  sim::reset({.hang_limit = std::chrono::milliseconds(100)});
+  unsigned* arrived = upload(std::vector<unsigned>{0});
+  LaunchConfig config{"slow_rounds", 2, 2};
+  config.cooperative = true;
+  ASSERT_EQ(launch(config, slow_rounds, arrived, 10), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
+TEST_F(WaitingTest, TensOfThousandsOfThreadsCanWaitAtOnce) {
+  unsigned* arrived = upload(std::vector<unsigned>{0});
+  // The sanitizers keep megabytes for each stack.
+  LaunchConfig config{"leaders_meet", 132, sim::kTsan || sim::kAsan ? 2 : 256};
+  config.cooperative = true;
+  ASSERT_EQ(launch(config, leaders_meet, arrived), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
+TEST_F(WaitingTest, OccupancyFollowsThreadsAndSharedMemory) {
+  const auto blocks = [](int threads, std::size_t shared_bytes) {
+    int count = -1;
+    EXPECT_EQ(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, leaders_meet, threads, shared_bytes),
+        cudaSuccess);
+    return count;
+  };
+  EXPECT_EQ(blocks(1024, 0), 2);
+  EXPECT_EQ(blocks(33, 0), 32);
+  EXPECT_EQ(blocks(256, 0), 8);
+  EXPECT_EQ(blocks(256, 100 * 1024), 2);
+  EXPECT_EQ(blocks(256, 300 * 1024), 0);
+}
+
+// As many blocks as the occupancy allows wait for each other; each is a barrier's participant.
+TEST_F(WaitingTest, CooperativeBlocksMeetAtAGridBarrier) {
+  constexpr int kBlocks = 132 * 2;
+  unsigned* arrived = upload(std::vector<unsigned>{0});
+  LaunchConfig config{"grid_barrier", kBlocks, 1024};
+  config.cooperative = true;
+  ASSERT_EQ(launch(config, grid_barrier, arrived), cudaSuccess) << last_report();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
+TEST_F(WaitingTest, FreeingWaitsForItsOwnDeviceAlone) {
+  unsigned* flag = nullptr;
+  ASSERT_EQ(cudaMallocHost(&flag, sizeof *flag), cudaSuccess);
+  __atomic_store_n(flag, 0u, __ATOMIC_RELEASE);
+  int* p = allocate<int>(1);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(launch({"wait_for", 1, 1}, wait_for, flag, 1u), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(cudaFree(p), cudaSuccess);
+  __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+  EXPECT_EQ(cudaFreeHost(flag), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace ringrad
