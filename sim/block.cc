@@ -103,13 +103,14 @@ void Block::begin(const Kernel& kernel, std::uint64_t index) {
   num_threads_ = kernel.threads_per_block();
   num_begun_ = num_returned_ = 0;
   next_id_ = {};
-  failed_ = false;
+  failed_ = spun_ = false;
   barrier_ = {};
   warps_.resize((num_threads_ + kWarpSize - 1) / kWarpSize);
   for (std::size_t w = 0; w < warps_.size(); ++w) {
     Warp& warp = warps_[w];
     warp.existing = first_lanes(num_threads_ - static_cast<unsigned>(w) * kWarpSize);
     warp.returned = 0;
+    warp.spun = false;
     warp.all.mask = warp.existing;
     warp.all.arrived = 0;
     for (const auto& meeting : warp.partial) meeting->mask = meeting->arrived = 0;
@@ -250,7 +251,10 @@ void Block::wait_in(ThreadList& list, const char* operation, Site site) {
   self.waits_in = nullptr;
 }
 
-void Block::spin(Site site) { wait_in(spinning_, "a spin loop", site); }
+void Block::spin(Site site) {
+  spun_ = warps_[thread_->index / kWarpSize].spun = true;
+  wait_in(spinning_, "a spin loop", site);
+}
 
 int Block::barrier(bool vote, const char* operation, Site site) {
   Barrier& b = barrier_;
@@ -264,7 +268,7 @@ int Block::barrier(bool vote, const char* operation, Site site) {
   b.votes[generation % 2] += vote;
   release(cell);
   if (++b.arrived == num_threads_) {
-    ++progress_;
+    if (!std::exchange(spun_, false)) ++progress_;
     b.arrived = 0;
     ++b.generation;
     ready_.append(b.waiting);
@@ -297,7 +301,7 @@ Exchanged Block::exchange(std::uint32_t mask, std::uint64_t value, const char* o
   meeting.arrived |= lane;
   release(cell);
   if (meeting.arrived == mask) {
-    ++progress_;
+    if (!std::exchange(warp.spun, false)) ++progress_;
     meeting.arrived = 0;
     ++meeting.generation;
     ready_.append(meeting.waiting);

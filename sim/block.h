@@ -107,7 +107,8 @@ class Block {
   /// Where its threads wait: "block (0, 0, 0): 1 of 64 threads has returned, 63 wait in
   /// __syncthreads() at softmax.cu:41, e.g. thread (1, 0, 0)".
   std::string describe() const;
-  /// Grows when threads return, meet, or change memory atomically; not by spinning.
+  /// Grows when threads return, change memory atomically, or meet without having spun since they last
+  /// met; not by spinning.
   std::uint64_t progress() const { return progress_; }
 
   // --- For the thread that runs ------------------------------------------------------------------
@@ -157,6 +158,7 @@ class Block {
   struct Warp {
     std::uint32_t existing = 0;  // lanes
     std::uint32_t returned = 0;
+    bool spun = false;                              // since it last met
     Meeting all;                                    // of all existing lanes
     std::vector<std::unique_ptr<Meeting>> partial;  // of other masks; 0 for one to be had
   };
@@ -185,7 +187,8 @@ class Block {
   uint3 index_{};
   unsigned num_threads_ = 0, num_begun_ = 0, num_returned_ = 0;
   std::uint64_t progress_ = 0;
-  uint3 next_id_{};  // of the thread that begins next
+  bool spun_ = false;  // since the last barrier
+  uint3 next_id_{};    // of the thread that begins next
   bool failed_ = false;
   Fault fault_;
   std::function<std::string()> fault_message_;

@@ -1,15 +1,18 @@
 #include "sim/capture.h"
 
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 namespace ringrad::sim {
 
+CapturedOps::~CapturedOps() {
+  for (const std::shared_ptr<Op>& op : ops) op->predecessors.clear();
+}
+
 std::vector<std::shared_ptr<Op>> Graph::copy_ops() const {
   std::unordered_map<const Op*, std::shared_ptr<Op>> copies;
   std::vector<std::shared_ptr<Op>> result;
-  for (const std::shared_ptr<Op>& captured : ops_) {
+  for (const std::shared_ptr<Op>& captured : captured_->ops) {
     std::shared_ptr<Op> copy = make_op(captured->kind, captured->kernel.name);
     copy->kernel = captured->kernel;
     copy->device = captured->device;
@@ -29,7 +32,7 @@ std::vector<std::shared_ptr<Op>> Graph::copy_ops() const {
 }
 
 bool Capture::forbids_unsafe_calls() const {
-  if (ended || mode_ == cudaStreamCaptureModeRelaxed) return false;
+  if (mode_ == cudaStreamCaptureModeRelaxed) return false;
   return mode_ == cudaStreamCaptureModeGlobal || thread_ == std::this_thread::get_id();
 }
 
@@ -38,19 +41,11 @@ void Capture::add(const std::shared_ptr<Op>& op, std::vector<std::shared_ptr<Op>
   op->predecessors = std::move(predecessors);
   op->captured = true;
   op->capture = weak_from_this();
-  ops_.push_back(op);
+  captured_->ops.push_back(op);
 }
 
 bool Capture::is_joined_by(const std::shared_ptr<Op>& last) const {
-  std::vector<const Op*> found;  // grows while it is walked
-  std::unordered_set<const Op*> known;
-  const auto visit = [&](const Op* op) {
-    if (op && known.insert(op).second) found.push_back(op);
-  };
-  visit(last.get());
-  for (std::size_t i = 0; i < found.size(); ++i)
-    for (const std::shared_ptr<Op>& predecessor : found[i]->predecessors) visit(predecessor.get());
-  return found.size() == ops_.size();
+  return ancestors(last.get()).size() == captured_->ops.size();
 }
 
 }  // namespace ringrad::sim

@@ -15,7 +15,6 @@
 
 #include <memory>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "sim/op.h"
@@ -25,17 +24,33 @@ namespace ringrad::sim {
 
 class Stream;
 
-/// Captured ops, each after its predecessors.
+/// Ops that refer to each other, each after its predecessors.
+struct CapturedOps {
+  CapturedOps() = default;
+  CapturedOps(const CapturedOps&) = delete;
+  CapturedOps& operator=(const CapturedOps&) = delete;
+  ~CapturedOps();  // takes the links apart first: a long chain must not be destroyed by recursion
+
+  std::vector<std::shared_ptr<Op>> ops;
+};
+
+/// What a capture has written down: cudaGraph_t.
 class Graph {
  public:
-  explicit Graph(std::vector<std::shared_ptr<Op>> ops) : ops_(std::move(ops)) {}
+  explicit Graph(std::shared_ptr<const CapturedOps> captured) : captured_(std::move(captured)) {}
 
-  std::size_t size() const { return ops_.size(); }
+  std::size_t size() const { return captured_->ops.size(); }
   /// Copies of the ops, with copies as predecessors.
   std::vector<std::shared_ptr<Op>> copy_ops() const;
 
  private:
-  std::vector<std::shared_ptr<Op>> ops_;
+  std::shared_ptr<const CapturedOps> captured_;
+};
+
+/// A graph to be launched: cudaGraphExec_t. Its launches come one after the other.
+struct GraphExec {
+  Graph graph;
+  std::shared_ptr<Op> last;  // of the last launch
 };
 
 class Capture : public std::enable_shared_from_this<Capture> {
@@ -48,9 +63,9 @@ class Capture : public std::enable_shared_from_this<Capture> {
   bool forbids_unsafe_calls() const;
 
   void add(const std::shared_ptr<Op>& op, std::vector<std::shared_ptr<Op>> predecessors);
-  const std::vector<std::shared_ptr<Op>>& ops() const { return ops_; }
   /// True if every captured op comes before `last`, or is it.
   bool is_joined_by(const std::shared_ptr<Op>& last) const;
+  Graph graph() const { return Graph(captured_); }
 
   bool invalid = false;  // a call that is not allowed was made meanwhile
   bool ended = false;
@@ -59,7 +74,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
   const Stream* origin_;
   cudaStreamCaptureMode mode_;
   std::thread::id thread_;
-  std::vector<std::shared_ptr<Op>> ops_;
+  std::shared_ptr<CapturedOps> captured_ = std::make_shared<CapturedOps>();
 };
 
 }  // namespace ringrad::sim

@@ -35,9 +35,9 @@ struct Topology {
   double peak_gflops = 0;
   double launch_us = 0;
 
-  /// nvlink8: eight devices, all connected by NVLink; pcie4: four on a PCI Express switch; two_hosts:
-  /// two times four with NVLink, and a network between them. Figures of the order of an H100's data
-  /// sheet, for all of them.
+  /// nvlink8: all devices connected by NVLink; pcie4: all on a PCI Express switch; two_hosts: half of
+  /// them on each, with NVLink inside and a network between. The names tell the usual number of devices.
+  /// Figures of the order of an H100's data sheet, for all of them.
   /// Throws: std::invalid_argument for another name, or unless num_devices is in [1, 32]
   static Topology named(const std::string& name, int num_devices);
 

@@ -20,19 +20,6 @@ constexpr int kHaste = 50;
 
 thread_local bool engine_runs_here = false;
 
-// The op and all that must be done before it.
-std::unordered_set<const Op*> ancestors(const Op* op) {
-  std::vector<const Op*> found;  // grows while it is walked
-  std::unordered_set<const Op*> known;
-  const auto visit = [&](const Op* next) {
-    if (next && known.insert(next).second) found.push_back(next);
-  };
-  visit(op);
-  for (std::size_t i = 0; i < found.size(); ++i)
-    for (const std::shared_ptr<Op>& predecessor : found[i]->predecessors) visit(predecessor.get());
-  return known;
-}
-
 }  // namespace
 
 Engine::Engine(int num_devices, Memory& memory, Clock& clock, const EngineOptions& options)
@@ -62,7 +49,10 @@ void Engine::submit(const std::shared_ptr<Op>& op,
     if (!predecessor) continue;
     if (kTsan) op->kernel.after.emplace_back(predecessor, &predecessor->kernel);
     op->begin_us = std::max(op->begin_us, predecessor->end_us);
-    if (predecessor->done) continue;
+    if (predecessor->done) {
+      if (predecessor->stopped) stop_follower(*predecessor, *op);
+      continue;
+    }
     op->predecessors.push_back(predecessor);
     predecessor->followers.push_back(op);
   }
@@ -79,15 +69,7 @@ void Engine::finish(const std::shared_ptr<Op>& op) {
   op->predecessors.clear();
   for (const std::shared_ptr<Op>& follower : std::exchange(op->followers, {})) {
     follower->begin_us = std::max(follower->begin_us, op->end_us);
-    if (op->stopped && !follower->stopped) {
-      follower->stopped = true;
-      auto& fault = faults_[static_cast<std::size_t>(follower->device)];
-      const auto& cause = faults_[static_cast<std::size_t>(op->device)];
-      if (!fault && cause)
-        fault = Fault{cause->error, "device " + std::to_string(follower->device) +
-                                        " waited for work of device " + std::to_string(op->device) +
-                                        ", which has failed: " + cause->message};
-    }
+    if (op->stopped) stop_follower(*op, *follower);
     if (--follower->num_pending == 0) ready_.push_back(follower);
   }
   op->kernel.body = nullptr;
@@ -95,6 +77,18 @@ void Engine::finish(const std::shared_ptr<Op>& op) {
   pending_.erase(op.get());
   idle_ = {};
   changed_.notify_all();
+}
+
+// What comes after work that was stopped does not run, and its device has failed, too.
+// REQUIRES: mutex_ is held
+void Engine::stop_follower(const Op& op, Op& follower) {
+  follower.stopped = true;
+  auto& fault = faults_[static_cast<std::size_t>(follower.device)];
+  const auto& cause = faults_[static_cast<std::size_t>(op.device)];
+  if (!fault && cause)
+    fault = Fault{cause->error, "device " + std::to_string(follower.device) +
+                                    " waited for work of device " + std::to_string(op.device) +
+                                    ", which has failed: " + cause->message};
 }
 
 std::shared_ptr<Op> Engine::find_use(const void* memory, const Op* op) const {
@@ -128,7 +122,9 @@ bool Engine::poll(std::shared_ptr<Op> op) {
     const Unseen unseen;
     std::unique_lock lock(mutex_);
     if (!op->done && !running_)
-      run_as_engine(lock, [&] { begin_block() || begin_op() || poll_blocks(*op); });
+      run_as_engine(lock, [&] {
+        if (!begin_block() && !begin_op()) poll_blocks(*op);
+      });
     if (!op->done) return false;
   }
   acquire(op->kernel.done);
@@ -156,6 +152,8 @@ void Engine::run_as_engine(std::unique_lock<std::mutex>& lock, Work&& work) {
   };
   try {
     work();
+    if (last_run_) check_memory(*last_run_);  // before it is closed
+    finish_grids();
   } catch (...) {  // no memory for the engine itself
     give_back();
     throw;
@@ -172,7 +170,9 @@ void Engine::run_until(const std::shared_ptr<Op>& op) {
       continue;
     }
     poll_blocks(*op);
-    if (++idle_rounds > kEagerRounds) std::this_thread::sleep_for(kRest);
+    if (++idle_rounds <= kEagerRounds) continue;
+    std::this_thread::sleep_for(kRest);
+    idle_ += kRest;
   }
 }
 
@@ -217,9 +217,9 @@ bool Engine::begin_op() {
   return true;
 }
 
-// Each block that spins gets one turn. False if there is none.
-bool Engine::poll_blocks(const Op& awaited) {
-  if (grids_.empty()) return false;
+// Each block that spins gets one turn.
+void Engine::poll_blocks(const Op& awaited) {
+  stop_failed_devices();
   const auto begin = std::chrono::steady_clock::now();
   const std::uint64_t progress_before = progress_;
   for (std::size_t i = 0; i < grids_.size(); ++i) {
@@ -237,11 +237,10 @@ bool Engine::poll_blocks(const Op& awaited) {
   }
   if (submitted || progress_ != progress_before) {
     idle_ = {};
-    return true;
+    return;
   }
-  idle_ += std::chrono::steady_clock::now() - begin + kRest;
+  idle_ += std::chrono::steady_clock::now() - begin;
   if (idle_ >= (faulted ? options_.hang_limit / kHaste : options_.hang_limit)) fail_hung(awaited);
-  return true;
 }
 
 // Lets a block run. True, and no block, if it has ended.
@@ -269,7 +268,7 @@ bool Engine::run(Grid& grid, std::unique_ptr<Block>& block) {
 
 // Looks whether the op wrote where nobody may write.
 void Engine::check_memory(const Op& op) {
-  const std::string damage = memory_.check_canaries(op.uses);
+  const std::string damage = memory_.check_canaries();
   if (!damage.empty())
     stop_device(op.device,
                 {cudaErrorIllegalAddress, "kernel '" + op.kernel.name + "' on device " +
@@ -291,6 +290,20 @@ void Engine::stop_device(int device, Fault fault) {
     grid.num_finished += grid.op->kernel.num_blocks() - grid.num_begun;
     grid.num_begun = grid.op->kernel.num_blocks();
   }
+}
+
+// The fault of a device may have been set from outside: by a call, or by another device's fault.
+void Engine::stop_failed_devices() {
+  std::vector<std::optional<Fault>> faults;
+  {
+    const QuietLock lock(mutex_);
+    faults = faults_;
+  }
+  for (const Grid& grid : grids_)
+    if (const auto& fault = faults[static_cast<std::size_t>(grid.op->device)];
+        fault && !grid.op->stopped)
+      stop_device(grid.op->device, *fault);
+  finish_grids();
 }
 
 void Engine::finish_grids() {
@@ -342,6 +355,12 @@ void Engine::report_fault(int device, Fault fault) {
   const QuietLock lock(mutex_);
   auto& first = faults_[static_cast<std::size_t>(device)];
   if (!first) first = std::move(fault);
+}
+
+std::vector<Clock::Event> Engine::record() {
+  const QuietLock lock(mutex_);
+  clock_.record();
+  return clock_.events();
 }
 
 // xorshift64: any state but 0.

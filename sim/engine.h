@@ -65,6 +65,9 @@ class Engine {
   std::optional<Fault> fault(int device) const;
   void report_fault(int device, Fault fault);
 
+  /// What has run since the first call, in simulated time.
+  std::vector<Clock::Event> record();
+
   /// True on a thread that runs the engine.
   static bool runs_here();
 
@@ -83,10 +86,12 @@ class Engine {
   void run_until(const std::shared_ptr<Op>& op);
   bool begin_block();
   bool begin_op();
-  bool poll_blocks(const Op& awaited);
+  void poll_blocks(const Op& awaited);
   bool run(Grid& grid, std::unique_ptr<Block>& block);
   void check_memory(const Op& op);
   void stop_device(int device, Fault fault);
+  void stop_failed_devices();
+  void stop_follower(const Op& op, Op& follower);
   void finish_grids();
   void fail_hung(const Op& awaited);
   void finish(const std::shared_ptr<Op>& op);

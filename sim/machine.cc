@@ -82,8 +82,8 @@ Options Options::from_environment() {
 
 Machine::Machine(const Options& options_)
     : options(options_),
-      memory(options.num_devices, options.bytes_per_device),
       clock(Topology::named(options.topology, options.num_devices)),
+      memory(options.num_devices, options.bytes_per_device),
       engine(options.num_devices, memory, clock,
              {.seed = options.seed, .hang_limit = options.hang_limit}),
       devices(static_cast<std::size_t>(options.num_devices)) {
@@ -91,6 +91,11 @@ Machine::Machine(const Options& options_)
     devices[static_cast<std::size_t>(device)].default_stream =
         std::make_unique<Stream>(device, num_streams++, true);
   ++num_machines;
+  if (std::getenv("RINGRAD_SIM_TRACE")) {
+    clock.record();
+    static const int registered = std::atexit(write_trace_at_exit);
+    static_cast<void>(registered);
+  }
   trap_unwritten(options.trap_unwritten);
   handle_faults_of(&memory);
 }
@@ -102,13 +107,7 @@ Machine::~Machine() {
 
 Machine& Machine::get() {
   const QuietLock lock(creation);
-  if (!machine) {
-    machine = new Machine(Options::from_environment());
-    if (std::getenv("RINGRAD_SIM_TRACE")) {
-      machine->clock.record();
-      std::atexit(write_trace_at_exit);
-    }
-  }
+  if (!machine) machine = new Machine(Options::from_environment());
   return *machine;
 }
 
@@ -131,13 +130,13 @@ cudaError_t Machine::resolve(const char* call, Stream* stream, Stream*& resolved
               std::string(call) + ": the stream must be one that exists");
 }
 
-cudaError_t Machine::resolve(const char* call, const Event* event, std::shared_ptr<Op>& op) {
+cudaError_t Machine::resolve(const char* call, const Event* event, std::optional<Event>& now) {
   if (Engine::runs_here()) return check_device(0);
   const QuietLock lock(mutex);
   if (!events.contains(event))
     return fail(cudaErrorInvalidResourceHandle,
                 std::string(call) + ": the event must be one that exists");
-  op = event->op;
+  now.emplace(*event);
   return cudaSuccess;
 }
 
@@ -172,14 +171,7 @@ cudaError_t Machine::submit(const std::shared_ptr<Op>& op, Stream& stream,
     stream.last_captured = op;
     return cudaSuccess;
   }
-  const SimulatedDevice& device = devices[static_cast<std::size_t>(stream.device)];
-  if (&stream == device.default_stream.get())
-    for (const auto& other : device.streams)
-      if (other->blocking && other->capture) {
-        other->capture->invalid = true;
-        return fail(cudaErrorStreamCaptureImplicit,
-                    "the default stream would wait for a stream that is being captured");
-      }
+  if (const cudaError_t error = check_default_stream(stream)) return error;
   std::vector<std::shared_ptr<Op>> predecessors = predecessors_on(stream);
   predecessors.push_back(also_after);
   HostThread& host = this_host_thread();
@@ -190,12 +182,40 @@ cudaError_t Machine::submit(const std::shared_ptr<Op>& op, Stream& stream,
   return cudaSuccess;
 }
 
+bool Machine::is_default(const Stream& stream) const {
+  return &stream == devices[static_cast<std::size_t>(stream.device)].default_stream.get();
+}
+
+// What the default stream does comes after the blocking streams' work, which no capture can promise.
+cudaError_t Machine::check_default_stream(const Stream& stream) {
+  if (!is_default(stream)) return cudaSuccess;
+  for (const auto& other : devices[static_cast<std::size_t>(stream.device)].streams)
+    if (other->blocking && other->capture) {
+      other->capture->invalid = true;
+      return fail(cudaErrorStreamCaptureImplicit,
+                  "the default stream would wait for a stream that is being captured");
+    }
+  return cudaSuccess;
+}
+
+void Machine::end_capture(const std::shared_ptr<Capture>& capture) {
+  capture->ended = true;
+  std::erase(captures, capture);
+  for (SimulatedDevice& device : devices)
+    for (const auto& stream : device.streams)
+      if (stream->capture == capture) stream->capture = nullptr, stream->last_captured = nullptr;
+}
+
 // A stream that waits for an event of a capture belongs to it from then on.
 cudaError_t Machine::join_capture(Stream& stream, const Op& event_op) {
   const std::shared_ptr<Capture> capture = event_op.capture.lock();
   if (event_op.captured && (!capture || capture->ended))
     return fail(cudaErrorCapturedEvent,
                 "the event was recorded in a capture that has ended; it must be recorded again");
+  if (is_default(stream)) {
+    capture->invalid = true;
+    return fail(cudaErrorStreamCaptureImplicit, "the default stream cannot be captured");
+  }
   if (!stream.capture) {
     stream.capture = capture;
     stream.last_captured = nullptr;
@@ -206,12 +226,23 @@ cudaError_t Machine::join_capture(Stream& stream, const Op& event_op) {
               "a stream that is being captured can wait only for events of the same capture");
 }
 
-void Machine::submit_graph(const std::vector<std::shared_ptr<Op>>& ops, Stream& stream) {
+cudaError_t Machine::submit_graph(GraphExec* executable, Stream& stream) {
   const std::shared_ptr<Op> end = make_marker();
-  for (const auto& op : ops) release(op->kernel.queued);
   release(end->kernel.queued);
+  std::vector<std::shared_ptr<Op>> ops;
+  {
+    const QuietLock lock(mutex);
+    if (!graph_execs.contains(executable))
+      return fail(cudaErrorInvalidValue, "cudaGraphLaunch: the graph must be one that exists");
+    if (stream.capture)
+      return fail(cudaErrorNotSupported, "cudaGraphLaunch: graphs within graphs are not simulated");
+    ops = executable->graph.copy_ops();
+  }
+  for (const auto& op : ops) release(op->kernel.queued);
   const QuietLock lock(mutex);
-  const std::vector<std::shared_ptr<Op>> before = predecessors_on(stream);
+  if (const cudaError_t error = check_default_stream(stream)) return error;
+  std::vector<std::shared_ptr<Op>> before = predecessors_on(stream);
+  before.push_back(executable->last);
   HostThread& host = this_host_thread();
   host.now_us += kCallUs;
   for (const auto& op : ops) {
@@ -224,7 +255,8 @@ void Machine::submit_graph(const std::vector<std::shared_ptr<Op>>& ops, Stream& 
   std::vector<std::shared_ptr<Op>> all = ops;
   all.insert(all.end(), before.begin(), before.end());
   engine.submit(end, all);
-  stream.last = end;
+  stream.last = executable->last = end;
+  return cudaSuccess;
 }
 
 cudaError_t Machine::check_captures(const char* call, const Stream* stream) {
@@ -279,6 +311,10 @@ cudaError_t fail(cudaError_t error, const std::string& report) {
   return error;
 }
 
+cudaError_t fail_no_place(const char* call) {
+  return fail(cudaErrorInvalidValue, std::string(call) + ": the result must have a place");
+}
+
 cudaError_t check_device(int device) {
   if (Engine::runs_here())
     return fail(cudaErrorNotPermitted, "kernels and host functions must not call the CUDA runtime");
@@ -301,14 +337,13 @@ std::size_t num_live_allocations() { return Machine::get().memory.live_allocatio
 
 std::string chrome_trace() {
   Machine& m = Machine::get();
-  m.clock.record();
   nlohmann::json events = nlohmann::json::array();
   for (int device = 0; device < m.options.num_devices; ++device)
     events.push_back({{"ph", "M"},
                       {"name", "process_name"},
                       {"pid", device},
                       {"args", {{"name", "simulated device " + std::to_string(device)}}}});
-  for (const Clock::Event& event : m.clock.events())
+  for (const Clock::Event& event : m.engine.record())
     events.push_back({{"ph", "X"},
                       {"name", event.name},
                       {"cat", event.kind == Op::Kind::kernel ? "kernel"

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -66,18 +67,18 @@ class Machine {
   /// which an event holds. Returns an error, and does nothing, if a capture forbids it.
   cudaError_t submit(const std::shared_ptr<Op>& op, Stream& stream,
                      const std::shared_ptr<Op>& also_after = nullptr);
-  /// Queues a graph's ops, each after its predecessors.
-  void submit_graph(const std::vector<std::shared_ptr<Op>>& ops, Stream& stream);
+  /// Queues a graph's ops, each after its predecessors, and all after the graph's last launch.
+  cudaError_t submit_graph(GraphExec* executable, Stream& stream);
 
-  /// An error if a capture forbids the call, which ends it: calls that allocate or wait for a device
-  /// (no stream), or that wait for a stream.
+  /// An error if a capture that has not ended forbids the call, which then makes the capture invalid.
+  /// With a stream, the call waits for that stream; without, it allocates or waits for devices.
   cudaError_t check_captures(const char* call, const Stream* stream = nullptr);
 
   /// The stream that a call is about: null means the current device's default stream. An error if it
   /// was destroyed or never made, or if its device has failed.
   cudaError_t resolve(const char* call, Stream* stream, Stream*& resolved);
-  /// The op that an event stands for, if any. An error if it was destroyed or never made.
-  cudaError_t resolve(const char* call, const Event* event, std::shared_ptr<Op>& op);
+  /// What the event is now. An error if it was destroyed or never made.
+  cudaError_t resolve(const char* call, const Event* event, std::optional<Event>& now);
   Stream& default_stream();
 
   /// Waits, and moves the calling thread's simulated time to the op's end.
@@ -86,13 +87,15 @@ class Machine {
   void wait_for_device(int device);
 
   const Options options;
-  Memory memory;
   Clock clock;
+  Memory memory;
   Engine engine;
 
   std::mutex mutex;  // of all below
   std::vector<SimulatedDevice> devices;
   std::unordered_map<const Event*, std::unique_ptr<Event>> events;
+  std::unordered_map<const Graph*, std::unique_ptr<Graph>> graphs;
+  std::unordered_map<const GraphExec*, std::unique_ptr<GraphExec>> graph_execs;
   std::map<const void*, std::size_t> pinned;                 // bytes by first address
   std::map<const void*, std::size_t> dynamic_shared_limits;  // by kernel
   std::vector<std::shared_ptr<Capture>> captures;            // that have not ended
@@ -100,9 +103,13 @@ class Machine {
 
   /// True if p lies in memory of cudaMallocHost. REQUIRES: mutex is held
   bool is_pinned(const void* p) const;
+  /// The streams of the capture are ordinary ones again. REQUIRES: mutex is held
+  void end_capture(const std::shared_ptr<Capture>& capture);
 
  private:
+  bool is_default(const Stream& stream) const;
   cudaError_t join_capture(Stream& stream, const Op& event_op);
+  cudaError_t check_default_stream(const Stream& stream);
   std::vector<std::shared_ptr<Op>> predecessors_on(Stream& stream);
 };
 
@@ -118,6 +125,9 @@ HostThread& this_host_thread();
 
 /// Notes the error and what a person should know; returns it.
 cudaError_t fail(cudaError_t error, const std::string& report);
+
+/// The error of a call whose result has no place to go.
+cudaError_t fail_no_place(const char* call);
 
 /// The fault of a device, as every call that uses it returns it; cudaSuccess if there is none.
 cudaError_t check_device(int device);

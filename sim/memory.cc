@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc gives it
 constexpr unsigned char kCanary = 0xfb;
+// More are closed after a kernel, so that the next one's canaries are few.
+constexpr std::size_t kMostOpen = 256;
 // Addresses, not memory: a tebibyte, or what ThreadSanitizer can follow.
 constexpr std::size_t kAddressesPerDevice = std::size_t{1} << (kTsan ? 34 : 40);
 
@@ -129,14 +131,14 @@ std::byte* Memory::find_addresses(Region& region, std::size_t bytes) const {
   return static_cast<std::size_t>(end - gap) >= needed ? gap : nullptr;
 }
 
-bool Memory::mark_freeing(void* p) {
+bool Memory::mark_freeing(void* p, bool freeing) {
   const QuietLock lock(mutex_);
   for (Region& region : regions_) {
     const auto found = region.allocations.find(page_of(p));
     if (found == region.allocations.end()) continue;
     Allocation& a = found->second;
     if (!a.live || a.imported || a.begin != p) return false;
-    return !std::exchange(a.freeing, true);
+    return std::exchange(a.freeing, freeing) != freeing;
   }
   return false;
 }
@@ -154,7 +156,8 @@ bool Memory::release(void* p) {
     poison(a.begin, a.bytes);
     const Pages pages = pages_of(a);
     if (a.imported) {
-      mmap(pages.begin, pages.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+      mmap(pages.begin, pages.bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, region.file,
+           pages.begin - region.begin);
     } else {
       fallocate(region.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, pages.begin - region.begin,
                 static_cast<off_t>(pages.bytes));
@@ -281,7 +284,7 @@ std::vector<Memory::Allocation> Memory::live_allocations() const {
 // --- Access ----------------------------------------------------------------------------------------
 
 // ThreadSanitizer could not follow a fault handler that resumes a simulated thread; there, all is open.
-bool Memory::protect(const Allocation& a, int protection) {
+bool Memory::protect(const Allocation& a, int protection) const {
   if (kTsan && protection == PROT_NONE && a.live) return true;
   const Pages pages = pages_of(a);
   return mprotect(pages.begin, pages.bytes, protection) == 0;
@@ -303,22 +306,29 @@ bool Memory::open(const void* p) {
   if (!a || !a->live || !(permitted_ >> a->device & 1)) return false;
   const Pages pages = pages_of(*a);
   if (p >= pages.begin + pages.bytes || !open_.insert(a->begin).second) return false;
-  opened_since_check_.push_back(a->begin);
   if (protect(*a, PROT_READ | PROT_WRITE)) return true;
   // The system has no room for one more mapping: close all others. They open again when touched.
+  if (damage_.empty()) damage_ = find_damage();
   std::erase_if(open_, [&](const std::byte* begin) {
     return begin != a->begin && protect(*find_at_or_before(begin), PROT_NONE);
   });
   return protect(*a, PROT_READ | PROT_WRITE);
 }
 
-std::string Memory::check_canaries(const std::vector<const void*>& allocations) {
-  if (kAsan) return {};  // they are poisoned
+std::string Memory::check_canaries() {
   const QuietLock lock(mutex_);
-  std::vector<const std::byte*> written = std::exchange(opened_since_check_, {});
-  for (const void* begin : allocations) written.push_back(static_cast<const std::byte*>(begin));
-  for (const std::byte* begin : written) {
-    if (!open_.contains(begin)) continue;  // nobody has touched it, or it is freed
+  std::string damage = damage_.empty() ? find_damage() : std::exchange(damage_, {});
+  if (open_.size() > kMostOpen)
+    std::erase_if(open_, [&](const std::byte* begin) {
+      return protect(*find_at_or_before(begin), PROT_NONE);
+    });
+  return damage;
+}
+
+// The first damage to the canaries around what is open. REQUIRES: mutex_ is held
+std::string Memory::find_damage() const {
+  if (kAsan) return {};  // they are poisoned
+  for (const std::byte* begin : open_) {
     const Allocation& a = *find_at_or_before(begin);
     if (a.imported) continue;
     const std::string what = " an allocation of " + std::to_string(a.bytes) + " bytes on device " +

@@ -10,9 +10,10 @@
 // its device may be reached from the device that runs, opens it, and lets the kernel try again. All
 // else is a fault that is reported: memory past the end, freed memory (its addresses are not used
 // again while there are others), another device's without peer access, and device memory in the hands
-// of the host. What remains is the rest of an allocation's pages, up to 255 bytes after its end and
-// 4095 before its beginning: filled with canaries, which are looked at after each kernel that could
-// have written there. Under AddressSanitizer every byte is exact, reads as well.
+// of the host, unless the engine runs on another host thread at that moment. What remains is the rest of
+// an allocation's pages, up to 255 bytes after its end and 3840 before its beginning: filled with
+// canaries, which are looked at after each kernel. Under AddressSanitizer every byte is exact, reads as
+// well; under ThreadSanitizer all memory is open.
 //
 // New memory is filled as in unwritten.h.
 //
@@ -54,8 +55,9 @@ class Memory {
   void* allocate(int device, std::size_t bytes);
   /// False unless p is the beginning of a live allocation.
   bool release(void* p);
-  /// The same for an allocation that will be released later; false if that was said before.
-  bool mark_freeing(void* p);
+  /// Says whether an allocation will be released later. False unless p is the beginning of a live
+  /// allocation of which the contrary was known.
+  bool mark_freeing(void* p, bool freeing = true);
 
   /// An allocation as another process can open it.
   struct Export {
@@ -82,14 +84,14 @@ class Memory {
 
   // --- Access ------------------------------------------------------------------------------------
 
-  /// From now on the calling thread may touch the memory of these devices (bit d for device d), as far
-  /// as it is alive; 0 closes all.
+  /// From now on a kernel may touch the memory of these devices (bit d for device d), as far as it is
+  /// alive; 0 closes all.
   void permit(std::uint32_t devices);
   /// For the fault handler: true if p may be touched now; the access is then to be tried again.
   bool open(const void* p);
-  /// What has been written where nobody may write, around these allocations and those that were opened
-  /// since the last call; empty if nothing.
-  std::string check_canaries(const std::vector<const void*>& allocations);
+  /// What has been written where nobody may write, around what is open; empty if nothing. To be asked
+  /// before permit() closes it.
+  std::string check_canaries();
 
  private:
   // The addresses of one device; a file without a name is the memory behind them.
@@ -104,7 +106,8 @@ class Memory {
   // The last allocation whose first page is not after p.
   const Allocation* find_at_or_before(const void* p) const;
   std::string describe_locked(const void* p, std::size_t bytes) const;
-  bool protect(const Allocation& allocation, int protection);
+  bool protect(const Allocation& allocation, int protection) const;
+  std::string find_damage() const;
   std::byte* find_addresses(Region& region, std::size_t bytes) const;
 
   const std::size_t bytes_per_device_;
@@ -112,7 +115,7 @@ class Memory {
   std::vector<Region> regions_;
   std::uint32_t permitted_ = 0;
   std::set<const std::byte*> open_;  // first addresses
-  std::vector<const std::byte*> opened_since_check_;
+  std::string damage_;               // that was found before something was closed
 };
 
 }  // namespace ringrad::sim

@@ -22,4 +22,16 @@ std::shared_ptr<Op> make_marker() {
   return op;
 }
 
+std::unordered_set<const Op*> ancestors(const Op* op) {
+  std::vector<const Op*> found;  // grows while it is walked
+  std::unordered_set<const Op*> known;
+  const auto visit = [&](const Op* next) {
+    if (next && known.insert(next).second) found.push_back(next);
+  };
+  visit(op);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    for (const std::shared_ptr<Op>& predecessor : found[i]->predecessors) visit(predecessor.get());
+  return known;
+}
+
 }  // namespace ringrad::sim

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "sim/kernel.h"
@@ -48,5 +49,8 @@ struct Op {
 /// A new op. Simulated threads read their arguments in it, so nobody may be seen destroying it.
 std::shared_ptr<Op> make_op(Op::Kind kind, std::string name = {});
 std::shared_ptr<Op> make_marker();
+
+/// The op and all that is not done and must be before it; nothing for null.
+std::unordered_set<const Op*> ancestors(const Op* op);
 
 }  // namespace ringrad::sim

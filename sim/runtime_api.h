@@ -7,6 +7,7 @@
 //   - copies from pageable host memory take their bytes at once, copies to it wait for the end
 //   - a host function must not wait for another host thread that waits for a device
 //   - work that waits for the work of a device that has failed fails, too
+//   - cudaMemcpyPeer is ordered as other copies on the current device's default stream are
 
 #pragma once
 

@@ -13,10 +13,6 @@ namespace {
 
 bool exists(int device) { return device >= 0 && device < Machine::get().options.num_devices; }
 
-cudaError_t fail_no_place(const char* call) {
-  return fail(cudaErrorInvalidValue, std::string(call) + ": the result must have a place");
-}
-
 cudaError_t fail_device(const char* call, int device) {
   return fail(cudaErrorInvalidDevice, std::string(call) + ": the device must be in [0, " +
                                           std::to_string(Machine::get().options.num_devices) +
@@ -108,6 +104,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaSetDevice(int device) {
+  if (Engine::runs_here()) return check_device(0);
   if (!exists(device)) return fail_device("cudaSetDevice", device);
   this_host_thread().device = device;
   return cudaSuccess;
@@ -145,6 +142,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
+  if (!version) return fail_no_place("cudaRuntimeGetVersion");
   *version = 13000;
   return cudaSuccess;
 }
@@ -159,6 +157,7 @@ cudaError_t cudaDeviceSynchronize() {
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
+  if (!can_access) return fail_no_place("cudaDeviceCanAccessPeer");
   if (!exists(device)) return fail_device("cudaDeviceCanAccessPeer", device);
   if (!exists(peer)) return fail_device("cudaDeviceCanAccessPeer", peer);
   const Topology& topology = Machine::get().clock.topology();
@@ -169,6 +168,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   const int device = this_host_thread().device;
+  if (const cudaError_t error = check_device(device)) return error;
   if (!exists(peer) || peer == device) return fail_device("cudaDeviceEnablePeerAccess", peer);
   if (flags != 0)
     return fail(cudaErrorInvalidValue,
@@ -192,6 +192,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   const int device = this_host_thread().device;
+  if (const cudaError_t error = check_device(device)) return error;
   if (!exists(peer)) return fail_device("cudaDeviceDisablePeerAccess", peer);
   Machine& machine = Machine::get();
   const QuietLock lock(machine.mutex);

@@ -117,6 +117,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
                                                           int threads_per_block,
                                                           std::size_t dynamic_shared_bytes) {
   using namespace ringrad::sim;
+  if (!blocks) return fail_no_place("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
   if (threads_per_block < 1)
     return fail(cudaErrorInvalidValue,
                 "cudaOccupancyMaxActiveBlocksPerMultiprocessor: a block must have threads; got " +
@@ -128,6 +129,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
   using namespace ringrad::sim;
+  if (Engine::runs_here()) return check_device(0);
   if (value < 0 || static_cast<std::size_t>(value) > kMaxSharedBytes)
     return fail(cudaErrorInvalidValue,
                 "cudaFuncSetAttribute: dynamic shared memory must be at most " +

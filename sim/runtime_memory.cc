@@ -31,7 +31,7 @@ bool is_pinned(const void* p) {
 }
 
 cudaError_t allocate(const char* call, void** p, std::size_t bytes, int device) {
-  if (!p) return fail(cudaErrorInvalidValue, std::string(call) + ": the result must have a place");
+  if (!p) return fail_no_place(call);
   *p = nullptr;
   if (const cudaError_t error = check_device(device)) return error;
   if (const cudaError_t error = Machine::get().check_captures(call)) return error;
@@ -213,7 +213,7 @@ cudaError_t cudaFree(void* p) {
   const int device = device_or_host(p);
   machine.wait_for_device(device);
   while (const auto user = machine.engine.find_use(p)) machine.wait(user);
-  machine.memory.release(p);
+  if (!machine.memory.release(p)) return fail_free("cudaFree", p);
   return check_device(device);
 }
 
@@ -223,10 +223,12 @@ cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
   if (const cudaError_t error = machine.resolve("cudaFreeAsync", stream, on)) return error;
   if (const cudaError_t error = machine.check_captures("cudaFreeAsync", on)) return error;
   if (!machine.memory.mark_freeing(p)) return fail_free("cudaFreeAsync", p);
-  auto op = make_copy("cudaFreeAsync", 0, on->device, on->device);
-  op->kind = Op::Kind::host_function;
+  auto op = make_op(Op::Kind::host_function, "cudaFreeAsync");
   op->kernel.body = [p] { Machine::get().memory.release(p); };
-  if (const cudaError_t error = machine.submit(op, *on)) return error;
+  if (const cudaError_t error = machine.submit(op, *on)) {
+    machine.memory.mark_freeing(p, false);
+    return error;
+  }
   const auto user = machine.engine.find_use(p, op.get());
   if (!user) return cudaSuccess;
   machine.engine.report_fault(
@@ -240,7 +242,8 @@ cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
 
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
   constexpr std::size_t kPage = 4096;
-  if (!p) return fail(cudaErrorInvalidValue, "cudaHostAlloc: the result must have a place");
+  if (Engine::runs_here()) return check_device(0);
+  if (!p) return fail_no_place("cudaHostAlloc");
   *p = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (bytes > std::size_t{1} << 46)
@@ -260,6 +263,7 @@ cudaError_t cudaFreeHost(void* p) {
   if (!p) return cudaSuccess;
   if (Engine::runs_here()) return check_device(0);
   Machine& machine = Machine::get();
+  if (const cudaError_t error = machine.check_captures("cudaFreeHost")) return error;
   for (int device = 0; device < machine.options.num_devices; ++device)
     machine.wait_for_device(device);
   const QuietLock lock(machine.mutex);
@@ -271,8 +275,7 @@ cudaError_t cudaFreeHost(void* p) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  if (!free_bytes || !total_bytes)
-    return fail(cudaErrorInvalidValue, "cudaMemGetInfo: both results must have a place");
+  if (!free_bytes || !total_bytes) return fail_no_place("cudaMemGetInfo");
   const int device = this_host_thread().device;
   const Memory& memory = Machine::get().memory;
   *total_bytes = memory.bytes_per_device();
@@ -281,8 +284,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
-  if (!attributes)
-    return fail(cudaErrorInvalidValue, "cudaPointerGetAttributes: the result must have a place");
+  if (!attributes) return fail_no_place("cudaPointerGetAttributes");
   void* const pointer = const_cast<void*>(p);
   const auto allocation = Machine::get().memory.find(p);
   if (allocation && allocation->live)
@@ -337,6 +339,7 @@ cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t 
 // --- Other processes -----------------------------------------------------------------------------------
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p) {
+  if (!handle) return fail_no_place("cudaIpcGetMemHandle");
   const auto exported = Machine::get().memory.export_allocation(p);
   if (!exported)
     return fail(cudaErrorInvalidValue,
@@ -349,6 +352,8 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p) {
 }
 
 cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned) {
+  if (Engine::runs_here()) return check_device(0);
+  if (!p) return fail_no_place("cudaIpcOpenMemHandle");
   Memory::Export exported;
   std::memcpy(&exported, &handle, sizeof exported);
   if (exported.process == getpid())
@@ -363,6 +368,7 @@ cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned) 
 
 cudaError_t cudaIpcCloseMemHandle(void* p) {
   Machine& machine = Machine::get();
+  if (Engine::runs_here()) return check_device(0);
   const auto found = machine.memory.find(p);
   if (!found || !found->imported || !found->live || found->begin != p)
     return fail_free("cudaIpcCloseMemHandle", p);

@@ -25,10 +25,6 @@ cudaError_t query(const std::shared_ptr<Op>& op, int device) {
   return check_device(device);
 }
 
-cudaError_t fail_no_place(const char* call) {
-  return fail(cudaErrorInvalidValue, std::string(call) + ": the result must have a place");
-}
-
 }  // namespace
 
 // --- Streams -----------------------------------------------------------------------------------------
@@ -64,9 +60,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (const cudaError_t error = machine.resolve("cudaStreamDestroy", stream, stream)) return error;
   const QuietLock lock(machine.mutex);
   SimulatedDevice& device = machine.devices[static_cast<std::size_t>(stream->device)];
-  std::erase_if(device.ended, [](const auto& other) { return other.last->done; });
+  if (!kTsan)  // which wants to know the order of what is done, too
+    std::erase_if(device.ended,
+                  [&](const auto& other) { return machine.engine.is_done(*other.last); });
   if (stream->last) device.ended.push_back({stream->last, stream->blocking});
-  if (stream->capture) stream->capture->invalid = true;
+  if (const std::shared_ptr<Capture> capture = stream->capture) {
+    capture->invalid = true;
+    if (capture->began_on(*stream)) machine.end_capture(capture);
+  }
   std::erase_if(device.streams, [&](const auto& own) { return own.get() == stream; });
   return cudaSuccess;
 }
@@ -91,10 +92,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   Machine& machine = Machine::get();
   Stream* on = nullptr;
-  std::shared_ptr<Op> op;
+  std::optional<Event> now;
   if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", stream, on)) return error;
-  if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", event, op)) return error;
-  return op ? machine.submit(make_marker(), *on, op) : cudaSuccess;
+  if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", event, now)) return error;
+  return now->op ? machine.submit(make_marker(), *on, now->op) : cudaSuccess;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
@@ -127,8 +128,8 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   Machine& machine = Machine::get();
-  std::shared_ptr<Op> op;
-  if (const cudaError_t error = machine.resolve("cudaEventDestroy", event, op)) return error;
+  std::optional<Event> now;
+  if (const cudaError_t error = machine.resolve("cudaEventDestroy", event, now)) return error;
   const QuietLock lock(machine.mutex);
   machine.events.erase(event);
   return cudaSuccess;
@@ -137,55 +138,57 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Machine& machine = Machine::get();
   Stream* on = nullptr;
-  std::shared_ptr<Op> before;
-  if (const cudaError_t error = machine.resolve("cudaEventRecord", event, before)) return error;
+  std::optional<Event> now;
+  if (const cudaError_t error = machine.resolve("cudaEventRecord", event, now)) return error;
   if (const cudaError_t error = machine.resolve("cudaEventRecord", stream, on)) return error;
-  if (event->device != on->device)
+  if (now->device != on->device)
     return fail(cudaErrorInvalidResourceHandle,
                 "cudaEventRecord: the event and the stream must be of one device; got devices " +
-                    std::to_string(event->device) + " and " + std::to_string(on->device));
+                    std::to_string(now->device) + " and " + std::to_string(on->device));
   const std::shared_ptr<Op> marker = make_marker();
   if (const cudaError_t error = machine.submit(marker, *on)) return error;
   const QuietLock lock(machine.mutex);
-  event->op = marker;
+  if (const auto found = machine.events.find(event); found != machine.events.end())
+    found->second->op = marker;
   return cudaSuccess;
 }
 
 // What is waited for is what was recorded when the call was made.
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Machine& machine = Machine::get();
-  std::shared_ptr<Op> op;
-  if (const cudaError_t error = machine.resolve("cudaEventSynchronize", event, op)) return error;
-  if (!op) return cudaSuccess;
-  if (op->captured) return fail_captured("cudaEventSynchronize");
-  machine.wait(op);
-  return check_device(op->device);
+  std::optional<Event> now;
+  if (const cudaError_t error = machine.resolve("cudaEventSynchronize", event, now)) return error;
+  if (!now->op) return cudaSuccess;
+  if (now->op->captured) return fail_captured("cudaEventSynchronize");
+  machine.wait(now->op);
+  return check_device(now->op->device);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   Machine& machine = Machine::get();
-  std::shared_ptr<Op> op;
-  if (const cudaError_t error = machine.resolve("cudaEventQuery", event, op)) return error;
-  if (!op) return cudaSuccess;
-  if (op->captured) return fail_captured("cudaEventQuery");
-  return query(op, op->device);
+  std::optional<Event> now;
+  if (const cudaError_t error = machine.resolve("cudaEventQuery", event, now)) return error;
+  if (!now->op) return cudaSuccess;
+  if (now->op->captured) return fail_captured("cudaEventQuery");
+  return query(now->op, now->op->device);
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   constexpr const char* kCall = "cudaEventElapsedTime";
   if (!milliseconds) return fail_no_place(kCall);
   Machine& machine = Machine::get();
-  double times_us[2] = {};
-  for (const cudaEvent_t event : {begin, end}) {
-    std::shared_ptr<Op> op;
-    if (const cudaError_t error = machine.resolve(kCall, event, op)) return error;
-    if (!event->timing || !op)
+  double elapsed_us = 0;
+  for (const auto& [event, sign] : {std::pair{begin, -1}, std::pair{end, 1}}) {
+    std::optional<Event> now;
+    if (const cudaError_t error = machine.resolve(kCall, event, now)) return error;
+    if (const cudaError_t error = check_device(now->device)) return error;
+    if (!now->timing || !now->op)
       return fail(cudaErrorInvalidResourceHandle,
                   "cudaEventElapsedTime: both events must have been made for timing, and recorded");
-    if (op->captured) return fail_captured(kCall);
-    if (!machine.engine.is_done(*op)) return cudaErrorNotReady;
-    times_us[event == end] = op->end_us;
+    if (now->op->captured) return fail_captured(kCall);
+    if (!machine.engine.is_done(*now->op)) return cudaErrorNotReady;
+    elapsed_us += sign * now->op->end_us;
   }
-  *milliseconds = static_cast<float>((times_us[1] - times_us[0]) / 1e3);
+  *milliseconds = static_cast<float>(elapsed_us / 1e3);
   return cudaSuccess;
 }

@@ -80,11 +80,12 @@ namespace ringrad::sim {
 class Stream;
 class Event;
 class Graph;
+struct GraphExec;
 }  // namespace ringrad::sim
 using cudaStream_t = ringrad::sim::Stream*;
 using cudaEvent_t = ringrad::sim::Event*;
 using cudaGraph_t = ringrad::sim::Graph*;
-using cudaGraphExec_t = ringrad::sim::Graph*;
+using cudaGraphExec_t = ringrad::sim::GraphExec*;
 using cudaGraphNode_t = void*;
 using cudaHostFn_t = void (*)(void* user_data);
 

@@ -37,7 +37,7 @@ void reset(const Options& options = Options::from_environment());
 /// What the last error that the runtime gave to this thread was about; empty if there was none.
 std::string last_report();
 
-/// Allocations of cudaMalloc that are not freed, on all devices.
+/// Allocations that are not freed, or opened and not closed, on all devices.
 std::size_t num_live_allocations();
 
 /// The simulated timeline so far in Chrome's trace format: one process per device, one row per stream.

@@ -263,7 +263,7 @@ TEST_F(BlockTest, SharedMemoryIsOfOneBlockAndStartsUnwritten) {
   EXPECT_EQ(clean, 3);
 }
 
-// Random programs of barriers, warp barriers and spins, the same for all threads, end and keep order.
+// Random programs of barriers, warp barriers and spins, the same for all threads, end.
 TEST_F(BlockTest, RandomProgramsEnd) {
   for (unsigned seed = 1; seed <= 50; ++seed) {
     std::mt19937 random(seed);

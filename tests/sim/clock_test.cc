@@ -69,6 +69,17 @@ TEST_F(ClockTest, ACopyTakesItsLinksLatencyAndBandwidth) {
   EXPECT_EQ(cudaFreeHost(host), cudaSuccess);
 }
 
+TEST_F(ClockTest, NoTimePassesBetweenAnEventAndItself) {
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(launch({"do_nothing", 1, 1}, do_nothing), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event), cudaSuccess);
+  ASSERT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  float ms = -1;
+  ASSERT_EQ(cudaEventElapsedTime(&ms, event, event), cudaSuccess);
+  EXPECT_EQ(ms, 0);
+}
+
 TEST_F(ClockTest, AKernelTakesAsLongAsItsArithmeticOrItsMemory) {
   const cudaStream_t stream = make_stream();
   const auto time = [&](double flops, double bytes) {

@@ -31,6 +31,10 @@ __global__ void wait_before_barrier() {
   if (threadIdx.x > 0) __syncthreads();
 }
 
+__global__ void poll_together(const unsigned* flag) {
+  while (!__any_sync(~0u, __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 0)) __nanosleep(100);
+}
+
 class FaultTest : public sim::SimulatedTest {};
 
 TEST_F(FaultTest, RefusesStreamsAndEventsThatAreNoMore) {
@@ -80,6 +84,7 @@ TEST_F(FaultTest, StopsADivisionByZero) {
 
 // What one kernel of a device does wrong stops the others, at once.
 TEST_F(FaultTest, AFaultStopsAllKernelsOfItsDevice) {
+  sim::reset({.hang_limit = std::chrono::hours(1)});  // which would end the other kernel, too
   unsigned* flag = allocate_zeros<unsigned>(1);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
@@ -101,6 +106,26 @@ TEST_F(FaultTest, WorkThatWaitsForAFailedDeviceFailsToo) {
   ASSERT_EQ(launch({"wait_before_barrier", 1, 1}, wait_before_barrier), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
   EXPECT_THAT(last_report(), HasSubstr("device 1 waited for work of device 0, which has failed"));
+}
+
+TEST_F(FaultTest, WorkThatComesAfterAFailedDevicesWorkFailsToo) {
+  cudaEvent_t event = make_event();
+  ASSERT_EQ(launch({"wait_before_barrier", 1, 64}, wait_before_barrier), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(nullptr, event), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+  EXPECT_THAT(last_report(), HasSubstr("device 1 waited for work of device 0, which has failed"));
+}
+
+// The lanes meet in every round, which is no progress.
+TEST_F(FaultTest, ReportsWarpsThatPollForEver) {
+  sim::reset({.hang_limit = std::chrono::milliseconds(100)});
+  unsigned* flag = allocate_zeros<unsigned>(1);
+  ASSERT_EQ(launch({"poll_together", 1, 64}, poll_together, flag), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchTimeout);
+  EXPECT_THAT(last_report(), HasSubstr("64 in a spin loop at fault_test.cc:"));
 }
 
 TEST_F(FaultTest, ReportsADivergentBarrier) {

@@ -185,6 +185,53 @@ TEST_F(GraphTest, TheDefaultStreamMustNotWaitForACapture) {
   EXPECT_EQ(cudaStreamEndCapture(blocking, &graph), cudaErrorStreamCaptureInvalidated);
 }
 
+TEST_F(GraphTest, TheDefaultStreamCannotJoinACapture) {
+  const cudaEvent_t event = make_event();
+  begin();
+  ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(nullptr, event), cudaErrorStreamCaptureImplicit);
+  EXPECT_EQ(failed_end(), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(launch(on(nullptr), add, p_, 1), cudaSuccess);
+  EXPECT_EQ(read(p_), 1);
+}
+
+TEST_F(GraphTest, DestroyingItsStreamEndsACapture) {
+  begin();
+  ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
+// On whatever streams: launches of one graph come one after the other.
+TEST_F(GraphTest, LaunchesOfOneGraphAreOrdered) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    sim::reset({.seed = seed});
+    stream_ = make_stream();
+    p_ = allocate_zeros(1);
+    begin();
+    EXPECT_EQ(launch(on(stream_), multiply, p_, 3), cudaSuccess);
+    EXPECT_EQ(launch(on(stream_), add, p_, 1), cudaSuccess);
+    const cudaGraphExec_t graph = end();
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(cudaGraphLaunch(graph, make_stream()), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(read(p_), 13) << "seed " << seed;
+  }
+}
+
+TEST_F(GraphTest, RefusesGraphsThatAreNoMore) {
+  begin();
+  EXPECT_EQ(launch(on(stream_), add, p_, 1), cudaSuccess);
+  const cudaGraphExec_t graph = end();
+  EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(graph), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGraphLaunch(graph, stream_), cudaErrorInvalidValue);
+}
+
+TEST_F(GraphTest, ALongGraphIsDestroyedWithoutRecursion) {
+  begin();
+  for (int i = 0; i < 100'000; ++i) ASSERT_EQ(launch(on(stream_), add, p_, 1), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(end()), cudaSuccess);
+}
+
 TEST_F(GraphTest, CountsItsNodes) {
   begin();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(launch(on(stream_), add, p_, 1), cudaSuccess);

@@ -20,6 +20,8 @@ __global__ void write_to(unsigned long address) { *reinterpret_cast<int*>(addres
 
 __global__ void read_at(const int* p, long index, int* result) { *result = p[index]; }
 
+__global__ void write_through(int* const* table, int index) { table[0][index] = 1; }
+
 __global__ void fill(int* p, int n, int value) {
   for (int i = 0; i < n; ++i) p[i] = value;
 }
@@ -104,6 +106,31 @@ TEST_F(AddressFaultTest, BlamesTheKernelThatDidIt) {
   ASSERT_EQ(launch({"innocent", 1, 1}, innocent, flag), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
   EXPECT_THAT(last_report(), HasSubstr("kernel 'guilty' on device 0 wrote byte 4 after"));
+}
+
+// Between two queries everything is closed; what was written before must not be forgotten.
+TEST_F(AddressFaultTest, FindsAWriteOfAKernelThatTheHostPolls) {
+  int* p = allocate(100);
+  unsigned* flag = nullptr;
+  ASSERT_EQ(cudaMallocHost(&flag, sizeof *flag), cudaSuccess);
+  __atomic_store_n(flag, 0u, __ATOMIC_RELEASE);
+  ASSERT_EQ(launch({"guilty", 1, 1}, guilty, p, flag), cudaSuccess);
+  for (int i = 0; i < 3; ++i) cudaStreamQuery(nullptr);
+  __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  EXPECT_THAT(last_report(), HasSubstr("kernel 'guilty' on device 0 wrote byte 4 after"));
+  cudaFreeHost(flag);
+}
+
+// `p` is open from the kernel before, and no argument of the guilty one.
+TEST_F(AddressFaultTest, FindsAWriteThroughAPointerInMemory) {
+  int* p = allocate_zeros(100);
+  int** table = upload(std::vector<int*>{p});
+  ASSERT_EQ(launch({"fill", 1, 1}, fill, p, 100, 1), cudaSuccess);
+  ASSERT_EQ(launch({"write_through", 1, 1}, write_through, table, 100), cudaSuccess);
+  ASSERT_EQ(launch({"fill", 1, 1}, fill, p, 100, 2), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  EXPECT_THAT(last_report(), HasSubstr("kernel 'write_through' on device 0 wrote byte 0 after"));
 }
 
 TEST_F(AddressFaultTest, FindsAReadPastTheEnd) {

@@ -83,14 +83,17 @@ TEST_F(RuntimeTest, WorkRunsOnlyWhileTheHostWaits) {
 }
 
 TEST_F(RuntimeTest, StreamsKeepTheirOrder) {
-  int* p = allocate<int>(64);
-  const cudaStream_t stream = make_stream();
-  for (int value = 0; value < 20; ++value)
-    ASSERT_EQ(
-        launch({.name = "fill", .grid = 1, .block = 32, .stream = stream}, fill, p, 64, value),
-        cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  EXPECT_EQ(download(p, 64), std::vector<int>(64, 19));
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    sim::reset({.seed = seed});
+    int* p = allocate(64);
+    const cudaStream_t stream = make_stream();
+    for (int value = 0; value < 20; ++value)
+      ASSERT_EQ(
+          launch({.name = "fill", .grid = 1, .block = 32, .stream = stream}, fill, p, 64, value),
+          cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(download(p, 64), std::vector<int>(64, 19)) << "seed " << seed;
+  }
 }
 
 TEST_F(RuntimeTest, AnEventOrdersTwoStreams) {
@@ -147,13 +150,21 @@ TEST_F(RuntimeTest, TheDefaultStreamAndBlockingStreamsWaitForEachOther) {
 }
 
 TEST_F(RuntimeTest, HostFunctionsRunInStreamOrder) {
-  std::vector<int> calls;
-  const auto note = [](void* data) { static_cast<std::vector<int>*>(data)->push_back(1); };
-  const cudaStream_t stream = make_stream();
-  ASSERT_EQ(cudaLaunchHostFunc(stream, note, &calls), cudaSuccess);
-  ASSERT_EQ(cudaLaunchHostFunc(stream, note, &calls), cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  EXPECT_EQ(calls.size(), 2u);
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    sim::reset({.seed = seed});
+    int value = 1;
+    const cudaStream_t stream = make_stream();
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_EQ(cudaLaunchHostFunc(
+                    stream, [](void* p) { *static_cast<int*>(p) += 1; }, &value),
+                cudaSuccess);
+      ASSERT_EQ(cudaLaunchHostFunc(
+                    stream, [](void* p) { *static_cast<int*>(p) *= 2; }, &value),
+                cudaSuccess);
+    }
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(value, 22) << "seed " << seed;
+  }
 }
 
 TEST_F(RuntimeTest, CopiesBetweenDevices) {

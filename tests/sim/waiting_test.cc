@@ -97,17 +97,17 @@ TEST_F(WaitingTest, AnEventMayChangeWhileAnotherThreadWaitsForIt) {
   const cudaStream_t stream = make_stream(), other = make_stream();
   cudaEvent_t event = nullptr;
   ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  // Runs when the other thread waits, and not before.
+  std::atomic<bool> begun = false;
+  ASSERT_EQ(cudaLaunchHostFunc(
+                stream, [](void* p) { *static_cast<std::atomic<bool>*>(p) = true; }, &begun),
+            cudaSuccess);
   ASSERT_EQ(
       launch({.name = "wait_for", .grid = 1, .block = 1, .stream = stream}, wait_for, flag, 1u),
       cudaSuccess);
   ASSERT_EQ(cudaEventRecord(event, stream), cudaSuccess);
-  std::atomic<bool> begun = false;
-  std::thread waiter([&] {
-    begun = true;
-    EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess) << last_report();
-  });
+  std::thread waiter([&] { EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess) << last_report(); });
   while (!begun) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ASSERT_EQ(cudaEventRecord(event, other), cudaSuccess);
   ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
   ASSERT_EQ(
