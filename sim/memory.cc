@@ -305,14 +305,17 @@ bool Memory::open(const void* p) {
   const Allocation* a = find_at_or_before(p);
   if (!a || !a->live || !(permitted_ >> a->device & 1)) return false;
   const Pages pages = pages_of(*a);
-  if (p >= pages.begin + pages.bytes || !open_.insert(a->begin).second) return false;
-  if (protect(*a, PROT_READ | PROT_WRITE)) return true;
-  // The system has no room for one more mapping: close all others. They open again when touched.
-  if (damage_.empty()) damage_ = find_damage();
-  std::erase_if(open_, [&](const std::byte* begin) {
-    return begin != a->begin && protect(*find_at_or_before(begin), PROT_NONE);
-  });
-  return protect(*a, PROT_READ | PROT_WRITE);
+  if (p >= pages.begin + pages.bytes || open_.contains(a->begin)) return false;
+  if (!protect(*a, PROT_READ | PROT_WRITE)) {
+    // The system has no room for one more mapping: close all others. They open again when touched.
+    if (damage_.empty()) damage_ = find_damage();
+    std::erase_if(open_, [&](const std::byte* begin) {
+      return protect(*find_at_or_before(begin), PROT_NONE);
+    });
+    if (!protect(*a, PROT_READ | PROT_WRITE)) return false;
+  }
+  open_.insert(a->begin);
+  return true;
 }
 
 std::string Memory::check_canaries() {

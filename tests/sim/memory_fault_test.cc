@@ -22,6 +22,10 @@ __global__ void read_at(const int* p, long index, int* result) { *result = p[ind
 
 __global__ void write_through(int* const* table, int index) { table[0][index] = 1; }
 
+__global__ void touch_all(int* const* table, int count) {
+  for (int i = 0; i < count; ++i) *table[i] = i;
+}
+
 __global__ void fill(int* p, int n, int value) {
   for (int i = 0; i < n; ++i) p[i] = value;
 }
@@ -131,6 +135,17 @@ TEST_F(AddressFaultTest, FindsAWriteThroughAPointerInMemory) {
   ASSERT_EQ(launch({"fill", 1, 1}, fill, p, 100, 2), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
   EXPECT_THAT(last_report(), HasSubstr("kernel 'write_through' on device 0 wrote byte 0 after"));
+}
+
+// The system has some 65,000 mappings for a process, and each open allocation takes two.
+TEST_F(AddressFaultTest, AKernelMayTouchMoreAllocationsThanTheSystemHasMappings) {
+  constexpr int kCount = 40'000;
+  std::vector<int*> all(kCount);
+  for (int*& p : all) p = allocate(1);
+  int** table = upload(all);
+  ASSERT_EQ(launch({"touch_all", 1, 1}, touch_all, table, kCount), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+  EXPECT_EQ(download(all[kCount - 1], 1)[0], kCount - 1);
 }
 
 TEST_F(AddressFaultTest, FindsAReadPastTheEnd) {
