@@ -1,5 +1,5 @@
-// launch(): the one way in which a kernel starts, on simulated devices. core/nvcc/cuda_launch.h has the same
-// for real ones.
+// launch(): the one way in which a kernel starts, on simulated devices. core/nvcc/cuda_launch.h has the
+// same for real ones.
 
 #pragma once
 
@@ -13,22 +13,9 @@
 #include <vector>
 
 #include "sim/device.h"
-#include "sim/runtime_types.h"
+#include "sim/launch_config.h"
 
 namespace ringrad {
-
-/// How a kernel is launched. `flops` and `bytes` are what it computes and moves in all; timelines use
-/// them.
-struct LaunchConfig {
-  const char* name;
-  dim3 grid;
-  dim3 block;
-  std::size_t dynamic_shared_bytes = 0;
-  cudaStream_t stream = nullptr;
-  bool cooperative = false;  // all blocks at the same time, so that they may wait for each other
-  double flops = 0;
-  double bytes = 0;
-};
 
 namespace sim {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -58,7 +59,13 @@ void read(const char* variable, Number& value) {
 }
 
 void write_trace_at_exit() {
-  if (const char* path = std::getenv("RINGRAD_SIM_TRACE")) std::ofstream(path) << chrome_trace();
+  const char* path = std::getenv("RINGRAD_SIM_TRACE");
+  if (!path) return;
+  std::ofstream file(path);
+  file << chrome_trace();
+  file.close();
+  if (!file)
+    std::fprintf(stderr, "simulated CUDA: RINGRAD_SIM_TRACE must be writable; got '%s'\n", path);
 }
 
 }  // namespace
@@ -111,14 +118,11 @@ Machine& Machine::get() {
   return *machine;
 }
 
-Stream& Machine::default_stream() {
-  return *devices[static_cast<std::size_t>(this_host_thread().device)].default_stream;
-}
-
 cudaError_t Machine::resolve(const char* call, Stream* stream, Stream*& resolved) {
   resolved = nullptr;
   if (!stream) {
-    resolved = &default_stream();
+    const int device = this_host_thread().device;
+    resolved = devices[static_cast<std::size_t>(device)].default_stream.get();
   } else {
     const QuietLock lock(mutex);
     for (const SimulatedDevice& device : devices)

@@ -79,7 +79,6 @@ class Machine {
   cudaError_t resolve(const char* call, Stream* stream, Stream*& resolved);
   /// What the event is now. An error if it was destroyed or never made.
   cudaError_t resolve(const char* call, const Event* event, std::optional<Event>& now);
-  Stream& default_stream();
 
   /// Waits, and moves the calling thread's simulated time to the op's end.
   void wait(const std::shared_ptr<Op>& op);

@@ -30,6 +30,7 @@ def _nvcc_objects_impl(ctx):
         arguments.add_all(_ARCHITECTURES)
         arguments.add_all(["-Xcompiler", "-Wall,-Wextra,-fPIC", "-Werror", "all-warnings"])
         arguments.add_all(ctx.attr.copts)
+        arguments.add_all(context.defines, format_each = "-D%s")
         arguments.add_all(directories, before_each = "-I")
         arguments.add_all(["-I", "."])
         arguments.add(src)

@@ -4,22 +4,11 @@
 
 #include <cuda_runtime.h>
 
-#include <cstddef>
 #include <type_traits>
 
-namespace ringrad {
+#include "sim/launch_config.h"
 
-/// How a kernel is launched. `name`, `flops` and `bytes` serve timelines of simulated devices.
-struct LaunchConfig {
-  const char* name;
-  dim3 grid;
-  dim3 block;
-  std::size_t dynamic_shared_bytes = 0;
-  cudaStream_t stream = nullptr;
-  bool cooperative = false;  // all blocks at the same time, so that they may wait for each other
-  double flops = 0;
-  double bytes = 0;
-};
+namespace ringrad {
 
 /// Queues `kernel(arguments...)` on config.stream. The arguments are converted to the kernel's parameter
 /// types and copied.
