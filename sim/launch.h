@@ -26,6 +26,12 @@ struct Argument {
   bool is_pointer;
 };
 
+/// What is left in a struct's gaps must not be taken for pointers. An empty one has no bytes of its own.
+template <class T>
+void clear_padding(T& value) {
+  if constexpr (!std::is_empty_v<T>) __builtin_clear_padding(&value);
+}
+
 cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
                            const std::vector<Argument>& arguments, std::function<void()> body);
 
@@ -39,6 +45,7 @@ cudaError_t launch(const LaunchConfig& config, void (*kernel)(Parameters...),
   static_assert((std::is_trivially_copyable_v<Parameters> && ...));
   static_assert((!std::is_reference_v<Parameters> && ...));
   auto values = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...);
+  std::apply([](auto&... value) { (sim::clear_padding(value), ...); }, values);
   const auto described = std::apply(
       [](const auto&... value) {
         return std::vector<sim::Argument>{

@@ -11,10 +11,11 @@
 namespace ringrad::sim {
 namespace {
 
-constexpr std::size_t kBytes = kStaticSharedBytes + kMaxSharedBytes;
 constexpr std::size_t kAlignment = 16;
 constexpr std::size_t kMaxArrays = 64;        // so that a block's own threads never allocate
-constexpr std::size_t kGap = kAsan ? 32 : 0;  // poisoned, between two arrays
+constexpr std::size_t kGap = kAsan ? 32 : 0;  // poisoned, after each array; does not count
+constexpr std::size_t kDynamic = kStaticSharedBytes + kMaxArrays * kGap;
+constexpr std::size_t kBytes = kDynamic + kMaxSharedBytes;
 
 }  // namespace
 
@@ -55,22 +56,23 @@ void* SharedMemory::static_array(const void* declaration, std::size_t bytes,
   for (const Array& array : arrays_)
     if (array.declaration == declaration) return array.memory;
   alignment = std::max(alignment, kAlignment);
-  const std::size_t begin = (static_bytes_ + alignment - 1) / alignment * alignment;
-  const std::size_t end = begin + bytes;
+  const std::size_t gaps = arrays_.size() * kGap;
+  const std::size_t begin = (static_bytes_ + gaps + alignment - 1) / alignment * alignment;
+  const std::size_t end = begin - gaps + bytes;
   if (end > kStaticSharedBytes || end + dynamic_bytes_ > limit_bytes_) return nullptr;
   if (arrays_.size() == kMaxArrays) return nullptr;
   reserve();
   std::byte* memory = memory_ + begin;
   unpoison(memory, bytes);
   fill_unwritten(memory, bytes);
-  static_bytes_ = begin + bytes + kGap;
+  static_bytes_ = end;
   arrays_.push_back({declaration, memory});
   return memory;
 }
 
 void* SharedMemory::dynamic() {
   reserve();
-  std::byte* memory = memory_ + kStaticSharedBytes;
+  std::byte* memory = memory_ + kDynamic;
   if (!dynamic_used_) {
     unpoison(memory, dynamic_bytes_);
     fill_unwritten(memory, dynamic_bytes_);
