@@ -79,6 +79,11 @@ template <class T>
 using MathType =
     std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
 
+/// The same as a DType.
+constexpr DType math_dtype(DType dtype) {
+  return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
+}
+
 /// The type sums of T accumulate in: double for double, float for the other floats, int64 for the
 /// rest.
 template <class T>
@@ -88,7 +93,7 @@ using AccumulateType = std::conditional_t<
 
 /// Calls body.operator()<T>() with the element type of `dtype`.
 template <class Body>
-decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
+constexpr decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
   switch (dtype) {
     case DType::float32:
       return body.template operator()<float>();

@@ -69,6 +69,10 @@ struct DataError : Error {
 struct OutOfMemoryError : Error {
   using Error::Error;
 };
+/// A CUDA call that failed, or a kernel that did; the message says which, and on simulated devices why.
+struct CudaError : Error {
+  using Error::Error;
+};
 /// A collective that could not complete: a peer failed, came late, or called something else.
 struct CollectiveError : Error {
   using Error::Error;

@@ -4,7 +4,8 @@
 //     bfloat16   s eeeeeeee mmmmmmm      the upper half of a float32
 //
 // Conversions from float round to nearest, ties to even, and keep NaN a NaN. They are written with
-// integers and selects only, so that loops over them vectorise on every instruction set.
+// integers and selects only, so that loops over them vectorise on every instruction set, and as
+// constexpr functions, which kernels on a GPU may call.
 
 #pragma once
 
@@ -17,26 +18,26 @@ struct float16 {
   std::uint16_t bits = 0;
 
   float16() = default;
-  explicit float16(float value) : bits(from_float(value)) {}
-  operator float() const { return to_float(bits); }
+  explicit constexpr float16(float value) : bits(from_float(value)) {}
+  constexpr operator float() const { return to_float(bits); }
 
-  static std::uint16_t from_float(float value);
-  static float to_float(std::uint16_t bits);
+  static constexpr std::uint16_t from_float(float value);
+  static constexpr float to_float(std::uint16_t bits);
 };
 
 struct bfloat16 {
   std::uint16_t bits = 0;
 
   bfloat16() = default;
-  explicit bfloat16(float value) : bits(from_float(value)) {}
-  operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+  explicit constexpr bfloat16(float value) : bits(from_float(value)) {}
+  constexpr operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 
-  static std::uint16_t from_float(float value);
+  static constexpr std::uint16_t from_float(float value);
 };
 
 // Implementation details follow.
 
-inline std::uint16_t bfloat16::from_float(float value) {
+constexpr std::uint16_t bfloat16::from_float(float value) {
   const auto word = std::bit_cast<std::uint32_t>(value);
   // Adding 0x7fff plus the lowest kept bit carries exactly when nearest-even rounds up.
   const std::uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
@@ -45,7 +46,7 @@ inline std::uint16_t bfloat16::from_float(float value) {
   return static_cast<std::uint16_t>(is_nan ? quiet_nan : rounded);
 }
 
-inline std::uint16_t float16::from_float(float value) {
+constexpr std::uint16_t float16::from_float(float value) {
   const auto word = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (word >> 16) & 0x8000u;
   const std::uint32_t magnitude = word & 0x7fffffffu;
@@ -63,7 +64,7 @@ inline std::uint16_t float16::from_float(float value) {
   return static_cast<std::uint16_t>(sign | result);
 }
 
-inline float float16::to_float(std::uint16_t bits) {
+constexpr float float16::to_float(std::uint16_t bits) {
   const std::uint32_t sign = std::uint32_t{bits & 0x8000u} << 16;
   const std::uint32_t magnitude = std::uint32_t{bits & 0x7fffu} << 13;
   // Scaling by 2^112 rebias the exponent and normalises subnormals in one exact multiplication.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "core/transfer.h"
 
 namespace ringrad {
 namespace {
@@ -145,7 +146,7 @@ class Printer {
   }
 
   std::ostream& out_;
-  const Tensor& x_;
+  const Tensor x_;
   std::vector<std::vector<std::int64_t>> shown_;
   std::vector<Scalar> values_;
   std::vector<std::string> strings_;
@@ -163,7 +164,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
     out << "[]";
     if (tensor.dims() != 1) out << ", shape=" << tensor.shape();
   } else {
-    Printer(out, tensor).print(0, static_cast<int>(kPrefix.size()));
+    Printer(out, to_host(tensor)).print(0, static_cast<int>(kPrefix.size()));
   }
   if (tensor.device() != Device()) out << ", device=" << tensor.device();
   const DType dtype = tensor.dtype();

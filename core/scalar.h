@@ -13,25 +13,26 @@ namespace ringrad {
 class Scalar {
  public:
   template <class T>
-  requires std::integral<T> Scalar(T value)
+  requires std::integral<T>
+  constexpr Scalar(T value)
       : dtype_(std::same_as<T, bool> ? DType::bool_ : DType::int64),
         integer_(static_cast<std::int64_t>(value)) {}
 
   template <class T>
-  requires std::floating_point<T> Scalar(T value)
-      : dtype_(DType::float64), real_(static_cast<double>(value)) {}
+  requires std::floating_point<T>
+  constexpr Scalar(T value) : dtype_(DType::float64), real_(static_cast<double>(value)) {}
 
   Scalar(float16 value) : Scalar(static_cast<float>(value)) {}
   Scalar(bfloat16 value) : Scalar(static_cast<float>(value)) {}
 
-  bool is_floating() const { return dtype_ == DType::float64; }
+  constexpr bool is_floating() const { return dtype_ == DType::float64; }
 
   /// float64, int64 or bool_: which kind of number this is.
   DType dtype() const { return dtype_; }
 
   /// The value as an element of type T.
   template <class T>
-  T to() const {
+  constexpr T to() const {
     if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
       return T(to<float>());
     else

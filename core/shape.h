@@ -36,11 +36,11 @@ class Shape {
   /// `dims` times the same value.
   static Shape filled(int dims, std::int64_t value);
 
-  int size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  std::int64_t operator[](int axis) const { return values_[static_cast<unsigned>(axis)]; }
-  std::int64_t& operator[](int axis) { return values_[static_cast<unsigned>(axis)]; }
-  std::int64_t back() const { return values_[size_ - 1u]; }
+  constexpr int size() const { return size_; }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr std::int64_t operator[](int axis) const { return values_[static_cast<unsigned>(axis)]; }
+  constexpr std::int64_t& operator[](int axis) { return values_[static_cast<unsigned>(axis)]; }
+  constexpr std::int64_t back() const { return values_[size_ - 1u]; }
   const std::int64_t* begin() const { return values_.data(); }
   const std::int64_t* end() const { return values_.data() + size_; }
   std::int64_t* begin() { return values_.data(); }
@@ -59,7 +59,7 @@ class Shape {
   }
 
   /// Product of the extents; 1 for a scalar. Extents were validated when the tensor was made.
-  std::int64_t numel() const {
+  constexpr std::int64_t numel() const {
     std::int64_t product = 1;
     for (unsigned i = 0; i < size_; ++i) product *= values_[i];
     return product;

@@ -3,11 +3,13 @@
 #include <utility>
 
 #include "core/allocator.h"
+#include "core/allocator_cuda.h"
 
 namespace ringrad {
 
 Storage::Storage(std::size_t bytes, Device device, Where where)
-    : data_(static_cast<std::byte*>(allocate(bytes, where))),
+    : data_(static_cast<std::byte*>(device.is_cpu() ? allocate(bytes, where)
+                                                    : cuda_allocate(bytes, device, where))),
       bytes_(bytes),
       device_(device),
       owns_(true) {}
@@ -20,7 +22,8 @@ Storage::Storage(void* data, std::size_t bytes, Device device, std::shared_ptr<v
       owner_(std::move(owner)) {}
 
 Storage::~Storage() {
-  if (owns_) deallocate(data_, bytes_);
+  if (!owns_) return;
+  device_.is_cpu() ? deallocate(data_, bytes_) : cuda_deallocate(data_, device_);
 }
 
 Ref<Storage> Storage::slice(const Ref<Storage>& whole, std::size_t offset, std::size_t bytes) {

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/fill_cuda.h"
+#include "core/transfer.h"
+
 namespace ringrad {
 namespace {
 
@@ -19,6 +22,9 @@ void set_leaf(const char* operation, const Tensor& tensor, const Options& option
   check_floating(operation, options.dtype, where);
   tensor.impl()->requires_grad = true;
 }
+
+// Where a tensor that the host fills is made: on a CPU, the default one if that is one.
+Device host_device() { return default_device().is_cpu() ? default_device() : Device(); }
 
 void check_layout(const char* operation, const Shape& shape, Layout layout, Where where) {
   RINGRAD_CHECK(layout == Layout::contiguous || shape.size() == 4, ShapeError, where, operation,
@@ -59,15 +65,17 @@ void Tensor::throw_wrong_type(DType asked, Where where) const {
 Scalar Tensor::scalar(Where where) const {
   RINGRAD_CHECK(numel(where) == 1, ShapeError, where,
                 "item: the tensor must have exactly one element; got shape ", shape());
-  return dispatch_dtype(dtype(), [&]<class T>() { return Scalar(*data<T>()); });
+  const Tensor host = to_host(*this, where);
+  return dispatch_dtype(dtype(), [&]<class T>() { return Scalar(*host.data<T>()); });
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector(Where where) const {
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(numel(where)));
+  const Tensor host = to_host(*this, where);
   dispatch_dtype(dtype(), [&]<class U>() {
-    const U* from = data<U>();
+    const U* from = host.data<U>();
     for_each_offset(shape(), strides(), [&](std::int64_t offset) {
       if constexpr (std::is_same_v<T, U>)
         values.push_back(from[offset]);
@@ -113,12 +121,19 @@ Tensor empty(const Shape& shape, const Options& options, Where where) {
 
 Tensor full(const Shape& shape, Scalar value, const Options& options, Where where) {
   Tensor result = empty(shape, options, where);
-  dispatch_dtype(options.dtype,
-                 [&]<class T>() { std::fill_n(result.data<T>(), result.numel(), value.to<T>()); });
+  dispatch_dtype(options.dtype, [&]<class T>() {
+    const T element = value.to<T>();
+    if (options.device.is_cpu())
+      std::fill_n(result.data<T>(), result.numel(), element);
+    else
+      cuda::fill_elements(result.raw_data(), options.device, result.numel(), &element,
+                          sizeof element, where);
+  });
   return result;
 }
 
 Tensor zeros(const Shape& shape, const Options& options, Where where) {
+  if (!options.device.is_cpu()) return full(shape, 0, options, where);
   Tensor result = empty(shape, options, where);
   if (result.numel() > 0)
     std::memset(result.raw_data(), 0,
@@ -150,35 +165,39 @@ Tensor arange(Scalar start, Scalar end, Scalar step, Where where) {
                 "arange: steps must lead from start to end; got start ", from, ", end ", to,
                 " and step ", by);
   const auto count = static_cast<std::int64_t>(steps);
-  Tensor result = empty({count}, {.dtype = floating ? DType::float32 : DType::int64}, where);
+  const Tensor result = empty(
+      {count}, {.dtype = floating ? DType::float32 : DType::int64, .device = host_device()}, where);
   for (std::int64_t i = 0; i < count; ++i) {
     if (floating)
       result.data<float>()[i] = static_cast<float>(from + static_cast<double>(i) * by);
     else
       result.data<std::int64_t>()[i] = start.to<std::int64_t>() + i * step.to<std::int64_t>();
   }
-  return result;
+  return to_device(result, default_device(), where);
 }
 
 Tensor arange(Scalar end, Where where) { return arange(0, end, 1, where); }
 
 Tensor eye(std::int64_t n, const Options& options, Where where) {
-  Tensor result = zeros({n, n}, options, where);
+  const Device device = options.device.is_cpu() ? options.device : Device();
+  Tensor host = zeros({n, n}, {.dtype = options.dtype, .device = device}, where);
   dispatch_dtype(options.dtype, [&]<class T>() {
-    T* data = result.data<T>();
+    T* data = host.data<T>();
     for (std::int64_t i = 0; i < n; ++i) data[i * n + i] = Scalar(1).to<T>();
   });
+  const Tensor result = to_device(host, options.device, where);
+  set_leaf("eye", result, options, where);
   return result;
 }
 
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape, Where where) {
-  Tensor result = empty(shape, {.dtype = dtype_of<T>}, where);
+  const Tensor result = empty(shape, {.dtype = dtype_of<T>, .device = host_device()}, where);
   RINGRAD_CHECK(result.numel() == static_cast<std::int64_t>(values.size()), ShapeError, where,
                 "from_values: the shape must hold the values; got ", shape, " and ", values.size(),
                 " values");
   std::copy(values.begin(), values.end(), result.data<T>());
-  return result;
+  return to_device(result, default_device(), where);
 }
 
 template Tensor from_values(std::span<const float>, const Shape&, Where);

@@ -43,7 +43,7 @@ class History : public RefCounted {
 ///     zeros({2, 3}, {.dtype = DType::float64})
 struct Options {
   DType dtype = DType::float32;
-  Device device = {};
+  Device device = default_device();
   Layout layout = Layout::contiguous;
   bool requires_grad = false;
 };
@@ -98,7 +98,8 @@ class Tensor {
     return ringrad::is_channels_last(shape(where), strides(where));
   }
 
-  /// First element. Throws DTypeError if T is not the tensor's element type.
+  /// First element. Throws DTypeError if T is not the tensor's element type. A GPU's memory cannot be
+  /// read by the host: to_vector() copies, and so does to_host() (transfer.h).
   template <class T>
   T* data(Where where = Where::current()) const {
     if (dtype_of<T> != dtype(where)) [[unlikely]]
@@ -221,7 +222,7 @@ Tensor arange(Scalar end, Where where = Where::current());
 /// The identity matrix (n, n).
 Tensor eye(std::int64_t n, const Options& options = {}, Where where = Where::current());
 
-/// A copy of values. Throws ShapeError unless shape holds values.size() elements.
+/// A copy of values on the default device. Throws ShapeError unless shape holds values.size() elements.
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape, Where where = Where::current());
 

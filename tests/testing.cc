@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/transfer.h"
 #include "core/view.h"
 
 namespace ringrad::testing {
@@ -69,7 +70,20 @@ void compare(const Tensor& actual, const std::vector<double>& expected, double s
   fail(out.str(), where);
 }
 
+Tensor contiguous_on_host(const Tensor& x) {
+  const Tensor host = to_host(x);
+  Tensor copy = empty(x.shape(), {.dtype = x.dtype(), .device = host.device()});
+  dispatch_dtype(x.dtype(), [&]<class T>() {
+    T* to = copy.data<T>();
+    const T* from = host.data<T>();
+    for_each_offset(x.shape(), x.strides(), [&](std::int64_t offset) { *to++ = from[offset]; });
+  });
+  return copy;
+}
+
 }  // namespace
+
+Device host_device() { return default_device().is_cpu() ? default_device() : Device(); }
 
 double epsilon(DType dtype) {
   switch (dtype) {
@@ -110,7 +124,7 @@ void expect_same_bits(const Tensor& actual, const Tensor& expected, Where where)
     return fail(concat("got ", actual.dtype(), ' ', actual.shape(), ", expected ", expected.dtype(),
                        ' ', expected.shape()),
                 where);
-  const Tensor a = contiguous_copy(actual), e = contiguous_copy(expected);
+  const Tensor a = contiguous_on_host(actual), e = contiguous_on_host(expected);
   const std::size_t bytes = size_bytes(a.dtype());
   for (std::int64_t i = 0; i < a.numel(); ++i) {
     const auto at = static_cast<std::size_t>(i) * bytes;
@@ -135,15 +149,7 @@ void check_error(const Error& error, std::string_view text, Where where) {
          where);
 }
 
-Tensor contiguous_copy(const Tensor& x) {
-  Tensor copy = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  dispatch_dtype(x.dtype(), [&]<class T>() {
-    T* to = copy.data<T>();
-    const T* from = x.data<T>();
-    for_each_offset(x.shape(), x.strides(), [&](std::int64_t offset) { *to++ = from[offset]; });
-  });
-  return copy;
-}
+Tensor contiguous_copy(const Tensor& x) { return to_device(contiguous_on_host(x), x.device()); }
 
 Random::Random(std::uint64_t seed, Where where)
     : generator_(seed),
@@ -166,7 +172,7 @@ Shape Random::shape(int max_dims, std::int64_t max_extent, std::int64_t min_exte
 
 Tensor Random::tensor(const Shape& shape, DType dtype) {
   if (is_floating(dtype)) return tensor(shape, -2, 2, dtype);
-  Tensor x = empty(shape, {.dtype = dtype});
+  const Tensor x = empty(shape, {.dtype = dtype, .device = host_device()});
   const auto [low, high] = dtype == DType::bool_   ? std::pair(0, 2)
                            : dtype == DType::uint8 ? std::pair(0, 20)
                                                    : std::pair(-10, 10);
@@ -175,7 +181,7 @@ Tensor Random::tensor(const Shape& shape, DType dtype) {
       return Scalar(integer(low, high)).template to<T>();
     });
   });
-  return x;
+  return to_device(x, default_device());
 }
 
 Tensor Random::tensor(const Shape& shape, double low, double high, DType dtype) {
@@ -194,16 +200,15 @@ Tensor Random::strided(const Tensor& x) {
     step *= x.shape()[static_cast<int>(axis)] + integer(0, 3);
   }
   const std::int64_t offset = integer(0, 4);
-  const Tensor memory =
-      zeros({offset + std::max<std::int64_t>(step, 1)}, {.dtype = x.dtype(), .device = x.device()});
-  Tensor result = view::as_strided(memory, x.shape(), strides, offset);
-  const Tensor values = contiguous_copy(x);
+  const Tensor values = contiguous_on_host(x);
+  const Tensor memory = zeros({offset + std::max<std::int64_t>(step, 1)},
+                              {.dtype = x.dtype(), .device = values.device()});
   dispatch_dtype(x.dtype(), [&]<class T>() {
     const T* from = values.data<T>();
-    T* to = result.data<T>();
+    T* to = memory.data<T>() + offset;
     for_each_offset(x.shape(), strides, [&](std::int64_t at) { to[at] = *from++; });
   });
-  return result;
+  return view::as_strided(to_device(memory, x.device()), x.shape(), strides, offset);
 }
 
 Tensor Random::view_of(const Tensor& x) {

@@ -7,6 +7,9 @@
 // formula; sums of n terms deserve about sqrt(n) times as much. The 16-bit dtypes get an eighth of
 // it, since their arithmetic happens in float32 and rounds once at the end.
 //
+// With RINGRAD_TEST_DEVICE=cuda a program's tensors are made on a GPU, a simulated one by default: every
+// test of an operator also runs that way (`devices` in tools/ringrad.bzl).
+//
 // Failures are reported at the caller's line, and name the seed of every Random alive.
 
 #pragma once
@@ -23,6 +26,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/stream.h"
 #include "core/tensor.h"
 
 namespace ringrad::testing {
@@ -54,6 +58,9 @@ void expect_same_bits(const Tensor& actual, const Tensor& expected, Where where 
 ///     expect_throws<ShapeError>([&] { matmul(a, b); }, "inner dimensions must match; got (2, 3)");
 template <class ErrorType, class Body>
 void expect_throws(Body body, std::string_view text, Where where = Where::current());
+
+/// Where a tensor that a test fills by hand is made: the default device, or cpu:0 if that is a GPU.
+Device host_device();
 
 /// A copy of x's values, contiguous.
 Tensor contiguous_copy(const Tensor& x);
@@ -100,6 +107,7 @@ template <class ErrorType, class Body>
 void expect_throws(Body body, std::string_view text, Where where) {
   try {
     body();
+    synchronize(default_device());  // a GPU finds out later
   } catch (const ErrorType& error) {
     EXPECT_EQ(typeid(error), typeid(ErrorType)) << "a more special error than expected";
     return check_error(error, text, where);

@@ -22,29 +22,38 @@ def _nvcc_objects_impl(ctx):
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     ).compilation_context
     directories = depset(transitive = [context.includes, context.quote_includes, context.system_includes])
-    objects = []
+    objects, logs = [], []
     for src in ctx.files.srcs:
         object = ctx.actions.declare_file(ctx.label.name + "/" + src.basename + ".o")
+        log = ctx.actions.declare_file(ctx.label.name + "/" + src.basename + ".ptxas.log")
         arguments = ctx.actions.args()
         arguments.add_all(["-c", "-x", "cu", "-std=c++20", "-O3", "--expt-relaxed-constexpr"])
+
+        # nvcc names temporary files after its process, which has the same number in every sandbox.
+        arguments.add("--objdir-as-tempdir")
         arguments.add_all(_ARCHITECTURES)
         arguments.add_all(["-Xcompiler", "-Wall,-Wextra,-fPIC", "-Werror", "all-warnings"])
+        arguments.add("-Xptxas=-v")  # registers, stack and spills of each kernel, for the log
         arguments.add_all(ctx.attr.copts)
         arguments.add_all(context.defines, format_each = "-D%s")
         arguments.add_all(directories, before_each = "-I")
         arguments.add_all(["-I", "."])
         arguments.add(src)
         arguments.add("-o", object)
-        ctx.actions.run(
-            executable = "/usr/local/cuda/bin/nvcc",
-            arguments = [arguments],
+        ctx.actions.run_shell(
+            command = "log=$1; shift; /usr/local/cuda/bin/nvcc \"$@\" 2>$log || { grep -v '^ptxas info' $log >&2; exit 1; }",
+            arguments = [log.path, arguments],
             inputs = depset(ctx.files.srcs + ctx.files.hdrs, transitive = [context.headers]),
-            outputs = [object],
+            outputs = [object, log],
             env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
             mnemonic = "Nvcc",
         )
         objects.append(object)
-    return [DefaultInfo(files = depset(objects))]
+        logs.append(log)
+    return [
+        DefaultInfo(files = depset(objects)),
+        OutputGroupInfo(ptxas = depset(logs)),
+    ]
 
 _nvcc_objects = rule(
     implementation = _nvcc_objects_impl,

@@ -21,20 +21,64 @@ def ringrad_binary(name, copts = [], linkopts = [], **kwargs):
         **kwargs
     )
 
-def ringrad_test(name, deps, copts = [], linkopts = [], data = [], size = "small", **kwargs):
+def ringrad_test(
+        name,
+        deps,
+        srcs = [],
+        copts = [],
+        linkopts = [],
+        data = [],
+        devices = [],
+        size = "small",
+        **kwargs):
     """A GoogleTest program; main() and the sanitizers' suppressions come with it.
+
+    With devices = ["cuda"] there is a second test, <name>_cuda, which runs the same program with its
+    tensors on a GPU; and its cases are part of the package's gpu_cases().
 
     Linked statically: shared libraries would have every source compiled a second time.
     """
+    if devices:
+        ringrad_library(
+            name = name + _CASES,
+            testonly = True,
+            srcs = srcs,
+            copts = copts,
+            alwayslink = True,
+            deps = deps + ["//tests:device_under_test", "@googletest//:gtest"],
+        )
+        deps = [":" + name + _CASES]
+        srcs = []
+    for device in devices:
+        native.sh_test(
+            name = "%s_%s" % (name, device),
+            size = size,
+            srcs = ["//tools:on_device"],
+            args = [device, "$(location :%s)" % name],
+            data = data + [":" + name, "//tools/sanitizers:suppressions"],
+            tags = ["gpu"],
+        )
     native.cc_test(
         name = name,
         size = size,
+        srcs = srcs,
         copts = RINGRAD_COPTS + copts,
         data = data + ["//tools/sanitizers:suppressions"],
         linkopts = RINGRAD_LINKOPTS + linkopts,
         linkstatic = True,
         deps = deps + ["@googletest//:gtest_main"],
         **kwargs
+    )
+
+_CASES = "_cases"
+
+def gpu_cases():
+    """The cases of all tests above in the BUILD file that also run on GPUs, as library :gpu_cases."""
+    ringrad_library(
+        name = "gpu_cases",
+        testonly = True,
+        visibility = ["//tests:__pkg__"],
+        deps = [":" + name for name in native.existing_rules() if name.endswith(_CASES)],
     )
 
 def ringrad_benchmark(name, deps, **kwargs):

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/testing.h"
 
 namespace ringrad {
@@ -14,6 +16,9 @@ TEST(DeviceTest, ParsesNames) {
   EXPECT_EQ(Device("cpu:0"), Device());
   EXPECT_EQ(Device("cpu:3"), Device(DeviceType::cpu, 3));
   EXPECT_EQ(Device("cpu:1023").index, 1023);
+  EXPECT_EQ(Device("cuda"), Device(DeviceType::cuda, 0));
+  EXPECT_EQ(Device("cuda:7"), Device(DeviceType::cuda, 7));
+  EXPECT_EQ(Device("cuda:63").index, 63);
 }
 
 TEST(DeviceTest, PrintsWhatItParses) {
@@ -21,21 +26,36 @@ TEST(DeviceTest, PrintsWhatItParses) {
     const Device device(DeviceType::cpu, index);
     EXPECT_EQ(Device(std::string_view(concat(device))), device);
   }
+  EXPECT_EQ(concat(Device("cuda:5")), "cuda:5");
 }
 
 TEST(DeviceTest, RefusesOtherNames) {
   for (const char* text :
        {"", "c", "cpu:", "cpu:x", "cpu:1x", "cpu: 1", "cpu1", "cpu;1", "CPU", "gpu", "cpu:-1",
-        "cpu:1024", "cpu:99999999999999999999", "cpu:1.0", "cpu:1:2"})
-    expect_throws<DeviceError>(
-        [&] { Device{text}; },
-        concat("device: must be \"cpu\" or \"cpu:N\" with N below 1024; got \"", text, '"'));
+        "cpu:1024", "cpu:99999999999999999999", "cpu:1.0", "cpu:1:2", "cuda:", "cuda:64", "cudax"})
+    expect_throws<DeviceError>([&] { Device{text}; },
+                               concat("device: must be \"cpu\", \"cuda\", \"cpu:N\" with N below "
+                                      "1024 or \"cuda:N\" with N below "
+                                      "64; got \"",
+                                      text, '"'));
 }
 
 TEST(DeviceTest, RefusesIndicesOutOfRange) {
   for (const int index : {-1, kMaxCpuDevices, 65536})
     expect_throws<DeviceError>([&] { Device(DeviceType::cpu, index); },
                                concat("device: index must be in [0, 1024); got ", index));
+  expect_throws<DeviceError>([&] { Device(DeviceType::cuda, 64); },
+                             "device: index must be in [0, 64); got 64");
+}
+
+TEST(DeviceTest, TheDefaultDeviceIsTheThreadsOwn) {
+  const Device before = default_device();
+  {
+    const DefaultDeviceGuard guard("cpu:3");
+    EXPECT_EQ(default_device(), Device("cpu:3"));
+    std::thread([] { EXPECT_EQ(default_device(), Device()); }).join();
+  }
+  EXPECT_EQ(default_device(), before);
 }
 
 TEST(DeviceTest, LogicalDevicesDoNotMix) {

@@ -31,7 +31,7 @@ Tensor elementwise(const Formula& f, const std::vector<Tensor>& operands) {
     shape = broadcast_shapes("reference", shape, x.shape(), Where::current());
     values.push_back(x.to_vector<double>());
   }
-  Tensor y = empty(shape, {.dtype = DType::float64});
+  Tensor y = empty(shape, {.dtype = DType::float64, .device = Device()});
   std::vector<double> arguments(operands.size());
   for (std::int64_t i = 0; i < y.numel(); ++i) {
     const Shape index = coordinates(i, shape);
@@ -43,7 +43,7 @@ Tensor elementwise(const Formula& f, const std::vector<Tensor>& operands) {
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
-  Tensor sum = zeros(shape, {.dtype = DType::float64});
+  Tensor sum = zeros(shape, {.dtype = DType::float64, .device = Device()});
   const std::vector<double> values = x.to_vector<double>();
   for (std::int64_t i = 0; i < x.numel(); ++i)
     sum.data<double>()[position(coordinates(i, x.shape()), shape)] +=

@@ -13,12 +13,15 @@ struct Normalized {
   std::vector<double> xhat;
 };
 
-/// mean, biased variance, and xhat = (x - mean) / sqrt(var + eps)
+/// mean, biased variance, and xhat = (x - mean) / sqrt(var + eps). Sums of thousands in double would lose
+/// the very digits that are compared.
 inline Normalized normalize(const std::vector<double>& x, double eps) {
   Normalized result;
-  for (const double value : x) result.mean += value / static_cast<double>(x.size());
-  for (const double value : x)
-    result.var += (value - result.mean) * (value - result.mean) / static_cast<double>(x.size());
+  long double sum = 0, squares = 0;
+  for (const double value : x) sum += value;
+  result.mean = static_cast<double>(sum / static_cast<long double>(x.size()));
+  for (const double value : x) squares += (value - result.mean) * (value - result.mean);
+  result.var = static_cast<double>(squares / static_cast<long double>(x.size()));
   result.rstd = 1 / std::sqrt(result.var + eps);
   for (const double value : x) result.xhat.push_back((value - result.mean) * result.rstd);
   return result;

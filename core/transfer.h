@@ -1,0 +1,38 @@
+// Moving bytes and tensors between devices.
+//
+// Copies are queued on the current streams of the devices they touch: what was queued before on
+// either comes first, and what is queued later comes after. A copy to the CPU waits until it is
+// done, unless the CPU's memory is pinned and the caller asks not to wait.
+
+#pragma once
+
+#include <cstddef>
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+/// Copies `bytes` bytes between any two devices.
+/// REQUIRES: the ranges do not overlap
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes,
+                Where where);
+
+/// The same without waiting for a copy to the CPU. REQUIRES: the CPU's memory is pinned; it is
+/// neither freed nor, unless it is read by the copy alone, touched before the copy is done
+void copy_bytes_async(void* to, Device to_device, const void* from, Device from_device,
+                      std::size_t bytes, Where where);
+
+/// x itself if it is on a CPU, else a copy on cpu:0, with the same strides.
+Tensor to_host(const Tensor& x, Where where = Where::current());
+
+/// x itself if it is there, else a copy on `device`.
+/// REQUIRES: x is contiguous
+Tensor to_device(const Tensor& x, Device device, Where where = Where::current());
+
+/// Uninitialised memory of the CPU that GPUs can reach without help of the CPU: copies from and to it
+/// run beside everything else. Takes long to make; make it once.
+/// Throws OutOfMemoryError
+Tensor empty_pinned(const Shape& shape, DType dtype = DType::float32,
+                    Where where = Where::current());
+
+}  // namespace ringrad

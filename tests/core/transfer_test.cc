@@ -1,0 +1,89 @@
+#include "core/transfer.h"
+
+#include <sstream>
+
+#include "core/view.h"
+#include "tests/core/needs_gpu.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_same_bits;
+using testing::Random;
+
+class TransferTest : public testing::NeedsGpu {};
+
+TEST_F(TransferTest, ATensorComesBackAsItWent) {
+  Random random(1);
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16,
+                            DType::int32, DType::int64, DType::uint8, DType::bool_})
+    for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0}, Shape{1000}, Shape{2, 3, 4}}) {
+      const Tensor x = random.tensor(shape, dtype);
+      const Tensor there = to_device(x, gpu);
+      EXPECT_EQ(there.device(), gpu);
+      expect_same_bits(to_host(there), x);
+    }
+}
+
+TEST_F(TransferTest, ViewsOfAGpuAreReadInTheirOwnOrder) {
+  const Tensor x = to_device(view::reshape(arange(24.f), {2, 3, 4}), gpu);
+  const Tensor view = view::slice(view::transpose(x, 0, 2), 0, 1, 4, 2);
+  expect_close(view, {1, 13, 5, 17, 9, 21, 3, 15, 7, 19, 11, 23});
+  EXPECT_EQ(view::select(view::select(view, 0, 1), 0, 2).to_vector<float>(),
+            (std::vector<float>{11, 23}));
+}
+
+TEST_F(TransferTest, ItemCopiesOneElement) {
+  EXPECT_EQ(scalar_tensor(2.5, {.device = gpu}).item(), 2.5f);
+  EXPECT_EQ(view::select(to_device(arange(5), gpu), 0, 3).item<std::int64_t>(), 3);
+}
+
+TEST_F(TransferTest, PrintingSaysWhereTheTensorIs) {
+  std::ostringstream out;
+  out << to_device(tensor({1, 2}), gpu);
+  EXPECT_EQ(out.str(), "tensor([1., 2.], device=cuda:0)");
+}
+
+TEST_F(TransferTest, FactoriesFillOnTheDevice) {
+  const Options there{.dtype = DType::float64, .device = gpu};
+  expect_close(zeros({3}, there), {0, 0, 0});
+  expect_close(full({2}, 1.5, there), {1.5, 1.5});
+  expect_close(eye(2, there), {1, 0, 0, 1});
+  const DefaultDeviceGuard guard(gpu);
+  EXPECT_EQ(tensor({1}).device(), gpu);
+  expect_close(arange(3), {0, 1, 2});
+  expect_close(tensor({{1, 2}, {3, 4}}), {1, 2, 3, 4});
+}
+
+TEST_F(TransferTest, BetweenGpusCopiesFollowTheWorkOfBoth) {
+  if (!has_two()) GTEST_SKIP() << "one GPU only";
+  Tensor here = full({1 << 18}, 1, {.device = gpu});
+  const Tensor there = full({1 << 18}, 0, {.device = other_gpu});
+  for (int round = 0; round < 4; ++round) {
+    const float value = static_cast<float>(round);
+    here = full({1 << 18}, value, {.device = gpu});
+    copy_bytes(there.raw_data(), other_gpu, here.raw_data(), gpu, std::size_t{1} << 20,
+               Where::current());
+    for (const float copied : there.to_vector<float>()) ASSERT_EQ(copied, value);
+  }
+}
+
+TEST_F(TransferTest, PinnedMemoryIsCopiedWithoutWaiting) {
+  const Tensor pinned = empty_pinned({1000});
+  EXPECT_EQ(pinned.device(), Device());
+  for (int i = 0; i < 1000; ++i) pinned.data<float>()[i] = static_cast<float>(i);
+  const Tensor there = empty({1000}, {.device = gpu}), back = empty_pinned({1000});
+  const Stream stream(gpu);
+  {
+    const StreamGuard guard(stream);
+    copy_bytes_async(there.raw_data(), gpu, pinned.raw_data(), Device(), 4000, Where::current());
+    copy_bytes_async(back.raw_data(), Device(), there.raw_data(), gpu, 4000, Where::current());
+  }
+  stream.synchronize();
+  expect_same_bits(back, pinned);
+}
+
+}  // namespace
+}  // namespace ringrad
