@@ -4,6 +4,7 @@
 
 #include "core/view.h"
 #include "kernels/batch_norm_cpu.h"
+#include "kernels/batch_norm_cuda.h"
 #include "kernels/copy.h"
 #include "kernels/dense.h"
 #include "kernels/fill.h"
@@ -51,14 +52,25 @@ Tensor as_rows(const Tensor& x, Where where) {
   return contiguous(view::permute(wide, channels_to_end(x.dims()), where), where);
 }
 
-/// Rows as a tensor of the shape, dtype and order in memory of `like`.
-Tensor from_rows(const Tensor& rows, const Tensor& like, Where where) {
-  const Tensor result = view::permute(rows, channels_to_front(like.dims()), where);
-  const bool in_order = is_dense(like.shape(), like.strides()) && same_order(result, like);
+/// `result` in the dtype and the order in memory that empty_like(like) has.
+Tensor in_order_of_input(const Tensor& result, const Tensor& like, Where where) {
+  const bool dense = is_dense(like.shape(), like.strides());
+  const bool in_order = dense ? same_order(result, like) : result.is_contiguous();
   if (in_order && result.dtype() == like.dtype()) return result;
   const Tensor ordered = empty_like(like, where);
   copy_(ordered, result, where);
   return ordered;
+}
+
+/// Rows as a tensor of the shape, dtype and order in memory of `like`.
+Tensor from_rows(const Tensor& rows, const Tensor& like, Where where) {
+  return in_order_of_input(view::permute(rows, channels_to_front(like.dims()), where), like, where);
+}
+
+/// x itself where a GPU reads it in place: contiguous, or with the channels last; else a contiguous copy.
+Tensor in_place(const Tensor& x, Where where) {
+  const bool last = view::permute(x, channels_to_end(x.dims()), where).is_contiguous();
+  return last ? x : contiguous(x, where);
 }
 
 cpu::Stripes stripes_of(const Tensor& rows) {
@@ -113,6 +125,12 @@ void check_backward(const char* operation, const Tensor& grad_output, const Batc
   check_same_device(operation, saved.x, grad_output, where);
 }
 
+/// What is saved, but for x.
+BatchNormSaved with_input(BatchNormSaved saved, const Tensor& x) {
+  saved.x = x;
+  return saved;
+}
+
 Tensor channel_tensor(const Tensor& x, Where where) {
   return empty({x.shape()[1]}, {.dtype = statistics_dtype(x), .device = x.device()}, where);
 }
@@ -123,8 +141,12 @@ Moments batch_norm_moments(const Tensor& x, Where where) {
   check_input("batch_norm", x, where);
   RINGRAD_CHECK(x.numel() > 0, ShapeError, where,
                 "batch_norm: a mean needs at least one value per channel; got shape ", x.shape());
-  const Tensor rows = as_rows(x, where);
   Moments moments{channel_tensor(x, where), channel_tensor(x, where)};
+  if (x.device().is_cuda()) {
+    cuda::batch_norm_moments(in_place(x, where), moments, where);
+    return moments;
+  }
+  const Tensor rows = as_rows(x, where);
   dispatch_statistics(x, [&]<class T>() {
     cpu::batch_norm_moments(stripes_of(rows), rows.data<T>(), moments.mean.data<T>(),
                             moments.var.data<T>());
@@ -135,6 +157,10 @@ Moments batch_norm_moments(const Tensor& x, Where where) {
 Tensor batch_norm_rstd(const Tensor& var, double eps, Where where) {
   check_floating("batch_norm", var, where);
   const Tensor rstd = empty_like(var, where);
+  if (var.device().is_cuda()) {
+    cuda::batch_norm_rstd(var, eps, rstd, where);
+    return rstd;
+  }
   dispatch_floating(var.dtype(), [&]<class T>() {
     const auto values = channel_values<T>(var, var.numel(), 0);
     for (std::size_t c = 0; c < values.size(); ++c)
@@ -148,6 +174,11 @@ Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& rstd,
   const BatchNormSaved values{x, weight, bias, mean, rstd, relu};
   check_saved("batch_norm", values, where);
   if (x.numel() == 0) return empty_like(x, where);
+  if (x.device().is_cuda()) {
+    const Tensor in = in_place(x, where), y = empty_like(in, where);
+    cuda::batch_norm_apply({in, weight, bias, mean, rstd, relu}, y, where);
+    return in_order_of_input(y, x, where);
+  }
   const Tensor rows = as_rows(x, where), y = empty_like(rows, where);
   dispatch_statistics(x, [&]<class T>() {
     const cpu::Stripes stripes = stripes_of(rows);
@@ -164,6 +195,11 @@ BatchNormSums batch_norm_backward_sums(const Tensor& grad_output, const BatchNor
   if (x.numel() == 0) {
     zero_(sums.grad, where);
     zero_(sums.grad_xhat, where);
+    return sums;
+  }
+  if (x.device().is_cuda()) {
+    const BatchNormSaved values = with_input(saved, in_place(x, where));
+    cuda::batch_norm_backward_sums(in_order_of(grad_output, values.x, where), values, sums, where);
     return sums;
   }
   const Tensor rows = as_rows(x, where), grad_rows = as_rows(grad_output, where);
@@ -186,6 +222,13 @@ Tensor batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved
   check_vector(kOperation, "the sum of gradient and xhat", sums.grad_xhat, saved.x, where);
   const Tensor& x = saved.x;
   if (x.numel() == 0) return empty_like(x, where);
+  if (x.device().is_cuda()) {
+    const BatchNormSaved values = with_input(saved, in_place(x, where));
+    const Tensor grad_input = empty_like(values.x, where);
+    cuda::batch_norm_backward_apply(in_order_of(grad_output, values.x, where), values, sums, rows,
+                                    grad_input, where);
+    return in_order_of_input(grad_input, x, where);
+  }
   const Tensor x_rows = as_rows(x, where), grad_rows = as_rows(grad_output, where);
   const Tensor grad_x = empty_like(x_rows, where);
   dispatch_statistics(x, [&]<class T>() {
@@ -213,6 +256,10 @@ void batch_norm_update_running(const Moments& moments, double rows, double momen
     RINGRAD_CHECK(running.shape() == moment.shape(), ShapeError, where,
                   "batch_norm: running statistics must have one value per channel; got ",
                   running.shape(), " for ", moment.shape());
+    if (running.device().is_cuda()) {
+      cuda::batch_norm_update_running(moment, correction, momentum, running, where);
+      return running.mark_changed(where);
+    }
     const auto values = channel_values<double>(moment, moment.numel(), 0);
     dispatch_floating(running.dtype(), [&]<class T>() {
       T* at = running.data<T>();

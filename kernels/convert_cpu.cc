@@ -1,23 +1,11 @@
 // Every pair of dtypes as one loop over neighbouring elements.
 
 #include "core/simd.h"
+#include "kernels/convert.h"
 #include "kernels/copy_cpu.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
-
-template <class To, class From>
-To convert(From value) {
-  const auto number = static_cast<MathType<From>>(value);
-  if constexpr (std::is_same_v<To, bool>) {
-    return number != 0;
-  } else if constexpr (std::is_same_v<To, std::uint8_t> && !std::is_integral_v<From>) {
-    // By way of an int, so that -1.0 becomes 255 on every machine, as it does from an integer.
-    return static_cast<std::uint8_t>(static_cast<std::int32_t>(number));
-  } else {
-    return To(static_cast<MathType<To>>(number));
-  }
-}
 
 template <class To, class From>
 RINGRAD_CLONES void convert_elements(std::byte* dst, const std::byte* src, std::int64_t n) {

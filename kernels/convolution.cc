@@ -1,15 +1,18 @@
 #include "kernels/convolution.h"
 
+#include <array>
 #include <limits>
 
 #include "kernels/convolution_cpu.h"
+#include "kernels/convolution_cuda.h"
 #include "kernels/copy.h"
+#include "kernels/reduce.h"
 #include "kernels/winograd.h"
 
 namespace ringrad::kernels {
 namespace {
 
-using Geometry = cpu::ConvolutionGeometry;
+using Geometry = ConvolutionGeometry;
 
 void check_options(const char* operation, const Conv2dOptions& options, Where where) {
   // Products of these with an extent must fit into 64 bits.
@@ -76,21 +79,24 @@ void check_agreement(const char* operation, const Tensor& a, const Tensor& b, Wh
   check_same_device(operation, a, b, where);
 }
 
-/// The dtype a convolution computes in.
-DType wide(DType dtype) { return dtype == DType::float64 ? dtype : DType::float32; }
-
-Tensor as_image(const Tensor& x, Where where) {
-  return to_layout(cast(x, wide(x.dtype()), where), Layout::channels_last, where);
+/// The dtype images and filters are given to a kernel in: a GPU's reads 16-bit floats as they are.
+DType kernel_dtype(const Tensor& x) {
+  return x.device().is_cuda() || x.dtype() == DType::float64 ? x.dtype() : DType::float32;
 }
 
+Tensor as_image(const Tensor& x, Where where) {
+  return to_layout(cast(x, kernel_dtype(x), where), Layout::channels_last, where);
+}
+
+/// For a GPU in any order, since each of its kernels wants another one.
 Tensor as_filter(const Tensor& x, Where where) {
-  return contiguous(cast(x, wide(x.dtype()), where), where);
+  return x.device().is_cuda() ? x : contiguous(cast(x, kernel_dtype(x), where), where);
 }
 
 Tensor empty_image(const Shape& shape, const Tensor& like, Where where) {
   return empty(
       shape,
-      {.dtype = wide(like.dtype()), .device = like.device(), .layout = Layout::channels_last},
+      {.dtype = kernel_dtype(like), .device = like.device(), .layout = Layout::channels_last},
       where);
 }
 
@@ -114,6 +120,7 @@ T* data_or_null(const Tensor& x) {
 
 void forward(const Geometry& g, const Tensor& x, const Tensor& weight, const Tensor& bias,
              const Tensor& y, Where where) {
+  if (x.device().is_cuda()) return cuda::convolution(g, x, weight, bias, y, where);
   if (x.dtype() == DType::float64)
     return cpu::direct::convolution(g, x.data<double>(), weight.data<double>(),
                                     data_or_null<double>(bias), y.data<double>());
@@ -127,6 +134,8 @@ void forward(const Geometry& g, const Tensor& x, const Tensor& weight, const Ten
 
 void backward_input(const Geometry& g, const Tensor& grad_y, const Tensor& weight,
                     const Tensor& grad_x, Where where) {
+  if (grad_y.device().is_cuda())
+    return cuda::convolution_backward_input(g, grad_y, weight, grad_x, where);
   if (grad_y.dtype() == DType::float64)
     return cpu::direct::convolution_backward_input(g, grad_y.data<double>(), weight.data<double>(),
                                                    grad_x.data<double>());
@@ -139,7 +148,11 @@ void backward_input(const Geometry& g, const Tensor& grad_y, const Tensor& weigh
 }
 
 void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y,
-                     const Conv2dWeightGradients& result, Where where) {
+                     Conv2dWeightGradients& result, Where where) {
+  if (x.device().is_cuda()) {
+    if (result.bias.defined()) result.bias = sum(grad_y, {0, 2, 3}, false, where);
+    return cuda::convolution_backward_weight(g, x, grad_y, result.weight, where);
+  }
   if (x.dtype() == DType::float64)
     return cpu::direct::convolution_backward_weight(g, x.data<double>(), grad_y.data<double>(),
                                                     result.weight.data<double>(),
@@ -166,7 +179,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
   }
   const Tensor y = empty_image({g.B, g.K, g.P, g.Q}, x, where);
   forward(g, as_image(x, where), as_filter(weight, where),
-          bias.defined() ? as_filter(bias, where) : Tensor(), y, where);
+          bias.defined() ? contiguous(cast(bias, y.dtype(), where), where) : Tensor(), y, where);
   return cast(y, x.dtype(), where);
 }
 
@@ -188,7 +201,7 @@ Conv2dWeightGradients conv2d_backward_weight(const Tensor& grad_output, const Te
   check_agreement(kOperation, grad_output, x, where);
   const Geometry g = geometry_of(kOperation, x.shape(), weight_shape, options, where);
   check_gradient(kOperation, grad_output, g, where);
-  const Options like{.dtype = wide(x.dtype()), .device = x.device()};
+  const Options like{.dtype = kernel_dtype(x), .device = x.device()};
   Conv2dWeightGradients result{empty(weight_shape, like, where),
                                with_bias ? empty({g.K}, like, where) : Tensor()};
   backward_weight(g, as_image(x, where), as_image(grad_output, where), result, where);

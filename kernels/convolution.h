@@ -8,34 +8,22 @@
 // then neighbours, so every inner loop runs over consecutive memory. An input in another order is
 // copied once.
 //
-// Three ways of computing, chosen by shape:
+// Three ways of computing on a CPU, chosen by shape; convolution_cuda.cu has those of a GPU:
 //
-//     winograd.h             3x3 with stride 1, float32, channels in sixteens:
-//                            a quarter of the multiplications
-//     oneDNN                 every other float32 shape
-//     convolution_direct.h   loops, for float64 and for what oneDNN does not have
+//     winograd.h                 3x3 with stride 1, float32, channels in sixteens:
+//                                a quarter of the multiplications
+//     oneDNN                     every other float32 shape
+//     convolution_direct_cpu.cc  loops, for float64 and for what oneDNN does not have
 //
 // Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels,
 // R S filter taps, G groups.
 
 #pragma once
 
-#include <array>
-
 #include "core/tensor.h"
+#include "kernels/convolution_geometry.h"
 
-namespace ringrad {
-
-struct Conv2dOptions {
-  std::array<std::int64_t, 2> stride = {1, 1};    ///< vertical, horizontal
-  std::array<std::int64_t, 2> padding = {0, 0};   ///< zeros on either side
-  std::array<std::int64_t, 2> dilation = {1, 1};  ///< distance between taps
-  std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
-
-  bool operator==(const Conv2dOptions&) const = default;
-};
-
-namespace kernels {
+namespace ringrad::kernels {
 
 /// P = (H + 2 * padding - dilation * (R - 1) - 1) / stride + 1, rounded down; Q likewise.
 ///
@@ -70,5 +58,4 @@ Conv2dWeightGradients conv2d_backward_weight(const Tensor& grad_output, const Te
                                              const Conv2dOptions& options = {},
                                              Where where = Where::current());
 
-}  // namespace kernels
-}  // namespace ringrad
+}  // namespace ringrad::kernels

@@ -6,18 +6,10 @@
 
 #pragma once
 
-#include "kernels/convolution.h"
+#include "core/error.h"
+#include "kernels/convolution_geometry.h"
 
 namespace ringrad::kernels::cpu {
-
-/// All extents of one convolution, checked.
-struct ConvolutionGeometry {
-  std::int64_t B, C, H, W, K, P, Q, R, S;
-  Conv2dOptions options;
-
-  std::int64_t group_inputs() const { return C / options.groups; }
-  std::int64_t group_outputs() const { return K / options.groups; }
-};
 
 namespace onednn {
 

@@ -1,7 +1,9 @@
 #include "kernels/copy.h"
 
+#include "core/transfer.h"
 #include "core/view.h"
 #include "kernels/copy_cpu.h"
+#include "kernels/copy_cuda.h"
 #include "kernels/overlap.h"
 
 namespace ringrad::kernels {
@@ -21,8 +23,34 @@ bool is_transposition(const LoopNest<2>& nest) {
   return false;
 }
 
+// True if a GPU is involved and the two are not on it together: bytes have to travel.
+bool travels(const Tensor& dst, const Tensor& src) {
+  return dst.device() != src.device() && (dst.device().is_cuda() || src.device().is_cuda());
+}
+
+// As one block of bytes, which is converted and put in order before it is sent, and spread out after.
+void send(const Tensor& dst, const Tensor& src, Where where) {
+  const bool dense = is_dense(dst.shape(), dst.strides());
+  const Options there{.dtype = dst.dtype(), .device = dst.device()};
+  const Tensor received = dense ? dst : empty(dst.shape(), there, where);
+  Tensor sent = cast(src, dst.dtype(), where);
+  if (!(sent.strides() == received.strides())) {
+    const Options here{.dtype = dst.dtype(), .device = src.device()};
+    const Tensor ordered = view::as_strided(empty({dst.numel()}, here, where), dst.shape(),
+                                            received.strides(), 0, where);
+    copy_(ordered, sent, where);
+    sent = ordered;
+  }
+  copy_bytes(received.raw_data(), dst.device(), sent.raw_data(), src.device(),
+             static_cast<std::size_t>(dst.numel()) * size_bytes(dst.dtype()), where);
+  if (!dense) copy_(dst, received, where);
+}
+
 // dst and src have one shape, which is not empty, and do not overlap.
 void copy_elements(const Tensor& dst, const Tensor& src, const LoopNest<2>& nest, Where where) {
+  if (dst.device().is_cuda())
+    return cuda::copy(dst.device(), nest, dst.raw_data(), dst.dtype(), src.raw_data(), src.dtype(),
+                      where);
   if (dst.dtype() == src.dtype() || !is_transposition(nest)) {
     cpu::copy(nest, dst.raw_data(), dst.dtype(), src.raw_data(), src.dtype());
     return;
@@ -55,7 +83,9 @@ void copy_(const Tensor& dst, const Tensor& src, Where where) {
                 "shape ",
                 dst.shape(), " with strides ", dst.strides());
   if (same_elements(dst, source)) return;
-  if (memory_overlaps(dst, source)) {
+  if (travels(dst, source)) {
+    send(dst, source, where);
+  } else if (memory_overlaps(dst, source)) {
     const Tensor safe = clone(source, where);
     copy_elements(dst, safe, nest_of(dst, safe), where);
   } else {

@@ -8,8 +8,9 @@
 // its integer type cannot hold, or NaN, becomes an unspecified number.
 //
 // Cost: equal layouts are one memcpy; a transposition (matrix transposes, NCHW <-> NHWC) moves
-// square tiles through the first-level cache. Both run at the speed of memory. Logical CPU devices
-// share memory, so a copy may cross them.
+// square tiles through the first-level cache, or a GPU's shared memory. Both run at the speed of memory.
+//
+// A copy may cross devices: between GPUs, or between one and the CPU, as one block of bytes.
 
 #pragma once
 

@@ -2,12 +2,11 @@
 
 #include "core/view.h"
 #include "kernels/copy.h"
+#include "kernels/cross_entropy_cuda.h"
 #include "kernels/indices.h"
 
 namespace ringrad::kernels {
 namespace {
-
-DType math_dtype(DType dtype) { return dtype == DType::float64 ? dtype : DType::float32; }
 
 Shape loss_shape(const Tensor& targets, const CrossEntropyOptions& options) {
   return options.reduction == Reduction::none ? targets.shape() : Shape{};
@@ -29,13 +28,14 @@ void check_arguments(const Tensor& logits, const Tensor& targets,
                 targets.shape(), " and logits ", logits.shape());
   RINGRAD_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, ValueError, where,
                 "cross_entropy: label_smoothing must be in [0, 1]; got ", options.label_smoothing);
+  if (options.weight.defined()) {
+    check_same_dtype(kName, logits, options.weight, where);
+    check_same_device(kName, logits, options.weight, where);
+    RINGRAD_CHECK(options.weight.shape() == Shape{num_classes}, ShapeError, where,
+                  "cross_entropy: weight must hold one number per class; got weight ",
+                  options.weight.shape(), " and logits ", logits.shape());
+  }
   check_indices(kName, "targets", targets, num_classes, where, options.ignore_index);
-  if (!options.weight.defined()) return;
-  check_same_dtype(kName, logits, options.weight, where);
-  check_same_device(kName, logits, options.weight, where);
-  RINGRAD_CHECK(options.weight.shape() == Shape{num_classes}, ShapeError, where,
-                "cross_entropy: weight must hold one number per class; got weight ",
-                options.weight.shape(), " and logits ", logits.shape());
 }
 
 // The arguments in the form that the kernels take: two axes, contiguous, targets int64, weights in
@@ -67,7 +67,10 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
       empty(loss_shape(targets, options), loss_options, where),
       {empty(targets.shape(), math_options, where), empty(targets.shape(), math_options, where),
        empty({}, math_options, where)}};
-  cpu::cross_entropy(prepared.logits, prepared.targets, prepared.options, result);
+  if (logits.device().is_cuda())
+    cuda::cross_entropy(prepared.logits, prepared.targets, prepared.options, result, where);
+  else
+    cpu::cross_entropy(prepared.logits, prepared.targets, prepared.options, result);
   return result;
 }
 
@@ -81,8 +84,13 @@ Tensor cross_entropy_backward(const Tensor& grad_output, const Tensor& logits,
   const Prepared prepared(logits, targets, options, where);
   const Tensor grad_logits =
       empty(logits.shape(), {.dtype = logits.dtype(), .device = logits.device()}, where);
-  cpu::cross_entropy_backward(contiguous(grad_output, where), prepared.logits, prepared.targets,
-                              statistics, prepared.options, grad_logits);
+  const Tensor grad = contiguous(grad_output, where);
+  if (logits.device().is_cuda())
+    cuda::cross_entropy_backward(grad, prepared.logits, prepared.targets, statistics,
+                                 prepared.options, grad_logits, where);
+  else
+    cpu::cross_entropy_backward(grad, prepared.logits, prepared.targets, statistics,
+                                prepared.options, grad_logits);
   return grad_logits;
 }
 
@@ -94,7 +102,10 @@ CrossEntropyTargets cross_entropy_targets(const Tensor& logits, const Tensor& ta
   total.push_back(1);
   const CrossEntropyTargets result{empty(total, like_logits, where),
                                    empty(logits.shape(), like_logits, where)};
-  cpu::cross_entropy_targets(prepared.targets, prepared.options, result);
+  if (logits.device().is_cuda())
+    cuda::cross_entropy_targets(prepared.targets, prepared.options, result, where);
+  else
+    cpu::cross_entropy_targets(prepared.targets, prepared.options, result);
   return result;
 }
 

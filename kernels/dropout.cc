@@ -1,6 +1,7 @@
 #include "kernels/dropout.h"
 
 #include "kernels/dense.h"
+#include "kernels/dropout_cuda.h"
 
 namespace ringrad::kernels {
 
@@ -21,7 +22,11 @@ Tensor dropout_mask(const Tensor& x, double p, Generator& generator, Where where
 Tensor apply_mask(const Tensor& x, const Tensor& mask, double scale, Where where) {
   const Tensor input = dense(x, where);
   const Tensor y = empty_like(input, where);
-  cpu::apply_mask(input, in_order_of(mask, input, where), scale, y);
+  const Tensor ordered = in_order_of(mask, input, where);
+  if (x.device().is_cuda())
+    cuda::apply_mask(input, ordered, scale, y, where);
+  else
+    cpu::apply_mask(input, ordered, scale, y);
   return y;
 }
 

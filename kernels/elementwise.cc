@@ -2,6 +2,7 @@
 
 #include "core/simd.h"
 #include "kernels/copy.h"
+#include "kernels/elementwise_cuda.h"
 #include "kernels/elementwise_rules.h"
 #include "kernels/map_cpu.h"
 #include "kernels/overlap.h"
@@ -82,8 +83,12 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, Where wh
   const Shape shape = broadcast_shapes(
       "where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape(), where), where);
   const DType dtype = promote(a.dtype(), b.dtype());
-  const DType math = cpu::math_dtype(dtype);
+  const DType math = math_dtype(dtype);
   Tensor y = elementwise::empty_for(shape, dtype, {&a, &b, &condition}, where);
+  if (y.device().is_cuda()) {
+    cuda::where(condition, a, b, y, where);
+    return y;
+  }
   elementwise::dispatch<ops::Domain::any>(math, [&]<class T>() {
     cpu::map({where_loop<T>, nullptr, {DType::bool_, math, math}, math}, y, {&condition, &a, &b});
   });

@@ -5,8 +5,8 @@
 // row's domain makes the dtype of the result. The result lies in memory like the first operand of
 // its shape that is dense, so channels_last stays channels_last.
 //
-// Which rows exist for which template is listed at the end of elementwise_unary.cc and
-// elementwise_binary.cc. How the elements are visited is told in map_cpu.h.
+// Which rows exist for which template is listed in elementwise_*_rows.inc. How the elements are visited
+// is told in map_cpu.h and map_cuda.cuh.
 
 #pragma once
 

@@ -1,5 +1,6 @@
 #include "core/simd.h"
 #include "kernels/elementwise.h"
+#include "kernels/elementwise_cuda.h"
 #include "kernels/elementwise_rules.h"
 #include "kernels/map_cpu.h"
 #include "kernels/overlap.h"
@@ -7,8 +8,9 @@
 namespace ringrad::kernels {
 namespace {
 
+using elementwise::kIsPredicate;
 template <class Op, class T>
-using Result = elementwise::ResultOf<Op, T, decltype(Op::forward(T(), T()))>;
+using Result = elementwise::BinaryResult<Op, T>;
 
 template <class Op, class T>
 RINGRAD_CLONES void forward_loop(const void*, void* out, const void* const* in, std::int64_t n) {
@@ -21,10 +23,16 @@ RINGRAD_CLONES void forward_loop(const void*, void* out, const void* const* in, 
 
 template <class Op>
 cpu::Function forward_function(DType dtype) {
-  const DType math = cpu::math_dtype(dtype);
+  const DType math = math_dtype(dtype);
   return elementwise::dispatch<Op::kDomain>(math, [&]<class T>() -> cpu::Function {
     return {forward_loop<Op, T>, nullptr, {math, math}, dtype_of<Result<Op, T>>};
   });
+}
+
+template <class Op>
+void compute(DType dtype, const Tensor& a, const Tensor& b, const Tensor& y, Where where) {
+  if (y.device().is_cuda()) return cuda::binary<Op>(dtype, a, b, y, where);
+  cpu::map(forward_function<Op>(dtype), y, {&a, &b});
 }
 
 template <class T>
@@ -50,22 +58,7 @@ void check_into(const char* operation, ops::Domain domain, const Tensor& a, cons
                          where);
 }
 
-// The two derivatives of a row as functors of one kind.
-template <class Op>
-struct BackwardA {
-  template <class T>
-  T operator()(T grad, T a, T b) const {
-    return Op::backward_a(grad, a, b);
-  }
-};
-
-template <class Op>
-struct BackwardB {
-  template <class T>
-  T operator()(T grad, T a, T b) const {
-    return Op::backward_b(grad, a, b);
-  }
-};
+using elementwise::BackwardA, elementwise::BackwardB;
 
 template <class Backward, class T>
 RINGRAD_CLONES void backward_loop(const void*, void* out, const void* const* in, std::int64_t n) {
@@ -87,7 +80,11 @@ Tensor backward(const Tensor& grad_output, const Tensor& a, const Tensor& b, Whe
       to[i] = Backward()(grad[i], at_a[i], at_b[i]);
     return grad_input;
   }
-  const DType math = cpu::math_dtype(grad_output.dtype());
+  if (grad_input.device().is_cuda()) {
+    cuda::binary_backward<Backward>(grad_output, a, b, grad_input, where);
+    return grad_input;
+  }
+  const DType math = math_dtype(grad_output.dtype());
   elementwise::dispatch<ops::Domain::real>(math, [&]<class T>() {
     cpu::map({backward_loop<Backward, T>, nullptr, {math, math, math}, math}, grad_input,
              {&grad_output, &a, &b});
@@ -113,10 +110,9 @@ Tensor binary(const Tensor& a, const Tensor& b, Where where) {
   const DType dtype =
       elementwise::compute_dtype(Op::kName, Op::kDomain, promote(a.dtype(), b.dtype()), where);
   const Shape shape = broadcast_shapes(Op::kName, a.shape(), b.shape(), where);
-  const cpu::Function function = forward_function<Op>(dtype);
-  Tensor y = elementwise::empty_for(shape, function.out == DType::bool_ ? DType::bool_ : dtype,
-                                    {&a, &b}, where);
-  cpu::map(function, y, {&a, &b});
+  Tensor y =
+      elementwise::empty_for(shape, kIsPredicate<Op> ? DType::bool_ : dtype, {&a, &b}, where);
+  compute<Op>(dtype, a, b, y, where);
   return y;
 }
 
@@ -125,7 +121,7 @@ void binary(const Tensor& a, const Tensor& b, const Tensor& out, Where where) {
   check_into(Op::kName, Op::kDomain, a, b, out, where);
   const Tensor from_a = elementwise::without_overlap(a, out, where);
   const Tensor from_b = elementwise::without_overlap(b, out, where);
-  cpu::map(forward_function<Op>(out.dtype()), out, {&from_a, &from_b});
+  compute<Op>(out.dtype(), from_a, from_b, out, where);
   out.mark_changed(where);
 }
 
@@ -140,7 +136,11 @@ void add_(const Tensor& y, const Tensor& x, Scalar alpha, Where where) {
   check_into("add_", ops::Domain::number, y, x, y, where);
   elementwise::check_can_hold("add_", y, promote(y.dtype(), alpha), where);
   const Tensor from = elementwise::without_overlap(x, y, where);
-  const DType math = cpu::math_dtype(y.dtype());
+  if (y.device().is_cuda()) {
+    cuda::add_scaled(y, from, alpha, where);
+    return y.mark_changed(where);
+  }
+  const DType math = math_dtype(y.dtype());
   elementwise::dispatch<ops::Domain::number>(math, [&]<class T>() {
     cpu::map({add_scaled_loop<T>, &alpha, {math, math}, math}, y, {&y, &from});
   });
@@ -165,34 +165,6 @@ Tensor binary_backward_b(const Tensor& grad_output, const Tensor& a, const Tenso
 #define RINGRAD_BINARY_BACKWARD(Side, Op) \
   template Tensor binary_backward_##Side<Op>(const Tensor&, const Tensor&, const Tensor&, Where)
 
-RINGRAD_BINARY(ops::Add);
-RINGRAD_BINARY(ops::Sub);
-RINGRAD_BINARY(ops::Mul);
-RINGRAD_BINARY(ops::Div);
-RINGRAD_BINARY(ops::Pow);
-RINGRAD_BINARY(ops::Maximum);
-RINGRAD_BINARY(ops::Minimum);
-RINGRAD_BINARY(ops::AddRelu);
-RINGRAD_BINARY(ops::Eq);
-RINGRAD_BINARY(ops::Ne);
-RINGRAD_BINARY(ops::Lt);
-RINGRAD_BINARY(ops::Le);
-RINGRAD_BINARY(ops::Gt);
-RINGRAD_BINARY(ops::Ge);
-RINGRAD_BINARY(ops::LogicalAnd);
-RINGRAD_BINARY(ops::LogicalOr);
-
-RINGRAD_BINARY_BACKWARD(b, ops::Div);
-RINGRAD_BINARY_BACKWARD(a, ops::Pow);
-RINGRAD_BINARY_BACKWARD(b, ops::Pow);
-RINGRAD_BINARY_BACKWARD(a, ops::Maximum);
-RINGRAD_BINARY_BACKWARD(b, ops::Maximum);
-RINGRAD_BINARY_BACKWARD(a, ops::Minimum);
-RINGRAD_BINARY_BACKWARD(b, ops::Minimum);
-
-RINGRAD_BINARY_INTO(ops::Add);
-RINGRAD_BINARY_INTO(ops::Sub);
-RINGRAD_BINARY_INTO(ops::Mul);
-RINGRAD_BINARY_INTO(ops::Div);
+#include "kernels/elementwise_binary_rows.inc"
 
 }  // namespace ringrad::kernels

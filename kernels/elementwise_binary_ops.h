@@ -11,30 +11,36 @@ namespace ringrad::ops {
 
 struct Add : BinaryRow<Domain::number> {
   static constexpr const char* kName = "add";
-  static auto forward(auto a, auto b) { return a + b; }
-  static auto backward_a(const auto& grad, const auto&, const auto&) { return grad; }
-  static auto backward_b(const auto& grad, const auto&, const auto&) { return grad; }
+  static constexpr auto forward(auto a, auto b) { return a + b; }
+  static constexpr auto backward_a(const auto& grad, const auto&, const auto&) { return grad; }
+  static constexpr auto backward_b(const auto& grad, const auto&, const auto&) { return grad; }
 };
 
 struct Sub : BinaryRow<Domain::number> {
   static constexpr const char* kName = "sub";
-  static auto forward(auto a, auto b) { return a - b; }
-  static auto backward_a(const auto& grad, const auto&, const auto&) { return grad; }
-  static auto backward_b(const auto& grad, const auto&, const auto&) { return -grad; }
+  static constexpr auto forward(auto a, auto b) { return a - b; }
+  static constexpr auto backward_a(const auto& grad, const auto&, const auto&) { return grad; }
+  static constexpr auto backward_b(const auto& grad, const auto&, const auto&) { return -grad; }
 };
 
 struct Mul : BinaryRow<Domain::number, kB, kA> {
   static constexpr const char* kName = "mul";
-  static auto forward(auto a, auto b) { return a * b; }
-  static auto backward_a(const auto& grad, const auto&, const auto& b) { return grad * b; }
-  static auto backward_b(const auto& grad, const auto& a, const auto&) { return grad * a; }
+  static constexpr auto forward(auto a, auto b) { return a * b; }
+  static constexpr auto backward_a(const auto& grad, const auto&, const auto& b) {
+    return grad * b;
+  }
+  static constexpr auto backward_b(const auto& grad, const auto& a, const auto&) {
+    return grad * a;
+  }
 };
 
 struct Div : BinaryRow<Domain::real, kB, kBoth> {
   static constexpr const char* kName = "div";
-  static auto forward(auto a, auto b) { return a / b; }
-  static auto backward_a(const auto& grad, const auto&, const auto& b) { return grad / b; }
-  static auto backward_b(const auto& grad, const auto& a, const auto& b) {
+  static constexpr auto forward(auto a, auto b) { return a / b; }
+  static constexpr auto backward_a(const auto& grad, const auto&, const auto& b) {
+    return grad / b;
+  }
+  static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
     return -grad * a / (b * b);
   }
 };
@@ -42,17 +48,17 @@ struct Div : BinaryRow<Domain::real, kB, kBoth> {
 /// relu(a + b), the end of a residual block, in one pass.
 struct AddRelu : BinaryRow<Domain::number> {
   static constexpr const char* kName = "add_relu";
-  static auto forward(auto a, auto b) { return where(a + b < 0, 0, a + b); }
+  static constexpr auto forward(auto a, auto b) { return where(a + b < 0, 0, a + b); }
 };
 
 /// The conditions replace 0 * inf by the limit: constant in a where b = 0, and in b where a = 0.
 struct Pow : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "pow";
-  static auto forward(auto a, auto b) { return power(a, b); }
-  static auto backward_a(const auto& grad, const auto& a, const auto& b) {
+  static constexpr auto forward(auto a, auto b) { return power(a, b); }
+  static constexpr auto backward_a(const auto& grad, const auto& a, const auto& b) {
     return where(b == 0, 0, grad * (b * pow(a, b - 1)));
   }
-  static auto backward_b(const auto& grad, const auto& a, const auto& b) {
+  static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
     return where(a == 0, 0, grad * (pow(a, b) * log(a)));
   }
 };
@@ -60,11 +66,11 @@ struct Pow : BinaryRow<Domain::number, kBoth, kBoth> {
 /// NaN if one is NaN. Where the operands are equal, each receives half of the gradient.
 struct Maximum : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "maximum";
-  static auto forward(auto a, auto b) { return where(a > b || a != a, a, b); }
-  static auto backward_a(const auto& grad, const auto& a, const auto& b) {
+  static constexpr auto forward(auto a, auto b) { return where(a > b || a != a, a, b); }
+  static constexpr auto backward_a(const auto& grad, const auto& a, const auto& b) {
     return where(a > b, grad, where(a == b, grad / 2, 0));
   }
-  static auto backward_b(const auto& grad, const auto& a, const auto& b) {
+  static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
     return where(a < b, grad, where(a == b, grad / 2, 0));
   }
 };
@@ -72,53 +78,53 @@ struct Maximum : BinaryRow<Domain::number, kBoth, kBoth> {
 /// NaN if one is NaN. Where the operands are equal, each receives half of the gradient.
 struct Minimum : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "minimum";
-  static auto forward(auto a, auto b) { return where(a < b || a != a, a, b); }
-  static auto backward_a(const auto& grad, const auto& a, const auto& b) {
+  static constexpr auto forward(auto a, auto b) { return where(a < b || a != a, a, b); }
+  static constexpr auto backward_a(const auto& grad, const auto& a, const auto& b) {
     return where(a < b, grad, where(a == b, grad / 2, 0));
   }
-  static auto backward_b(const auto& grad, const auto& a, const auto& b) {
+  static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
     return where(a > b, grad, where(a == b, grad / 2, 0));
   }
 };
 
 struct Eq : BinaryRow<Domain::any> {
   static constexpr const char* kName = "eq";
-  static bool forward(auto a, auto b) { return a == b; }
+  static constexpr bool forward(auto a, auto b) { return a == b; }
 };
 
 struct Ne : BinaryRow<Domain::any> {
   static constexpr const char* kName = "ne";
-  static bool forward(auto a, auto b) { return a != b; }
+  static constexpr bool forward(auto a, auto b) { return a != b; }
 };
 
 struct Lt : BinaryRow<Domain::any> {
   static constexpr const char* kName = "lt";
-  static bool forward(auto a, auto b) { return a < b; }
+  static constexpr bool forward(auto a, auto b) { return a < b; }
 };
 
 struct Le : BinaryRow<Domain::any> {
   static constexpr const char* kName = "le";
-  static bool forward(auto a, auto b) { return a <= b; }
+  static constexpr bool forward(auto a, auto b) { return a <= b; }
 };
 
 struct Gt : BinaryRow<Domain::any> {
   static constexpr const char* kName = "gt";
-  static bool forward(auto a, auto b) { return a > b; }
+  static constexpr bool forward(auto a, auto b) { return a > b; }
 };
 
 struct Ge : BinaryRow<Domain::any> {
   static constexpr const char* kName = "ge";
-  static bool forward(auto a, auto b) { return a >= b; }
+  static constexpr bool forward(auto a, auto b) { return a >= b; }
 };
 
 struct LogicalAnd : BinaryRow<Domain::logical> {
   static constexpr const char* kName = "logical_and";
-  static bool forward(bool a, bool b) { return a && b; }
+  static constexpr bool forward(bool a, bool b) { return a && b; }
 };
 
 struct LogicalOr : BinaryRow<Domain::logical> {
   static constexpr const char* kName = "logical_or";
-  static bool forward(bool a, bool b) { return a || b; }
+  static constexpr bool forward(bool a, bool b) { return a || b; }
 };
 
 /// x op number
@@ -129,8 +135,8 @@ struct RightScalar : UnaryRow<Op::kDomain, (Op::kSavedForA & kA) ? Saves::input 
 
   explicit RightScalar(Scalar number) : number(number) {}
   DType promoted(DType x, Where where) const { return promote_number(kName, x, number, where); }
-  auto forward(auto x) const { return Op::forward(x, like(x, number)); }
-  auto backward(const auto& grad, const auto& x) const {
+  constexpr auto forward(auto x) const { return Op::forward(x, like(x, number)); }
+  constexpr auto backward(const auto& grad, const auto& x) const {
     return Op::backward_a(grad, x, like(grad, number));
   }
 };
@@ -143,8 +149,8 @@ struct LeftScalar : UnaryRow<Op::kDomain, (Op::kSavedForB & kB) ? Saves::input :
 
   explicit LeftScalar(Scalar number) : number(number) {}
   DType promoted(DType x, Where where) const { return promote_number(kName, x, number, where); }
-  auto forward(auto x) const { return Op::forward(like(x, number), x); }
-  auto backward(const auto& grad, const auto& x) const {
+  constexpr auto forward(auto x) const { return Op::forward(like(x, number), x); }
+  constexpr auto backward(const auto& grad, const auto& x) const {
     return Op::backward_b(grad, like(grad, number), x);
   }
 };

@@ -7,7 +7,8 @@
 //       static auto backward(const auto& grad, const auto& y) { return grad * (1 - y * y); }
 //     };
 //
-// The formula `forward` is compiled for plain numbers. The derivative `backward` is written once
+// The formula `forward` is compiled for plain numbers, for the CPU and, being constexpr, for GPUs. The
+// derivative `backward` is written once
 // and compiled twice:
 //
 //     float, double   in one loop over the gradient and what was saved: the usual backward pass
@@ -18,8 +19,7 @@
 // of <cmath>, and the vocabulary below. Integer literals are exact partners of everything; other
 // numbers are written like(x, 0.5), so that float loops stay float loops.
 //
-// A new operator is a row there, a row in elementwise_unary.cc or elementwise_binary.cc, and one in
-// autograd/elementwise.cc.
+// A new operator is a row there, a row in elementwise_unary_rows.inc or elementwise_binary_rows.inc, and one in autograd/elementwise.cc.
 
 #pragma once
 
@@ -71,7 +71,7 @@ concept Number = std::is_arithmetic_v<T>;
 
 /// A number as a partner of x, of x's own type if x is a plain number.
 template <class V>
-auto like(const V&, Scalar value) {
+constexpr auto like(const V&, Scalar value) {
   if constexpr (Number<V>)
     return value.to<V>();
   else
@@ -80,7 +80,7 @@ auto like(const V&, Scalar value) {
 
 /// Zero in place of x; unlike 0 * x also where x is infinite.
 template <class V>
-V zero_like(const V& x) {
+constexpr V zero_like(const V& x) {
   if constexpr (Number<V>)
     return V(0);
   else
@@ -88,19 +88,19 @@ V zero_like(const V& x) {
 }
 
 template <class A, class B>
-auto where(bool condition, A a, B b) -> std::common_type_t<A, B> {
+constexpr auto where(bool condition, A a, B b) -> std::common_type_t<A, B> {
   return condition ? a : b;
 }
 
 template <Number T>
-T sign(T x) {
+constexpr T sign(T x) {
   return static_cast<T>((x > 0) - (x < 0));
 }
 
 /// base^exponent; integers by repeated squaring, wrapping around, and 1 / base^n rounds towards
 /// zero.
 template <Number T>
-T power(T base, T exponent) {
+constexpr T power(T base, T exponent) {
   if constexpr (!std::is_integral_v<T>) {
     return pow(base, exponent);
   } else {

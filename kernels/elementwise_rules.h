@@ -4,6 +4,8 @@
 #pragma once
 
 #include <initializer_list>
+#include <type_traits>
+#include <utility>
 
 #include "core/tensor.h"
 #include "kernels/elementwise_ops.h"
@@ -14,11 +16,13 @@ namespace ringrad::kernels::elementwise {
 /// start.
 inline constexpr std::int64_t kTiny = 16;
 
-/// True if element i of all of them is simply data<float>()[i], and there are few.
+/// True if element i of all of them is simply data<float>()[i], which the host may read, and there are
+/// few.
 template <class... Tensors>
 bool are_tiny(Where where, const Tensor& x, const Tensors&... others) {
   const auto plain = [where](const Tensor& tensor) {
-    return tensor.dtype(where) == DType::float32 && tensor.is_contiguous();
+    return tensor.dtype(where) == DType::float32 && tensor.is_contiguous() &&
+           tensor.device().is_cpu();
   };
   return x.numel(where) <= kTiny && plain(x) &&
          ((plain(others) && others.shape() == x.shape() && others.device() == x.device()) && ...);
@@ -49,6 +53,37 @@ Tensor without_overlap(const Tensor& x, const Tensor& out, Where where);
 template <class Op, class T, class Value>
 using ResultOf =
     std::conditional_t<std::is_same_v<Value, bool> && Op::kDomain != ops::Domain::number, bool, T>;
+
+template <class Op, class T>
+using UnaryResult = ResultOf<Op, T, decltype(std::declval<const Op&>().forward(T()))>;
+template <class Op, class T>
+using BinaryResult = ResultOf<Op, T, decltype(Op::forward(T(), T()))>;
+
+/// True for rows that give bool.
+template <class Op>
+inline constexpr bool kIsPredicate = [] {
+  if constexpr (requires { Op::forward(0.f, 0.f); })
+    return std::is_same_v<BinaryResult<Op, float>, bool>;
+  else
+    return std::is_same_v<UnaryResult<Op, float>, bool>;
+}();
+
+/// The two derivatives of a row as functors of one kind.
+template <class Op>
+struct BackwardA {
+  template <class T>
+  constexpr T operator()(T grad, T a, T b) const {
+    return Op::backward_a(grad, a, b);
+  }
+};
+
+template <class Op>
+struct BackwardB {
+  template <class T>
+  constexpr T operator()(T grad, T a, T b) const {
+    return Op::backward_b(grad, a, b);
+  }
+};
 
 /// Calls body.operator()<T>() for the C++ types a domain computes in.
 template <ops::Domain domain, class Body>

@@ -1,13 +1,15 @@
 #include "core/simd.h"
 #include "kernels/elementwise.h"
+#include "kernels/elementwise_cuda.h"
 #include "kernels/elementwise_rules.h"
 #include "kernels/map_cpu.h"
 
 namespace ringrad::kernels {
 namespace {
 
+using elementwise::kIsPredicate;
 template <class Op, class T>
-using Result = elementwise::ResultOf<Op, T, decltype(std::declval<const Op&>().forward(T()))>;
+using Result = elementwise::UnaryResult<Op, T>;
 
 template <class Op, class T>
 RINGRAD_CLONES void forward_loop(const void* op_address, void* out, const void* const* in,
@@ -32,10 +34,16 @@ RINGRAD_CLONES void backward_loop(const void* op_address, void* out, const void*
 
 template <class Op>
 cpu::Function forward_function(const Op& op, DType dtype) {
-  const DType math = cpu::math_dtype(dtype);
+  const DType math = math_dtype(dtype);
   return elementwise::dispatch<Op::kDomain>(math, [&]<class T>() -> cpu::Function {
     return {forward_loop<Op, T>, &op, {math}, dtype_of<Result<Op, T>>};
   });
+}
+
+template <class Op>
+void compute(const Op& op, DType dtype, const Tensor& x, const Tensor& y, Where where) {
+  if (y.device().is_cuda()) return cuda::unary(op, dtype, x, y, where);
+  cpu::map(forward_function(op, dtype), y, {&x});
 }
 
 // The dtype op computes x in.
@@ -61,9 +69,8 @@ Tensor unary(const Op& op, const Tensor& x, Where where) {
     }
   }
   const DType dtype = dtype_for(op, x, where);
-  const cpu::Function function = forward_function(op, dtype);
-  Tensor y = empty_like(x, function.out == DType::bool_ ? DType::bool_ : dtype, where);
-  cpu::map(function, y, {&x});
+  Tensor y = empty_like(x, kIsPredicate<Op> ? DType::bool_ : dtype, where);
+  compute(op, dtype, x, y, where);
   return y;
 }
 
@@ -73,7 +80,7 @@ void unary(const Op& op, const Tensor& x, const Tensor& out, Where where) {
   elementwise::check_can_hold(Op::kName, out, dtype_for(op, x, where), where);
   elementwise::check_out(Op::kName, out, x.shape(), where);
   const Tensor from = elementwise::without_overlap(x, out, where);
-  cpu::map(forward_function(op, out.dtype()), out, {&from});
+  compute(op, out.dtype(), from, out, where);
   out.mark_changed(where);
 }
 
@@ -87,7 +94,11 @@ Tensor unary_backward(const Op& op, const Tensor& grad_output, const Tensor& sav
     for (std::int64_t i = 0; i < grad_output.numel(); ++i) to[i] = op.backward(grad[i], value[i]);
     return grad_input;
   }
-  const DType math = cpu::math_dtype(grad_output.dtype());
+  if (grad_input.device().is_cuda()) {
+    cuda::unary_backward(op, grad_output, saved, grad_input, where);
+    return grad_input;
+  }
+  const DType math = math_dtype(grad_output.dtype());
   elementwise::dispatch<ops::Domain::real>(math, [&]<class T>() {
     cpu::map({backward_loop<Op, T>, &op, {math, math}, math}, grad_input, {&grad_output, &saved});
   });
@@ -103,53 +114,6 @@ Tensor unary_backward(const Op& op, const Tensor& grad_output, const Tensor& sav
   RINGRAD_UNARY(__VA_ARGS__);            \
   template Tensor unary_backward(const __VA_ARGS__&, const Tensor&, const Tensor&, Where)
 
-RINGRAD_UNARY(ops::Neg);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Abs);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Square);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Exp);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Expm1);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Log);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Log1p);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Sqrt);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Rsqrt);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Reciprocal);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Sin);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Cos);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Tanh);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Sigmoid);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Erf);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Relu);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Gelu);
-RINGRAD_UNARY_WITH_BACKWARD(ops::GeluTanh);
-RINGRAD_UNARY(ops::Sign);
-RINGRAD_UNARY(ops::Floor);
-RINGRAD_UNARY(ops::Ceil);
-RINGRAD_UNARY(ops::Round);
-RINGRAD_UNARY_WITH_BACKWARD(ops::Clamp);
-RINGRAD_UNARY_WITH_BACKWARD(ops::PowScalar);
-RINGRAD_UNARY_WITH_BACKWARD(ops::ScalarPow);
-RINGRAD_UNARY(ops::LogicalNot);
-RINGRAD_UNARY(ops::IsNan);
-RINGRAD_UNARY(ops::IsFinite);
-
-RINGRAD_UNARY(ops::RightScalar<ops::Add>);
-RINGRAD_UNARY(ops::RightScalar<ops::Sub>);
-RINGRAD_UNARY(ops::RightScalar<ops::Mul>);
-RINGRAD_UNARY(ops::RightScalar<ops::Div>);
-RINGRAD_UNARY_WITH_BACKWARD(ops::RightScalar<ops::Maximum>);
-RINGRAD_UNARY_WITH_BACKWARD(ops::RightScalar<ops::Minimum>);
-RINGRAD_UNARY(ops::LeftScalar<ops::Sub>);
-RINGRAD_UNARY_WITH_BACKWARD(ops::LeftScalar<ops::Div>);
-RINGRAD_UNARY(ops::RightScalar<ops::Eq>);
-RINGRAD_UNARY(ops::RightScalar<ops::Ne>);
-RINGRAD_UNARY(ops::RightScalar<ops::Lt>);
-RINGRAD_UNARY(ops::RightScalar<ops::Le>);
-RINGRAD_UNARY(ops::RightScalar<ops::Gt>);
-RINGRAD_UNARY(ops::RightScalar<ops::Ge>);
-
-RINGRAD_UNARY_INTO(ops::RightScalar<ops::Add>);
-RINGRAD_UNARY_INTO(ops::RightScalar<ops::Sub>);
-RINGRAD_UNARY_INTO(ops::RightScalar<ops::Mul>);
-RINGRAD_UNARY_INTO(ops::RightScalar<ops::Div>);
+#include "kernels/elementwise_unary_rows.inc"
 
 }  // namespace ringrad::kernels

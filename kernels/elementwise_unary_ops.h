@@ -10,92 +10,94 @@ namespace ringrad::ops {
 
 struct Neg : UnaryRow<Domain::number> {
   static constexpr const char* kName = "neg";
-  static auto forward(auto x) { return -x; }
-  static auto backward(const auto& grad, const auto&) { return -grad; }
+  static constexpr auto forward(auto x) { return -x; }
+  static constexpr auto backward(const auto& grad, const auto&) { return -grad; }
 };
 
 struct Abs : UnaryRow<Domain::number, Saves::input> {
   static constexpr const char* kName = "abs";
-  static auto forward(auto x) { return abs(x); }
-  static auto backward(const auto& grad, const auto& x) { return grad * sign(x); }
+  static constexpr auto forward(auto x) { return abs(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) { return grad * sign(x); }
 };
 
 struct Square : UnaryRow<Domain::number, Saves::input> {
   static constexpr const char* kName = "square";
-  static auto forward(auto x) { return x * x; }
-  static auto backward(const auto& grad, const auto& x) { return grad * (2 * x); }
+  static constexpr auto forward(auto x) { return x * x; }
+  static constexpr auto backward(const auto& grad, const auto& x) { return grad * (2 * x); }
 };
 
 struct Exp : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "exp";
-  static auto forward(auto x) { return exp(x); }
-  static auto backward(const auto& grad, const auto& y) { return grad * y; }
+  static constexpr auto forward(auto x) { return exp(x); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return grad * y; }
 };
 
 struct Expm1 : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "expm1";
-  static auto forward(auto x) { return expm1(x); }
-  static auto backward(const auto& grad, const auto& y) { return grad * (y + 1); }
+  static constexpr auto forward(auto x) { return expm1(x); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return grad * (y + 1); }
 };
 
 struct Log : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "log";
-  static auto forward(auto x) { return log(x); }
-  static auto backward(const auto& grad, const auto& x) { return grad / x; }
+  static constexpr auto forward(auto x) { return log(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) { return grad / x; }
 };
 
 struct Log1p : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "log1p";
-  static auto forward(auto x) { return log1p(x); }
-  static auto backward(const auto& grad, const auto& x) { return grad / (x + 1); }
+  static constexpr auto forward(auto x) { return log1p(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) { return grad / (x + 1); }
 };
 
 struct Sqrt : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "sqrt";
-  static auto forward(auto x) { return sqrt(x); }
-  static auto backward(const auto& grad, const auto& y) { return grad / (2 * y); }
+  static constexpr auto forward(auto x) { return sqrt(x); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return grad / (2 * y); }
 };
 
 struct Rsqrt : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "rsqrt";
-  static auto forward(auto x) { return 1 / sqrt(x); }
-  static auto backward(const auto& grad, const auto& y) { return grad * (y * y * y) / -2; }
+  static constexpr auto forward(auto x) { return 1 / sqrt(x); }
+  static constexpr auto backward(const auto& grad, const auto& y) {
+    return grad * (y * y * y) / -2;
+  }
 };
 
 struct Reciprocal : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "reciprocal";
-  static auto forward(auto x) { return 1 / x; }
-  static auto backward(const auto& grad, const auto& y) { return -grad * (y * y); }
+  static constexpr auto forward(auto x) { return 1 / x; }
+  static constexpr auto backward(const auto& grad, const auto& y) { return -grad * (y * y); }
 };
 
 struct Sin : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "sin";
-  static auto forward(auto x) { return sin(x); }
-  static auto backward(const auto& grad, const auto& x) { return grad * cos(x); }
+  static constexpr auto forward(auto x) { return sin(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) { return grad * cos(x); }
 };
 
 struct Cos : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "cos";
-  static auto forward(auto x) { return cos(x); }
-  static auto backward(const auto& grad, const auto& x) { return -grad * sin(x); }
+  static constexpr auto forward(auto x) { return cos(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) { return -grad * sin(x); }
 };
 
 struct Tanh : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "tanh";
-  static auto forward(auto x) { return tanh(x); }
-  static auto backward(const auto& grad, const auto& y) { return grad * (1 - y * y); }
+  static constexpr auto forward(auto x) { return tanh(x); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return grad * (1 - y * y); }
 };
 
 struct Sigmoid : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "sigmoid";
-  static auto forward(auto x) { return 1 / (1 + exp(-x)); }
-  static auto backward(const auto& grad, const auto& y) { return grad * (y * (1 - y)); }
+  static constexpr auto forward(auto x) { return 1 / (1 + exp(-x)); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return grad * (y * (1 - y)); }
 };
 
 struct Erf : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "erf";
-  static auto forward(auto x) { return erf(x); }
-  static auto backward(const auto& grad, const auto& x) {
+  static constexpr auto forward(auto x) { return erf(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) {
     return grad * (like(x, 2 * std::numbers::inv_sqrtpi) * exp(-(x * x)));
   }
 };
@@ -103,21 +105,21 @@ struct Erf : UnaryRow<Domain::real, Saves::input> {
 /// NaN stays NaN. The output says as much as the input, and is what the next layer saves anyway.
 struct Relu : UnaryRow<Domain::number, Saves::output> {
   static constexpr const char* kName = "relu";
-  static auto forward(auto x) { return where(x < 0, 0, x); }
-  static auto backward(const auto& grad, const auto& y) { return where(y > 0, grad, 0); }
+  static constexpr auto forward(auto x) { return where(x < 0, 0, x); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return where(y > 0, grad, 0); }
 };
 
 /// x Phi(x), where Phi is the distribution function of the standard normal distribution.
 struct Gelu : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "gelu";
-  static auto distribution(auto x) {
+  static constexpr auto distribution(auto x) {
     return like(x, 0.5) * (1 + erf(x * like(x, std::numbers::sqrt2 / 2)));
   }
-  static auto density(auto x) {
+  static constexpr auto density(auto x) {
     return like(x, std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(x * x / -2);
   }
-  static auto forward(auto x) { return x * distribution(x); }
-  static auto backward(const auto& grad, const auto& x) {
+  static constexpr auto forward(auto x) { return x * distribution(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) {
     return grad * (distribution(x) + x * density(x));
   }
 };
@@ -128,10 +130,14 @@ struct GeluTanh : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "gelu_tanh";
   static constexpr double kSlope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
   static constexpr double kCubic = 0.044715;
-  static auto tanh_u(auto x) { return tanh(like(x, kSlope) * x * (1 + like(x, kCubic) * x * x)); }
-  static auto du_dx(auto x) { return like(x, kSlope) * (1 + like(x, 3 * kCubic) * x * x); }
-  static auto forward(auto x) { return like(x, 0.5) * x * (1 + tanh_u(x)); }
-  static auto backward(const auto& grad, const auto& x) {
+  static constexpr auto tanh_u(auto x) {
+    return tanh(like(x, kSlope) * x * (1 + like(x, kCubic) * x * x));
+  }
+  static constexpr auto du_dx(auto x) {
+    return like(x, kSlope) * (1 + like(x, 3 * kCubic) * x * x);
+  }
+  static constexpr auto forward(auto x) { return like(x, 0.5) * x * (1 + tanh_u(x)); }
+  static constexpr auto backward(const auto& grad, const auto& x) {
     const auto t = tanh_u(x);
     return grad * like(x, 0.5) * (1 + t + x * (1 - t * t) * du_dx(x));
   }
@@ -139,36 +145,36 @@ struct GeluTanh : UnaryRow<Domain::real, Saves::input> {
 
 struct Sign : UnaryRow<Domain::number> {
   static constexpr const char* kName = "sign";
-  static auto forward(auto x) { return sign(x); }
-  static auto backward(const auto& grad, const auto&) { return zero_like(grad); }
+  static constexpr auto forward(auto x) { return sign(x); }
+  static constexpr auto backward(const auto& grad, const auto&) { return zero_like(grad); }
 };
 
 struct Floor : UnaryRow<Domain::number> {
   static constexpr const char* kName = "floor";
   template <class T>
-  static T forward(T x) {
+  static constexpr T forward(T x) {
     return std::is_integral_v<T> ? x : static_cast<T>(floor(x));
   }
-  static auto backward(const auto& grad, const auto&) { return zero_like(grad); }
+  static constexpr auto backward(const auto& grad, const auto&) { return zero_like(grad); }
 };
 
 struct Ceil : UnaryRow<Domain::number> {
   static constexpr const char* kName = "ceil";
   template <class T>
-  static T forward(T x) {
+  static constexpr T forward(T x) {
     return std::is_integral_v<T> ? x : static_cast<T>(ceil(x));
   }
-  static auto backward(const auto& grad, const auto&) { return zero_like(grad); }
+  static constexpr auto backward(const auto& grad, const auto&) { return zero_like(grad); }
 };
 
 /// To the nearest integer, halves to the even one.
 struct Round : UnaryRow<Domain::number> {
   static constexpr const char* kName = "round";
   template <class T>
-  static T forward(T x) {
+  static constexpr T forward(T x) {
     return std::is_integral_v<T> ? x : static_cast<T>(std::nearbyint(x));
   }
-  static auto backward(const auto& grad, const auto&) { return zero_like(grad); }
+  static constexpr auto backward(const auto& grad, const auto&) { return zero_like(grad); }
 };
 
 /// x limited to [low, high]; NaN stays NaN.
@@ -180,10 +186,10 @@ struct Clamp : UnaryRow<Domain::number, Saves::input> {
   DType promoted(DType x, Where where) const {
     return promote_number(kName, promote_number(kName, x, low, where), high, where);
   }
-  auto forward(auto x) const {
+  constexpr auto forward(auto x) const {
     return where(x < like(x, low), like(x, low), where(x > like(x, high), like(x, high), x));
   }
-  auto backward(const auto& grad, const auto& x) const {
+  constexpr auto backward(const auto& grad, const auto& x) const {
     return where(x < like(x, low), 0, where(x > like(x, high), 0, grad));
   }
 };
@@ -195,8 +201,8 @@ struct PowScalar : UnaryRow<Domain::number, Saves::input> {
 
   explicit PowScalar(Scalar exponent) : exponent(exponent) {}
   DType promoted(DType x, Where where) const { return promote_number(kName, x, exponent, where); }
-  auto forward(auto x) const { return power(x, like(x, exponent)); }
-  auto backward(const auto& grad, const auto& x) const {
+  constexpr auto forward(auto x) const { return power(x, like(x, exponent)); }
+  constexpr auto backward(const auto& grad, const auto& x) const {
     const auto n = exponent.to<double>();
     if (n == 0) return zero_like(grad);  // the formula would give 0 * inf at x = 0
     return grad * (like(x, n) * pow(x, like(x, n - 1)));
@@ -210,8 +216,8 @@ struct ScalarPow : UnaryRow<Domain::number, Saves::output> {
 
   explicit ScalarPow(Scalar base) : base(base) {}
   DType promoted(DType x, Where where) const { return promote_number(kName, x, base, where); }
-  auto forward(auto x) const { return power(like(x, base), x); }
-  auto backward(const auto& grad, const auto& y) const {
+  constexpr auto forward(auto x) const { return power(like(x, base), x); }
+  constexpr auto backward(const auto& grad, const auto& y) const {
     if (base.to<double>() == 0) return zero_like(grad);  // the formula would give 0 * -inf
     return grad * (y * like(y, std::log(base.to<double>())));
   }
@@ -219,17 +225,19 @@ struct ScalarPow : UnaryRow<Domain::number, Saves::output> {
 
 struct LogicalNot : UnaryRow<Domain::logical> {
   static constexpr const char* kName = "logical_not";
-  static bool forward(bool x) { return !x; }
+  static constexpr bool forward(bool x) { return !x; }
 };
 
 struct IsNan : UnaryRow<Domain::real> {
   static constexpr const char* kName = "isnan";
-  static bool forward(auto x) { return x != x; }
+  static constexpr bool forward(auto x) { return x != x; }
 };
 
 struct IsFinite : UnaryRow<Domain::real> {
   static constexpr const char* kName = "isfinite";
-  static bool forward(auto x) { return abs(x) <= std::numeric_limits<decltype(x)>::max(); }
+  static constexpr bool forward(auto x) {
+    return abs(x) <= std::numeric_limits<decltype(x)>::max();
+  }
 };
 
 }  // namespace ringrad::ops

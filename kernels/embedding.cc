@@ -18,7 +18,8 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, Where where) {
   Shape shape = indices.shape();
   shape.push_back(length);
   const Tensor y = empty(shape, {.dtype = weight.dtype(), .device = weight.device()}, where);
-  cpu::select_slices(contiguous(weight, where), 1, num_rows, length, contiguous(indices, where), y);
+  select_slices(contiguous(weight, where), 1, num_rows, length, contiguous(indices, where), y,
+                where);
   return y;
 }
 
@@ -46,8 +47,8 @@ void embedding_backward(const Tensor& grad_output, const Tensor& indices,
                 ": grad_output must hold one vector per index; got ", grad_output.shape(), " and ",
                 indices.shape());
   check_indices(kName, "indices", indices, num_rows, where);
-  cpu::sum_slices(contiguous(grad_output, where), 1, num_rows, length, contiguous(indices, where),
-                  padding_index, grad_weight);
+  sum_slices(contiguous(grad_output, where), 1, num_rows, length, contiguous(indices, where),
+             padding_index, grad_weight, where);
   grad_weight.mark_changed(where);
 }
 

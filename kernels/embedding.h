@@ -15,8 +15,8 @@ namespace ringrad::kernels {
 /// Throws:  ShapeError, DTypeError, DeviceError; IndexError for an index outside of [0, V)
 Tensor embedding(const Tensor& weight, const Tensor& indices, Where where = Where::current());
 
-/// grad_weight[v, :] = sum of grad_output[.., :] where indices[..] = v, added in row-major order;
-/// 0 for row `padding_index`, if it is not negative.
+/// grad_weight[v, :] = sum of grad_output[.., :] where indices[..] = v, in an order that the
+/// indices alone decide (index_select.h); 0 for row `padding_index`, if it is not negative.
 ///
 /// Shapes:  grad_output (.., C), indices (..)  ->  (num_rows, C)
 Tensor embedding_backward(const Tensor& grad_output, const Tensor& indices, std::int64_t num_rows,

@@ -1,6 +1,7 @@
 #include "kernels/gather.h"
 
 #include "kernels/copy.h"
+#include "kernels/gather_cuda.h"
 #include "kernels/indices.h"
 
 namespace ringrad::kernels {
@@ -36,7 +37,10 @@ DType sum_dtype(DType dtype) { return size_bytes(dtype) == 2 ? DType::float32 : 
 Tensor scatter_onto(const Tensor& y, std::int64_t axis, const Tensor& index, const Tensor& src,
                     Where where) {
   const int a = normalize_axis("scatter_add", axis, y.dims(), where);
-  cpu::scatter_add(y, a, contiguous(index, where), cast(src, y.dtype(), where));
+  if (y.device().is_cuda())
+    cuda::scatter_add(y, a, contiguous(index, where), src, where);
+  else
+    cpu::scatter_add(y, a, contiguous(index, where), cast(src, y.dtype(), where));
   return cast(y, src.dtype(), where);
 }
 
@@ -48,7 +52,10 @@ Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index, Where whe
   check_fits("gather", index.shape(), "x", x.shape(), a, where);
   check_indices("gather", "index", index, x.shape()[a], where);
   const Tensor y = empty(index.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
-  cpu::gather(x, a, contiguous(index, where), y);
+  if (x.device().is_cuda())
+    cuda::gather(x, a, contiguous(index, where), y, where);
+  else
+    cpu::gather(x, a, contiguous(index, where), y);
   return y;
 }
 

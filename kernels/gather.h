@@ -5,8 +5,8 @@
 //
 // Each is the other's gradient. index has as many axes as the other tensors and may be shorter
 // along any of them; only the elements it covers take part. scatter_add runs along each line of the
-// axis in the order of j and shares out whole lines, so that its result does not depend on the
-// number of threads.
+// axis in the order of j and shares out whole lines, or sorts by where things go, so that its
+// result does not depend on the number of threads.
 
 #pragma once
 

@@ -1,6 +1,7 @@
 #include "kernels/index_select.h"
 
 #include "kernels/copy.h"
+#include "kernels/index_select_cuda.h"
 #include "kernels/indices.h"
 
 namespace ringrad::kernels {
@@ -34,8 +35,8 @@ Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices, W
   Shape shape = x.shape();
   shape[a] = indices.numel();
   const Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()}, where);
-  cpu::select_slices(contiguous(x, where), outer_extent(shape, a), x.shape()[a],
-                     inner_extent(shape, a), contiguous(indices, where), y);
+  select_slices(contiguous(x, where), outer_extent(shape, a), x.shape()[a], inner_extent(shape, a),
+                contiguous(indices, where), y, where);
   return y;
 }
 
@@ -51,9 +52,22 @@ Tensor index_sum(const Tensor& x, std::int64_t axis, const Tensor& indices, std:
   shape[a] = size;
   const Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()}, where);
   constexpr std::int64_t kNone = -1;
-  cpu::sum_slices(contiguous(x, where), outer_extent(shape, a), size, inner_extent(shape, a),
-                  contiguous(indices, where), kNone, y);
+  sum_slices(contiguous(x, where), outer_extent(shape, a), size, inner_extent(shape, a),
+             contiguous(indices, where), kNone, y, where);
   return y;
+}
+
+void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
+                   const Tensor& indices, const Tensor& y, Where where) {
+  if (y.device().is_cuda()) return cuda::select_slices(x, outer, size, inner, indices, y, where);
+  cpu::select_slices(x, outer, size, inner, indices, y);
+}
+
+void sum_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
+                const Tensor& indices, std::int64_t excluded, const Tensor& y, Where where) {
+  if (y.device().is_cuda())
+    return cuda::sum_slices(x, outer, size, inner, indices, excluded, y, where);
+  cpu::sum_slices(x, outer, size, inner, indices, excluded, y);
 }
 
 }  // namespace ringrad::kernels

@@ -4,9 +4,9 @@
 //     index_sum       y[.., j, ..] = sum of x[.., i, ..] over all i with indices[i] = j
 //
 // index_sum is the gradient of index_select and the other way round. It first sorts the positions i
-// by their target j (a counting sort keeps their order), and then makes each slice j at once: it
-// accumulates in the type of the arithmetic, writes once, and adds in the order of i, so that the
-// result is the same for any number of threads.
+// by their target j (a stable sort keeps their order), and then makes each slice j at once: it
+// accumulates in the type of the arithmetic, writes once, and adds in an order that the indices
+// alone decide, on a CPU that of i, so that the result is the same for any number of threads.
 //
 // Extents: I number of indices, N extent of the axis.
 
@@ -29,17 +29,23 @@ Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices,
 Tensor index_sum(const Tensor& x, std::int64_t axis, const Tensor& indices, std::int64_t size,
                  Where where = Where::current());
 
-namespace cpu {
-
 // Both see a contiguous tensor from its axis: (outer, extent of the axis, inner).
 
 /// y[o, i, :] = x[o, indices[i], :]
-/// REQUIRES: all are contiguous, x and y of one dtype; indices are valid
+/// REQUIRES: all are contiguous, x and y of one dtype; indices are checked
 void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
-                   const Tensor& indices, const Tensor& y);
+                   const Tensor& indices, const Tensor& y, Where where);
 
 /// y[o, j, :] = sum of x[o, i, :] over indices[i] = j; 0 for j = `excluded`.
 /// REQUIRES: the same, and a floating dtype
+void sum_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
+                const Tensor& indices, std::int64_t excluded, const Tensor& y, Where where);
+
+namespace cpu {
+
+// REQUIRES: indices are valid
+void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
+                   const Tensor& indices, const Tensor& y);
 void sum_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
                 const Tensor& indices, std::int64_t excluded, const Tensor& y);
 

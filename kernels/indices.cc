@@ -1,22 +1,13 @@
 #include "kernels/indices.h"
 
+#include "core/device_fault.h"
 #include "core/simd.h"
 #include "kernels/copy.h"
+#include "kernels/index_check.cuh"
+#include "kernels/indices_cuda.h"
 
 namespace ringrad::kernels {
 namespace {
-
-struct IsValid {
-  std::int64_t bound;
-  bool some_ignored;
-  std::int64_t ignored;
-
-  // As an unsigned number a negative index is larger than every bound: one comparison does it.
-  bool operator()(std::int64_t index) const {
-    return (static_cast<std::uint64_t>(index) < static_cast<std::uint64_t>(bound)) |
-           (some_ignored & (index == ignored));
-  }
-};
 
 // Valid indices are the rule: one pass without branches says whether another one has to be found.
 template <class Index>
@@ -26,16 +17,6 @@ RINGRAD_CLONES bool all_valid(const Index* indices, std::int64_t n, IsValid is_v
   return all != 0;
 }
 
-// Element number i in row-major order, as its indices along the axes.
-Shape position(const Shape& shape, std::int64_t i) {
-  Shape result = shape;
-  for (int axis = shape.size() - 1; axis >= 0; --axis) {
-    result[axis] = i % shape[axis];
-    i /= shape[axis];
-  }
-  return result;
-}
-
 }  // namespace
 
 void check_indices(const char* operation, const char* what, const Tensor& indices,
@@ -43,15 +24,22 @@ void check_indices(const char* operation, const char* what, const Tensor& indice
   check_index(operation, indices.dtype(), where);
   const Tensor flat = contiguous(indices, where);
   const IsValid is_valid{bound, ignored.has_value(), ignored.value_or(0)};
+  BadIndex bad{.operation = operation,
+               .what = what,
+               .value = 0,
+               .bound = bound,
+               .some_ignored = is_valid.some_ignored,
+               .ignored = is_valid.ignored,
+               .position = 0,
+               .shape = flat.shape(),
+               .where = where};
+  if (flat.device().is_cuda()) return cuda::check_indices(flat, is_valid, bad);
   dispatch_index(flat.dtype(), [&]<class Index>() {
     const Index* values = flat.data<Index>();
     if (all_valid(values, flat.numel(), is_valid)) return;
-    std::int64_t i = 0;
-    while (is_valid(values[i])) ++i;
-    const std::string exception = ignored ? concat(" or be ", *ignored) : "";
-    throw IndexError(concat(operation, ": ", what, " must be in [0, ", bound, ")", exception,
-                            "; got ", values[i], " at position ", position(flat.shape(), i)),
-                     where);
+    while (is_valid(values[bad.position])) ++bad.position;
+    bad.value = values[bad.position];
+    throw_bad_index(bad);
   });
 }
 

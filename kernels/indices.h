@@ -11,6 +11,7 @@ namespace ringrad::kernels {
 
 /// Every index lies in [0, bound), or equals `ignored`.
 ///
+/// Async:   on a GPU the next call that waits for it throws (core/device_fault.h)
 /// Throws:  DTypeError unless int32 or int64; IndexError for the first other index,
 ///          "<operation>: <what> must be in [0, 10); got 12 at position (3,)"
 void check_indices(const char* operation, const char* what, const Tensor& indices,

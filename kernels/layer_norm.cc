@@ -2,6 +2,7 @@
 
 #include "kernels/copy.h"
 #include "kernels/layer_norm_cpu.h"
+#include "kernels/layer_norm_cuda.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -28,6 +29,17 @@ void check_vector(const char* operation, const char* what, const Tensor& vector,
 
 Shape without_last_axis(const Shape& shape) {
   return Shape(std::span(shape.begin(), shape.end() - 1));
+}
+
+/// A result beside x; where x is empty, which no kernel sees, it is zeros.
+Tensor result_for(const Tensor& x, const Shape& shape, DType dtype, Where where) {
+  const Options options{.dtype = dtype, .device = x.device()};
+  return x.numel() > 0 ? empty(shape, options, where) : zeros(shape, options, where);
+}
+
+/// `result` itself where it is in the dtype of the arithmetic, else room for what is rounded to it.
+Tensor unrounded(const Tensor& result, DType dtype, Where where) {
+  return result.dtype() == dtype ? result : empty_like(result, dtype, where);
 }
 
 /// x, contiguous, in the dtype of the statistics; undefined stays undefined.
@@ -57,18 +69,24 @@ LayerNormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   check_vector("layer_norm", "weight", weight, x, where);
   check_vector("layer_norm", "bias", bias, x, where);
   const DType dtype = statistics_dtype(x);
-  const Tensor in = operand(x, dtype, where), y = empty_like(in, where);
-  const Tensor scale = operand(weight, dtype, where), offset = operand(bias, dtype, where);
   const Shape rows = without_last_axis(x.shape());
-  const Options like{.dtype = dtype, .device = x.device()};
-  const Tensor mean = zeros(rows, like, where), rstd = zeros(rows, like, where);
-  if (x.numel() > 0)
-    dispatch_statistics(dtype, [&]<class T>() {
-      cpu::layer_norm(rows.numel(), x.shape().back(), static_cast<T>(eps), in.data<T>(),
-                      data_or_null<T>(scale), data_or_null<T>(offset), y.data<T>(), mean.data<T>(),
-                      rstd.data<T>());
-    });
-  return {cast(y, x.dtype(), where), mean, rstd};
+  const LayerNormResult result{result_for(x, x.shape(), x.dtype(), where),
+                               result_for(x, rows, dtype, where),
+                               result_for(x, rows, dtype, where)};
+  if (x.numel() == 0) return result;
+  if (x.device().is_cuda()) {
+    cuda::layer_norm(contiguous(x, where), weight, bias, eps, result, where);
+    return result;
+  }
+  const Tensor in = operand(x, dtype, where), y = unrounded(result.output, dtype, where);
+  const Tensor scale = operand(weight, dtype, where), offset = operand(bias, dtype, where);
+  dispatch_statistics(dtype, [&]<class T>() {
+    cpu::layer_norm(rows.numel(), x.shape().back(), static_cast<T>(eps), in.data<T>(),
+                    data_or_null<T>(scale), data_or_null<T>(offset), y.data<T>(),
+                    result.mean.data<T>(), result.rstd.data<T>());
+  });
+  copy_(result.output, y, where);
+  return result;
 }
 
 LayerNormGradients layer_norm_backward(const Tensor& grad_output, const Tensor& x,
@@ -87,20 +105,27 @@ LayerNormGradients layer_norm_backward(const Tensor& grad_output, const Tensor& 
                 ": mean and rstd must have one value per row ", rows, "; got ", mean.shape(),
                 " and ", rstd.shape());
   const DType dtype = statistics_dtype(x);
-  const Tensor in = operand(x, dtype, where), grad = operand(grad_output, dtype, where);
-  const Tensor scale = operand(weight, dtype, where);
+  const Shape vector{x.shape().back()};
+  const LayerNormGradients result{result_for(x, x.shape(), x.dtype(), where),
+                                  result_for(x, vector, dtype, where),
+                                  result_for(x, vector, dtype, where)};
+  if (x.numel() == 0) return result;
   const Tensor means = operand(mean, dtype, where), rstds = operand(rstd, dtype, where);
-  const Options like{.dtype = dtype, .device = x.device()};
-  const LayerNormGradients result{empty_like(in, where), zeros({x.shape().back()}, like, where),
-                                  zeros({x.shape().back()}, like, where)};
-  if (x.numel() > 0)
-    dispatch_statistics(dtype, [&]<class T>() {
-      cpu::layer_norm_backward(rows.numel(), x.shape().back(), in.data<T>(), data_or_null<T>(scale),
-                               means.data<T>(), rstds.data<T>(), grad.data<T>(),
-                               result.input.data<T>(), result.weight.data<T>(),
-                               result.bias.data<T>());
-    });
-  return {cast(result.input, x.dtype(), where), result.weight, result.bias};
+  if (x.device().is_cuda()) {
+    cuda::layer_norm_backward(contiguous(grad_output, where), contiguous(x, where), weight, means,
+                              rstds, result, where);
+    return result;
+  }
+  const Tensor in = operand(x, dtype, where), grad = operand(grad_output, dtype, where);
+  const Tensor scale = operand(weight, dtype, where),
+               grad_input = unrounded(result.input, dtype, where);
+  dispatch_statistics(dtype, [&]<class T>() {
+    cpu::layer_norm_backward(rows.numel(), x.shape().back(), in.data<T>(), data_or_null<T>(scale),
+                             means.data<T>(), rstds.data<T>(), grad.data<T>(), grad_input.data<T>(),
+                             result.weight.data<T>(), result.bias.data<T>());
+  });
+  copy_(result.input, grad_input, where);
+  return result;
 }
 
 }  // namespace ringrad::kernels

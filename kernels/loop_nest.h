@@ -26,8 +26,8 @@ struct LoopNest {
   using Offsets = std::array<std::int64_t, N>;  // one per operand, in elements
 
   int axes = 0;  // outermost first; 0 for a single element
-  std::array<std::int64_t, kMaxDims> extents;
-  std::array<Offsets, kMaxDims> strides;
+  std::array<std::int64_t, kMaxDims> extents{};
+  std::array<Offsets, kMaxDims> strides{};
 
   /// Extent and strides of the innermost axis, or those of one element.
   std::int64_t row_extent() const { return axes > 0 ? extents[axes - 1u] : 1; }
@@ -42,6 +42,24 @@ struct LoopNest {
 
   /// Where the given row starts in each operand.
   Offsets row_offsets(std::int64_t row) const;
+
+  /// Where an element lies in each operand, counted with the innermost axis fastest. Index is an
+  /// unsigned type that holds their number: a GPU divides 32 bits much faster than 64.
+  template <class Index>
+  constexpr Offsets element_offsets(Index element) const {
+    Offsets offsets{};
+    for (int i = axes - 1; i >= 0; --i) {
+      const auto axis = static_cast<unsigned>(i);
+      Index index = element;
+      if (i > 0) {  // there is nothing to divide off at the outermost axis
+        index = element % static_cast<Index>(extents[axis]);
+        element /= static_cast<Index>(extents[axis]);
+      }
+      for (unsigned k = 0; k < N; ++k)
+        offsets[k] += static_cast<std::int64_t>(index) * strides[axis][k];
+    }
+    return offsets;
+  }
 };
 
 /// The nest over `shape`, which must hold at least one element, ordered by operand 0's strides,

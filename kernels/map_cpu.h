@@ -45,10 +45,4 @@ struct Function {
 void map(const Function& function, const Tensor& out,
          std::initializer_list<const Tensor*> operands);
 
-/// The dtype that elements of `dtype` are computed in: float32 for the 16-bit floats, else the
-/// dtype itself.
-constexpr DType math_dtype(DType dtype) {
-  return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
-}
-
 }  // namespace ringrad::kernels::cpu

@@ -5,6 +5,7 @@
 #include "kernels/copy.h"
 #include "kernels/loop_nest.h"
 #include "kernels/matmul_cpu.h"
+#include "kernels/matmul_cuda.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -77,7 +78,7 @@ Strides batch_strides(const Tensor& x, const Shape& batch) {
 template <class T>
 void multiply(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue, const Tensor& out,
               Where where) {
-  cpu::Gemm gemm{};
+  GemmProblem gemm{};
   gemm.M = out.shape()[out.dims() - 2];
   gemm.N = out.shape().back();
   gemm.K = a.shape().back();
@@ -117,6 +118,7 @@ void multiply(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue, 
 void multiply_into(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue,
                    const Tensor& out, Where where) {
   if (out.numel() == 0) return;
+  if (out.device().is_cuda()) return cuda::matmul(a, b, epilogue.bias, epilogue.relu, out, where);
   if (out.dtype() == DType::float32)
     return multiply<float>(as_matrices(a, where), as_matrices(b, where), epilogue, out, where);
   if (out.dtype() == DType::float64)

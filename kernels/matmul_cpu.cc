@@ -31,7 +31,7 @@ constexpr std::int64_t kPanel = kTileVectors* Vector<T>::kLanes;  // columns
 
 // panel[p, j] = b[p, j] for j < columns, else 0
 template <class T>
-void pack(const Gemm& g, const T* b, std::int64_t columns, T* panel) {
+void pack(const GemmProblem& g, const T* b, std::int64_t columns, T* panel) {
   for (std::int64_t p = 0; p < g.K; ++p) {
     T* row = panel + p * kPanel<T>;
     const T* from = b + p * g.b_row;
@@ -45,7 +45,7 @@ void pack(const Gemm& g, const T* b, std::int64_t columns, T* panel) {
 
 // R rows of out, from a's rows and a packed panel.
 template <class T, int R>
-[[gnu::always_inline]] inline void multiply_rows(const Gemm& g, const T* a, const T* panel,
+[[gnu::always_inline]] inline void multiply_rows(const GemmProblem& g, const T* a, const T* panel,
                                                  const T* bias, std::int64_t columns, T* out) {
   T tile[R * kPanel<T>];
   multiply_tile<T, R, kTileVectors, false>(g.K, {a, g.a_row, g.a_column}, panel, kPanel<T>, tile,
@@ -58,7 +58,7 @@ template <class T, int R>
 }
 
 template <class T>
-RINGRAD_CLONES void multiply_panel(const Gemm& g, std::int64_t rows, const T* a, const T* b,
+RINGRAD_CLONES void multiply_panel(const GemmProblem& g, std::int64_t rows, const T* a, const T* b,
                                    const T* bias, std::int64_t columns, T* panel, T* out) {
   pack(g, b, columns, panel);
   std::int64_t m = 0;
@@ -82,7 +82,7 @@ T* panel_memory(std::int64_t size, Tensor& memory, Where where) {
 }
 
 template <class T>
-void gemm_packed(const Gemm& g, const T* a, const T* b, const T* bias, T* out, Where where) {
+void gemm_packed(const GemmProblem& g, const T* a, const T* b, const T* bias, T* out, Where where) {
   const std::int64_t panels = (g.N + kPanel<T> - 1) / kPanel<T>;
   const std::int64_t chunks = (g.M + kChunkRows - 1) / kChunkRows;
   // A piece should have 100,000 multiplications, about 10 us.
@@ -116,7 +116,7 @@ dnnl::memory::desc describe(std::int64_t batch, std::int64_t batch_stride, std::
                           std::array{std::max(rows * row, columns * column), row, column});
 }
 
-onednn::Plan make_plan(const Gemm& g, bool with_bias) {
+onednn::Plan make_plan(const GemmProblem& g, bool with_bias) {
   const auto a = describe(g.batch, g.a_batch, g.M, g.K, g.a_row, g.a_column);
   const auto b = describe(g.batch, g.b_batch, g.K, g.N, g.b_row, g.b_column);
   const auto out = describe(g.batch, g.out_batch, g.M, g.N, g.out_row, 1);
@@ -135,8 +135,8 @@ onednn::Plan make_plan(const Gemm& g, bool with_bias) {
       {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, out}});
 }
 
-void gemm_onednn(const Gemm& g, const float* a, const float* b, const float* bias, float* out,
-                 Where where) {
+void gemm_onednn(const GemmProblem& g, const float* a, const float* b, const float* bias,
+                 float* out, Where where) {
   const onednn::PlanKey key{
       g.batch,   g.M,     g.N,        g.K,         g.a_batch, g.a_row, g.a_column,
       g.b_batch, g.b_row, g.b_column, g.out_batch, g.out_row, g.relu,  bias != nullptr};
@@ -148,14 +148,14 @@ void gemm_onednn(const Gemm& g, const float* a, const float* b, const float* bia
 
 }  // namespace
 
-void gemm(const Gemm& g, const float* a, const float* b, const float* bias, float* out,
+void gemm(const GemmProblem& g, const float* a, const float* b, const float* bias, float* out,
           Where where) {
   constexpr std::int64_t kSmall = 16'384;  // multiplications; below, oneDNN's call costs more
   if (g.batch * g.M * g.N * g.K <= kSmall) return gemm_packed(g, a, b, bias, out, where);
   gemm_onednn(g, a, b, bias, out, where);
 }
 
-void gemm(const Gemm& g, const double* a, const double* b, const double* bias, double* out,
+void gemm(const GemmProblem& g, const double* a, const double* b, const double* bias, double* out,
           Where where) {
   gemm_packed(g, a, b, bias, out, where);
 }

@@ -11,6 +11,8 @@
 
 #pragma once
 
+#include <functional>
+
 #include "core/tensor.h"
 
 namespace ringrad::kernels {
@@ -39,6 +41,12 @@ struct SgdStep {
 void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
               const SgdStep& step, Where where = Where::current());
 
+/// The same with numbers that are asked for when they are needed: now, and in work that is captured
+/// (core/capture.h) before each replay.
+/// REQUIRES: momentum stays zero, or not zero
+void replayable_sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
+                         const std::function<SgdStep()>& step, Where where = Where::current());
+
 struct AdamStep {
   double learning_rate = 1e-3;
   double beta1 = 0.9;
@@ -63,10 +71,16 @@ struct AdamStep {
 void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& first_moment,
                const Tensor& second_moment, const AdamStep& step, Where where = Where::current());
 
+void replayable_adam_step(const Tensor& parameters, const Tensor& gradients,
+                          const Tensor& first_moment, const Tensor& second_moment,
+                          const std::function<AdamStep()>& step, Where where = Where::current());
+
 /// The dtype of an optimizer's state for parameters of `dtype`: float64 for float64, else float32.
 DType optimizer_state_dtype(DType dtype);
 
 /// The sum of x_i^2, accumulated in double. It does not depend on the number of threads.
+///
+/// Async:   waits for a GPU, since the host gets the number
 /// Throws:  DTypeError unless floating
 double sum_of_squares(const Tensor& x, Where where = Where::current());
 

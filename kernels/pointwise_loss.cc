@@ -2,6 +2,7 @@
 
 #include "core/view.h"
 #include "kernels/dense.h"
+#include "kernels/pointwise_loss_cuda.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -49,8 +50,12 @@ Tensor pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets
   const Tensor result = reduction == Reduction::none
                             ? empty_like(flat_x, where)
                             : empty({}, {.dtype = x.dtype(), .device = x.device()}, where);
-  cpu::pointwise_loss(loss, flat_x, in_order_of(targets, flat_x, where),
-                      expanded(positive_weight, flat_x, where), reduction, result);
+  const Tensor flat_targets = in_order_of(targets, flat_x, where);
+  const Tensor weight = expanded(positive_weight, flat_x, where);
+  if (x.device().is_cuda())
+    cuda::pointwise_loss(loss, flat_x, flat_targets, weight, reduction, result, where);
+  else
+    cpu::pointwise_loss(loss, flat_x, flat_targets, weight, reduction, result);
   return result;
 }
 
@@ -65,10 +70,14 @@ Tensor pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, co
                 grad_output.shape(), " for x ", x.shape());
   const Tensor flat_x = dense(x, where);
   const Tensor grad_x = empty_like(flat_x, where);
-  cpu::pointwise_loss_backward(loss,
-                               reduced ? grad_output : in_order_of(grad_output, flat_x, where),
-                               flat_x, in_order_of(targets, flat_x, where),
-                               expanded(positive_weight, flat_x, where), reduction, grad_x);
+  const Tensor grad = reduced ? grad_output : in_order_of(grad_output, flat_x, where);
+  const Tensor flat_targets = in_order_of(targets, flat_x, where);
+  const Tensor weight = expanded(positive_weight, flat_x, where);
+  if (x.device().is_cuda())
+    cuda::pointwise_loss_backward(loss, grad, flat_x, flat_targets, weight, reduction, grad_x,
+                                  where);
+  else
+    cpu::pointwise_loss_backward(loss, grad, flat_x, flat_targets, weight, reduction, grad_x);
   return grad_x;
 }
 

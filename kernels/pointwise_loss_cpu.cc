@@ -1,75 +1,35 @@
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "core/simd.h"
 #include "kernels/math.h"
 #include "kernels/parallel_for.h"
-#include "kernels/pointwise_loss.h"
+#include "kernels/pointwise_loss_ops.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
 
-// The formulas of pointwise_loss.h and their derivatives with respect to x, for element i.
-
-template <class T>
-struct SquaredError {
+// Element i of the operands of a loss, of which w may be null, in its formula.
+template <class Formula, class T>
+struct Elements {
   using Math = MathType<T>;
-  const T *x, *t;
+  const T *x, *t, *w;
 
-  Math error(std::int64_t i) const { return static_cast<Math>(x[i]) - static_cast<Math>(t[i]); }
-  Math value(std::int64_t i) const { return error(i) * error(i); }
-  Math derivative(std::int64_t i) const { return 2 * error(i); }
-};
-
-template <class T>
-struct AbsoluteError {
-  using Math = MathType<T>;
-  const T *x, *t;
-
-  Math error(std::int64_t i) const { return static_cast<Math>(x[i]) - static_cast<Math>(t[i]); }
-  Math value(std::int64_t i) const { return std::abs(error(i)); }
+  static Math number(const T* from, std::int64_t i) { return static_cast<Math>(from[i]); }
+  Math weight(std::int64_t i) const { return w ? number(w, i) : Math{1}; }
+  Math value(std::int64_t i) const { return Formula::value(number(x, i), number(t, i), weight(i)); }
   Math derivative(std::int64_t i) const {
-    const Math difference = error(i);
-    return (difference > 0 ? Math{1} : Math{0}) - (difference < 0 ? Math{1} : Math{0});
-  }
-};
-
-template <class T>
-struct BinaryCrossEntropy {
-  using Math = MathType<T>;
-  const T *x, *t, *w;  // w may be null
-
-  Math positive_weight(std::int64_t i) const { return w ? static_cast<Math>(w[i]) : Math{1}; }
-  // log(1 + exp(-x)) = log(1 + exp(-|x|)) + max(-x, 0): exp does not overflow.
-  Math value(std::int64_t i) const {
-    const Math logit = static_cast<Math>(x[i]), target = static_cast<Math>(t[i]);
-    const Math softplus = std::log1p(std::exp(-std::abs(logit))) + (logit < 0 ? -logit : Math{0});
-    return (1 - target) * logit + (1 + (positive_weight(i) - 1) * target) * softplus;
-  }
-  // d softplus(-x)/dx = -sigmoid(-x) = sigmoid(x) - 1; the terms are ordered so that w = 1 gives
-  // sigmoid(x) - t.
-  Math derivative(std::int64_t i) const {
-    const Math logit = static_cast<Math>(x[i]), target = static_cast<Math>(t[i]);
-    const Math sigmoid = 1 / (1 + std::exp(-logit));
-    return (sigmoid - target) + (positive_weight(i) - 1) * target * (sigmoid - 1);
+    return Formula::derivative(number(x, i), number(t, i), weight(i));
   }
 };
 
 template <class T, class Body>
-void dispatch_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                   const Tensor& positive_weight, Body body) {
-  const T *a = x.data<T>(), *t = targets.data<T>();
-  switch (loss) {
-    case PointwiseLoss::mse:
-      return body(SquaredError<T>{a, t});
-    case PointwiseLoss::l1:
-      return body(AbsoluteError<T>{a, t});
-    case PointwiseLoss::bce_with_logits:
-      break;
-  }
-  body(
-      BinaryCrossEntropy<T>{a, t, positive_weight.defined() ? positive_weight.data<T>() : nullptr});
+void dispatch_elements(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
+                       const Tensor& positive_weight, Body body) {
+  dispatch_loss(loss, [&]<class Formula>(Formula) {
+    body(Elements<Formula, T>{x.data<T>(), targets.data<T>(),
+                              positive_weight.defined() ? positive_weight.data<T>() : nullptr});
+  });
 }
 
 template <class Loss, class T>
@@ -129,13 +89,13 @@ void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
   dispatch_floating(x.dtype(), [&]<class T>() {
     using Math = MathType<T>;
     T* out = result.data<T>();
-    dispatch_loss<T>(loss, x, targets, positive_weight, [&](auto formula) {
+    dispatch_elements<T>(loss, x, targets, positive_weight, [&](auto elements) {
       if (reduction == Reduction::none) {
         parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
-          write_values(formula, begin, end, out);
+          write_values(elements, begin, end, out);
         });
       } else {
-        const double sum = sum_all<Math>(formula, n);
+        const double sum = sum_all<Math>(elements, n);
         const double divisor = reduction == Reduction::mean ? static_cast<double>(n) : 1;
         *out = static_cast<T>(static_cast<Math>(sum / divisor));
       }
@@ -152,9 +112,9 @@ void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, cons
     const T* grad = grad_output.data<T>();
     T* out = grad_x.data<T>();
     const Math factor = reduction == Reduction::mean ? Math{1} / static_cast<Math>(n) : Math{1};
-    dispatch_loss<T>(loss, x, targets, positive_weight, [&](auto formula) {
+    dispatch_elements<T>(loss, x, targets, positive_weight, [&](auto elements) {
       parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
-        write_derivatives(formula, begin, end, grad, reduction != Reduction::none, factor, out);
+        write_derivatives(elements, begin, end, grad, reduction != Reduction::none, factor, out);
       });
     });
   });

@@ -5,12 +5,10 @@
 
 #include "kernels/copy.h"
 #include "kernels/pool_cpu.h"
+#include "kernels/pool_cuda.h"
 
 namespace ringrad::kernels {
 namespace {
-
-using cpu::PoolGeometry;
-using cpu::PoolWindow;
 
 void check_options(const char* operation, const Pool2dOptions& options, Where where) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
@@ -30,54 +28,37 @@ void check_image(const char* operation, const Shape& shape, Where where) {
                 ": x must be (B, C, H, W); got shape ", shape);
 }
 
-std::vector<PoolWindow> sliding_windows(const char* operation, std::int64_t extent, unsigned axis,
-                                        const Pool2dOptions& options, Where where) {
-  const std::int64_t kernel = options.kernel[axis], stride = options.stride[axis];
-  const std::int64_t padding = options.padding[axis];
-  RINGRAD_CHECK(extent + 2 * padding >= kernel, ShapeError, where, operation,
-                ": the window must fit into the padded input; got an extent of ",
-                extent + 2 * padding, " for a window of ", kernel);
-  std::vector<PoolWindow> windows;
-  for (std::int64_t origin = -padding; origin + kernel <= extent + padding; origin += stride) {
-    const std::int64_t begin = std::max<std::int64_t>(origin, 0);
-    const std::int64_t end = std::min(origin + kernel, extent);
-    windows.push_back({begin, end, origin, options.count_include_pad ? kernel : end - begin});
-  }
-  return windows;
-}
-
-std::vector<PoolWindow> adaptive_windows(std::int64_t extent, std::int64_t outputs) {
-  std::vector<PoolWindow> windows;
-  for (std::int64_t i = 0; i < outputs; ++i) {
-    const std::int64_t begin = i * extent / outputs;
-    const std::int64_t end = ((i + 1) * extent + outputs - 1) / outputs;
-    windows.push_back({begin, end, begin, end - begin});
-  }
-  return windows;
-}
-
 /// How the loops see a tensor of this shape: channels innermost, or single-channel images.
-PoolGeometry images_of(const Shape& shape, Layout layout) {
+PoolGeometry images_of(const char* operation, const Shape& shape, Layout layout, Where where) {
+  RINGRAD_CHECK(shape[2] > 0 && shape[3] > 0, ShapeError, where, operation,
+                ": an image must have pixels; got shape ", shape);
   const bool channels_last = layout == Layout::channels_last;
-  return {.images = channels_last ? shape[0] : shape[0] * shape[1],
-          .H = shape[2],
-          .W = shape[3],
-          .C = channels_last ? shape[1] : 1,
-          .rows = {},
-          .columns = {},
-          .place_width = 0};
+  PoolGeometry g;
+  g.images = channels_last ? shape[0] : shape[0] * shape[1];
+  g.C = channels_last ? shape[1] : 1;
+  g.rows.extent = shape[2];
+  g.columns.extent = shape[3];
+  return g;
 }
 
 PoolGeometry sliding_geometry(const char* operation, const Shape& shape,
                               const Pool2dOptions& options, Layout layout, Where where) {
   check_image(operation, shape, where);
   check_options(operation, options, where);
-  RINGRAD_CHECK(shape[2] > 0 && shape[3] > 0, ShapeError, where, operation,
-                ": an image must have pixels; got shape ", shape);
-  PoolGeometry g = images_of(shape, layout);
-  g.rows = sliding_windows(operation, g.H, 0, options, where);
-  g.columns = sliding_windows(operation, g.W, 1, options, where);
+  PoolGeometry g = images_of(operation, shape, layout, where);
   g.place_width = options.kernel[1];
+  for (const unsigned axis : {0u, 1u}) {
+    PoolWindows<std::int64_t>& windows = axis == 0 ? g.rows : g.columns;
+    const std::int64_t padded = windows.extent + 2 * options.padding[axis];
+    RINGRAD_CHECK(padded >= options.kernel[axis], ShapeError, where, operation,
+                  ": the window must fit into the padded input; got an extent of ", padded,
+                  " for a window of ", options.kernel[axis]);
+    windows.kernel = options.kernel[axis];
+    windows.stride = options.stride[axis];
+    windows.padding = options.padding[axis];
+    windows.count_padding = options.count_include_pad;
+    windows.outputs = (padded - windows.kernel) / windows.stride + 1;
+  }
   return g;
 }
 
@@ -88,11 +69,9 @@ PoolGeometry adaptive_geometry(const char* operation, const Shape& shape,
   for (const std::int64_t size : output_size)
     RINGRAD_CHECK(size > 0 && size <= std::numeric_limits<std::int32_t>::max(), ValueError, where,
                   operation, ": the output size must be positive and below 2^31; got ", size);
-  RINGRAD_CHECK(shape[2] > 0 && shape[3] > 0, ShapeError, where, operation,
-                ": an image must have pixels; got shape ", shape);
-  PoolGeometry g = images_of(shape, layout);
-  g.rows = adaptive_windows(g.H, output_size[0]);
-  g.columns = adaptive_windows(g.W, output_size[1]);
+  PoolGeometry g = images_of(operation, shape, layout, where);
+  g.rows.outputs = output_size[0];
+  g.columns.outputs = output_size[1];
   return g;
 }
 
@@ -100,10 +79,11 @@ Layout layout_of(const Tensor& x) {
   return x.is_channels_last() ? Layout::channels_last : Layout::contiguous;
 }
 
-/// x in the dtype the loops compute in, and in one of the two layouts.
+/// x in one of the two layouts, and in the dtype the loops compute in; a GPU's kernels convert as
+/// they load and store.
 Tensor operand(const Tensor& x, Layout layout, Where where) {
-  const DType wide = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-  return to_layout(cast(x, wide, where), layout, where);
+  const DType dtype = x.device().is_cuda() ? x.dtype() : math_dtype(x.dtype());
+  return to_layout(cast(x, dtype, where), layout, where);
 }
 
 Tensor empty_result(const Shape& shape, const Tensor& operand, Layout layout, DType dtype,
@@ -130,7 +110,7 @@ DType place_dtype(const Pool2dOptions& options, Where where) {
   return fits_uint8(options) ? DType::uint8 : DType::int32;
 }
 
-/// body.operator()<T, Place>() for the dtypes of values and places.
+/// body.operator()<T, Place>() for the dtypes of values and places on a CPU.
 template <class Body>
 void dispatch_max(DType dtype, DType places, Body body) {
   const bool small = places == DType::uint8;
@@ -154,7 +134,9 @@ void check_places(const char* operation, const Tensor& values, const Tensor& pla
 Tensor average(const Tensor& x, const PoolGeometry& g, Layout layout, Where where) {
   const Tensor in = operand(x, layout, where);
   const Tensor y = empty_result(output_shape(x.shape(), g), in, layout, in.dtype(), where);
-  if (in.dtype() == DType::float64)
+  if (in.device().is_cuda())
+    cuda::avg_pool(g, in, y, where);
+  else if (in.dtype() == DType::float64)
     cpu::avg_pool(g, in.data<double>(), y.data<double>());
   else
     cpu::avg_pool(g, in.data<float>(), y.data<float>());
@@ -165,7 +147,9 @@ Tensor average_backward(const Tensor& grad_output, const Shape& input_shape, con
                         Layout layout, Where where) {
   const Tensor grad = operand(grad_output, layout, where);
   const Tensor result = empty_result(input_shape, grad, layout, grad.dtype(), where);
-  if (grad.dtype() == DType::float64)
+  if (grad.device().is_cuda())
+    cuda::avg_pool_backward(g, grad, result, where);
+  else if (grad.dtype() == DType::float64)
     cpu::avg_pool_backward(g, grad.data<double>(), result.data<double>());
   else
     cpu::avg_pool_backward(g, grad.data<float>(), result.data<float>());
@@ -182,9 +166,12 @@ MaxPool2dResult max_pool2d(const Tensor& x, const Pool2dOptions& options, Where 
   const Shape shape = output_shape(x.shape(), g);
   const Tensor y = empty_result(shape, in, layout, in.dtype(), where);
   const Tensor places = empty_result(shape, in, layout, place_dtype(options, where), where);
-  dispatch_max(in.dtype(), places.dtype(), [&]<class T, class Place>() {
-    cpu::max_pool(g, in.data<T>(), y.data<T>(), places.data<Place>());
-  });
+  if (in.device().is_cuda())
+    cuda::max_pool(g, in, y, places, where);
+  else
+    dispatch_max(in.dtype(), places.dtype(), [&]<class T, class Place>() {
+      cpu::max_pool(g, in.data<T>(), y.data<T>(), places.data<Place>());
+    });
   return {cast(y, x.dtype(), where), places};
 }
 
@@ -199,9 +186,12 @@ Tensor max_pool2d_backward(const Tensor& grad_output, const Tensor& places,
   const Tensor grad = operand(grad_output, layout, where);
   const Tensor winners = to_layout(places, layout, where);
   const Tensor result = empty_result(input_shape, grad, layout, grad.dtype(), where);
-  dispatch_max(grad.dtype(), winners.dtype(), [&]<class T, class Place>() {
-    cpu::max_pool_backward(g, grad.data<T>(), winners.data<Place>(), result.data<T>());
-  });
+  if (grad.device().is_cuda())
+    cuda::max_pool_backward(g, grad, winners, result, where);
+  else
+    dispatch_max(grad.dtype(), winners.dtype(), [&]<class T, class Place>() {
+      cpu::max_pool_backward(g, grad.data<T>(), winners.data<Place>(), result.data<T>());
+    });
   return cast(result, grad_output.dtype(), where);
 }
 
@@ -214,9 +204,12 @@ Tensor max_pool2d_gather(const Tensor& x, const Tensor& places, const Pool2dOpti
   check_output_shape(kOperation, "places", places, output_shape(x.shape(), g), where);
   const Tensor in = operand(x, layout, where), winners = to_layout(places, layout, where);
   const Tensor y = empty_result(places.shape(), in, layout, in.dtype(), where);
-  dispatch_max(in.dtype(), winners.dtype(), [&]<class T, class Place>() {
-    cpu::max_pool_gather(g, in.data<T>(), winners.data<Place>(), y.data<T>());
-  });
+  if (in.device().is_cuda())
+    cuda::max_pool_gather(g, in, winners, y, where);
+  else
+    dispatch_max(in.dtype(), winners.dtype(), [&]<class T, class Place>() {
+      cpu::max_pool_gather(g, in.data<T>(), winners.data<Place>(), y.data<T>());
+    });
   return cast(y, x.dtype(), where);
 }
 

@@ -15,17 +15,17 @@ constexpr std::int64_t kGrain = 1 << 15;  // elements of a piece
 /// Calls visit(place, offset of the pixel in its image) for the inputs of output (p, q).
 template <class Visit>
 inline void for_each_input(const PoolGeometry& g, std::int64_t p, std::int64_t q, Visit visit) {
-  const PoolWindow& rows = g.rows[static_cast<std::size_t>(p)];
-  const PoolWindow& columns = g.columns[static_cast<std::size_t>(q)];
-  for (std::int64_t h = rows.begin; h < rows.end; ++h)
-    for (std::int64_t w = columns.begin; w < columns.end; ++w)
-      visit((h - rows.origin) * g.place_width + w - columns.origin, (h * g.W + w) * g.C);
+  const std::int64_t top = g.rows.origin(p), h_end = g.rows.end(p);
+  const std::int64_t left = g.columns.origin(q), w_end = g.columns.end(q);
+  for (std::int64_t h = g.rows.begin(p); h < h_end; ++h)
+    for (std::int64_t w = g.columns.begin(q); w < w_end; ++w)
+      visit((h - top) * g.place_width + w - left, (h * g.W() + w) * g.C);
 }
 
 /// body(image, p) for every row of outputs, in parallel.
 template <class Body>
 void for_each_output_row(const PoolGeometry& g, Body body) {
-  const std::int64_t row_size = std::max<std::int64_t>(1, g.W * g.C);
+  const std::int64_t row_size = std::max<std::int64_t>(1, g.W() * g.C);
   parallel_for(g.images * g.P(), 1 + kGrain / row_size, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) body(row / g.P(), row % g.P());
   });
@@ -34,29 +34,10 @@ void for_each_output_row(const PoolGeometry& g, Body body) {
 /// body(image) for every image, in parallel: windows of one image may share inputs.
 template <class Body>
 void for_each_image(const PoolGeometry& g, Body body) {
-  const std::int64_t image_size = std::max<std::int64_t>(1, g.H * g.W * g.C);
+  const std::int64_t image_size = std::max<std::int64_t>(1, g.H() * g.W() * g.C);
   parallel_for(g.images, 1 + kGrain / image_size, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t image = begin; image < end; ++image) body(image);
   });
-}
-
-/// True for windows of 2x2 that tile the image: the pooling most nets use, and the only one with
-/// loops of its own, which read and write everything once.
-bool is_two_by_two(const PoolGeometry& g) {
-  const auto tiles = [](const std::vector<PoolWindow>& windows, std::int64_t extent) {
-    if (extent != 2 * static_cast<std::int64_t>(windows.size())) return false;
-    for (std::size_t i = 0; i < windows.size(); ++i)
-      if (windows[i].begin != 2 * static_cast<std::int64_t>(i) ||
-          windows[i].end != windows[i].begin + 2 || windows[i].origin != windows[i].begin)
-        return false;
-    return true;
-  };
-  return g.place_width == 2 && tiles(g.rows, g.H) && tiles(g.columns, g.W);
-}
-
-template <class T>
-inline bool beats(T candidate, T best) {
-  return candidate > best || candidate != candidate;  // NaN stays visible
 }
 
 // One row of outputs from two rows of W pixels.
@@ -157,8 +138,7 @@ RINGRAD_CLONES void take_winners(const PoolGeometry& g, std::int64_t p, std::int
 
 template <class T>
 T mean_factor(const PoolGeometry& g, std::int64_t p, std::int64_t q) {
-  return T{1} / static_cast<T>(g.rows[static_cast<std::size_t>(p)].count *
-                               g.columns[static_cast<std::size_t>(q)].count);
+  return T{1} / static_cast<T>(g.rows.count(p) * g.columns.count(q));
 }
 
 template <class T>
@@ -187,12 +167,12 @@ RINGRAD_CLONES void add_to_window(const PoolGeometry& g, std::int64_t p, std::in
 
 template <class T, class Place>
 void max_pool(const PoolGeometry& g, const T* x, T* y, Place* places) {
-  const bool two_by_two = is_two_by_two(g);
+  const bool two_by_two = g.is_two_by_two();
   for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
-    const T* in = x + image * g.H * g.W * g.C;
+    const T* in = x + image * g.H() * g.W() * g.C;
     const std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
     if (two_by_two)
-      return max_of_two_by_two(g.W, g.C, in + 2 * p * g.W * g.C, y + out, places + out);
+      return max_of_two_by_two(g.W(), g.C, in + 2 * p * g.W() * g.C, y + out, places + out);
     for (std::int64_t q = 0; q < g.Q(); ++q)
       max_of_window(g, p, q, in, y + out + q * g.C, places + out + q * g.C);
   });
@@ -200,15 +180,15 @@ void max_pool(const PoolGeometry& g, const T* x, T* y, Place* places) {
 
 template <class T, class Place>
 void max_pool_backward(const PoolGeometry& g, const T* grad_y, const Place* places, T* grad_x) {
-  if (is_two_by_two(g))
+  if (g.is_two_by_two())
     return for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
       const std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
-      spread_two_by_two(g.W, g.C, grad_y + out, places + out,
-                        grad_x + (image * g.H + 2 * p) * g.W * g.C);
+      spread_two_by_two(g.W(), g.C, grad_y + out, places + out,
+                        grad_x + (image * g.H() + 2 * p) * g.W() * g.C);
     });
   for_each_image(g, [&](std::int64_t image) {
-    T* in = grad_x + image * g.H * g.W * g.C;
-    std::fill_n(in, g.H * g.W * g.C, T{0});
+    T* in = grad_x + image * g.H() * g.W() * g.C;
+    std::fill_n(in, g.H() * g.W() * g.C, T{0});
     std::int64_t out = image * g.P() * g.Q() * g.C;
     for (std::int64_t p = 0; p < g.P(); ++p)
       for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
@@ -221,7 +201,7 @@ void max_pool_gather(const PoolGeometry& g, const T* x, const Place* places, T* 
   for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
     std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
     for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
-      take_winners(g, p, q, x + image * g.H * g.W * g.C, places + out, y + out);
+      take_winners(g, p, q, x + image * g.H() * g.W() * g.C, places + out, y + out);
   });
 }
 
@@ -230,15 +210,15 @@ void avg_pool(const PoolGeometry& g, const T* x, T* y) {
   for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
     std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
     for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
-      mean_of_window(g, p, q, x + image * g.H * g.W * g.C, y + out);
+      mean_of_window(g, p, q, x + image * g.H() * g.W() * g.C, y + out);
   });
 }
 
 template <class T>
 void avg_pool_backward(const PoolGeometry& g, const T* grad_y, T* grad_x) {
   for_each_image(g, [&](std::int64_t image) {
-    T* in = grad_x + image * g.H * g.W * g.C;
-    std::fill_n(in, g.H * g.W * g.C, T{0});
+    T* in = grad_x + image * g.H() * g.W() * g.C;
+    std::fill_n(in, g.H() * g.W() * g.C, T{0});
     std::int64_t out = image * g.P() * g.Q() * g.C;
     for (std::int64_t p = 0; p < g.P(); ++p)
       for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C) add_to_window(g, p, q, grad_y + out, in);

@@ -11,6 +11,7 @@
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 #include "kernels/reduce_cpu.h"
+#include "kernels/reduce_cuda.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -24,7 +25,7 @@ struct Reduction {
 
   Tensor x;
   Tensor result;  // with the reduced axes kept as ones
-  cpu::ReducePlan plan;
+  ReducePlan plan;
   std::int64_t count = 1;  // elements per result
   unsigned reduced;        // one bit per axis
 
@@ -77,14 +78,16 @@ Reduction::Reduction(const char* operation, const Tensor& input, const Shape& ax
   Strides strides = result.strides();
   for (int i = 0; i < x.dims(); ++i)
     if (reduced >> i & 1u) strides[i] = 0;
-  if (x.numel() > 0) plan = cpu::make_reduce_plan(x, strides);
+  if (x.numel() > 0) plan = make_reduce_plan(x, strides);
 }
 
 void Reduction::run_sum(double divisor, double empty, Where where) const {
-  if (x.numel() > 0)
-    cpu::sum(plan, x, divisor, result);
-  else
+  if (x.numel() == 0)
     fill_(result, empty, where);
+  else if (x.device().is_cuda())
+    cuda::sum(plan, x, divisor, result, where);
+  else
+    cpu::sum(plan, x, divisor, result);
 }
 
 Tensor Reduction::shaped(bool keepdim, Where where) const {
@@ -99,14 +102,24 @@ Tensor Reduction::shaped(bool keepdim, Where where) const {
   return view::as_strided(result, shape, strides, 0, where);
 }
 
-using Choice = void (*)(const cpu::ReducePlan&, const Tensor&, const Tensor&);
+struct Choice {
+  const char* operation;
+  void (*on_cpu)(const ReducePlan&, const Tensor& x, const Tensor& result);
+  void (*on_cuda)(const ReducePlan&, const Tensor& x, const Tensor& result, Where where);
+};
+constexpr Choice kMax = {"max", cpu::max, cuda::max}, kMin = {"min", cpu::min, cuda::min};
 
-Tensor choose(const char* operation, Choice choice, const Tensor& x, const Shape& axes,
-              bool keepdim, Where where) {
-  const Reduction reduction(operation, x, axes, x.dtype(where), where);
-  RINGRAD_CHECK(reduction.count > 0 || reduction.result.numel() == 0, ShapeError, where, operation,
-                ": there must be an element to choose; got shape ", x.shape(), " and axes ", axes);
-  if (x.numel() > 0) choice(reduction.plan, reduction.x, reduction.result);
+Tensor choose(const Choice& choice, const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  const Reduction reduction(choice.operation, x, axes, x.dtype(where), where);
+  RINGRAD_CHECK(reduction.count > 0 || reduction.result.numel() == 0, ShapeError, where,
+                choice.operation, ": there must be an element to choose; got shape ", x.shape(),
+                " and axes ", axes);
+  if (x.numel() > 0) {
+    if (x.device().is_cuda())
+      choice.on_cuda(reduction.plan, reduction.x, reduction.result, where);
+    else
+      choice.on_cpu(reduction.plan, reduction.x, reduction.result);
+  }
   return reduction.shaped(keepdim, where);
 }
 
@@ -139,17 +152,21 @@ Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool kee
     const Tensor center = std::exchange(reduction.result, empty_like(reduction.result, where));
     const auto divisor =
         static_cast<double>(std::max<std::int64_t>(0, reduction.count - correction));
-    cpu::sum_squared_deviations(reduction.plan, reduction.x, center, divisor, reduction.result);
+    if (x.device().is_cuda())
+      cuda::sum_squared_deviations(reduction.plan, reduction.x, center, divisor, reduction.result,
+                                   where);
+    else
+      cpu::sum_squared_deviations(reduction.plan, reduction.x, center, divisor, reduction.result);
   }
   return reduction.shaped(keepdim, where);
 }
 
 Tensor max(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  return choose("max", cpu::max, x, axes, keepdim, where);
+  return choose(kMax, x, axes, keepdim, where);
 }
 
 Tensor min(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  return choose("min", cpu::min, x, axes, keepdim, where);
+  return choose(kMin, x, axes, keepdim, where);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape, Where where) {

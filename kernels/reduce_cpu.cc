@@ -28,6 +28,12 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
+using reduce_ops::kHasCenter;
+using reduce_ops::Max;
+using reduce_ops::Min;
+using reduce_ops::Sum;
+using reduce_ops::SumSquaredDeviations;
+
 constexpr std::int64_t kMaxLanes = 1024;  // their totals take 8 KiB of the first-level cache
 constexpr std::int64_t kRunLanes = 64;    // four vectors of 16 floats hide the latency of addition
 constexpr std::int64_t kBlock = 64;       // 64 / 4 dependent additions in float
@@ -36,6 +42,15 @@ constexpr std::int64_t kMaxShares = 64;              // of one result; enough fo
 constexpr std::int64_t kFewElements = 128;           // merged before the lanes would be set up
 
 // -- The loops ----------------------------------------------------------------------------------
+
+// Element c of a row, mapped; with the center of its column if the operation has one.
+template <class Op, class T = typename Op::Element, class P = typename Op::Partial>
+P map_element(const T* x, [[maybe_unused]] const P* center, std::int64_t c) {
+  if constexpr (kHasCenter<Op>)
+    return Op::map(x[c], center[c]);
+  else
+    return Op::map(x[c]);
+}
 
 // partial[c] = merge of partial[c] and rows of x at c
 template <class Op, class T = typename Op::Element, class P = typename Op::Partial>
@@ -138,7 +153,7 @@ class Lanes {
 
 struct Cut {
   explicit Cut(const ReducePlan& plan)
-      : length(plan.reduced.num_rows() * plan.reduced.row_extent()),
+      : length(plan.length),
         columns(std::min(plan.width, kMaxLanes)),
         column_tiles((plan.width + kMaxLanes - 1) / kMaxLanes),
         tiles(plan.kept.num_rows() * column_tiles) {
@@ -275,28 +290,6 @@ void choose(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
 }
 
 }  // namespace
-
-ReducePlan make_reduce_plan(const Tensor& x, const Strides& result_strides) {
-  ReducePlan plan;
-  const auto nest = make_loop_nest<2>(x.shape(), {&x.strides(), &result_strides});
-  const auto append = [](LoopNest<1>& to, std::int64_t extent, std::int64_t stride) {
-    to.extents[static_cast<unsigned>(to.axes)] = extent;
-    to.strides[static_cast<unsigned>(to.axes++)] = {stride};
-  };
-  for (int i = 0; i < nest.axes; ++i) {
-    const auto axis = static_cast<unsigned>(i);
-    const auto [stride, result_stride] = nest.strides[axis];
-    if (result_stride == 0)
-      append(plan.reduced, nest.extents[axis], stride);
-    else if (i + 1 < nest.axes)
-      append(plan.kept, nest.extents[axis], stride);
-    else
-      plan.width = nest.extents[axis];
-  }
-  append(plan.kept, 1, 0);
-  plan.num_results = plan.kept.num_rows() * plan.width;
-  return plan;
-}
 
 void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result) {
   dispatch_dtype(x.dtype(), [&]<class T>() {

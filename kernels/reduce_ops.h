@@ -1,5 +1,5 @@
-// What is reduced: how to map an element, how to merge two, and where to start. Private to
-// kernels/.
+// What is reduced: how to map an element, how to merge two, and where to start; on the CPU and in
+// kernels on a GPU. Private to kernels/.
 //
 //     Element    of x
 //     Partial    what a short run of elements merges in
@@ -17,7 +17,7 @@
 
 #include "core/dtype.h"
 
-namespace ringrad::kernels::cpu {
+namespace ringrad::kernels::reduce_ops {
 
 template <class T>
 struct Sum {
@@ -26,22 +26,22 @@ struct Sum {
   using Total = std::conditional_t<is_floating(dtype_of<T>), double, std::uint64_t>;
   static constexpr Total kStart = 0;
 
-  static Partial map(T x) { return static_cast<Partial>(static_cast<MathType<T>>(x)); }
+  static constexpr Partial map(T x) { return static_cast<Partial>(static_cast<MathType<T>>(x)); }
   template <class A>
-  static A merge(A a, A b) {
+  static constexpr A merge(A a, A b) {
     return a + b;
   }
 };
 
 template <class T>
 struct SumSquaredDeviations : Sum<T> {
-  static T map(T x, T center) { return (x - center) * (x - center); }
+  static constexpr T map(T x, T center) { return (x - center) * (x - center); }
 };
 
 // x, or a NaN where `nan` holds. Written with bits: from a condition, GCC makes jumps instead of
 // vector code.
 template <class T>
-T nan_or([[maybe_unused]] bool nan, T x) {
+constexpr T nan_or([[maybe_unused]] bool nan, T x) {
   if constexpr (std::is_floating_point_v<T>) {
     using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
     return std::bit_cast<T>(std::bit_cast<Bits>(x) | -static_cast<Bits>(nan));
@@ -60,8 +60,8 @@ struct Max {
   using Limits = std::numeric_limits<Partial>;
   static constexpr Total kStart = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
 
-  static Partial map(T x) { return static_cast<Partial>(x); }
-  static Partial merge(Partial a, Partial b) { return nan_or(a != a, a > b ? a : b); }
+  static constexpr Partial map(T x) { return static_cast<Partial>(x); }
+  static constexpr Partial merge(Partial a, Partial b) { return nan_or(a != a, a > b ? a : b); }
 };
 
 template <class T>
@@ -70,21 +70,12 @@ struct Min : Max<T> {
   using typename Max<T>::Limits;
   static constexpr Partial kStart = Limits::has_infinity ? Limits::infinity() : Limits::max();
 
-  static Partial merge(Partial a, Partial b) { return nan_or(a != a, a < b ? a : b); }
+  static constexpr Partial merge(Partial a, Partial b) { return nan_or(a != a, a < b ? a : b); }
 };
 
-// Element c of a row, mapped; with the center of its column if the operation has one.
 template <class Op>
 inline constexpr bool kHasCenter = requires(typename Op::Element x, typename Op::Partial center) {
   Op::map(x, center);
 };
 
-template <class Op, class T = typename Op::Element, class P = typename Op::Partial>
-P map_element(const T* x, [[maybe_unused]] const P* center, std::int64_t c) {
-  if constexpr (kHasCenter<Op>)
-    return Op::map(x[c], center[c]);
-  else
-    return Op::map(x[c]);
-}
-
-}  // namespace ringrad::kernels::cpu
+}  // namespace ringrad::kernels::reduce_ops

@@ -20,9 +20,11 @@ constexpr DType kFloats[] = {DType::float32, DType::float64, DType::float16, DTy
 constexpr double kEps = 1e-5;
 constexpr double kSlack = 256;
 
-// Stripes narrower and wider than a row, with and without a rest, one chunk and several.
+// Stripes narrower and wider than a row, with and without a rest, one chunk and several; on a GPU, planes
+// for a few threads, a block, and several blocks.
 const Shape kShapes[] = {{7, 3},      {5, 4, 6},       {2, 16, 5, 5}, {3, 5, 4, 7},
-                         {2, 300, 3}, {9, 16, 31, 31}, {700, 64},     {2, 3, 2, 2, 3}};
+                         {2, 300, 3}, {9, 16, 31, 31}, {700, 64},     {2, 3, 2, 2, 3},
+                         {9, 1030},   {1, 2, 90, 103}};
 
 /// Positions of channel c's values in a row-major (B, C, ...) tensor.
 std::vector<std::size_t> positions(const Shape& shape, std::int64_t c) {
@@ -108,6 +110,9 @@ TEST(BatchNormTest, IsTheDefinitionWithItsGradient) {
         expect_forward_and_backward(x, weight, bias, grad, relu);
         expect_forward_and_backward(random.strided(x), random.strided(weight), bias,
                                     random.strided(grad), relu);
+        if (x.dims() == 4)
+          expect_forward_and_backward(to_layout(x, Layout::channels_last), weight, bias, grad,
+                                      relu);
       }
 }
 
@@ -146,10 +151,7 @@ TEST(BatchNormTest, ReluIsTheMaximumWithZeroOfTheSameBits) {
 
 TEST(BatchNormTest, LosesNoDigitsToALargeMean) {
   Random random(3);
-  const Tensor x = random.tensor({4096, 2}, DType::float64);
-  const Tensor shifted = empty({4096, 2});
-  for (std::int64_t i = 0; i < x.numel(); ++i)
-    shifted.data<float>()[i] = static_cast<float>(x.data<double>()[i] + 10'000);
+  const Tensor shifted = random.tensor({4096, 2}, 9'998, 10'002);
   const Moments moments = batch_norm_moments(shifted);
   expect_close(moments.var, batch_norm_moments(cast(shifted, DType::float64)).var, 16);
 }

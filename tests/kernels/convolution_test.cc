@@ -21,8 +21,8 @@ struct Case {
   Conv2dOptions options = {};
 };
 
-// From every path: Winograd, oneDNN, direct loops; first layers, 1x1, strided, dilated, grouped,
-// depthwise, unequal axes, inputs that leave a remainder.
+// From every path: Winograd, oneDNN, direct loops, and a GPU's tiles and slices; first layers, 1x1,
+// strided, dilated, grouped, depthwise, unequal axes, inputs that leave a remainder.
 const Case kCases[] = {
     {2, 1, 9, 8, 6, 3, 3, {.padding = {1, 1}}},
     {2, 3, 7, 7, 16, 3, 3, {.stride = {2, 2}, .padding = {1, 1}}},
@@ -35,6 +35,18 @@ const Case kCases[] = {
     {2, 8, 6, 6, 8, 3, 3, {.padding = {1, 1}, .groups = 8}},
     {1, 2, 5, 5, 3, 5, 5, {.padding = {4, 4}}},
     {1, 2, 8, 8, 3, 2, 2, {.stride = {3, 3}}},
+    {1, 10, 8, 9, 70, 3, 3, {.padding = {1, 1}}},
+    {2,
+     24,
+     9,
+     10,
+     40,
+     3,
+     2,
+     {.stride = {2, 1}, .padding = {2, 0}, .dilation = {1, 2}, .groups = 2}},
+    {3, 32, 9, 9, 32, 3, 3, {.stride = {1, 2}, .padding = {1, 1}, .groups = 2}},
+    {2, 8, 20, 20, 8, 3, 3, {.padding = {1, 1}, .groups = 8}},
+    {1, 4, 15, 14, 8, 3, 3, {.stride = {2, 2}, .groups = 4}},
 };
 
 // Winograd's errors follow the size of a whole tile, also where one of its outputs happens to be
@@ -81,6 +93,7 @@ void for_each_case(Body body) {
   for (const Case& c : kCases)
     for (const DType dtype : kFloats)
       for (const int threads : {1, 2}) {
+        if (threads > 1 && default_device().is_cuda()) continue;
         const Team team(threads);
         Random random(static_cast<std::uint64_t>(c.C * 100 + c.K));
         body(c, dtype, random);
@@ -134,6 +147,24 @@ TEST(ConvolutionTest, WeightAndBiasGradientsAreTheirAdjoints) {
     expect_close(one.weight, expected, tolerance);
     EXPECT_FALSE(one.bias.defined());
   });
+}
+
+// Enough pixels for a GPU's largest tiles.
+TEST(ConvolutionTest, IsTheDefinitionForManyPixels) {
+  const Case c{2, 12, 66, 66, 12, 1, 1, {}};
+  Random random(2);
+  const Tensor x = random_input(random, c, DType::float32);
+  const Tensor weight = random_weight(random, c, DType::float32);
+  const Tensor grad = random_gradient(random, c, DType::float32);
+  const auto reference = reference_of(c);
+  expect_close(conv2d(x, weight, {}),
+               reference.forward(x.to_vector<double>(), weight.to_vector<double>(), {}), slack(c));
+  expect_close(conv2d_backward_input(grad, weight, x.shape()),
+               reference.backward_input(grad.to_vector<double>(), weight.to_vector<double>()),
+               slack(c) * std::sqrt(12.0));
+  expect_close(conv2d_backward_weight(grad, x, weight.shape(), false).weight,
+               reference.backward_weight(grad.to_vector<double>(), x.to_vector<double>()),
+               slack(c) * 66);
 }
 
 TEST(ConvolutionTest, ReturnsChannelsLastMemory) {

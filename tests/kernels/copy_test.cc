@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/transfer.h"
 #include "core/view.h"
 #include "tests/kernels/team.h"
 #include "tests/testing.h"
@@ -23,12 +24,12 @@ constexpr DType kDTypes[] = {DType::float32, DType::float64, DType::float16, DTy
 
 // x's elements in a contiguous tensor of the given dtype, by core's own conversion.
 Tensor converted(const Tensor& x, DType dtype) {
-  const Tensor result = empty(x.shape(), {.dtype = dtype});
+  const Tensor result = empty(x.shape(), {.dtype = dtype, .device = testing::host_device()});
   dispatch_dtype(dtype, [&]<class T>() {
     const auto values = x.to_vector<T>();
     std::copy(values.begin(), values.end(), result.data<T>());
   });
-  return result;
+  return to_device(result, x.device());
 }
 
 // Numbers that every dtype can hold.

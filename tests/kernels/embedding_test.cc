@@ -34,10 +34,20 @@ TEST(EmbeddingTest, AgreesWithReference) {
 }
 
 TEST(EmbeddingTest, GivesPaddingNoGradient) {
-  const Tensor indices = zeros({2}, {.dtype = DType::int64});
-  indices.data<std::int64_t>()[1] = 2;
+  const std::int64_t values[] = {0, 2};
+  const Tensor indices = from_values<std::int64_t>(values, {2});
   const Tensor grad = tensor({{1, 2}, {3, 4}});
   expect_close(embedding_backward(grad, indices, 3, 2), tensor({{1, 2}, {0, 0}, {0, 0}}));
+}
+
+TEST(EmbeddingTest, GivesPaddingNoGradientAmongManyTokens) {
+  Random random(1);
+  const Tensor indices = randint(0, 4, {40, 50}, random.generator());
+  const Tensor grad = random.tensor({40, 50, 8});
+  auto want =
+      reference::index_sum(grad.to_vector<double>(), {1, 4, 8}, indices.to_vector<std::int64_t>());
+  std::fill_n(want.begin() + 2 * 8, 8, 0);
+  expect_close(embedding_backward(grad, indices, 4, 2), want, 1024);
 }
 
 TEST(EmbeddingTest, WritesEveryElementOfItsDestination) {
@@ -64,6 +74,11 @@ TEST(EmbeddingTest, ThrowsForArgumentsThatDoNotFit) {
   const Tensor weight = zeros({5, 3}), indices = full({2, 2}, 5, {.dtype = DType::int64});
   expect_throws<IndexError>([&] { embedding(weight, indices); },
                             "embedding: indices must be in [0, 5); got 5 at position (0, 0)");
+  expect_throws<IndexError>(
+      [&] {
+        embedding_backward(zeros({2, 2, 3}), indices, 5, kNoPadding);
+      },
+      "embedding_backward: indices must be in [0, 5); got 5");
   expect_throws<ShapeError>([&] { embedding(zeros({5}), indices); },
                             "weight must be (V, C); got (5,)");
   expect_throws<DTypeError>([&] { embedding(weight, zeros({2})); }, "got float32");

@@ -79,6 +79,24 @@ TEST(GatherTest, ScatterAddAgreesWithReference) {
   }
 }
 
+TEST(GatherTest, ScatterAddAlongFewLongLinesAgreesWithReference) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    Random random(seed);
+    const DType dtype = kFloats[seed % 4];
+    const reference::Extents to{2, seed < 4 ? 40 : 3000, 3}, covered{2, 2200, 2}, from{2, 2201, 3};
+    const int axis = static_cast<int>(seed % 3);
+    const Tensor x = random.tensor(shape_of(to), dtype), src = random.tensor(shape_of(from), dtype);
+    const Tensor index = cast(randint(0, to.axis, shape_of(covered), random.generator()),
+                              seed % 2 ? DType::int64 : DType::int32);
+    const auto want =
+        reference::scatter_add(x.to_vector<double>(), to, index.to_vector<std::int64_t>(), covered,
+                               src.to_vector<double>(), from);
+    const Tensor y = scatter_add(random.strided(moved(x, axis)), axis, moved(index, axis),
+                                 random.strided(moved(src, axis)));
+    expect_close(moved(y, axis), want, 1024);
+  }
+}
+
 TEST(GatherTest, ScatterSumStartsFromZeros) {
   const Tensor src = tensor({{1, 2}, {3, 4}});
   expect_close(scatter_sum({2, 3}, 1, int64_rows({{2, 2}, {0, 1}}), src),
@@ -141,6 +159,8 @@ TEST(GatherTest, ThrowsForArgumentsThatDoNotFit) {
         scatter_add(x, 1, int64_rows({{7}}), zeros({1, 1}));
       },
       "scatter_add: index must be in [0, 3); got 7");
+  const Tensor many = full({1, 200}, -2, {.dtype = DType::int64});
+  expect_throws<IndexError>([&] { scatter_add(x, 1, many, zeros({1, 200})); }, "got -2");
 }
 
 }  // namespace

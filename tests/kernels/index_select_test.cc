@@ -77,6 +77,48 @@ TEST(IndexSelectTest, SumAgreesWithReference) {
   }
 }
 
+// What a GPU sorts: indices of one, two and three bytes, in one and in several blocks; rows that
+// are a multiple of 16 bytes or not.
+TEST(IndexSelectTest, SumsOfManyIndicesAgreeWithReference) {
+  struct Case {
+    std::int64_t outer, num_indices, size, inner;
+  };
+  std::uint64_t seed = 0;
+  for (const Case& c : {Case{1, 300, 1, 3},
+                        {2, 700, 255, 1},
+                        {1, 5000, 256, 8},
+                        {1, 2049, 257, 5},
+                        {3, 400, 70'000, 1}})
+    for (const DType dtype : kFloats) {
+      Random random(seed++);
+      const Tensor x = random.tensor({c.outer, c.num_indices, c.inner}, dtype);
+      const Tensor indices = cast(randint(0, c.size, {c.num_indices}, random.generator()),
+                                  seed % 2 ? DType::int64 : DType::int32);
+      const auto want = reference::index_sum(x.to_vector<double>(), {c.outer, c.size, c.inner},
+                                             indices.to_vector<std::int64_t>());
+      expect_close(index_sum(x, 1, indices, c.size), want, 1024);
+    }
+}
+
+TEST(IndexSelectTest, SumsOfUnevenGroupsAgreeWithReference) {
+  // Lengths on both sides of where a GPU cuts them, which is every 64 or 128 positions.
+  std::vector<std::int64_t> numbers;
+  const std::int64_t lengths[] = {63, 1, 0, 64, 65, 2, 500, 0, 3000, 129, 0};
+  for (std::size_t group = 0; group < std::size(lengths); ++group)
+    numbers.insert(numbers.end(), static_cast<std::size_t>(lengths[group]),
+                   static_cast<std::int64_t>(group));
+  const auto n = static_cast<std::int64_t>(numbers.size());
+  Random random(1);
+  for (const bool shuffled : {false, true}) {
+    Tensor indices = from_values<std::int64_t>(numbers, {n});
+    if (shuffled) indices = index_select(indices, 0, randperm(n, random.generator()));
+    const Tensor x = random.tensor({2, n, 4});
+    const auto want = reference::index_sum(x.to_vector<double>(), {2, std::size(lengths), 4},
+                                           indices.to_vector<std::int64_t>());
+    expect_close(index_sum(x, 1, indices, std::size(lengths)), want, 1024);
+  }
+}
+
 TEST(IndexSelectTest, SumRounds16BitResultsOnce) {
   // In bfloat16, 256 + 1 is 256: adding one by one would stay there.
   const Tensor x = ones({300, 1}, {.dtype = DType::bfloat16});
@@ -110,6 +152,9 @@ TEST(IndexSelectTest, ThrowsForArgumentsThatDoNotFit) {
       },
       "index_select: indices must be in [0, 3); got 3 at position (1,)");
   expect_throws<IndexError>([&] { index_select(x, 0, numbers({-1})); }, "got -1");
+  expect_throws<IndexError>([&] { index_sum(x, 0, numbers({0, -5, 1}), 2); }, "got -5");
+  const Tensor many = full({1000}, 7, {.dtype = DType::int64});
+  expect_throws<IndexError>([&] { index_sum(zeros({1000, 4}), 0, many, 7); }, "got 7");
   expect_throws<ShapeError>([&] { index_select(x, 2, numbers({0})); }, "index_select");
   expect_throws<ShapeError>(
       [&] {

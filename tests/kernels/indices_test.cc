@@ -1,5 +1,7 @@
 #include "kernels/indices.h"
 
+#include "core/stream.h"
+#include "core/transfer.h"
 #include "core/view.h"
 #include "tests/testing.h"
 
@@ -7,19 +9,21 @@ namespace ringrad::kernels {
 namespace {
 
 using ringrad::testing::expect_throws;
+using ringrad::testing::host_device;
 using ringrad::testing::Random;
 
 void check(const Tensor& indices, std::int64_t bound,
            std::optional<std::int64_t> ignored = std::nullopt, Where where = Where::current()) {
   check_indices("gather", "index", indices, bound, where, ignored);
+  synchronize(indices.device());  // a GPU finds out later
 }
 
 Tensor numbers(const Shape& shape, DType dtype) {
-  const Tensor x = empty(shape, {.dtype = dtype});
+  const Tensor x = empty(shape, {.dtype = dtype, .device = host_device()});
   dispatch_index(dtype, [&]<class T>() {
     for (std::int64_t i = 0; i < x.numel(); ++i) x.data<T>()[i] = static_cast<T>(i);
   });
-  return x;
+  return to_device(x, default_device());
 }
 
 TEST(IndicesTest, AcceptsExactlyTheRange) {
@@ -36,6 +40,27 @@ TEST(IndicesTest, AcceptsExactlyTheRange) {
 TEST(IndicesTest, NamesTheFirstOfSeveralInRowMajorOrder) {
   const Tensor x = view::transpose(numbers({3, 4}, DType::int64), 0, 1);  // rows 0 4 8, 1 5 9, ...
   expect_throws<IndexError>([&] { check(x, 6); }, "got 8 at position (0, 2)");
+}
+
+// On a GPU: the chunks of several blocks.
+TEST(IndicesTest, NamesTheFirstOfManyFarApart) {
+  for (const std::int64_t n : {1023, 1025, 100'000}) {
+    const Tensor x = numbers({n}, DType::int32);
+    EXPECT_NO_THROW(check(x, n));
+    expect_throws<IndexError>([&] { check(x, n - 1); }, concat("got ", n - 1));
+    expect_throws<IndexError>([&] { check(x, n / 3); }, concat("got ", n / 3, " at"));
+  }
+}
+
+TEST(IndicesTest, NamesTheFirstCheckThatFails) {
+  const Tensor x = numbers({5}, DType::int64);
+  expect_throws<IndexError>(
+      [&] {
+        check_indices("gather", "index", x, 3, Where::current());
+        check_indices("gather", "index", x, 2, Where::current());
+      },
+      "in [0, 3)");
+  EXPECT_NO_THROW(check(x, 5));  // what was thrown is forgotten
 }
 
 TEST(IndicesTest, RefusesNegativeOnes) {

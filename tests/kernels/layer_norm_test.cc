@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/view.h"
+#include "kernels/copy.h"
 #include "tests/kernels/team.h"
 #include "tests/reference/normalization.h"
 #include "tests/testing.h"
@@ -10,6 +12,7 @@ namespace ringrad::kernels {
 namespace {
 
 using ringrad::testing::expect_close;
+using ringrad::testing::expect_same_bits;
 using ringrad::testing::expect_throws;
 using ringrad::testing::Random;
 using ringrad::testing::Team;
@@ -47,7 +50,9 @@ Expected reference_of(const Tensor& x, const Tensor& weight, const Tensor& bias,
 }
 
 TEST(LayerNormTest, IsTheDefinitionWithItsGradient) {
-  const Shape shapes[] = {{8}, {3, 5}, {2, 3, 33}, {300, 70}, {2, 1, 4, 128}};
+  // On a GPU also: rows of a warp, and of blocks that keep them in registers and that do not.
+  const Shape shapes[] = {{8},       {3, 5},    {2, 3, 33}, {300, 70}, {2, 1, 4, 128},
+                          {20, 255}, {3, 1000}, {2, 2050},  {2, 4096}, {2, 4111}};
   std::uint64_t seed = 0;
   for (const Shape& shape : shapes)
     for (const DType dtype : kFloats)
@@ -79,6 +84,37 @@ TEST(LayerNormTest, WithoutWeightAndBiasRowsAreStandardised) {
   const Tensor grad = random.tensor({4, 64});
   expect_close(layer_norm_backward(grad, x, {}, bare.mean, bare.rstd).input,
                layer_norm_backward(grad, x, ones_vector, full.mean, full.rstd).input);
+}
+
+TEST(LayerNormTest, TakesParametersOfOtherDtypes) {
+  for (const std::int64_t C : {64, 67, 4500}) {
+    Random random(2);
+    const Shape shape{3, C};
+    const Tensor x = random.tensor(shape, DType::bfloat16),
+                 grad = random.tensor(shape, DType::bfloat16);
+    const Tensor weight = random.tensor({C}, DType::bfloat16),
+                 bias = random.tensor({C}, DType::bfloat16);
+    const auto same = layer_norm(x, weight, bias, kEps);
+    const auto gradients = layer_norm_backward(grad, x, weight, same.mean, same.rstd);
+    for (const DType dtype : kFloats) {
+      if (dtype == DType::float16) continue;  // cannot hold every bfloat16
+      const Tensor wide = cast(weight, dtype);
+      expect_same_bits(layer_norm(x, wide, cast(bias, dtype), kEps).output, same.output);
+      expect_same_bits(layer_norm_backward(grad, x, wide, same.mean, same.rstd).input,
+                       gradients.input);
+    }
+  }
+}
+
+TEST(LayerNormTest, TakesRowsThatBeginAnywhere) {
+  Random random(3);
+  const Tensor memory = random.tensor({3 * 70 + 1}), vector = random.tensor({71});
+  const Tensor x = view::as_strided(memory, {3, 70}, {70, 1}, 1);
+  const Tensor weight = view::as_strided(vector, {70}, {1}, 1);
+  const auto [y, mean, rstd] = layer_norm(x, weight, weight, kEps);
+  expect_same_bits(y, layer_norm(clone(x), clone(weight), clone(weight), kEps).output);
+  expect_same_bits(layer_norm_backward(x, x, weight, mean, rstd).input,
+                   layer_norm_backward(clone(x), clone(x), clone(weight), mean, rstd).input);
 }
 
 TEST(LayerNormTest, TakesNoRows) {

@@ -56,6 +56,28 @@ TEST(MatmulTest, MultipliesLargeMatricesByTeams) {
     }
 }
 
+// On a GPU a product is cut into tiles of 64 or 128 rows and columns, and a long sum into slices: whole
+// ones, and such that leave a rest on one side, with rows that can be read in packs of 8, 4 or 1.
+TEST(MatmulTest, PutsTilesAndSlicesTogether) {
+  struct Extents {
+    std::int64_t M, N, K;
+  };
+  const Extents cases[] = {{64, 64, 64}, {136, 72, 40}, {65, 63, 33}, {132, 60, 20},
+                           {1, 66, 257}, {130, 1, 261}, {8, 16, 552}, {12, 20, 516},
+                           {7, 9, 601},  {1, 1, 1000}};
+  Random random(7);
+  for (const DType dtype : kFloats)
+    for (const auto& [M, N, K] : cases) {
+      const Tensor a = random.tensor({M, K}, dtype), b = random.tensor({K, N}, dtype);
+      const Tensor a_columns = random.tensor({K, M}, dtype),
+                   b_columns = random.tensor({N, K}, dtype);
+      expect_product(a, b);
+      expect_product(a, view::transpose(b_columns, 0, 1));
+      expect_product(view::transpose(a_columns, 0, 1), b);
+      expect_product(view::transpose(a_columns, 0, 1), view::transpose(b_columns, 0, 1));
+    }
+}
+
 TEST(MatmulTest, ReadsRepeatedElements) {
   Random random(2);
   expect_product(view::expand(random.tensor({1, 1}), {40, 30}), random.tensor({30, 50}));
@@ -64,11 +86,18 @@ TEST(MatmulTest, ReadsRepeatedElements) {
 }
 
 TEST(MatmulTest, BroadcastsBatches) {
-  const std::pair<Shape, Shape> cases[] = {
-      {{3, 4, 5}, {3, 5, 6}},          {{3, 4, 5}, {5, 6}},       {{4, 5}, {3, 5, 6}},
-      {{2, 1, 4, 5}, {1, 3, 5, 6}},    {{2, 3, 4, 5}, {3, 5, 6}}, {{0, 4, 5}, {5, 6}},
-      {{2, 3, 30, 40}, {3, 40, 50}},   {{7, 30, 40}, {40, 50}},   {{1, 30, 40}, {4, 40, 50}},
-      {{2, 2, 30, 40}, {2, 1, 40, 50}}};
+  const std::pair<Shape, Shape> cases[] = {{{3, 4, 5}, {3, 5, 6}},
+                                           {{3, 4, 5}, {5, 6}},
+                                           {{4, 5}, {3, 5, 6}},
+                                           {{2, 1, 4, 5}, {1, 3, 5, 6}},
+                                           {{2, 3, 4, 5}, {3, 5, 6}},
+                                           {{0, 4, 5}, {5, 6}},
+                                           {{2, 3, 30, 40}, {3, 40, 50}},
+                                           {{7, 30, 40}, {40, 50}},
+                                           {{1, 30, 40}, {4, 40, 50}},
+                                           {{2, 2, 30, 40}, {2, 1, 40, 50}},
+                                           {{3, 1, 20, 600}, {1, 2, 600, 12}},
+                                           {{70, 20, 36}, {70, 36, 132}}};
   Random random(3);
   for (const auto& [a_shape, b_shape] : cases) {
     const Tensor a = random.strided(random.tensor(a_shape));
@@ -95,20 +124,21 @@ TEST(MatmulTest, BroadcastsBatches) {
 }
 
 TEST(MatmulTest, AddsBiasAndCutsNegativesOff) {
+  const std::pair<std::int64_t, std::int64_t> extents[] = {{7, 7}, {60, 60}, {75, 100}, {9, 520}};
   Random random(4);
   for (const DType dtype : kFloats)
-    for (const std::int64_t size : {7, 60})
+    for (const auto& [M, K] : extents)
       for (const bool relu : {false, true}) {
-        const Tensor a = random.tensor({size, size}, dtype), b = random.tensor({size, 5}, dtype);
+        const Tensor a = random.tensor({M, K}, dtype), b = random.tensor({K, 5}, dtype);
         const Tensor bias = view::slice(random.tensor({10}, dtype), 0, 0, 10, 2);
         const auto left = a.to_vector<double>(), right = b.to_vector<double>();
-        auto expected = reference::matmul(size, 5, size, left.data(), right.data());
+        auto expected = reference::matmul(M, 5, K, left.data(), right.data());
         const auto offsets = bias.to_vector<double>();
         for (std::size_t i = 0; i < expected.size(); ++i) {
           expected[i] += offsets[i % 5];
           if (relu) expected[i] = std::max(expected[i], 0.0);
         }
-        expect_close(matmul(a, b, {bias, relu}), expected, slack(size));
+        expect_close(matmul(a, b, {bias, relu}), expected, slack(K));
       }
 }
 

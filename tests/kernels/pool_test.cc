@@ -12,6 +12,7 @@ namespace ringrad::kernels {
 namespace {
 
 using ringrad::testing::expect_close;
+using ringrad::testing::expect_same_bits;
 using ringrad::testing::expect_throws;
 using ringrad::testing::Random;
 using ringrad::testing::Team;
@@ -32,6 +33,13 @@ const Case kCases[] = {
     {{1, 2, 5, 6}, {.kernel = {5, 6}, .stride = {1, 1}}},
     {{1, 1, 20, 20}, {.kernel = {17, 17}, .stride = {1, 2}}},  // over 256 places
     {{2, 3, 4, 4}, {.kernel = {1, 1}, .stride = {3, 3}}},      // gaps
+    // Groups of 16 bytes on a GPU, of rows and of channels; more than one block of threads.
+    {{2, 8, 10, 16}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
+    {{1, 9, 18, 32}, {}},
+    // Threads that share a window; the channels do not fill their last block.
+    {{1, 35, 11, 10}, {.kernel = {9, 8}, .stride = {1, 2}, .padding = {1, 4}}},
+    // Numbers that need 64 bits.
+    {{1, 2, 3, 4}, {.kernel = {2, 3}, .stride = {1 << 30, 1 << 30}, .padding = {1, 0}}},
 };
 
 reference::Pool reference_of(const Case& c) {
@@ -105,12 +113,21 @@ TEST(MaxPoolTest, NeedsOneBytePerOutputForSmallWindows) {
 TEST(MaxPoolTest, TakesTheFirstOfEqualsAndKeepsNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Pool2dOptions& options : {Pool2dOptions{}, Pool2dOptions{.stride = {1, 1}}}) {
-    Tensor x = ones({1, 1, 2, 2});
-    EXPECT_EQ(max_pool2d(x, options).places.item<int>(), 0);
-    x.data<float>()[1] = nan;
-    const auto [y, places] = max_pool2d(x, options);
+    EXPECT_EQ(max_pool2d(ones({1, 1, 2, 2}), options).places.item<int>(), 0);
+    const float values[] = {1, nan, 1, 1};
+    const auto [y, places] = max_pool2d(from_values<float>(values, {1, 1, 2, 2}), options);
     EXPECT_TRUE(std::isnan(y.item()));
     EXPECT_EQ(places.item<int>(), 1);
+  }
+}
+
+TEST(MaxPoolTest, IsMinusInfinityAtTheFirstPlaceIfNothingIsLarger) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const std::int64_t side : {2, 3, 4}) {
+    const Pool2dOptions options{.kernel = {side, side}, .stride = {8, 8}, .padding = {1, 1}};
+    const auto [y, places] = max_pool2d(full({1, 1, 4, 4}, -infinity), options);
+    EXPECT_EQ(y.item(), -infinity);
+    EXPECT_EQ(places.item<int>(), side + 1) << "row 1, column 1 of the window";
   }
 }
 
@@ -149,6 +166,25 @@ TEST(AdaptiveAvgPoolTest, CutsTheImageIntoEqualParts) {
       expect_close(adaptive_avg_pool2d_backward(grad, x.shape()),
                    reference.average_backward(grad.to_vector<double>()), 64);
     }
+}
+
+TEST(AdaptiveAvgPoolTest, TakesLargeImages) {
+  Random random(2);
+  const std::array<std::int64_t, 2> size = {1, 2};
+  const reference::Pool reference{.images = 68, .H = 12, .W = 14, .P = 1, .Q = 2, .adaptive = true};
+  for (const DType dtype : kFloats) {
+    const Tensor x = random.tensor({2, 34, 12, 14}, dtype);
+    const auto expected = reference.average(x.to_vector<double>());
+    expect_close(adaptive_avg_pool2d(x, size), expected, 64);
+    expect_close(adaptive_avg_pool2d(to_layout(x, Layout::channels_last), size), expected, 64);
+  }
+}
+
+TEST(AdaptiveAvgPoolTest, ToTheSameSizeChangesNothing) {
+  const Tensor x = Random(3).tensor({1, 1, 33'000, 1});  // extent * outputs exceeds 2^30
+  const Tensor y = adaptive_avg_pool2d(x, {33'000, 1});
+  expect_same_bits(y, x);
+  expect_same_bits(adaptive_avg_pool2d_backward(y, x.shape()), x);
 }
 
 TEST(PoolTest, KeepsTheOrderOfMemory) {

@@ -6,6 +6,7 @@
 
 #include "core/view.h"
 #include "kernels/copy.h"
+#include "kernels/fill.h"
 #include "tests/kernels/team.h"
 #include "tests/reference/reduce.h"
 #include "tests/testing.h"
@@ -96,6 +97,21 @@ TEST(ReduceTest, ResultsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
+// Vectors are loaded where they are aligned; the order of additions is the same where they are not.
+TEST(ReduceTest, ResultsDoNotDependOnWhereATensorLies) {
+  Random random(3);
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    const Tensor memory = random.tensor({3 * 24'000 + 1}, dtype);
+    const Tensor aligned = kernels::clone(view::slice(memory, 0, 1, 3 * 24'000 + 1));
+    for (const Shape& shape : {Shape{3, 24'000}, Shape{24'000, 3}, Shape{90, 10, 80}}) {
+      const Tensor x = view::reshape(aligned, shape);
+      const Tensor y = view::reshape(view::slice(memory, 0, 1, 3 * 24'000 + 1), shape);
+      for (const Shape& axes : {Shape{}, Shape{0}, Shape{1}, Shape{0, -1}})
+        expect_same_bits(kernels::sum(y, axes), kernels::sum(x, axes));
+    }
+  }
+}
+
 TEST(ReduceTest, TenMillionFloatsSumToTheLastPlaces) {
   const std::int64_t n = 10'000'000;
   const Tensor tenths = full({n}, 0.1f);
@@ -132,7 +148,7 @@ TEST(ReduceTest, NanSpreadsFromAnyPlace) {
     Random random(seed);
     const Tensor x = random.tensor({300, 130});
     const std::int64_t row = random.integer(0, 300), column = random.integer(0, 130);
-    x.data<float>()[row * 130 + column] = kNan;
+    kernels::fill_(view::select(view::select(x, 0, row), 0, column), kNan);
     for (const Tensor& y : {x, view::transpose(x, 0, 1)}) {
       const int axis = y.is(x) ? 1 : 0;
       for (const auto& result :
@@ -215,6 +231,20 @@ TEST(ReduceTest, AgreesWithTheReferenceOnLargeExtents) {
       for (int axis = 0; axis < x.dims(); ++axis) expect_agreement(x, {axis});
       expect_agreement(x, {});
       expect_agreement(x, {0, -1});
+    }
+}
+
+// Extents around what a GPU's lane, warp, block and launch reduce, with rows that fill vectors and rows
+// that do not.
+TEST(ReduceTest, AgreesWithTheReferenceOnBothSidesOfEveryStep) {
+  Random random(9);
+  for (const Shape& shape :
+       {Shape{70, 28}, Shape{40, 32}, Shape{40, 510}, Shape{5, 2044}, Shape{5, 2048},
+        Shape{1, 33'000}, Shape{1, 33'333}, Shape{7, 1000}, Shape{8, 1001}, Shape{16, 1024},
+        Shape{127, 36}, Shape{128, 132}, Shape{9'000, 4}, Shape{9'000, 3}, Shape{20'000, 3, 2}})
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      const Tensor x = random.tensor(shape, dtype);
+      for (const Shape& axes : {Shape{0}, Shape{-1}, Shape{0, -1}}) expect_agreement(x, axes);
     }
 }
 

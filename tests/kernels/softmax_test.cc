@@ -3,8 +3,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "core/view.h"
+#include "kernels/copy.h"
 #include "tests/kernels/team.h"
 #include "tests/reference/softmax.h"
 #include "tests/testing.h"
@@ -28,11 +30,14 @@ struct Case {
   Shape shape;
   int axis;
 };
-const Case kCases[] = {{{3, 200}, 1},     {{2, 64}, 1},     {{1, 1000}, 1},  {{40, 7}, 1},
-                       {{16, 10}, 1},     {{5, 63}, 1},     {{4, 5, 32}, 1}, {{3, 4, 37}, 1},
-                       {{2, 70, 3}, 1},   {{9, 20}, 0},     {{100, 33}, 0},  {{2, 3, 4, 5}, 2},
-                       {{2, 3, 4, 5}, 1}, {{6, 1, 5}, 1},   {{7}, 0},        {{90}, 0},
-                       {{1, 1}, 0},       {{2, 3, 4, 5}, 0}};
+const Case kCases[] = {{{3, 200}, 1},     {{2, 64}, 1},      {{1, 1000}, 1},  {{40, 7}, 1},
+                       {{16, 10}, 1},     {{5, 63}, 1},      {{4, 5, 32}, 1}, {{3, 4, 37}, 1},
+                       {{2, 70, 3}, 1},   {{9, 20}, 0},      {{100, 33}, 0},  {{2, 3, 4, 5}, 2},
+                       {{2, 3, 4, 5}, 1}, {{6, 1, 5}, 1},    {{7}, 0},        {{90}, 0},
+                       {{1, 1}, 0},       {{2, 3, 4, 5}, 0}, {{70, 61}, 1}};
+
+// On a GPU these are rows of a warp, and of blocks that keep them in registers and that do not.
+constexpr std::int64_t kLongRows[] = {509, 520, 2045, 2050, 8185, 8200};
 
 using RowFunction = std::function<std::vector<double>(const std::vector<double>& row)>;
 using RowPairFunction =
@@ -131,6 +136,36 @@ TEST(SoftmaxTest, BackwardAgreesWithReference) {
     }
 }
 
+TEST(SoftmaxTest, LongRowsAgreeWithReference) {
+  Random random(6);
+  for (const std::int64_t size : kLongRows)
+    for (const DType dtype : kFloats) {
+      SCOPED_TRACE(concat(size, ' ', dtype));
+      const Tensor x = random.tensor({3, size}, -4, 4, dtype),
+                   grad = random.tensor({3, size}, dtype);
+      const Tensor y = softmax(x, 1), log_y = log_softmax(x, 1);
+      expect_close(y, along(x, 1, reference::softmax), 64);
+      expect_close(log_y, along(x, 1, reference::log_softmax), 64);
+      // The reference's backward takes the square of the size.
+      expect_close(softmax_backward(grad, y, 1),
+                   along(grad, y, 1, [](const auto& g, const auto& p) {
+                     const double mean = std::inner_product(g.begin(), g.end(), p.begin(), 0.);
+                     std::vector<double> result;
+                     for (std::size_t i = 0; i < g.size(); ++i)
+                       result.push_back(p[i] * (g[i] - mean));
+                     return result;
+                   }));
+      expect_close(log_softmax_backward(grad, log_y, 1),
+                   along(grad, log_y, 1, [](const auto& g, const auto& log_p) {
+                     const double sum = std::accumulate(g.begin(), g.end(), 0.);
+                     std::vector<double> result;
+                     for (std::size_t i = 0; i < g.size(); ++i)
+                       result.push_back(g[i] - std::exp(log_p[i]) * sum);
+                     return result;
+                   }));
+    }
+}
+
 TEST(SoftmaxTest, DoesNotDependOnStrides) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     Random random(seed);
@@ -144,6 +179,17 @@ TEST(SoftmaxTest, DoesNotDependOnStrides) {
                  softmax_backward(grad, y, axis), 64);
     expect_close(log_softmax_backward(random.strided(grad), random.strided(log_y), axis),
                  log_softmax_backward(grad, log_y, axis), 64);
+  }
+}
+
+TEST(SoftmaxTest, TakesRowsThatBeginAnywhere) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Random random(seed);
+    const std::int64_t size = random.integer(60, 900), offset = random.integer(1, 9);
+    const Tensor memory = random.tensor({3 * size + offset}, kFloats[seed % 4]);
+    const Tensor x = view::as_strided(memory, {3, size}, {size, 1}, offset);
+    expect_same_bits(softmax(x, 1), softmax(clone(x), 1));
+    expect_same_bits(softmax_backward(x, x, 1), softmax_backward(clone(x), clone(x), 1));
   }
 }
 

@@ -1,0 +1,277 @@
+// Batch normalization on a GPU: what its four passes do with a value. How they go through x, in either
+// memory order and without copying it, stands in batch_norm_walks.cuh. All are bound by bandwidth.
+//
+// Sums are of distances from a value of the channel itself, so that a large mean costs no digits. The
+// moments add up in float64: they are the same numbers, rounded to float32, in whatever order x lies.
+
+#include <array>
+#include <cmath>
+
+#include "kernels/batch_norm_cuda.h"
+#include "kernels/batch_norm_walks.cuh"
+#include "kernels/parameter.cuh"
+
+namespace ringrad::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;  // of kernels over channels
+
+// What the passes read and write; null what a pass does not know.
+template <class T>
+struct Pass {
+  using Math = MathType<T>;
+  const T *x, *grad;
+  T* out;
+  Math *first, *second;                               // (C): what becomes of the two sums
+  Parameter mean, rstd, weight, bias, sum_g, sum_gx;  // (C)
+  std::int64_t channel_stride, rows;                  // rows: values per channel
+  Math share;  // 1 / the number of values behind the moments, or 0
+};
+
+// sum of x - shift and of its square, where shift is the channel's first value
+template <class T>
+struct SumMoments {
+  using Math = MathType<T>;
+  static constexpr bool kReduces = true, kHasGradient = false;
+
+  SumMoments() = default;
+  __device__ SumMoments(const Pass<T>& pass, std::int64_t c) : shift(first_value(pass, c)) {}
+  __device__ void take(Math x, Math) {
+    const auto distance = static_cast<double>(x - shift);
+    sums = sums + Pair<double>{distance, distance * distance};
+  }
+
+  static __device__ Math first_value(const Pass<T>& pass, std::int64_t c) {
+    return static_cast<Math>(pass.x[c * pass.channel_stride]);
+  }
+  static __device__ void finish(const Pass<T>& pass, std::int64_t c, const Pair<double>& total) {
+    const auto rows = static_cast<double>(pass.rows);
+    const double offset = total.first / rows, var = total.second / rows - offset * offset;
+    pass.first[c] = static_cast<Math>(static_cast<double>(first_value(pass, c)) + offset);
+    pass.second[c] = static_cast<Math>(var < 0 ? 0 : var);  // by rounding, of equal values
+  }
+
+  Math shift = 0;
+  Pair<double> sums{0, 0};
+};
+
+// What a channel does to its values: y = (x - mean) * scale + bias
+template <class T>
+struct Normalization {
+  using Math = MathType<T>;
+
+  Normalization() = default;
+  __device__ Normalization(const Pass<T>& pass, std::int64_t c)
+      : mean(load_parameter(pass.mean, c, Math{0})),
+        scale(load_parameter(pass.weight, c, Math{1}) * load_parameter(pass.rstd, c, Math{1})),
+        bias(load_parameter(pass.bias, c, Math{0})) {}
+  __device__ Math operator()(Math x) const { return (x - mean) * scale + bias; }
+
+  /// grad, unless ReLU cut x off
+  template <bool kRelu>
+  __device__ Math passed(Math x, Math grad) const {
+    return kRelu && !((*this)(x) > 0) ? Math{0} : grad;
+  }
+
+  Math mean = 0, scale = 0, bias = 0;
+};
+
+template <class T, bool kRelu>
+struct Apply {
+  using Math = MathType<T>;
+  static constexpr bool kReduces = false, kHasGradient = false;
+
+  Apply() = default;
+  __device__ Apply(const Pass<T>& pass, std::int64_t c) : normalization(pass, c) {}
+  __device__ Math operator()(Math x, Math) const {
+    const Math y = normalization(x);
+    return kRelu && y < 0 ? Math{0} : y;
+  }
+
+  Normalization<T> normalization;
+};
+
+// sum of g and of g * (x - mean)
+template <class T, bool kRelu>
+struct SumGradients {
+  using Math = MathType<T>;
+  static constexpr bool kReduces = true, kHasGradient = true;
+
+  SumGradients() = default;
+  __device__ SumGradients(const Pass<T>& pass, std::int64_t c) : normalization(pass, c) {}
+  __device__ void take(Math x, Math grad) {
+    const Math g = normalization.template passed<kRelu>(x, grad);
+    sums = sums + Pair<Math>{g, g * (x - normalization.mean)};
+  }
+
+  static __device__ void finish(const Pass<T>& pass, std::int64_t c, const Pair<double>& total) {
+    const auto rstd = static_cast<double>(load_parameter(pass.rstd, c, Math{1}));
+    pass.first[c] = static_cast<Math>(total.first);
+    pass.second[c] = static_cast<Math>(total.second * rstd);
+  }
+
+  Normalization<T> normalization;
+  Pair<Math> sums{0, 0};
+};
+
+// scale * (g - sum_g / rows - xhat * sum_gx / rows), as scale * g + slope * (x - mean) + constant
+template <class T, bool kRelu>
+struct ApplyGradient {
+  using Math = MathType<T>;
+  static constexpr bool kReduces = false, kHasGradient = true;
+
+  ApplyGradient() = default;
+  __device__ ApplyGradient(const Pass<T>& pass, std::int64_t c)
+      : normalization(pass, c),
+        slope(-normalization.scale * load_parameter(pass.rstd, c, Math{1}) * pass.share *
+              load_parameter(pass.sum_gx, c, Math{0})),
+        constant(-normalization.scale * pass.share * load_parameter(pass.sum_g, c, Math{0})) {}
+  __device__ Math operator()(Math x, Math grad) const {
+    const Math g = normalization.template passed<kRelu>(x, grad);
+    return normalization.scale * g + slope * (x - normalization.mean) + constant;
+  }
+
+  Normalization<T> normalization;
+  Math slope = 0, constant = 0;
+};
+
+// One channel per thread, in float64 whatever the dtypes.
+__device__ double load_number(const void* data, DType dtype, std::int64_t i) {
+  if (dtype == DType::float64) return load<double>(data, dtype, i);
+  return static_cast<double>(load<float>(data, dtype, i));
+}
+__device__ void store_number(void* data, DType dtype, std::int64_t i, double value) {
+  if (dtype == DType::float64) return store<double>(data, dtype, i, value);
+  store<float>(data, dtype, i, static_cast<float>(value));
+}
+
+// A (C) tensor of any floating dtype.
+struct Channels {
+  void* data;
+  DType dtype;
+  std::int64_t stride;
+
+  __device__ double load(std::int64_t c) const { return load_number(data, dtype, c * stride); }
+  __device__ void store(std::int64_t c, double value) const {
+    store_number(data, dtype, c * stride, value);
+  }
+};
+
+__global__ void invert_deviation(Channels var, double eps, Channels rstd, std::int64_t C) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (c < C) rstd.store(c, 1 / std::sqrt(var.load(c) + eps));
+}
+
+__global__ void move_towards(Channels running, Channels moment, double correction, double momentum,
+                             std::int64_t C) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (c >= C) return;
+  const double old = running.load(c);
+  running.store(c, old + momentum * (moment.load(c) * correction - old));
+}
+
+// -- Host -----------------------------------------------------------------------------------------------
+
+// The pass over x, which is aligned, of what is saved. What the parameters point into is kept.
+template <class T>
+Pass<T> pass_over(const Tensor& x, const BatchNormSaved& saved, std::array<Tensor, 4>& keep,
+                  Where where) {
+  constexpr DType math = dtype_of<MathType<T>>;
+  Pass<T> pass{};
+  pass.x = x.data<T>();
+  pass.mean = parameter_of(saved.mean, math, keep[0], where);
+  pass.rstd = parameter_of(saved.rstd, math, keep[1], where);
+  pass.weight = parameter_of(saved.weight, math, keep[2], where);
+  pass.bias = parameter_of(saved.bias, math, keep[3], where);
+  return pass;
+}
+
+template <template <class, bool> class Op, class T>
+void run_with_relu(const char* name, const Tensor& x, const Pass<T>& pass, bool relu, int tensors,
+                   Where where) {
+  if (relu)
+    run_walk<Op<T, true>, T>(name, x, pass, tensors, where);
+  else
+    run_walk<Op<T, false>, T>(name, x, pass, tensors, where);
+}
+
+Channels channels_of(const Tensor& x) { return {x.raw_data(), x.dtype(), x.strides()[0]}; }
+
+}  // namespace
+
+void batch_norm_moments(const Tensor& x, const Moments& result, Where where) {
+  const Tensor in = aligned(x, where);
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    using Math = MathType<T>;
+    Pass<T> pass{};
+    pass.x = in.data<T>();
+    pass.first = result.mean.data<Math>();
+    pass.second = result.var.data<Math>();
+    pass.rows = x.numel() / x.shape()[1];
+    pass.channel_stride = x.strides()[1];
+    run_walk<SumMoments<T>, T>("batch_norm_moments", in, pass, 1, where);
+  });
+}
+
+void batch_norm_apply(const BatchNormSaved& saved, const Tensor& y, Where where) {
+  const Tensor x = aligned(saved.x, where);
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    std::array<Tensor, 4> keep;
+    Pass<T> pass = pass_over<T>(x, saved, keep, where);
+    pass.out = y.data<T>();
+    run_with_relu<Apply, T>("batch_norm_apply", x, pass, saved.relu, 2, where);
+  });
+}
+
+void batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& saved,
+                              const BatchNormSums& result, Where where) {
+  const Tensor x = aligned(saved.x, where), grad = aligned(grad_output, where);
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    using Math = MathType<T>;
+    std::array<Tensor, 4> keep;
+    Pass<T> pass = pass_over<T>(x, saved, keep, where);
+    pass.grad = grad.data<T>();
+    pass.first = result.grad.data<Math>();
+    pass.second = result.grad_xhat.data<Math>();
+    run_with_relu<SumGradients, T>("batch_norm_backward_sums", x, pass, saved.relu, 2, where);
+  });
+}
+
+void batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
+                               const BatchNormSums& sums, double rows, const Tensor& grad_input,
+                               Where where) {
+  const Tensor x = aligned(saved.x, where), grad = aligned(grad_output, where);
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    using Math = MathType<T>;
+    std::array<Tensor, 4> keep;
+    std::array<Tensor, 2> keep_sums;
+    Pass<T> pass = pass_over<T>(x, saved, keep, where);
+    pass.grad = grad.data<T>();
+    pass.out = grad_input.data<T>();
+    pass.sum_g = parameter_of(sums.grad, dtype_of<Math>, keep_sums[0], where);
+    pass.sum_gx = parameter_of(sums.grad_xhat, dtype_of<Math>, keep_sums[1], where);
+    pass.share = rows > 0 ? static_cast<Math>(1 / rows) : Math{0};
+    run_with_relu<ApplyGradient, T>("batch_norm_backward_apply", x, pass, saved.relu, 3, where);
+  });
+}
+
+void batch_norm_rstd(const Tensor& var, double eps, const Tensor& rstd, Where where) {
+  if (var.numel() == 0) return;
+  launch_on(
+      var.device(),
+      {.name = "batch_norm_rstd", .grid = num_blocks(var.numel(), kThreads), .block = kThreads},
+      where, invert_deviation, channels_of(var), eps, channels_of(rstd), var.numel());
+}
+
+void batch_norm_update_running(const Tensor& moment, double correction, double momentum,
+                               const Tensor& running, Where where) {
+  if (running.numel() == 0) return;
+  launch_on(running.device(),
+            {.name = "batch_norm_update_running",
+             .grid = num_blocks(running.numel(), kThreads),
+             .block = kThreads},
+            where, move_towards, channels_of(running), channels_of(moment), correction, momentum,
+            running.numel());
+}
+
+}  // namespace ringrad::kernels::cuda

@@ -1,0 +1,28 @@
+// The kernels behind batch_norm.h. Private to batch_norm.cc.
+
+#pragma once
+
+#include "kernels/batch_norm.h"
+
+namespace ringrad::kernels::cuda {
+
+// REQUIRES: tensors of the shape of x hold an element and have equal strides: contiguous, or with the
+//           channels last. Those of (C) have been checked; results among them are contiguous and in the
+//           dtype of the statistics.
+
+void batch_norm_moments(const Tensor& x, const Moments& result, Where where);
+void batch_norm_apply(const BatchNormSaved& saved, const Tensor& y, Where where);
+void batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& saved,
+                              const BatchNormSums& result, Where where);
+void batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
+                               const BatchNormSums& sums, double rows, const Tensor& grad_input,
+                               Where where);
+
+/// rstd = 1 / sqrt(var + eps); both of any floating dtype, rstd contiguous
+void batch_norm_rstd(const Tensor& var, double eps, const Tensor& rstd, Where where);
+
+/// running += momentum * (moment * correction - running)
+void batch_norm_update_running(const Tensor& moment, double correction, double momentum,
+                               const Tensor& running, Where where);
+
+}  // namespace ringrad::kernels::cuda

@@ -1,0 +1,25 @@
+// The conversion of one element to another dtype, as copy.h describes it, on the CPU and in kernels.
+
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/dtype.h"
+
+namespace ringrad::kernels {
+
+template <class To, class From>
+constexpr To convert(From value) {
+  const auto number = static_cast<MathType<From>>(value);
+  if constexpr (std::is_same_v<To, bool>) {
+    return number != 0;
+  } else if constexpr (std::is_same_v<To, std::uint8_t> && !std::is_integral_v<From>) {
+    // By way of an int, so that -1.0 becomes 255 on every machine, as it does from an integer.
+    return static_cast<std::uint8_t>(static_cast<std::int32_t>(number));
+  } else {
+    return To(static_cast<MathType<To>>(number));
+  }
+}
+
+}  // namespace ringrad::kernels

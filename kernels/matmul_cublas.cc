@@ -1,0 +1,294 @@
+#include "kernels/matmul_cublas.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "core/allocator_cuda.h"
+#include "core/capture.h"
+#include "core/shared_library.h"
+#include "core/stream.h"
+
+namespace ringrad::kernels::cublas {
+namespace {
+
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper's algorithms ask for
+constexpr int kCandidates = 8;
+constexpr int kTimedRuns = 3;
+
+// The functions used, found when the first product needs them.
+struct Library {
+  SharedLibrary file{"libcublasLt.so.13", "libcublasLt.so.12"};
+  decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtMatmulDescInit_internal) init_desc = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) set_desc = nullptr;
+  decltype(&cublasLtMatrixLayoutInit_internal) init_layout = nullptr;
+  decltype(&cublasLtMatrixLayoutSetAttribute) set_layout = nullptr;
+  decltype(&cublasLtMatmulPreferenceInit_internal) init_preference = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
+  decltype(&cublasLtMatmul) matmul = nullptr;
+  decltype(&cublasLtGetStatusString) status_string = nullptr;
+
+  Library() {
+    file.find("cublasLtCreate", create);
+    file.find("cublasLtMatmulDescInit_internal", init_desc);
+    file.find("cublasLtMatmulDescSetAttribute", set_desc);
+    file.find("cublasLtMatrixLayoutInit_internal", init_layout);
+    file.find("cublasLtMatrixLayoutSetAttribute", set_layout);
+    file.find("cublasLtMatmulPreferenceInit_internal", init_preference);
+    file.find("cublasLtMatmulPreferenceSetAttribute", set_preference);
+    file.find("cublasLtMatmulAlgoGetHeuristic", heuristic);
+    file.find("cublasLtMatmul", matmul);
+    file.find("cublasLtGetStatusString", status_string);
+  }
+};
+
+const Library& library() {
+  static const Library* loaded = new Library;  // never closed
+  return *loaded;
+}
+
+void check(cublasStatus_t status, const char* call, Where where) {
+  RINGRAD_CHECK(status == CUBLAS_STATUS_SUCCESS, CudaError, where,
+                "cublas: the call must succeed; got ", library().status_string(status), " from ",
+                call);
+}
+
+// All that decides which algorithm is the best.
+struct Key {
+  DType dtype;
+  bool tf32, has_bias;
+  GemmProblem problem;
+  std::uint32_t alignment;  // of the operand that is aligned least
+
+  auto tie() const {
+    const GemmProblem& p = problem;
+    return std::tuple(dtype, tf32, has_bias, p.relu, p.batch, p.M, p.N, p.K, p.a_batch, p.a_row,
+                      p.a_column, p.b_batch, p.b_row, p.b_column, p.out_batch, p.out_row,
+                      alignment);
+  }
+  bool operator<(const Key& other) const { return tie() < other.tie(); }
+};
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return CUDA_R_64F;
+    case DType::float16:
+      return CUDA_R_16F;
+    case DType::bfloat16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+// A matrix as cuBLASLt sees it, and whether it is to be read transposed.
+struct Matrix {
+  cublasLtMatrixLayoutOpaque_t layout;
+  bool transposed;
+};
+
+// The matrix whose element (r, c) lies at r * row + c * column.
+Matrix matrix(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t row,
+              std::int64_t column, std::int64_t batch, std::int64_t batch_stride, Where where) {
+  Matrix result{};
+  result.transposed = row != 1;
+  const std::int64_t leading = result.transposed ? row : column;
+  const std::int64_t inner = result.transposed ? columns : rows;
+  const std::int64_t outer = result.transposed ? rows : columns;
+  check(library().init_layout(&result.layout, sizeof result.layout, data_type(dtype),
+                              static_cast<std::uint64_t>(inner), static_cast<std::uint64_t>(outer),
+                              std::max(leading, inner)),
+        "cublasLtMatrixLayoutInit", where);
+  const auto count = static_cast<std::int32_t>(batch);
+  check(library().set_layout(&result.layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                             sizeof count),
+        "cublasLtMatrixLayoutSetAttribute", where);
+  check(library().set_layout(&result.layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                             &batch_stride, sizeof batch_stride),
+        "cublasLtMatrixLayoutSetAttribute", where);
+  return result;
+}
+
+// One product in cuBLASLt's words.
+struct Call {
+  cublasLtMatmulDescOpaque_t desc;
+  Matrix left, right, out;  // out^T = left * right = b^T * a^T
+  bool is_double;
+
+  Call(const Key& key, const void* bias, Where where);
+
+  cublasStatus_t run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* a,
+                     const void* b, void* result, void* workspace, cudaStream_t stream) const {
+    const float one = 1, zero = 0;
+    const double wide_one = 1, wide_zero = 0;
+    const void* alpha = is_double ? static_cast<const void*>(&wide_one) : &one;
+    const void* beta = is_double ? static_cast<const void*>(&wide_zero) : &zero;
+    // cuBLASLt's signatures lack const; it changes neither descriptions nor operands.
+    auto* description = const_cast<cublasLtMatmulDescOpaque_t*>(&desc);
+    const auto layout = [](const Matrix& m) {
+      return const_cast<cublasLtMatrixLayoutOpaque_t*>(&m.layout);
+    };
+    return library().matmul(handle, description, alpha, b, layout(left), a, layout(right), beta,
+                            result, layout(out), result, layout(out), &algorithm, workspace,
+                            kWorkspaceBytes, stream);
+  }
+};
+
+Call::Call(const Key& key, const void* bias, Where where) : is_double(key.dtype == DType::float64) {
+  const GemmProblem& p = key.problem;
+  const auto compute = is_double  ? CUBLAS_COMPUTE_64F
+                       : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                  : CUBLAS_COMPUTE_32F;
+  check(library().init_desc(&desc, sizeof desc, compute, is_double ? CUDA_R_64F : CUDA_R_32F),
+        "cublasLtMatmulDescInit", where);
+  left = matrix(key.dtype, p.N, p.K, p.b_column, p.b_row, p.batch, p.b_batch, where);
+  right = matrix(key.dtype, p.K, p.M, p.a_column, p.a_row, p.batch, p.a_batch, where);
+  out = matrix(key.dtype, p.N, p.M, 1, p.out_row, p.batch, p.out_batch, where);
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    check(library().set_desc(&desc, attribute, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute", where);
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  const auto epilogue = bias && p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                        : bias         ? CUBLASLT_EPILOGUE_BIAS
+                        : p.relu       ? CUBLASLT_EPILOGUE_RELU
+                                       : CUBLASLT_EPILOGUE_DEFAULT;
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+}
+
+// A device's handle, and the algorithms found so far.
+class Engine {
+ public:
+  explicit Engine(Device device, Where where) : device_(device) {
+    const DeviceGuard guard(device, where);
+    check(library().create(&handle_), "cublasLtCreate", where);
+  }
+
+  // No algorithm at all is an answer, too.
+  bool multiply(const Key& key, const void* a, const void* b, const void* bias, void* result,
+                Where where) {
+    const DeviceGuard guard(device_, where);
+    const Call call(key, bias, where);
+    const Workspace workspace(device_, where);
+    const cudaStream_t stream = current_stream(device_).handle();
+    const auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
+      return call.run(handle_, algorithm, a, b, result, workspace.address, stream);
+    };
+    const std::optional<cublasLtMatmulAlgo_t> algorithm = find(key, call, run, where);
+    if (algorithm) check(run(*algorithm), "cublasLtMatmul", where);
+    return algorithm.has_value();
+  }
+
+ private:
+  // From our own allocator, in the order of the stream.
+  struct Workspace {
+    Workspace(Device device, Where where)
+        : device(device), address(cuda_allocate(kWorkspaceBytes, device, where)) {}
+    ~Workspace() { cuda_deallocate(address, device); }
+    Device device;
+    void* address;
+  };
+
+  template <class Run>
+  std::optional<cublasLtMatmulAlgo_t> find(const Key& key, const Call& call, const Run& run,
+                                           Where where) {
+    const std::scoped_lock lock(mutex_);
+    const auto known = algorithms_.find(key);
+    if (known != algorithms_.end()) return known->second;
+    const std::vector<cublasLtMatmulAlgo_t> candidates = propose(key, call, where);
+    std::optional<cublasLtMatmulAlgo_t> chosen;
+    if (!candidates.empty()) chosen = candidates.front();
+    // What is captured does not run, so there is nothing to be timed.
+    if (is_capturing()) return chosen;
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const cublasLtMatmulAlgo_t& candidate : candidates) {
+      if (run(candidate) != CUBLAS_STATUS_SUCCESS) continue;  // it warms up, too
+      const Stream stream = current_stream(device_);
+      const Event begin(stream, /*timing=*/true, where);
+      for (int i = 0; i < kTimedRuns; ++i) run(candidate);
+      const Event end(stream, /*timing=*/true, where);
+      end.wait(where);
+      const double time = Event::milliseconds(begin, end, where);
+      if (time < fastest) {
+        fastest = time;
+        chosen = candidate;
+      }
+    }
+    algorithms_.emplace(key, chosen);
+    return chosen;
+  }
+
+  std::vector<cublasLtMatmulAlgo_t> propose(const Key& key, const Call& call, Where where) {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    check(library().init_preference(&preference, sizeof preference), "cublasLtMatmulPreferenceInit",
+          where);
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      check(library().set_preference(&preference, attribute, &value, sizeof value),
+            "cublasLtMatmulPreferenceSetAttribute", where);
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      set(attribute, key.alignment);
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
+    int count = 0;
+    Call asked = call;
+    const cublasStatus_t status = library().heuristic(
+        handle_, &asked.desc, &asked.left.layout, &asked.right.layout, &asked.out.layout,
+        &asked.out.layout, &preference, kCandidates, found.data(), &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    check(status, "cublasLtMatmulAlgoGetHeuristic", where);
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    for (int i = 0; i < count; ++i)
+      if (found[static_cast<unsigned>(i)].state == CUBLAS_STATUS_SUCCESS)
+        algorithms.push_back(found[static_cast<unsigned>(i)].algo);
+    return algorithms;
+  }
+
+  Device device_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::mutex mutex_;
+  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms_;
+};
+
+Engine& engine_of(Device device, Where where) {
+  static std::mutex mutex;
+  static auto* engines =
+      new std::map<int, Engine>;  // never destroyed, as the driver may be gone then
+  const std::scoped_lock lock(mutex);
+  return engines->try_emplace(device.index, device, where).first->second;
+}
+
+std::uint32_t alignment_of(std::initializer_list<const void*> pointers) {
+  std::uintptr_t bits = 256;
+  for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);
+  return static_cast<std::uint32_t>(bits & (~bits + 1));
+}
+
+}  // namespace
+
+const std::string& missing() { return library().file.missing(); }
+
+bool multiply(Device device, DType dtype, const GemmProblem& problem, const void* a, const void* b,
+              const void* bias, void* out, bool tf32, Where where) {
+  if (problem.batch > std::numeric_limits<std::int32_t>::max()) return false;
+  const Key key{dtype, tf32 && dtype == DType::float32, bias != nullptr, problem,
+                alignment_of({a, b, out})};
+  return engine_of(device, where).multiply(key, a, b, bias, out, where);
+}
+
+}  // namespace ringrad::kernels::cublas

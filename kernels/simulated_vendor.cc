@@ -1,0 +1,20 @@
+// The place of NVIDIA's libraries on simulated GPUs, where there are none.
+
+#include "kernels/vendor.h"
+
+namespace ringrad::kernels {
+
+const std::string& vendor_missing(Provided) {
+  static const std::string why = "simulated GPUs, which run our own kernels only";
+  return why;
+}
+
+bool vendor::multiply(Device, DType, const GemmProblem&, const void*, const void*, const void*,
+                      void*, Where) {
+  return false;
+}
+
+void vendor::set_tf32(bool) {}
+bool vendor::is_tf32() { return false; }
+
+}  // namespace ringrad::kernels

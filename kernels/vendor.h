@@ -1,0 +1,36 @@
+// NVIDIA's libraries, where there are some; simulated_vendor.cc says that on simulated GPUs there are none.
+// Private to kernels/.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "kernels/gemm_problem.h"
+
+namespace ringrad::kernels {
+
+/// The operators that the vendor's libraries have, too.
+enum class Provided : std::uint8_t { matmul, conv2d, batch_norm };
+
+/// Why the vendor's kernels for an operation cannot be used; empty if they can. Loads the library.
+const std::string& vendor_missing(Provided operation);
+
+namespace vendor {
+
+/// The products of `problem`, on the device's current stream, by cuBLASLt. False, and nothing done, for what
+/// it does not do: then our own kernels do it.
+///
+/// REQUIRES: vendor_missing(Provided::matmul) is empty; batch, M, N, K > 0; bias has N values or is null
+bool multiply(Device device, DType dtype, const GemmProblem& problem, const void* a, const void* b,
+              const void* bias, void* out, Where where);
+
+/// Lets products of float32 use TensorFloat-32: eight times the speed, with inputs rounded to 10 bits of
+/// mantissa. Off by default; RINGRAD_TF32=1 says it from outside.
+void set_tf32(bool allowed);
+bool is_tf32();
+
+}  // namespace vendor
+}  // namespace ringrad::kernels
