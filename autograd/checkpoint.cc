@@ -1,7 +1,9 @@
 #include "autograd/checkpoint.h"
 
+#include "autograd/autocast.h"
 #include "autograd/function.h"
 #include "core/random.h"
+#include "core/stream.h"
 #include "core/view.h"
 
 namespace ringrad {
@@ -36,6 +38,8 @@ class RewoundGenerator {
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
                   const std::vector<Tensor>& inputs, Where where) {
   if (!grad_enabled()) return f(inputs);
+  // Random numbers of a replay go on and cannot be drawn again.
+  refuse_while_capturing("checkpoint()", where);
   const Generator before = default_generator();
   Tensor y;
   {
@@ -51,24 +55,27 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
     saved.push_back(save(x));
     needs.push_back(x.requires_grad());
   }
-  record("checkpoint", where, {&y, 1}, inputs, [f, saved, needs, before](BackwardContext& context) {
-    RINGRAD_CHECK(!grad_enabled(), AutogradError, context.where(),
-                  "backward of checkpoint: create_graph must be off; got on");
-    const std::vector<Tensor> leaves = as_leaves(saved, needs);
-    RINGRAD_CHECK(!computing_grad(), AutogradError, context.where(),
-                  "backward of checkpoint: it must run for backward(), since it adds to the leaves "
-                  "that the segment uses; got grad()");
-    Tensor again;
-    {
-      const RewoundGenerator generator(before);
-      const EnableGrad guard;
-      again = f(leaves);
-    }
-    if (!again.requires_grad()) return;
-    again.backward(context.grad_output(), {}, context.where());
-    for (std::size_t i = 0; i < leaves.size(); ++i)
-      if (needs[i]) context.set(static_cast<int>(i), leaves[i].grad());
-  });
+  record("checkpoint", where, {&y, 1}, inputs,
+         [f, saved, needs, before, mixed = autocast_dtype()](BackwardContext& context) {
+           RINGRAD_CHECK(!grad_enabled(), AutogradError, context.where(),
+                         "backward of checkpoint: create_graph must be off; got on");
+           const std::vector<Tensor> leaves = as_leaves(saved, needs);
+           RINGRAD_CHECK(
+               !computing_grad(), AutogradError, context.where(),
+               "backward of checkpoint: it must run for backward(), since it adds to the leaves "
+               "that the segment uses; got grad()");
+           Tensor again;
+           {
+             const RewoundGenerator generator(before);
+             const EnableGrad guard;
+             const Autocast as_then(mixed);
+             again = f(leaves);
+           }
+           if (!again.requires_grad()) return;
+           again.backward(context.grad_output(), {}, context.where());
+           for (std::size_t i = 0; i < leaves.size(); ++i)
+             if (needs[i]) context.set(static_cast<int>(i), leaves[i].grad());
+         });
   return y;
 }
 

@@ -1,5 +1,6 @@
 #include "autograd/convolution.h"
 
+#include "autograd/autocast.h"
 #include "autograd/function.h"
 #include "autograd/reduce.h"
 
@@ -48,6 +49,11 @@ Tensor input_gradient(const Tensor& grad, const Tensor& weight, const Shape& inp
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options, Where where) {
+  if (autocasting()) {
+    const Tensor in = narrowed(x, where), w = narrowed(weight, where), b = narrowed(bias, where);
+    const Autocast off(DType::float32);
+    return conv2d(in, w, b, options, where);
+  }
   Tensor y = kernels::conv2d(x, weight, bias, options, where);
   if (needs_grad(x, weight, bias))
     record("conv2d", where, y, {&x, &weight, &bias},

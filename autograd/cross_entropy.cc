@@ -1,5 +1,6 @@
 #include "autograd/cross_entropy.h"
 
+#include "autograd/autocast.h"
 #include "autograd/elementwise.h"
 #include "autograd/function.h"
 #include "autograd/movement.h"
@@ -23,6 +24,13 @@ Tensor gradient_recorded(const Tensor& grad_output, const Tensor& logits, const 
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
                      const CrossEntropyOptions& options, Where where) {
+  if (autocasting()) {
+    CrossEntropyOptions wide = options;
+    wide.weight = widened(options.weight, where);
+    const Tensor scores = widened(logits, where);
+    const Autocast off(DType::float32);
+    return cross_entropy(scores, targets, wide, where);
+  }
   auto [loss, statistics] = kernels::cross_entropy(logits, targets, options, where);
   if (needs_grad(logits))
     record("cross_entropy", where, loss, {&logits},

@@ -5,6 +5,7 @@
 #include <forward_list>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/function.h"
 #include "autograd/grad_mode.h"
 #include "kernels/elementwise.h"
@@ -155,6 +156,7 @@ void Pass::discover() {
 void Pass::run() {
   discover();
   const GradMode mode(options_.create_graph);
+  const Autocast off(DType::float32);
   for (const Ref<Node>& root : lists_.roots)
     if (root->visit.pending == 0) make_ready(root.get());
   std::vector<Node*>& ready = lists_.ready;

@@ -7,7 +7,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/reduce.h"
 #include "core/random.h"
-#include "core/view.h"
+#include "core/transfer.h"
 
 namespace ringrad {
 namespace {
@@ -38,7 +38,8 @@ std::vector<Tensor> fresh_leaves(const std::vector<Tensor>& inputs, Where where)
                   x.dtype());
     Tensor leaf = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
     const std::vector<double> values = x.to_vector<double>();
-    std::copy(values.begin(), values.end(), leaf.data<double>());
+    copy_bytes(leaf.raw_data(), leaf.device(), values.data(), Device(),
+               values.size() * sizeof(double), where);
     leaves.push_back(leaf.set_requires_grad());
   }
   return leaves;
@@ -60,14 +61,16 @@ std::string gradient_check(const DifferentiableFunction& f, const std::vector<Te
     const std::vector<double> gradient =
         analytic.defined() ? analytic.to_vector<double>()
                            : std::vector<double>(static_cast<std::size_t>(leaf.numel()), 0.0);
+    const std::vector<double> original = leaf.to_vector<double>();
     for (std::size_t j = 0; j < gradient.size(); ++j) {
-      double& element = leaf.data<double>()[j];
-      const double original = element;
-      element = original + options.step;
-      const double above = weighted_sum(f, leaves, weights);
-      element = original - options.step;
-      const double below = weighted_sum(f, leaves, weights);
-      element = original;
+      const auto f_with = [&](double value) {
+        copy_bytes(leaf.data<double>() + j, leaf.device(), &value, Device(), sizeof value, where);
+        return weighted_sum(f, leaves, weights);
+      };
+      const double above = f_with(original[j] + options.step);
+      const double below = f_with(original[j] - options.step);
+      copy_bytes(leaf.data<double>() + j, leaf.device(), &original[j], Device(), sizeof(double),
+                 where);
       const double numeric = (above - below) / (2 * options.step);
       const double tolerance =
           options.absolute_tolerance + options.relative_tolerance * std::abs(numeric);
@@ -93,7 +96,7 @@ std::string gradient_gradient_check(const DifferentiableFunction& f,
     const Tensor weights = random_weights(output);
     const std::vector<Tensor> gradients =
         grad({&output, 1}, differentiable, {&weights, 1}, {.create_graph = true}, where);
-    Tensor total = zeros({}, {.dtype = DType::float64});
+    Tensor total = zeros({}, {.dtype = DType::float64, .device = differentiable[0].device()});
     for (const Tensor& gradient : gradients)
       if (gradient.defined()) total = add(total, sum(mul(gradient, random_weights(gradient))));
     return total;

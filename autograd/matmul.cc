@@ -1,5 +1,6 @@
 #include "autograd/matmul.h"
 
+#include "autograd/autocast.h"
 #include "autograd/elementwise.h"
 #include "autograd/function.h"
 #include "autograd/movement.h"
@@ -41,6 +42,11 @@ void linear_backward_recorded(BackwardContext& context, const Tensor& grad, cons
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
+  if (autocasting()) {
+    const Tensor x = narrowed(a, where), y = narrowed(b, where);
+    const Autocast off(DType::float32);
+    return matmul(x, y, where);
+  }
   RINGRAD_CHECK(a.dims(where) >= 1 && b.dims(where) >= 1, ShapeError, where,
                 "matmul: both sides must have at least one axis; got ", a.shape(), " and ",
                 b.shape());
@@ -59,6 +65,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, Where where) {
+  if (autocasting()) {
+    const Tensor in = narrowed(x, where), w = narrowed(weight, where), b = narrowed(bias, where);
+    const Autocast off(DType::float32);
+    return linear(in, w, b, relu, where);
+  }
   RINGRAD_CHECK(
       weight.dims(where) == 2 && x.dims(where) >= 1 && x.shape().back() == weight.shape()[1],
       ShapeError, where, "linear: x (..., K) and weight (N, K) must share K; got ", x.shape(),

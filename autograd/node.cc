@@ -4,6 +4,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
+#include "core/allocator_cuda.h"
 #include "core/view.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -164,6 +165,7 @@ Edge edge_to(const Tensor& x) {
 
 void set_history(const Tensor& y, Ref<Node> node, int output) {
   TensorImpl* impl = y.impl();
+  if (y.device().is_cuda()) name_block(impl->storage->data(), y.device(), node->name());
   impl->requires_grad = true;
   impl->history = std::move(node);
   impl->output = static_cast<std::uint16_t>(output);

@@ -1,5 +1,6 @@
 #include "autograd/pointwise_loss.h"
 
+#include "autograd/autocast.h"
 #include "autograd/elementwise.h"
 #include "autograd/function.h"
 #include "kernels/pointwise_loss.h"
@@ -26,6 +27,12 @@ Tensor derivative_targets(PointwiseLoss loss, const Tensor& x, const Tensor& t, 
 // One node for any of the losses: the usual gradient, that of x alone, is one fused pass.
 Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, const Tensor& targets,
                       const Tensor& positive_weight, Reduction reduction, Where where) {
+  if (autocasting()) {
+    const Tensor a = widened(x, where), t = widened(targets, where);
+    const Tensor w = widened(positive_weight, where);
+    const Autocast off(DType::float32);
+    return pointwise_loss(name, loss, a, t, w, reduction, where);
+  }
   Tensor y = kernels::pointwise_loss(loss, x, targets, positive_weight, reduction, where);
   if (needs_grad(x, targets))
     record(name, where, y, {&x, &targets},

@@ -1,5 +1,6 @@
 #include "autograd/softmax.h"
 
+#include "autograd/autocast.h"
 #include "autograd/elementwise.h"
 #include "autograd/function.h"
 #include "autograd/reduce.h"
@@ -8,6 +9,11 @@
 namespace ringrad {
 
 Tensor softmax(const Tensor& x, std::int64_t axis, Where where) {
+  if (autocasting()) {
+    const Tensor wide = widened(x, where);
+    const Autocast off(DType::float32);
+    return softmax(wide, axis, where);
+  }
   Tensor y = kernels::softmax(x, axis, where);
   if (needs_grad(x))
     record("softmax", where, y, {&x}, [y = save_output(y), axis](BackwardContext& context) {
@@ -20,6 +26,11 @@ Tensor softmax(const Tensor& x, std::int64_t axis, Where where) {
 }
 
 Tensor log_softmax(const Tensor& x, std::int64_t axis, Where where) {
+  if (autocasting()) {
+    const Tensor wide = widened(x, where);
+    const Autocast off(DType::float32);
+    return log_softmax(wide, axis, where);
+  }
   Tensor y = kernels::log_softmax(x, axis, where);
   if (needs_grad(x))
     record("log_softmax", where, y, {&x}, [y = save_output(y), axis](BackwardContext& context) {

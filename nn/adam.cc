@@ -20,18 +20,20 @@ Adam::Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bo
                 options.weight_decay);
 }
 
-void Adam::update(std::size_t index, Where where) {
+void Adam::update(std::size_t index, double grad_scale, Where where) {
   const ParameterArena& arena = arenas()[index];
-  kernels::adam_step(arena.values(), arena.gradients(), first_moments_[index],
-                     second_moments_[index],
-                     {.learning_rate = learning_rate(),
-                      .beta1 = options_.beta1,
-                      .beta2 = options_.beta2,
-                      .eps = options_.eps,
-                      .weight_decay = options_.weight_decay,
-                      .decoupled = decoupled_decay_,
-                      .step = num_steps()},
-                     where);
+  const auto settings = [this, grad_scale] {
+    return kernels::AdamStep{.learning_rate = learning_rate(),
+                             .beta1 = options_.beta1,
+                             .beta2 = options_.beta2,
+                             .eps = options_.eps,
+                             .weight_decay = options_.weight_decay,
+                             .decoupled = decoupled_decay_,
+                             .step = num_steps(),
+                             .grad_scale = grad_scale};
+  };
+  kernels::replayable_adam_step(arena.values(), arena.gradients(), first_moments_[index],
+                                second_moments_[index], settings, where);
 }
 
 }  // namespace ringrad::nn

@@ -32,7 +32,7 @@ class Adam : public Optimizer {
        Where where);
 
  private:
-  void update(std::size_t index, Where where) override;
+  void update(std::size_t index, double grad_scale, Where where) override;
 
   AdamOptions options_;
   bool decoupled_decay_;

@@ -5,6 +5,7 @@
 
 #include "autograd/in_place.h"
 #include "autograd/movement.h"
+#include "core/capture.h"
 #include "kernels/copy.h"
 #include "kernels/optimizer_step.h"
 
@@ -24,6 +25,8 @@ void Optimizer::zero_grad() const {
 void Optimizer::set_learning_rate(double rate, Where where) {
   RINGRAD_CHECK(rate >= 0, ValueError, where,
                 "optimizer: the learning rate must not be negative; got ", rate);
+  refuse_while_capturing("set_learning_rate(), which would not be repeated: call it outside",
+                         where);
   learning_rate_ = rate;
 }
 
@@ -36,15 +39,20 @@ std::vector<Tensor> Optimizer::zeros_like_arenas() const {
   return state;
 }
 
+void Optimizer::step(Where where) { step(1, where); }
+
 // An update goes over the whole arena; momentum and weight decay would move a frozen parameter.
-void Optimizer::step(Where where) {
-  ++num_steps_;
+void Optimizer::step(double grad_scale, Where where) {
+  if (is_capturing())
+    at_each_replay([this] { ++num_steps_; });
+  else
+    ++num_steps_;
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     arenas_[i].settle();
     std::vector<std::pair<Tensor, Tensor>> frozen;
     for (const Tensor& parameter : arenas_[i].parameters())
       if (!parameter.requires_grad()) frozen.emplace_back(parameter, clone(parameter, where));
-    update(i, where);
+    update(i, grad_scale, where);
     for (const auto& [parameter, value] : frozen) kernels::copy_(parameter, value, where);
     for (const Tensor& parameter : arenas_[i].parameters()) parameter.mark_changed(where);
   }

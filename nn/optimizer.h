@@ -28,6 +28,8 @@ class Optimizer {
 
   /// Changes the parameters by their gradients.
   void step(Where where = Where::current());
+  /// The same with gradients that are multiplied by `grad_scale` on their way (grad_scaler.h).
+  void step(double grad_scale, Where where = Where::current());
 
   void zero_grad() const;
 
@@ -49,8 +51,8 @@ class Optimizer {
   std::int64_t num_steps() const { return num_steps_; }
 
  private:
-  /// Changes the values of arena `index` by its settled gradients.
-  virtual void update(std::size_t index, Where where) = 0;
+  /// Changes the values of arena `index` by its settled gradients, times grad_scale.
+  virtual void update(std::size_t index, double grad_scale, Where where) = 0;
 
   std::vector<ParameterArena> arenas_;
   double learning_rate_ = 0;

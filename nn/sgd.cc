@@ -15,17 +15,20 @@ SGD::SGD(const std::vector<Tensor>& parameters, const SGDOptions& options, Where
   if (options.momentum > 0) velocities_ = zeros_like_arenas();
 }
 
-void SGD::update(std::size_t index, Where where) {
+void SGD::update(std::size_t index, double grad_scale, Where where) {
   const ParameterArena& arena = arenas()[index];
-  kernels::sgd_step(arena.values(), arena.gradients(),
-                    velocities_.empty() ? Tensor() : velocities_[index],
-                    {.learning_rate = learning_rate(),
-                     .momentum = options_.momentum,
-                     .dampening = options_.dampening,
-                     .weight_decay = options_.weight_decay,
-                     .nesterov = options_.nesterov,
-                     .first = num_steps() == 1},
-                    where);
+  const auto settings = [this, grad_scale] {
+    return kernels::SgdStep{.learning_rate = learning_rate(),
+                            .momentum = options_.momentum,
+                            .dampening = options_.dampening,
+                            .weight_decay = options_.weight_decay,
+                            .nesterov = options_.nesterov,
+                            .first = num_steps() == 1,
+                            .grad_scale = grad_scale};
+  };
+  kernels::replayable_sgd_step(arena.values(), arena.gradients(),
+                               velocities_.empty() ? Tensor() : velocities_[index], settings,
+                               where);
 }
 
 }  // namespace ringrad::nn

@@ -29,7 +29,7 @@ class SGD : public Optimizer {
                Where where = Where::current());
 
  private:
-  void update(std::size_t index, Where where) override;
+  void update(std::size_t index, double grad_scale, Where where) override;
 
   SGDOptions options_;
   std::vector<Tensor> velocities_;  // one per arena; empty without momentum

@@ -8,6 +8,7 @@
 #include "autograd/matmul.h"
 #include "autograd/node.h"
 #include "autograd/reduce.h"
+#include "core/stream.h"
 
 namespace ringrad::nn {
 namespace {
@@ -15,6 +16,10 @@ namespace {
 std::vector<Tensor> three_parameters() {
   return {tensor({1, 2, 3}).set_requires_grad(), tensor({{4, 5}, {6, 7}}).set_requires_grad(),
           ones({2, 3, 4, 5}, {.layout = Layout::channels_last}).set_requires_grad()};
+}
+
+float gradient_at(const ParameterArena& arena, std::int64_t i) {
+  return arena.gradients().to_vector<float>()[static_cast<std::size_t>(i)];
 }
 
 TEST(ArenaTest, ParametersKeepTheirValuesAndBecomeSlices) {
@@ -60,7 +65,8 @@ TEST(ArenaTest, BackwardAccumulatesIntoTheArena) {
   const ParameterArena arena(p);
   sum(p[1] * 2).backward();
   sum(p[1] * 3).backward();
-  EXPECT_EQ(arena.gradients().data<float>()[arena.slices()[1].offset], 5);
+  EXPECT_EQ(p[1].grad().to_vector<float>(), (std::vector<float>{5, 5, 5, 5}));
+  EXPECT_EQ(gradient_at(arena, arena.slices()[1].offset), 5);
 }
 
 TEST(ArenaTest, ClearedGradientIsZeroWhenReadAndReplacedWhenWritten) {
@@ -109,6 +115,24 @@ TEST(ArenaTest, MixedDtypesMakeOneArenaEach) {
   EXPECT_THROW(ParameterArena{p}, DTypeError);
 }
 
+TEST(ArenaTest, EveryDeviceHasAnArenaOfItsOwn) {
+  std::vector<Device> devices{"cpu", "cpu:1"};
+  if (num_cuda_devices() > 0) devices.push_back("cuda");
+  std::vector<Tensor> p;
+  for (const int round : {0, 1})
+    for (const Device device : devices)
+      p.push_back(full({3}, round, {.device = device}).set_requires_grad());
+  const auto arenas = make_arenas(p);
+  ASSERT_EQ(arenas.size(), devices.size());
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    EXPECT_EQ(arenas[i].parameters().size(), 2u);
+    EXPECT_EQ(arenas[i].values().device(), devices[i]);
+    EXPECT_EQ(arenas[i].gradients().device(), devices[i]);
+  }
+  EXPECT_EQ(p.back().to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  EXPECT_THROW(ParameterArena{p}, DeviceError);
+}
+
 TEST(ArenaTest, FrozenParametersAndDroppedGradientsCountAsZero) {
   const auto p = three_parameters();
   const ParameterArena arena(p);
@@ -121,7 +145,7 @@ TEST(ArenaTest, FrozenParametersAndDroppedGradientsCountAsZero) {
   p[0].set_requires_grad();
   arena.clear_gradients();
   sum(p[0]).backward();
-  EXPECT_EQ(arena.gradients().data<float>()[0], 1);
+  EXPECT_EQ(gradient_at(arena, 0), 1);
 }
 
 TEST(ArenaTest, GradientsSetFromOutsideAreTakenIn) {
@@ -129,7 +153,7 @@ TEST(ArenaTest, GradientsSetFromOutsideAreTakenIn) {
   const ParameterArena arena(p);
   p[0].set_grad(tensor({7, 8, 9}));
   arena.settle();
-  EXPECT_EQ(arena.gradients().data<float>()[1], 8);
+  EXPECT_EQ(gradient_at(arena, 1), 8);
   EXPECT_EQ(p[0].grad().data<float>(), arena.gradients().data<float>());
 }
 

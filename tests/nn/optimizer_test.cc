@@ -5,8 +5,11 @@
 #include <cmath>
 
 #include "autograd/elementwise.h"
+#include "autograd/movement.h"
 #include "autograd/reduce.h"
+#include "core/stream.h"
 #include "nn/adam.h"
+#include "nn/module.h"
 #include "nn/sgd.h"
 #include "tests/testing.h"
 
@@ -95,6 +98,33 @@ TEST(OptimizerTest, ThrowsOnOptionsOutsideTheirDomain) {
   expect_throws<AutogradError>([] { SGD optimizer({ones({2})}); }, "leaves");
   const Tensor p = ones({2}).set_requires_grad();
   expect_throws<ValueError>([&] { SGD optimizer({p, p}); }, "distinct");
+}
+
+struct Line : Module {
+  Tensor slope = parameter("slope", tensor({2, -1}));
+  Tensor offset = parameter("offset", tensor({0.5}));
+  Tensor calls = buffer("calls", zeros({1}));
+  Tensor forward(const Tensor& x, Where = Where::current()) override { return slope * x + offset; }
+};
+
+TEST(OptimizerTest, AModuleTrainsAlikeOnEveryDeviceItIsMovedTo) {
+  const auto train = [](Device device) {
+    Line line;
+    line.to(device);
+    SGD optimizer(line.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+    const Tensor x = to(tensor({{1, 2}, {3, 4}}), device);
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      mean(square(line(x))).backward();
+      optimizer.step();
+    }
+    for (const auto& [name, tensor] : line.state_dict()) EXPECT_EQ(tensor.device(), device) << name;
+    EXPECT_EQ(line.slope.grad().device(), device);
+    return to(concatenate({line.slope, line.offset}), Device());
+  };
+  const Tensor expected = train(Device());
+  ringrad::testing::expect_close(train("cpu:1"), expected);
+  if (num_cuda_devices() > 0) ringrad::testing::expect_close(train("cuda"), expected);
 }
 
 TEST(OptimizerTest, AFrozenParameterKeepsItsValue) {

@@ -1,0 +1,62 @@
+// Autocast: matrix products and convolutions in 16 bits, everything delicate in float32.
+//
+//     {
+//       const Autocast mixed(DType::bfloat16);
+//       loss = cross_entropy(net(x), y);        net's parameters stay float32
+//     }
+//     loss.backward();
+//
+// Within the scope, on this thread,
+//
+//     matmul, linear, conv2d                      take float operands as the 16-bit dtype
+//     softmax, log_softmax, all losses            take 16-bit operands as float32
+//     everything else                             computes in what it is given; norms keep their
+//                                                 statistics, and all sums accumulate, in float32
+//
+// Conversions are recorded like any operation, so parameters get float32 gradients: they are the
+// master weights of the usual recipe. A backward pass computes in the dtypes of its forward pass, inside
+// of a scope too. float64 is left alone. With float16, whose smallest normal number is 6e-5, scale the loss
+// (nn/grad_scaler.h); bfloat16 has the range of float32.
+//
+// Paper: Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740
+
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ringrad {
+
+namespace detail {
+inline constinit thread_local DType autocast_dtype = DType::float32;
+}  // namespace detail
+
+class Autocast {
+ public:
+  /// float32 switches it off until the end of the scope.
+  /// Throws DTypeError unless float16, bfloat16 or float32.
+  explicit Autocast(DType dtype, Where where = Where::current()) : before_(detail::autocast_dtype) {
+    RINGRAD_CHECK(math_dtype(dtype) == DType::float32, DTypeError, where,
+                  "Autocast: the dtype must be bfloat16, float16 or float32; got ", dtype);
+    detail::autocast_dtype = dtype;
+  }
+  ~Autocast() { detail::autocast_dtype = before_; }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  DType before_;
+};
+
+// -- For operators --------------------------------------------------------------------------------
+
+/// The dtype of the scope; float32 outside of any.
+inline DType autocast_dtype() { return detail::autocast_dtype; }
+inline bool autocasting() { return autocast_dtype() != DType::float32; }
+
+/// x in the 16-bit dtype of the scope if it is a float of at most 32 bits. Undefined stays undefined.
+Tensor narrowed(const Tensor& x, Where where);
+
+/// x in float32 if it is a 16-bit float.
+Tensor widened(const Tensor& x, Where where);
+
+}  // namespace ringrad

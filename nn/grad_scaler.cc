@@ -1,0 +1,46 @@
+#include "nn/grad_scaler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/elementwise.h"
+#include "kernels/optimizer_step.h"
+
+namespace ringrad::nn {
+
+GradScaler::GradScaler(const GradScalerOptions& options, Where where)
+    : options_(options), scale_(options.initial_scale) {
+  RINGRAD_CHECK(options.initial_scale > 0 && options.growth > 1 && options.backoff > 0 &&
+                    options.backoff < 1 && options.growth_interval > 0,
+                ValueError, where,
+                "GradScaler: must hold initial_scale > 0, growth > 1, 0 < backoff < 1 and "
+                "growth_interval > 0; got ",
+                options.initial_scale, ", ", options.growth, ", ", options.backoff, " and ",
+                options.growth_interval);
+}
+
+Tensor GradScaler::scale(const Tensor& loss, Where where) const { return mul(loss, scale_, where); }
+
+bool GradScaler::step(Optimizer& optimizer, Where where) {
+  // A sum of squares, in double, is finite exactly if every float32 in it is.
+  const bool finite = std::ranges::all_of(optimizer.arenas(), [&](const ParameterArena& arena) {
+    arena.settle();
+    return std::isfinite(kernels::sum_of_squares(arena.gradients(), where));
+  });
+  overflowed_ |= !finite;
+  if (finite) optimizer.step(1 / scale_, where);
+  return finite;
+}
+
+void GradScaler::update() {
+  if (overflowed_) {
+    scale_ *= options_.backoff;
+    good_steps_ = 0;
+  } else if (++good_steps_ == options_.growth_interval) {
+    scale_ *= options_.growth;
+    good_steps_ = 0;
+  }
+  overflowed_ = false;
+}
+
+}  // namespace ringrad::nn
