@@ -50,6 +50,7 @@ class RandomCrop {
 
  private:
   void check(const Tensor& x, Where where) const {
+    check_cpu("random_crop", x.device(), where);
     RINGRAD_CHECK(x.dims() == 4 && x.is_contiguous(), ShapeError, where,
                   "random_crop: the batch must be (B, C, H, W) and contiguous; got shape ",
                   x.shape(), " and strides ", x.strides());
@@ -97,6 +98,7 @@ class RandomHorizontalFlip {
 
   Tensor operator()(const Tensor& x, const SampleKeys& keys, Where where) const {
     check_one_key_per_sample("random_horizontal_flip", x, keys, where);
+    check_cpu("random_horizontal_flip", x.device(), where);
     RINGRAD_CHECK(
         x.dims() >= 2 && x.is_contiguous(), ShapeError, where,
         "random_horizontal_flip: the batch must be (B, ..., W) and contiguous; got shape ",

@@ -33,7 +33,7 @@ Tensor read_labels(const std::filesystem::path& path, Where where) {
   RINGRAD_CHECK(fits, DataError, where, "fashion_mnist: ", path.string(),
                 " must hold uint8 labels (N,); got ", labels.dtype(), ' ', labels.shape());
 
-  const Tensor result = empty(labels.shape(), {.dtype = DType::int64}, where);
+  const Tensor result = empty(labels.shape(), {.dtype = DType::int64, .device = Device()}, where);
   for (std::int64_t i = 0; i < labels.numel(); ++i) {
     const std::int64_t label = labels.data<std::uint8_t>()[i];
     RINGRAD_CHECK(label < std::ssize(kFashionMnistClasses), DataError, where,

@@ -103,7 +103,7 @@ Tensor read_idx(const std::filesystem::path& path, Where where) {
   const Header header = read_header(file);
   const std::size_t bytes = checked_bytes(file, header);
 
-  const Tensor result = empty(header.shape, {.dtype = header.dtype}, where);
+  const Tensor result = empty(header.shape, {.dtype = header.dtype, .device = Device()}, where);
   const std::size_t count = file.read({result.raw_data(), bytes});
   if (count < bytes)
     file.fail(concat("promises ", bytes, " bytes of ", header.dtype, ' ', header.shape), count);

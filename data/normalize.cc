@@ -16,6 +16,7 @@ class Normalize {
     RINGRAD_CHECK(x.dims() >= 2 && x.is_contiguous(), ShapeError, where,
                   "normalize: the batch must be (B, C, ...) and contiguous; got shape ", x.shape(),
                   " and strides ", x.strides());
+    check_cpu("normalize", x.device(), where);
     const std::int64_t channels = x.shape()[1];
     RINGRAD_CHECK(mean_.size() == 1 || std::ssize(mean_) == channels, ShapeError, where,
                   "normalize: there must be one mean, or one per channel; got ", mean_.size(),

@@ -23,8 +23,8 @@ TensorDataset noisy_points(const char* operation, std::int64_t num_samples,
                 ": samples and noise must not be negative, and there must be a class; got ",
                 num_samples, " samples, noise ", noise, " and ", num_classes, " classes");
   Generator generator(seed);
-  const Tensor input = empty({num_samples, 2}, {}, where);
-  const Tensor target = empty({num_samples}, {.dtype = DType::int64}, where);
+  const Tensor input = empty({num_samples, 2}, {.device = Device()}, where);
+  const Tensor target = empty({num_samples}, {.dtype = DType::int64, .device = Device()}, where);
   normal_(input, 0, noise, generator, where);
   float* coordinates = input.data<float>();
   for (std::int64_t i = 0; i < num_samples; ++i) {

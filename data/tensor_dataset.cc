@@ -55,6 +55,7 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors, Where where)
   for (const Tensor& x : tensors_) {
     RINGRAD_CHECK(x.defined(), ValueError, where,
                   "TensorDataset: every tensor must be defined; got an undefined one");
+    check_cpu("TensorDataset", x.device(), where);
     RINGRAD_CHECK(x.dims() > 0, ShapeError, where,
                   "TensorDataset: the first axis must count the samples; got shape ", x.shape());
     RINGRAD_CHECK(x.shape()[0] == size(), ShapeError, where,

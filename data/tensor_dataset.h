@@ -17,7 +17,8 @@ namespace ringrad {
 class TensorDataset final : public Dataset {
  public:
   /// Shapes: (N, ...) each, with one N
-  /// Throws: ValueError without tensors, ShapeError unless the first extents are equal
+  /// Throws: ValueError without tensors, ShapeError unless the first extents are equal, DeviceError
+  ///         unless all are on a CPU
   explicit TensorDataset(std::vector<Tensor> tensors, Where where = Where::current());
 
   std::int64_t size() const override { return tensors_.front().shape()[0]; }

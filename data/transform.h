@@ -34,7 +34,8 @@ struct SampleKeys {
   Generator generator(std::size_t position) const;
 };
 
-/// Called from several threads at once; its input stays as it is.
+/// Called from several threads at once; its input stays as it is. Those below throw DeviceError
+/// unless that is on a CPU.
 using Transform = std::function<Tensor(const Tensor& input, const SampleKeys& keys, Where where)>;
 
 /// Throws ShapeError unless the batch holds one sample per index; for transforms that use the keys.

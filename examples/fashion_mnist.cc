@@ -2,6 +2,7 @@
 // all-reduce.
 //
 //     fashion_mnist --epochs 3 --world-size 2 --model convnet
+//     fashion_mnist --device cuda               one GPU per replica, simulated ones on a machine without
 //
 // The batch size is that of all replicas together, so the world size changes who computes what, not
 // what is computed. Progress goes to standard error; the last line of standard output is a summary
@@ -10,14 +11,19 @@
 #include "data/fashion_mnist.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "autograd/cross_entropy.h"
 #include "autograd/grad_mode.h"
+#include "autograd/movement.h"
 #include "core/random.h"
+#include "core/stream.h"
+#include "core/view.h"
 #include "data/distributed_sampler.h"
 #include "data/loader.h"
 #include "data/transform.h"
@@ -44,6 +50,9 @@ struct Settings {
   bool augment = false;
   std::uint64_t seed = 0;
   std::string all_reduce = "ring";
+  DeviceType device = DeviceType::cpu;
+  std::int64_t train_images = 0;  // 0: all
+  std::int64_t test_images = 0;
   std::string data = "/usr/share/datasets/fashion-mnist";
 };
 
@@ -65,22 +74,22 @@ struct Score {
 };
 
 void add_to(Score& score, const Tensor& logits, const Tensor& targets, double mean_loss) {
-  const Tensor predictions = kernels::argmax(logits, 1);
-  const auto* predicted = predictions.data<std::int64_t>();
-  const auto* expected = targets.data<std::int64_t>();
-  for (std::int64_t i = 0; i < targets.numel(); ++i) score.correct += predicted[i] == expected[i];
+  const auto predicted = kernels::argmax(logits, 1).to_vector<std::int64_t>();
+  const auto expected = targets.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < expected.size(); ++i) score.correct += predicted[i] == expected[i];
   score.loss += mean_loss * static_cast<double>(targets.numel());
   score.examples += targets.numel();
 }
 
 /// Accuracy on the whole test set, each rank computing its share.
-double evaluate(nn::Module& net, DataLoader& loader, Communicator& comm) {
+double evaluate(nn::Module& net, DataLoader& loader, Device device, Communicator& comm) {
   const NoGrad guard;
   net.eval();
   Score score;
-  for (const Batch& batch : loader) add_to(score, net(batch.input()), batch.target(), 0);
+  for (const Batch& batch : loader)
+    add_to(score, net(to(batch.input(), device)), batch.target(), 0);
   net.train();
-  const Tensor counts = empty({2}, {.dtype = DType::int64});
+  const Tensor counts = empty({2}, {.dtype = DType::int64, .device = Device()});
   counts.data<std::int64_t>()[0] = score.correct;
   counts.data<std::int64_t>()[1] = score.examples;
   comm.all_reduce(counts);
@@ -88,12 +97,19 @@ double evaluate(nn::Module& net, DataLoader& loader, Communicator& comm) {
   return totals[0] / totals[1];
 }
 
+/// Replicas take the GPUs in turn.
+Device device_of(int rank, DeviceType type) {
+  return type == DeviceType::cpu ? Device() : Device(type, rank % num_cuda_devices());
+}
+
 /// One rank's part of the training; every rank returns the same accuracy.
 Result train(Communicator& comm, const Settings& settings, const Dataset& train_set,
              const Dataset& test_set) {
   using Clock = std::chrono::steady_clock;
   manual_seed(settings.seed);
+  const Device device = device_of(comm.rank(), settings.device);
   nn::Sequential net = nn::make_model(settings.model);
+  net.to(device);
   DistributedDataParallel replica(net, comm);
   nn::SGD optimizer(net.parameters(), {.learning_rate = settings.learning_rate,
                                        .momentum = settings.momentum,
@@ -127,8 +143,8 @@ Result train(Communicator& comm, const Settings& settings, const Dataset& train_
     for (const Batch& batch : loader) {
       optimizer.set_learning_rate(schedule(step++));
       optimizer.zero_grad();
-      const Tensor logits = replica(batch.input());
-      const Tensor loss = cross_entropy(logits, batch.target());
+      const Tensor logits = replica(to(batch.input(), device));
+      const Tensor loss = cross_entropy(logits, to(batch.target(), device));
       loss.backward();
       optimizer.step();
       add_to(score, logits.detach(), batch.target(), loss.item<double>());
@@ -140,7 +156,7 @@ Result train(Communicator& comm, const Settings& settings, const Dataset& train_
     result.images += score.examples * comm.world_size();
     replica.sync_buffers();
     result.replicas_identical &= replicas_identical(net, comm);
-    result.test_accuracy = evaluate(net, test_loader, comm);
+    result.test_accuracy = evaluate(net, test_loader, device, comm);
     if (shows_progress) progress.end_epoch(result.test_accuracy);
   }
   return result;
@@ -166,6 +182,15 @@ Settings parse(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "of initial values, order and augmentation");
   app.add_option("--all-reduce", settings.all_reduce, "plan of the gradient all-reduce")
       ->check(CLI::IsMember({"ring", "two_shot"}));
+  app.add_option("--device", settings.device, "where the replicas compute")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, DeviceType>{{"cpu", DeviceType::cpu}, {"cuda", DeviceType::cuda}}))
+      ->default_str("cpu");
+  app.add_option("--train-images", settings.train_images,
+                 "use the first N only; 0: all, or 2048 on simulated GPUs")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--test-images", settings.test_images, "likewise; 0: all, or 512")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--data", settings.data, "folder of the four IDX files")
       ->check(CLI::ExistingDirectory);
   try {
@@ -179,9 +204,33 @@ Settings parse(int argc, char** argv) {
   return settings;
 }
 
+/// The first `count` images; all for 0.
+TensorDataset first_images(const TensorDataset& all, std::int64_t count) {
+  if (count == 0) return all;
+  std::vector<Tensor> tensors;
+  for (const Tensor& x : all.tensors())
+    tensors.push_back(view::slice(x, 0, 0, std::min(count, all.size())));
+  return TensorDataset(std::move(tensors));
+}
+
+/// Fills in what the device decides, and says what it is.
+Settings on_device(Settings settings) {
+  if (settings.device == DeviceType::cpu) return settings;
+  RINGRAD_CHECK(num_cuda_devices() > 0, DeviceError, Where::current(),
+                "--device: cuda needs a GPU; got a machine without");
+  if (!is_cuda_simulated()) return settings;
+  if (settings.train_images == 0) settings.train_images = 2048;
+  if (settings.test_images == 0) settings.test_images = 512;
+  std::cerr << "The GPUs are simulated: what is computed is real, how long it takes says nothing. "
+            << settings.train_images << " images are used for training.\n";
+  return settings;
+}
+
 int run(const Settings& settings) {
-  const TensorDataset train_set = fashion_mnist(Split::train, settings.data);
-  const TensorDataset test_set = fashion_mnist(Split::test, settings.data);
+  const TensorDataset train_set =
+      first_images(fashion_mnist(Split::train, settings.data), settings.train_images);
+  const TensorDataset test_set =
+      first_images(fashion_mnist(Split::test, settings.data), settings.test_images);
   RINGRAD_CHECK(settings.batch_size <= train_set.size(), ValueError, Where::current(),
                 "--batch-size: must not exceed the training set; got ", settings.batch_size,
                 " and ", train_set.size(), " images");
@@ -208,6 +257,8 @@ int run(const Settings& settings) {
       {"model", settings.model},
       {"batch_size", settings.batch_size},
       {"all_reduce", settings.all_reduce},
+      {"device",
+       settings.device == DeviceType::cpu ? "cpu" : gpu_name(device_of(0, settings.device))},
       {"seed", settings.seed}};
   std::cout << summary.dump() << std::endl;
   return result.replicas_identical ? 0 : 1;
@@ -219,7 +270,7 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   const ringrad::Settings settings = ringrad::parse(argc, argv);
   try {
-    return ringrad::run(settings);
+    return ringrad::run(ringrad::on_device(settings));
   } catch (const std::exception& error) {
     std::cerr << "fashion_mnist: " << error.what() << '\n';
     return 1;

@@ -1,6 +1,9 @@
 #include "parallel/comm/communicator.h"
 
+#include <cstddef>
 #include <ostream>
+
+#include "core/transfer.h"
 
 namespace ringrad {
 namespace {
@@ -31,6 +34,26 @@ void check_parts(const char* operation, const Tensor& whole, const Tensor& part,
                 whole.shape(), " and ", part.shape());
 }
 
+// A tensor where the backends, which move bytes of the CPU, can work on it: itself, or for a GPU's tensor a
+// copy that put_back() returns. Copies follow the current stream, so results are where later work on
+// it expects them.
+class OnHost {
+ public:
+  OnHost(const Tensor& tensor, Where where) : original_(tensor), host_(to_host(tensor, where)) {}
+
+  operator const Tensor&() const { return host_; }
+
+  void put_back(Where where) const {
+    if (original_.device() == host_.device()) return;
+    copy_bytes(original_.raw_data(), original_.device(), host_.raw_data(), host_.device(),
+               static_cast<std::size_t>(host_.numel()) * size_bytes(host_.dtype()), where);
+  }
+
+ private:
+  const Tensor& original_;
+  Tensor host_;
+};
+
 }  // namespace
 
 // Marks the communicator as busy for one call, so that a second thread is told instead of mixing up
@@ -54,7 +77,9 @@ void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
   check_reducible("all_reduce", tensor.dtype(), op, where);
   OneCall call(*this, "all_reduce", where);
   tensor.mark_changed(where);
-  do_all_reduce(tensor, op, where);
+  const OnHost on_host(tensor, where);
+  do_all_reduce(on_host, op, where);
+  on_host.put_back(where);
 }
 
 void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
@@ -63,14 +88,18 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
   check_reducible("reduce_scatter", input.dtype(), op, where);
   OneCall call(*this, "reduce_scatter", where);
   output.mark_changed(where);
-  do_reduce_scatter(output, input, op, where);
+  const OnHost out(output, where), in(input, where);
+  do_reduce_scatter(out, in, op, where);
+  out.put_back(where);
 }
 
 void Communicator::all_gather(const Tensor& output, const Tensor& input, Where where) {
   check_parts("all_gather", output, input, world_size_, where);
   OneCall call(*this, "all_gather", where);
   output.mark_changed(where);
-  do_all_gather(output, input, where);
+  const OnHost out(output, where), in(input, where);
+  do_all_gather(out, in, where);
+  out.put_back(where);
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
@@ -79,7 +108,9 @@ void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
                 "broadcast: root must be in [0, ", world_size_, "); got ", root);
   OneCall call(*this, "broadcast", where);
   if (rank_ != root) tensor.mark_changed(where);
-  do_broadcast(tensor, root, where);
+  const OnHost on_host(tensor, where);
+  do_broadcast(on_host, root, where);
+  on_host.put_back(where);
 }
 
 void Communicator::barrier(Where where) {
@@ -93,7 +124,7 @@ void Communicator::send(const Tensor& tensor, int to, Where where) {
                 "send: the receiver must be another rank in [0, ", world_size_, "); got ", to,
                 " on rank ", rank_);
   OneCall call(*this, "send", where);
-  do_send(tensor, to, where);
+  do_send(OnHost(tensor, where), to, where);
 }
 
 void Communicator::recv(const Tensor& tensor, int from, Where where) {
@@ -103,7 +134,9 @@ void Communicator::recv(const Tensor& tensor, int from, Where where) {
                 " on rank ", rank_);
   OneCall call(*this, "recv", where);
   tensor.mark_changed(where);
-  do_recv(tensor, from, where);
+  const OnHost on_host(tensor, where);
+  do_recv(on_host, from, where);
+  on_host.put_back(where);
 }
 
 const char* name(ReduceOp op) {

@@ -15,6 +15,8 @@
 // the group's deadline. After an error the contents of the tensors of that call are undefined, and
 // a new group is needed to go on.
 //
+// Tensors of GPUs are copied to the CPU and back, in the order of the current stream.
+//
 // A communicator serves one thread at a time. How bits depend on the algorithm is told where the
 // algorithms are, in parallel/plan; on all ranks they are the same.
 
@@ -45,7 +47,8 @@ class Communicator {
   ///
   /// DTypes:  all; sum not on bool, mean on floating dtypes; float16 and bfloat16 are summed in
   ///          float32 and rounded once
-  /// Throws:  ShapeError unless contiguous, DTypeError, CollectiveError
+  /// Throws:  ShapeError unless contiguous, DTypeError, CollectiveError; DeviceError where the
+  ///          implementation cannot reach the tensor's device
   void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum,
                   Where where = Where::current());
 

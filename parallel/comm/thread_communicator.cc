@@ -224,6 +224,7 @@ const PlanPrograms& ThreadCommunicator::programs(const ProgramKey& key, Where wh
 }
 
 void ThreadCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
+  check_cpu("all_reduce", tensor.device(), where);
   const std::int64_t count = tensor.numel();
   const DType carrier = carrier_dtype(tensor.dtype());
   Operation operation = begin({CollectiveOp::all_reduce, tensor.dtype(), op, 0, count}, where);
@@ -232,7 +233,7 @@ void ThreadCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where 
   if (size_bytes(carrier) == size_bytes(tensor.dtype()))
     return run(plan, operation, {tensor.raw_data(), carrier});
 
-  const Tensor wide = empty({count}, {.dtype = carrier}, where);
+  const Tensor wide = empty({count}, {.dtype = carrier, .device = tensor.device()}, where);
   to_carrier(tensor.dtype(), tensor.raw_data(), wide.raw_data(), count);
   run(plan, operation, {wide.raw_data(), carrier});
   from_carrier(tensor.dtype(), wide.raw_data(), tensor.raw_data(), count);
@@ -240,11 +241,13 @@ void ThreadCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where 
 
 void ThreadCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                                            Where where) {
+  check_cpu("reduce_scatter", input.device(), where);
+  check_cpu("reduce_scatter", output.device(), where);
   const std::int64_t count = input.numel();
   const DType carrier = carrier_dtype(input.dtype());
   Operation operation = begin({CollectiveOp::reduce_scatter, input.dtype(), op, 0, count}, where);
   // Partial sums need a place, and the input is the caller's: the plan runs on a copy.
-  const Tensor work = empty({count}, {.dtype = carrier}, where);
+  const Tensor work = empty({count}, {.dtype = carrier, .device = input.device()}, where);
   to_carrier(input.dtype(), input.raw_data(), work.raw_data(), count);
   const Buffer buffer{work.raw_data(), carrier};
   run(programs({Collective::reduce_scatter, 1, 0}, where), operation, buffer);
@@ -253,6 +256,8 @@ void ThreadCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& i
 }
 
 void ThreadCommunicator::do_all_gather(const Tensor& output, const Tensor& input, Where where) {
+  check_cpu("all_gather", input.device(), where);
+  check_cpu("all_gather", output.device(), where);
   const DType dtype = output.dtype();
   Operation operation =
       begin({CollectiveOp::all_gather, dtype, ReduceOp::sum, 0, output.numel()}, where);
@@ -264,6 +269,7 @@ void ThreadCommunicator::do_all_gather(const Tensor& output, const Tensor& input
 }
 
 void ThreadCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
+  check_cpu("broadcast", tensor.device(), where);
   Operation operation =
       begin({CollectiveOp::broadcast, tensor.dtype(), ReduceOp::sum, root, tensor.numel()}, where);
   run(programs({Collective::broadcast, 1, root}, where), operation,
@@ -279,6 +285,7 @@ void ThreadCommunicator::do_barrier(Where where) {
 // --- Messages ---
 
 void ThreadCommunicator::do_send(const Tensor& tensor, int to, Where where) {
+  check_cpu("send", tensor.device(), where);
   const std::uint64_t sequence = num_messages_to_[to] + 1;
   Operation operation{{CollectiveOp::send, tensor.dtype(), ReduceOp::sum, to, tensor.numel()},
                       rank(),
@@ -304,6 +311,7 @@ void ThreadCommunicator::do_send(const Tensor& tensor, int to, Where where) {
 }
 
 void ThreadCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
+  check_cpu("recv", tensor.device(), where);
   const std::uint64_t sequence = num_messages_from_[from] + 1;
   Operation operation{{CollectiveOp::recv, tensor.dtype(), ReduceOp::sum, from, tensor.numel()},
                       rank(),

@@ -39,16 +39,17 @@ std::string first_difference(const std::string& ours, const std::string& theirs)
 // Throws on every rank if one rank's description differs from rank 0's.
 void check_same_model(const nn::Module& module, Communicator& comm, Where where) {
   const std::string ours = describe_model(module);
-  Tensor length = full({1}, static_cast<std::int64_t>(ours.size()), {.dtype = DType::int64});
+  Tensor length = full({1}, static_cast<std::int64_t>(ours.size()),
+                       {.dtype = DType::int64, .device = Device()});
   comm.broadcast(length, 0, where);
   std::string reference = ours;
   reference.resize(static_cast<std::size_t>(length.item<std::int64_t>()));
-  Tensor bytes = empty({length.item<std::int64_t>()}, {.dtype = DType::uint8});
+  Tensor bytes = empty({length.item<std::int64_t>()}, {.dtype = DType::uint8, .device = Device()});
   if (comm.rank() == 0) std::memcpy(bytes.raw_data(), ours.data(), ours.size());
   comm.broadcast(bytes, 0, where);
   std::memcpy(reference.data(), bytes.raw_data(), reference.size());
 
-  Tensor differing = zeros({comm.world_size()}, {.dtype = DType::int32});
+  Tensor differing = zeros({comm.world_size()}, {.dtype = DType::int32, .device = Device()});
   differing.data<std::int32_t>()[comm.rank()] = ours != reference;
   comm.all_reduce(differing, ReduceOp::sum, where);
   std::string ranks;
@@ -204,11 +205,12 @@ void DistributedDataParallel::sync_buffers(Where where) {
 
 bool replicas_identical(const nn::Module& module, Communicator& comm, Where where) {
   const NoGrad guard;
-  Tensor identical = ones({1}, {.dtype = DType::int32});
+  Tensor identical = ones({1}, {.dtype = DType::int32, .device = Device()});
   for (const auto& [name, tensor] : module.state_dict()) {
-    const Tensor reference = empty(tensor.shape(), {.dtype = tensor.dtype()}, where);
+    const Options on_host{.dtype = tensor.dtype(), .device = Device()};
+    const Tensor reference = empty(tensor.shape(), on_host, where);
     kernels::copy_(reference, tensor, where);
-    const Tensor own = empty(tensor.shape(), {.dtype = tensor.dtype()}, where);
+    const Tensor own = empty(tensor.shape(), on_host, where);
     kernels::copy_(own, tensor, where);
     comm.broadcast(reference, 0, where);
     const auto bytes = static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype());

@@ -74,6 +74,22 @@ TEST(FashionMnistTest, TrainsAndEndsWithASummaryInJson) {
   EXPECT_GT(summary["images_per_second"], 0);
 }
 
+TEST(FashionMnistTest, TrainsOnGpusAsOnTheCpu) {
+  const std::string arguments =
+      "--epochs 1 --world-size 2 --batch-size 32 --train-images 320 "
+      "--test-images 128 --model convnet";
+  const auto train = [&](const std::string& device) {
+    const Outcome outcome = run(kTraining + arguments + " --device " + device + " 2>/dev/null");
+    EXPECT_EQ(outcome.exit_code, 0);
+    return nlohmann::json::parse(last_line(outcome.output));
+  };
+  const auto on_cpu = train("cpu"), on_gpu = train("cuda");
+  EXPECT_EQ(on_cpu["device"], "cpu");
+  EXPECT_NE(std::string(on_gpu["device"]).find("GPU"), std::string::npos);
+  EXPECT_EQ(on_gpu["replicas_identical"], true);
+  EXPECT_NEAR(on_gpu["test_accuracy"], on_cpu["test_accuracy"], 0.05);
+}
+
 TEST(FashionMnistTest, ProgressGoesToStandardErrorAsPlainLines) {
   const Outcome outcome = run(kTraining + "--epochs 1 --model mlp 2>&1 >/dev/null");
   EXPECT_NE(outcome.output.find("epoch 1/1"), std::string::npos) << outcome.output;
