@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "autograd/cross_entropy.h"
@@ -50,7 +49,7 @@ struct Settings {
   bool augment = false;
   std::uint64_t seed = 0;
   std::string all_reduce = "ring";
-  DeviceType device = DeviceType::cpu;
+  std::string device = "cpu";
   std::int64_t train_images = 0;  // 0: all
   std::int64_t test_images = 0;
   std::string data = "/usr/share/datasets/fashion-mnist";
@@ -98,8 +97,9 @@ double evaluate(nn::Module& net, DataLoader& loader, Device device, Communicator
 }
 
 /// Replicas take the GPUs in turn.
-Device device_of(int rank, DeviceType type) {
-  return type == DeviceType::cpu ? Device() : Device(type, rank % num_cuda_devices());
+Device device_of(int rank, const std::string& type) {
+  const Device first(type);
+  return first.is_cpu() ? first : Device(first.type, rank % num_cuda_devices());
 }
 
 /// One rank's part of the training; every rank returns the same accuracy.
@@ -183,9 +183,7 @@ Settings parse(int argc, char** argv) {
   app.add_option("--all-reduce", settings.all_reduce, "plan of the gradient all-reduce")
       ->check(CLI::IsMember({"ring", "two_shot"}));
   app.add_option("--device", settings.device, "where the replicas compute")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, DeviceType>{{"cpu", DeviceType::cpu}, {"cuda", DeviceType::cuda}}))
-      ->default_str("cpu");
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--train-images", settings.train_images,
                  "use the first N only; 0: all, or 2048 on simulated GPUs")
       ->check(CLI::NonNegativeNumber);
@@ -215,7 +213,7 @@ TensorDataset first_images(const TensorDataset& all, std::int64_t count) {
 
 /// Fills in what the device decides, and says what it is.
 Settings on_device(Settings settings) {
-  if (settings.device == DeviceType::cpu) return settings;
+  if (settings.device == "cpu") return settings;
   RINGRAD_CHECK(num_cuda_devices() > 0, DeviceError, Where::current(),
                 "--device: cuda needs a GPU; got a machine without");
   if (!is_cuda_simulated()) return settings;
@@ -257,8 +255,7 @@ int run(const Settings& settings) {
       {"model", settings.model},
       {"batch_size", settings.batch_size},
       {"all_reduce", settings.all_reduce},
-      {"device",
-       settings.device == DeviceType::cpu ? "cpu" : gpu_name(device_of(0, settings.device))},
+      {"device", settings.device == "cpu" ? "cpu" : gpu_name(device_of(0, settings.device))},
       {"seed", settings.seed}};
   std::cout << summary.dump() << std::endl;
   return result.replicas_identical ? 0 : 1;
