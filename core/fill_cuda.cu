@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "core/dispatch_size.h"
 #include "core/fill_cuda.h"
 #include "core/launch.h"
 
@@ -32,16 +33,7 @@ void fill(void* to, Device device, std::int64_t count, const void* element, Wher
 void fill_elements(void* to, Device device, std::int64_t count, const void* element,
                    std::size_t bytes, Where where) {
   if (count == 0) return;
-  switch (bytes) {
-    case 1:
-      return fill<std::uint8_t>(to, device, count, element, where);
-    case 2:
-      return fill<std::uint16_t>(to, device, count, element, where);
-    case 4:
-      return fill<std::uint32_t>(to, device, count, element, where);
-    default:
-      return fill<std::uint64_t>(to, device, count, element, where);
-  }
+  dispatch_size(bytes, [&]<class T>() { fill<T>(to, device, count, element, where); });
 }
 
 }  // namespace ringrad::cuda

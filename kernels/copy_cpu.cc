@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/dispatch_size.h"
 #include "kernels/parallel_for.h"
 
 namespace ringrad::kernels::cpu {
@@ -64,21 +65,6 @@ void move(const LoopNest<2>& nest, T* dst, const T* src) {
   for_rows(nest, dst, src, sizeof(T), [dst_step, src_step](T* to, const T* from, std::int64_t n) {
     move_row(to, dst_step, from, src_step, n);
   });
-}
-
-// Calls body.operator()<T>() with the unsigned integer of that many bytes.
-template <class Body>
-void dispatch_size(std::size_t bytes, Body&& body) {
-  switch (bytes) {
-    case 1:
-      return body.template operator()<std::uint8_t>();
-    case 2:
-      return body.template operator()<std::uint16_t>();
-    case 4:
-      return body.template operator()<std::uint32_t>();
-    default:
-      return body.template operator()<std::uint64_t>();
-  }
 }
 
 // -- Another dtype ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "core/dispatch_size.h"
 #include "core/launch.h"
 #include "core/transfer.h"
 #include "kernels/convert.h"
@@ -110,16 +111,8 @@ void copy(Device device, const LoopNest<2>& nest, std::byte* dst, DType to, cons
     return copy_bytes(dst, device, src, device, static_cast<std::size_t>(n) * size_bytes(to),
                       where);
   if (Matrices m{}; to == from && as_matrices(nest, m)) {
-    switch (size_bytes(to)) {
-      case 1:
-        return transpose<std::uint8_t>(device, m, dst, src, where);
-      case 2:
-        return transpose<std::uint16_t>(device, m, dst, src, where);
-      case 4:
-        return transpose<std::uint32_t>(device, m, dst, src, where);
-      default:
-        return transpose<std::uint64_t>(device, m, dst, src, where);
-    }
+    return dispatch_size(size_bytes(to),
+                         [&]<class T>() { transpose<T>(device, m, dst, src, where); });
   }
   const LaunchConfig config{.name = "copy", .grid = num_blocks(n, kThreads), .block = kThreads};
   dispatch_dtype(from, [&]<class From>() {

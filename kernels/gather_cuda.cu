@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "core/dispatch_size.h"
 #include "core/launch.h"
 #include "core/view.h"
 #include "kernels/copy.h"
@@ -80,21 +81,6 @@ Strides without(Strides strides, int axis) {
   return strides;
 }
 
-// An integer of the dtype's size: moving elements needs no more than that.
-template <class Body>
-void dispatch_size(DType dtype, Body body) {
-  switch (size_bytes(dtype)) {
-    case 1:
-      return body.template operator()<std::uint8_t>();
-    case 2:
-      return body.template operator()<std::uint16_t>();
-    case 4:
-      return body.template operator()<std::uint32_t>();
-    default:
-      return body.template operator()<std::uint64_t>();
-  }
-}
-
 void scatter_lines(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where) {
   Shape shape = index.shape();
   const Strides index_strides = strides_for(shape);
@@ -139,7 +125,7 @@ void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y, Whe
   const Strides index_strides = strides_for(index.shape());
   const Strides x_strides = without(x.strides(), axis);
   const auto nest = make_loop_nest<2>(index.shape(), {&index_strides, &x_strides});
-  dispatch_size(x.dtype(), [&]<class Element>() {
+  dispatch_size(size_bytes(x.dtype()), [&]<class Element>() {
     dispatch_index(index.dtype(), [&]<class Index>() {
       const auto run = [&](auto kernel) {
         launch_on(y.device(),

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/dispatch_size.h"
 #include "core/simd.h"
 #include "kernels/index_select.h"
 #include "kernels/parallel_for.h"
@@ -31,21 +32,6 @@ void select_rows(const Element* x, std::int64_t outer, std::int64_t size, std::i
       if (++i == num_indices) i = 0, ++o;
     }
   });
-}
-
-// Calls body with an integer of the dtype's size: moving elements needs no more than that.
-template <class Body>
-void dispatch_size(DType dtype, Body body) {
-  switch (size_bytes(dtype)) {
-    case 1:
-      return body.template operator()<std::uint8_t>();
-    case 2:
-      return body.template operator()<std::uint16_t>();
-    case 4:
-      return body.template operator()<std::uint32_t>();
-    default:
-      return body.template operator()<std::uint64_t>();
-  }
 }
 
 // The positions 0 ... I-1 grouped by their index, in growing order within a group:
@@ -107,7 +93,7 @@ void sum_groups(const T* x, std::int64_t outer, std::int64_t size, std::int64_t 
 void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
                    const Tensor& indices, const Tensor& y) {
   if (y.numel() == 0) return;
-  dispatch_size(x.dtype(), [&]<class Element>() {
+  dispatch_size(size_bytes(x.dtype()), [&]<class Element>() {
     dispatch_index(indices.dtype(), [&]<class Index>() {
       select_rows(reinterpret_cast<const Element*>(x.raw_data()), outer, size, inner,
                   indices.data<Index>(), indices.numel(), reinterpret_cast<Element*>(y.raw_data()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/dispatch_size.h"
 #include "kernels/copy_cpu.h"
 #include "kernels/parallel_for.h"
 
@@ -125,20 +126,6 @@ void scatter(const Walk& walk, std::byte* to, std::int64_t begin, std::int64_t n
   });
 }
 
-template <class Body>
-void dispatch_size(DType dtype, Body&& body) {
-  switch (size_bytes(dtype)) {
-    case 1:
-      return body.template operator()<std::uint8_t>();
-    case 2:
-      return body.template operator()<std::uint16_t>();
-    case 4:
-      return body.template operator()<std::uint32_t>();
-    default:
-      return body.template operator()<std::uint64_t>();
-  }
-}
-
 struct alignas(64) Buffer {
   std::byte bytes[kBlock * sizeof(double)];
 };
@@ -163,7 +150,7 @@ class Operand {
     const std::byte* from = at(begin);
     if (!walk_.is_linear()) {
       std::byte* to = dtype_ == math_ ? buffer.bytes : raw.bytes;
-      dispatch_size(dtype_, [&]<class T>() { gather<T>(walk_, data_, begin, n, to); });
+      dispatch_size(size_bytes(dtype_), [&]<class T>() { gather<T>(walk_, data_, begin, n, to); });
       from = to;
     }
     if (dtype_ != math_) convert_row(math_, dtype_)(buffer.bytes, from, n);
@@ -177,7 +164,8 @@ class Operand {
       from = to;
     }
     if (!walk_.is_linear())
-      dispatch_size(dtype_, [&]<class T>() { scatter<T>(walk_, data_, begin, n, from); });
+      dispatch_size(size_bytes(dtype_),
+                    [&]<class T>() { scatter<T>(walk_, data_, begin, n, from); });
   }
 
  private:

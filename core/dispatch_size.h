@@ -1,0 +1,26 @@
+// The unsigned integer of an element's size: what code that moves elements without looking at them is
+// compiled for, four types instead of eight.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ringrad {
+
+/// Calls body.operator()<T>() with the unsigned integer of `bytes` bytes. REQUIRES: bytes is 1, 2, 4 or 8
+template <class Body>
+decltype(auto) dispatch_size(std::size_t bytes, Body&& body) {
+  switch (bytes) {
+    case 1:
+      return body.template operator()<std::uint8_t>();
+    case 2:
+      return body.template operator()<std::uint16_t>();
+    case 4:
+      return body.template operator()<std::uint32_t>();
+    default:
+      return body.template operator()<std::uint64_t>();
+  }
+}
+
+}  // namespace ringrad
