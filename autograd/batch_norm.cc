@@ -12,8 +12,9 @@ namespace {
 // What the backward function keeps.
 struct Saved {
   SavedTensor x, weight, bias;
-  SavedTensor mean;  // in evaluation the caller's running mean itself
-  Tensor rstd;       // made here and seen by nobody else
+  SavedTensor residual;  // with ReLU only, which asks for the sign of y
+  SavedTensor mean;      // in evaluation the caller's running mean itself
+  Tensor rstd;           // made here and seen by nobody else
   BatchNormOptions options;
 
   kernels::BatchNormSaved unpacked() const {
@@ -22,7 +23,8 @@ struct Saved {
             .bias = bias.get(),
             .mean = mean.get(),
             .rstd = rstd,
-            .relu = options.relu};
+            .relu = options.relu,
+            .residual = residual.get()};
   }
 };
 
@@ -31,8 +33,14 @@ void backward_fused(BackwardContext& context, const Saved& saved) {
   const double rows =
       saved.options.training ? static_cast<double>(values.x.numel() / values.mean.numel()) : 0;
   const auto sums = kernels::batch_norm_backward_sums(context.grad_output(), values);
-  if (context.needs(0))
-    context.set(0, kernels::batch_norm_backward_apply(context.grad_output(), values, sums, rows));
+  const bool masked = context.needs(3) && values.relu;
+  if (context.needs(0) || masked) {
+    const auto gradients =
+        kernels::batch_norm_backward_apply(context.grad_output(), values, sums, rows);
+    context.set(0, gradients.grad_input);
+    context.set(3, gradients.grad_residual);
+  }
+  if (context.needs(3) && !masked) context.set(3, context.grad_output());
   const auto in_dtype_of = [](const Tensor& grad, const SavedTensor& parameter) {
     return parameter.defined() ? to(grad, parameter.get().dtype()) : Tensor();
   };
@@ -63,6 +71,7 @@ void backward_recorded(BackwardContext& context, const Saved& saved) {
   if (saved.options.relu) {
     Tensor y = saved.weight.defined() ? xhat * per_channel(saved.weight.get()) : xhat;
     if (saved.bias.defined()) y = y + per_channel(saved.bias.get());
+    if (saved.residual.defined()) y = y + saved.residual.get();
     grad = relu_gradient(grad, y.detach());
   }
   if (context.needs(0))
@@ -70,13 +79,14 @@ void backward_recorded(BackwardContext& context, const Saved& saved) {
         0, training ? scale * (grad - mean_of(grad) - xhat * mean_of(grad * xhat)) : scale * grad);
   if (context.needs(1)) context.set(1, sum(grad * xhat, axes));
   if (context.needs(2)) context.set(2, sum(grad, axes));
+  if (context.needs(3)) context.set(3, grad);
 }
 
 }  // namespace
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
-                  const BatchNormOptions& options, Where where) {
+                  const BatchNormOptions& options, const Tensor& residual, Where where) {
   RINGRAD_CHECK(running_mean.defined() == running_var.defined(), ValueError, where,
                 "batch_norm: running_mean and running_var must be given together; got one of them");
   kernels::Moments moments;
@@ -92,17 +102,19 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
     moments = {to(running_mean, dtype), to(running_var, dtype)};
   }
   const Tensor rstd = kernels::batch_norm_rstd(moments.var, options.eps);
-  Tensor y = kernels::batch_norm_apply(x, moments.mean, rstd, weight, bias, options.relu, where);
-  // After all checks of x, weight and bias: a call that throws leaves the running statistics alone.
+  Tensor y =
+      kernels::batch_norm_apply(x, moments.mean, rstd, weight, bias, options.relu, residual, where);
+  // After all checks of the arguments: a call that throws leaves the running statistics alone.
   if (options.training && running_mean.defined())
     kernels::batch_norm_update_running(moments, static_cast<double>(x.numel() / x.shape()[1]),
                                        options.momentum, running_mean, running_var, where);
-  if (needs_grad(x, weight, bias))
-    record("batch_norm", where, y, {&x, &weight, &bias},
-           [saved = Saved{save(x), save(weight), save(bias), save(moments.mean), rstd, options}](
-               BackwardContext& context) {
-             grad_enabled() ? backward_recorded(context, saved) : backward_fused(context, saved);
-           });
+  if (needs_grad(x, weight, bias, residual))
+    record(
+        "batch_norm", where, y, {&x, &weight, &bias, &residual},
+        [saved = Saved{save(x), save(weight), save(bias), save(options.relu ? residual : Tensor()),
+                       save(moments.mean), rstd, options}](BackwardContext& context) {
+          grad_enabled() ? backward_recorded(context, saved) : backward_fused(context, saved);
+        });
   return y;
 }
 

@@ -1,4 +1,4 @@
-// Batch normalization, optionally with the ReLU that so often follows it.
+// Batch normalization, optionally with what so often follows it: a residual's sum, and ReLU.
 //
 // Extents: C channels (axis 1).
 
@@ -12,24 +12,25 @@ struct BatchNormOptions {
   bool training = true;   ///< normalise by this batch's statistics, and update the running ones
   double momentum = 0.1;  ///< running = (1 - momentum) * running + momentum * this batch's
   double eps = 1e-5;
-  bool relu = false;  ///< max(y, 0), fused into the same pass over memory
+  bool relu = false;  ///< max(y, 0) at the end, in the same pass over memory
 };
 
-///   y = (x - mean) / sqrt(var + eps) * weight + bias
+///   y = (x - mean) / sqrt(var + eps) * weight + bias [+ residual]
 ///
 /// mean and var are taken over all axes but axis 1: of the batch in training, else running_mean and
 /// running_var. The running variance is unbiased, the one used for normalising is not, as in
 /// PyTorch. Undefined running statistics are neither used nor updated.
 ///
 /// Shapes:  x (B, C, ...); weight, bias, running_mean, running_var (C), weight and bias may be
-///          undefined  ->  like x
+///          undefined; residual like x, or undefined  ->  like x
 /// DTypes:  every floating dtype
-/// Saves:   x, weight, bias, mean (C), rstd (C); not y, also with ReLU
-/// Throws:  ShapeError unless the vectors are (C), or if training has fewer than two values per
-///          channel; ValueError when evaluating without running statistics; DTypeError, DeviceError
+/// Saves:   x, weight, bias, mean (C), rstd (C), with ReLU the residual; not y, also with ReLU
+/// Throws:  ShapeError unless the vectors are (C) and residual is like x, or if training has fewer than
+///          two values per channel; ValueError when evaluating without running statistics; DTypeError, DeviceError
 /// Paper:   Ioffe and Szegedy 2015, arXiv:1502.03167
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
-                  const BatchNormOptions& options = {}, Where where = Where::current());
+                  const BatchNormOptions& options = {}, const Tensor& residual = {},
+                  Where where = Where::current());
 
 }  // namespace ringrad

@@ -32,6 +32,14 @@ void check_vector(const char* operation, const char* what, const Tensor& vector,
                 " must have one value per channel; got ", vector.shape(), " for x ", x.shape());
 }
 
+void check_like_input(const char* operation, const char* what, const Tensor& tensor,
+                      const Tensor& x, Where where) {
+  RINGRAD_CHECK(tensor.shape() == x.shape(), ShapeError, where, operation, ": the ", what,
+                " must have the shape of x ", x.shape(), "; got ", tensor.shape());
+  check_same_dtype(operation, x, tensor, where);
+  check_same_device(operation, x, tensor, where);
+}
+
 /// The order of axes that puts the channels last, and the one that puts them back.
 Shape channels_to_end(int dims) {
   Shape order{0};
@@ -46,14 +54,16 @@ Shape channels_to_front(int dims) {
 }
 
 /// x in the statistics' dtype with the channels last, contiguous; x's own memory where that is what
-/// it has already.
+/// it has already. An undefined tensor stays so, here and below.
 Tensor as_rows(const Tensor& x, Where where) {
+  if (!x.defined()) return x;
   const Tensor wide = cast(x, statistics_dtype(x), where);
   return contiguous(view::permute(wide, channels_to_end(x.dims()), where), where);
 }
 
 /// `result` in the dtype and the order in memory that empty_like(like) has.
 Tensor in_order_of_input(const Tensor& result, const Tensor& like, Where where) {
+  if (!result.defined()) return result;
   const bool dense = is_dense(like.shape(), like.strides());
   const bool in_order = dense ? same_order(result, like) : result.is_contiguous();
   if (in_order && result.dtype() == like.dtype()) return result;
@@ -64,6 +74,7 @@ Tensor in_order_of_input(const Tensor& result, const Tensor& like, Where where) 
 
 /// Rows as a tensor of the shape, dtype and order in memory of `like`.
 Tensor from_rows(const Tensor& rows, const Tensor& like, Where where) {
+  if (!rows.defined()) return rows;
   return in_order_of_input(view::permute(rows, channels_to_front(like.dims()), where), like, where);
 }
 
@@ -71,6 +82,11 @@ Tensor from_rows(const Tensor& rows, const Tensor& like, Where where) {
 Tensor in_place(const Tensor& x, Where where) {
   const bool last = view::permute(x, channels_to_end(x.dims()), where).is_contiguous();
   return last ? x : contiguous(x, where);
+}
+
+template <class T>
+T* data_or_null(const Tensor& x) {
+  return x.defined() ? x.data<T>() : nullptr;
 }
 
 cpu::Stripes stripes_of(const Tensor& rows) {
@@ -113,21 +129,29 @@ void check_saved(const char* operation, const BatchNormSaved& saved, Where where
   check_vector(operation, "rstd", saved.rstd, saved.x, where);
   check_vector(operation, "weight", saved.weight, saved.x, where);
   check_vector(operation, "bias", saved.bias, saved.x, where);
+  if (saved.residual.defined())
+    check_like_input(operation, "residual", saved.residual, saved.x, where);
 }
 
 void check_backward(const char* operation, const Tensor& grad_output, const BatchNormSaved& saved,
                     Where where) {
   check_saved(operation, saved, where);
-  RINGRAD_CHECK(grad_output.shape() == saved.x.shape(), ShapeError, where, operation,
-                ": the gradient must have the shape of x ", saved.x.shape(), "; got ",
-                grad_output.shape());
-  check_same_dtype(operation, saved.x, grad_output, where);
-  check_same_device(operation, saved.x, grad_output, where);
+  check_like_input(operation, "gradient", grad_output, saved.x, where);
 }
 
-/// What is saved, but for x.
-BatchNormSaved with_input(BatchNormSaved saved, const Tensor& x) {
-  saved.x = x;
+/// The same with x and the residual as a GPU reads them: in place, and in one order.
+BatchNormSaved in_place(BatchNormSaved saved, Where where) {
+  saved.x = in_place(saved.x, where);
+  if (saved.residual.defined()) saved.residual = in_order_of(saved.residual, saved.x, where);
+  return saved;
+}
+
+/// True if the residual makes no difference to a gradient: without ReLU.
+bool ignores_residual(const BatchNormSaved& saved) {
+  return saved.residual.defined() && !saved.relu;
+}
+BatchNormSaved without_residual(BatchNormSaved saved) {
+  saved.residual = {};
   return saved;
 }
 
@@ -170,19 +194,23 @@ Tensor batch_norm_rstd(const Tensor& var, double eps, Where where) {
 }
 
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                        const Tensor& weight, const Tensor& bias, bool relu, Where where) {
-  const BatchNormSaved values{x, weight, bias, mean, rstd, relu};
+                        const Tensor& weight, const Tensor& bias, bool relu, const Tensor& residual,
+                        Where where) {
+  const BatchNormSaved values{x, weight, bias, mean, rstd, relu, residual};
   check_saved("batch_norm", values, where);
   if (x.numel() == 0) return empty_like(x, where);
   if (x.device().is_cuda()) {
-    const Tensor in = in_place(x, where), y = empty_like(in, where);
-    cuda::batch_norm_apply({in, weight, bias, mean, rstd, relu}, y, where);
+    const BatchNormSaved in = in_place(values, where);
+    const Tensor y = empty_like(in.x, where);
+    cuda::batch_norm_apply(in, y, where);
     return in_order_of_input(y, x, where);
   }
-  const Tensor rows = as_rows(x, where), y = empty_like(rows, where);
+  const Tensor rows = as_rows(x, where), residual_rows = as_rows(residual, where);
+  const Tensor y = empty_like(rows, where);
   dispatch_statistics(x, [&]<class T>() {
     const cpu::Stripes stripes = stripes_of(rows);
-    cpu::batch_norm_apply(stripes, channel_map<T>(stripes, values), rows.data<T>(), y.data<T>());
+    cpu::batch_norm_apply(stripes, channel_map<T>(stripes, values), rows.data<T>(),
+                          data_or_null<T>(residual_rows), y.data<T>());
   });
   return from_rows(y, x, where);
 }
@@ -190,6 +218,8 @@ Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& rstd,
 BatchNormSums batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& saved,
                                        Where where) {
   check_backward("batch_norm_backward", grad_output, saved, where);
+  if (ignores_residual(saved))
+    return batch_norm_backward_sums(grad_output, without_residual(saved), where);
   const Tensor& x = saved.x;
   BatchNormSums sums{channel_tensor(x, where), channel_tensor(x, where)};
   if (x.numel() == 0) {
@@ -198,39 +228,53 @@ BatchNormSums batch_norm_backward_sums(const Tensor& grad_output, const BatchNor
     return sums;
   }
   if (x.device().is_cuda()) {
-    const BatchNormSaved values = with_input(saved, in_place(x, where));
+    const BatchNormSaved values = in_place(saved, where);
     cuda::batch_norm_backward_sums(in_order_of(grad_output, values.x, where), values, sums, where);
     return sums;
   }
-  const Tensor rows = as_rows(x, where), grad_rows = as_rows(grad_output, where);
+  const Tensor rows = as_rows(x, where), residual_rows = as_rows(saved.residual, where),
+               grad_rows = as_rows(grad_output, where);
   dispatch_statistics(x, [&]<class T>() {
     const cpu::Stripes stripes = stripes_of(rows);
     T* sum_gx = sums.grad_xhat.data<T>();
     cpu::batch_norm_backward_sums(stripes, channel_map<T>(stripes, saved), rows.data<T>(),
-                                  grad_rows.data<T>(), sums.grad.data<T>(), sum_gx);
+                                  data_or_null<T>(residual_rows), grad_rows.data<T>(),
+                                  sums.grad.data<T>(), sum_gx);
     const std::vector<T> rstd = channel_values<T>(saved.rstd, stripes.channels, 1);
     for (std::size_t c = 0; c < rstd.size(); ++c) sum_gx[c] *= rstd[c];
   });
   return sums;
 }
 
-Tensor batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
-                                 const BatchNormSums& sums, double rows, Where where) {
+BatchNormGradients batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
+                                             const BatchNormSums& sums, double rows, Where where) {
   constexpr const char* kOperation = "batch_norm_backward";
   check_backward(kOperation, grad_output, saved, where);
   check_vector(kOperation, "the sum of the gradient", sums.grad, saved.x, where);
   check_vector(kOperation, "the sum of gradient and xhat", sums.grad_xhat, saved.x, where);
-  const Tensor& x = saved.x;
-  if (x.numel() == 0) return empty_like(x, where);
-  if (x.device().is_cuda()) {
-    const BatchNormSaved values = with_input(saved, in_place(x, where));
-    const Tensor grad_input = empty_like(values.x, where);
-    cuda::batch_norm_backward_apply(in_order_of(grad_output, values.x, where), values, sums, rows,
-                                    grad_input, where);
-    return in_order_of_input(grad_input, x, where);
+  if (ignores_residual(saved)) {
+    const BatchNormSaved values = without_residual(saved);
+    return {batch_norm_backward_apply(grad_output, values, sums, rows, where).grad_input,
+            grad_output};
   }
-  const Tensor x_rows = as_rows(x, where), grad_rows = as_rows(grad_output, where);
-  const Tensor grad_x = empty_like(x_rows, where);
+  const Tensor& x = saved.x;
+  // What a pass writes, beside x or its rows.
+  const auto gradients_like = [&](const Tensor& values) -> BatchNormGradients {
+    return {empty_like(values, where),
+            saved.residual.defined() ? empty_like(values, where) : Tensor()};
+  };
+  if (x.numel() == 0) return gradients_like(x);
+  if (x.device().is_cuda()) {
+    const BatchNormSaved values = in_place(saved, where);
+    const BatchNormGradients result = gradients_like(values.x);
+    cuda::batch_norm_backward_apply(in_order_of(grad_output, values.x, where), values, sums, rows,
+                                    result, where);
+    return {in_order_of_input(result.grad_input, x, where),
+            in_order_of_input(result.grad_residual, x, where)};
+  }
+  const Tensor x_rows = as_rows(x, where), residual_rows = as_rows(saved.residual, where),
+               grad_rows = as_rows(grad_output, where);
+  const BatchNormGradients result = gradients_like(x_rows);
   dispatch_statistics(x, [&]<class T>() {
     const cpu::Stripes stripes = stripes_of(x_rows);
     const cpu::ChannelMap<T> map = channel_map<T>(stripes, saved);
@@ -243,9 +287,11 @@ Tensor batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved
       constant[c] *= -map.scale[c] * share;
     }
     cpu::batch_norm_backward_apply(stripes, map, repeat(stripes, slope), repeat(stripes, constant),
-                                   x_rows.data<T>(), grad_rows.data<T>(), grad_x.data<T>());
+                                   x_rows.data<T>(), data_or_null<T>(residual_rows),
+                                   grad_rows.data<T>(), result.grad_input.data<T>(),
+                                   data_or_null<T>(result.grad_residual));
   });
-  return from_rows(grad_x, x, where);
+  return {from_rows(result.grad_input, x, where), from_rows(result.grad_residual, x, where)};
 }
 
 void batch_norm_update_running(const Moments& moments, double rows, double momentum,

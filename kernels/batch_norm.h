@@ -1,8 +1,9 @@
-// Batch normalization over every axis but axis 1, optionally followed by ReLU.
+// Batch normalization over every axis but axis 1, optionally followed by the end of a residual block: the
+// sum with a residual, and ReLU.
 //
 //     mean[c] = mean of x[:, c, ...]           rstd = 1 / sqrt(var + eps)
 //     var[c] = mean of (x - mean)^2            xhat = (x - mean) * rstd
-//     y = xhat * weight + bias                 then max(y, 0) with ReLU
+//     y = xhat * weight + bias                 then y + residual, then max(y, 0) with ReLU
 //
 // The work comes in passes, so that several devices can normalise as one: each takes its moments,
 // they are merged across devices, then each normalises; and again for the gradient's two sums.
@@ -10,16 +11,16 @@
 //     forward     batch_norm_moments          ->  batch_norm_apply
 //     backward    batch_norm_backward_sums    ->  batch_norm_backward_apply
 //
-// With ReLU, the backward passes find the sign of y by computing it again from x, so nothing but x
-// and two numbers per channel is kept.
+// With ReLU, the backward passes find the sign of y by computing it again from x and the residual, so
+// nothing but these and two numbers per channel is kept.
 //
 // Moments are exact per block of rows (two passes over a block that fits into cache) and merged
 // pairwise in float64 (Chan, Golub, LeVeque 1979), so that neither a large mean nor a long axis
 // costs digits. Blocks do not depend on the number of threads, and so neither do results.
 //
 // Extents: C channels, R = numel / C rows. mean, var, rstd, weight, bias and sums are (C).
-// weight and bias may be undefined, which means 1 and 0. 16-bit inputs compute and keep their
-// moments in float32.
+// weight and bias may be undefined, which means 1 and 0; residual, which is like x, means 0 then. 16-bit
+// inputs compute and keep their moments in float32.
 
 #pragma once
 
@@ -42,12 +43,13 @@ Moments batch_norm_moments(const Tensor& x, Where where = Where::current());
 /// rstd = 1 / sqrt(var + eps)
 Tensor batch_norm_rstd(const Tensor& var, double eps, Where where = Where::current());
 
-/// y = (x - mean) * rstd * weight + bias, then max(y, 0) if relu.
+/// y = (x - mean) * rstd * weight + bias + residual, then max(y, 0) if relu.
 ///
-/// Throws:  ShapeError unless mean, rstd, weight and bias are (C); DTypeError, DeviceError
+/// Throws:  ShapeError unless mean, rstd, weight and bias are (C) and residual is like x; DTypeError,
+///          DeviceError
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& rstd,
                         const Tensor& weight, const Tensor& bias, bool relu,
-                        Where where = Where::current());
+                        const Tensor& residual = {}, Where where = Where::current());
 
 struct BatchNormSums {
   Tensor grad;       ///< (C): sum of g            = the gradient of bias
@@ -59,18 +61,25 @@ struct BatchNormSums {
 struct BatchNormSaved {
   Tensor x, weight, bias, mean, rstd;
   bool relu = false;
+  Tensor residual{};
 };
 
 BatchNormSums batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& saved,
                                        Where where = Where::current());
 
-/// grad_input = weight * rstd * (g - sums.grad / rows - xhat * sums.grad_xhat / rows)
+struct BatchNormGradients {
+  Tensor grad_input;
+  Tensor grad_residual;  ///< g: without ReLU grad_output itself; undefined if there is no residual
+};
+
+/// grad_input = weight * rstd * (g - sums.grad / rows - xhat * sums.grad_xhat / rows), and in the same
+/// pass the gradient of the residual.
 ///
 /// `rows` counts the values per channel that the moments were taken over, on all devices together.
 /// With rows = 0 the moments count as constants, as in evaluation: grad_input = weight * rstd * g.
-Tensor batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
-                                 const BatchNormSums& sums, double rows,
-                                 Where where = Where::current());
+BatchNormGradients batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
+                                             const BatchNormSums& sums, double rows,
+                                             Where where = Where::current());
 
 /// running = (1 - momentum) * running + momentum * moment, with the unbiased variance var * rows /
 /// (rows - 1). Marks both running tensors as changed.

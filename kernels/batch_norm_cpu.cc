@@ -56,55 +56,69 @@ RINGRAD_CLONES void sum_squared_distances(std::int64_t width, std::int64_t n, co
   }
 }
 
-template <class T, bool kRelu>
+// y before ReLU, of a value's distance from its mean. Forward and backward share it: they round alike, and
+// agree on the sign.
+template <bool kResidual, class T>
+inline T normalized(T distance, T scale, T bias, const T* residual, std::int64_t at) {
+  const T y = distance * scale + bias;
+  if constexpr (kResidual) return y + residual[at];
+  return y;
+}
+
+template <class T, bool kRelu, bool kResidual>
 RINGRAD_CLONES void apply(std::int64_t width, std::int64_t n, const T* __restrict mean,
                           const T* __restrict scale, const T* __restrict bias,
-                          const T* __restrict x, T* __restrict y) {
+                          const T* __restrict x, const T* __restrict residual, T* __restrict y) {
   for (std::int64_t i = 0; i < n; i += width) {
     const std::int64_t columns = std::min(width, n - i);
     for (std::int64_t j = 0; j < columns; ++j) {
-      const T value = (x[i + j] - mean[j]) * scale[j] + bias[j];
+      const T value = normalized<kResidual>(x[i + j] - mean[j], scale[j], bias[j], residual, i + j);
       y[i + j] = kRelu && value < 0 ? T{0} : value;
     }
   }
 }
 
-// g of one element: grad_y, unless ReLU cut the element off. `x` comes as distance from the mean.
-template <bool kRelu, class T>
-inline T passed_gradient(T grad, T x, T scale, T bias) {
-  return kRelu && !(x * scale + bias > 0) ? T{0} : grad;
-}
-
-template <class T, bool kRelu>
+template <class T, bool kRelu, bool kResidual>
 RINGRAD_CLONES void sum_gradients(std::int64_t width, std::int64_t n, const T* __restrict mean,
                                   const T* __restrict scale, const T* __restrict bias,
-                                  const T* __restrict x, const T* __restrict grad,
-                                  T* __restrict sum_g, T* __restrict sum_gx) {
+                                  const T* __restrict x, const T* __restrict residual,
+                                  const T* __restrict grad, T* __restrict sum_g,
+                                  T* __restrict sum_gx) {
   for (std::int64_t i = 0; i < n; i += width) {
     const std::int64_t columns = std::min(width, n - i);
     for (std::int64_t j = 0; j < columns; ++j) {
       const T distance = x[i + j] - mean[j];
-      const T g = passed_gradient<kRelu>(grad[i + j], distance, scale[j], bias[j]);
+      const T y = normalized<kResidual>(distance, scale[j], bias[j], residual, i + j);
+      const T g = kRelu && !(y > 0) ? T{0} : grad[i + j];
       sum_g[j] += g;
       sum_gx[j] += g * distance;
     }
   }
 }
 
-template <class T, bool kRelu>
+template <class T, bool kRelu, bool kResidual>
 RINGRAD_CLONES void backward_apply(std::int64_t width, std::int64_t n, const T* __restrict mean,
                                    const T* __restrict scale, const T* __restrict bias,
                                    const T* __restrict slope, const T* __restrict constant,
-                                   const T* __restrict x, const T* __restrict grad,
-                                   T* __restrict grad_x) {
+                                   const T* __restrict x, const T* __restrict residual,
+                                   const T* __restrict grad, T* __restrict grad_x,
+                                   T* __restrict grad_residual) {
   for (std::int64_t i = 0; i < n; i += width) {
     const std::int64_t columns = std::min(width, n - i);
     for (std::int64_t j = 0; j < columns; ++j) {
       const T distance = x[i + j] - mean[j];
-      const T g = passed_gradient<kRelu>(grad[i + j], distance, scale[j], bias[j]);
+      const T y = normalized<kResidual>(distance, scale[j], bias[j], residual, i + j);
+      const T g = kRelu && !(y > 0) ? T{0} : grad[i + j];
       grad_x[i + j] = scale[j] * g + slope[j] * distance + constant[j];
+      if constexpr (kResidual) grad_residual[i + j] = g;
     }
   }
+}
+
+/// Element `begin` of what may be null.
+template <class T>
+T* from(T* data, std::int64_t begin) {
+  return data ? data + begin : nullptr;
 }
 
 /// Two sums per column and chunk, in that order, so that chunks never share a line of cache.
@@ -194,22 +208,26 @@ void batch_norm_moments(const Stripes& stripes, const T* x, T* mean, T* var) {
 }
 
 template <class T>
-void batch_norm_apply(const Stripes& stripes, const ChannelMap<T>& map, const T* x, T* y) {
-  const auto loop = map.relu ? apply<T, true> : apply<T, false>;
+void batch_norm_apply(const Stripes& stripes, const ChannelMap<T>& map, const T* x,
+                      const T* residual, T* y) {
+  const auto loop = residual ? (map.relu ? apply<T, true, true> : apply<T, false, true>)
+                             : (map.relu ? apply<T, true, false> : apply<T, false, false>);
   for_each_chunk(stripes, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
     loop(stripes.width, end - begin, map.mean.data(), map.scale.data(), map.bias.data(), x + begin,
-         y + begin);
+         from(residual, begin), y + begin);
   });
 }
 
 template <class T>
 void batch_norm_backward_sums(const Stripes& stripes, const ChannelMap<T>& map, const T* x,
-                              const T* grad_y, T* sum_g, T* sum_gx) {
+                              const T* residual, const T* grad_y, T* sum_g, T* sum_gx) {
   ChunkSums<T> sums(stripes);
-  const auto loop = map.relu ? sum_gradients<T, true> : sum_gradients<T, false>;
+  const auto loop = residual   ? sum_gradients<T, true, true>
+                    : map.relu ? sum_gradients<T, true, false>
+                               : sum_gradients<T, false, false>;
   for_each_chunk(stripes, [&](std::int64_t k, std::int64_t begin, std::int64_t end) {
     loop(stripes.width, end - begin, map.mean.data(), map.scale.data(), map.bias.data(), x + begin,
-         grad_y + begin, sums.first(k), sums.second(k));
+         from(residual, begin), grad_y + begin, sums.first(k), sums.second(k));
   });
   const auto total = [&](const auto& part, T* result) {
     const std::vector<double> channels = total_per_channel(
@@ -223,23 +241,27 @@ void batch_norm_backward_sums(const Stripes& stripes, const ChannelMap<T>& map, 
 template <class T>
 void batch_norm_backward_apply(const Stripes& stripes, const ChannelMap<T>& map,
                                const std::vector<T>& slope, const std::vector<T>& constant,
-                               const T* x, const T* grad_y, T* grad_x) {
-  const auto loop = map.relu ? backward_apply<T, true> : backward_apply<T, false>;
+                               const T* x, const T* residual, const T* grad_y, T* grad_x,
+                               T* grad_residual) {
+  const auto loop = residual   ? backward_apply<T, true, true>
+                    : map.relu ? backward_apply<T, true, false>
+                               : backward_apply<T, false, false>;
   for_each_chunk(stripes, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
     loop(stripes.width, end - begin, map.mean.data(), map.scale.data(), map.bias.data(),
-         slope.data(), constant.data(), x + begin, grad_y + begin, grad_x + begin);
+         slope.data(), constant.data(), x + begin, from(residual, begin), grad_y + begin,
+         grad_x + begin, from(grad_residual, begin));
   });
 }
 
 #define RINGRAD_INSTANTIATE(T)                                                                     \
   template std::vector<T> repeat(const Stripes&, const std::vector<T>&);                           \
   template void batch_norm_moments(const Stripes&, const T*, T*, T*);                              \
-  template void batch_norm_apply(const Stripes&, const ChannelMap<T>&, const T*, T*);              \
+  template void batch_norm_apply(const Stripes&, const ChannelMap<T>&, const T*, const T*, T*);    \
   template void batch_norm_backward_sums(const Stripes&, const ChannelMap<T>&, const T*, const T*, \
-                                         T*, T*);                                                  \
+                                         const T*, T*, T*);                                        \
   template void batch_norm_backward_apply(const Stripes&, const ChannelMap<T>&,                    \
                                           const std::vector<T>&, const std::vector<T>&, const T*,  \
-                                          const T*, T*);
+                                          const T*, const T*, T*, T*);
 RINGRAD_INSTANTIATE(float)
 RINGRAD_INSTANTIATE(double)
 #undef RINGRAD_INSTANTIATE

@@ -26,7 +26,8 @@ struct Stripes {
 template <class T>
 std::vector<T> repeat(const Stripes& stripes, const std::vector<T>& values);
 
-/// What one channel does to its values: y = (x - mean) * scale + bias, then max(y, 0) if relu.
+/// What one channel does to its values: y = (x - mean) * scale + bias, then y + residual, then max(y, 0) if
+/// relu. A residual is null where there is none.
 template <class T>
 struct ChannelMap {
   std::vector<T> mean, scale, bias;  // repeated
@@ -38,17 +39,21 @@ template <class T>
 void batch_norm_moments(const Stripes& stripes, const T* x, T* mean, T* var);
 
 template <class T>
-void batch_norm_apply(const Stripes& stripes, const ChannelMap<T>& map, const T* x, T* y);
+void batch_norm_apply(const Stripes& stripes, const ChannelMap<T>& map, const T* x,
+                      const T* residual, T* y);
 
-/// With g = grad_y, zeroed where ReLU was:  sums of g and of g * (x - mean), each (channels).
+/// With g = grad_y, zeroed where ReLU was:  sums of g and of g * (x - mean), each (channels). Without ReLU
+/// the residual makes no difference to a gradient, and must be null.
 template <class T>
 void batch_norm_backward_sums(const Stripes& stripes, const ChannelMap<T>& map, const T* x,
-                              const T* grad_y, T* sum_g, T* sum_gx);
+                              const T* residual, const T* grad_y, T* sum_g, T* sum_gx);
 
-/// grad_x = scale * g + slope * (x - mean) + constant, slope and constant repeated.
+/// grad_x = scale * g + slope * (x - mean) + constant, slope and constant repeated; and, with a residual,
+/// grad_residual = g.
 template <class T>
 void batch_norm_backward_apply(const Stripes& stripes, const ChannelMap<T>& map,
                                const std::vector<T>& slope, const std::vector<T>& constant,
-                               const T* x, const T* grad_y, T* grad_x);
+                               const T* x, const T* residual, const T* grad_y, T* grad_x,
+                               T* grad_residual);
 
 }  // namespace ringrad::kernels::cpu

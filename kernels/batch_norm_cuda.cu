@@ -20,8 +20,8 @@ constexpr int kThreads = 256;  // of kernels over channels
 template <class T>
 struct Pass {
   using Math = MathType<T>;
-  const T *x, *grad;
-  T* out;
+  const T *x, *residual, *grad;
+  T *out, *grad_residual;
   Math *first, *second;                               // (C): what becomes of the two sums
   Parameter mean, rstd, weight, bias, sum_g, sum_gx;  // (C)
   std::int64_t channel_stride, rows;                  // rows: values per channel
@@ -32,11 +32,11 @@ struct Pass {
 template <class T>
 struct SumMoments {
   using Math = MathType<T>;
-  static constexpr bool kReduces = true, kHasGradient = false;
+  static constexpr bool kReduces = true, kHasResidual = false, kHasGradient = false;
 
   SumMoments() = default;
   __device__ SumMoments(const Pass<T>& pass, std::int64_t c) : shift(first_value(pass, c)) {}
-  __device__ void take(Math x, Math) {
+  __device__ void take(Math x, Math, Math) {
     const auto distance = static_cast<double>(x - shift);
     sums = sums + Pair<double>{distance, distance * distance};
   }
@@ -55,8 +55,8 @@ struct SumMoments {
   Pair<double> sums{0, 0};
 };
 
-// What a channel does to its values: y = (x - mean) * scale + bias
-template <class T>
+// What a channel does to its values: y = (x - mean) * scale + bias + residual, where there is one
+template <class T, bool kResidual>
 struct Normalization {
   using Math = MathType<T>;
 
@@ -65,42 +65,45 @@ struct Normalization {
       : mean(load_parameter(pass.mean, c, Math{0})),
         scale(load_parameter(pass.weight, c, Math{1}) * load_parameter(pass.rstd, c, Math{1})),
         bias(load_parameter(pass.bias, c, Math{0})) {}
-  __device__ Math operator()(Math x) const { return (x - mean) * scale + bias; }
+  __device__ Math operator()(Math x, Math residual) const {
+    const Math y = (x - mean) * scale + bias;
+    return kResidual ? y + residual : y;
+  }
 
-  /// grad, unless ReLU cut x off
+  /// grad, unless ReLU cut y off
   template <bool kRelu>
-  __device__ Math passed(Math x, Math grad) const {
-    return kRelu && !((*this)(x) > 0) ? Math{0} : grad;
+  __device__ Math passed(Math x, Math residual, Math grad) const {
+    return kRelu && !((*this)(x, residual) > 0) ? Math{0} : grad;
   }
 
   Math mean = 0, scale = 0, bias = 0;
 };
 
-template <class T, bool kRelu>
+template <class T, bool kRelu, bool kResidual>
 struct Apply {
   using Math = MathType<T>;
-  static constexpr bool kReduces = false, kHasGradient = false;
+  static constexpr bool kReduces = false, kHasResidual = kResidual, kHasGradient = false;
 
   Apply() = default;
   __device__ Apply(const Pass<T>& pass, std::int64_t c) : normalization(pass, c) {}
-  __device__ Math operator()(Math x, Math) const {
-    const Math y = normalization(x);
+  __device__ Math operator()(Math x, Math residual, Math) const {
+    const Math y = normalization(x, residual);
     return kRelu && y < 0 ? Math{0} : y;
   }
 
-  Normalization<T> normalization;
+  Normalization<T, kResidual> normalization;
 };
 
 // sum of g and of g * (x - mean)
-template <class T, bool kRelu>
+template <class T, bool kRelu, bool kResidual>
 struct SumGradients {
   using Math = MathType<T>;
-  static constexpr bool kReduces = true, kHasGradient = true;
+  static constexpr bool kReduces = true, kHasResidual = kResidual, kHasGradient = true;
 
   SumGradients() = default;
   __device__ SumGradients(const Pass<T>& pass, std::int64_t c) : normalization(pass, c) {}
-  __device__ void take(Math x, Math grad) {
-    const Math g = normalization.template passed<kRelu>(x, grad);
+  __device__ void take(Math x, Math residual, Math grad) {
+    const Math g = normalization.template passed<kRelu>(x, residual, grad);
     sums = sums + Pair<Math>{g, g * (x - normalization.mean)};
   }
 
@@ -110,15 +113,15 @@ struct SumGradients {
     pass.second[c] = static_cast<Math>(total.second * rstd);
   }
 
-  Normalization<T> normalization;
+  Normalization<T, kResidual> normalization;
   Pair<Math> sums{0, 0};
 };
 
 // scale * (g - sum_g / rows - xhat * sum_gx / rows), as scale * g + slope * (x - mean) + constant
-template <class T, bool kRelu>
+template <class T, bool kRelu, bool kResidual>
 struct ApplyGradient {
   using Math = MathType<T>;
-  static constexpr bool kReduces = false, kHasGradient = true;
+  static constexpr bool kReduces = false, kHasResidual = kResidual, kHasGradient = true;
 
   ApplyGradient() = default;
   __device__ ApplyGradient(const Pass<T>& pass, std::int64_t c)
@@ -126,12 +129,12 @@ struct ApplyGradient {
         slope(-normalization.scale * load_parameter(pass.rstd, c, Math{1}) * pass.share *
               load_parameter(pass.sum_gx, c, Math{0})),
         constant(-normalization.scale * pass.share * load_parameter(pass.sum_g, c, Math{0})) {}
-  __device__ Math operator()(Math x, Math grad) const {
-    const Math g = normalization.template passed<kRelu>(x, grad);
-    return normalization.scale * g + slope * (x - normalization.mean) + constant;
+  __device__ Math operator()(Math x, Math residual, Math& grad) const {
+    grad = normalization.template passed<kRelu>(x, residual, grad);
+    return normalization.scale * grad + slope * (x - normalization.mean) + constant;
   }
 
-  Normalization<T> normalization;
+  Normalization<T, kResidual> normalization;
   Math slope = 0, constant = 0;
 };
 
@@ -172,13 +175,17 @@ __global__ void move_towards(Channels running, Channels moment, double correctio
 
 // -- Host -----------------------------------------------------------------------------------------------
 
-// The pass over x, which is aligned, of what is saved. What the parameters point into is kept.
+// The pass over x, which is aligned, of what is saved. What the pass points into is kept.
 template <class T>
-Pass<T> pass_over(const Tensor& x, const BatchNormSaved& saved, std::array<Tensor, 4>& keep,
+Pass<T> pass_over(const Tensor& x, const BatchNormSaved& saved, std::array<Tensor, 5>& keep,
                   Where where) {
   constexpr DType math = dtype_of<MathType<T>>;
   Pass<T> pass{};
   pass.x = x.data<T>();
+  if (saved.residual.defined()) {
+    keep[4] = aligned(saved.residual, where);
+    pass.residual = keep[4].data<T>();
+  }
   pass.mean = parameter_of(saved.mean, math, keep[0], where);
   pass.rstd = parameter_of(saved.rstd, math, keep[1], where);
   pass.weight = parameter_of(saved.weight, math, keep[2], where);
@@ -186,13 +193,19 @@ Pass<T> pass_over(const Tensor& x, const BatchNormSaved& saved, std::array<Tenso
   return pass;
 }
 
-template <template <class, bool> class Op, class T>
-void run_with_relu(const char* name, const Tensor& x, const Pass<T>& pass, bool relu, int tensors,
-                   Where where) {
-  if (relu)
-    run_walk<Op<T, true>, T>(name, x, pass, tensors, where);
-  else
-    run_walk<Op<T, false>, T>(name, x, pass, tensors, where);
+// Op<T, relu, residual>, which moves `tensors` times the bytes of x, and those of what a residual adds.
+template <template <class, bool, bool> class Op, class T>
+void run_op(const char* name, const Tensor& x, const Pass<T>& pass, bool relu, int tensors,
+            Where where) {
+  constexpr bool kBackward = Op<T, true, true>::kHasGradient;
+  if (pass.residual == nullptr && !relu)
+    run_walk<Op<T, false, false>, T>(name, x, pass, tensors, where);
+  else if (pass.residual == nullptr)
+    run_walk<Op<T, true, false>, T>(name, x, pass, tensors, where);
+  else if (relu)
+    run_walk<Op<T, true, true>, T>(name, x, pass, tensors + (pass.grad_residual ? 2 : 1), where);
+  else if constexpr (!kBackward)  // without ReLU a gradient needs no residual
+    run_walk<Op<T, false, true>, T>(name, x, pass, tensors + 1, where);
 }
 
 Channels channels_of(const Tensor& x) { return {x.raw_data(), x.dtype(), x.strides()[0]}; }
@@ -216,10 +229,10 @@ void batch_norm_moments(const Tensor& x, const Moments& result, Where where) {
 void batch_norm_apply(const BatchNormSaved& saved, const Tensor& y, Where where) {
   const Tensor x = aligned(saved.x, where);
   dispatch_floating(x.dtype(), [&]<class T>() {
-    std::array<Tensor, 4> keep;
+    std::array<Tensor, 5> keep;
     Pass<T> pass = pass_over<T>(x, saved, keep, where);
     pass.out = y.data<T>();
-    run_with_relu<Apply, T>("batch_norm_apply", x, pass, saved.relu, 2, where);
+    run_op<Apply, T>("batch_norm_apply", x, pass, saved.relu, 2, where);
   });
 }
 
@@ -228,30 +241,31 @@ void batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& s
   const Tensor x = aligned(saved.x, where), grad = aligned(grad_output, where);
   dispatch_floating(x.dtype(), [&]<class T>() {
     using Math = MathType<T>;
-    std::array<Tensor, 4> keep;
+    std::array<Tensor, 5> keep;
     Pass<T> pass = pass_over<T>(x, saved, keep, where);
     pass.grad = grad.data<T>();
     pass.first = result.grad.data<Math>();
     pass.second = result.grad_xhat.data<Math>();
-    run_with_relu<SumGradients, T>("batch_norm_backward_sums", x, pass, saved.relu, 2, where);
+    run_op<SumGradients, T>("batch_norm_backward_sums", x, pass, saved.relu, 2, where);
   });
 }
 
 void batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
-                               const BatchNormSums& sums, double rows, const Tensor& grad_input,
-                               Where where) {
+                               const BatchNormSums& sums, double rows,
+                               const BatchNormGradients& result, Where where) {
   const Tensor x = aligned(saved.x, where), grad = aligned(grad_output, where);
   dispatch_floating(x.dtype(), [&]<class T>() {
     using Math = MathType<T>;
-    std::array<Tensor, 4> keep;
+    std::array<Tensor, 5> keep;
     std::array<Tensor, 2> keep_sums;
     Pass<T> pass = pass_over<T>(x, saved, keep, where);
     pass.grad = grad.data<T>();
-    pass.out = grad_input.data<T>();
+    pass.out = result.grad_input.data<T>();
+    if (saved.residual.defined()) pass.grad_residual = result.grad_residual.data<T>();
     pass.sum_g = parameter_of(sums.grad, dtype_of<Math>, keep_sums[0], where);
     pass.sum_gx = parameter_of(sums.grad_xhat, dtype_of<Math>, keep_sums[1], where);
     pass.share = rows > 0 ? static_cast<Math>(1 / rows) : Math{0};
-    run_with_relu<ApplyGradient, T>("batch_norm_backward_apply", x, pass, saved.relu, 3, where);
+    run_op<ApplyGradient, T>("batch_norm_backward_apply", x, pass, saved.relu, 3, where);
   });
 }
 

@@ -12,11 +12,12 @@ namespace ringrad::kernels::cuda {
 
 void batch_norm_moments(const Tensor& x, const Moments& result, Where where);
 void batch_norm_apply(const BatchNormSaved& saved, const Tensor& y, Where where);
+// Without ReLU a backward pass has no residual; with one, it has both gradients to write.
 void batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& saved,
                               const BatchNormSums& result, Where where);
 void batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
-                               const BatchNormSums& sums, double rows, const Tensor& grad_input,
-                               Where where);
+                               const BatchNormSums& sums, double rows,
+                               const BatchNormGradients& result, Where where);
 
 /// rstd = 1 / sqrt(var + eps); both of any floating dtype, rstd contiguous
 void batch_norm_rstd(const Tensor& var, double eps, const Tensor& rstd, Where where);

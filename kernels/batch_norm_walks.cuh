@@ -10,10 +10,11 @@
 //
 // What is done on the way, an Op says:
 //
-//     Op(args, c)            at the first value of channel c: loads what it needs to know of it
-//     op.take(x, grad)       if Op::kReduces: adds a value to op.sums, a Pair
-//     op(x, grad)            else: its result
-//     Op::kHasGradient       true if there is a grad; it is 0 otherwise
+//     Op(args, c)                  at the first value of channel c: loads what it needs to know of it
+//     op.take(x, residual, grad)   if Op::kReduces: adds a value to op.sums, a Pair
+//     op(x, residual, grad)        else: its result; of grad it makes the gradient of the residual
+//     Op::kHasResidual             true if there is a residual; it is 0 otherwise
+//     Op::kHasGradient             true if there is a grad; it is 0 otherwise
 //
 // Sums per block and column (walks with kReduces write them) are added up by sum_channels, in float64.
 // Their order depends on shapes alone.
@@ -50,10 +51,11 @@ __device__ void visit_packs(const Args& args, const Row<T>& row, std::int64_t pa
                             std::int64_t step, Op (&ops)[kOps]) {
   using Math = MathType<T>;
   constexpr int V = kPack<T>;
-  Math x[kAtOnce][V], grad[kAtOnce][V] = {};
+  Math x[kAtOnce][V], residual[kAtOnce][V] = {}, grad[kAtOnce][V] = {};
 #pragma unroll
   for (int u = 0; u < kAtOnce; ++u) {
     row.load(args.x, pack + u * step, Math{0}, x[u]);
+    if constexpr (Op::kHasResidual) row.load(args.residual, pack + u * step, Math{0}, residual[u]);
     if constexpr (Op::kHasGradient) row.load(args.grad, pack + u * step, Math{0}, grad[u]);
   }
 #pragma unroll
@@ -63,11 +65,14 @@ __device__ void visit_packs(const Args& args, const Row<T>& row, std::int64_t pa
 #pragma unroll
       for (int i = 0; i < V; ++i)
         if (whole || row.holds(pack + u * step, i))
-          ops[kOps == 1 ? 0 : i].take(x[u][i], grad[u][i]);
+          ops[kOps == 1 ? 0 : i].take(x[u][i], residual[u][i], grad[u][i]);
     } else {
 #pragma unroll
-      for (int i = 0; i < V; ++i) x[u][i] = ops[kOps == 1 ? 0 : i](x[u][i], grad[u][i]);
+      for (int i = 0; i < V; ++i)
+        x[u][i] = ops[kOps == 1 ? 0 : i](x[u][i], residual[u][i], grad[u][i]);
       row.store(args.out, pack + u * step, x[u]);
+      if constexpr (Op::kHasResidual && Op::kHasGradient)
+        row.store(args.grad_residual, pack + u * step, grad[u]);
     }
   }
 }

@@ -17,16 +17,22 @@ BatchNorm::BatchNorm(const char* name, std::int64_t channels, const BatchNormCon
   running_var = buffer("running_var", ones({channels}));
 }
 
-Tensor BatchNorm::normalize(const Tensor& x, bool relu, Where where) {
+Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual, Where where) {
   check_shape(x.shape(), where);
   const BatchNormOptions options{
       .training = is_training(), .momentum = config_.momentum, .eps = config_.eps, .relu = relu};
-  return batch_norm(x, weight, bias, running_mean, running_var, options, where);
+  return batch_norm(x, weight, bias, running_mean, running_var, options, residual, where);
 }
 
-Tensor BatchNorm::forward(const Tensor& x, Where where) { return normalize(x, false, where); }
+Tensor BatchNorm::forward(const Tensor& x, Where where) { return normalize(x, false, {}, where); }
 
-Tensor BatchNorm::forward_relu(const Tensor& x, Where where) { return normalize(x, true, where); }
+Tensor BatchNorm::forward_relu(const Tensor& x, Where where) {
+  return normalize(x, true, {}, where);
+}
+
+Tensor BatchNorm::forward_add_relu(const Tensor& x, const Tensor& residual, Where where) {
+  return normalize(x, true, residual, where);
+}
 
 std::string BatchNorm::describe() const { return concat(name_, '(', running_mean.numel(), ')'); }
 

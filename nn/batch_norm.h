@@ -21,6 +21,8 @@ class BatchNorm : public Module {
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
   /// One pass: the activation is applied while the normalised value is in a register.
   Tensor forward_relu(const Tensor& x, Where where = Where::current()) override;
+  /// relu(forward(x) + residual), the end of a residual block, in one pass as well.
+  Tensor forward_add_relu(const Tensor& x, const Tensor& residual, Where where = Where::current());
   std::string describe() const override;
 
   Tensor weight, bias;  ///< undefined unless affine
@@ -32,7 +34,7 @@ class BatchNorm : public Module {
   virtual void check_shape(const Shape& shape, Where where) const = 0;
 
  private:
-  Tensor normalize(const Tensor& x, bool relu, Where where);
+  Tensor normalize(const Tensor& x, bool relu, const Tensor& residual, Where where);
 
   const char* name_;
   BatchNormConfig config_;

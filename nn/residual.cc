@@ -1,7 +1,5 @@
 #include "nn/residual.h"
 
-#include "autograd/elementwise.h"
-
 namespace ringrad::nn {
 
 ResidualBlock::ResidualBlock(std::int64_t in_channels, std::int64_t out_channels,
@@ -19,11 +17,11 @@ ResidualBlock::ResidualBlock(std::int64_t in_channels, std::int64_t out_channels
 }
 
 Tensor ResidualBlock::forward(const Tensor& x, Where where) {
-  const Tensor main = norm2_->forward(
-      conv2_->forward(norm1_->forward_relu(conv1_->forward(x, where), where), where), where);
+  const Tensor main =
+      conv2_->forward(norm1_->forward_relu(conv1_->forward(x, where), where), where);
   const Tensor shortcut =
       shortcut_conv_ ? shortcut_norm_->forward(shortcut_conv_->forward(x, where), where) : x;
-  return add_relu(main, shortcut, where);
+  return norm2_->forward_add_relu(main, shortcut, where);
 }
 
 }  // namespace ringrad::nn

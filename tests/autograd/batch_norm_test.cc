@@ -1,6 +1,7 @@
 #include "autograd/batch_norm.h"
 
 #include "autograd/elementwise.h"
+#include "autograd/engine.h"
 #include "autograd/gradient_check.h"
 #include "autograd/in_place.h"
 #include "autograd/movement.h"
@@ -71,6 +72,91 @@ TEST(AutogradBatchNormTest, WeightAndBiasMayBeAbsent) {
   EXPECT_EQ(gradient_gradient_check(shifted, {x, bias}), "");
 }
 
+// Every input may be the one that is differentiated; the residual may be x itself.
+TEST(AutogradBatchNormTest, GradientsWithAResidualAgreeWithDifferences) {
+  Random random(6);
+  const Tensor mean = random.tensor({2}, DType::float64);
+  const Tensor var = random.tensor({2}, 0.5, 2, DType::float64);
+  for (const bool training : {true, false})
+    for (const bool relu : {false, true}) {
+      const BatchNormOptions options{.training = training, .relu = relu};
+      const DifferentiableFunction apart = [&](const std::vector<Tensor>& in) {
+        return batch_norm(in[0], in[1], in[2], clone(mean), clone(var), options, in[3]);
+      };
+      const DifferentiableFunction shared = [&](const std::vector<Tensor>& in) {
+        return batch_norm(in[0], in[1], in[2], clone(mean), clone(var), options, in[0]);
+      };
+      const Shape shape{3, 2, 2, 2};
+      std::vector<Tensor> inputs = leaves(random, shape);
+      EXPECT_EQ(gradient_check(shared, inputs), "") << training << relu;
+      EXPECT_EQ(gradient_gradient_check(shared, inputs), "") << training << relu;
+      inputs.push_back(leaf(random, shape));
+      EXPECT_EQ(gradient_check(apart, inputs), "") << training << relu;
+      EXPECT_EQ(gradient_gradient_check(apart, inputs), "") << training << relu;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        std::vector<Tensor> one;
+        for (const Tensor& input : inputs) one.push_back(input.detach());
+        one[i].set_requires_grad();
+        EXPECT_EQ(gradient_check(apart, one), "") << training << relu << " input " << i;
+      }
+    }
+}
+
+TEST(AutogradBatchNormTest, AFusedResidualIsAddReluAfterwards) {
+  for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16}) {
+    Random random(7);
+    const Tensor x = random.tensor({4, 3, 5, 5}, dtype), weight = random.tensor({3}),
+                 bias = random.tensor({3}), residual = random.tensor({4, 3, 5, 5}, dtype),
+                 weights = random.tensor({4, 3, 5, 5}, dtype);
+    const auto gradients = [&](bool fused) {
+      for (const Tensor& t : {x, weight, bias, residual})
+        t.set_requires_grad(false).set_requires_grad();
+      const Tensor y = fused ? batch_norm(x, weight, bias, {}, {}, {.relu = true}, residual)
+                             : add_relu(batch_norm(x, weight, bias, {}, {}), residual);
+      y.backward(weights);
+      return std::vector{y.detach(), residual.grad(), x.grad(), weight.grad(), bias.grad()};
+    };
+    const std::vector<Tensor> fused = gradients(true), apart = gradients(false);
+    const bool wide = dtype == DType::float32;  // else the sum is rounded once instead of twice
+    if (wide) expect_same_bits(fused[0], apart[0]);
+    if (wide) expect_same_bits(fused[1], apart[1]);
+    expect_close(fused[0], apart[0]);
+    for (std::size_t i = 1; wide && i < fused.size(); ++i) expect_close(fused[i], apart[i], 256);
+  }
+}
+
+// The gradient that can be differentiated again is composed of other operators.
+TEST(AutogradBatchNormTest, RecordedGradientsAreTheFusedOnes) {
+  Random random(9);
+  const Shape shape{3, 2, 4, 4};
+  std::vector<Tensor> inputs = leaves(random, shape);
+  inputs.push_back(leaf(random, shape));
+  const std::vector<Tensor> weights{random.tensor(shape, DType::float64)};
+  for (const bool relu : {false, true}) {
+    const auto gradients = [&](bool create_graph) {
+      const Tensor y =
+          batch_norm(inputs[0], inputs[1], inputs[2], {}, {}, {.relu = relu}, inputs[3]);
+      return grad(std::vector{y}, inputs, weights, {.create_graph = create_graph});
+    };
+    const std::vector<Tensor> fused = gradients(false), recorded = gradients(true);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      expect_close(recorded[i].detach(), fused[i], 256);
+  }
+}
+
+// With ReLU the sign of y is computed again from the residual; without, nothing needs it any more.
+TEST(AutogradBatchNormTest, KeepsTheResidualOnlyForRelu) {
+  Random random(8);
+  const Tensor x = random.tensor({3, 2}).set_requires_grad(), residual = random.tensor({3, 2});
+  const auto output = [&](bool relu) {
+    const Tensor y = batch_norm(x, {}, {}, {}, {}, {.relu = relu}, residual);
+    add_(residual, ones({3, 2}));
+    return sum(y);
+  };
+  EXPECT_NO_THROW(output(false).backward());
+  EXPECT_THROW(output(true).backward(), AutogradError);
+}
+
 TEST(AutogradBatchNormTest, FusedReluIsReluAfterwards) {
   Random random(4);
   const Tensor x = random.tensor({4, 3, 5, 5}), weight = random.tensor({3}),
@@ -118,7 +204,7 @@ TEST(AutogradBatchNormTest, StatisticsChangedBetweenEvaluationAndBackwardAreNoti
 TEST(AutogradBatchNormTest, ThrowsAtTheCallersLine) {
   const Tensor x = zeros({3, 2});
   const auto eval = [](const Tensor& input, const Tensor& mean, const Tensor& var, Where where) {
-    return batch_norm(input, {}, {}, mean, var, {.training = false}, where);
+    return batch_norm(input, {}, {}, mean, var, {.training = false}, {}, where);
   };
   const Where here = Where::current();
   expect_throws<ShapeError>([&] { batch_norm(zeros({3}), {}, {}, {}, {}); }, "batch_norm");
@@ -134,6 +220,8 @@ TEST(AutogradBatchNormTest, ThrowsAtTheCallersLine) {
   expect_throws<ValueError>([&] { eval(x, {}, {}, here); }, "needs running statistics");
   expect_throws<ValueError>([&] { batch_norm(x, {}, {}, zeros({2}), {}); }, "batch_norm");
   expect_throws<ValueError>([&] { batch_norm(x, {}, {}, {}, zeros({2})); }, "batch_norm");
+  expect_throws<ShapeError>([&] { batch_norm(x, {}, {}, {}, {}, {}, zeros({2})); },
+                            "batch_norm: the residual must have the shape of x (3, 2); got (2,)");
   expect_throws<DTypeError>(
       [&] {
         batch_norm(zeros({3, 2}, {.dtype = DType::int32}), {}, {}, {}, {});

@@ -1,8 +1,11 @@
 #include "kernels/batch_norm.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/copy.h"
+#include "kernels/elementwise.h"
 #include "tests/kernels/team.h"
 #include "tests/reference/normalization.h"
 #include "tests/testing.h"
@@ -42,27 +45,36 @@ std::vector<double> pick(const std::vector<double>& values, const std::vector<st
   return picked;
 }
 
-struct Expected {
-  std::vector<double> mean, var, y, grad_x, grad_weight, grad_bias;
+struct Inputs {
+  Tensor x, weight, bias, grad;
+  bool relu = false;
+  Tensor residual{};
 };
 
-Expected reference_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& grad,
-                      bool relu) {
-  const auto xs = x.to_vector<double>(), gs = grad.to_vector<double>();
-  const auto scale = weight.to_vector<double>(), offset = bias.to_vector<double>();
+struct Expected {
+  std::vector<double> mean, var, y, grad_x, grad_residual, grad_weight, grad_bias;
+};
+
+Expected reference_of(const Inputs& in) {
+  const auto xs = in.x.to_vector<double>(), gs = in.grad.to_vector<double>();
+  const auto scale = in.weight.to_vector<double>(), offset = in.bias.to_vector<double>();
+  const auto added =
+      in.residual.defined() ? in.residual.to_vector<double>() : std::vector<double>(xs.size(), 0.0);
   Expected expected;
   expected.y.resize(xs.size());
   expected.grad_x.resize(xs.size());
-  for (std::int64_t c = 0; c < x.shape()[1]; ++c) {
-    const auto at = positions(x.shape(), c);
+  expected.grad_residual.resize(xs.size());
+  for (std::int64_t c = 0; c < in.x.shape()[1]; ++c) {
+    const auto at = positions(in.x.shape(), c);
     const auto channel = static_cast<std::size_t>(c);
     const auto normalized = reference::normalize(pick(xs, at), kEps);
     std::vector<double> g = pick(gs, at);
     double grad_weight = 0, grad_bias = 0;
     for (std::size_t i = 0; i < at.size(); ++i) {
       double& y = expected.y[at[i]];
-      y = normalized.xhat[i] * scale[channel] + offset[channel];
-      if (relu && y <= 0) y = g[i] = 0;
+      y = normalized.xhat[i] * scale[channel] + offset[channel] + added[at[i]];
+      if (in.relu && y <= 0) y = g[i] = 0;
+      expected.grad_residual[at[i]] = g[i];
       grad_weight += g[i] * normalized.xhat[i];
       grad_bias += g[i];
       g[i] *= scale[channel];
@@ -77,22 +89,26 @@ Expected reference_of(const Tensor& x, const Tensor& weight, const Tensor& bias,
   return expected;
 }
 
-void expect_forward_and_backward(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                 const Tensor& grad, bool relu) {
-  const Expected expected = reference_of(x, weight, bias, grad, relu);
+void expect_forward_and_backward(const Inputs& in) {
+  const auto& [x, weight, bias, grad, relu, residual] = in;
+  const Expected expected = reference_of(in);
   const double rows = static_cast<double>(x.numel() / x.shape()[1]);
   const Moments moments = batch_norm_moments(x);
   expect_close(moments.mean, expected.mean);
   expect_close(moments.var, expected.var);
   const Tensor rstd = batch_norm_rstd(moments.var, kEps);
-  expect_close(batch_norm_apply(x, moments.mean, rstd, weight, bias, relu), expected.y, kSlack);
+  expect_close(batch_norm_apply(x, moments.mean, rstd, weight, bias, relu, residual), expected.y,
+               kSlack);
 
-  const BatchNormSaved saved{x, weight, bias, moments.mean, rstd, relu};
+  const BatchNormSaved saved{x, weight, bias, moments.mean, rstd, relu, residual};
   const BatchNormSums sums = batch_norm_backward_sums(grad, saved);
   const double sum_slack = kSlack * std::sqrt(rows);
   expect_close(sums.grad, expected.grad_bias, sum_slack);
   expect_close(sums.grad_xhat, expected.grad_weight, sum_slack);
-  expect_close(batch_norm_backward_apply(grad, saved, sums, rows), expected.grad_x, kSlack);
+  const BatchNormGradients gradients = batch_norm_backward_apply(grad, saved, sums, rows);
+  expect_close(gradients.grad_input, expected.grad_x, kSlack);
+  EXPECT_EQ(gradients.grad_residual.defined(), residual.defined());
+  if (residual.defined()) expect_close(gradients.grad_residual, expected.grad_residual, 0);
 }
 
 TEST(BatchNormTest, IsTheDefinitionWithItsGradient) {
@@ -107,13 +123,76 @@ TEST(BatchNormTest, IsTheDefinitionWithItsGradient) {
         const bool relu = dtype == DType::float64 && threads == 2;
         const Tensor x = random.tensor(shape, dtype), grad = random.tensor(shape, dtype);
         const Tensor weight = random.tensor(vector, dtype), bias = random.tensor(vector, dtype);
-        expect_forward_and_backward(x, weight, bias, grad, relu);
-        expect_forward_and_backward(random.strided(x), random.strided(weight), bias,
-                                    random.strided(grad), relu);
+        expect_forward_and_backward({x, weight, bias, grad, relu});
+        expect_forward_and_backward(
+            {random.strided(x), random.strided(weight), bias, random.strided(grad), relu});
         if (x.dims() == 4)
-          expect_forward_and_backward(to_layout(x, Layout::channels_last), weight, bias, grad,
-                                      relu);
+          expect_forward_and_backward(
+              {to_layout(x, Layout::channels_last), weight, bias, grad, relu});
       }
+}
+
+// Numbers of a size that decides the sign of y in every dtype.
+Tensor decisive(Random& random, const Shape& shape, DType dtype) {
+  const Tensor sign = unary(ops::Sign(), random.tensor(shape, dtype));
+  return binary<ops::Mul>(sign, random.tensor(shape, 8, 12, dtype));
+}
+
+TEST(BatchNormTest, AddsAResidualAndHandsOutItsGradient) {
+  std::uint64_t seed = 100;
+  for (const Shape& shape : kShapes)
+    for (const DType dtype : kFloats)
+      for (const bool relu : {false, true}) {
+        Random random(seed++);
+        const Tensor x = random.tensor(shape, dtype), grad = random.tensor(shape, dtype),
+                     residual = decisive(random, shape, dtype);
+        const Tensor weight = random.tensor({shape[1]}, dtype), bias = random.tensor({shape[1]});
+        expect_forward_and_backward({x, weight, bias, grad, relu, residual});
+        if (!relu) continue;
+        expect_forward_and_backward({x, weight, bias, grad, relu, random.strided(residual)});
+        if (x.dims() != 4) continue;
+        const auto last = [](const Tensor& t) { return to_layout(t, Layout::channels_last); };
+        expect_forward_and_backward({last(x), weight, bias, grad, relu, residual});
+        expect_forward_and_backward({x, weight, bias, last(grad), relu, last(residual)});
+        expect_forward_and_backward({last(x), weight, bias, last(grad), relu, last(residual)});
+      }
+}
+
+// Where the residual cancels the normalised value, rounding alone decides the sign of y: a backward pass
+// that computed y otherwise than the forward pass would let other gradients through.
+TEST(BatchNormTest, ForwardAndBackwardAgreeOnTheSignOfWhatNearlyCancels) {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      Random random(7);
+      const Tensor x = to_layout(random.tensor({4, 16, 9, 9}, dtype), layout);
+      const Tensor weight = random.tensor({16}), bias = random.tensor({16});
+      const Moments moments = batch_norm_moments(x);
+      const Tensor rstd = batch_norm_rstd(moments.var, kEps);
+      const Tensor residual =
+          unary(ops::Neg(), batch_norm_apply(x, moments.mean, rstd, weight, bias, false));
+      const auto y =
+          batch_norm_apply(x, moments.mean, rstd, weight, bias, true, residual).to_vector<float>();
+      const BatchNormSaved saved{x, weight, bias, moments.mean, rstd, true, residual};
+      const Tensor grad = ones(x.shape(), {.dtype = dtype});
+      const BatchNormSums sums = batch_norm_backward_sums(grad, saved);
+      const auto passed =
+          batch_norm_backward_apply(grad, saved, sums, 0).grad_residual.to_vector<float>();
+      for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(passed[i] != 0, y[i] > 0);
+      const auto count = std::count_if(y.begin(), y.end(), [](float value) { return value > 0; });
+      const auto sum = sums.grad.to_vector<float>();
+      EXPECT_EQ(std::accumulate(sum.begin(), sum.end(), 0.0), static_cast<double>(count));
+      if (dtype == DType::float32) {
+        EXPECT_EQ(count, 0) << "the same value must round alike";
+      }
+    }
+}
+
+TEST(BatchNormTest, AResidualMayBeTheInputItself) {
+  Random random(8);
+  const Tensor x = random.tensor({3, 4, 5, 5}, DType::float64);
+  const Tensor weight = random.tensor({4}), bias = random.tensor({4});
+  const Tensor grad = random.tensor({3, 4, 5, 5}, DType::float64);
+  expect_forward_and_backward({x, weight, bias, grad, true, x});
 }
 
 TEST(BatchNormTest, MemoryOrderDoesNotMatterAndIsKept) {
@@ -140,7 +219,7 @@ TEST(BatchNormTest, ReluIsTheMaximumWithZeroOfTheSameBits) {
   // The gradient passes exactly where the output is positive.
   const BatchNormSaved saved{x, weight, {}, moments.mean, rstd, true};
   const Tensor passed =
-      batch_norm_backward_apply(ones(x.shape()), saved, {zeros({16}), zeros({16})}, 0);
+      batch_norm_backward_apply(ones(x.shape()), saved, {zeros({16}), zeros({16})}, 0).grad_input;
   const auto before = plain.to_vector<float>(), after = cut.to_vector<float>(),
              gradient = passed.to_vector<float>();
   for (std::size_t i = 0; i < before.size(); ++i) {
@@ -175,7 +254,7 @@ TEST(BatchNormTest, InEvaluationTheGradientIsOnlyScaled) {
   std::vector<double> expected = grad.to_vector<double>();
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= i / 4 % 2 == 0 ? 1 : 12;
   const auto sums = batch_norm_backward_sums(grad, saved);
-  expect_close(batch_norm_backward_apply(grad, saved, sums, 0), expected);
+  expect_close(batch_norm_backward_apply(grad, saved, sums, 0).grad_input, expected);
 }
 
 TEST(BatchNormTest, RunningStatisticsMoveTowardsUnbiasedMoments) {
@@ -198,6 +277,13 @@ TEST(BatchNormTest, ThrowsForBadShapes) {
       "batch_norm: a mean needs at least one value per channel");
   expect_throws<ShapeError>([&] { batch_norm_apply(x, three, three, two, {}, false); },
                             "weight must have one value per channel; got (2,) for x (2, 3, 4)");
+  const auto add = [&](const Tensor& residual) {
+    batch_norm_apply(x, three, three, {}, {}, true, residual);
+  };
+  expect_throws<ShapeError>([&] { add(zeros({3})); },
+                            "the residual must have the shape of x (2, 3, 4); got (3,)");
+  expect_throws<DTypeError>([&] { add(zeros(x.shape(), {.dtype = DType::float64})); }, "float64");
+  expect_throws<DeviceError>([&] { add(zeros(x.shape(), {.device = "cpu:1"})); }, "cpu:1");
   expect_throws<ShapeError>(
       [&] {
         batch_norm_backward_sums(zeros({2, 3}), {x, {}, {}, three, three});

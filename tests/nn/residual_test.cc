@@ -1,0 +1,73 @@
+#include "nn/residual.h"
+
+#include "autograd/batch_norm.h"
+#include "autograd/convolution.h"
+#include "autograd/elementwise.h"
+#include "autograd/reduce.h"
+#include "tests/testing.h"
+
+namespace ringrad::nn {
+namespace {
+
+using ringrad::testing::contiguous_copy;
+using ringrad::testing::expect_close;
+using ringrad::testing::Random;
+
+struct Layer {
+  std::string number;
+  Conv2dOptions options;
+};
+
+// The block's function in single operators, from its parameters by name.
+Tensor composed(const Module& block, const Tensor& x, const std::vector<Layer>& layers,
+                std::int64_t stride) {
+  StateDict state = block.state_dict();
+  const auto normalized = [&](const Tensor& in, const std::string& conv, const std::string& norm,
+                              const Conv2dOptions& options) {
+    return batch_norm(conv2d(in, state.at(conv + ".weight"), {}, options),
+                      state.at(norm + ".weight"), state.at(norm + ".bias"), {}, {});
+  };
+  Tensor y = x;
+  for (const Layer& layer : layers) {
+    y = normalized(y, "conv" + layer.number, "norm" + layer.number, layer.options);
+    if (&layer != &layers.back()) y = relu(y);
+  }
+  const bool projected = state.contains("shortcut_conv.weight");
+  return relu(
+      y + (projected ? normalized(x, "shortcut_conv", "shortcut_norm", {.stride = {stride, stride}})
+                     : x));
+}
+
+void expect_composition(Module& block, const Shape& shape, const std::vector<Layer>& layers,
+                        std::int64_t stride) {
+  Random random(1);
+  const Tensor x = random.tensor(shape), same = contiguous_copy(x);
+  x.set_requires_grad();
+  same.set_requires_grad();
+  const Tensor y = block(x), expected = composed(block, same, layers, stride);
+  expect_close(y, expected, 256);
+  const Tensor weights = random.tensor(y.shape());
+  y.backward(weights);
+  std::vector<Tensor> gradients;
+  for (const Tensor& parameter : block.parameters()) gradients.push_back(parameter.grad());
+  block.zero_grad();
+  expected.backward(weights);
+  expect_close(x.grad(), same.grad(), 4096);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    expect_close(gradients[i], block.parameters()[i].grad(), 4096);
+}
+
+TEST(ResidualBlockTest, IsTwoConvolutionsBesideTheIdentity) {
+  ResidualBlock block(4, 4);
+  expect_composition(block, {2, 4, 5, 6}, {{"1", {.padding = {1, 1}}}, {"2", {.padding = {1, 1}}}},
+                     1);
+}
+
+TEST(ResidualBlockTest, ProjectsWhereTheShapeChanges) {
+  ResidualBlock block(3, 6, 2);
+  expect_composition(block, {2, 3, 7, 6},
+                     {{"1", {.stride = {2, 2}, .padding = {1, 1}}}, {"2", {.padding = {1, 1}}}}, 2);
+}
+
+}  // namespace
+}  // namespace ringrad::nn
