@@ -2,6 +2,7 @@
 
 #include "nn/batch_norm.h"
 #include "nn/convolution.h"
+#include "nn/init.h"
 #include "nn/linear.h"
 #include "nn/pool.h"
 #include "nn/residual.h"
@@ -24,32 +25,74 @@ Sequential convnet(const ImageTask& task, Where where) {
                     Linear(128, task.classes));
 }
 
-Sequential resnet20(const ImageTask& task) {
-  Sequential net(Conv2d(task.channels, 16, {.padding = 1, .bias = false}), BatchNorm2d(16), ReLU());
-  std::int64_t in_channels = 16;
-  for (const std::int64_t channels : {16, 32, 64})
-    for (int block = 0; block < 3; ++block) {
-      const std::int64_t stride = block == 0 && channels > 16 ? 2 : 1;
-      net.append(ResidualBlock(in_channels, channels, stride));
-      in_channels = channels;
+namespace {
+
+// The stages behind a stem with `channels` channels, and the classifier. A stage has as many blocks as
+// `stages` says and twice the channels of the stage before it; its first block halves the image, except in
+// the first stage.
+template <class Block>
+Sequential residual_network(Sequential stem, std::int64_t channels,
+                            std::initializer_list<int> stages, std::int64_t classes) {
+  Sequential net = std::move(stem);
+  std::int64_t in_channels = channels, stride = 1;
+  for (const int blocks : stages) {
+    for (int block = 0; block < blocks; ++block) {
+      net.append(Block(in_channels, channels, block == 0 ? stride : 1));
+      in_channels = channels * Block::kExpansion;
     }
+    channels *= 2;
+    stride = 2;
+  }
   net.append(AdaptiveAvgPool2d(1));
   net.append(Flatten());
-  net.append(Linear(64, task.classes));
+  net.append(Linear(in_channels, classes));
   return net;
 }
 
+// The nets for ImageNet begin by making an image four times smaller, and draw their filters by fan_out.
+template <class Block>
+Sequential imagenet_network(const ImageTask& task, std::initializer_list<int> stages) {
+  Sequential stem(
+      Conv2d(task.channels, 64, {.kernel = 7, .stride = 2, .padding = 3, .bias = false}),
+      BatchNorm2d(64), ReLU(), MaxPool2d(3, {.stride = 2, .padding = 1}));
+  Sequential net = residual_network<Block>(std::move(stem), 64, stages, task.classes);
+  net.visit([](const std::string&, Module& module) {
+    if (const auto* conv = dynamic_cast<Conv2d*>(&module))
+      kaiming_normal_(conv->weight, 0, Fan::out);
+  });
+  return net;
+}
+
+}  // namespace
+
+Sequential resnet20(const ImageTask& task) {
+  Sequential stem(Conv2d(task.channels, 16, {.padding = 1, .bias = false}), BatchNorm2d(16),
+                  ReLU());
+  return residual_network<ResidualBlock>(std::move(stem), 16, {3, 3, 3}, task.classes);
+}
+
+Sequential resnet18(const ImageTask& task) {
+  return imagenet_network<ResidualBlock>(task, {2, 2, 2, 2});
+}
+
+Sequential resnet50(const ImageTask& task) {
+  return imagenet_network<Bottleneck>(task, {3, 4, 6, 3});
+}
+
 const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names{"mlp", "convnet", "resnet20"};
+  static const std::vector<std::string> names{"mlp", "convnet", "resnet20", "resnet18", "resnet50"};
   return names;
 }
 
 Sequential make_model(const std::string& name, const ImageTask& task, Where where) {
   if (name == "mlp") return mlp(task);
   if (name == "convnet") return convnet(task, where);
-  RINGRAD_CHECK(name == "resnet20", ValueError, where,
-                "make_model: the name must be mlp, convnet or resnet20; got \"", name, '"');
-  return resnet20(task);
+  if (name == "resnet20") return resnet20(task);
+  if (name == "resnet18") return resnet18(task);
+  RINGRAD_CHECK(name == "resnet50", ValueError, where,
+                "make_model: the name must be mlp, convnet, resnet20, resnet18 or resnet50; got \"",
+                name, '"');
+  return resnet50(task);
 }
 
 }  // namespace ringrad::nn

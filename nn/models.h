@@ -32,7 +32,15 @@ Sequential convnet(const ImageTask& task = {}, Where where = Where::current());
 ///        shape changes
 Sequential resnet20(const ImageTask& task = {});
 
-/// "mlp", "convnet", "resnet20".
+/// The two most used networks for ImageNet: conv 7x7 of stride 2 to 64 channels, max pool, four stages of
+/// 2, 2, 2, 2 residual blocks with 64 to 512 channels, or of 3, 4, 6, 3 bottlenecks with 256 to 2048; global
+/// average. Layers, sizes and first values are torchvision's: with 3 channels and 1000 classes 11,689,512 and
+/// 25,557,032 parameters; filters from N(0, 2 / fan_out).
+/// Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385, section 4.1
+Sequential resnet18(const ImageTask& task = {});
+Sequential resnet50(const ImageTask& task = {});
+
+/// "mlp", "convnet", "resnet20", "resnet18", "resnet50".
 const std::vector<std::string>& model_names();
 
 /// Throws ValueError that lists the names, for any other name.

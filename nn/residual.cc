@@ -2,26 +2,52 @@
 
 namespace ringrad::nn {
 
-ResidualBlock::ResidualBlock(std::int64_t in_channels, std::int64_t out_channels,
-                             std::int64_t stride, Where where) {
-  const Conv2dConfig first{.stride = stride, .padding = 1, .bias = false};
-  const Conv2dConfig second{.padding = 1, .bias = false};
-  conv1_ = &child("conv1", Conv2d(in_channels, out_channels, first, where));
-  norm1_ = &child("norm1", BatchNorm2d(out_channels));
-  conv2_ = &child("conv2", Conv2d(out_channels, out_channels, second, where));
-  norm2_ = &child("norm2", BatchNorm2d(out_channels));
-  if (stride == 1 && in_channels == out_channels) return;
-  const Conv2dConfig projection{.kernel = 1, .stride = stride, .bias = false};
-  shortcut_conv_ = &child("shortcut_conv", Conv2d(in_channels, out_channels, projection, where));
-  shortcut_norm_ = &child("shortcut_norm", BatchNorm2d(out_channels));
+Residual::Layer Residual::make_layer(const std::string& conv, const std::string& norm,
+                                     std::int64_t in_channels, std::int64_t out_channels,
+                                     Conv2dConfig config, Where where) {
+  config.bias = false;  // the norm subtracts it again
+  Conv2d& convolution = child(conv, Conv2d(in_channels, out_channels, config, where));
+  return {&convolution, &child(norm, BatchNorm2d(out_channels))};
 }
 
-Tensor ResidualBlock::forward(const Tensor& x, Where where) {
-  const Tensor main =
-      conv2_->forward(norm1_->forward_relu(conv1_->forward(x, where), where), where);
+void Residual::add_layer(std::int64_t in_channels, std::int64_t out_channels, Conv2dConfig config,
+                         Where where) {
+  const std::string number = std::to_string(layers_.size() + 1);
+  layers_.push_back(
+      make_layer("conv" + number, "norm" + number, in_channels, out_channels, config, where));
+}
+
+void Residual::add_shortcut(std::int64_t in_channels, std::int64_t out_channels,
+                            std::int64_t stride, Where where) {
+  if (stride == 1 && in_channels == out_channels) return;
+  shortcut_ = make_layer("shortcut_conv", "shortcut_norm", in_channels, out_channels,
+                         {.kernel = 1, .stride = stride}, where);
+}
+
+Tensor Residual::forward(const Tensor& x, Where where) {
+  Tensor y = x;
+  for (std::size_t i = 0; i + 1 < layers_.size(); ++i)
+    y = layers_[i].norm->forward_relu(layers_[i].conv->forward(y, where), where);
+  const auto& [last_conv, last_norm] = layers_.back();
+  y = last_conv->forward(y, where);
   const Tensor shortcut =
-      shortcut_conv_ ? shortcut_norm_->forward(shortcut_conv_->forward(x, where), where) : x;
-  return norm2_->forward_add_relu(main, shortcut, where);
+      shortcut_.conv ? shortcut_.norm->forward(shortcut_.conv->forward(x, where), where) : x;
+  return last_norm->forward_add_relu(y, shortcut, where);
+}
+
+ResidualBlock::ResidualBlock(std::int64_t in_channels, std::int64_t channels, std::int64_t stride,
+                             Where where) {
+  add_layer(in_channels, channels, {.stride = stride, .padding = 1}, where);
+  add_layer(channels, channels, {.padding = 1}, where);
+  add_shortcut(in_channels, channels, stride, where);
+}
+
+Bottleneck::Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride,
+                       Where where) {
+  add_layer(in_channels, channels, {.kernel = 1}, where);
+  add_layer(channels, channels, {.stride = stride, .padding = 1}, where);
+  add_layer(channels, kExpansion * channels, {.kernel = 1}, where);
+  add_shortcut(in_channels, kExpansion * channels, stride, where);
 }
 
 }  // namespace ringrad::nn

@@ -1,12 +1,20 @@
-// ResidualBlock: the building block of residual networks,
+// The building blocks of residual networks: layers, a shortcut beside them, and ReLU over the sum.
 //
-//     x ---> conv 3x3 ---> BN ---> ReLU ---> conv 3x3 ---> BN ---(+)---> ReLU --->
-//       \------------ identity, or conv 1x1 ---> BN -------------/
+//     ResidualBlock
+//     x -> conv 3x3 -> BN -> ReLU -> conv 3x3 -> BN -(+)-> ReLU ->
+//      \-------- identity, or conv 1x1 -> BN ---------/
 //
-// The shortcut is the identity where shapes allow it, else a 1x1 convolution of the same stride.
+//     Bottleneck
+//     x -> conv 1x1 -> BN -> ReLU -> conv 3x3 -> BN -> ReLU -> conv 1x1 -> BN -(+)-> ReLU ->
+//      \-------------------- identity, or conv 1x1 -> BN ----------------------/
+//
+// The shortcut is the identity where shapes allow it, else a 1x1 convolution of the same stride. The sum and
+// ReLU are done inside of the last batch norm.
 // Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385
 
 #pragma once
+
+#include <vector>
 
 #include "nn/batch_norm.h"
 #include "nn/convolution.h"
@@ -14,22 +22,54 @@
 
 namespace ringrad::nn {
 
-/// Shapes: (B, in_channels, H, W)  ->  (B, out_channels, H / stride, W / stride), rounded up
-class ResidualBlock : public Module {
+/// What both have in common: they differ in their layers.
+///
+/// Children:  conv1, norm1, conv2, norm2 ...; shortcut_conv, shortcut_norm unless it is the identity
+class Residual : public Module {
  public:
-  ResidualBlock(std::int64_t in_channels, std::int64_t out_channels, std::int64_t stride = 1,
-                Where where = Where::current());
-
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
-  std::string describe() const override { return "ResidualBlock"; }
+
+ protected:
+  /// Appends a convolution without bias, and its norm.
+  void add_layer(std::int64_t in_channels, std::int64_t out_channels, Conv2dConfig config,
+                 Where where);
+  /// REQUIRES: called once, after the layers
+  void add_shortcut(std::int64_t in_channels, std::int64_t out_channels, std::int64_t stride,
+                    Where where);
 
  private:
-  Conv2d* conv1_;
-  BatchNorm2d* norm1_;
-  Conv2d* conv2_;
-  BatchNorm2d* norm2_;
-  Conv2d* shortcut_conv_ = nullptr;  // null: the shortcut is the identity
-  BatchNorm2d* shortcut_norm_ = nullptr;
+  struct Layer {
+    Conv2d* conv;
+    BatchNorm2d* norm;
+  };
+  Layer make_layer(const std::string& conv, const std::string& norm, std::int64_t in_channels,
+                   std::int64_t out_channels, Conv2dConfig config, Where where);
+
+  std::vector<Layer> layers_;
+  Layer shortcut_{nullptr, nullptr};  // null: the identity
+};
+
+/// Shapes: (B, in_channels, H, W)  ->  (B, channels, H / stride, W / stride), rounded up
+class ResidualBlock : public Residual {
+ public:
+  static constexpr std::int64_t kExpansion = 1;
+
+  ResidualBlock(std::int64_t in_channels, std::int64_t channels, std::int64_t stride = 1,
+                Where where = Where::current());
+  std::string describe() const override { return "ResidualBlock"; }
+};
+
+/// `channels` in the middle, four times as many at the end. The 3x3 convolution has the stride, as in
+/// torchvision ("v1.5"); in the paper it was the first 1x1, which drops three pixels of four unseen.
+///
+/// Shapes: (B, in_channels, H, W)  ->  (B, 4 * channels, H / stride, W / stride), rounded up
+class Bottleneck : public Residual {
+ public:
+  static constexpr std::int64_t kExpansion = 4;
+
+  Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride = 1,
+             Where where = Where::current());
+  std::string describe() const override { return "Bottleneck"; }
 };
 
 }  // namespace ringrad::nn

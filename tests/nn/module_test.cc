@@ -10,7 +10,6 @@
 #include "autograd/reduce.h"
 #include "nn/batch_norm.h"
 #include "nn/linear.h"
-#include "nn/models.h"
 #include "nn/sequential.h"
 #include "tests/testing.h"
 
@@ -140,21 +139,6 @@ TEST(ModuleTest, PrintsItsTree) {
             "  0: Linear(784, 128)\n"
             "  1: ReLU()\n"
             "  2: Linear(128, 10)");
-}
-
-TEST(ModelsTest, HaveTheSizesOfTheLiterature) {
-  EXPECT_EQ(convnet().num_parameters(), 421'834);
-  // 0.27 M of He et al., table 6, plus the 1x1 projections and their norms.
-  EXPECT_EQ(resnet20({.channels = 3, .height = 32, .width = 32}).num_parameters(), 269'722 + 2'752);
-  EXPECT_EQ(mlp().num_parameters(), 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
-}
-
-TEST(ModelsTest, MapImagesToClassScores) {
-  for (const std::string& name : model_names()) {
-    Sequential net = make_model(name);
-    EXPECT_EQ(net(zeros({2, 1, 28, 28})).shape(), Shape({2, 10})) << name;
-  }
-  expect_throws<ValueError>([] { make_model("vgg"); }, "mlp, convnet or resnet20; got \"vgg\"");
 }
 
 }  // namespace

@@ -69,5 +69,17 @@ TEST(ResidualBlockTest, ProjectsWhereTheShapeChanges) {
                      {{"1", {.stride = {2, 2}, .padding = {1, 1}}}, {"2", {.padding = {1, 1}}}}, 2);
 }
 
+TEST(BottleneckTest, IsThreeConvolutionsBesideTheIdentity) {
+  Bottleneck block(12, 3);
+  expect_composition(block, {2, 12, 5, 6}, {{"1", {}}, {"2", {.padding = {1, 1}}}, {"3", {}}}, 1);
+}
+
+TEST(BottleneckTest, ProjectsWhereTheShapeChanges) {
+  Bottleneck wider(4, 2), smaller(8, 4, 2);
+  expect_composition(wider, {2, 4, 5, 6}, {{"1", {}}, {"2", {.padding = {1, 1}}}, {"3", {}}}, 1);
+  expect_composition(smaller, {2, 8, 7, 6},
+                     {{"1", {}}, {"2", {.stride = {2, 2}, .padding = {1, 1}}}, {"3", {}}}, 2);
+}
+
 }  // namespace
 }  // namespace ringrad::nn
