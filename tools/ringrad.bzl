@@ -1,4 +1,4 @@
-"""The four kinds of target in this repository: cc_* with Ringrad's flags, so that a BUILD file lists
+"""The kinds of target in this repository: cc_* with Ringrad's flags, so that a BUILD file lists
 names, sources and dependencies and nothing else."""
 
 load("//tools:copts.bzl", "RINGRAD_COPTS", "RINGRAD_LINKOPTS")
@@ -68,6 +68,15 @@ def ringrad_test(
         linkstatic = True,
         deps = deps + ["@googletest//:gtest_main"],
         **kwargs
+    )
+
+def ringrad_script_test(name, src, data = [], size = "small"):
+    """An executable script, run where `data` lies by its path in the repository."""
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = [src],
+        data = data,
     )
 
 _CASES = "_cases"

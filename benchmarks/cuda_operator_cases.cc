@@ -1,0 +1,143 @@
+#include "benchmarks/cuda_operator_cases.h"
+
+#include "core/random.h"
+#include "core/stream.h"
+#include "kernels/batch_norm.h"
+#include "kernels/convolution.h"
+#include "kernels/copy.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/layer_norm.h"
+#include "kernels/matmul.h"
+#include "kernels/optimizer_step.h"
+#include "kernels/reduce.h"
+#include "kernels/softmax.h"
+
+namespace ringrad::bench {
+namespace {
+
+using OperatorCases = std::vector<CudaOperatorCase>;
+
+const Device kGpu(DeviceType::cuda, 0);
+
+bool simulated() { return is_cuda_simulated(); }
+
+Tensor random(const Shape& shape, DType dtype = DType::float32) {
+  return randn(shape, {.dtype = dtype, .device = kGpu});
+}
+
+double bytes_of(const Tensor& x) {
+  return static_cast<double>(x.numel()) * static_cast<double>(size_bytes(x.dtype()));
+}
+
+void add(OperatorCases& cases, const std::string& name, std::function<CudaWork()> make) {
+  cases.push_back({name, std::move(make)});
+}
+
+std::string dtype_path(const char* op, DType dtype) {
+  return std::string(op) + "/cuda/" + std::string(name(dtype));
+}
+
+void add_bandwidth_cases(OperatorCases& cases, DType dtype) {
+  const std::int64_t B = simulated() ? 16 : 32'768, C = simulated() ? 64 : 1024;
+  const std::string extents = "/B:" + std::to_string(B) + "/C:" + std::to_string(C);
+  const Shape shape{B, C};
+  add(cases, dtype_path("BM_Copy", dtype) + extents, [=] {
+    const Tensor x = random(shape, dtype), y = empty_like(x);
+    return CudaWork{[=] { kernels::copy_(y, x); }, 2 * bytes_of(x)};
+  });
+  add(cases, dtype_path("BM_Add", dtype) + extents, [=] {
+    const Tensor a = random(shape, dtype), b = random(shape, dtype);
+    return CudaWork{[=] { kernels::binary<ops::Add>(a, b); }, 3 * bytes_of(a)};
+  });
+  add(cases, dtype_path("BM_Relu", dtype) + extents, [=] {
+    const Tensor x = random(shape, dtype);
+    return CudaWork{[=] { kernels::unary(ops::Relu(), x); }, 2 * bytes_of(x)};
+  });
+  for (const int axis : {0, 1})
+    add(cases, dtype_path("BM_Sum", dtype) + "/axis:" + std::to_string(axis) + extents, [=] {
+      const Tensor x = random(shape, dtype);
+      return CudaWork{[=] { kernels::sum(x, {axis}); }, bytes_of(x)};
+    });
+  add(cases, dtype_path("BM_Softmax", dtype) + extents, [=] {
+    const Tensor x = random(shape, dtype);
+    return CudaWork{[=] { kernels::softmax(x, 1); }, 2 * bytes_of(x)};
+  });
+  add(cases, dtype_path("BM_LayerNorm", dtype) + extents, [=] {
+    const Tensor x = random(shape, dtype), w = random({C}, dtype), b = random({C}, dtype);
+    return CudaWork{[=] { kernels::layer_norm(x, w, b, 1e-5); }, 2 * bytes_of(x)};
+  });
+  add(cases, dtype_path("BM_CrossEntropy", dtype) + extents, [=] {
+    const Tensor x = random(shape, dtype);
+    const Tensor targets = zeros({B}, {.dtype = DType::int64, .device = kGpu});
+    return CudaWork{[=] { kernels::cross_entropy(x, targets, {}); }, bytes_of(x)};
+  });
+}
+
+void add_batch_norm(OperatorCases& cases, DType dtype) {
+  const std::int64_t B = simulated() ? 2 : 128, C = simulated() ? 8 : 64, H = simulated() ? 4 : 64;
+  add(cases,
+      dtype_path("BM_BatchNormRelu", dtype) + "/B:" + std::to_string(B) +
+          "/C:" + std::to_string(C) + "/H:" + std::to_string(H) + "/W:" + std::to_string(H),
+      [=] {
+        const Tensor x = kernels::to_layout(random({B, C, H, H}, dtype), Layout::channels_last);
+        const Tensor w = random({C}), b = random({C});
+        return CudaWork{[=] {
+                          const kernels::Moments moments = kernels::batch_norm_moments(x);
+                          const Tensor rstd = kernels::batch_norm_rstd(moments.var, 1e-5);
+                          kernels::batch_norm_apply(x, moments.mean, rstd, w, b, true);
+                        },
+                        3 * bytes_of(x)};
+      });
+}
+
+void add_adam(OperatorCases& cases) {
+  const std::int64_t n = simulated() ? 1 << 12 : 1 << 26;
+  add(cases, dtype_path("BM_Adam", DType::float32) + "/n:" + std::to_string(n), [=] {
+    const Tensor p = random({n}), g = random({n}), m = random({n}), v = rand({n}, {.device = kGpu});
+    return CudaWork{[=] { kernels::adam_step(p, g, m, v, kernels::AdamStep()); }, 7 * bytes_of(p)};
+  });
+}
+
+void add_matmul(OperatorCases& cases, DType dtype, std::int64_t n) {
+  add(cases,
+      dtype_path("BM_Matmul", dtype) + "/M:" + std::to_string(n) + "/N:" + std::to_string(n) +
+          "/K:" + std::to_string(n),
+      [=] {
+        const Tensor a = random({n, n}, dtype), b = random({n, n}, dtype);
+        const double side = static_cast<double>(n);
+        return CudaWork{[=] { kernels::matmul(a, b); }, 0, 2 * side * side * side};
+      });
+}
+
+void add_conv2d(OperatorCases& cases, DType dtype) {
+  const std::int64_t B = simulated() ? 2 : 128, C = simulated() ? 8 : 64, H = simulated() ? 6 : 56;
+  add(cases,
+      dtype_path("BM_Conv2d", dtype) + "/B:" + std::to_string(B) + "/C:" + std::to_string(C) +
+          "/K:" + std::to_string(C) + "/H:" + std::to_string(H) + "/W:" + std::to_string(H),
+      [=] {
+        const Tensor x = kernels::to_layout(random({B, C, H, H}, dtype), Layout::channels_last);
+        const Tensor w = random({C, C, 3, 3}, dtype);
+        const double macs = static_cast<double>(x.numel()) * static_cast<double>(C) * 9;
+        return CudaWork{[=] { kernels::conv2d(x, w, {}, {.padding = {1, 1}}); }, 0, 2 * macs};
+      });
+}
+
+}  // namespace
+
+std::vector<CudaOperatorCase> cuda_operator_cases() {
+  OperatorCases cases;
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    add_bandwidth_cases(cases, dtype);
+    add_batch_norm(cases, dtype);
+    if (simulated())
+      add_matmul(cases, dtype, 64);
+    else
+      for (const std::int64_t n : {1024, 4096, 8192}) add_matmul(cases, dtype, n);
+    add_conv2d(cases, dtype);
+  }
+  add_adam(cases);
+  return cases;
+}
+
+}  // namespace ringrad::bench
