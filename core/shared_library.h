@@ -19,6 +19,9 @@ class SharedLibrary {
     function = reinterpret_cast<Function*>(address_of(symbol));
   }
 
+  /// As dlopen() gives it, for others' loaders; null if the library is missing.
+  void* handle() const { return handle_; }
+
   /// What is missing, as the system says it; empty if all is there.
   const std::string& missing() const { return missing_; }
 

@@ -6,6 +6,7 @@
 #include "kernels/convolution_cpu.h"
 #include "kernels/convolution_cuda.h"
 #include "kernels/copy.h"
+#include "kernels/provider.h"
 #include "kernels/reduce.h"
 #include "kernels/winograd.h"
 
@@ -120,7 +121,11 @@ T* data_or_null(const Tensor& x) {
 
 void forward(const Geometry& g, const Tensor& x, const Tensor& weight, const Tensor& bias,
              const Tensor& y, Where where) {
-  if (x.device().is_cuda()) return cuda::convolution(g, x, weight, bias, y, where);
+  if (x.device().is_cuda()) {
+    if (uses_vendor(Provided::conv2d, where) && vendor::convolution(g, x, weight, bias, y, where))
+      return;
+    return cuda::convolution(g, x, weight, bias, y, where);
+  }
   if (x.dtype() == DType::float64)
     return cpu::direct::convolution(g, x.data<double>(), weight.data<double>(),
                                     data_or_null<double>(bias), y.data<double>());
@@ -134,8 +139,12 @@ void forward(const Geometry& g, const Tensor& x, const Tensor& weight, const Ten
 
 void backward_input(const Geometry& g, const Tensor& grad_y, const Tensor& weight,
                     const Tensor& grad_x, Where where) {
-  if (grad_y.device().is_cuda())
+  if (grad_y.device().is_cuda()) {
+    if (uses_vendor(Provided::conv2d, where) &&
+        vendor::convolution_backward_input(g, grad_y, weight, grad_x, where))
+      return;
     return cuda::convolution_backward_input(g, grad_y, weight, grad_x, where);
+  }
   if (grad_y.dtype() == DType::float64)
     return cpu::direct::convolution_backward_input(g, grad_y.data<double>(), weight.data<double>(),
                                                    grad_x.data<double>());
@@ -151,6 +160,9 @@ void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y,
                      Conv2dWeightGradients& result, Where where) {
   if (x.device().is_cuda()) {
     if (result.bias.defined()) result.bias = sum(grad_y, {0, 2, 3}, false, where);
+    if (uses_vendor(Provided::conv2d, where) &&
+        vendor::convolution_backward_weight(g, x, grad_y, result.weight, where))
+      return;
     return cuda::convolution_backward_weight(g, x, grad_y, result.weight, where);
   }
   if (x.dtype() == DType::float64)

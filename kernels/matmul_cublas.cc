@@ -16,13 +16,13 @@
 #include "core/capture.h"
 #include "core/shared_library.h"
 #include "core/stream.h"
+#include "kernels/fastest.h"
 
 namespace ringrad::kernels::cublas {
 namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper's algorithms ask for
 constexpr int kCandidates = 8;
-constexpr int kTimedRuns = 3;
 
 // The functions used, found when the first product needs them.
 struct Library {
@@ -209,26 +209,14 @@ class Engine {
     const auto known = algorithms_.find(key);
     if (known != algorithms_.end()) return known->second;
     const std::vector<cublasLtMatmulAlgo_t> candidates = propose(key, call, where);
-    std::optional<cublasLtMatmulAlgo_t> chosen;
-    if (!candidates.empty()) chosen = candidates.front();
-    // What is captured does not run, so there is nothing to be timed.
-    if (is_capturing()) return chosen;
-    double fastest = std::numeric_limits<double>::infinity();
-    for (const cublasLtMatmulAlgo_t& candidate : candidates) {
-      if (run(candidate) != CUBLAS_STATUS_SUCCESS) continue;  // it warms up, too
-      const Stream stream = current_stream(device_);
-      const Event begin(stream, /*timing=*/true, where);
-      for (int i = 0; i < kTimedRuns; ++i) run(candidate);
-      const Event end(stream, /*timing=*/true, where);
-      end.wait(where);
-      const double time = Event::milliseconds(begin, end, where);
-      if (time < fastest) {
-        fastest = time;
-        chosen = candidate;
-      }
-    }
-    algorithms_.emplace(key, chosen);
-    return chosen;
+    const auto chosen = fastest(
+        device_, static_cast<int>(candidates.size()),
+        [&](int i) { return run(candidates[static_cast<unsigned>(i)]) == CUBLAS_STATUS_SUCCESS; },
+        where);
+    std::optional<cublasLtMatmulAlgo_t> algorithm;
+    if (chosen) algorithm = candidates[static_cast<unsigned>(*chosen)];
+    if (!is_capturing()) algorithms_.emplace(key, algorithm);
+    return algorithm;
   }
 
   std::vector<cublasLtMatmulAlgo_t> propose(const Key& key, const Call& call, Where where) {

@@ -14,6 +14,21 @@ bool vendor::multiply(Device, DType, const GemmProblem&, const void*, const void
   return false;
 }
 
+bool vendor::convolution(const ConvolutionGeometry&, const Tensor&, const Tensor&, const Tensor&,
+                         const Tensor&, Where) {
+  return false;
+}
+
+bool vendor::convolution_backward_input(const ConvolutionGeometry&, const Tensor&, const Tensor&,
+                                        const Tensor&, Where) {
+  return false;
+}
+
+bool vendor::convolution_backward_weight(const ConvolutionGeometry&, const Tensor&, const Tensor&,
+                                         const Tensor&, Where) {
+  return false;
+}
+
 void vendor::set_tf32(bool) {}
 bool vendor::is_tf32() { return false; }
 

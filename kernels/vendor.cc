@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "kernels/convolution_cudnn.h"
 #include "kernels/matmul_cublas.h"
 
 namespace ringrad::kernels {
@@ -17,11 +18,15 @@ std::atomic<bool>& tf32() {
   return allowed;
 }
 
+// cuDNN has float64 as an afterthought, and nothing for no values.
+bool is_for_cudnn(const ConvolutionGeometry& g, const Tensor& x) {
+  return x.dtype() != DType::float64 && g.B * g.C * g.H * g.W * g.K > 0;
+}
+
 }  // namespace
 
 const std::string& vendor_missing(Provided operation) {
-  static const std::string none = "none: our own kernels are the only ones for it";
-  return operation == Provided::matmul ? cublas::missing() : none;
+  return operation == Provided::matmul ? cublas::missing() : cudnn::missing();
 }
 
 bool vendor::multiply(Device device, DType dtype, const GemmProblem& problem, const void* a,
@@ -33,6 +38,24 @@ bool vendor::multiply(Device device, DType dtype, const GemmProblem& problem, co
       !has_unit_stride(problem.b_row, problem.b_column))
     return false;
   return cublas::multiply(device, dtype, problem, a, b, bias, out, is_tf32(), where);
+}
+
+bool vendor::convolution(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
+                         const Tensor& bias, const Tensor& y, Where where) {
+  return is_for_cudnn(g, x) && cudnn::convolution(g, x, weight, bias, y, is_tf32(), where);
+}
+
+bool vendor::convolution_backward_input(const ConvolutionGeometry& g, const Tensor& grad_y,
+                                        const Tensor& weight, const Tensor& grad_x, Where where) {
+  return is_for_cudnn(g, grad_y) &&
+         cudnn::convolution_backward_input(g, grad_y, weight, grad_x, is_tf32(), where);
+}
+
+bool vendor::convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
+                                         const Tensor& grad_y, const Tensor& grad_weight,
+                                         Where where) {
+  return is_for_cudnn(g, x) &&
+         cudnn::convolution_backward_weight(g, x, grad_y, grad_weight, is_tf32(), where);
 }
 
 void vendor::set_tf32(bool allowed) { tf32() = allowed; }

@@ -8,6 +8,8 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/tensor.h"
+#include "kernels/convolution_geometry.h"
 #include "kernels/gemm_problem.h"
 
 namespace ringrad::kernels {
@@ -27,7 +29,18 @@ namespace vendor {
 bool multiply(Device device, DType dtype, const GemmProblem& problem, const void* a, const void* b,
               const void* bias, void* out, Where where);
 
-/// Lets products of float32 use TensorFloat-32: eight times the speed, with inputs rounded to 10 bits of
+/// The convolution and its gradients by cuDNN. False, and nothing done, for what it does not do.
+///
+/// REQUIRES: vendor_missing(Provided::conv2d) is empty; images lie channels last, bias and grad_weight are
+///           contiguous, bias may be undefined
+bool convolution(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
+                 const Tensor& bias, const Tensor& y, Where where);
+bool convolution_backward_input(const ConvolutionGeometry& g, const Tensor& grad_y,
+                                const Tensor& weight, const Tensor& grad_x, Where where);
+bool convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
+                                 const Tensor& grad_y, const Tensor& grad_weight, Where where);
+
+/// Lets products and convolutions of float32 use TensorFloat-32: eight times the speed, with inputs rounded to 10 bits of
 /// mantissa. Off by default; RINGRAD_TF32=1 says it from outside.
 void set_tf32(bool allowed);
 bool is_tf32();

@@ -1,0 +1,38 @@
+// Convolution by cuDNN. Private to kernels/.
+//
+// The extents and the order in memory are convolution.h's. Filters are copied into cuDNN's order, channels
+// last, and so is a filter's gradient back: they are small.
+
+#pragma once
+
+#include "core/tensor.h"
+#include "kernels/convolution_geometry.h"
+#include "kernels/cudnn_graph.h"
+
+namespace ringrad::kernels::cudnn {
+
+/// y = conv2d(x, weight) + bias on the device's current stream; bias may be undefined. False, with nothing
+/// done, if cuDNN has no engine for it.
+///
+/// REQUIRES: missing() is empty; no extent is 0; the dtype is not float64; x and y lie channels last, bias
+///           is contiguous
+bool convolution(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
+                 const Tensor& bias, const Tensor& y, bool tf32, Where where);
+bool convolution_backward_input(const ConvolutionGeometry& g, const Tensor& grad_y,
+                                const Tensor& weight, const Tensor& grad_x, bool tf32, Where where);
+/// REQUIRES: grad_weight is contiguous
+bool convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
+                                 const Tensor& grad_y, const Tensor& grad_weight, bool tf32,
+                                 Where where);
+
+/// The numbers of the tensors in the graphs below.
+struct ConvolutionIds {
+  static constexpr std::int64_t x = 1, weight = 2, bias = 3, y = 4;
+};
+
+// The graphs; x, weight and y stand for their gradients where those are asked for.
+Graph convolution_graph(const ConvolutionGeometry& g, DType dtype, bool has_bias);
+Graph backward_input_graph(const ConvolutionGeometry& g, DType dtype);
+Graph backward_weight_graph(const ConvolutionGeometry& g, DType dtype);
+
+}  // namespace ringrad::kernels::cudnn

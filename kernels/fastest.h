@@ -1,0 +1,37 @@
+// The fastest of several ways to compute the same on a GPU, found by trying. Private to kernels/.
+
+#pragma once
+
+#include <limits>
+#include <optional>
+
+#include "core/capture.h"
+#include "core/stream.h"
+
+namespace ringrad::kernels {
+
+/// The way i < count whose run(i) takes the shortest time on the device's current stream; run returns false
+/// for a way that cannot be gone. Nothing if none can. While work is captured it does not run, so the first
+/// is taken untried.
+template <class Run>
+std::optional<int> fastest(Device device, int count, const Run& run, Where where) {
+  constexpr int kTimedRuns = 3;
+  if (is_capturing()) return count > 0 ? std::optional(0) : std::nullopt;
+  std::optional<int> chosen;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < count; ++i) {
+    if (!run(i)) continue;  // it warms up, too
+    const Stream stream = current_stream(device);
+    const Event begin(stream, /*timing=*/true, where);
+    for (int k = 0; k < kTimedRuns; ++k) run(i);
+    const Event end(stream, /*timing=*/true, where);
+    end.wait(where);
+    const double time = Event::milliseconds(begin, end, where);
+    if (time >= shortest) continue;
+    shortest = time;
+    chosen = i;
+  }
+  return chosen;
+}
+
+}  // namespace ringrad::kernels
