@@ -4,7 +4,7 @@
 #include "autograd/function.h"
 #include "autograd/movement.h"
 #include "autograd/reduce.h"
-#include "kernels/batch_norm.h"
+#include "kernels/batch_norm_training.h"
 
 namespace ringrad {
 namespace {
@@ -14,7 +14,7 @@ struct Saved {
   SavedTensor x, weight, bias;
   SavedTensor residual;  // with ReLU only, which asks for the sign of y
   SavedTensor mean;      // in evaluation the caller's running mean itself
-  Tensor rstd;           // made here and seen by nobody else
+  Tensor rstd, mask;     // made here and seen by nobody else
   BatchNormOptions options;
 
   kernels::BatchNormSaved unpacked() const {
@@ -32,14 +32,11 @@ void backward_fused(BackwardContext& context, const Saved& saved) {
   const kernels::BatchNormSaved values = saved.unpacked();
   const double rows =
       saved.options.training ? static_cast<double>(values.x.numel() / values.mean.numel()) : 0;
-  const auto sums = kernels::batch_norm_backward_sums(context.grad_output(), values);
   const bool masked = context.needs(3) && values.relu;
-  if (context.needs(0) || masked) {
-    const auto gradients =
-        kernels::batch_norm_backward_apply(context.grad_output(), values, sums, rows);
-    context.set(0, gradients.grad_input);
-    context.set(3, gradients.grad_residual);
-  }
+  const auto [sums, gradients] = kernels::batch_norm_backward(
+      context.grad_output(), values, saved.mask, rows, context.needs(0) || masked);
+  if (context.needs(0)) context.set(0, gradients.grad_input);
+  if (masked) context.set(3, gradients.grad_residual);
   if (context.needs(3) && !masked) context.set(3, context.grad_output());
   const auto in_dtype_of = [](const Tensor& grad, const SavedTensor& parameter) {
     return parameter.defined() ? to(grad, parameter.get().dtype()) : Tensor();
@@ -89,9 +86,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const BatchNormOptions& options, const Tensor& residual, Where where) {
   RINGRAD_CHECK(running_mean.defined() == running_var.defined(), ValueError, where,
                 "batch_norm: running_mean and running_var must be given together; got one of them");
-  kernels::Moments moments;
+  kernels::BatchNormTraining result;
   if (options.training) {
-    moments = kernels::batch_norm_moments(x, where);
+    result = kernels::batch_norm_train(x, weight, bias, options.eps, options.relu, residual, where);
     RINGRAD_CHECK(x.numel() > x.shape()[1], ShapeError, where,
                   "batch_norm: training needs more than one value per channel; got ", x.shape());
   } else {
@@ -99,22 +96,24 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   "batch_norm: evaluation needs running statistics; got none");
     const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
     const NoGrad guard;
-    moments = {to(running_mean, dtype), to(running_var, dtype)};
+    result.moments = {to(running_mean, dtype), to(running_var, dtype)};
+    result.rstd = kernels::batch_norm_rstd(result.moments.var, options.eps);
+    result.y = kernels::batch_norm_apply(x, result.moments.mean, result.rstd, weight, bias,
+                                         options.relu, residual, where);
   }
-  const Tensor rstd = kernels::batch_norm_rstd(moments.var, options.eps);
-  Tensor y =
-      kernels::batch_norm_apply(x, moments.mean, rstd, weight, bias, options.relu, residual, where);
+  Tensor y = result.y;
   // After all checks of the arguments: a call that throws leaves the running statistics alone.
   if (options.training && running_mean.defined())
-    kernels::batch_norm_update_running(moments, static_cast<double>(x.numel() / x.shape()[1]),
+    kernels::batch_norm_update_running(result.moments,
+                                       static_cast<double>(x.numel() / x.shape()[1]),
                                        options.momentum, running_mean, running_var, where);
   if (needs_grad(x, weight, bias, residual))
-    record(
-        "batch_norm", where, y, {&x, &weight, &bias, &residual},
-        [saved = Saved{save(x), save(weight), save(bias), save(options.relu ? residual : Tensor()),
-                       save(moments.mean), rstd, options}](BackwardContext& context) {
-          grad_enabled() ? backward_recorded(context, saved) : backward_fused(context, saved);
-        });
+    record("batch_norm", where, y, {&x, &weight, &bias, &residual},
+           [saved = Saved{save(x), save(weight), save(bias),
+                          save(options.relu ? residual : Tensor()), save(result.moments.mean),
+                          result.rstd, result.mask, options}](BackwardContext& context) {
+             grad_enabled() ? backward_recorded(context, saved) : backward_fused(context, saved);
+           });
   return y;
 }
 

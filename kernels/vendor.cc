@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "kernels/batch_norm_cudnn.h"
 #include "kernels/convolution_cudnn.h"
 #include "kernels/matmul_cublas.h"
 
@@ -56,6 +57,14 @@ bool vendor::convolution_backward_weight(const ConvolutionGeometry& g, const Ten
                                          Where where) {
   return is_for_cudnn(g, x) &&
          cudnn::convolution_backward_weight(g, x, grad_y, grad_weight, is_tf32(), where);
+}
+
+bool vendor::batch_norm(const BatchNormProblem& problem, Where where) {
+  return cudnn::batch_norm(problem, where);
+}
+
+bool vendor::batch_norm_backward(const BatchNormProblem& problem, Where where) {
+  return cudnn::batch_norm_backward(problem, where);
 }
 
 void vendor::set_tf32(bool allowed) { tf32() = allowed; }

@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/tensor.h"
+#include "kernels/batch_norm_problem.h"
 #include "kernels/convolution_geometry.h"
 #include "kernels/gemm_problem.h"
 
@@ -39,6 +40,12 @@ bool convolution_backward_input(const ConvolutionGeometry& g, const Tensor& grad
                                 const Tensor& weight, const Tensor& grad_x, Where where);
 bool convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
                                  const Tensor& grad_y, const Tensor& grad_weight, Where where);
+
+/// Batch norm as in training, and its gradients, by cuDNN. False, and nothing done, for what it does not do.
+///
+/// REQUIRES: vendor_missing(Provided::batch_norm) is empty
+bool batch_norm(const BatchNormProblem& problem, Where where);
+bool batch_norm_backward(const BatchNormProblem& problem, Where where);
 
 /// Lets products and convolutions of float32 use TensorFloat-32: eight times the speed, with inputs rounded to 10 bits of
 /// mantissa. Off by default; RINGRAD_TF32=1 says it from outside.

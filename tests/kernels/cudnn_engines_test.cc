@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/batch_norm_cudnn.h"
 #include "kernels/convolution_cudnn.h"
 
 namespace ringrad::kernels::cudnn {
@@ -64,11 +65,16 @@ class CudnnEnginesTest : public ::testing::TestWithParam<nlohmann::json> {
     gpu_ = described;
   }
 
-  std::vector<std::int64_t> engines(Graph& graph, DType dtype, Search search) {
+  std::vector<std::int64_t> propose_engines(Graph& graph, DType dtype, Search search) {
     graph.set_device_properties(gpu_);
     std::vector<std::int64_t> found;
     fe::error_t error = propose(graph, nullptr, dtype, search, found);
     EXPECT_TRUE(error.is_good()) << error.get_message();
+    return found;
+  }
+
+  std::vector<std::int64_t> engines(Graph& graph, DType dtype, Search search) {
+    const auto found = propose_engines(graph, dtype, search);
     EXPECT_GT(found.size(), 0u);
     EXPECT_LE(found.size(), static_cast<std::size_t>(search.candidates));
     return found;
@@ -118,6 +124,29 @@ TEST_P(CudnnEnginesTest, RoundInputsOnlyWhenTold) {
     return engines(graph, DType::float32, {.candidates = 1000, .tf32 = tf32}).size();
   };
   EXPECT_LT(number(false), number(true));
+}
+
+// These engines are compiled for the GPU in the machine, so without one they are proposed, but not built.
+TEST_P(CudnnEnginesTest, AreProposedForEveryBatchNorm) {
+  // Without a driver, the toolkit's stand-in: cuDNN proposes such engines only where one is loaded.
+  if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL)) {
+    ASSERT_TRUE(dlopen("/usr/local/cuda/lib64/stubs/libcuda.so", RTLD_NOW | RTLD_GLOBAL))
+        << dlerror();
+  }
+  for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16})
+    for (const bool relu : {false, true})
+      for (const bool residual : {false, true}) {
+        if (residual && !relu) continue;  // cuDNN has no such engine: our own passes do it
+        SCOPED_TRACE(testing::Message() << ringrad::name(dtype) << (relu ? " relu" : "")
+                                        << (residual ? " residual" : ""));
+        const BatchNormKind forward{{32, 64, 56, 56}, dtype, relu, residual, 1e-5};
+        BatchNormKind backward = forward;
+        backward.residual |= relu && dtype != DType::float32;
+        for (Graph graph : {batch_norm_graph(forward), batch_norm_backward_graph(backward)}) {
+          propose_engines(graph, dtype, {.candidates = 0});
+          EXPECT_GT(graph.get_execution_plan_count(), 0);
+        }
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(Described, CudnnEnginesTest, ::testing::Values(h100(), a100()),

@@ -1,0 +1,22 @@
+// A batch norm as the vendor's library takes it: whole. Private to kernels/.
+
+#pragma once
+
+#include "core/tensor.h"
+
+namespace ringrad::kernels {
+
+/// Forward:   y = max((x - mean) * rstd * weight + bias + residual, 0), where mean, rstd and mask are results
+/// Backward:  grad_* from grad_y and x, weight, mean, rstd, mask
+///
+/// Images are (B, C, H, W), channels last and of one dtype; the rest is (C), contiguous, float32. residual
+/// may be undefined, and then grad_residual need not be. mask is defined with ReLU: one bit per value, 1
+/// where y > 0, in the library's own order.
+struct BatchNormProblem {
+  Tensor x{}, weight{}, bias{}, residual{};
+  double eps = 0;
+  Tensor y{}, mean{}, rstd{}, mask{};
+  Tensor grad_y{}, grad_x{}, grad_weight{}, grad_bias{}, grad_residual{};
+};
+
+}  // namespace ringrad::kernels

@@ -1,0 +1,37 @@
+// Batch norm as one device trains with it: each direction at once. On a GPU the vendor's library does it where
+// that is chosen (provider.h) and takes it; else it is the passes of batch_norm.h, one after the other.
+
+#pragma once
+
+#include "kernels/batch_norm.h"
+
+namespace ringrad::kernels {
+
+struct BatchNormTraining {
+  Tensor y{};
+  Moments moments{};
+  Tensor rstd{};
+  Tensor mask{};  ///< where ReLU let values pass, in the vendor's order; not from our own passes
+};
+
+/// Moments of x, and y = (x - mean) * rstd * weight + bias + residual, then max(y, 0) if relu.
+///
+/// Throws: as batch_norm_moments and batch_norm_apply
+BatchNormTraining batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                   double eps, bool relu, const Tensor& residual = {},
+                                   Where where = Where::current());
+
+struct BatchNormBackward {
+  BatchNormSums sums;
+  BatchNormGradients gradients{};  ///< undefined unless asked for
+};
+
+/// The sums of batch_norm_backward_sums, and if `with_input` the gradients of batch_norm_backward_apply.
+/// `mask` is the forward pass's, undefined in evaluation.
+///
+/// Throws: as batch_norm_backward_sums
+BatchNormBackward batch_norm_backward(const Tensor& grad_output, const BatchNormSaved& saved,
+                                      const Tensor& mask, double rows, bool with_input,
+                                      Where where = Where::current());
+
+}  // namespace ringrad::kernels
