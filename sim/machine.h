@@ -18,6 +18,7 @@
 #include "sim/clock.h"
 #include "sim/engine.h"
 #include "sim/memory.h"
+#include "sim/shared_event.h"
 #include "sim/simulator.h"
 
 namespace ringrad::sim {
@@ -37,11 +38,13 @@ class Stream {
 
 class Event {
  public:
-  Event(int device_, bool timing_) : device(device_), timing(timing_) {}
+  Event(int device_, bool timing_, std::shared_ptr<SharedEvent> shared_ = nullptr)
+      : device(device_), timing(timing_), shared(std::move(shared_)) {}
 
   const int device;
   const bool timing;
-  std::shared_ptr<Op> op;  // null until it is recorded
+  std::shared_ptr<Op> op;                     // null until it is recorded, here
+  const std::shared_ptr<SharedEvent> shared;  // null unless other processes may know it
 };
 
 struct SimulatedDevice {

@@ -1,7 +1,11 @@
 // Streams, events and host functions.
 
+#include <unistd.h>
+
+#include <cstring>
 #include <utility>
 
+#include "sim/block.h"
 #include "sim/machine.h"
 #include "sim/runtime_api.h"
 #include "sim/sanitizers.h"
@@ -18,6 +22,31 @@ std::shared_ptr<Op> last_op(Stream& stream) {
 cudaError_t fail_captured(const char* call) {
   return fail(cudaErrorCapturedEvent,
               std::string(call) + ": the event was recorded in a capture, where nothing runs");
+}
+
+// Waits as a kernel waits that spins: the engine finds out if it is in vain.
+std::shared_ptr<Op> make_wait(const std::shared_ptr<SharedEvent>& shared) {
+  auto op = make_op(Op::Kind::host_function, "wait for an event of several processes");
+  op->device = shared->device();
+  op->kernel.device = shared->device();
+  op->kernel.body = [shared, number = shared->latest()] {
+    while (!shared->is_done(number)) Block::current()->spin(Site::here());
+  };
+  return op;
+}
+
+std::shared_ptr<Op> make_record(const std::shared_ptr<SharedEvent>& shared) {
+  auto op = make_op(Op::Kind::host_function, "record an event of several processes");
+  op->kernel.body = [shared, number = shared->record()] { shared->finish(number); };
+  return op;
+}
+
+cudaError_t add_event(std::unique_ptr<Event> made, cudaEvent_t* event) {
+  Machine& machine = Machine::get();
+  *event = made.get();
+  const QuietLock lock(machine.mutex);
+  machine.events.emplace(made.get(), std::move(made));
+  return cudaSuccess;
 }
 
 cudaError_t query(const std::shared_ptr<Op>& op, int device) {
@@ -95,6 +124,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   std::optional<Event> now;
   if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", stream, on)) return error;
   if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", event, now)) return error;
+  if (now->shared) {
+    if (const cudaError_t error = machine.check_captures("cudaStreamWaitEvent", on)) return error;
+    return now->shared->is_done(now->shared->latest())
+               ? cudaSuccess
+               : machine.submit(make_wait(now->shared), *on);
+  }
   return now->op ? machine.submit(make_marker(), *on, now->op) : cudaSuccess;
 }
 
@@ -112,14 +147,17 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (!event) return fail_no_place("cudaEventCreateWithFlags");
-  Machine& machine = Machine::get();
+  const bool timing = !(flags & cudaEventDisableTiming);
+  const bool shared = flags & cudaEventInterprocess;
+  if (shared && timing)
+    return fail(cudaErrorInvalidValue,
+                "cudaEventCreateWithFlags: an interprocess event must have cudaEventDisableTiming");
   const int device = this_host_thread().device;
   if (const cudaError_t error = check_device(device)) return error;
-  auto made = std::make_unique<Event>(device, !(flags & cudaEventDisableTiming));
-  *event = made.get();
-  const QuietLock lock(machine.mutex);
-  machine.events.emplace(made.get(), std::move(made));
-  return cudaSuccess;
+  auto made = std::make_unique<Event>(device, timing, shared ? SharedEvent::make(device) : nullptr);
+  if (shared && !made->shared)
+    return fail(cudaErrorMemoryAllocation, "cudaEventCreateWithFlags: no shared memory");
+  return add_event(std::move(made), event);
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
@@ -145,7 +183,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return fail(cudaErrorInvalidResourceHandle,
                 "cudaEventRecord: the event and the stream must be of one device; got devices " +
                     std::to_string(now->device) + " and " + std::to_string(on->device));
-  const std::shared_ptr<Op> marker = make_marker();
+  if (now->shared)
+    if (const cudaError_t error = machine.check_captures("cudaEventRecord", on)) return error;
+  const std::shared_ptr<Op> marker = now->shared ? make_record(now->shared) : make_marker();
   if (const cudaError_t error = machine.submit(marker, *on)) return error;
   const QuietLock lock(machine.mutex);
   if (const auto found = machine.events.find(event); found != machine.events.end())
@@ -158,6 +198,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Machine& machine = Machine::get();
   std::optional<Event> now;
   if (const cudaError_t error = machine.resolve("cudaEventSynchronize", event, now)) return error;
+  if (now->shared) {
+    const std::shared_ptr<Op> wait = make_wait(now->shared);
+    machine.engine.submit(wait, {});
+    machine.wait(wait);
+    return check_device(now->device);
+  }
   if (!now->op) return cudaSuccess;
   if (now->op->captured) return fail_captured("cudaEventSynchronize");
   machine.wait(now->op);
@@ -168,6 +214,11 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   Machine& machine = Machine::get();
   std::optional<Event> now;
   if (const cudaError_t error = machine.resolve("cudaEventQuery", event, now)) return error;
+  if (now->shared) {
+    if (now->op && !machine.engine.poll(now->op)) return cudaErrorNotReady;
+    if (!now->shared->is_done(now->shared->latest())) return cudaErrorNotReady;
+    return check_device(now->device);
+  }
   if (!now->op) return cudaSuccess;
   if (now->op->captured) return fail_captured("cudaEventQuery");
   return query(now->op, now->op->device);
@@ -191,4 +242,40 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   }
   *milliseconds = static_cast<float>(elapsed_us / 1e3);
   return cudaSuccess;
+}
+
+// --- Events of several processes -----------------------------------------------------------------------
+
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
+  if (!handle) return fail_no_place("cudaIpcGetEventHandle");
+  std::optional<Event> now;
+  if (const cudaError_t error = Machine::get().resolve("cudaIpcGetEventHandle", event, now))
+    return error;
+  if (!now->shared)
+    return fail(cudaErrorInvalidResourceHandle,
+                "cudaIpcGetEventHandle: the event must have been made with cudaEventInterprocess");
+  const SharedEvent::Export exported = now->shared->exported();
+  static_assert(sizeof exported <= sizeof *handle);
+  *handle = {};
+  std::memcpy(handle, &exported, sizeof exported);
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t handle) {
+  if (!event) return fail_no_place("cudaIpcOpenEventHandle");
+  SharedEvent::Export exported;
+  std::memcpy(&exported, &handle, sizeof exported);
+  if (exported.process == getpid())
+    return fail(cudaErrorInvalidValue,
+                "cudaIpcOpenEventHandle: the handle must come from another process");
+  if (exported.device < 0 || exported.device >= Machine::get().options.num_devices)
+    return fail(cudaErrorInvalidValue, "cudaIpcOpenEventHandle: device " +
+                                           std::to_string(exported.device) + " must exist");
+  std::shared_ptr<SharedEvent> shared = SharedEvent::open(exported);
+  if (!shared)
+    return fail(cudaErrorInvalidValue,
+                "cudaIpcOpenEventHandle: process " + std::to_string(exported.process) +
+                    ", which made the handle, must live and be of this user");
+  const int device = shared->device();
+  return add_event(std::make_unique<Event>(device, /*timing=*/false, std::move(shared)), event);
 }

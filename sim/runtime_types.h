@@ -95,6 +95,10 @@ struct cudaIpcMemHandle_t {
   char reserved[64];
 };
 
+struct cudaIpcEventHandle_t {
+  char reserved[64];
+};
+
 struct cudaPointerAttributes {
   cudaMemoryType type;
   int device;

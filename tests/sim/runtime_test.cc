@@ -1,8 +1,5 @@
 // Programs as people write them for CUDA: allocate, copy, launch, synchronise.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -229,38 +226,6 @@ TEST_F(RuntimeTest, PointersKnowWhereTheyLie) {
   int local = 0;
   ASSERT_EQ(cudaPointerGetAttributes(&attributes, &local), cudaSuccess);
   EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
-}
-
-// The child opens what the parent made, finds its numbers and writes others.
-TEST_F(RuntimeTest, AnotherProcessCanOpenMemory) {
-  int* p = upload(std::vector<int>(1000, 7));
-  cudaIpcMemHandle_t handle{};
-  ASSERT_EQ(cudaIpcGetMemHandle(&handle, p), cudaSuccess) << last_report();
-  const pid_t child = fork();
-  if (child == 0) {
-    sim::reset();
-    int* opened = nullptr;
-    bool good = cudaIpcOpenMemHandle(reinterpret_cast<void**>(&opened), handle,
-                                     cudaIpcMemLazyEnablePeerAccess) == cudaSuccess;
-    int number = 0;
-    good = good && cudaMemcpy(&number, opened + 999, 4, cudaMemcpyDeviceToHost) == cudaSuccess;
-    good = good && number == 7;
-    good = good && launch({"fill", 1, 32}, fill, opened, 1000, 9) == cudaSuccess;
-    good = good && cudaIpcCloseMemHandle(opened) == cudaSuccess;
-    good = good && launch({"fill", 1, 32}, fill, opened, 1000, 1) == cudaSuccess;
-    // What is closed is out of reach, except under the sanitizers that find that themselves.
-    good = good && (sim::kTsan || sim::kAsan || cudaDeviceSynchronize() == cudaErrorIllegalAddress);
-    _exit(good ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(download(p, 1000), std::vector<int>(1000, 9));
-  void* own = nullptr;
-  EXPECT_EQ(cudaIpcOpenMemHandle(&own, handle, 0), cudaErrorInvalidValue);
-  int local = 0;
-  EXPECT_EQ(cudaIpcGetMemHandle(&handle, &local), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaIpcCloseMemHandle(p), cudaErrorInvalidValue);
 }
 
 }  // namespace
