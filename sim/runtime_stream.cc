@@ -24,7 +24,8 @@ cudaError_t fail_captured(const char* call) {
               std::string(call) + ": the event was recorded in a capture, where nothing runs");
 }
 
-// Waits as a kernel waits that spins: the engine finds out if it is in vain.
+// Waits as a kernel does that spins. The engine sees nothing of another process, so what takes that one longer
+// than hang_limit counts as a deadlock.
 std::shared_ptr<Op> make_wait(const std::shared_ptr<SharedEvent>& shared) {
   auto op = make_op(Op::Kind::host_function, "wait for an event of several processes");
   op->device = shared->device();
@@ -35,9 +36,9 @@ std::shared_ptr<Op> make_wait(const std::shared_ptr<SharedEvent>& shared) {
   return op;
 }
 
-std::shared_ptr<Op> make_record(const std::shared_ptr<SharedEvent>& shared) {
+std::shared_ptr<Op> make_record(const std::shared_ptr<SharedEvent>& shared, std::uint64_t number) {
   auto op = make_op(Op::Kind::host_function, "record an event of several processes");
-  op->kernel.body = [shared, number = shared->record()] { shared->finish(number); };
+  op->kernel.body = [shared, number] { shared->finish(number); };
   return op;
 }
 
@@ -185,8 +186,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
                     std::to_string(now->device) + " and " + std::to_string(on->device));
   if (now->shared)
     if (const cudaError_t error = machine.check_captures("cudaEventRecord", on)) return error;
-  const std::shared_ptr<Op> marker = now->shared ? make_record(now->shared) : make_marker();
-  if (const cudaError_t error = machine.submit(marker, *on)) return error;
+  const std::uint64_t number = now->shared ? now->shared->record() : 0;
+  const std::shared_ptr<Op> marker = now->shared ? make_record(now->shared, number) : make_marker();
+  if (const cudaError_t error = machine.submit(marker, *on)) {
+    if (now->shared) now->shared->finish(number);  // nothing was recorded: nobody is to wait for it
+    return error;
+  }
   const QuietLock lock(machine.mutex);
   if (const auto found = machine.events.find(event); found != machine.events.end())
     found->second->op = marker;

@@ -2,50 +2,61 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
 
 namespace ringrad::sim {
+namespace {
 
+constexpr std::uint64_t kMagic =
+    0x72696e67726164'65;  // "ringrade", this page's and no other file's
+
+}  // namespace
+
+// A fresh file holds zeros, which is what a fresh page is, but for the magic.
 std::shared_ptr<SharedEvent> SharedEvent::map(int file, int device) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-  void* page = file < 0
-                   ? MAP_FAILED
-                   : mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  struct stat status {};
+  const bool has_size = file >= 0 && fstat(file, &status) == 0 && status.st_size == sizeof(Page);
+  void* page = has_size ? mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                        : MAP_FAILED;
   if (page == MAP_FAILED) {
     if (file >= 0) close(file);
     return nullptr;
   }
-  // A fresh file holds zeros, which is what fresh counters are; an opened one holds the counters.
-  return std::shared_ptr<SharedEvent>(new SharedEvent(file, device, static_cast<Counters*>(page)));
+  return std::shared_ptr<SharedEvent>(new SharedEvent(file, device, static_cast<Page*>(page)));
 }
 
 std::shared_ptr<SharedEvent> SharedEvent::make(int device) {
   const int file = memfd_create("ringrad event", MFD_CLOEXEC);
-  if (file >= 0 && ftruncate(file, sizeof(Counters)) != 0) {
+  if (file >= 0 && ftruncate(file, sizeof(Page)) != 0) {
     close(file);
     return nullptr;
   }
-  return map(file, device);
+  auto made = map(file, device);
+  if (made) made->page_->magic = kMagic;
+  return made;
 }
 
 std::shared_ptr<SharedEvent> SharedEvent::open(const Export& exported) {
   const std::string path =
       "/proc/" + std::to_string(exported.process) + "/fd/" + std::to_string(exported.file);
-  return map(::open(path.c_str(), O_RDWR | O_CLOEXEC), exported.device);
+  auto opened = map(::open(path.c_str(), O_RDWR | O_CLOEXEC), exported.device);
+  return opened && opened->page_->magic == kMagic ? opened : nullptr;
 }
 
 SharedEvent::~SharedEvent() {
-  munmap(counters_, sizeof(Counters));
+  munmap(page_, sizeof(Page));
   close(file_);
 }
 
 SharedEvent::Export SharedEvent::exported() const { return {getpid(), file_, device_}; }
 
 void SharedEvent::finish(std::uint64_t number) {
-  std::uint64_t done = counters_->done.load();
-  while (done < number && !counters_->done.compare_exchange_weak(done, number)) {
+  std::uint64_t before = done(number).load();
+  while (before < number && !done(number).compare_exchange_weak(before, number)) {
   }
 }
 

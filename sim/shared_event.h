@@ -1,14 +1,16 @@
 // SharedEvent: an event that several processes record and wait for. One page of memory that all of them map
-// holds two counters:
+// holds:
 //
 //     recorded    how often it was recorded, by all processes together
-//     done        the latest record that its stream has come to
+//     done        for the last records, whether their streams have come to them: record n is done when
+//                 done[n % 64] is n or more
 //
 // A record takes the next number when the call is made; what waits for the event waits for the latest number
 // at that time, as cudaStreamWaitEvent() says.
 
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -34,23 +36,28 @@ class SharedEvent {
   Export exported() const;
   int device() const { return device_; }
 
-  std::uint64_t record() { return counters_->recorded.fetch_add(1) + 1; }
-  std::uint64_t latest() const { return counters_->recorded.load(); }
+  std::uint64_t record() { return page_->recorded.fetch_add(1) + 1; }
+  std::uint64_t latest() const { return page_->recorded.load(); }
   void finish(std::uint64_t number);
-  bool is_done(std::uint64_t number) const { return counters_->done.load() >= number; }
+  bool is_done(std::uint64_t number) const { return done(number).load() >= number; }
 
  private:
-  struct Counters {
-    std::atomic<std::uint64_t> recorded{0}, done{0};
+  static constexpr std::uint64_t kRemembered = 64;
+  struct Page {
+    std::atomic<std::uint64_t> magic{0};
+    std::atomic<std::uint64_t> recorded{0};
+    std::array<std::atomic<std::uint64_t>, kRemembered> done{};
   };
 
-  SharedEvent(int file, int device, Counters* counters)
-      : file_(file), device_(device), counters_(counters) {}
+  SharedEvent(int file, int device, Page* page) : file_(file), device_(device), page_(page) {}
   static std::shared_ptr<SharedEvent> map(int file, int device);
+  std::atomic<std::uint64_t>& done(std::uint64_t number) const {
+    return page_->done[number % kRemembered];
+  }
 
   const int file_;
   const int device_;
-  Counters* const counters_;
+  Page* const page_;
 };
 
 }  // namespace ringrad::sim

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "sim/shared_event.h"
 #include "tests/sim/simulated_test.h"
 
 namespace ringrad {
@@ -94,7 +95,7 @@ TEST_F(ProcessTest, AnEventOrdersTheWorkOfTwo) {
   cudaIpcEventHandle_t ping_handle{}, pong_handle{};
   ASSERT_EQ(cudaIpcGetEventHandle(&ping_handle, ping), cudaSuccess) << last_report();
   ASSERT_EQ(cudaIpcGetEventHandle(&pong_handle, pong), cudaSuccess) << last_report();
-  const Signal recorded, answered;
+  const Signal recorded, looked, answered;
   const pid_t child = fork();
   if (child == 0) {
     sim::reset();
@@ -104,6 +105,7 @@ TEST_F(ProcessTest, AnEventOrdersTheWorkOfTwo) {
                 cudaIpcOpenEventHandle(&first, ping_handle) == cudaSuccess &&
                 cudaIpcOpenEventHandle(&second, pong_handle) == cudaSuccess && recorded.wait();
     good = good && cudaEventQuery(first) == cudaErrorNotReady;
+    looked.give();
     good = good && cudaStreamWaitEvent(nullptr, first) == cudaSuccess;
     int number = 0;
     good = good && cudaMemcpy(&number, opened + 999, 4, cudaMemcpyDeviceToHost) == cudaSuccess;
@@ -118,12 +120,40 @@ TEST_F(ProcessTest, AnEventOrdersTheWorkOfTwo) {
   ASSERT_EQ(launch({"fill", 1, 32}, fill, p, 1000, 7), cudaSuccess);
   ASSERT_EQ(cudaEventRecord(ping), cudaSuccess);
   recorded.give();
+  ASSERT_TRUE(looked.wait());
   let_the_other_process_wait();
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
   ASSERT_TRUE(answered.wait());
   ASSERT_EQ(cudaEventSynchronize(pong), cudaSuccess) << last_report();
   EXPECT_EQ(download(p, 1000), std::vector<int>(1000, 9));
   EXPECT_TRUE(ended_well(child));
+}
+
+// Two streams record it, and the later record is done first.
+TEST_F(ProcessTest, ALaterRecordDoesNotFinishAnEarlierOne) {
+  const auto shared = sim::SharedEvent::make(0);
+  const std::uint64_t first = shared->record(), second = shared->record();
+  shared->finish(second);
+  EXPECT_TRUE(shared->is_done(second));
+  EXPECT_FALSE(shared->is_done(first));
+  for (int i = 0; i < 200; ++i) {
+    const std::uint64_t number = shared->record();
+    EXPECT_FALSE(shared->is_done(number));
+    shared->finish(number);
+    EXPECT_TRUE(shared->is_done(number));
+  }
+}
+
+TEST_F(ProcessTest, ARecordThatIsRefusedIsNotWaitedFor) {
+  const cudaEvent_t event = make_shared_event();
+  cudaStream_t capturing = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&capturing), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(capturing, cudaStreamCaptureModeGlobal), cudaSuccess);
+  EXPECT_NE(cudaEventRecord(event, capturing), cudaSuccess);
+  EXPECT_NE(cudaEventRecord(event), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  cudaStreamEndCapture(capturing, &graph);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess) << last_report();
 }
 
 TEST_F(ProcessTest, AnEventThatWasNeverRecordedIsNotWaitedFor) {
