@@ -78,12 +78,20 @@ class Ringrad:
         self.first_loss = self.about['loss']
 
     def answer(self):
-        deadline = threading.Timer(CASE_DEADLINE_SECONDS, self.process.kill)
+        late = threading.Event()
+
+        def give_up():
+            late.set()
+            self.process.kill()
+
+        deadline = threading.Timer(CASE_DEADLINE_SECONDS, give_up)
         deadline.start()
         try:
             line = self.process.stdout.readline()
         finally:
             deadline.cancel()
+        if not line and late.is_set():
+            raise RuntimeError(f'{PROGRAM} must answer within {CASE_DEADLINE_SECONDS} s; got nothing')
         if not line:
             raise RuntimeError(f'{PROGRAM} ended with status {self.process.wait()}')
         return json.loads(line)

@@ -2,7 +2,7 @@
 
 #include "core/random.h"
 #include "core/stream.h"
-#include "kernels/batch_norm.h"
+#include "kernels/batch_norm_training.h"
 #include "kernels/convolution.h"
 #include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
@@ -82,11 +82,7 @@ void add_batch_norm(OperatorCases& cases, DType dtype) {
       [=] {
         const Tensor x = kernels::to_layout(random({B, C, H, H}, dtype), Layout::channels_last);
         const Tensor w = random({C}), b = random({C});
-        return CudaWork{[=] {
-                          const kernels::Moments moments = kernels::batch_norm_moments(x);
-                          const Tensor rstd = kernels::batch_norm_rstd(moments.var, 1e-5);
-                          kernels::batch_norm_apply(x, moments.mean, rstd, w, b, true);
-                        },
+        return CudaWork{[=] { kernels::batch_norm_train(x, w, b, 1e-5, /*relu=*/true); },
                         3 * bytes_of(x)};
       });
 }

@@ -193,6 +193,22 @@ Tensor batch_norm_rstd(const Tensor& var, double eps, Where where) {
   return rstd;
 }
 
+Tensor batch_norm_var(const Tensor& rstd, double eps, Where where) {
+  check_floating("batch_norm", rstd, where);
+  const Tensor var = empty_like(rstd, where);
+  if (rstd.device().is_cuda()) {
+    cuda::batch_norm_var(rstd, eps, var, where);
+    return var;
+  }
+  dispatch_floating(rstd.dtype(), [&]<class T>() {
+    const auto values = channel_values<double>(rstd, rstd.numel(), 0);
+    for (std::size_t c = 0; c < values.size(); ++c)
+      var.data<T>()[c] =
+          T(static_cast<MathType<T>>(std::fmax(1 / (values[c] * values[c]) - eps, 0.0)));
+  });
+  return var;
+}
+
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& rstd,
                         const Tensor& weight, const Tensor& bias, bool relu, const Tensor& residual,
                         Where where) {

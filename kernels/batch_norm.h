@@ -43,6 +43,9 @@ Moments batch_norm_moments(const Tensor& x, Where where = Where::current());
 /// rstd = 1 / sqrt(var + eps)
 Tensor batch_norm_rstd(const Tensor& var, double eps, Where where = Where::current());
 
+/// The way back: var = max(1 / rstd^2 - eps, 0), in error by the rounding of rstd times var + eps.
+Tensor batch_norm_var(const Tensor& rstd, double eps, Where where = Where::current());
+
 /// y = (x - mean) * rstd * weight + bias + residual, then max(y, 0) if relu.
 ///
 /// Throws:  ShapeError unless mean, rstd, weight and bias are (C) and residual is like x; DTypeError,

@@ -165,6 +165,13 @@ __global__ void invert_deviation(Channels var, double eps, Channels rstd, std::i
   if (c < C) rstd.store(c, 1 / std::sqrt(var.load(c) + eps));
 }
 
+__global__ void restore_variance(Channels rstd, double eps, Channels var, std::int64_t C) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (c >= C) return;
+  const double r = rstd.load(c);
+  var.store(c, std::fmax(1 / (r * r) - eps, 0.0));
+}
+
 __global__ void move_towards(Channels running, Channels moment, double correction, double momentum,
                              std::int64_t C) {
   const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -275,6 +282,14 @@ void batch_norm_rstd(const Tensor& var, double eps, const Tensor& rstd, Where wh
       var.device(),
       {.name = "batch_norm_rstd", .grid = num_blocks(var.numel(), kThreads), .block = kThreads},
       where, invert_deviation, channels_of(var), eps, channels_of(rstd), var.numel());
+}
+
+void batch_norm_var(const Tensor& rstd, double eps, const Tensor& var, Where where) {
+  if (rstd.numel() == 0) return;
+  launch_on(
+      rstd.device(),
+      {.name = "batch_norm_var", .grid = num_blocks(rstd.numel(), kThreads), .block = kThreads},
+      where, restore_variance, channels_of(rstd), eps, channels_of(var), rstd.numel());
 }
 
 void batch_norm_update_running(const Tensor& moment, double correction, double momentum,

@@ -21,6 +21,8 @@ void batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& 
 
 /// rstd = 1 / sqrt(var + eps); both of any floating dtype, rstd contiguous
 void batch_norm_rstd(const Tensor& var, double eps, const Tensor& rstd, Where where);
+/// var = max(1 / rstd^2 - eps, 0); likewise
+void batch_norm_var(const Tensor& rstd, double eps, const Tensor& var, Where where);
 
 /// running += momentum * (moment * correction - running)
 void batch_norm_update_running(const Tensor& moment, double correction, double momentum,

@@ -1,5 +1,6 @@
-// Batch norm by cuDNN, which reads an image once where our own passes read it twice, if it fits on the chip.
-// Private to kernels/.
+// Batch norm by cuDNN, which may keep an image on the chip that our own passes read twice. ReLU's gradient is a
+// product with a bit per value: a NaN or infinity in grad_output passes a 0, which our own passes stop. Private
+// to kernels/.
 
 #pragma once
 

@@ -1,28 +1,28 @@
 #include "kernels/batch_norm_training.h"
 
 #include "kernels/dense.h"
-#include "kernels/elementwise.h"
-#include "kernels/elementwise_binary_ops.h"
-#include "kernels/elementwise_unary_ops.h"
 #include "kernels/provider.h"
 
 namespace ringrad::kernels {
 namespace {
 
-/// True for arguments that the vendor's library may be asked about. All else, errors too, is the passes'.
-bool is_for_vendor(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                   const Tensor& residual, Where where) {
-  const auto is_plain = [&](const Tensor& vector) {
-    return vector.defined() && vector.dtype() == DType::float32 && vector.device() == x.device() &&
-           vector.shape() == Shape{x.shape()[1]} && vector.is_contiguous();
-  };
-  const bool is_image = x.device().is_cuda() && x.dims() == 4 && x.dtype() != DType::float64 &&
-                        x.numel() > x.shape()[1] && x.is_channels_last();
-  if (!is_image || !is_plain(weight) || !is_plain(bias)) return false;
-  if (residual.defined() && (residual.shape() != x.shape() || residual.dtype() != x.dtype() ||
-                             residual.device() != x.device()))
-    return false;
-  return uses_vendor(Provided::batch_norm, where);
+/// True for a vector per channel as the vendor's library takes it.
+bool is_plain(const Tensor& vector, const Tensor& x) {
+  return vector.defined() && vector.dtype() == DType::float32 && vector.device() == x.device() &&
+         vector.shape() == Shape{x.shape()[1]} && vector.is_contiguous();
+}
+
+bool is_like(const Tensor& tensor, const Tensor& x) {
+  return tensor.shape() == x.shape() && tensor.dtype() == x.dtype() &&
+         tensor.device() == x.device();
+}
+
+/// True for images that the vendor's library may be asked about. All else, errors too, is the passes'. Its
+/// bits for ReLU come in words of 32.
+bool is_for_vendor(const Tensor& x, bool relu, Where where) {
+  return x.device().is_cuda() && x.dims() == 4 && x.dtype() != DType::float64 &&
+         x.is_channels_last() && x.shape()[1] % (relu ? 32 : 8) == 0 && x.numel() > x.shape()[1] &&
+         uses_vendor(Provided::batch_norm, where);
 }
 
 Tensor like_channels(const Tensor& x, Where where) {
@@ -30,25 +30,26 @@ Tensor like_channels(const Tensor& x, Where where) {
 }
 
 Tensor bits_of(const Tensor& x, Where where) {
-  return empty({(x.numel() + 7) / 8}, {.dtype = DType::uint8, .device = x.device()}, where);
+  return empty({x.numel() / 8}, {.dtype = DType::uint8, .device = x.device()}, where);
 }
 
 }  // namespace
 
 BatchNormTraining batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                    double eps, bool relu, const Tensor& residual, Where where) {
-  if (is_for_vendor(x, weight, bias, residual, where)) {
+  if (is_for_vendor(x, relu, where) && is_plain(weight, x) && is_plain(bias, x) &&
+      (!residual.defined() || is_like(residual, x))) {
     BatchNormProblem problem{.x = x, .weight = weight, .bias = bias, .eps = eps};
     if (residual.defined()) problem.residual = in_order_of(residual, x, where);
     problem.y = empty_like(x, where);
     problem.mean = like_channels(x, where);
     problem.rstd = like_channels(x, where);
     if (relu) problem.mask = bits_of(x, where);
-    if (vendor::batch_norm(problem, where)) {
-      const Tensor var = unary(ops::RightScalar<ops::Sub>(eps),
-                               unary(ops::PowScalar(-2), problem.rstd, where), where);
-      return {problem.y, {problem.mean, var}, problem.rstd, problem.mask};
-    }
+    if (vendor::batch_norm(problem, where))
+      return {problem.y,
+              {problem.mean, batch_norm_var(problem.rstd, eps, where)},
+              problem.rstd,
+              problem.mask};
   }
   BatchNormTraining result{.moments = batch_norm_moments(x, where)};
   result.rstd = batch_norm_rstd(result.moments.var, eps, where);
@@ -61,8 +62,12 @@ BatchNormBackward batch_norm_backward(const Tensor& grad_output, const BatchNorm
                                       const Tensor& mask, double rows, bool with_input,
                                       Where where) {
   const Tensor& x = saved.x;
-  if (rows > 0 && saved.relu == mask.defined() &&
-      is_for_vendor(x, saved.weight, saved.bias, grad_output, where)) {
+  // The library knows no other device's rows, and computes all gradients at once.
+  const bool is_whole =
+      x.dims() > 1 && rows * static_cast<double>(x.shape()[1]) == static_cast<double>(x.numel());
+  if (with_input && is_whole && saved.relu == mask.defined() &&
+      is_for_vendor(x, saved.relu, where) && is_like(grad_output, x) && is_plain(saved.weight, x) &&
+      is_plain(saved.mean, x) && is_plain(saved.rstd, x)) {
     BatchNormProblem problem{
         .x = x, .weight = saved.weight, .mean = saved.mean, .rstd = saved.rstd, .mask = mask};
     problem.grad_y = in_order_of(grad_output, x, where);

@@ -26,8 +26,8 @@ struct BatchNormBackward {
   BatchNormGradients gradients{};  ///< undefined unless asked for
 };
 
-/// The sums of batch_norm_backward_sums, and if `with_input` the gradients of batch_norm_backward_apply.
-/// `mask` is the forward pass's, undefined in evaluation.
+/// The sums of batch_norm_backward_sums, and if `with_input` the gradients of batch_norm_backward_apply, for
+/// `rows` values per channel. `mask` is the forward pass's, undefined in evaluation.
 ///
 /// Throws: as batch_norm_backward_sums
 BatchNormBackward batch_norm_backward(const Tensor& grad_output, const BatchNormSaved& saved,

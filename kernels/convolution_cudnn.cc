@@ -1,5 +1,8 @@
 #include "kernels/convolution_cudnn.h"
 
+#include <functional>
+#include <utility>
+
 #include "kernels/copy.h"
 
 namespace fe = cudnn_frontend;
@@ -50,6 +53,7 @@ Key key_of(Pass pass, const Geometry& g, DType dtype, bool tf32) {
 bool run_pass(Pass pass, const Geometry& g, const Tensor& like, bool tf32,
               const std::function<Graph()>& make, Operands operands, Where where) {
   const DType dtype = like.dtype();
+  tf32 = tf32 && dtype == DType::float32;
   return run(like.device(), dtype, key_of(pass, g, dtype, tf32), make, {.tf32 = tf32},
              std::move(operands), where);
 }

@@ -1,14 +1,16 @@
 #include "kernels/cudnn_graph.h"
 
-#include <algorithm>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
-#include "core/allocator_cuda.h"
+#include "core/capture.h"
 #include "core/shared_library.h"
 #include "core/stream.h"
 #include "kernels/fastest.h"
+#include "kernels/workspace.h"
 
 namespace fe = cudnn_frontend;
 
@@ -56,32 +58,22 @@ Extents channels_last(const Extents& extents) {
   return {H * W * C, 1, W * C, C};
 }
 
-// A graph and the engine that runs it.
+// A graph and the engine that runs it. Captured work may run it again at any time, so it is kept.
 struct Plan {
   Graph graph;
   std::int64_t engine;
-  std::int64_t workspace_bytes;
+  bool timed;  // else it was guessed, while work was captured
 };
 
-// From our own allocator, in the order of the stream.
-class Workspace {
- public:
-  Workspace(std::int64_t bytes, Device device, Where where)
-      : device_(device),
-        address_(bytes > 0 ? cuda_allocate(static_cast<std::size_t>(bytes), device, where)
-                           : nullptr) {}
-  ~Workspace() {
-    if (address_) cuda_deallocate(address_, device_);
+// The frontend throws what it does not expect.
+template <class Call>
+fe::error_t guarded(Call call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    return {fe::error_code_t::CUDNN_BACKEND_API_FAILED, error.what()};
   }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-
-  void* address() const { return address_; }
-
- private:
-  Device device_;
-  void* address_;
-};
+}
 
 // A device's handle, and the plans found so far.
 class Engine {
@@ -98,52 +90,66 @@ class Engine {
     check(fe::detail::set_stream(handle_, current_stream(device_).handle()), "cudnnSetStream",
           where);
     auto known = plans_.find(key);
-    if (known == plans_.end())
-      known = plans_.emplace(key, find(make, dtype, search, operands, where)).first;
-    if (!known->second) return false;
-    Plan& plan = *known->second;
-    const Workspace workspace(plan.workspace_bytes, device_, where);
-    check(plan.graph.execute_plan_at_index(handle_, operands, workspace.address(), plan.engine),
-          "cudnnBackendExecute", where);
-    return true;
+    const bool is_final = known != plans_.end() && (!known->second || known->second->timed);
+    if (!is_final && (known == plans_.end() || !is_capturing())) {
+      if (!find(key, make, dtype, search, operands, where)) return false;
+      known = plans_.find(key);
+    }
+    return known->second && execute(*known->second, operands, where);
   }
 
  private:
-  // Null if cuDNN cannot do it, which is an answer, too.
-  std::unique_ptr<Plan> find(const std::function<Graph()>& make, DType dtype, const Search& search,
-                             Operands& operands, Where where) {
-    Graph graph = make();
+  // Looks for the fastest engine, and keeps it as the key's plan; or null, for good, if there is none.
+  bool find(const Key& key, const std::function<Graph()>& make, DType dtype, const Search& search,
+            Operands& operands, Where where) {
+    auto plan = std::make_unique<Plan>(Plan{make(), 0, !is_capturing()});
     std::vector<std::int64_t> engines;
-    if (propose(graph, handle_, dtype, search, engines).is_bad()) return nullptr;
-    std::int64_t most = 0;
-    for (const std::int64_t engine : engines)
-      most = std::max(most, graph.get_workspace_size_plan_at_index(engine));
-    const Workspace workspace(most, device_, where);
+    const fe::error_t error =
+        guarded([&] { return propose(plan->graph, handle_, dtype, search, engines); });
+    if (error.is_bad() || engines.empty()) {
+      if (!is_capturing()) plans_[key] = nullptr;
+      return false;
+    }
+    const auto number = [&](int i) { return engines[static_cast<unsigned>(i)]; };
     const auto chosen = fastest(
         device_, static_cast<int>(engines.size()),
-        [&](int i) {
-          return graph
-              .execute_plan_at_index(handle_, operands, workspace.address(),
-                                     engines[static_cast<unsigned>(i)])
-              .is_good();
-        },
-        where);
-    if (!chosen) return nullptr;
-    const std::int64_t engine = engines[static_cast<unsigned>(*chosen)];
-    // Made anew with the winner alone: the others' kernels need not stay on the device.
-    auto plan = std::make_unique<Plan>(
-        Plan{make(), engine, graph.get_workspace_size_plan_at_index(engine)});
-    std::vector<std::int64_t> none;
-    check(propose(plan->graph, handle_, dtype, {.candidates = 0, .tf32 = search.tf32}, none),
-          "cudnnBackendFinalize", where);
-    check(plan->graph.build_plan_at_index(engine), "cudnnBackendFinalize", where);
-    return plan;
+        [&](int i) { return attempt(plan->graph, number(i), operands, where).is_good(); }, where);
+    if (!chosen) return false;  // no memory, perhaps: there may be some another time
+    plan->engine = number(*chosen);
+    std::unique_ptr<Plan>& place = plans_[key];
+    if (place) guessed_.push_back(std::move(place));
+    place = std::move(plan);
+    return true;
+  }
+
+  fe::error_t attempt(Graph& graph, std::int64_t engine, Operands& operands, Where where) {
+    return guarded([&] {
+      const auto bytes = static_cast<std::size_t>(graph.get_workspace_size_plan_at_index(engine));
+      const Workspace workspace(bytes, device_, where);
+      return graph.execute_plan_at_index(handle_, operands, workspace.address(), engine);
+    });
+  }
+
+  bool execute(Plan& plan, Operands& operands, Where where) {
+    std::optional<Workspace> workspace;
+    try {
+      workspace.emplace(plan.graph.get_workspace_size_plan_at_index(plan.engine), device_, where);
+    } catch (const OutOfMemoryError&) {
+      return false;  // our own kernels need none
+    }
+    check(guarded([&] {
+            return plan.graph.execute_plan_at_index(handle_, operands, workspace->address(),
+                                                    plan.engine);
+          }),
+          "cudnnBackendExecute", where);
+    return true;
   }
 
   Device device_;
   cudnnHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;  // null where cuDNN has no engine
+  std::vector<std::unique_ptr<Plan>> guessed_;  // replaced by timed ones
 };
 
 Engine& engine_of(Device device, Where where) {
@@ -156,10 +162,28 @@ Engine& engine_of(Device device, Where where) {
 
 }  // namespace
 
-const std::string& missing() { return library().missing(); }
+const std::string& missing() {
+  static const std::string why = []() -> std::string {
+    if (!library().missing().empty() || num_cuda_devices() == 0) return library().missing();
+    cudnnHandle_t handle = nullptr;
+    cudnnStatus_t status = CUDNN_STATUS_NOT_INITIALIZED;
+    fe::error_t error = guarded([&]() -> fe::error_t {
+      status = fe::detail::create_handle(&handle);
+      if (status == CUDNN_STATUS_SUCCESS) fe::detail::destroy_handle(handle);
+      return {};
+    });
+    if (error.is_bad()) return error.get_message();
+    if (status == CUDNN_STATUS_SUCCESS) return "";
+    return concat("a cuDNN that does not start: ", fe::detail::get_error_string(status));
+  }();
+  return why;
+}
 
 Graph make_graph(DType dtype) {
   Graph graph;
+  // Plans live as long as the process, so captured work need not keep them; and to do so takes a
+  // libcudart.so, which we do not need otherwise.
+  graph.set_cuda_graph_retention(fe::CudaGraphRetention_t::NONE);
   graph.set_io_data_type(data_type(dtype))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);

@@ -5,7 +5,8 @@
 //     fastest      the first few are timed once; the winner is kept under a key
 //
 // A call that was made before costs a look into a map. Engines whose results depend on the order in which
-// threads happen to run are never asked: a run repeats itself bit by bit.
+// threads happen to run are never asked, so within a process and a device a call repeats itself bit by bit.
+// Which engine is the fastest may differ from one process to the next, and with it the last bits.
 
 #pragma once
 
@@ -28,7 +29,7 @@ using Graph = cudnn_frontend::graph::Graph;
 using GraphTensor = std::shared_ptr<cudnn_frontend::graph::Tensor_attributes>;
 using Extents = std::vector<std::int64_t>;
 
-/// Why cuDNN cannot be used; empty if it can. Loads the library.
+/// Why cuDNN cannot be used; empty if it can. Loads the library, and tries it on the GPU if there is one.
 const std::string& missing();
 
 /// cuDNN reads packs of values: memory that is not so aligned is none for it.
@@ -63,9 +64,10 @@ using Key = std::vector<std::int64_t>;
 using Operands = std::unordered_map<std::int64_t, void*>;
 
 /// Runs a graph on the device's current stream; `make` is called for a key that is new. False, and nothing
-/// done, if cuDNN has no engine for it or an operand is not aligned.
+/// done, if cuDNN has no engine for it, there is no memory for its workspace, or an operand is not aligned.
 ///
 /// REQUIRES: missing() is empty
+/// Throws:   CudaError if an engine that has run before fails
 bool run(Device device, DType dtype, const Key& key, const std::function<Graph()>& make,
          const Search& search, Operands operands, Where where);
 

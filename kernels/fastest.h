@@ -6,13 +6,14 @@
 #include <optional>
 
 #include "core/capture.h"
+#include "core/device.h"
+#include "core/error.h"
 #include "core/stream.h"
 
 namespace ringrad::kernels {
 
 /// The way i < count whose run(i) takes the shortest time on the device's current stream; run returns false
-/// for a way that cannot be gone. Nothing if none can. While work is captured it does not run, so the first
-/// is taken untried.
+/// if it fails. Nothing if all fail. What is captured does not run, so then the first way is taken untried.
 template <class Run>
 std::optional<int> fastest(Device device, int count, const Run& run, Where where) {
   constexpr int kTimedRuns = 3;

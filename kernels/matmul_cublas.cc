@@ -12,11 +12,11 @@
 #include <tuple>
 #include <vector>
 
-#include "core/allocator_cuda.h"
 #include "core/capture.h"
 #include "core/shared_library.h"
 #include "core/stream.h"
 #include "kernels/fastest.h"
+#include "kernels/workspace.h"
 
 namespace ringrad::kernels::cublas {
 namespace {
@@ -182,10 +182,10 @@ class Engine {
                 Where where) {
     const DeviceGuard guard(device_, where);
     const Call call(key, bias, where);
-    const Workspace workspace(device_, where);
+    const Workspace workspace(kWorkspaceBytes, device_, where);
     const cudaStream_t stream = current_stream(device_).handle();
     const auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
-      return call.run(handle_, algorithm, a, b, result, workspace.address, stream);
+      return call.run(handle_, algorithm, a, b, result, workspace.address(), stream);
     };
     const std::optional<cublasLtMatmulAlgo_t> algorithm = find(key, call, run, where);
     if (algorithm) check(run(*algorithm), "cublasLtMatmul", where);
@@ -193,15 +193,6 @@ class Engine {
   }
 
  private:
-  // From our own allocator, in the order of the stream.
-  struct Workspace {
-    Workspace(Device device, Where where)
-        : device(device), address(cuda_allocate(kWorkspaceBytes, device, where)) {}
-    ~Workspace() { cuda_deallocate(address, device); }
-    Device device;
-    void* address;
-  };
-
   template <class Run>
   std::optional<cublasLtMatmulAlgo_t> find(const Key& key, const Call& call, const Run& run,
                                            Where where) {

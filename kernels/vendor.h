@@ -43,11 +43,11 @@ bool convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
 
 /// Batch norm as in training, and its gradients, by cuDNN. False, and nothing done, for what it does not do.
 ///
-/// REQUIRES: vendor_missing(Provided::batch_norm) is empty
+/// REQUIRES: vendor_missing(Provided::batch_norm) is empty; tensors lie as BatchNormProblem says
 bool batch_norm(const BatchNormProblem& problem, Where where);
 bool batch_norm_backward(const BatchNormProblem& problem, Where where);
 
-/// Lets products and convolutions of float32 use TensorFloat-32: eight times the speed, with inputs rounded to 10 bits of
+/// Lets products and convolutions of float32 use TensorFloat-32: tensor cores, with inputs rounded to 10 bits of
 /// mantissa. Off by default; RINGRAD_TF32=1 says it from outside.
 void set_tf32(bool allowed);
 bool is_tf32();
