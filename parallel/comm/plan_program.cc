@@ -141,6 +141,9 @@ PlanPrograms compile(const CollectivePlan& plan, Where where) {
   const auto example = plan_check(plan);
   RINGRAD_CHECK(!example, ValueError, where, "compile: the plan '", plan.algorithm,
                 "' must be proved; got ", *example);
+  for (const Step& step : plan.steps)
+    RINGRAD_CHECK(is_receive(step.op) || step.op == StepOp::send, ValueError, where,
+                  "compile: staged copies are not supported yet; got ", step);
   return Compiler(plan).compile();
 }
 

@@ -70,6 +70,8 @@ class ThreadGroupState {
       case Collective::all_gather:
         return ring_all_gather(n);
       case Collective::broadcast:
+      case Collective::reduce:
+      case Collective::all_to_all:
         break;
     }
     return direct_broadcast(n, key.root);

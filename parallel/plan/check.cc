@@ -8,7 +8,7 @@
 
 #include "parallel/plan/happens_before.h"
 #include "parallel/plan/replay.h"
-#include "parallel/plan/symbolic_values.h"
+#include "parallel/plan/symbolic_run.h"
 
 namespace ringrad {
 namespace {
@@ -34,8 +34,7 @@ class Proof {
     if (Verdict bad = check_progress()) return bad;
     if (Verdict bad = check_matching()) return bad;
     if (Verdict bad = check_loans()) return bad;
-    if (Verdict bad = check_sums()) return bad;
-    return check_result();
+    return check_sums_and_result();
   }
 
  private:
@@ -63,6 +62,10 @@ class Proof {
     if (has_owners && plan_.num_chunks % plan_.world_size != 0)
       return malformed("every rank must own as many chunks as the next; got ", plan_.num_chunks,
                        " chunks and ", plan_.world_size, " ranks");
+    if (plan_.collective == Collective::all_to_all &&
+        plan_.num_chunks != std::int64_t{plan_.world_size} * plan_.world_size)
+      return malformed("an all_to_all must have a chunk for every pair of ranks; got ",
+                       plan_.num_chunks, " chunks and ", plan_.world_size, " ranks");
     if (!is_rank(plan_.root))
       return malformed("root must be a rank; got root ", plan_.root, " and ", plan_.world_size,
                        " ranks");
@@ -88,6 +91,9 @@ class Proof {
         if (distinct.size() != step.peers.size() || distinct.empty())
           return malformed("a sum must have one or more different terms; got ", step.peers.size(),
                            " of which ", distinct.size(), " differ");
+      } else if (step.op == StepOp::stage) {
+        if (!distinct.empty())
+          return malformed("a copy of one's own must have no peers; got ", step.peers.size());
       } else if (step.peers.size() != 1 || distinct.count(step.rank) > 0) {
         return malformed("a message must have one peer, another rank; got ", step.peers.size(),
                          " peers");
@@ -121,12 +127,10 @@ class Proof {
   Verdict check_matching() const {
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
       const Step& step = plan_.steps[i];
-      if (step.op == StepOp::send) {
-        if (replay_.partners[i].empty())
-          return at(PlanFault::unmatched, i, "rank ", step.peers[0],
-                    " must receive it; got no such step");
-        continue;
-      }
+      if (is_send(step.op) && replay_.partners[i].empty())
+        return at(PlanFault::unmatched, i, "rank ", step.peers[0],
+                  " must receive it; got no such step");
+      if (!is_receive(step.op)) continue;
       for (int send : replay_.partners[i]) {
         if (send < 0) continue;
         const Step& sent = plan_.steps[send];
@@ -143,114 +147,76 @@ class Proof {
 
   // --- loans ---
 
+  // A receive writes the chunk, a stage writes the copy beside it; each has loans of its own.
   Verdict check_loans() const {
     const HappensBefore happens_before(plan_, replay_);
-    // (world_size, num_chunks) loans since the chunk was last written
-    std::vector<std::vector<int>> loans(static_cast<std::size_t>(plan_.world_size) *
-                                        plan_.num_chunks);
+    using Loans = std::vector<std::vector<int>>;  // (world_size, num_chunks) since the last write
+    Loans of_chunk(static_cast<std::size_t>(plan_.world_size) * plan_.num_chunks);
+    Loans of_copy(of_chunk.size());
     for (int index : replay_.order) {
       const Step& step = plan_.steps[index];
-      std::vector<int>& lent = loans[step.rank * plan_.num_chunks + step.chunk];
-      if (step.op == StepOp::send) {
+      const bool is_copy = step.op == StepOp::stage || step.op == StepOp::send_staged;
+      const std::size_t place = static_cast<std::size_t>(step.rank) * plan_.num_chunks + step.chunk;
+      std::vector<int>& lent = (is_copy ? of_copy : of_chunk)[place];
+      if (is_send(step.op)) {
         lent.push_back(index);
         continue;
       }
       for (int send : lent)
         if (!happens_before(replay_.partners[send][0], index))
-          return at(PlanFault::overwritten_loan, index, "the chunk must not be written while rank ",
-                    plan_.steps[send].peers[0], " may be reading it; got a loan to it at step ",
-                    plan_.steps[send].step, " and no word since that it was read");
+          return at(PlanFault::overwritten_loan, index, is_copy ? "the copy" : "the chunk",
+                    " must not be written while rank ", plan_.steps[send].peers[0],
+                    " may be reading it; got a loan to it at step ", plan_.steps[send].step,
+                    " and no word since that it was read");
       lent.clear();
-    }
-    return {};
-  }
-
-  // --- sums ---
-
-  Value input(int rank, int chunk) const {
-    switch (plan_.collective) {
-      case Collective::all_reduce:
-      case Collective::reduce_scatter:
-        return values_.leaf(rank);
-      case Collective::all_gather:
-        return owner(plan_, chunk) == rank ? values_.leaf(rank) : SymbolicValues::kNone;
-      case Collective::broadcast:
-        break;
-    }
-    return rank == plan_.root ? values_.leaf(rank) : SymbolicValues::kNone;
-  }
-
-  Value& held(int rank, int chunk) { return held_[rank * plan_.num_chunks + chunk]; }
-
-  Verdict check_sums() {
-    for (int rank = 0; rank < plan_.world_size; ++rank)
-      for (int chunk = 0; chunk < plan_.num_chunks; ++chunk) held_.push_back(input(rank, chunk));
-
-    // Loans are proved: what a receiver reads is what the sender held when it sent, and still
-    // holds.
-    for (int index : replay_.order) {
-      const Step& step = plan_.steps[index];
-      if (step.op == StepOp::send) {
-        if (held(step.rank, step.chunk) == SymbolicValues::kNone)
-          return at(PlanFault::no_value, index, "the chunk must have a value; got none yet");
-        continue;
-      }
-      Value total = SymbolicValues::kNone;
-      for (int peer : step.peers) {
-        const Value term = held(peer, step.chunk);
-        if (term == SymbolicValues::kNone)
-          return at(PlanFault::no_value, index, "every term must have a value; got none at rank ",
-                    peer);
-        total = total == SymbolicValues::kNone ? term : values_.sum(total, term);
-      }
-      if (const int twice = values_.duplicated_rank(total); twice >= 0)
-        return at(PlanFault::duplicate, index, "rank ", twice, " must contribute once; got ",
-                  values_.to_string(total));
-      held(step.rank, step.chunk) = total;
     }
     return {};
   }
 
   // --- result ---
 
-  Verdict check_result() {
+  Verdict check_sums_and_result() const {
+    SymbolicRun run(plan_, replay_);
+    if (const auto& fault = run.fault())
+      return at(fault->is_duplicate ? PlanFault::duplicate : PlanFault::no_value, fault->step_index,
+                fault->text);
     for (int chunk = 0; chunk < plan_.num_chunks; ++chunk)
       for (int rank = 0; rank < plan_.world_size; ++rank) {
-        const Value got = held(rank, chunk);
-        const std::string wanted = expectation(rank, chunk, got);
+        const std::string wanted = expectation(rank, chunk, run);
         if (!wanted.empty())
-          return CounterExample{PlanFault::wrong_result, rank, -1, chunk,
-                                text("in the end rank ", rank, " must hold in chunk ", chunk, " ",
-                                     wanted, "; got ", values_.to_string(got))};
+          return CounterExample{
+              PlanFault::wrong_result, rank, -1, chunk,
+              text("in the end rank ", rank, " must hold in chunk ", chunk, " ", wanted, "; got ",
+                   run.values().to_string(run.held(rank, chunk)))};
       }
     return {};
   }
 
-  // What `rank` ought to hold, in words; empty when `got` is that.
-  std::string expectation(int rank, int chunk, Value got) {
+  // What `rank` ought to hold, in words; empty when it does.
+  std::string expectation(int rank, int chunk, SymbolicRun& run) const {
+    const Value got = run.held(rank, chunk);
     const auto exactly = [&](Value wanted) {
-      return got == wanted ? "" : values_.to_string(wanted);
+      return got == wanted ? "" : run.values().to_string(wanted);
     };
+    if (!is_promised(plan_, rank, chunk)) return "";
     switch (plan_.collective) {
-      case Collective::reduce_scatter:
-        if (owner(plan_, chunk) != rank) return "";
-        [[fallthrough]];
       case Collective::all_reduce:
-        if (!values_.is_complete(got)) return "every rank's contribution once";
-        return plan_.collective == Collective::all_reduce ? exactly(held(0, chunk)) : "";
+      case Collective::reduce_scatter:
+      case Collective::reduce:
+        if (!run.values().is_complete(got)) return "every rank's contribution once";
+        return plan_.collective == Collective::all_reduce ? exactly(run.held(0, chunk)) : "";
       case Collective::all_gather:
-        return exactly(values_.leaf(owner(plan_, chunk)));
+      case Collective::all_to_all:
+        return exactly(run.values().leaf(owner(plan_, chunk)));
       case Collective::broadcast:
         break;
     }
-    return exactly(values_.leaf(plan_.root));
+    return exactly(run.values().leaf(plan_.root));
   }
 
   const CollectivePlan& plan_;
   int slots_;
   Replay replay_;
-  SymbolicValues values_{plan_.world_size};
-  std::vector<Value> held_;  // (world_size, num_chunks)
 };
 
 }  // namespace

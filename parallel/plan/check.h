@@ -6,10 +6,11 @@
 // replay.h explains, all interleavings. Proved, in this order:
 //
 //   shape      ranks, chunks, peers and root exist; a message has two ends; time slots run forward
-//   progress   no deadlock when every channel holds `slots` chunks
+//   progress   no deadlock when every channel holds `slots` messages
 //   matching   every send is received, as the chunk it was sent as
-//   loans      no rank writes a chunk that it has lent while its reader may still be reading, so a
-//              receiver may read the sender's memory in place (happens_before.h)
+//   loans      no rank writes a chunk, or makes a copy anew, that it has lent while its reader may
+//              still be reading, so a receiver may read the sender's memory in place
+//              (happens_before.h)
 //   sums       no chunk is used before it has a value, no contribution is added twice
 //   result     every rank holds what the collective promises: each contribution exactly once and,
 //              for all_reduce, the same expression on all ranks: equal bits whatever the rounding
@@ -45,7 +46,7 @@ struct CounterExample {
   std::string text;  ///< "<what must hold>; got <what happens>", naming rank, step and chunk
 };
 
-/// Nothing if `plan` is proved for channels of `slots` chunks and therefore for larger ones; else
+/// Nothing if `plan` is proved for channels of `slots` messages and therefore for larger ones; else
 /// the first failure.
 ///
 /// REQUIRES: slots >= 1

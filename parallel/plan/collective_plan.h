@@ -1,8 +1,9 @@
 // A collective as a value: who lends which chunk to whom, who adds what to what, in which order.
 //
 // A plan is data made by a pure function of (world size, segments). It can be printed, compared,
-// proved (check.h), counted, and run (parallel/comm): all of them read the same list and none knows
-// which algorithm wrote it. Writing a new algorithm means writing this list and nothing else.
+// stored (plan_json.h), proved (check.h), timed (cost.h), and run (parallel/comm): all of them read
+// the same list and none knows which algorithm wrote it. Writing a new algorithm means writing this
+// list and nothing else.
 //
 // The machine a plan is written for:
 //
@@ -12,13 +13,19 @@
 //     +----+----+----+    +----+----+----+    +----+----+----+
 //          |                  ^        |          ^
 //          +---- channel -----+        +----------+      one first-in first-out channel per ordered
-//                                                        pair of ranks carries chunks
+//                                                        pair of ranks carries messages
 //
 //   send         c -> p        offers chunk c to p, who may read it where it lies: the rank must
 //                              not write c again before p has taken it
 //   recv         c <- p        chunk c becomes the chunk that p offers next
 //   recv_reduce  c <- p q ...  chunk c becomes p's chunk + q's chunk + ..., added in this order; a
 //                              rank that adds its own chunk lists itself at the place it takes
+//   stage        c             keeps a copy of chunk c beside the buffer: a rank that offers the
+//                              copy may write c at once
+//   send_staged  c -> p        offers that copy to p; it must not be made anew before p has taken it
+//
+// Sends that follow each other in a rank's list, in one time slot and to one peer, are one message,
+// which takes one place in the channel. So halving a buffer is one message, not one per chunk.
 //
 // Loans may still be out after a rank's last step: who runs a plan lets the rank's buffer go only
 // when its last chunks were taken.
@@ -41,34 +48,64 @@ namespace ringrad {
 ///   reduce_scatter  rank r: its own chunks, summed over all ranks; the rest is scratch
 ///   all_gather      every rank: every chunk as its owner had it
 ///   broadcast       every rank: every chunk as the root had it
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
+///   reduce          the root: every chunk, summed over all ranks; elsewhere all is scratch
+///   all_to_all      rank d: the chunks s * world_size + d, one from each rank s, who begins with
+///                   the row of chunks s * world_size, ..., one for each rank d
+enum class Collective : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  all_to_all,
+};
 
-enum class StepOp : std::uint8_t { send, recv, recv_reduce };
+enum class StepOp : std::uint8_t { send, recv, recv_reduce, stage, send_staged };
+
+constexpr bool is_send(StepOp op) { return op == StepOp::send || op == StepOp::send_staged; }
+constexpr bool is_receive(StepOp op) { return op == StepOp::recv || op == StepOp::recv_reduce; }
 
 struct Step {
   int step;                ///< time slot, for people
   int rank;                ///< whose step it is
   StepOp op;               ///< what it does
   int chunk;               ///< to which chunk of the rank's buffer
-  std::vector<int> peers;  ///< send, recv: the one peer; recv_reduce: the terms, in order
+  std::vector<int> peers;  ///< sends, recv: the one peer; recv_reduce: the terms, in order
 
   bool operator==(const Step&) const = default;
 };
+
+/// True if `next`, the step after `send` in the list of its rank, belongs to the same message.
+bool continues_message(const Step& send, const Step& next);
 
 struct CollectivePlan {
   Collective collective = Collective::all_reduce;
   std::string algorithm;  ///< "ring", "two_shot", or the name of yours
   int world_size = 1;
   int num_chunks = 1;
-  int root = 0;  ///< broadcast only
+  int root = 0;  ///< broadcast and reduce only
   std::vector<Step> steps;
 
   void send(int step, int rank, int chunk, int to);
   void recv(int step, int rank, int chunk, int from);
   void recv_reduce(int step, int rank, int chunk, std::vector<int> terms);
+  void stage(int step, int rank, int chunk);
+  void send_staged(int step, int rank, int chunk, int to);
 
   bool operator==(const CollectivePlan&) const = default;
 };
+
+/// A plan without steps yet.
+///
+/// Throws: std::invalid_argument unless world_size >= 1 and num_chunks >= 1
+CollectivePlan empty_plan(Collective collective, std::string algorithm, int world_size,
+                          int num_chunks = 1);
+
+/// Likewise, for the collectives that have a root.
+///
+/// Throws: std::invalid_argument also unless 0 <= root < world_size
+CollectivePlan empty_rooted_plan(Collective collective, std::string algorithm, int world_size,
+                                 int root);
 
 /// Half-open range of elements.
 struct ElementRange {
@@ -86,16 +123,27 @@ struct ElementRange {
 /// REQUIRES: count >= 0, 0 <= chunk < num_chunks
 ElementRange chunk_range(std::int64_t count, int num_chunks, int chunk);
 
-/// The rank that chunk c belongs to in reduce_scatter and all_gather: equal, contiguous shares.
+/// The rank that chunk c belongs to in reduce_scatter and all_gather, and begins at in all_to_all:
+/// equal, contiguous shares.
 ///
 /// REQUIRES: num_chunks is a multiple of world_size
 int owner(const CollectivePlan& plan, int chunk);
+
+/// True if the collective promises what `rank` holds in the chunk in the end; else it is scratch.
+bool is_promised(const CollectivePlan& plan, int rank, int chunk);
+
+/// The number of elements of a chunk for a buffer of `count` elements; in an all_to_all the buffer
+/// is what a rank begins with, its row of chunks.
+std::int64_t chunk_size(const CollectivePlan& plan, int chunk, std::int64_t count);
 
 /// Number of time slots.
 int num_steps(const CollectivePlan& plan);
 
 /// Elements that `rank` sends, all its messages together, for a buffer of `count` elements.
 std::int64_t elements_sent(const CollectivePlan& plan, int rank, std::int64_t count);
+
+/// Messages that `rank` sends.
+int messages_sent(const CollectivePlan& plan, int rank);
 
 const char* name(Collective collective);
 const char* name(StepOp op);

@@ -11,7 +11,7 @@ HappensBefore::HappensBefore(const CollectivePlan& plan, const Replay& run)
   for (int index : run.order) {
     const Step& step = plan.steps[index];
     std::vector<int>& mine = known[step.rank];
-    if (step.op != StepOp::send)
+    if (is_receive(step.op))
       for (int send : run.partners[index]) {
         if (send < 0) continue;
         for (int r = 0; r < plan.world_size; ++r) mine[r] = std::max(mine[r], clock_[send][r]);

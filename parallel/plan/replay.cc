@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <utility>
 
 namespace ringrad {
 namespace {
@@ -11,7 +12,7 @@ class Machine {
  public:
   Machine(const CollectivePlan& plan, int slots)
       : plan_(plan),
-        slots_(static_cast<std::size_t>(slots)),
+        slots_(slots),
         programs_(plan.world_size),
         channels_(static_cast<std::size_t>(plan.world_size) * plan.world_size),
         next_(plan.world_size, 0) {
@@ -43,27 +44,51 @@ class Machine {
     return next_[rank] < programs_[rank].size() ? programs_[rank][next_[rank]] : -1;
   }
 
-  std::deque<int>& channel(int from, int to) { return channels_[from * plan_.world_size + to]; }
+  // Sends that were not taken yet, each with the number of its message.
+  struct Channel {
+    std::deque<std::pair<int, int>> sends;
+    int last_message = 0;
+    int num_messages = 0;  // of which a send is here
+
+    void push(int send, bool continues) {
+      if (!continues) ++last_message;
+      if (sends.empty() || sends.back().second != last_message) ++num_messages;
+      sends.emplace_back(send, last_message);
+    }
+
+    int pop() {
+      const auto [send, message] = sends.front();
+      sends.pop_front();
+      if (sends.empty() || sends.front().second != message) --num_messages;
+      return send;
+    }
+  };
+
+  Channel& channel(int from, int to) { return channels_[from * plan_.world_size + to]; }
+
+  bool continues(int rank) const {
+    if (next_[rank] == 0) return false;
+    return continues_message(plan_.steps[programs_[rank][next_[rank] - 1]],
+                             plan_.steps[programs_[rank][next_[rank]]]);
+  }
 
   bool can_run(const Step& step) {
-    if (step.op == StepOp::send) return channel(step.rank, step.peers[0]).size() < slots_;
+    if (is_send(step.op))
+      return channel(step.rank, step.peers[0]).num_messages < slots_ || continues(step.rank);
     return std::all_of(step.peers.begin(), step.peers.end(), [&](int peer) {
-      return peer == step.rank || !channel(peer, step.rank).empty();
+      return peer == step.rank || !channel(peer, step.rank).sends.empty();
     });
   }
 
   void run_step(int index) {
     const Step& step = plan_.steps[index];
     replay_.order.push_back(index);
-    if (step.op == StepOp::send) {
-      channel(step.rank, step.peers[0]).push_back(index);
-      return;
-    }
+    if (is_send(step.op)) channel(step.rank, step.peers[0]).push(index, continues(step.rank));
+    if (!is_receive(step.op)) return;
     for (int peer : step.peers) {
       int send = -1;
       if (peer != step.rank) {
-        send = channel(peer, step.rank).front();
-        channel(peer, step.rank).pop_front();
+        send = channel(peer, step.rank).pop();
         replay_.partners[send] = {index};
       }
       replay_.partners[index].push_back(send);
@@ -71,9 +96,9 @@ class Machine {
   }
 
   const CollectivePlan& plan_;
-  std::size_t slots_;
+  int slots_;
   std::vector<std::vector<int>> programs_;  // (world_size) step indices in each rank's order
-  std::vector<std::deque<int>> channels_;   // (world_size, world_size) sends not yet taken
+  std::vector<Channel> channels_;           // (world_size, world_size)
   std::vector<std::size_t> next_;           // (world_size) position in its program
   Replay replay_;
 };

@@ -1,7 +1,7 @@
 // Replay: runs a plan without data, on ranks that wait for each other, and records what met what.
 //
-// Every channel holds at most `slots` chunks: a send waits while its channel is full, a receive
-// while it is empty. Each channel has one writer and one reader, so a step that could run stays
+// Every channel holds at most `slots` messages: a send that begins a message waits while its channel
+// is full, a receive while it is empty. Each channel has one writer and one reader, so a step that could run stays
 // able to run until it does: whatever order the ranks are let run in, the same messages meet, and
 // the replay gets stuck in one order only if it does in all. One replay therefore speaks for every
 // interleaving. More slots let every run continue that fewer do, so a plan that finishes with k
@@ -30,7 +30,7 @@ struct Replay {
   bool finished = true;
 };
 
-/// Runs the plan on channels of `slots` chunks.
+/// Runs the plan on channels of `slots` messages.
 ///
 /// REQUIRES: slots >= 1; ranks and peers of all steps are in [0, world_size)
 Replay replay(const CollectivePlan& plan, int slots);

@@ -89,15 +89,37 @@ TEST(PlanCheckTest, NamesEveryRankOfACycleOfReceives) {
             "<- 0 1 waits; rank 1 recv_reduce chunk 0 <- 0 1 waits");
 }
 
-// Both ranks send two chunks before they receive one: fine with two slots, a deadlock with one.
-TEST(PlanCheckTest, ADeadlockMayDependOnTheNumberOfSlots) {
+// Both ranks send two chunks before they receive one.
+CollectivePlan exchange_of_two_chunks(int slot_of_second) {
   CollectivePlan plan = plan_of(Collective::all_gather, 2, 4);
   for (int r : {0, 1}) {
     plan.send(0, r, 2 * r, 1 - r);
-    plan.send(0, r, 2 * r + 1, 1 - r);
-    plan.recv(0, r, 2 - 2 * r, 1 - r);
-    plan.recv(0, r, 3 - 2 * r, 1 - r);
+    plan.send(slot_of_second, r, 2 * r + 1, 1 - r);
+    plan.recv(slot_of_second, r, 2 - 2 * r, 1 - r);
+    plan.recv(slot_of_second, r, 3 - 2 * r, 1 - r);
   }
+  return plan;
+}
+
+TEST(PlanCheckTest, ADeadlockMayDependOnTheNumberOfSlots) {
+  EXPECT_EQ(plan_check(exchange_of_two_chunks(1), 1)->fault, PlanFault::deadlock);
+  EXPECT_EQ(verdict(exchange_of_two_chunks(1), 2), "proved");
+}
+
+TEST(PlanCheckTest, SendsOfOneSlotToOnePeerAreOneMessage) {
+  EXPECT_EQ(verdict(exchange_of_two_chunks(0), 1), "proved");
+}
+
+TEST(PlanCheckTest, AMessageEndsWhereTheRankDoesSomethingElse) {
+  CollectivePlan plan = plan_of(Collective::broadcast, 3, 2);
+  plan.send(0, 0, 0, 1);
+  plan.send(0, 0, 0, 2);
+  plan.send(0, 0, 1, 1);
+  plan.send(0, 0, 1, 2);
+  for (int chunk : {0, 1}) plan.recv(0, 2, chunk, 0);
+  plan.send(0, 2, 0, 1);  // rank 1 waits for it before it takes rank 0's chunks
+  plan.recv(0, 1, 0, 2);
+  for (int chunk : {0, 1}) plan.recv(0, 1, chunk, 0);
   EXPECT_EQ(plan_check(plan, 1)->fault, PlanFault::deadlock);
   EXPECT_EQ(verdict(plan, 2), "proved");
 }
@@ -204,6 +226,107 @@ TEST(PlanCheckTest, OwnersOfAReduceScatterMayEachAddInTheirOwnOrder) {
     for (int owner : {(r + 1) % 3, (r + 2) % 3}) plan.send(0, r, owner, owner);
   for (int r = 0; r < 3; ++r) plan.recv_reduce(0, r, r, {(r + 2) % 3, r, (r + 1) % 3});
   EXPECT_EQ(verdict(plan), "proved");
+}
+
+// --- Staged copies ---
+
+// Both ranks send a copy of their buffer and add the other's into the buffer.
+CollectivePlan staged_exchange() {
+  CollectivePlan plan = plan_of(Collective::all_reduce, 2, 1);
+  for (int r : {0, 1}) {
+    plan.stage(0, r, 0);
+    plan.send_staged(0, r, 0, 1 - r);
+    plan.recv_reduce(0, r, 0, {0, 1});
+  }
+  return plan;
+}
+
+TEST(PlanCheckTest, AChunkWhoseCopyIsLentMayBeWritten) {
+  EXPECT_EQ(verdict(staged_exchange()), "proved");
+}
+
+TEST(PlanCheckTest, NamesACopyMadeAnewWhileItIsLent) {
+  CollectivePlan plan = staged_exchange();
+  plan.stage(1, 1, 0);
+  EXPECT_EQ(verdict(plan),
+            "overwritten_loan: step 1, rank 1 stage chunk 0: the copy must not be written while "
+            "rank 0 may be reading it; got a loan to it at step 0 and no word since that it was "
+            "read");
+}
+
+TEST(PlanCheckTest, ACopyMayBeMadeAnewAfterWordOfItsRead) {
+  CollectivePlan plan = staged_exchange();
+  plan.send(1, 0, 0, 1);
+  plan.recv(1, 1, 0, 0);
+  plan.stage(2, 1, 0);
+  EXPECT_EQ(verdict(plan), "proved");
+}
+
+TEST(PlanCheckTest, ACopyKeepsWhatItsChunkHeldWhenItWasStaged) {
+  CollectivePlan plan = staged_exchange();
+  plan.send_staged(1, 0, 0, 1);  // x0, though rank 0's chunk is x0 + x1 by now
+  plan.recv(1, 1, 0, 0);
+  EXPECT_EQ(verdict(plan),
+            "wrong_result: in the end rank 1 must hold in chunk 0 every rank's contribution once; "
+            "got x0");
+}
+
+TEST(PlanCheckTest, NamesACopyThatIsSentButWasNotMade) {
+  CollectivePlan plan = staged_exchange();
+  plan.steps.erase(plan.steps.begin());
+  EXPECT_EQ(verdict(plan),
+            "no_value: step 0, rank 0 send_staged chunk 0 -> 1: a copy must have been staged; got "
+            "none yet");
+}
+
+TEST(PlanCheckTest, NamesACopyOfNothing) {
+  CollectivePlan plan = plan_of(Collective::broadcast, 2, 1);
+  plan.stage(0, 1, 0);
+  EXPECT_EQ(verdict(plan),
+            "no_value: step 0, rank 1 stage chunk 0: the chunk must have a value; got none yet");
+  plan.steps[0].peers = {0};
+  EXPECT_EQ(plan_check(plan)->fault, PlanFault::malformed);
+}
+
+// --- Collectives ---
+
+TEST(PlanCheckTest, AReducePromisesTheSumToItsRootOnly) {
+  CollectivePlan plan = plan_of(Collective::reduce, 3, 1);
+  plan.root = 1;
+  plan.send(0, 0, 0, 1);
+  plan.send(0, 2, 0, 1);
+  plan.recv_reduce(0, 1, 0, {2, 1, 0});
+  EXPECT_EQ(verdict(plan), "proved");
+  plan.root = 0;
+  EXPECT_EQ(verdict(plan),
+            "wrong_result: in the end rank 0 must hold in chunk 0 every rank's contribution once; "
+            "got x0");
+}
+
+// What rank 0 has for rank 2 goes through rank 1.
+TEST(PlanCheckTest, ProvesAnAllToAllThatRelays) {
+  CollectivePlan plan = plan_of(Collective::all_to_all, 3, 9);
+  const auto message = [&](int slot, int from, int to, int chunk) {
+    plan.send(slot, from, chunk, to);
+    plan.recv(slot, to, chunk, from);
+  };
+  message(0, 0, 1, 1);
+  message(1, 0, 1, 2);
+  message(2, 1, 2, 2);
+  message(3, 1, 2, 5);
+  message(4, 1, 0, 3);
+  message(5, 2, 0, 6);
+  message(6, 2, 1, 7);
+  EXPECT_EQ(verdict(plan), "proved");
+  plan.steps.resize(plan.steps.size() - 2);
+  EXPECT_EQ(verdict(plan), "wrong_result: in the end rank 1 must hold in chunk 7 x2; got nothing");
+}
+
+TEST(PlanCheckTest, AnAllToAllHasAChunkPerPairOfRanks) {
+  EXPECT_EQ(
+      verdict(plan_of(Collective::all_to_all, 3, 3)),
+      "malformed: an all_to_all must have a chunk for every pair of ranks; got 3 chunks and 3 "
+      "ranks");
 }
 
 TEST(PlanCheckTest, JudgesByTheCollectiveAndNotByTheAlgorithm) {

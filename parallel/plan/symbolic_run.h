@@ -1,0 +1,55 @@
+// SymbolicRun: a plan run on symbolic values, so that one run speaks for all data.
+//
+// It ends at the first step that has no meaning: one that uses a chunk without a value, or adds a
+// rank's contribution a second time.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/plan/collective_plan.h"
+#include "parallel/plan/replay.h"
+#include "parallel/plan/symbolic_values.h"
+
+namespace ringrad {
+
+class SymbolicRun {
+ public:
+  using Value = SymbolicValues::Value;
+
+  /// REQUIRES: run = replay(plan, ...) has finished, and no loan is overwritten: what a receiver
+  ///           reads is what the sender held when it sent. Both outlive this object.
+  SymbolicRun(const CollectivePlan& plan, const Replay& run);
+
+  /// The step that has no meaning, and why.
+  struct Fault {
+    int step_index;
+    bool is_duplicate;  ///< else a value is missing
+    std::string text;
+  };
+  const std::optional<Fault>& fault() const { return fault_; }
+
+  /// What a rank holds in a chunk in the end; kNone if nothing is known of it.
+  Value held(int rank, int chunk) const { return held_[at(rank, chunk)]; }
+
+  SymbolicValues& values() { return values_; }
+
+ private:
+  std::size_t at(int rank, int chunk) const {
+    return static_cast<std::size_t>(rank) * plan_.num_chunks + chunk;
+  }
+  Value input(int rank, int chunk) const;
+  std::optional<Fault> run_step(int index);
+  Value add_terms(int index);
+
+  const CollectivePlan& plan_;
+  const Replay& run_;
+  SymbolicValues values_;
+  std::vector<Value> held_;    // (world_size, num_chunks)
+  std::vector<Value> staged_;  // (world_size, num_chunks) the copies beside the buffers
+  std::optional<Fault> fault_;
+};
+
+}  // namespace ringrad
