@@ -9,13 +9,29 @@
 //   rank 2 . sends c0 > 0, c1 > 1                  rank 2 : sends c2 > 0, c2 > 1
 //   owner c: c = (x0 + x1) + x2                    others : copy
 //
-//   collective    steps    bytes sent by each rank                additions by each rank
-//   all_reduce    2        2 (n - 1) / n * S                      (n - 1) / n * S
-//   broadcast     1        root (n - 1) * S, others none          none
+// One-shot all-reduce: shot 1 alone, with every rank the owner of everything. As the others read
+// what a rank began with while it writes its sum, it offers a staged copy.
 //
-// The bytes are the ring's, the steps do not grow with n, and the order of addition is the same for
-// every element: rank 0, 1, ..., n - 1. This is the `canonical` order: bits do not depend on how
-// the buffer is cut, nor on which buffer an element lies in.
+//   rank 0 : stages c0, sends the copy > 1, > 2; c0 = (x0 + x1) + x2; ranks 1 and 2 likewise
+//
+// All-to-all: in step t rank r sends to r + t what it has for it, and receives from r - t.
+//
+//   n = 3    step 1: 0 > 1, 1 > 2, 2 > 0      step 2: 0 > 2, 1 > 0, 2 > 1
+//
+//   collective        steps      bytes sent by each rank          additions by each rank
+//   all_reduce
+//     two_shot        2          2 (n - 1) / n * S                (n - 1) / n * S
+//     one_shot        1          (n - 1) * S                      (n - 1) * S
+//   reduce_scatter    1          (n - 1) / n * S                  (n - 1) / n * S
+//   all_gather        1          (n - 1) / n * S                  none
+//   broadcast         1          root (n - 1) * S, others none    none
+//   reduce            1          root none, others S              root (n - 1) * S
+//   all_to_all        n - 1      (n - 1) / n * S                  none
+//
+// Two-shot sends the ring's bytes in steps that do not grow with n; one-shot halves the steps once
+// more and is the fastest for small buffers. The order of addition is the same for every element:
+// rank 0, 1, ..., n - 1. This is the `canonical` order: bits do not depend on how the buffer is cut,
+// nor on which buffer an element lies in.
 
 #pragma once
 
@@ -33,9 +49,34 @@ namespace ringrad {
 /// Throws: std::invalid_argument unless world_size >= 1 and segments >= 1
 CollectivePlan two_shot_all_reduce(int world_size, int segments = 1);
 
+/// One-shot all-reduce in canonical order, one chunk.
+///
+/// Throws: std::invalid_argument unless world_size >= 1
+CollectivePlan one_shot_all_reduce(int world_size);
+
+/// The first shot alone: rank r ends with chunk r, in canonical order.
+///
+/// Throws: std::invalid_argument unless world_size >= 1
+CollectivePlan direct_reduce_scatter(int world_size);
+
+/// The second shot alone: rank r begins with chunk r.
+///
+/// Throws: std::invalid_argument unless world_size >= 1
+CollectivePlan direct_all_gather(int world_size);
+
 /// Broadcast in one step: every rank reads the root's buffer, one chunk.
 ///
 /// Throws: std::invalid_argument unless 0 <= root < world_size
 CollectivePlan direct_broadcast(int world_size, int root);
+
+/// Reduce in one step: the root reads every rank's buffer and adds in canonical order, one chunk.
+///
+/// Throws: std::invalid_argument unless 0 <= root < world_size
+CollectivePlan direct_reduce(int world_size, int root);
+
+/// All-to-all in pairs, so that in every step each rank sends one message and receives one.
+///
+/// Throws: std::invalid_argument unless world_size >= 1
+CollectivePlan pairwise_all_to_all(int world_size);
 
 }  // namespace ringrad

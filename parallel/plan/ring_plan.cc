@@ -1,21 +1,11 @@
 #include "parallel/plan/ring_plan.h"
 
-#include <stdexcept>
+#include <vector>
+
+#include "parallel/plan/compose.h"
 
 namespace ringrad {
 namespace {
-
-CollectivePlan ring(Collective collective, int world_size, int segments) {
-  if (world_size < 1 || segments < 1)
-    throw std::invalid_argument("ring plan: world_size and segments must be positive; got " +
-                                std::to_string(world_size) + " and " + std::to_string(segments));
-  CollectivePlan plan;
-  plan.collective = collective;
-  plan.algorithm = "ring";
-  plan.world_size = world_size;
-  plan.num_chunks = world_size * segments;
-  return plan;
-}
 
 // One hop of every chunk of segment g. At hop h, the chunk that rank r sends left its first sender
 // h hops ago, so its home is h + `lead` ranks behind r: lead 1 sums towards home, lead 0 starts
@@ -51,7 +41,8 @@ void all_gather_hop(CollectivePlan& plan, Hop at) {
 }  // namespace
 
 CollectivePlan ring_all_reduce(int world_size, int segments) {
-  CollectivePlan plan = ring(Collective::all_reduce, world_size, segments);
+  CollectivePlan plan =
+      empty_plan(Collective::all_reduce, "ring", world_size, world_size * segments);
   const int hops = world_size - 1;
   int slot = 0;
   // Two segments are in flight: g in its first round beside g - 1 in its second.
@@ -63,14 +54,29 @@ CollectivePlan ring_all_reduce(int world_size, int segments) {
   return plan;
 }
 
+CollectivePlan bidirectional_ring_all_reduce(int world_size) {
+  const CollectivePlan ring = ring_all_reduce(world_size);
+  CollectivePlan plan =
+      empty_plan(Collective::all_reduce, "bidirectional_ring", world_size, 2 * ring.num_chunks);
+  std::vector<int> forward, backward;
+  for (int r = 0; r < world_size; ++r) {
+    forward.push_back(r);
+    backward.push_back((world_size - r) % world_size);
+  }
+  embed(plan, ring, {.ranks = forward});
+  embed(plan, ring, {.ranks = backward, .first_chunk = ring.num_chunks});
+  order_by_slot(plan);
+  return plan;
+}
+
 CollectivePlan ring_reduce_scatter(int world_size) {
-  CollectivePlan plan = ring(Collective::reduce_scatter, world_size, 1);
+  CollectivePlan plan = empty_plan(Collective::reduce_scatter, "ring", world_size, world_size);
   for (int h = 0; h < world_size - 1; ++h) reduce_scatter_hop(plan, {h, 0, h});
   return plan;
 }
 
 CollectivePlan ring_all_gather(int world_size) {
-  CollectivePlan plan = ring(Collective::all_gather, world_size, 1);
+  CollectivePlan plan = empty_plan(Collective::all_gather, "ring", world_size, world_size);
   for (int h = 0; h < world_size - 1; ++h) all_gather_hop(plan, {h, 0, h});
   return plan;
 }

@@ -13,6 +13,7 @@
 //
 //   collective        steps        bytes sent by each rank    additions by each rank
 //   all_reduce        2 (n - 1)    2 (n - 1) / n * S          (n - 1) / n * S
+//     bidirectional   2 (n - 1)    half of it each way        (n - 1) / n * S
 //   reduce_scatter      (n - 1)      (n - 1) / n * S          (n - 1) / n * S
 //   all_gather          (n - 1)      (n - 1) / n * S          none
 //
@@ -40,6 +41,15 @@ namespace ringrad {
 ///
 /// Throws: std::invalid_argument unless world_size >= 1 and segments >= 1
 CollectivePlan ring_all_reduce(int world_size, int segments = 1);
+
+/// Two rings of half the buffer each, one around each way, for wires that carry both directions at
+/// once: rank r talks to r + 1 and to r - 1 in every step.
+///
+///   chunk that goes upwards and comes home to rank r:    r
+///   chunk that goes downwards and comes home to rank r:  world_size + (world_size - r) % world_size
+///
+/// Throws: std::invalid_argument unless world_size >= 1
+CollectivePlan bidirectional_ring_all_reduce(int world_size);
 
 /// Ring reduce-scatter: rank r ends with chunk r; the other chunks hold partial sums.
 ///

@@ -10,26 +10,29 @@
 #include <functional>
 #include <vector>
 
+#include "parallel/plan/algorithms.h"
 #include "parallel/plan/check.h"
 #include "parallel/plan/direct_plan.h"
 #include "parallel/plan/ring_plan.h"
+#include "tests/parallel/plan/every_plan.h"
 
 namespace ringrad {
 namespace {
 
 constexpr int kSlots = 8;  // plenty, so that only real faults are found
 
+// Every algorithm; where it takes them, with two segments, another root, two hosts.
 std::vector<CollectivePlan> good_plans() {
   std::vector<CollectivePlan> plans;
-  for (int n : {2, 3, 4, 5}) {
-    plans.push_back(ring_all_reduce(n));
-    plans.push_back(ring_all_reduce(n, 2));
-    plans.push_back(two_shot_all_reduce(n));
-    plans.push_back(two_shot_all_reduce(n, 2));
-    plans.push_back(ring_reduce_scatter(n));
-    plans.push_back(ring_all_gather(n));
-    plans.push_back(direct_broadcast(n, n - 1));
-  }
+  for (Collective collective : kAllCollectives)
+    for (const std::string& algorithm : algorithm_names(collective))
+      for (int n : {2, 3, 4, 5}) {
+        plans.push_back(make_plan(collective, algorithm, n));
+        const PlanOptions options{
+            .segments = 2, .root = n - 1, .ranks_per_host = n % 2 == 0 ? n / 2 : 1};
+        const CollectivePlan other = make_plan(collective, algorithm, n, options);
+        if (other != plans.back()) plans.push_back(other);
+      }
   return plans;
 }
 
@@ -60,9 +63,11 @@ TEST(PlanCheckMutationTest, RejectsADroppedStep) {
   });
 }
 
+// But for a copy made twice, which is the same copy.
 TEST(PlanCheckMutationTest, RejectsARepeatedStep) {
   expect_all_rejected([](CollectivePlan& plan, int i, int variant) {
     const Step again = plan.steps[i];
+    if (again.op == StepOp::stage) return false;
     plan.steps.insert(plan.steps.begin() + i, again);
     return variant == 0;
   });
@@ -72,6 +77,7 @@ TEST(PlanCheckMutationTest, RejectsEveryOtherPeer) {
   expect_all_rejected([](CollectivePlan& plan, int i, int variant) {
     // All ranks, and one beyond either end; a sum gets its first foreign term replaced.
     Step& step = plan.steps[i];
+    if (step.op == StepOp::stage) return false;
     int& peer = step.peers[0] == step.rank ? step.peers[1] : step.peers[0];
     const int replacement = variant - 1;
     if (replacement > plan.world_size) return false;
@@ -101,16 +107,21 @@ TEST(PlanCheckMutationTest, RejectsEveryOtherRank) {
 TEST(PlanCheckMutationTest, RejectsEveryOtherOperation) {
   expect_all_rejected([](CollectivePlan& plan, int i, int variant) {
     Step& step = plan.steps[i];
-    const StepOp ops[] = {StepOp::send, StepOp::recv, StepOp::recv_reduce};
-    if (variant == 3) return false;
-    if (ops[variant] == step.op) {
-      step.peers.clear();  // the operation itself, but with nobody
+    const StepOp ops[] = {StepOp::send, StepOp::recv, StepOp::recv_reduce, StepOp::stage,
+                          StepOp::send_staged};
+    if (variant == std::ssize(ops)) return false;
+    const int next = (step.rank + 1) % plan.world_size;
+    const int peer = step.peers.empty()           ? next
+                     : step.peers[0] == step.rank ? step.peers[1]
+                                                  : step.peers[0];
+    if (ops[variant] == step.op) {  // the operation itself, but with nobody, or somebody
+      step.peers = step.op == StepOp::stage ? std::vector<int>{peer} : std::vector<int>{};
       return true;
     }
-    const int peer = step.peers[0] == step.rank ? step.peers[1] : step.peers[0];
     step.op = ops[variant];
-    step.peers =
-        step.op == StepOp::recv_reduce ? std::vector<int>{peer, step.rank} : std::vector<int>{peer};
+    step.peers = {peer};
+    if (step.op == StepOp::recv_reduce) step.peers = {peer, step.rank};
+    if (step.op == StepOp::stage) step.peers.clear();
     return true;
   });
 }
@@ -135,7 +146,7 @@ TEST(PlanCheckMutationTest, RejectsRanksThatAllReceiveFirst) {
       for (int slot = 0; slot < num_steps(plan); ++slot)
         for (bool sends : {false, true})
           for (const Step& step : plan.steps)
-            if (step.step == slot && (step.op == StepOp::send) == sends) reordered.push_back(step);
+            if (step.step == slot && is_send(step.op) == sends) reordered.push_back(step);
       plan.steps = reordered;
       const auto example = plan_check(plan, kSlots);
       ASSERT_TRUE(example);

@@ -1,0 +1,36 @@
+// All collectives, and all plans of a world size, for tests that go through them.
+
+#pragma once
+
+#include <functional>
+
+#include "parallel/plan/algorithms.h"
+
+namespace ringrad {
+
+inline constexpr Collective kAllCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                                 Collective::all_gather, Collective::broadcast,
+                                                 Collective::reduce,     Collective::all_to_all};
+
+/// Every algorithm of a collective with every root, every number of ranks per host, and some numbers
+/// of segments; those that differ, each once in a row.
+inline void for_every_plan(Collective collective, int world_size,
+                           const std::function<void(const CollectivePlan&)>& body) {
+  const bool is_rooted = collective == Collective::broadcast || collective == Collective::reduce;
+  for (const std::string& algorithm : algorithm_names(collective)) {
+    CollectivePlan last;
+    const auto with = [&](const PlanOptions& options) {
+      CollectivePlan plan = make_plan(collective, algorithm, world_size, options);
+      if (plan == last) return;
+      body(plan);
+      last = std::move(plan);
+    };
+    for (int segments : {1, 2, 3, 5})
+      for (int root = 0; root < (is_rooted ? world_size : 1); ++root)
+        with({.segments = segments, .root = root});
+    for (int m = 1; m <= world_size; ++m)
+      if (world_size % m == 0) with({.ranks_per_host = m});
+  }
+}
+
+}  // namespace ringrad
