@@ -20,6 +20,8 @@
 // The lower rank's term comes first, so every chunk is summed as ((x0 + x1) + (x2 + x3)) + ...: the
 // `tree` order. If 8 leaves are summed so, it does not matter whether 1, 2, 4 or 8 ranks share them.
 //
+// Neighbours talk first: where hosts hold a power of two of ranks, the large halves stay inside them.
+//
 // If n is no power of two, some pairs of ranks are folded first and unfolded last (balanced_tree.h):
 // the second rank of a pair hands all it has to the first and waits for the result. That costs two
 // steps, and for those ranks up to 2 S bytes more.

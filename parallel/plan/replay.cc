@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <unordered_map>
 #include <utility>
 
 namespace ringrad {
@@ -11,11 +13,7 @@ namespace {
 class Machine {
  public:
   Machine(const CollectivePlan& plan, int slots)
-      : plan_(plan),
-        slots_(slots),
-        programs_(plan.world_size),
-        channels_(static_cast<std::size_t>(plan.world_size) * plan.world_size),
-        next_(plan.world_size, 0) {
+      : plan_(plan), slots_(slots), programs_(plan.world_size), next_(plan.world_size, 0) {
     for (int i = 0; i < static_cast<int>(plan.steps.size()); ++i)
       programs_[plan.steps[i].rank].push_back(i);
     replay_.partners.resize(plan.steps.size());
@@ -64,7 +62,9 @@ class Machine {
     }
   };
 
-  Channel& channel(int from, int to) { return channels_[from * plan_.world_size + to]; }
+  Channel& channel(int from, int to) {
+    return channels_[std::int64_t{from} * plan_.world_size + to];
+  }
 
   bool continues(int rank) const {
     if (next_[rank] == 0) return false;
@@ -98,8 +98,8 @@ class Machine {
   const CollectivePlan& plan_;
   int slots_;
   std::vector<std::vector<int>> programs_;  // (world_size) step indices in each rank's order
-  std::vector<Channel> channels_;           // (world_size, world_size)
-  std::vector<std::size_t> next_;           // (world_size) position in its program
+  std::unordered_map<std::int64_t, Channel> channels_;  // by pair, those that are used
+  std::vector<std::size_t> next_;                       // (world_size) position in its program
   Replay replay_;
 };
 

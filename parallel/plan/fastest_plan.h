@@ -1,0 +1,36 @@
+// Choosing an algorithm by predicted time instead of by a table of thresholds.
+//
+//     fastest_plan(Collective::all_reduce, 8, bytes, model, plan_candidates(Collective::all_reduce));
+//
+// The famous thresholds come out of it: with links of B bytes per second into a switch and alpha
+// seconds of latency, one-shot is overtaken by two-shot at alpha B n / ((n - 1) (n - 2)) bytes.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/plan/algorithms.h"
+#include "parallel/plan/cost.h"
+
+namespace ringrad {
+
+struct PlanCandidate {
+  std::string algorithm;
+  PlanOptions options;
+};
+
+/// Every algorithm; those that can be cut into segments with 1, 2, 4, ... up to `max_segments`, the
+/// other options as given.
+std::vector<PlanCandidate> plan_candidates(Collective collective, const PlanOptions& options = {},
+                                           int max_segments = 32);
+
+/// The plan with the least predicted time; of equals the first, so all ranks choose alike.
+///
+/// Throws: std::invalid_argument if there is no candidate; as make_plan and plan_timeline
+CollectivePlan fastest_plan(Collective collective, int world_size, std::int64_t bytes,
+                            const CostModel& model, std::span<const PlanCandidate> candidates);
+
+}  // namespace ringrad
