@@ -16,6 +16,10 @@ const char* name(CollectiveOp op) {
       return "all_gather";
     case CollectiveOp::broadcast:
       return "broadcast";
+    case CollectiveOp::reduce:
+      return "reduce";
+    case CollectiveOp::all_to_all:
+      return "all_to_all";
     case CollectiveOp::barrier:
       return "barrier";
     case CollectiveOp::send:
@@ -29,10 +33,12 @@ const char* name(CollectiveOp op) {
 std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
   out << name(call.op) << '(';
   if (call.op == CollectiveOp::barrier) return out << ')';
-  if (call.op == CollectiveOp::all_reduce || call.op == CollectiveOp::reduce_scatter)
+  if (call.op == CollectiveOp::all_reduce || call.op == CollectiveOp::reduce_scatter ||
+      call.op == CollectiveOp::reduce)
     out << call.reduce << ", ";
   out << call.dtype << ", " << call.count << " elements";
-  if (call.op == CollectiveOp::broadcast) out << ", root " << call.peer;
+  if (call.op == CollectiveOp::broadcast || call.op == CollectiveOp::reduce)
+    out << ", root " << call.peer;
   if (call.op == CollectiveOp::send) out << ", to " << call.peer;
   if (call.op == CollectiveOp::recv) out << ", from " << call.peer;
   return out << ')';

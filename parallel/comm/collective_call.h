@@ -17,6 +17,8 @@ enum class CollectiveOp : std::uint8_t {
   reduce_scatter,
   all_gather,
   broadcast,
+  reduce,
+  all_to_all,
   barrier,
   send,
   recv,
@@ -27,7 +29,7 @@ struct CollectiveCall {
   CollectiveOp op = CollectiveOp::barrier;
   DType dtype = DType::float32;
   ReduceOp reduce = ReduceOp::sum;
-  std::int32_t peer = 0;   ///< root of a broadcast; the other end of send and recv
+  std::int32_t peer = 0;   ///< root of broadcast and reduce; the other end of send and recv
   std::int64_t count = 0;  ///< elements of the whole buffer
 
   bool operator==(const CollectiveCall&) const = default;

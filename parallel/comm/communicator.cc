@@ -1,6 +1,7 @@
 #include "parallel/comm/communicator.h"
 
 #include <cstddef>
+#include <functional>
 #include <ostream>
 
 #include "core/transfer.h"
@@ -32,6 +33,27 @@ void check_parts(const char* operation, const Tensor& whole, const Tensor& part,
   RINGRAD_CHECK(whole.numel() == part.numel() * world_size, ShapeError, where, operation,
                 ": one tensor must hold ", world_size, " times the elements of the other; got ",
                 whole.shape(), " and ", part.shape());
+}
+
+void check_root(const char* operation, int root, int world_size, Where where) {
+  RINGRAD_CHECK(root >= 0 && root < world_size, ValueError, where, operation,
+                ": root must be in [0, ", world_size, "); got ", root);
+}
+
+void check_exchange(const Tensor& output, const Tensor& input, int world_size, Where where) {
+  check_tensor("all_to_all", output, where);
+  check_tensor("all_to_all", input, where);
+  check_same_dtype("all_to_all", output, input, where);
+  RINGRAD_CHECK(output.numel() == input.numel() && input.numel() % world_size == 0, ShapeError,
+                where, "all_to_all: both tensors must hold ", world_size, " equal parts; got ",
+                output.shape(), " and ", input.shape());
+  const std::size_t bytes = static_cast<std::size_t>(input.numel()) * size_bytes(input.dtype());
+  const std::byte *out = output.raw_data(), *in = input.raw_data();
+  const std::less<const std::byte*> before;
+  RINGRAD_CHECK(bytes == 0 || output.device() != input.device() || !before(out, in + bytes) ||
+                    !before(in, out + bytes),
+                ValueError, where, "all_to_all: output and input must not share memory; got ",
+                bytes, " bytes each that overlap");
 }
 
 // A tensor where the backends, which move bytes of the CPU, can work on it: itself, or for a GPU's tensor a
@@ -104,13 +126,32 @@ void Communicator::all_gather(const Tensor& output, const Tensor& input, Where w
 
 void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
   check_tensor("broadcast", tensor, where);
-  RINGRAD_CHECK(root >= 0 && root < world_size_, ValueError, where,
-                "broadcast: root must be in [0, ", world_size_, "); got ", root);
+  check_root("broadcast", root, world_size_, where);
   OneCall call(*this, "broadcast", where);
   if (rank_ != root) tensor.mark_changed(where);
   const OnHost on_host(tensor, where);
   do_broadcast(on_host, root, where);
   on_host.put_back(where);
+}
+
+void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
+  check_tensor("reduce", tensor, where);
+  check_reducible("reduce", tensor.dtype(), op, where);
+  check_root("reduce", root, world_size_, where);
+  OneCall call(*this, "reduce", where);
+  tensor.mark_changed(where);
+  const OnHost on_host(tensor, where);
+  do_reduce(on_host, root, op, where);
+  if (rank_ == root) on_host.put_back(where);
+}
+
+void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where where) {
+  check_exchange(output, input, world_size_, where);
+  OneCall call(*this, "all_to_all", where);
+  output.mark_changed(where);
+  const OnHost out(output, where), in(input, where);
+  do_all_to_all(out, in, where);
+  out.put_back(where);
 }
 
 void Communicator::barrier(Where where) {

@@ -71,6 +71,22 @@ class Communicator {
   /// Throws:  ShapeError unless contiguous, ValueError unless root is a rank, CollectiveError
   void broadcast(const Tensor& tensor, int root = 0, Where where = Where::current());
 
+  /// Replaces the root's tensor by the reduction over all ranks. The tensors of the other ranks are
+  /// scratch: what they hold afterwards is undefined.
+  ///
+  /// DTypes:  as all_reduce
+  /// Throws:  as all_reduce, and ValueError unless root is a rank
+  void reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum,
+              Where where = Where::current());
+
+  /// Sends the d-th of world_size equal parts of `input` to rank d, and puts what the ranks have
+  /// sent here one after the other, in rank order.
+  ///
+  /// Shapes:  both hold the same number of elements, a multiple of world_size
+  /// Throws:  ShapeError, DTypeError unless both dtypes are equal, ValueError if the two share
+  ///          memory, CollectiveError
+  void all_to_all(const Tensor& output, const Tensor& input, Where where = Where::current());
+
   /// Returns after every rank has called it.
   void barrier(Where where = Where::current());
 
@@ -100,6 +116,8 @@ class Communicator {
                                  Where where) = 0;
   virtual void do_all_gather(const Tensor& output, const Tensor& input, Where where) = 0;
   virtual void do_broadcast(const Tensor& tensor, int root, Where where) = 0;
+  virtual void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) = 0;
+  virtual void do_all_to_all(const Tensor& output, const Tensor& input, Where where) = 0;
   virtual void do_barrier(Where where) = 0;
   virtual void do_send(const Tensor& tensor, int to, Where where) = 0;
   virtual void do_recv(const Tensor& tensor, int from, Where where) = 0;

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/dtype.h"
+#include "parallel/comm/thread_group.h"
 
 namespace ringrad {
 
@@ -35,5 +35,16 @@ struct MessageChannel {
   /// The place of message #sequence, counted from 1.
   Slot& slot(std::uint64_t sequence) { return slots[(sequence - 1) % kSlots]; }
 };
+
+/// Copies the elements that `operation` is about into the channel, as its message number, when there
+/// is a free slot; take_message copies them out.
+///
+/// REQUIRES: operation.call says what the elements are and who is at the other end
+/// Throws:   CollectiveError, and breaks the group, if the other end has left or does not come in
+///           time; take_message also if the message is of another dtype or size
+void put_message(ThreadGroup& group, MessageChannel& channel, Operation& operation,
+                 const std::byte* elements);
+void take_message(ThreadGroup& group, MessageChannel& channel, Operation& operation,
+                  std::byte* elements);
 
 }  // namespace ringrad

@@ -18,9 +18,12 @@ class Compiler {
         happens_before_(plan, run_),
         uses_(static_cast<std::size_t>(plan.world_size) * plan.num_chunks),
         progress_(plan.steps.size()),
-        instructions_(plan.steps.size()) {}
+        instructions_(plan.steps.size()),
+        num_beside_(plan.world_size, 0),
+        writes_beside_(plan.world_size, false) {}
 
   PlanPrograms compile() {
+    place_chunks();
     translate_steps();
     mark_completing_sums();
     deliver_sums();
@@ -28,52 +31,114 @@ class Compiler {
   }
 
  private:
-  // The steps of `rank` that read, lend or write `chunk`, in order.
-  std::vector<int>& uses(int rank, int chunk) {
-    return uses_[static_cast<std::size_t>(rank) * plan_.num_chunks + chunk];
+  std::size_t at(int rank, int chunk) const {
+    return static_cast<std::size_t>(rank) * plan_.num_chunks + chunk;
   }
+
+  // The steps of `rank` that read, lend or write `chunk` itself, in order.
+  std::vector<int>& uses(int rank, int chunk) { return uses_[at(rank, chunk)]; }
+
+  bool is_staged(int send) const {
+    return send >= 0 && plan_.steps[send].op == StepOp::send_staged;
+  }
+
+  // --- Where chunks lie ---
+
+  void place_chunks() {
+    const bool is_exchange = plan_.collective == Collective::all_to_all;
+    const int n = plan_.world_size;
+    places_.resize(uses_.size());
+    copies_.resize(uses_.size());
+    if (is_exchange) num_beside_.assign(n, n);
+    for (int rank = 0; rank < n; ++rank)
+      for (int chunk = 0; chunk < plan_.num_chunks; ++chunk) {
+        Place& place = places_[at(rank, chunk)];
+        if (!is_exchange) {
+          place = {Area::buffer, chunk};
+          copies_[at(rank, chunk)] = {Area::beside, chunk};
+        } else if (chunk % n == rank) {
+          place = {Area::buffer, chunk / n};
+        } else if (chunk / n == rank) {
+          place = {Area::beside, chunk % n};
+        }
+      }
+    for (const Step& step : plan_.steps) {
+      if (is_exchange) place_in_exchange(step);
+      const bool is_beside =
+          step.op == StepOp::stage || (is_receive(step.op) && place_of(step).area == Area::beside);
+      if (is_beside) writes_beside_[step.rank] = true;
+      if (is_beside && !is_exchange) num_beside_[step.rank] = plan_.num_chunks;
+    }
+  }
+
+  // What a rank relays, and each copy, gets a part of its own when it is first written.
+  void place_in_exchange(const Step& step) {
+    const int n = plan_.world_size;
+    const bool is_mine = step.chunk % n == step.rank || step.chunk / n == step.rank;
+    const Place unplaced;
+    Place& relayed = places_[at(step.rank, step.chunk)];
+    if (!is_mine && is_receive(step.op) && relayed == unplaced)
+      relayed = {Area::beside, num_beside_[step.rank]++};
+    Place& copy = copies_[at(step.rank, step.chunk)];
+    if (step.op == StepOp::stage && copy == unplaced)
+      copy = {Area::beside, num_beside_[step.rank]++};
+  }
+
+  Place place_of(const Step& step) const { return places_[at(step.rank, step.chunk)]; }
+
+  // --- What ranks do ---
 
   void translate_steps() {
     std::vector<std::uint64_t> length(plan_.world_size, 0);
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
-      progress_[i] = ++length[plan_.steps[i].rank];
-      uses(plan_.steps[i].rank, plan_.steps[i].chunk).push_back(static_cast<int>(i));
+      const Step& step = plan_.steps[i];
+      progress_[i] = ++length[step.rank];
+      if (step.op != StepOp::send_staged)
+        uses(step.rank, step.chunk).push_back(static_cast<int>(i));
     }
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
-      instructions_[i].op = step.op;
-      instructions_[i].chunk = step.chunk;
-      if (step.op == StepOp::send) continue;
+      Instruction& instruction = instructions_[i];
+      instruction.op = step.op;
+      instruction.place = place_of(step);
+      instruction.copy = copies_[at(step.rank, step.chunk)];
+      if (!is_receive(step.op)) continue;
       for (std::size_t t = 0; t < step.peers.size(); ++t) {
-        const int send = run_.partners[i][t];
-        instructions_[i].terms.push_back({step.peers[t], send < 0 ? 0 : progress_[send]});
+        const int send = run_.partners[i][t], peer = step.peers[t];
+        const auto& places = is_staged(send) ? copies_ : places_;
+        instruction.terms.push_back(
+            {{peer, send < 0 ? 0 : progress_[send]}, places[at(peer, step.chunk)]});
       }
     }
   }
 
-  // Counting contributions is enough: the plan is proved, so none is in a sum twice.
+  // Counting contributions is enough: the plan is proved, so none is in a sum twice. A sum of one
+  // term is a copy, and completes nothing.
   void mark_completing_sums() {
-    std::vector<int> held(uses_.size(), 1);
+    std::vector<int> held(uses_.size(), 1), staged(uses_.size(), 0);
     for (int index : run_.order) {
       const Step& step = plan_.steps[index];
-      if (step.op == StepOp::send) continue;
+      const std::size_t own = at(step.rank, step.chunk);
+      if (step.op == StepOp::stage) staged[own] = held[own];
+      if (!is_receive(step.op)) continue;
       int total = 0;
-      for (int peer : step.peers)
-        total += held[static_cast<std::size_t>(peer) * plan_.num_chunks + step.chunk];
-      held[static_cast<std::size_t>(step.rank) * plan_.num_chunks + step.chunk] = total;
-      instructions_[index].completes = step.op == StepOp::recv_reduce && total == plan_.world_size;
+      for (std::size_t t = 0; t < step.peers.size(); ++t)
+        total +=
+            (is_staged(run_.partners[index][t]) ? staged : held)[at(step.peers[t], step.chunk)];
+      held[own] = total;
+      instructions_[index].completes = step.peers.size() > 1 && total == plan_.world_size;
     }
   }
 
   void deliver_sums() {
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
-      if (step.op != StepOp::recv) continue;
+      if (step.op != StepOp::recv || is_staged(run_.partners[i][0])) continue;
       const int sum = last_write_before(run_.partners[i][0]);
       if (sum < 0 || plan_.steps[sum].op != StepOp::recv_reduce) continue;
       if (!is_free(step.rank, static_cast<int>(i), sum)) continue;
       instructions_[i].delivered = true;
-      instructions_[sum].deliver_to.push_back(step.rank);
+      instructions_[sum].deliver_to.push_back({step.rank, place_of(step)});
     }
   }
 
@@ -82,7 +147,7 @@ class Compiler {
     int write = -1;
     for (int use : uses(plan_.steps[send].rank, plan_.steps[send].chunk)) {
       if (use == send) break;
-      if (plan_.steps[use].op != StepOp::send) write = use;
+      if (is_receive(plan_.steps[use].op)) write = use;
     }
     return write;
   }
@@ -103,24 +168,26 @@ class Compiler {
 
   PlanPrograms assemble() {
     PlanPrograms programs;
-    programs.num_chunks = plan_.num_chunks;
+    programs.num_parts =
+        plan_.collective == Collective::all_to_all ? plan_.world_size : plan_.num_chunks;
     programs.ranks.resize(plan_.world_size);
     std::vector<std::map<int, std::uint64_t>> last_reads(plan_.world_size);  // by reader
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const int rank = plan_.steps[i].rank;
-      for (const Milestone& term : instructions_[i].terms)
-        if (term.rank != rank && !instructions_[i].delivered)
-          last_reads[term.rank][rank] = progress_[i];
+      for (const Term& term : instructions_[i].terms)
+        if (term.ready.rank != rank && !instructions_[i].delivered)
+          last_reads[term.ready.rank][rank] = progress_[i];
       programs.max_length = std::max(programs.max_length, progress_[i]);
       programs.ranks[rank].instructions.push_back(std::move(instructions_[i]));
     }
     for (int rank = 0; rank < plan_.world_size; ++rank) {
       PlanProgram& program = programs.ranks[rank];
       const auto& list = program.instructions;
-      const auto receive = std::find_if(list.begin(), list.end(), [](const Instruction& step) {
-        return step.op != StepOp::send;
-      });
-      program.num_leading_sends = static_cast<int>(receive - list.begin());
+      const auto receive = std::find_if(
+          list.begin(), list.end(), [](const Instruction& step) { return is_receive(step.op); });
+      program.num_leading = static_cast<int>(receive - list.begin());
+      program.num_beside = num_beside_[rank];
+      program.writes_beside = writes_beside_[rank];
       for (const auto& [reader, progress] : last_reads[rank])
         program.last_reads.push_back({reader, progress});
     }
@@ -133,6 +200,9 @@ class Compiler {
   std::vector<std::vector<int>> uses_;     // (world_size, num_chunks)
   std::vector<std::uint64_t> progress_;    // (steps) of its rank, once the step is done
   std::vector<Instruction> instructions_;  // (steps)
+  std::vector<Place> places_, copies_;     // (world_size, num_chunks)
+  std::vector<int> num_beside_;            // (world_size)
+  std::vector<bool> writes_beside_;        // (world_size)
 };
 
 }  // namespace
@@ -141,9 +211,6 @@ PlanPrograms compile(const CollectivePlan& plan, Where where) {
   const auto example = plan_check(plan);
   RINGRAD_CHECK(!example, ValueError, where, "compile: the plan '", plan.algorithm,
                 "' must be proved; got ", *example);
-  for (const Step& step : plan.steps)
-    RINGRAD_CHECK(is_receive(step.op) || step.op == StepOp::send, ValueError, where,
-                  "compile: staged copies are not supported yet; got ", step);
   return Compiler(plan).compile();
 }
 

@@ -17,6 +17,14 @@
 // with its old chunk by the time the sum is made, which happens_before.h decides. In a two-shot,
 // and in a ring of two, each element is so read once per rank, written once per rank, and done
 // with.
+//
+// Where chunks lie is decided here too. A rank has two areas of memory, both cut into parts of the
+// same sizes: its buffer and, where the plan needs one, an area beside it.
+//
+//                        buffer                      beside
+//     all but these      part c: chunk c             part c: the staged copy of chunk c
+//     all_to_all, rank   part s: the chunk that s    part d: the chunk that r has for d; after
+//       r of n           has for r                   part n - 1: copies, and what r only relays
 
 #pragma once
 
@@ -28,31 +36,56 @@
 
 namespace ringrad {
 
+enum class Area : std::uint8_t { buffer, beside };
+
+/// A part of an area.
+struct Place {
+  Area area = Area::buffer;
+  int part = 0;
+
+  bool operator==(const Place&) const = default;
+};
+
 /// "Rank `rank` has published `progress` steps."
 struct Milestone {
   int rank;
   std::uint64_t progress;
 };
 
+/// What a receive reads, and when it may.
+struct Term {
+  Milestone ready;  ///< one's own with progress 0
+  Place place;
+};
+
+/// Another rank's memory that gets a sum.
+struct Delivery {
+  int rank;
+  Place place;
+};
+
 struct Instruction {
   StepOp op;
-  int chunk;
-  bool completes = false;        ///< recv_reduce: the result holds every rank's contribution
+  Place place;                   ///< of the chunk
+  Place copy = {};               ///< stage: where the copy goes
+  bool completes = false;        ///< recv_reduce: the result is the first to hold everything
   bool delivered = false;        ///< recv: the sender writes the chunk here, nothing to copy
-  std::vector<Milestone> terms;  ///< receives: whose chunk, and when; one's own with progress 0
-  std::vector<int> deliver_to;   ///< recv_reduce: ranks whose chunk gets the result as well
+  std::vector<Term> terms = {};  ///< receives
+  std::vector<Delivery> deliver_to = {};  ///< recv_reduce
 };
 
 /// What one rank does.
 struct PlanProgram {
   std::vector<Instruction> instructions;
-  int num_leading_sends = 0;          ///< sends before anything is received
-  std::vector<Milestone> last_reads;  ///< after these nobody reads this rank's buffer any more
+  int num_leading = 0;                ///< instructions before anything is received
+  int num_beside = 0;                 ///< parts of the area beside the buffer
+  bool writes_beside = false;         ///< else an all_to_all may have its input there
+  std::vector<Milestone> last_reads;  ///< after these nobody reads this rank's memory any more
 };
 
 /// The programs of all ranks.
 struct PlanPrograms {
-  int num_chunks = 1;
+  int num_parts = 1;             ///< that a buffer is cut into
   std::uint64_t max_length = 0;  ///< the most instructions of any rank
   std::vector<PlanProgram> ranks;
 };

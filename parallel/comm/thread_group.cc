@@ -42,8 +42,9 @@ ThreadGroup::ThreadGroup(int world_size, std::chrono::nanoseconds deadline)
       num_spins_(world_size <= processors() ? kSpins : 0) {}
 
 void ThreadGroup::enter(int rank, std::uint64_t sequence, const CollectiveCall& call,
-                        std::byte* buffer, std::uint64_t progress) {
-  ranks_[rank].entries[sequence % 2] = {call, buffer};
+                        const RankMemory& memory, std::uint64_t progress) {
+  ranks_[rank].entries[sequence % 2] = {call, memory.buffer};
+  if (memory.beside != nullptr) ranks_[rank].beside[sequence % 2] = memory.beside;
   publish(rank, progress);
 }
 

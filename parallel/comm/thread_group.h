@@ -2,11 +2,11 @@
 //
 //     rank 0 [ progress | call, buffer | call, buffer ]     one cache line per rank, written by its
 //     rank 1 [ progress | call, buffer | call, buffer ]     owner only and read by everyone
-//       ...                ^ even #      ^ odd #
+//       ...                ^ even #      ^ odd #            (what few plans need lies in a second)
 //     failure: none, or who and why; set once
 //
 // Progress only grows. In collective #k it runs from base to base + 1 + steps: base + 1 says "I am
-// in collective #k, and this is my call and my buffer"; the rest counts steps (plan_program.h). A
+// in collective #k, and this is my call and my memory"; the rest counts steps (plan_program.h). A
 // store of progress releases everything its rank has written so far, and a load that sees it
 // acquires that.
 //
@@ -45,6 +45,12 @@ struct Operation {
   std::optional<std::chrono::steady_clock::time_point> deadline;  ///< set at the first long wait
 };
 
+/// Where a rank's data of one collective lie (plan_program.h).
+struct RankMemory {
+  std::byte* buffer = nullptr;
+  std::byte* beside = nullptr;
+};
+
 class ThreadGroup {
  public:
   ThreadGroup(int world_size, std::chrono::nanoseconds deadline);
@@ -53,8 +59,8 @@ class ThreadGroup {
 
   // --- Progress ---
 
-  /// A rank's entry into a collective: writes its call and buffer, then publishes `progress`.
-  void enter(int rank, std::uint64_t sequence, const CollectiveCall& call, std::byte* buffer,
+  /// A rank's entry into a collective: writes its call and memory, then publishes `progress`.
+  void enter(int rank, std::uint64_t sequence, const CollectiveCall& call, const RankMemory& memory,
              std::uint64_t progress);
   void publish(int rank, std::uint64_t progress) {
     ranks_[rank].progress.store(progress, std::memory_order_release);
@@ -65,6 +71,10 @@ class ThreadGroup {
   }
   std::byte* buffer_of(int rank, std::uint64_t sequence) const {
     return ranks_[rank].entries[sequence % 2].buffer;
+  }
+  /// REQUIRES: the rank entered with memory beside its buffer
+  std::byte* beside_of(int rank, std::uint64_t sequence) const {
+    return ranks_[rank].beside[sequence % 2];
   }
 
   /// Returns once `peer` has published `progress`; `entered` is what a rank publishes at least when
@@ -141,7 +151,9 @@ class ThreadGroup {
     std::array<Entry, 2> entries;
     alignas(64) std::atomic<bool> inside{false};
     std::atomic<bool> left{false};
+    std::array<std::byte*, 2> beside{};
   };
+  static_assert(sizeof(RankState) == 128);
 
   // The rounds of one wait, longer as they go by.
   class Pause {

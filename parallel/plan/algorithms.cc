@@ -1,6 +1,7 @@
 #include "parallel/plan/algorithms.h"
 
 #include <stdexcept>
+#include <utility>
 
 #include "parallel/plan/chain_plan.h"
 #include "parallel/plan/direct_plan.h"
@@ -83,6 +84,12 @@ CollectivePlan make_plan(Collective collective, std::string_view algorithm, int 
   throw std::invalid_argument(std::string(name(collective)) + ": the algorithm must be one of " +
                               names + "; got '" + std::string(algorithm) + "'");
 }
+
+Planner::Planner(std::string algorithm)
+    : make_([algorithm = std::move(algorithm)](Collective collective, int n,
+                                               const PlanOptions& options) {
+        return make_plan(collective, algorithm, n, options);
+      }) {}
 
 std::vector<std::string> algorithm_names(Collective collective) {
   std::vector<std::string> names;

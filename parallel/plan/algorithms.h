@@ -8,8 +8,11 @@
 
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "parallel/plan/collective_plan.h"
@@ -30,5 +33,61 @@ CollectivePlan make_plan(Collective collective, std::string_view algorithm, int 
 
 /// The names that make_plan knows for a collective.
 std::vector<std::string> algorithm_names(Collective collective);
+
+/// How the plans of a collective are made: by an algorithm's name, or by a function.
+///
+///     Planner p = "chain";
+///     Planner p = chain_all_reduce;                                 // any function of the headers above
+///     Planner p = [](int world_size, const PlanOptions& options) { return my_plan(world_size); };
+///
+/// A function's integers after the world size are the root, of collectives that have one, and then
+/// the number of segments.
+class Planner {
+ public:
+  Planner() = default;
+  Planner(std::nullptr_t) {}
+  Planner(const char* algorithm) : Planner(std::string(algorithm)) {}
+  Planner(std::string algorithm);
+
+  template <class Function>
+  requires(std::is_invocable_v<Function, int, PlanOptions> || std::is_invocable_v<Function, int> ||
+           std::is_invocable_v<Function, int, int> || std::is_invocable_v<Function, int, int, int>)
+      Planner(Function function);
+
+  /// False for a planner that makes no plans.
+  explicit operator bool() const { return make_ != nullptr; }
+
+  /// REQUIRES: *this makes plans
+  /// Throws:   what make_plan or the function throws
+  CollectivePlan operator()(Collective collective, int world_size,
+                            const PlanOptions& options) const {
+    return make_(collective, world_size, options);
+  }
+
+ private:
+  std::function<CollectivePlan(Collective, int, const PlanOptions&)> make_;
+};
+
+/// True for broadcast and reduce.
+constexpr bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce;
+}
+
+// Implementation details follow.
+
+template <class Function>
+requires(std::is_invocable_v<Function, int, PlanOptions> || std::is_invocable_v<Function, int> ||
+         std::is_invocable_v<Function, int, int> ||
+         std::is_invocable_v<Function, int, int, int>) Planner::Planner(Function function)
+    : make_([function](Collective collective, int n, const PlanOptions& options) {
+        if constexpr (std::is_invocable_v<Function, int, PlanOptions>)
+          return function(n, options);
+        else if constexpr (std::is_invocable_v<Function, int, int, int>)
+          return function(n, options.root, options.segments);
+        else if constexpr (std::is_invocable_v<Function, int, int>)
+          return function(n, has_root(collective) ? options.root : options.segments);
+        else
+          return function(n);
+      }) {}
 
 }  // namespace ringrad

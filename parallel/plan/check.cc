@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <ostream>
-#include <set>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "parallel/plan/happens_before.h"
@@ -74,6 +74,7 @@ class Proof {
 
   Verdict check_steps() const {
     std::vector<int> slot(plan_.world_size, 0);
+    std::vector<int> last_step_with(plan_.world_size, -1);  // that has the rank as a peer
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
       const Step& step = plan_.steps[i];
       const auto malformed = [&](const auto&... parts) {
@@ -86,15 +87,16 @@ class Proof {
       for (int peer : step.peers)
         if (!is_rank(peer))
           return malformed("peers must be in [0, ", plan_.world_size, "); got ", peer);
-      const std::set<int> distinct(step.peers.begin(), step.peers.end());
+      std::size_t distinct = 0;
+      for (int peer : step.peers) distinct += std::exchange(last_step_with[peer], i) != i;
       if (step.op == StepOp::recv_reduce) {
-        if (distinct.size() != step.peers.size() || distinct.empty())
+        if (distinct != step.peers.size() || distinct == 0)
           return malformed("a sum must have one or more different terms; got ", step.peers.size(),
-                           " of which ", distinct.size(), " differ");
+                           " of which ", distinct, " differ");
       } else if (step.op == StepOp::stage) {
-        if (!distinct.empty())
+        if (distinct > 0)
           return malformed("a copy of one's own must have no peers; got ", step.peers.size());
-      } else if (step.peers.size() != 1 || distinct.count(step.rank) > 0) {
+      } else if (step.peers.size() != 1 || step.peers[0] == step.rank) {
         return malformed("a message must have one peer, another rank; got ", step.peers.size(),
                          " peers");
       }

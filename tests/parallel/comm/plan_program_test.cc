@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "parallel/plan/direct_plan.h"
 #include "parallel/plan/ring_plan.h"
 
@@ -42,12 +44,13 @@ TEST(PlanProgramTest, TwoRanksNeedNoWordOfReadingAtTheEnd) {
   // What rank 0 lent was read before the last message that it waits for was sent.
   const PlanPrograms programs = compile(ring_all_reduce(2));
   const PlanProgram& rank0 = programs.ranks[0];
-  EXPECT_EQ(rank0.num_leading_sends, 1);
+  EXPECT_EQ(rank0.num_leading, 1);
   ASSERT_EQ(rank0.instructions.size(), 4u);
-  EXPECT_EQ(rank0.instructions[1].deliver_to, (std::vector<int>{1}));
+  ASSERT_EQ(rank0.instructions[1].deliver_to.size(), 1u);
+  EXPECT_EQ(rank0.instructions[1].deliver_to[0].rank, 1);
   EXPECT_TRUE(rank0.instructions[3].delivered);
   ASSERT_EQ(rank0.last_reads.size(), 1u);
-  EXPECT_LE(rank0.last_reads[0].progress, rank0.instructions[3].terms[0].progress);
+  EXPECT_LE(rank0.last_reads[0].progress, rank0.instructions[3].terms[0].ready.progress);
 }
 
 // A reduce_scatter in which rank 1 gets a copy of rank 0's finished chunk 0. If rank 1 has lent its
@@ -83,6 +86,45 @@ TEST(PlanProgramTest, DoesNotDeliverIntoAChunkThatIsStillLent) {
 
 TEST(PlanProgramTest, ABroadcastIsReadByAllAtOnce) {
   EXPECT_EQ(count_if(compile(direct_broadcast(5, 3)), is_copy), 4);
+}
+
+TEST(PlanProgramTest, OnlyWhoStagesNeedsMemoryBesideItsBuffer) {
+  for (const PlanProgram& program : compile(one_shot_all_reduce(4)).ranks) {
+    EXPECT_EQ(program.num_beside, 1);
+    EXPECT_EQ(program.num_leading, 4);  // the copy and three sends: all before anything arrives
+  }
+  for (const PlanProgram& program : compile(two_shot_all_reduce(4)).ranks)
+    EXPECT_EQ(program.num_beside, 0);
+}
+
+TEST(PlanProgramTest, ADirectAllToAllReadsInputsWhereTheyLie) {
+  const PlanPrograms programs = compile(pairwise_all_to_all(4));
+  EXPECT_EQ(programs.num_parts, 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    const PlanProgram& program = programs.ranks[rank];
+    EXPECT_EQ(program.num_beside, 4);
+    EXPECT_FALSE(program.writes_beside);
+    for (const Instruction& step : program.instructions)
+      if (step.op == StepOp::recv) {
+        EXPECT_EQ(step.place, (Place{Area::buffer, step.terms[0].ready.rank}));
+        EXPECT_EQ(step.terms[0].place, (Place{Area::beside, rank}));
+      }
+  }
+}
+
+TEST(PlanProgramTest, WhatIsRelayedInAnAllToAllGetsAPartOfItsOwn) {
+  CollectivePlan plan = pairwise_all_to_all(3);
+  const auto direct = [](const Step& step) { return step.chunk == 2; };  // from 0 to 2
+  std::erase_if(plan.steps, direct);
+  plan.send(3, 0, 2, 1);
+  plan.recv(3, 1, 2, 0);
+  plan.send(4, 1, 2, 2);
+  plan.recv(4, 2, 2, 1);
+  const PlanPrograms programs = compile(plan);
+  EXPECT_EQ(programs.ranks[1].num_beside, 4);
+  EXPECT_TRUE(programs.ranks[1].writes_beside);
+  EXPECT_EQ(programs.ranks[2].instructions.back().terms[0].place, (Place{Area::beside, 3}));
+  EXPECT_FALSE(programs.ranks[0].writes_beside);
 }
 
 TEST(PlanProgramTest, RefusesAPlanThatIsNotProved) {

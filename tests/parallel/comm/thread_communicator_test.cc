@@ -8,7 +8,6 @@
 
 #include "core/view.h"
 #include "parallel/comm/ranks.h"
-#include "parallel/plan/direct_plan.h"
 #include "tests/parallel/comm/collective_values.h"
 #include "tests/testing.h"
 
@@ -25,38 +24,6 @@ constexpr int kMaxRanks = 8;
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::min,
                                 ReduceOp::max};
 
-void expect_exact_all_reduce(const ThreadGroupOptions& options) {
-  for (int n = 1; n <= kMaxRanks; ++n)
-    run_ranks(
-        n,
-        [&](Communicator& comm) {
-          for (DType dtype : kAllDTypes)
-            for (ReduceOp op : kAllOps) {
-              if (!testing::is_reducible(dtype, op)) continue;
-              for (std::int64_t count : {0, 1, n - 1, n, n + 1, 2 * n + 1, 1031}) {
-                SCOPED_TRACE(
-                    concat(op, ' ', dtype, ' ', count, " elements, rank ", comm.rank(), " of ", n));
-                const Tensor x = input_of(dtype, op, comm.rank(), count);
-                comm.all_reduce(x, op);
-                expect_same_bits(x, reduced_tensor(dtype, op, n, count));
-              }
-            }
-        },
-        options);
-}
-
-TEST(ThreadCommunicatorTest, RingAllReduceIsExactForAllDTypesOpsAndCounts) {
-  expect_exact_all_reduce({.all_reduce = ring_all_reduce});
-}
-
-TEST(ThreadCommunicatorTest, RingAllReduceInSegmentsIsExact) {
-  expect_exact_all_reduce({.all_reduce = ring_all_reduce, .segments = 3});
-}
-
-TEST(ThreadCommunicatorTest, TwoShotAllReduceIsExactForAllDTypesOpsAndCounts) {
-  expect_exact_all_reduce({.all_reduce = two_shot_all_reduce});
-}
-
 TEST(ThreadCommunicatorTest, LargeAllReduceIsExact) {
   const std::int64_t count = (1 << 20) + 5;  // over 4 MiB: two ranks cut it into segments
   for (int n : {2, 3})
@@ -64,37 +31,6 @@ TEST(ThreadCommunicatorTest, LargeAllReduceIsExact) {
       const Tensor x = input_of(DType::float32, ReduceOp::sum, comm.rank(), count);
       comm.all_reduce(x);
       expect_same_bits(x, reduced_tensor(DType::float32, ReduceOp::sum, n, count));
-    });
-}
-
-TEST(ThreadCommunicatorTest, ReduceScatterGivesEachRankItsExactPart) {
-  for (int n = 1; n <= kMaxRanks; ++n)
-    run_ranks(n, [&](Communicator& comm) {
-      for (DType dtype : kAllDTypes)
-        for (ReduceOp op : kAllOps) {
-          if (!testing::is_reducible(dtype, op)) continue;
-          for (std::int64_t part : {0, 1, 3, 257}) {
-            const Tensor input = input_of(dtype, op, comm.rank(), part * n);
-            const Tensor output = empty({part}, {.dtype = dtype});
-            comm.reduce_scatter(output, input, op);
-            expect_same_bits(output, reduced_tensor(dtype, op, n, part, part * comm.rank()));
-            expect_same_bits(input, input_of(dtype, op, comm.rank(), part * n));  // not touched
-          }
-        }
-    });
-}
-
-TEST(ThreadCommunicatorTest, AllGatherKeepsRankOrder) {
-  for (int n = 1; n <= kMaxRanks; ++n)
-    run_ranks(n, [&](Communicator& comm) {
-      for (DType dtype : kAllDTypes)
-        for (std::int64_t part : {0, 1, 3, 257}) {
-          const Tensor input = input_of(dtype, ReduceOp::max, comm.rank(), part);
-          const Tensor output = empty({n, part}, {.dtype = dtype});
-          comm.all_gather(output, input);
-          for (int r = 0; r < n; ++r)
-            expect_same_bits(view::select(output, 0, r), input_of(dtype, ReduceOp::max, r, part));
-        }
     });
 }
 
@@ -106,19 +42,6 @@ TEST(ThreadCommunicatorTest, AllGatherInPlaceOfTheOutput) {
     comm.all_gather(output, mine);
     testing::expect_close(output, {0, 1, 0, 2, 0, 3});
   });
-}
-
-TEST(ThreadCommunicatorTest, BroadcastCopiesEveryRoot) {
-  for (int n = 1; n <= kMaxRanks; ++n)
-    run_ranks(n, [&](Communicator& comm) {
-      for (int root = 0; root < n; ++root)
-        for (DType dtype : kAllDTypes)
-          for (std::int64_t count : {0, 1, 1000}) {
-            const Tensor x = input_of(dtype, ReduceOp::max, comm.rank(), count);
-            comm.broadcast(x, root);
-            expect_same_bits(x, input_of(dtype, ReduceOp::max, root, count));
-          }
-    });
 }
 
 TEST(ThreadCommunicatorTest, NobodyPassesABarrierBeforeAllHaveCome) {
@@ -136,50 +59,11 @@ TEST(ThreadCommunicatorTest, NobodyPassesABarrierBeforeAllHaveCome) {
   }
 }
 
-// --- Bits ---
-
-// Random floats, whose sums do depend on the order of addition: all ranks must still agree.
-TEST(ThreadCommunicatorTest, AllRanksHoldIdenticalBits) {
-  for (const AllReducePlanner& planner :
-       {AllReducePlanner(ring_all_reduce), AllReducePlanner(two_shot_all_reduce)})
-    for (int n = 2; n <= kMaxRanks; ++n)
-      for (DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
-        std::vector<Tensor> results(n);
-        run_ranks(n,
-                  [&](Communicator& comm) {
-                    testing::Random random(100 + comm.rank());
-                    const Tensor x = random.tensor({10007}, dtype);
-                    comm.all_reduce(x, ReduceOp::mean);
-                    results[comm.rank()] = x;
-                  },
-                  {.all_reduce = planner, .segments = 2});
-        for (int r = 1; r < n; ++r) expect_same_bits(results[r], results[0]);
-      }
-}
-
-Tensor random_sum(int n, std::int64_t count, int segments) {
-  Tensor result;
-  run_ranks(n,
-            [&](Communicator& comm) {
-              testing::Random random(7 + comm.rank());
-              const Tensor x = view::slice(random.tensor({5000}), 0, 0, count);
-              comm.all_reduce(x);
-              if (comm.rank() == 0) result = x;
-            },
-            {.all_reduce = two_shot_all_reduce, .segments = segments});
-  return result;
-}
-
-TEST(ThreadCommunicatorTest, TwoShotBitsDoNotDependOnHowTheBufferIsCut) {
-  const Tensor whole = random_sum(5, 5000, 1);
-  expect_same_bits(random_sum(5, 5000, 7), whole);
-  expect_same_bits(random_sum(5, 1234, 1), view::slice(whole, 0, 0, 1234));
-}
+// --- Values ---
 
 // 1 + 2^-8 + 2^-8 is a bfloat16 sum of 1.0078125; rounding after each addition would give 1.
 TEST(ThreadCommunicatorTest, SixteenBitSumsAreRoundedOnce) {
-  for (const AllReducePlanner& planner :
-       {AllReducePlanner(ring_all_reduce), AllReducePlanner(two_shot_all_reduce)})
+  for (const std::string& algorithm : algorithm_names(Collective::all_reduce))
     run_ranks(3,
               [](Communicator& comm) {
                 const Tensor x =
@@ -187,7 +71,7 @@ TEST(ThreadCommunicatorTest, SixteenBitSumsAreRoundedOnce) {
                 comm.all_reduce(x);
                 expect_same_bits(x, full({64}, 1 + 0x1p-7, {.dtype = DType::bfloat16}));
               },
-              {.all_reduce = planner});
+              {.all_reduce = algorithm});
 }
 
 TEST(ThreadCommunicatorTest, NanReachesEveryRankUnderEveryOp) {
@@ -231,51 +115,6 @@ TEST(ThreadCommunicatorTest, CountsAsAnInPlaceChange) {
   });
 }
 
-// --- The user's own plan ---
-
-CollectivePlan reduce_to_zero_then_copy(int n, int segments) {
-  CollectivePlan plan;
-  plan.algorithm = "mine";
-  plan.world_size = n;
-  plan.num_chunks = segments;
-  std::vector<int> everybody;
-  for (int r = 0; r < n; ++r) everybody.push_back(r);
-  for (int c = 0; c < segments; ++c) {
-    for (int r = 1; r < n; ++r) plan.send(c, r, c, 0);
-    plan.recv_reduce(c, 0, c, everybody);
-    for (int r = 1; r < n; ++r) plan.send(c, 0, c, r);
-    for (int r = 1; r < n; ++r) plan.recv(c, r, c, 0);
-  }
-  return plan;
-}
-
-TEST(ThreadCommunicatorTest, RunsAPlanOfTheUser) {
-  expect_exact_all_reduce({.all_reduce = reduce_to_zero_then_copy, .segments = 2});
-}
-
-TEST(ThreadCommunicatorTest, RefusesAPlanThatIsNotProved) {
-  const auto broken = [](int n, int segments) {
-    CollectivePlan plan = reduce_to_zero_then_copy(n, segments);
-    plan.steps.pop_back();
-    return plan;
-  };
-  expect_throws<ValueError>(
-      [&] {
-        run_ranks(2, [](Communicator& comm) { comm.all_reduce(ones({4})); },
-                  {.all_reduce = broken});
-      },
-      "the plan 'mine' must be proved; got unmatched: step 0, rank 0 send chunk 0 -> 1");
-}
-
-TEST(ThreadCommunicatorTest, RefusesAPlanForOtherRanks) {
-  expect_throws<ValueError>(
-      [] {
-        run_ranks(2, [](Communicator& comm) { comm.all_reduce(ones({4})); },
-                  {.all_reduce = [](int, int segments) { return ring_all_reduce(3, segments); }});
-      },
-      "the plan must be an all_reduce of 2 ranks; got all_reduce of 3");
-}
-
 // --- Arguments ---
 
 TEST(ThreadCommunicatorTest, ThrowsForTensorsThatDoNotFit) {
@@ -297,6 +136,17 @@ TEST(ThreadCommunicatorTest, ThrowsForTensorsThatDoNotFit) {
                             "all_reduce: sum needs a dtype with numbers");
   expect_throws<ValueError>([&] { comm.broadcast(matrix, 1); },
                             "broadcast: root must be in [0, 1); got 1");
+  expect_throws<ValueError>([&] { comm.reduce(matrix, -1); },
+                            "reduce: root must be in [0, 1); got -1");
+  expect_throws<DTypeError>([&] { comm.reduce(zeros({2}, {.dtype = DType::bool_})); },
+                            "reduce: sum needs a dtype with numbers");
+  expect_throws<ShapeError>([&] { comm.all_to_all(zeros({3}), zeros({2})); },
+                            "all_to_all: both tensors must hold 1 equal parts; got (3,) and (2,)");
+  expect_throws<ShapeError>([] { make_thread_group(2)[0]->all_to_all(zeros({3}), zeros({3})); },
+                            "all_to_all: both tensors must hold 2 equal parts; got (3,) and (3,)");
+  expect_throws<ValueError>(
+      [&] { comm.all_to_all(view::slice(matrix, 0, 0, 1), view::slice(matrix, 0, 0, 1)); },
+      "all_to_all: output and input must not share memory");
   expect_throws<ValueError>([&] { comm.send(matrix, 0); },
                             "send: the receiver must be another rank in [0, 1); got 0");
   expect_throws<ValueError>([&] { comm.recv(matrix, -1); },
@@ -311,7 +161,9 @@ TEST(ThreadCommunicatorTest, ThrowsForGroupsThatCannotBe) {
   expect_throws<ValueError>([] { make_thread_group(2, {.segments = -1}); },
                             "segments must be in [0, 2048] for 2 ranks; got -1");
   expect_throws<ValueError>([] { make_thread_group(2, {.all_reduce = nullptr}); },
-                            "all_reduce must be a planner; got none");
+                            "all_reduce must have a planner; got none");
+  expect_throws<ValueError>([] { make_thread_group(2, {.reduce = nullptr}); },
+                            "reduce must have a planner; got none");
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ TEST(ThreadFailureTest, AnAbortInTheMiddleOfACollectiveLeavesNobodyReadingFreedM
   testing::Random random(6);
   for (int repeat = 0; repeat < 40; ++repeat) {
     const auto delay = std::chrono::microseconds(random.integer(500, 3000));
-    const auto comms = make_thread_group(3);
+    // A one-shot reads staged copies, which belong to the call.
+    const auto comms = make_thread_group(3, {.all_reduce = repeat % 2 == 0 ? "ring" : "one_shot"});
     std::vector<std::thread> threads;
     for (const auto& comm : comms)
       threads.emplace_back(
@@ -177,6 +178,8 @@ TEST(ThreadFailureTest, AnotherReduceOpIsNamedOnEveryRank) {
 TEST(ThreadFailureTest, AnotherRootIsNamedOnEveryRank) {
   expect_mismatch([](Communicator& comm) { comm.broadcast(ones({8}), comm.rank() == 1 ? 1 : 2); },
                   "broadcast(float32, 8 elements, root 1) on rank 1");
+  expect_mismatch([](Communicator& comm) { comm.reduce(ones({8}), comm.rank() == 1 ? 1 : 2); },
+                  "reduce(sum, float32, 8 elements, root 1) on rank 1");
 }
 
 TEST(ThreadFailureTest, ASkippedCallIsNamedByWhatCameInstead) {

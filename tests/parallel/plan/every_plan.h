@@ -12,6 +12,13 @@ inline constexpr Collective kAllCollectives[] = {Collective::all_reduce, Collect
                                                  Collective::all_gather, Collective::broadcast,
                                                  Collective::reduce,     Collective::all_to_all};
 
+/// Up to which plans are proved. Sanitizers, twenty times slower, see the same code with fewer ranks.
+#ifdef RINGRAD_SANITIZE
+inline constexpr int kMaxProvedRanks = 20;
+#else
+inline constexpr int kMaxProvedRanks = 64;
+#endif
+
 /// Every algorithm of a collective with every root, every number of ranks per host, and some numbers
 /// of segments; those that differ, each once in a row.
 inline void for_every_plan(Collective collective, int world_size,

@@ -6,11 +6,10 @@
 
 #include "parallel/plan/algorithms.h"
 #include "parallel/plan/ring_plan.h"
+#include "tests/parallel/plan/every_plan.h"
 
 namespace ringrad {
 namespace {
-
-constexpr int kMaxRanks = 64;
 
 // Adds x_left + x_right into rank `to`, one of the two, for each line of the list; then rank 0 has
 // the sum.
@@ -60,7 +59,7 @@ TEST(SumOrderTest, OneChunkInAnotherOrderIsEnoughToBeFast) {
 }
 
 void expect_order(Collective collective, const char* algorithm, SumOrder order, int max_root = 0) {
-  for (int n = 2; n <= kMaxRanks; ++n)
+  for (int n = 2; n <= kMaxProvedRanks; ++n)
     for (int root = 0; root <= std::min(max_root, n - 1); ++root)
       EXPECT_TRUE(
           has_sum_order(make_plan(collective, algorithm, n, {.segments = 3, .root = root}), order))
@@ -75,7 +74,7 @@ TEST(SumOrderTest, AlgorithmsAddInTheOrderTheyState) {
   expect_order(Collective::all_reduce, "halving_doubling", SumOrder::tree);
   expect_order(Collective::reduce_scatter, "halving", SumOrder::tree);
   expect_order(Collective::reduce, "binomial", SumOrder::tree, 7);
-  for (int n = 4; n <= kMaxRanks; ++n) {
+  for (int n = 4; n <= kMaxProvedRanks; ++n) {
     EXPECT_EQ(sum_order(make_plan(Collective::reduce, "chain", n, {.root = n - 1})),
               SumOrder::canonical);
     EXPECT_EQ(sum_order(make_plan(Collective::reduce, "chain", n)), SumOrder::fast);
