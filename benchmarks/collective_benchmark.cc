@@ -25,18 +25,13 @@
 #include "benchmarks/collective_timing.h"
 #include "core/tensor.h"
 #include "parallel/comm/ranks.h"
-#include "parallel/plan/direct_plan.h"
+#include "parallel/plan/algorithms.h"
 
 namespace ringrad {
 namespace {
 
 using bench::RankBoard;
 using bench::Timing;
-
-struct Algorithm {
-  std::string name;
-  AllReducePlanner planner;
-};
 
 struct Result {
   std::string algorithm;
@@ -53,6 +48,7 @@ struct Result {
 
 struct Settings {
   std::vector<int> ranks = {2, 4};
+  std::vector<std::string> algorithms = {"ring", "two_shot"};
   std::int64_t min_bytes = 4, max_bytes = 64 << 20;
   int factor = 4, segments = 0;
   bool pin = true, tsv = false;
@@ -109,7 +105,7 @@ void measure(Communicator& comm, RankBoard& board, Result& result) {
 // --- Printing ---
 
 void print_title() {
-  std::printf("%10s %6s %10s %11s %8s %8s %8s %6s %6s\n", "size (B)", "ranks", "algorithm",
+  std::printf("%10s %6s %18s %11s %8s %8s %8s %6s %6s\n", "size (B)", "ranks", "algorithm",
               "time (us)", "algbw", "busbw", "memcpy", "share", "wrong");
 }
 
@@ -121,7 +117,7 @@ void print(const Result& r, bool tsv) {
                 r.time.iqr_percent, r.algbw_gbps(), r.time.reference_gbps,
                 r.time.busy ? "busy" : "-");
   else
-    std::printf("%10lld %6d %10s %11.2f %8.2f %8.2f %8.2f %5.0f%% %6lld%s\n", bytes, r.ranks,
+    std::printf("%10lld %6d %18s %11.2f %8.2f %8.2f %8.2f %5.0f%% %6lld%s\n", bytes, r.ranks,
                 r.algorithm.c_str(), r.time.us, r.algbw_gbps(), r.busbw_gbps(), r.memcpy_gbps(),
                 100 * r.busbw_gbps() / r.memcpy_gbps(), static_cast<long long>(r.wrong),
                 r.time.busy ? "  busy" : "");
@@ -154,14 +150,13 @@ void write_json(const std::string& path, const std::vector<Result>& results) {
 // --- The sweep ---
 
 std::vector<Result> sweep(const Settings& settings) {
-  const Algorithm algorithms[] = {{"ring", ring_all_reduce}, {"two_shot", two_shot_all_reduce}};
   std::vector<Result> results;
   for (int n : settings.ranks)
     for (std::int64_t bytes = settings.min_bytes; bytes <= settings.max_bytes;
          bytes *= settings.factor)
-      for (const Algorithm& algorithm : algorithms) {
+      for (const std::string& algorithm : settings.algorithms) {
         Result result;
-        result.algorithm = algorithm.name;
+        result.algorithm = algorithm;
         result.ranks = n;
         result.bytes = bytes;
         RankBoard board;
@@ -170,7 +165,7 @@ std::vector<Result> sweep(const Settings& settings) {
                     if (settings.pin) pin_rank(comm.rank(), n);
                     measure(comm, board, result);
                   },
-                  {.all_reduce = algorithm.planner, .segments = settings.segments});
+                  {.all_reduce = algorithm, .segments = settings.segments});
         print(result, settings.tsv);
         results.push_back(result);
       }
@@ -183,6 +178,9 @@ int run(int argc, char** argv) {
   app.add_option("--ranks", settings.ranks, "numbers of ranks, as 2,4")
       ->delimiter(',')
       ->check(CLI::Range(1, RankBoard::kMaxRanks));
+  app.add_option("--algorithms", settings.algorithms, "plans of the all-reduce, as ring,two_shot")
+      ->delimiter(',')
+      ->check(CLI::IsMember(algorithm_names(Collective::all_reduce)));
   app.add_option("--min-bytes", settings.min_bytes)->check(CLI::Range(4, 1 << 30));
   app.add_option("--max-bytes", settings.max_bytes)->check(CLI::Range(4, 1 << 30));
   app.add_option("--factor", settings.factor, "from one size to the next")
