@@ -1,0 +1,68 @@
+#include "parallel/comm/rank_environment.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+namespace ringrad {
+namespace {
+
+struct Names {
+  const char *rank, *world_size, *local_rank, *local_world_size;
+};
+
+constexpr Names kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+};
+
+std::optional<int> number_in(const char* name, int least, Where where) {
+  const char* text = std::getenv(name);
+  if (!text) return {};
+  const std::string_view digits = text;
+  int number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  RINGRAD_CHECK(error == std::errc() && end == digits.data() + digits.size() && number >= least,
+                ValueError, where, name, ": it must be a number from ", least, "; got \"", text,
+                '"');
+  return number;
+}
+
+std::string text_in(const char* name, const char* otherwise) {
+  const char* text = std::getenv(name);
+  return text ? text : otherwise;
+}
+
+void read_ranks(const Names& names, RankEnvironment& job, Where where) {
+  const auto size = number_in(names.world_size, 1, where);
+  RINGRAD_CHECK(size.has_value(), ValueError, where, names.rank, ": ", names.world_size,
+                " must be set as well; got nothing");
+  job.world_size = *size;
+  job.rank = number_in(names.rank, 0, where).value_or(0);
+  RINGRAD_CHECK(job.rank < job.world_size, ValueError, where, names.rank, ": it must be below ",
+                names.world_size, " = ", job.world_size, "; got ", job.rank);
+  // All on one host, unless told otherwise.
+  job.local_rank = number_in(names.local_rank, 0, where).value_or(job.rank);
+  job.local_world_size = number_in(names.local_world_size, 1, where).value_or(job.world_size);
+}
+
+}  // namespace
+
+RankEnvironment rank_environment(Where where) {
+  RankEnvironment job;
+  for (const Names& names : kLaunchers)
+    if (std::getenv(names.rank)) {
+      read_ranks(names, job, where);
+      break;
+    }
+  job.store.host = text_in("MASTER_ADDR", "127.0.0.1");
+  job.store.port = number_in("MASTER_PORT", 1, where).value_or(0);
+  job.store.token = text_in("RINGRAD_TOKEN", text_in("SLURM_JOB_ID", "").c_str());
+  job.launcher_serves_store = std::getenv("RINGRAD_TOKEN") != nullptr;
+  return job;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,110 @@
+#include "parallel/comm/rank_environment.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_throws;
+
+class RankEnvironmentTest : public ::testing::Test {
+ protected:
+  RankEnvironmentTest() {
+    for (const char* name : kNames) unsetenv(name);
+  }
+  ~RankEnvironmentTest() override {
+    for (const char* name : kNames) unsetenv(name);
+  }
+
+  static void set(const std::map<std::string, std::string>& variables) {
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  }
+
+ private:
+  static constexpr const char* kNames[] = {"RANK",
+                                           "WORLD_SIZE",
+                                           "LOCAL_RANK",
+                                           "LOCAL_WORLD_SIZE",
+                                           "MASTER_ADDR",
+                                           "MASTER_PORT",
+                                           "RINGRAD_TOKEN",
+                                           "OMPI_COMM_WORLD_RANK",
+                                           "OMPI_COMM_WORLD_SIZE",
+                                           "OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "SLURM_PROCID",
+                                           "SLURM_NTASKS",
+                                           "SLURM_LOCALID",
+                                           "SLURM_NTASKS_PER_NODE",
+                                           "SLURM_JOB_ID"};
+};
+
+TEST_F(RankEnvironmentTest, IsOneRankWithoutALauncher) {
+  const RankEnvironment job = rank_environment();
+  EXPECT_EQ(job.rank, 0);
+  EXPECT_EQ(job.world_size, 1);
+  EXPECT_EQ(job.store.port, 0);
+  EXPECT_FALSE(job.launcher_serves_store);
+}
+
+TEST_F(RankEnvironmentTest, ReadsWhatTorchrunAndRingrunSet) {
+  set({{"RANK", "5"},
+       {"WORLD_SIZE", "8"},
+       {"LOCAL_RANK", "1"},
+       {"LOCAL_WORLD_SIZE", "4"},
+       {"MASTER_ADDR", "10.0.0.7"},
+       {"MASTER_PORT", "29500"}});
+  RankEnvironment job = rank_environment();
+  EXPECT_EQ(job.rank, 5);
+  EXPECT_EQ(job.world_size, 8);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.local_world_size, 4);
+  EXPECT_EQ(job.store.host, "10.0.0.7");
+  EXPECT_EQ(job.store.port, 29500);
+  EXPECT_FALSE(job.launcher_serves_store);
+  set({{"RINGRAD_TOKEN", "secret"}});
+  job = rank_environment();
+  EXPECT_EQ(job.store.token, "secret");
+  EXPECT_TRUE(job.launcher_serves_store);
+}
+
+TEST_F(RankEnvironmentTest, ReadsWhatMpirunAndSrunSet) {
+  set({{"SLURM_PROCID", "2"},
+       {"SLURM_NTASKS", "3"},
+       {"SLURM_LOCALID", "0"},
+       {"SLURM_NTASKS_PER_NODE", "1"},
+       {"SLURM_JOB_ID", "77"}});
+  RankEnvironment job = rank_environment();
+  EXPECT_EQ(job.rank, 2);
+  EXPECT_EQ(job.world_size, 3);
+  EXPECT_EQ(job.local_rank, 0);
+  EXPECT_EQ(job.store.token, "77");
+  set({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  job = rank_environment();  // mpirun inside of a job of Slurm
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.world_size, 2);
+  EXPECT_EQ(job.local_rank, 1);
+}
+
+TEST_F(RankEnvironmentTest, RefusesWhatMakesNoSense) {
+  set({{"RANK", "1"}});
+  expect_throws<ValueError>([] { rank_environment(); }, "RANK: WORLD_SIZE must be set as well");
+  set({{"WORLD_SIZE", "1"}});
+  expect_throws<ValueError>([] { rank_environment(); },
+                            "RANK: it must be below WORLD_SIZE = 1; got 1");
+  for (const char* wrong : {"", "-1", "2x", " 1", "99999999999"}) {
+    set({{"RANK", wrong}});
+    expect_throws<ValueError>([] { rank_environment(); },
+                              "RANK: it must be a number from 0; got \"");
+  }
+  set({{"RANK", "0"}, {"MASTER_PORT", "0"}});
+  expect_throws<ValueError>([] { rank_environment(); }, "MASTER_PORT: it must be a number from 1");
+}
+
+}  // namespace
+}  // namespace ringrad

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""ringrun as its users see it: what ranks are told, what is shown, and that nothing stays behind."""
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+RINGRUN = str(Path('parallel/comm/ringrun').absolute())
+
+
+def ringrun(*arguments, script=None, **options):
+    """Runs ringrun to its end; `script` is what each rank does, in bash."""
+    program = [] if script is None else ['bash', '-c', script]
+    return subprocess.run([RINGRUN, *arguments, *program], text=True, capture_output=True, timeout=60,
+                          **options)
+
+
+def processes_with(word):
+    """The processes, zombies excepted, that have this word in their command line."""
+    found = []
+    for path in Path('/proc').glob('[0-9]*'):
+        try:
+            if word in path.joinpath('cmdline').read_text():
+                found.append(path.name)
+        except OSError:
+            pass
+    return found
+
+
+class Unique(unittest.TestCase):
+    def setUp(self):
+        self.word = f'ringrun_test_{os.getpid()}_{self.id()}'
+
+    def assert_nothing_left(self):
+        end = time.monotonic() + 5
+        while processes_with(self.word) and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertEqual(processes_with(self.word), [])
+
+
+class RunsTest(Unique):
+    def test_tells_ranks_their_place(self):
+        run = ringrun('-n', '3', script='echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR '
+                                        '${MASTER_PORT:+port} ${RINGRAD_TOKEN:+token} $RINGRAD_RESTART_COUNT')
+        self.assertEqual(run.returncode, 0)
+        self.assertEqual(sorted(run.stdout.splitlines()),
+                         [f'[{r}] {r} {r} 3 3 127.0.0.1 port token 0' for r in range(3)])
+        self.assertEqual(run.stderr, '')
+
+    def test_keeps_lines_whole(self):
+        run = ringrun('-n', '8', script='for i in {1..200}; do echo "$RANK $i abcdefghijklmnopqrstuvwxyz"; '
+                                        'done; printf "no newline"')
+        expected = [f'[{r}] {r} {i} abcdefghijklmnopqrstuvwxyz' for r in range(8) for i in range(1, 201)]
+        expected += [f'[{r}] no newline' for r in range(8)]
+        self.assertEqual(sorted(run.stdout.splitlines()), sorted(expected))
+
+    def test_passes_arguments_and_streams_on(self):
+        run = ringrun('-n', '1', '--', 'printf', '%s|', '-n', 'a b', '--help')
+        self.assertEqual(run.stdout, '[0] -n|a b|--help|\n')
+        run = ringrun('-n', '1', script='echo out; echo err >&2')
+        self.assertEqual((run.stdout, run.stderr), ('[0] out\n', '[0] err\n'))
+
+    def test_shares_the_processors(self):
+        environment = {k: v for k, v in os.environ.items() if k != 'OMP_NUM_THREADS'}
+        run = ringrun('-n', '64', script='echo $OMP_NUM_THREADS', env=environment)
+        self.assertEqual(set(line.split()[1] for line in run.stdout.splitlines()),
+                         {str(max(1, os.cpu_count() // 64))})
+        run = ringrun('-n', '2', script='echo $OMP_NUM_THREADS', env={**environment, 'OMP_NUM_THREADS': '5'})
+        self.assertEqual(sorted(run.stdout.splitlines()), ['[0] 5', '[1] 5'])
+
+
+class FailsTest(Unique):
+    def test_names_the_first_rank_that_failed_last_and_once(self):
+        run = ringrun('-n', '3', '--grace', '5',
+                      script='trap "echo consequence >&2; exit 4" TERM; '
+                             'if [ $RANK = 1 ]; then echo "the cause" >&2; exit 7; fi; sleep 0.5; '
+                             'echo "[$RANK] lost rank 1" >&2; exit 5')
+        self.assertEqual(run.returncode, 7)
+        self.assertTrue(run.stderr.endswith(
+            'ringrun: rank 1 failed first: exit code 7\nringrun:   the cause\n'), run.stderr)
+        self.assertEqual(run.stderr.count('failed first'), 1)
+
+    def test_ends_ranks_that_do_not_end(self):
+        begin = time.monotonic()
+        run = ringrun('-n', '3', '--grace', '0.3',
+                      script=f'if [ $RANK = 0 ]; then kill -9 $$; fi; trap "" TERM; while :; do sleep 1; done '
+                             f'# {self.word}')
+        self.assertEqual(run.returncode, 128 + 9)
+        self.assertIn('rank 0 failed first: killed by signal 9 (Killed)', run.stderr)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assert_nothing_left()
+
+    def test_leaves_no_descendants(self):
+        # One in the rank's process group, and one that has left it and its session.
+        sleep = f'exec -a {self.word} sleep 1000'
+        run = ringrun('-n', '2', script=f'({sleep}) & setsid bash -c "{sleep}" & sleep 0.2; echo $(pgrep -cf '
+                                        f'"^{self.word}")')
+        self.assertEqual(run.stdout.splitlines()[-1][4:], '4', 'this test must have started some')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assert_nothing_left()
+
+    def test_starts_anew_as_often_as_told(self):
+        script = 'echo run $RINGRAD_RESTART_COUNT; [ $RINGRAD_RESTART_COUNT = 2 ] || exit 3'
+        run = ringrun('-n', '2', '--max-restarts', '2', '--grace', '0.1', script=script)
+        self.assertEqual(run.returncode, 0)
+        self.assertIn('ringrun: restart 2 of 2', run.stderr)
+        self.assertEqual(run.stdout.count('run 2'), 2)
+        run = ringrun('-n', '2', '--max-restarts', '1', '--grace', '0.1', script=script)
+        self.assertEqual(run.returncode, 3)
+        self.assertNotIn('run 2', run.stdout)
+
+    def test_refuses_what_makes_no_sense(self):
+        for arguments, text in [(['-n', '0', 'ls'], '-'), (['-n', '2'], 'a program must follow'),
+                                (['ls'], 'required'), (['-n', 'two', 'ls'], 'two'),
+                                (['-n', '1', '--grace', '-1', 'ls'], 'grace')]:
+            run = ringrun(*arguments)
+            self.assertEqual(run.returncode, 2, arguments)
+            self.assertIn(text, run.stderr)
+        run = ringrun('-n', '2', '/no/such/program')
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('the program must start; got "No such file or directory" from /no/such/program',
+                      run.stderr)
+
+    def test_says_that_the_port_is_taken(self):
+        with subprocess.Popen(['python3', '-c', 'import socket; s = socket.create_server(("127.0.0.1", 0)); '
+                               'print(s.getsockname()[1], flush=True); input()'], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            run = ringrun('-n', '1', '--port', other.stdout.readline().strip(), 'ls')
+            other.stdin.close()
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('store: the server must be able to listen', run.stderr)
+
+
+class SignalsTest(Unique):
+    def start(self, script, *options):
+        """ringrun once both ranks have said that they are ready."""
+        job = subprocess.Popen([RINGRUN, '-n', '2', *options, 'bash', '-c', script], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+        for _ in range(2):
+            self.assertIn('ready', job.stdout.readline())
+        return job
+
+    def test_are_passed_on(self):
+        job = self.start('trap "echo told" USR1; trap "echo bye; exit 0" TERM; echo ready; '
+                         'while :; do sleep 0.05; done')
+        job.send_signal(signal.SIGUSR1)
+        self.assertEqual(sorted(job.stdout.readline() for _ in range(2)), ['[0] told\n', '[1] told\n'])
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait(10), 130)
+        self.assertEqual(sorted(job.stdout.read().splitlines()), ['[0] bye', '[1] bye'])
+
+    def test_end_ranks_that_ignore_them(self):
+        job = self.start(f'trap "" INT TERM; echo ready; while :; do sleep 0.05; done # {self.word}',
+                         '--grace', '0.2')
+        job.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(10), 130)
+        self.assert_nothing_left()
+
+    def test_a_launcher_that_is_killed_takes_its_ranks_along(self):
+        job = self.start(f'echo ready; while :; do sleep 0.05; done # {self.word}')
+        job.kill()
+        self.assert_nothing_left()
+
+
+if __name__ == '__main__':
+    unittest.main()
