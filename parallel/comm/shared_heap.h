@@ -1,0 +1,77 @@
+// SharedHeap: memory of one process that others on this machine see, each at an address of its own.
+//
+//     process A   heap [ .... tensor .... ]          memory without a name: a file descriptor of A, which
+//     process B   view [ .... tensor .... ]          others open through /proc while A lives
+//
+// Having no name, it is gone when the last process that has it mapped is gone, however that ended. Addresses
+// are reserved at once, memory is taken when it is first written: a heap is as large as what is in it.
+//
+// Only processes of one user and one machine, that see each other's process numbers, can share.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "core/block_pool.h"
+#include "core/error.h"
+
+namespace ringrad {
+
+/// Addresses for a heap: more than it will hold.
+inline constexpr std::size_t kDefaultHeapBytes = std::size_t{64} << 30;
+
+/// A range of memory that other processes have, too.
+class SharedMapping {
+ public:
+  SharedMapping(int file, std::size_t bytes, Where where);
+  ~SharedMapping();
+  SharedMapping(const SharedMapping&) = delete;
+  SharedMapping& operator=(const SharedMapping&) = delete;
+
+  std::byte* begin() const { return begin_; }
+  std::size_t bytes() const { return bytes_; }
+  bool contains(const void* p) const {
+    return p >= begin_ && p < static_cast<const void*>(begin_ + bytes_);
+  }
+
+ private:
+  std::byte* begin_;
+  std::size_t bytes_;
+};
+
+/// Thread-safe.
+class SharedHeap {
+ public:
+  /// Throws: OutOfMemoryError if the system gives no such memory
+  explicit SharedHeap(std::size_t bytes = kDefaultHeapBytes, Where where = Where::current());
+  ~SharedHeap();
+  SharedHeap(const SharedHeap&) = delete;
+  SharedHeap& operator=(const SharedHeap&) = delete;
+
+  /// Aligned for every dtype and for vectors, and written by nobody yet. Throws: OutOfMemoryError
+  std::byte* allocate(std::size_t bytes, Where where = Where::current());
+  void release(std::byte* address);
+
+  const SharedMapping& memory() const { return memory_; }
+
+  /// How open() finds it: one line of text.
+  std::string name() const;
+
+  /// Another process's heap.
+  ///
+  /// Throws: CollectiveError, saying why, if it cannot be opened, or is not the heap that was named
+  static std::unique_ptr<SharedMapping> open(const std::string& name,
+                                             Where where = Where::current());
+
+ private:
+  const int file_;
+  SharedMapping memory_;
+  std::mutex mutex_;
+  BlockPool blocks_;  // guarded by mutex_
+};
+
+}  // namespace ringrad
