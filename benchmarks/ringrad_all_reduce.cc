@@ -12,8 +12,7 @@
 namespace ringrad::bench {
 namespace {
 
-Case all_reduce_case(std::size_t bytes, const std::string& variant,
-                     const ThreadGroupOptions& options) {
+Case all_reduce_case(std::size_t bytes, const std::string& variant, const GroupOptions& options) {
   const std::string name = all_reduce_name(bytes) + variant;
   const Shape shape{static_cast<std::int64_t>(bytes / sizeof(float))};
   return {name, [=](const Report& report) {

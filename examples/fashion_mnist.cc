@@ -3,6 +3,7 @@
 //
 //     fashion_mnist --epochs 3 --world-size 2 --model convnet
 //     fashion_mnist --device cuda               one GPU per replica, simulated ones on a machine without
+//     ringrun -n 2 fashion_mnist --epochs 3     the replicas are processes
 //
 // The batch size is that of all replicas together, so the world size changes who computes what, not
 // what is computed. Progress goes to standard error; the last line of standard output is a summary
@@ -31,8 +32,10 @@
 #include "nn/models.h"
 #include "nn/schedule.h"
 #include "nn/sgd.h"
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/rank_environment.h"
 #include "parallel/comm/ranks.h"
-#include "parallel/plan/direct_plan.h"
+#include "parallel/plan/algorithms.h"
 #include "parallel/train/distributed_data_parallel.h"
 
 namespace ringrad {
@@ -42,6 +45,7 @@ struct Settings {
   std::string model = "convnet";
   int epochs = 3;
   int world_size = 2;
+  bool processes = false;  // each replica is a process, started by ringrun or the like
   std::int64_t batch_size = 128;
   double learning_rate = 0.1;
   double momentum = 0.9;
@@ -164,12 +168,18 @@ Result train(Communicator& comm, const Settings& settings, const Dataset& train_
 
 Settings parse(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Trains a network on Fashion-MNIST with replicas on threads.");
+  const RankEnvironment job = rank_environment();
+  settings.processes = job.launched;
+  if (job.launched) settings.world_size = job.world_size;
+  CLI::App app(
+      "Trains a network on Fashion-MNIST with replicas: threads of this process, or, if it was "
+      "started by "
+      "ringrun, torchrun, mpirun or srun, processes.");
   app.option_defaults()->always_capture_default();
   app.add_option("--model", settings.model, "network")->check(CLI::IsMember(nn::model_names()));
   app.add_option("--epochs", settings.epochs, "passes over the training set")
       ->check(CLI::PositiveNumber);
-  app.add_option("--world-size", settings.world_size, "replicas, one thread or more each")
+  app.add_option("--world-size", settings.world_size, "replicas; a launcher decides it")
       ->check(CLI::Range(1, 256));
   app.add_option("--batch-size", settings.batch_size,
                  "images per step, of all replicas together; a multiple of the world size")
@@ -181,7 +191,7 @@ Settings parse(int argc, char** argv) {
   app.add_flag("--augment", settings.augment, "random crops and flips");
   app.add_option("--seed", settings.seed, "of initial values, order and augmentation");
   app.add_option("--all-reduce", settings.all_reduce, "plan of the gradient all-reduce")
-      ->check(CLI::IsMember({"ring", "two_shot"}));
+      ->check(CLI::IsMember(algorithm_names(Collective::all_reduce)));
   app.add_option("--device", settings.device, "where the replicas compute")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--train-images", settings.train_images,
@@ -193,6 +203,9 @@ Settings parse(int argc, char** argv) {
       ->check(CLI::ExistingDirectory);
   try {
     app.parse(argc, argv);
+    if (job.launched && settings.world_size != job.world_size)
+      throw CLI::ValidationError(concat("--world-size: must be what the launcher started; got ",
+                                        settings.world_size, " and ", job.world_size));
     if (settings.batch_size % settings.world_size != 0)
       throw CLI::ValidationError(concat("--batch-size: must be a multiple of --world-size; got ",
                                         settings.batch_size, " and ", settings.world_size));
@@ -232,16 +245,19 @@ int run(const Settings& settings) {
   RINGRAD_CHECK(settings.batch_size <= train_set.size(), ValueError, Where::current(),
                 "--batch-size: must not exceed the training set; got ", settings.batch_size,
                 " and ", train_set.size(), " images");
-  ThreadGroupOptions options;
-  if (settings.all_reduce == "two_shot") options.all_reduce = two_shot_all_reduce;
-  Result result;
-  run_ranks(
-      settings.world_size,
-      [&](Communicator& comm) {
-        const Result own = train(comm, settings, train_set, test_set);
-        if (comm.rank() == 0) result = own;
-      },
-      options);
+  ProcessGroupOptions options;
+  options.all_reduce = settings.all_reduce;
+  std::optional<Result> first;  // rank 0's, where it is
+  const auto train_rank = [&](Communicator& comm) {
+    const Result own = train(comm, settings, train_set, test_set);
+    if (comm.rank() == 0) first = own;
+  };
+  if (settings.processes)
+    train_rank(*join_process_group(options));
+  else
+    run_ranks(settings.world_size, train_rank, options);
+  if (!first) return 0;
+  const Result& result = *first;
   const auto rounded = [](double value, double places) {
     return std::round(value * places) / places;
   };
@@ -249,6 +265,7 @@ int run(const Settings& settings) {
       {"test_accuracy", rounded(result.test_accuracy, 1e4)},
       {"epochs", settings.epochs},
       {"world_size", settings.world_size},
+      {"ranks", settings.processes ? "processes" : "threads"},
       {"images_per_second", std::round(static_cast<double>(result.images) / result.seconds)},
       {"seconds", rounded(result.seconds, 1e2)},
       {"replicas_identical", result.replicas_identical},
@@ -265,9 +282,8 @@ int run(const Settings& settings) {
 }  // namespace ringrad
 
 int main(int argc, char** argv) {
-  const ringrad::Settings settings = ringrad::parse(argc, argv);
   try {
-    return ringrad::run(ringrad::on_device(settings));
+    return ringrad::run(ringrad::on_device(ringrad::parse(argc, argv)));
   } catch (const std::exception& error) {
     std::cerr << "fashion_mnist: " << error.what() << '\n';
     return 1;

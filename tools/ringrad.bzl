@@ -76,7 +76,7 @@ def ringrad_script_test(name, src, data = [], size = "small"):
         name = name,
         size = size,
         srcs = [src],
-        data = data,
+        data = data + ["//tools/sanitizers:suppressions"],
     )
 
 _CASES = "_cases"

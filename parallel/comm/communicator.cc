@@ -154,6 +154,10 @@ void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where w
   out.put_back(where);
 }
 
+Tensor Communicator::empty_shared(const Shape& shape, DType dtype, Where where) {
+  return empty(shape, {.dtype = dtype, .device = Device()}, where);
+}
+
 void Communicator::barrier(Where where) {
   OneCall call(*this, "barrier", where);
   do_barrier(where);

@@ -100,6 +100,11 @@ class Communicator {
   /// if the message has another dtype or number of elements.
   void recv(const Tensor& tensor, int from, Where where = Where::current());
 
+  /// A tensor of the CPU that collectives of this group reduce where it lies, on every rank of it; others may
+  /// first be copied to such a place.
+  virtual Tensor empty_shared(const Shape& shape, DType dtype = DType::float32,
+                              Where where = Where::current());
+
   /// Breaks the group: calls on all ranks, waiting or later, throw CollectiveError that names this
   /// rank and the reason. The first abort counts; does not throw.
   virtual void abort(const std::string& reason) noexcept = 0;

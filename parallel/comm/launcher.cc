@@ -191,7 +191,9 @@ int exit_code(int status) {
 class Job {
  public:
   Job(const LaunchOptions& options, int attempt, int signals, Where where)
-      : options_(options), signals_(signals), server_({.port = options.port, .token = make_token()}, where) {
+      : options_(options),
+        signals_(signals),
+        server_({.port = options.port, .token = make_token()}, where) {
     try {
       for (int rank = 0; rank < options.num_ranks; ++rank)
         ranks_.push_back(start(rank, attempt, options, server_.address(), where));

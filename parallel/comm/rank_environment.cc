@@ -56,6 +56,7 @@ RankEnvironment rank_environment(Where where) {
   for (const Names& names : kLaunchers)
     if (std::getenv(names.rank)) {
       read_ranks(names, job, where);
+      job.launched = true;
       break;
     }
   job.store.host = text_in("MASTER_ADDR", "127.0.0.1");

@@ -21,6 +21,7 @@ struct RankEnvironment {
   int local_world_size = 1;  ///< how many those are
   StoreAddress store;        ///< port 0 if the environment names none
   bool launcher_serves_store = false;
+  bool launched = false;  ///< one of the variables above says which rank this is
 };
 
 /// Reads the environment; without any of these variables it is the only rank.

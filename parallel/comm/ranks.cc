@@ -74,7 +74,7 @@ struct Outcome {
 }  // namespace
 
 void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
-               const ThreadGroupOptions& options, Where where) {
+               const GroupOptions& options, Where where) {
   auto comms = make_thread_group(world_size, options, where);
   Outcome outcome(world_size);
   const int team = std::max(1, omp_get_max_threads() / world_size);

@@ -18,11 +18,11 @@ namespace ringrad {
 /// Calls body(communicator) on `world_size` threads and returns when all have returned. Each rank's
 /// OpenMP team is its share of the calling thread's, at least one thread.
 ///
-/// Throws: ValueError unless world_size is in [1, kMaxThreadRanks]. An Error of `body` is rethrown
+/// Throws: ValueError unless world_size is in [1, kMaxRanks]. An Error of `body` is rethrown
 ///         with its type, its source line, and "rank r: " before its message; another
 ///         std::exception as Error in the same form, with the original nested in it; anything
 ///         else as it is.
 void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
-               const ThreadGroupOptions& options = {}, Where where = Where::current());
+               const GroupOptions& options = {}, Where where = Where::current());
 
 }  // namespace ringrad

@@ -74,6 +74,24 @@ TEST(FashionMnistTest, TrainsAndEndsWithASummaryInJson) {
   EXPECT_GT(summary["images_per_second"], 0);
 }
 
+// The same program, the same plans: the same numbers.
+TEST(FashionMnistTest, TrainsOnProcessesAsOnThreads) {
+  const std::string arguments =
+      "--epochs 1 --batch-size 32 --train-images 640 --test-images 256 --model convnet ";
+  const Outcome threads = run(kTraining + arguments + "--world-size 2 2>/dev/null");
+  const Outcome processes =
+      run("parallel/comm/ringrun -n 2 " + kTraining + arguments + "2>/dev/null");
+  ASSERT_EQ(threads.exit_code, 0);
+  ASSERT_EQ(processes.exit_code, 0);
+  const auto one = nlohmann::json::parse(last_line(threads.output));
+  const auto two = nlohmann::json::parse(last_line(processes.output).substr(4));  // "[0] "
+  EXPECT_EQ(one["ranks"], "threads");
+  EXPECT_EQ(two["ranks"], "processes");
+  EXPECT_EQ(two["world_size"], 2);
+  EXPECT_EQ(two["replicas_identical"], true);
+  EXPECT_EQ(one["test_accuracy"], two["test_accuracy"]);
+}
+
 TEST(FashionMnistTest, TrainsOnGpusAsOnTheCpu) {
   const std::string arguments =
       "--epochs 1 --world-size 2 --batch-size 32 --train-images 320 "
@@ -118,6 +136,13 @@ TEST(FashionMnistTest, WrongArgumentsAreNamed) {
   expect_complaint("--batch-size 120000", "got 120000");
   expect_complaint("--data /nowhere", "/nowhere");
   expect_complaint("--data /tmp", "/tmp");
+  expect_complaint("--all-reduce star", "halving_doubling");
+  const Outcome outcome =
+      run("RANK=0 WORLD_SIZE=2 " + kTraining + "--world-size 3 --batch-size 3 2>&1");
+  EXPECT_GT(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("must be what the launcher started; got 3 and 2"),
+            std::string::npos)
+      << outcome.output;
 }
 
 }  // namespace

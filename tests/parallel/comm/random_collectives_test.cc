@@ -57,7 +57,7 @@ void perform(Communicator& comm, const Call& call) {
   expect_exact(comm, call.checked);
 }
 
-void soak(int n, int calls, const ThreadGroupOptions& options) {
+void soak(int n, int calls, const GroupOptions& options) {
   run_ranks(
       n,
       [&](Communicator& comm) {

@@ -50,6 +50,7 @@ TEST_F(RankEnvironmentTest, IsOneRankWithoutALauncher) {
   EXPECT_EQ(job.world_size, 1);
   EXPECT_EQ(job.store.port, 0);
   EXPECT_FALSE(job.launcher_serves_store);
+  EXPECT_FALSE(job.launched);
 }
 
 TEST_F(RankEnvironmentTest, ReadsWhatTorchrunAndRingrunSet) {
@@ -60,6 +61,7 @@ TEST_F(RankEnvironmentTest, ReadsWhatTorchrunAndRingrunSet) {
        {"MASTER_ADDR", "10.0.0.7"},
        {"MASTER_PORT", "29500"}});
   RankEnvironment job = rank_environment();
+  EXPECT_TRUE(job.launched);
   EXPECT_EQ(job.rank, 5);
   EXPECT_EQ(job.world_size, 8);
   EXPECT_EQ(job.local_rank, 1);

@@ -22,8 +22,8 @@ constexpr int kMaxRanks = 8;
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::min,
                                 ReduceOp::max};
 
-ThreadGroupOptions options_with(Collective collective, const Planner& planner) {
-  ThreadGroupOptions options;
+GroupOptions options_with(Collective collective, const Planner& planner) {
+  GroupOptions options;
   switch (collective) {
     case Collective::all_reduce:
       options.all_reduce = planner;
@@ -48,7 +48,7 @@ ThreadGroupOptions options_with(Collective collective, const Planner& planner) {
 }
 
 // Runs `plan`, whatever else is asked for.
-ThreadGroupOptions options_with(const CollectivePlan& plan) {
+GroupOptions options_with(const CollectivePlan& plan) {
   return options_with(plan.collective, [plan](int, const PlanOptions&) { return plan; });
 }
 
@@ -59,7 +59,7 @@ TEST(ThreadAlgorithmsTest, AllAreExactForAllDTypesOpsAndCounts) {
     for (const std::string& algorithm : algorithm_names(collective))
       for (int n = 1; n <= kMaxRanks; ++n) {
         SCOPED_TRACE(algorithm);
-        ThreadGroupOptions options = options_with(collective, algorithm);
+        GroupOptions options = options_with(collective, algorithm);
         options.segments = 2;
         run_ranks(
             n,
@@ -112,8 +112,8 @@ float tree_sum(int first, int last, std::int64_t i) {
 
 // The sum over all ranks, at rank 0, of what `contribution(rank, i)` says.
 template <class Contribution>
-Tensor sum_on_ranks(int n, std::int64_t count, Collective collective,
-                    const ThreadGroupOptions& options, Contribution contribution) {
+Tensor sum_on_ranks(int n, std::int64_t count, Collective collective, const GroupOptions& options,
+                    Contribution contribution) {
   Tensor result = empty({count});
   run_ranks(
       n,
@@ -192,7 +192,7 @@ TEST(ThreadAlgorithmsTest, TreeBitsDoNotDependOnHowManyRanksShareTheLeaves) {
 // --- Planners ---
 
 TEST(ThreadAlgorithmsTest, FunctionsGetTheRootAndTheSegments) {
-  ThreadGroupOptions options;
+  GroupOptions options;
   options.segments = 3;
   options.all_reduce = chain_all_reduce;
   options.broadcast = chain_broadcast;

@@ -29,7 +29,7 @@ void expect_a_new_group_works(int n) {
 
 // What each rank's own call threw; "" for a rank that finished.
 std::vector<std::string> errors_of(int n, const std::function<void(Communicator&)>& body,
-                                   const ThreadGroupOptions& options = {}) {
+                                   const GroupOptions& options = {}) {
   std::vector<std::string> errors(n);
   run_ranks(
       n,
@@ -270,7 +270,7 @@ TEST(ThreadFailureTest, ADeadlineMayBeForever) {
 
 TEST(ThreadFailureTest, AbsurdlyManySegmentsAreRefused) {
   expect_throws<ValueError>([] { run_ranks(4, [](Communicator&) {}, {.segments = 1 << 30}); },
-                            "make_thread_group: segments must be in [0, 1024] for 4 ranks");
+                            "group: segments must be in [0, 1024] for 4 ranks");
 }
 
 }  // namespace

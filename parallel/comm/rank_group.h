@@ -1,9 +1,10 @@
-// ThreadGroup: what the ranks of one process share: a line of counters per rank, and one failure.
+// RankGroup: one rank's view of what the ranks of a machine share: a line of counters per rank, and one
+// failure. It lies in memory that all of them have (group_memory.h), be they threads or processes.
 //
 //     rank 0 [ progress | call, buffer | call, buffer ]     one cache line per rank, written by its
 //     rank 1 [ progress | call, buffer | call, buffer ]     owner only and read by everyone
 //       ...                ^ even #      ^ odd #            (what few plans need lies in a second)
-//     failure: none, or who and why; set once
+//     failure: which rank reported one first; each rank has a place for what it says
 //
 // Progress only grows. In collective #k it runs from base to base + 1 + steps: base + 1 says "I am
 // in collective #k, and this is my call and my memory"; the rest counts steps (plan_program.h). A
@@ -15,10 +16,12 @@
 //
 // A rank that fails leaves its collective early, and its caller may free the tensors. So a rank is
 // `inside` while it may touch memory of others, and one that fails stays until the others are out:
-// a matter of microseconds, since nobody waits for anybody once the group is broken.
+// a matter of microseconds, since nobody waits for anybody once the group is broken. (A process that was
+// stopped inside would keep the others for ever: they give it a second.)
 //
-// Waiting is a short spin, then yielding the processor, then short sleeps; every round looks at the
-// failure, and every yielding round at the clock.
+// Waiting is a short spin, then yielding the processor, then sleeping until progress is made; every round
+// looks at the failure, later ones at the clock and whether all ranks live. A rank that publishes wakes
+// those that sleep; it may miss one that is about to, so no sleep is longer than a millisecond.
 
 #pragma once
 
@@ -30,9 +33,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "parallel/comm/collective_call.h"
+#include "parallel/comm/group_memory.h"
 
 namespace ringrad {
 
@@ -51,30 +54,47 @@ struct RankMemory {
   std::byte* beside = nullptr;
 };
 
-class ThreadGroup {
+class RankGroup {
  public:
-  ThreadGroup(int world_size, std::chrono::nanoseconds deadline);
+  /// What the shared memory must hold, and how it begins: one rank makes it before any other looks.
+  static std::size_t shared_bytes(int world_size);
+  static void make_shared(std::byte* shared, int world_size);
 
-  int world_size() const { return static_cast<int>(ranks_.size()); }
+  /// REQUIRES: memory->shared() was made for this world_size
+  RankGroup(int rank, int world_size, std::shared_ptr<GroupMemory> memory,
+            std::chrono::nanoseconds deadline);
+
+  int world_size() const { return world_size_; }
+  GroupMemory& memory() const { return *memory_; }
+
+  /// Places in a rank's memory by their distance from its base, as all ranks know them.
+  std::byte* address(int rank, std::uintptr_t distance) const {
+    return reinterpret_cast<std::byte*>(memory_->base_of(rank) + distance);
+  }
+  std::uintptr_t distance(int rank, const std::byte* address) const {
+    return reinterpret_cast<std::uintptr_t>(address) - memory_->base_of(rank);
+  }
 
   // --- Progress ---
 
-  /// A rank's entry into a collective: writes its call and memory, then publishes `progress`.
-  void enter(int rank, std::uint64_t sequence, const CollectiveCall& call, const RankMemory& memory,
+  /// This rank's entry into a collective: writes its call and memory, then publishes `progress`.
+  void enter(std::uint64_t sequence, const CollectiveCall& call, const RankMemory& memory,
              std::uint64_t progress);
-  void publish(int rank, std::uint64_t progress) {
-    ranks_[rank].progress.store(progress, std::memory_order_release);
+  void publish(std::uint64_t progress) {
+    own_->progress.store(progress, std::memory_order_release);
+    if (own_->num_sleepers.load(std::memory_order_relaxed) > 0) [[unlikely]]
+      wake_sleepers();
   }
 
   const CollectiveCall& call_of(int rank, std::uint64_t sequence) const {
     return ranks_[rank].entries[sequence % 2].call;
   }
   std::byte* buffer_of(int rank, std::uint64_t sequence) const {
-    return ranks_[rank].entries[sequence % 2].buffer;
+    return address(rank, ranks_[rank].entries[sequence % 2].buffer);
   }
   /// REQUIRES: the rank entered with memory beside its buffer
   std::byte* beside_of(int rank, std::uint64_t sequence) const {
-    return ranks_[rank].beside[sequence % 2];
+    return address(rank, ranks_[rank].beside[sequence % 2]);
   }
 
   /// Returns once `peer` has published `progress`; `entered` is what a rank publishes at least when
@@ -101,11 +121,11 @@ class ThreadGroup {
 
   // --- Memory ---
 
-  /// Lives while a rank may read or write memory of other ranks, or they its own.
+  /// Lives while this rank may read or write memory of other ranks, or they its own.
   class Inside {
    public:
     /// Throws: CollectiveError if the group is broken
-    Inside(ThreadGroup& group, const Operation& operation);
+    Inside(RankGroup& group, const Operation& operation);
 
     /// After an exception: breaks the group, and returns when all ranks are out.
     ~Inside();
@@ -113,29 +133,28 @@ class ThreadGroup {
     Inside& operator=(const Inside&) = delete;
 
    private:
-    ThreadGroup& group_;
-    const int rank_;
+    RankGroup& group_;
     const int exceptions_before_;
   };
 
   // --- Failure ---
 
-  /// Breaks the group unless it is broken already. `text` tells the other ranks why.
-  void fail(int rank, const std::string& text) noexcept;
+  /// Breaks the group unless it is broken already. `text` tells the other ranks why. Thread-safe.
+  void fail(const std::string& text) noexcept { report_failure(rank_, text); }
 
   /// Breaks the group and throws CollectiveError with `text`, which starts with the operation.
   [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text);
 
   void check_whole(const Operation& operation) const {
-    if (failed_.load(std::memory_order_acquire)) [[unlikely]]
+    if (shared_->first_report.load(std::memory_order_acquire) >= 0) [[unlikely]]
       throw_broken(operation);
   }
 
   /// The rank whose failure broke the group, or -1.
   int failed_rank() const noexcept;
 
-  /// The rank makes no more calls. Waiting for it is an error from now on.
-  void leave(int rank) { ranks_[rank].left.store(true, std::memory_order_release); }
+  /// This rank makes no more calls. Waiting for it is an error from now on.
+  void leave() { own_->left.store(true, std::memory_order_release); }
 
   /// In seconds.
   double deadline_s() const { return std::chrono::duration<double>(deadline_).count(); }
@@ -143,7 +162,7 @@ class ThreadGroup {
  private:
   struct Entry {
     CollectiveCall call;
-    std::byte* buffer = nullptr;
+    std::uintptr_t buffer = 0;  // distance from the rank's base
   };
   // 128 bytes: processors fetch cache lines in pairs. What is polled has one of them to itself.
   struct alignas(128) RankState {
@@ -151,14 +170,25 @@ class ThreadGroup {
     std::array<Entry, 2> entries;
     alignas(64) std::atomic<bool> inside{false};
     std::atomic<bool> left{false};
-    std::array<std::byte*, 2> beside{};
+    std::atomic<std::uint32_t> num_sleepers{0};  // that wait for this rank's progress
+    std::array<std::uintptr_t, 2> beside{};
   };
   static_assert(sizeof(RankState) == 128);
+
+  // Written once, by the rank that it belongs to.
+  struct Report {
+    int culprit = -1;
+    std::array<char, 1020> text{};
+  };
+
+  struct alignas(128) Shared {
+    std::atomic<int> first_report{-1};  // the rank that made it
+  };
 
   // The rounds of one wait, longer as they go by.
   class Pause {
    public:
-    Pause(ThreadGroup& group, Operation& operation, int peer)
+    Pause(RankGroup& group, Operation& operation, int peer)
         : group_(group), operation_(operation), peer_(peer) {}
 
     // False when the deadline has passed; throws if the group is broken.
@@ -170,27 +200,33 @@ class ThreadGroup {
    private:
     bool deadline_passed();
 
-    ThreadGroup& group_;
+    RankGroup& group_;
     Operation& operation_;
     int peer_;
     int round_ = 0;
     bool left_ = false;
   };
 
+  Report& report_of(int rank) const;
+  void report_failure(int culprit, const std::string& text) noexcept;
+  void report_deaths() noexcept;
+  void wake_sleepers();
+  void sleep_on(int peer);
   void wait_long(Operation& operation, int peer, std::uint64_t progress, std::uint64_t entered);
   bool anybody_inside() const;
   [[noreturn]] void fail_late(const Operation& operation, int peer, std::uint64_t entered);
   [[noreturn]] void fail_left(const Operation& operation, int peer);
   [[noreturn]] void throw_broken(const Operation& operation) const;
 
-  std::vector<RankState> ranks_;
+  const int rank_, world_size_;
+  const std::shared_ptr<GroupMemory> memory_;
   const std::chrono::nanoseconds deadline_;
   const int num_spins_;
-
-  std::atomic<bool> failed_{false};
-  mutable std::mutex failure_mutex_;  // guards the two below
-  int failed_rank_ = -1;
-  std::string failure_;
+  Shared* const shared_;
+  RankState* const ranks_;  // (world_size)
+  RankState* const own_;
+  std::mutex report_mutex_;
+  bool has_reported_ = false;  // guarded by report_mutex_
 };
 
 /// "all_reduce(sum, float32, 8 elements) #3 on rank 0"

@@ -1,0 +1,141 @@
+#include "parallel/comm/process_group.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/rank_group.h"
+
+namespace ringrad {
+namespace {
+
+// Another process: readable when it has ended.
+class Process {
+ public:
+  Process(pid_t number, Where where) : file_(static_cast<int>(syscall(SYS_pidfd_open, number, 0))) {
+    RINGRAD_CHECK(file_ >= 0, CollectiveError, where, "process group: process ", number,
+                  " must live on this machine; got \"", std::strerror(errno), '"');
+  }
+  Process(Process&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  Process& operator=(Process&&) = delete;
+  ~Process() {
+    if (file_ >= 0) close(file_);
+  }
+
+  bool has_ended() const {
+    pollfd ended{file_, POLLIN, 0};
+    return poll(&ended, 1, 0) == 1;
+  }
+
+ private:
+  int file_;
+};
+
+// What a rank tells the others in the store.
+struct Card {
+  pid_t process = 0;
+  std::ptrdiff_t shared = 0;  // rank 0: where the group's state lies in its heap
+  std::string heap;
+
+  std::string text() const { return concat(process, ' ', shared, ' ', heap); }
+  static Card parse(const std::string& text, Where where) {
+    Card card;
+    std::istringstream words(text);
+    words >> card.process >> card.shared >> std::ws;
+    std::getline(words, card.heap);
+    RINGRAD_CHECK(!words.fail(), CollectiveError, where,
+                  "process group: the store must hold a rank's card; got \"", text, '"');
+    return card;
+  }
+};
+
+// --- Memory --------------------------------------------------------------------------------------------
+
+class ProcessMemory final : public GroupMemory {
+ public:
+  ProcessMemory(Store& store, const std::string& name, int rank, int world_size,
+                const ProcessGroupOptions& options, Where where)
+      : rank_(rank), heap_(std::make_shared<SharedHeap>(options.heap_bytes, where)) {
+    Card own{.process = getpid(), .heap = heap_->name()};
+    if (rank == 0) {
+      std::byte* shared = heap_->allocate(shared_bytes(world_size), where);
+      make_shared(shared, world_size);
+      own.shared = shared - heap_->memory().begin();
+    }
+    store.set(concat(name, '/', rank), own.text(), where);
+    for (int r = 0; r < world_size; ++r) {
+      const Card card =
+          r == rank ? own : Card::parse(store.get(concat(name, '/', r), where), where);
+      // In this order: if the heap is the one that was named, so was the process.
+      processes_.emplace_back(card.process, where);
+      views_.push_back(r == rank ? nullptr : SharedHeap::open(card.heap, where));
+      bases_.push_back(r == rank ? heap_->memory().begin() : views_.back()->begin());
+      if (r == 0) shared_ = bases_[0] + card.shared;
+    }
+  }
+
+  std::byte* shared() const override { return shared_; }
+  std::uintptr_t base_of(int rank) const override {
+    return reinterpret_cast<std::uintptr_t>(bases_[static_cast<std::size_t>(rank)]);
+  }
+  bool is_visible(const void* p) const override { return heap_->memory().contains(p); }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override {
+    return {heap_->allocate(bytes, where), [heap = heap_](std::byte* p) { heap->release(p); }};
+  }
+  bool has_died(int rank) const override {
+    return rank != rank_ && processes_[static_cast<std::size_t>(rank)].has_ended();
+  }
+  bool is_one_process() const override { return false; }
+
+ private:
+  const int rank_;
+  const std::shared_ptr<SharedHeap> heap_;
+  std::byte* shared_ = nullptr;
+  std::vector<Process> processes_;                     // (world_size)
+  std::vector<std::unique_ptr<SharedMapping>> views_;  // (world_size), none of this rank
+  std::vector<std::byte*> bases_;                      // (world_size)
+};
+
+// The store of the job. Where no launcher serves it rank 0 does, as long as its process lives.
+Store store_of(RankEnvironment& job, std::chrono::milliseconds timeout, Where where) {
+  static std::unique_ptr<StoreServer> server;
+  RINGRAD_CHECK(job.store.port > 0 || job.world_size == 1, ValueError, where,
+                "process group: MASTER_PORT must say where ", job.world_size,
+                " ranks meet; got nothing");
+  if (!job.launcher_serves_store && job.rank == 0) {
+    if (!server) server = std::make_unique<StoreServer>(job.store, where);
+    job.store = server->address();
+  }
+  return Store(job.store, timeout, where);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> join_process_group(Store& store, const std::string& name, int rank,
+                                                 int world_size, const ProcessGroupOptions& options,
+                                                 Where where) {
+  auto programs = make_programs(world_size, options, where);
+  auto memory = std::make_shared<ProcessMemory>(store, name, rank, world_size, options, where);
+  auto comm =
+      make_shared_communicator(rank, world_size, std::move(memory), std::move(programs), options);
+  comm->barrier(where);  // nobody goes on before all have found each other
+  return comm;
+}
+
+std::unique_ptr<Communicator> join_process_group(const ProcessGroupOptions& options, Where where) {
+  static std::atomic<int> num_groups = 0;
+  RankEnvironment job = rank_environment(where);
+  Store store = store_of(job, options.join_timeout, where);
+  return join_process_group(store, concat("group", num_groups++), job.rank, job.world_size, options,
+                            where);
+}
+
+}  // namespace ringrad

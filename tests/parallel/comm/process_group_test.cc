@@ -1,0 +1,235 @@
+// Ranks as processes: the same collectives as among threads, and what happens when a process ends.
+
+#include "parallel/comm/process_group.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::expect_throws;
+using testing::Random;
+
+// What a rank says of itself: nothing if all went as it should.
+using Body = std::function<std::string(Communicator&)>;
+
+// Runs the body on `world_size` processes, forked from one that has no threads but the store's.
+class Processes {
+ public:
+  Processes(int world_size, const ProcessGroupOptions& options, const Body& body) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      const pid_t child = fork();
+      if (child == 0) run(rank, world_size, options, body);
+      ranks_.push_back(child);
+    }
+  }
+  ~Processes() {
+    for (const pid_t rank : ranks_)
+      if (rank > 0) kill(rank, SIGKILL);
+  }
+
+  void send_signal(int rank, int signal) { kill(ranks_[static_cast<std::size_t>(rank)], signal); }
+
+  void wait_until_all_joined() { Store(server_.address()).get("all"); }
+
+  /// The rank's exit code, or minus the signal that ended it.
+  int wait(int rank) {
+    int status = -1;
+    pid_t& process = ranks_[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(waitpid(process, &status, 0), process);
+    process = 0;
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  [[noreturn]] void run(int rank, int world_size, const ProcessGroupOptions& options,
+                        const Body& body) {
+    std::string complaint;
+    try {
+      Store store(server_.address());
+      const auto comm = join_process_group(store, "test", rank, world_size, options);
+      if (store.add("joined", 1) == world_size) store.set("all", "joined");
+      complaint = body(*comm);
+    } catch (const std::exception& error) {
+      complaint = error.what();
+    }
+    if (!complaint.empty()) std::fprintf(stderr, "rank %d: %s\n", rank, complaint.c_str());
+    _exit(complaint.empty() ? 0 : 1);
+  }
+
+  StoreServer server_;
+  std::vector<pid_t> ranks_;
+};
+
+void on_ranks(int world_size, const Body& body, const ProcessGroupOptions& options = {}) {
+  Processes processes(world_size, options, body);
+  for (int rank = 0; rank < world_size; ++rank)
+    EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+std::string differs(const char* what, const Tensor& actual, const std::vector<float>& expected) {
+  return actual.to_vector<float>() == expected ? "" : std::string(what) + " is wrong";
+}
+
+// In shared memory and elsewhere, one rank thus and the other so.
+TEST(ProcessGroupTest, AllReducesTensorsWhereverTheyLie) {
+  for (const int n : {1, 2, 3, 4})
+    on_ranks(n, [n](Communicator& comm) -> std::string {
+      for (const std::int64_t count : {0, 1, 1000, 300'000})
+        for (const int shared : {0, 1, 2}) {
+          const bool here = shared == 1 || (shared == 2 && comm.rank() % 2 == 0);
+          const Tensor x = here ? comm.empty_shared({count}) : empty({count});
+          for (std::int64_t i = 0; i < count; ++i)
+            x.data<float>()[i] = static_cast<float>(i % 100 + comm.rank());
+          comm.all_reduce(x);
+          for (std::int64_t i = 0; i < count; ++i)
+            if (x.data<float>()[i] != static_cast<float>(n * (i % 100) + n * (n - 1) / 2))
+              return concat("count ", count, ", element ", i, " is ", x.data<float>()[i]);
+        }
+      return "";
+    });
+}
+
+TEST(ProcessGroupTest, HasEveryCollective) {
+  on_ranks(3, [](Communicator& comm) -> std::string {
+    const auto r = static_cast<float>(comm.rank());
+    const Tensor scattered = empty({2}), gathered = empty({3}), exchanged = empty({3});
+    comm.reduce_scatter(scattered, tensor({1, 2, 3, 4, 5, 6}));
+    comm.all_gather(gathered, full({1}, r));
+    comm.all_to_all(exchanged, tensor({10 * r, 10 * r + 1, 10 * r + 2}));
+    const Tensor x = full({2}, r), y = full({2}, r + 1),
+                 half = full({4}, r, {.dtype = DType::float16});
+    comm.broadcast(x, 1);
+    comm.reduce(y, 2);
+    comm.all_reduce(half, ReduceOp::mean);
+    comm.barrier();
+    const Tensor received = empty({1});
+    comm.send(full({1}, r), (comm.rank() + 1) % 3);
+    comm.recv(received, (comm.rank() + 2) % 3);
+    std::string wrong = differs("reduce_scatter", scattered, {6 * r + 3, 6 * r + 6}) +
+                        differs("all_gather", gathered, {0, 1, 2}) +
+                        differs("all_to_all", exchanged, {r, 10 + r, 20 + r}) +
+                        differs("broadcast", x, {1, 1}) +
+                        differs("recv", received, {static_cast<float>((comm.rank() + 2) % 3)}) +
+                        differs("all_reduce", half, {1, 1, 1, 1});
+    if (comm.rank() == 2) wrong += differs("reduce", y, {6, 6});
+    return wrong;
+  });
+}
+
+// Calls until there is an error, which must name rank 1.
+std::string reduce_until_rank_1_dies(Communicator& comm) {
+  const Tensor x = comm.empty_shared({100'000});
+  try {
+    for (;;) comm.all_reduce(x);
+  } catch (const CollectiveError& error) {
+    const std::string text = error.what();
+    const bool good = comm.failed_rank() == 1 &&
+                      text.find("all_reduce(sum, float32, 100000 elements) #") == 0 &&
+                      text.find("got a failure of rank 1: it has died") != std::string::npos;
+    return good ? "" : text;
+  }
+}
+
+TEST(ProcessGroupTest, ARankThatEndsIsNamedByTheOthers) {
+  for (const int how : {SIGKILL, SIGABRT, 0}) {
+    Processes processes(3, {}, [how](Communicator& comm) -> std::string {
+      if (comm.rank() != 1) return reduce_until_rank_1_dies(comm);
+      const Tensor x = comm.empty_shared({100'000});
+      for (int i = 0; i < 10; ++i) comm.all_reduce(x);
+      if (how > 0) raise(how);
+      _exit(0);
+    });
+    EXPECT_EQ(processes.wait(0), 0);
+    EXPECT_EQ(processes.wait(2), 0);
+    EXPECT_EQ(processes.wait(1), -how);
+  }
+}
+
+TEST(ProcessGroupTest, ARankThatIsKilledAnywhereIsNamedByTheOthers) {
+  Random random(1);
+  for (int i = 0; i < 20; ++i) {
+    Processes processes(3, {}, reduce_until_rank_1_dies);
+    processes.wait_until_all_joined();
+    std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 20'000)));
+    processes.send_signal(1, SIGKILL);
+    const auto begin = std::chrono::steady_clock::now();
+    const int codes[] = {processes.wait(0), processes.wait(2)};
+    EXPECT_EQ(codes[0], 0);
+    EXPECT_EQ(codes[1], 0);
+    EXPECT_EQ(processes.wait(1), -SIGKILL);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  }
+}
+
+TEST(ProcessGroupTest, AStoppedRankIsLateAndFindsItselfEvicted) {
+  ProcessGroupOptions options;
+  options.deadline = milliseconds(300);
+  Processes processes(2, options, [](Communicator& comm) -> std::string {
+    const Tensor x = zeros({8});
+    if (comm.rank() == 1) raise(SIGSTOP);
+    try {
+      comm.all_reduce(x);
+      return "no error";
+    } catch (const CollectiveError& error) {
+      const std::string text = error.what();
+      const char* expected = comm.rank() == 0
+                                 ? "every rank must arrive within 0.3 s; got no call from rank 1"
+                                 : "the group must be whole; got a failure of rank 0";
+      return text.find(expected) != std::string::npos ? "" : text;
+    }
+  });
+  EXPECT_EQ(processes.wait(0), 0);
+  processes.send_signal(1, SIGCONT);
+  EXPECT_EQ(processes.wait(1), 0);
+}
+
+TEST(ProcessGroupTest, DifferentCallsAreNamed) {
+  on_ranks(2, [](Communicator& comm) -> std::string {
+    try {
+      const Tensor x = zeros({8}), y = zeros({9});
+      comm.all_reduce(comm.rank() == 0 ? x : y);
+      return "no error";
+    } catch (const CollectiveError& error) {
+      const std::string text = error.what();
+      return text.find(
+                 "all_reduce(sum, float32, 8 elements) on rank 0 and all_reduce(sum, float32, 9 "
+                 "elements) on rank 1") != std::string::npos
+                 ? ""
+                 : text;
+    }
+  });
+}
+
+TEST(ProcessGroupTest, ANewGroupWorksAfterAFailure) {
+  on_ranks(2, [](Communicator& comm) -> std::string {
+    comm.abort("enough");
+    return comm.failed_rank() >= 0 ? "" : "not broken";
+  });
+  on_ranks(2, [](Communicator& comm) -> std::string {
+    const Tensor x = ones({4});
+    comm.all_reduce(x);
+    return differs("all_reduce", x, {2, 2, 2, 2});
+  });
+}
+
+TEST(ProcessGroupTest, ARankThatNeverComesIsNamed) {
+  const StoreServer server;
+  Store store(server.address(), milliseconds(100));
+  expect_throws<CollectiveError>([&] { join_process_group(store, "lonely", 0, 2); },
+                                 "\"lonely/1\" must be set within 0.1 s; got nothing");
+}
+
+}  // namespace
+}  // namespace ringrad
