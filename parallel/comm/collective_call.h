@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/dtype.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/reduce_op.h"
 
 namespace ringrad {
 

@@ -1,10 +1,13 @@
 #include "parallel/comm/communicator.h"
 
 #include <cstddef>
+#include <exception>
 #include <functional>
-#include <ostream>
+#include <utility>
 
 #include "core/transfer.h"
+#include "parallel/comm/collective_call.h"
+#include "parallel/comm/flight_recorder.h"
 
 namespace ringrad {
 namespace {
@@ -82,9 +85,9 @@ class OnHost {
 // the sequence.
 class Communicator::OneCall {
  public:
-  OneCall(Communicator& comm, const char* operation, Where where) : comm_(comm) {
+  OneCall(Communicator& comm, CollectiveOp op, Where where) : comm_(comm) {
     RINGRAD_CHECK(!comm_.in_call_.exchange(true, std::memory_order_acquire), CollectiveError, where,
-                  operation,
+                  name(op),
                   ": a communicator serves one thread at a time; got a second call on rank ",
                   comm_.rank_, " while another is running");
   }
@@ -94,64 +97,92 @@ class Communicator::OneCall {
   Communicator& comm_;
 };
 
+Communicator::Communicator(int rank, int world_size, std::string group)
+    : rank_(rank),
+      world_size_(world_size),
+      flight_(std::make_unique<FlightRecorder>(std::move(group))) {}
+
+Communicator::~Communicator() = default;
+
+template <class Body>
+void Communicator::perform(const CollectiveCall& call, Where where, Body body) {
+  const OneCall one(*this, call.op, where);
+  flight_->begin(call, where);
+  try {
+    body();
+  } catch (const std::exception& error) {
+    flight_->end(FlightRecord::State::failed);
+    flight_->dump(rank_, world_size_, error.what());
+    throw;
+  }
+  flight_->end(FlightRecord::State::finished);
+}
+
 void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
   check_tensor("all_reduce", tensor, where);
   check_reducible("all_reduce", tensor.dtype(), op, where);
-  OneCall call(*this, "all_reduce", where);
-  tensor.mark_changed(where);
-  const OnHost on_host(tensor, where);
-  do_all_reduce(on_host, op, where);
-  on_host.put_back(where);
+  perform({CollectiveOp::all_reduce, tensor.dtype(), op, 0, tensor.numel()}, where, [&] {
+    tensor.mark_changed(where);
+    const OnHost on_host(tensor, where);
+    do_all_reduce(on_host, op, where);
+    on_host.put_back(where);
+  });
 }
 
 void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                                   Where where) {
   check_parts("reduce_scatter", input, output, world_size_, where);
   check_reducible("reduce_scatter", input.dtype(), op, where);
-  OneCall call(*this, "reduce_scatter", where);
-  output.mark_changed(where);
-  const OnHost out(output, where), in(input, where);
-  do_reduce_scatter(out, in, op, where);
-  out.put_back(where);
+  perform({CollectiveOp::reduce_scatter, input.dtype(), op, 0, input.numel()}, where, [&] {
+    output.mark_changed(where);
+    const OnHost out(output, where), in(input, where);
+    do_reduce_scatter(out, in, op, where);
+    out.put_back(where);
+  });
 }
 
 void Communicator::all_gather(const Tensor& output, const Tensor& input, Where where) {
   check_parts("all_gather", output, input, world_size_, where);
-  OneCall call(*this, "all_gather", where);
-  output.mark_changed(where);
-  const OnHost out(output, where), in(input, where);
-  do_all_gather(out, in, where);
-  out.put_back(where);
+  perform({CollectiveOp::all_gather, output.dtype(), ReduceOp::sum, 0, output.numel()}, where, [&] {
+    output.mark_changed(where);
+    const OnHost out(output, where), in(input, where);
+    do_all_gather(out, in, where);
+    out.put_back(where);
+  });
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
   check_tensor("broadcast", tensor, where);
   check_root("broadcast", root, world_size_, where);
-  OneCall call(*this, "broadcast", where);
-  if (rank_ != root) tensor.mark_changed(where);
-  const OnHost on_host(tensor, where);
-  do_broadcast(on_host, root, where);
-  on_host.put_back(where);
+  perform({CollectiveOp::broadcast, tensor.dtype(), ReduceOp::sum, root, tensor.numel()}, where,
+          [&] {
+            if (rank_ != root) tensor.mark_changed(where);
+            const OnHost on_host(tensor, where);
+            do_broadcast(on_host, root, where);
+            on_host.put_back(where);
+          });
 }
 
 void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
   check_tensor("reduce", tensor, where);
   check_reducible("reduce", tensor.dtype(), op, where);
   check_root("reduce", root, world_size_, where);
-  OneCall call(*this, "reduce", where);
-  tensor.mark_changed(where);
-  const OnHost on_host(tensor, where);
-  do_reduce(on_host, root, op, where);
-  if (rank_ == root) on_host.put_back(where);
+  perform({CollectiveOp::reduce, tensor.dtype(), op, root, tensor.numel()}, where, [&] {
+    tensor.mark_changed(where);
+    const OnHost on_host(tensor, where);
+    do_reduce(on_host, root, op, where);
+    if (rank_ == root) on_host.put_back(where);
+  });
 }
 
 void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where where) {
   check_exchange(output, input, world_size_, where);
-  OneCall call(*this, "all_to_all", where);
-  output.mark_changed(where);
-  const OnHost out(output, where), in(input, where);
-  do_all_to_all(out, in, where);
-  out.put_back(where);
+  perform({CollectiveOp::all_to_all, output.dtype(), ReduceOp::sum, 0, input.numel()}, where, [&] {
+    output.mark_changed(where);
+    const OnHost out(output, where), in(input, where);
+    do_all_to_all(out, in, where);
+    out.put_back(where);
+  });
 }
 
 Tensor Communicator::empty_shared(const Shape& shape, DType dtype, Where where) {
@@ -159,8 +190,7 @@ Tensor Communicator::empty_shared(const Shape& shape, DType dtype, Where where) 
 }
 
 void Communicator::barrier(Where where) {
-  OneCall call(*this, "barrier", where);
-  do_barrier(where);
+  perform({}, where, [&] { do_barrier(where); });
 }
 
 void Communicator::send(const Tensor& tensor, int to, Where where) {
@@ -168,8 +198,8 @@ void Communicator::send(const Tensor& tensor, int to, Where where) {
   RINGRAD_CHECK(to >= 0 && to < world_size_ && to != rank_, ValueError, where,
                 "send: the receiver must be another rank in [0, ", world_size_, "); got ", to,
                 " on rank ", rank_);
-  OneCall call(*this, "send", where);
-  do_send(OnHost(tensor, where), to, where);
+  perform({CollectiveOp::send, tensor.dtype(), ReduceOp::sum, to, tensor.numel()}, where,
+          [&] { do_send(OnHost(tensor, where), to, where); });
 }
 
 void Communicator::recv(const Tensor& tensor, int from, Where where) {
@@ -177,29 +207,12 @@ void Communicator::recv(const Tensor& tensor, int from, Where where) {
   RINGRAD_CHECK(from >= 0 && from < world_size_ && from != rank_, ValueError, where,
                 "recv: the sender must be another rank in [0, ", world_size_, "); got ", from,
                 " on rank ", rank_);
-  OneCall call(*this, "recv", where);
-  tensor.mark_changed(where);
-  const OnHost on_host(tensor, where);
-  do_recv(on_host, from, where);
-  on_host.put_back(where);
+  perform({CollectiveOp::recv, tensor.dtype(), ReduceOp::sum, from, tensor.numel()}, where, [&] {
+    tensor.mark_changed(where);
+    const OnHost on_host(tensor, where);
+    do_recv(on_host, from, where);
+    on_host.put_back(where);
+  });
 }
-
-const char* name(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::mean:
-      return "mean";
-    case ReduceOp::product:
-      return "product";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      break;
-  }
-  return "max";
-}
-
-std::ostream& operator<<(std::ostream& out, ReduceOp op) { return out << name(op); }
 
 }  // namespace ringrad

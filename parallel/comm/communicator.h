@@ -13,7 +13,7 @@
 // and each later one, throws CollectiveError that says which rank failed, why, and what this rank
 // was doing: the operation and its sequence number #k, counted from 1. No call waits longer than
 // the group's deadline. After an error the contents of the tensors of that call are undefined, and
-// a new group is needed to go on.
+// a new group is needed to go on. Every rank keeps a record of its latest calls (flight_recorder.h).
 //
 // Tensors of GPUs are copied to the CPU and back, in the order of the current stream.
 //
@@ -23,25 +23,28 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
-#include <iosfwd>
+#include <memory>
 #include <string>
 
 #include "core/tensor.h"
+#include "parallel/comm/reduce_op.h"
 
 namespace ringrad {
 
-/// mean = sum / world_size, for floating dtypes. On bool, product and min are "all", max is "any".
-enum class ReduceOp : std::uint8_t { sum, mean, product, min, max };
+struct CollectiveCall;
+class FlightRecorder;
 
 class Communicator {
  public:
-  virtual ~Communicator() = default;
+  virtual ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
+
+  /// What this rank has done lately; for the thread that makes the calls.
+  const FlightRecorder& flight() const { return *flight_; }
 
   /// Replaces the tensor on every rank by the reduction over all ranks, in place.
   ///
@@ -113,7 +116,8 @@ class Communicator {
   virtual int failed_rank() const noexcept = 0;
 
  protected:
-  Communicator(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+  /// `group` names the group in records of failures; all its ranks must say the same.
+  Communicator(int rank, int world_size, std::string group);
 
   // What a backend implements. Arguments have been checked, and calls do not overlap.
   virtual void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) = 0;
@@ -129,13 +133,13 @@ class Communicator {
 
  private:
   class OneCall;
+  template <class Body>
+  void perform(const CollectiveCall& call, Where where, Body body);
 
   const int rank_;
   const int world_size_;
   std::atomic<bool> in_call_{false};
+  const std::unique_ptr<FlightRecorder> flight_;
 };
-
-const char* name(ReduceOp op);
-std::ostream& operator<<(std::ostream& out, ReduceOp op);
 
 }  // namespace ringrad

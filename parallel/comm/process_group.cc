@@ -124,8 +124,8 @@ std::unique_ptr<Communicator> join_process_group(Store& store, const std::string
                                                  Where where) {
   auto programs = make_programs(world_size, options, where);
   auto memory = std::make_shared<ProcessMemory>(store, name, rank, world_size, options, where);
-  auto comm =
-      make_shared_communicator(rank, world_size, std::move(memory), std::move(programs), options);
+  auto comm = make_shared_communicator(name, rank, world_size, std::move(memory),
+                                       std::move(programs), options);
   comm->barrier(where);  // nobody goes on before all have found each other
   return comm;
 }

@@ -12,7 +12,7 @@
 #include <span>
 
 #include "core/dtype.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/reduce_op.h"
 
 namespace ringrad {
 

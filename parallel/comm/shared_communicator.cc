@@ -56,9 +56,10 @@ class Reachable {
 
 class SharedCommunicator final : public Communicator {
  public:
-  SharedCommunicator(int rank, int world_size, std::shared_ptr<GroupMemory> memory,
-                     std::shared_ptr<ProgramCache> programs, const GroupOptions& options)
-      : Communicator(rank, world_size),
+  SharedCommunicator(std::string group, int rank, int world_size,
+                     std::shared_ptr<GroupMemory> memory, std::shared_ptr<ProgramCache> programs,
+                     const GroupOptions& options)
+      : Communicator(rank, world_size, std::move(group)),
         memory_(std::move(memory)),
         group_(rank, world_size, memory_, options.deadline),
         channels_(memory_->shared() + RankGroup::shared_bytes(world_size), world_size),
@@ -414,11 +415,11 @@ std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& 
   return std::make_shared<ProgramCache>(world_size, std::move(planners));
 }
 
-std::unique_ptr<Communicator> make_shared_communicator(int rank, int world_size,
+std::unique_ptr<Communicator> make_shared_communicator(std::string group, int rank, int world_size,
                                                        std::shared_ptr<GroupMemory> memory,
                                                        std::shared_ptr<ProgramCache> programs,
                                                        const GroupOptions& options) {
-  return std::make_unique<SharedCommunicator>(rank, world_size, std::move(memory),
+  return std::make_unique<SharedCommunicator>(std::move(group), rank, world_size, std::move(memory),
                                               std::move(programs), options);
 }
 

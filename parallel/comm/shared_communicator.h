@@ -60,7 +60,7 @@ std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& 
 /// Destroying it means that its rank has left: whoever waits for it gets an error.
 ///
 /// REQUIRES: memory->shared() was made for this world_size
-std::unique_ptr<Communicator> make_shared_communicator(int rank, int world_size,
+std::unique_ptr<Communicator> make_shared_communicator(std::string group, int rank, int world_size,
                                                        std::shared_ptr<GroupMemory> memory,
                                                        std::shared_ptr<ProgramCache> programs,
                                                        const GroupOptions& options);

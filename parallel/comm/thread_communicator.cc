@@ -1,6 +1,8 @@
 #include "parallel/comm/thread_communicator.h"
 
+#include <atomic>
 #include <new>
+#include <string>
 
 namespace ringrad {
 namespace {
@@ -37,11 +39,13 @@ class ThreadMemory final : public GroupMemory {
 std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
                                                              const GroupOptions& options,
                                                              Where where) {
+  static std::atomic<int> num_groups = 0;
+  const std::string group = concat("threads", num_groups++);
   const auto programs = make_programs(world_size, options, where);
   const auto memory = std::make_shared<ThreadMemory>(world_size);
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < world_size; ++rank)
-    ranks.push_back(make_shared_communicator(rank, world_size, memory, programs, options));
+    ranks.push_back(make_shared_communicator(group, rank, world_size, memory, programs, options));
   return ranks;
 }
 

@@ -1,0 +1,16 @@
+// What a reduction does with the contributions of the ranks.
+
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+
+namespace ringrad {
+
+/// mean = sum / world_size, for floating dtypes. On bool, product and min are "all", max is "any".
+enum class ReduceOp : std::uint8_t { sum, mean, product, min, max };
+
+const char* name(ReduceOp op);
+std::ostream& operator<<(std::ostream& out, ReduceOp op);
+
+}  // namespace ringrad
