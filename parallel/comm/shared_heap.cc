@@ -14,8 +14,7 @@
 namespace ringrad {
 namespace {
 
-constexpr std::size_t kAlignment = 128;                  // processors fetch cache lines in pairs
-constexpr std::size_t kReturned = std::size_t{8} << 20;  // what is worth returning to the system
+constexpr std::size_t kAlignment = 128;  // processors fetch cache lines in pairs
 
 // The first page holds a word that only this heap has: a process number may be another's by the time
 // somebody looks.
@@ -63,9 +62,7 @@ std::byte* SharedHeap::allocate(std::size_t bytes, Where where) {
 
 void SharedHeap::release(std::byte* address) {
   const std::lock_guard lock(mutex_);
-  Block* block = blocks_.find(address);
-  if (block->bytes >= kReturned) madvise(block->address, block->bytes, MADV_REMOVE);
-  blocks_.release(block);
+  blocks_.release(blocks_.find(address));
 }
 
 std::string SharedHeap::name() const {

@@ -4,7 +4,7 @@
 //     process B   view [ .... tensor .... ]          others open through /proc while A lives
 //
 // Having no name, it is gone when the last process that has it mapped is gone, however that ended. Addresses
-// are reserved at once, memory is taken when it is first written: a heap is as large as what is in it.
+// are reserved at once, memory is taken when it is first written, and kept for the next use until the heap ends.
 //
 // Only processes of one user and one machine, that see each other's process numbers, can share.
 

@@ -75,14 +75,6 @@ TEST(SharedHeapTest, BlocksDoNotOverlapAndAreUsedAgain) {
   heap.release(heap.allocate(63 * kMiB));  // all has merged
 }
 
-TEST(SharedHeapTest, LargeBlocksGiveTheirMemoryBack) {
-  SharedHeap heap(64 * kMiB);
-  std::byte* p = heap.allocate(32 * kMiB);
-  p[0] = std::byte{1};
-  heap.release(p);
-  EXPECT_EQ(heap.allocate(32 * kMiB)[0], std::byte{0}) << "fresh pages are zeros";
-}
-
 TEST(SharedHeapTest, RefusesMoreThanThereIs) {
   SharedHeap heap(kMiB);
   expect_throws<OutOfMemoryError>([&] { heap.allocate(2 * kMiB); }, "must be free in one piece");
