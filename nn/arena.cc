@@ -36,7 +36,8 @@ Tensor flat_view(const Ref<Storage>& whole, DType dtype, Where where) {
 
 }  // namespace
 
-ParameterArena::ParameterArena(const std::vector<Tensor>& parameters, Where where)
+ParameterArena::ParameterArena(const std::vector<Tensor>& parameters,
+                               const MakeGradients& make_gradients, Where where)
     : parameters_(parameters) {
   RINGRAD_CHECK(!parameters.empty(), ValueError, where,
                 "arena: there must be at least one parameter; got none");
@@ -60,7 +61,8 @@ ParameterArena::ParameterArena(const std::vector<Tensor>& parameters, Where wher
   if (find_existing()) return;
   const Options options{.dtype = first.dtype(), .device = first.device()};
   values_ = zeros({end}, options, where);
-  gradients_ = zeros({end}, options, where);
+  gradients_ = make_gradients ? make_gradients(end, options) : empty({end}, options, where);
+  kernels::zero_(gradients_, where);
   pack(where);
 }
 
@@ -136,7 +138,8 @@ void ParameterArena::settle(std::size_t i) const {
   leaf->overwrite = false;
 }
 
-std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters, Where where) {
+std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
+                                        const MakeGradients& make_gradients, Where where) {
   std::vector<std::vector<Tensor>> groups;
   for (const Tensor& parameter : parameters) {
     const auto fits = [&](const std::vector<Tensor>& group) {
@@ -150,7 +153,7 @@ std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters, W
       group->push_back(parameter);
   }
   std::vector<ParameterArena> arenas;
-  for (const auto& group : groups) arenas.emplace_back(group, where);
+  for (const auto& group : groups) arenas.emplace_back(group, make_gradients, where);
   return arenas;
 }
 

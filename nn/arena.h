@@ -15,11 +15,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/tensor.h"
 
 namespace ringrad::nn {
+
+/// Where a fresh arena keeps its gradients: a tensor of so many elements, written by nobody yet. Nothing means
+/// ordinary memory.
+using MakeGradients = std::function<Tensor(std::int64_t count, const Options& options)>;
 
 class ParameterArena {
  public:
@@ -28,7 +33,8 @@ class ParameterArena {
   /// Values are kept, and gradients that exist; the others become zero.
   /// Throws: ValueError for no or repeated parameters; AutogradError unless all are leaves that
   ///         require gradients; DTypeError, DeviceError unless all are alike
-  explicit ParameterArena(const std::vector<Tensor>& parameters, Where where = Where::current());
+  explicit ParameterArena(const std::vector<Tensor>& parameters,
+                          const MakeGradients& make_gradients = {}, Where where = Where::current());
 
   /// All values, and all gradients: one axis, gaps included. Call settle() before reading
   /// gradients.
@@ -67,6 +73,7 @@ class ParameterArena {
 
 /// One arena per dtype and device that occurs among the parameters.
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
+                                        const MakeGradients& make_gradients = {},
                                         Where where = Where::current());
 
 /// Drops the parameter's gradient, or, if it lives in an arena, marks it to be overwritten.

@@ -15,7 +15,7 @@ Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate
   RINGRAD_CHECK(!parameters.empty(), ValueError, where,
                 "optimizer: there must be at least one parameter; got none");
   set_learning_rate(learning_rate, where);
-  arenas_ = make_arenas(parameters, where);
+  arenas_ = make_arenas(parameters, {}, where);
 }
 
 void Optimizer::zero_grad() const {

@@ -72,7 +72,12 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
     std::vector<Tensor> trained;
     for (const Tensor& parameter : module.parameters())
       (parameter.requires_grad() ? trained : frozen_).push_back(parameter);
-    arenas_ = nn::make_arenas(trained, where);
+    // Where the communicator reduces them in place.
+    const auto make_gradients = [&](std::int64_t count, const Options& options) {
+      return options.device.is_cpu() ? comm.empty_shared({count}, options.dtype, where)
+                                     : empty({count}, options, where);
+    };
+    arenas_ = nn::make_arenas(trained, make_gradients, where);
     for (const Tensor& parameter : frozen_) comm.broadcast(parameter.detach(), 0, where);
     for (const nn::ParameterArena& arena : arenas_) {
       comm.broadcast(arena.values(), 0, where);

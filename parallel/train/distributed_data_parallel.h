@@ -12,7 +12,8 @@
 // batch, up to the rounding of a different order of summation. Batch norm normalises by each rank's
 // own part.
 //
-// Gradients live in one flat arena, and a bucket is a slice of it, so nothing is packed:
+// Gradients live in one flat arena, and a bucket is a slice of it, so nothing is packed. A CPU model's arena lies
+// where the communicator reduces it in place, unless an optimizer made it before:
 //
 //     gradients   | conv1 | bn1 | conv2 | bn2 |   fc1   | fc2 |
 //                 |------ bucket 1 -----|------ bucket 0 -----|   backward completes the last first
