@@ -142,8 +142,10 @@ std::vector<std::string> environment_of(int rank, int attempt, const LaunchOptio
 
 // In the new process: only what is safe between fork and exec.
 [[noreturn]] void become(char* const* program, char* const* environment, int out, int err,
-                         int failure, pid_t launcher) {
+                         int failure, pid_t launcher, const struct sigaction& on_broken_pipe) {
   setpgid(0, 0);
+  sigaction(SIGPIPE, &on_broken_pipe, nullptr);
+  dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);  // a terminal would stop it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(127);  // it died before the line above
   sigset_t none;
@@ -158,7 +160,7 @@ std::vector<std::string> environment_of(int rank, int attempt, const LaunchOptio
 }
 
 Rank start(int rank, int attempt, const LaunchOptions& options, const StoreAddress& store,
-           Where where) {
+           const struct sigaction& on_broken_pipe, Where where) {
   auto [out, out_end] = make_pipe(where);
   auto [err, err_end] = make_pipe(where);
   auto [failure, failure_end] = make_pipe(where);
@@ -169,7 +171,7 @@ Rank start(int rank, int attempt, const LaunchOptions& options, const StoreAddre
                 std::strerror(errno));
   if (child == 0)
     become(program.data(), environment.data(), out_end.number(), err_end.number(),
-           failure_end.number(), launcher);
+           failure_end.number(), launcher, on_broken_pipe);
   failure_end.reset();
   int error = 0;
   if (read(failure.number(), &error, sizeof error) == sizeof error) {
@@ -187,16 +189,54 @@ int exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// Signals come as something to read while it lives; but for those that are ignored, as under nohup.
+class Signals {
+ public:
+  Signals() {
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGCHLD);
+    for (const int signal : kPassedOn) {
+      struct sigaction now {};
+      sigaction(signal, nullptr, &now);
+      if (now.sa_handler != SIG_IGN) sigaddset(&wanted, signal);
+    }
+    struct sigaction normal {};
+    normal.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &normal, &on_child_before_);  // ignored, it would leave nothing to wait for
+    sigaction(SIGPIPE, nullptr, &on_broken_pipe_);
+    pthread_sigmask(SIG_BLOCK, &wanted, &before_);
+    file_ = File(signalfd(-1, &wanted, SFD_CLOEXEC));
+  }
+  ~Signals() {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    sigaction(SIGCHLD, &on_child_before_, nullptr);
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  int number() const { return file_.number(); }
+  /// What ranks are to inherit: the store's server has it ignored here.
+  const struct sigaction& on_broken_pipe() const { return on_broken_pipe_; }
+
+ private:
+  sigset_t before_;
+  struct sigaction on_child_before_ {
+  }, on_broken_pipe_{};
+  File file_;
+};
+
 // One run of the job, from the first rank's start to the last one's end.
 class Job {
  public:
-  Job(const LaunchOptions& options, int attempt, int signals, Where where)
+  Job(const LaunchOptions& options, int attempt, const Signals& signals, Where where)
       : options_(options),
-        signals_(signals),
+        signals_(signals.number()),
         server_({.port = options.port, .token = make_token()}, where) {
     try {
       for (int rank = 0; rank < options.num_ranks; ++rank)
-        ranks_.push_back(start(rank, attempt, options, server_.address(), where));
+        ranks_.push_back(
+            start(rank, attempt, options, server_.address(), signals.on_broken_pipe(), where));
     } catch (...) {
       end_everything();
       throw;
@@ -205,7 +245,7 @@ class Job {
 
   /// The status of the rank that failed first; 0 if none did.
   int run() {
-    while (num_running() > 0 || any_output()) {
+    while (num_running() > 0) {
       poll_once();
       if (!failed_ && !interrupted_) continue;
       const auto since = Clock::now() - ending_since_;
@@ -219,7 +259,8 @@ class Job {
     return failed_ ? *ranks_[static_cast<std::size_t>(*failed_)].status : 0;
   }
 
-  bool was_interrupted() const { return interrupted_; }
+  /// The signal that ended it, or 0.
+  int interrupted() const { return interrupted_; }
 
   void report() const {
     if (!failed_) return;
@@ -238,13 +279,6 @@ class Job {
   int num_running() const {
     return static_cast<int>(
         std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.status; }));
-  }
-
-  // A rank's descendants may hold its streams open: they end with it, and that is not waited for.
-  bool any_output() const {
-    return num_running() > 0 && std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) {
-             return r.out.is_open() || r.err.is_open();
-           });
   }
 
   void poll_once() {
@@ -269,7 +303,7 @@ class Job {
     if (signal == SIGCHLD) return reap();
     signal_all(signal);
     if (signal == SIGUSR1 || signal == SIGUSR2 || interrupted_) return;
-    interrupted_ = true;
+    interrupted_ = signal;
     ending_since_ = Clock::now();
   }
 
@@ -293,7 +327,8 @@ class Job {
 
   // Ranks, their process groups, and what has left those: as its subreaper, this process has inherited it.
   void end_everything() {
-    for (const Rank& rank : ranks_) kill(-rank.process, SIGKILL);
+    for (const Rank& rank : ranks_)
+      if (!rank.status) kill(-rank.process, SIGKILL);
     for (;;) {
       std::ifstream children(concat("/proc/self/task/", getpid(), "/children"));
       for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
@@ -313,30 +348,9 @@ class Job {
   StoreServer server_;
   std::vector<Rank> ranks_;
   std::optional<int> failed_;
-  bool interrupted_ = false, sent_term_ = false;
+  int interrupted_ = 0;
+  bool sent_term_ = false;
   Clock::time_point ending_since_;
-};
-
-// Signals come as something to read while it lives.
-class Signals {
- public:
-  Signals() {
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGCHLD);
-    for (const int signal : kPassedOn) sigaddset(&wanted, signal);
-    pthread_sigmask(SIG_BLOCK, &wanted, &before_);
-    file_ = File(signalfd(-1, &wanted, SFD_CLOEXEC));
-  }
-  ~Signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
-  int number() const { return file_.number(); }
-
- private:
-  sigset_t before_;
-  File file_;
 };
 
 }  // namespace
@@ -351,10 +365,10 @@ int launch(const LaunchOptions& options, Where where) {
   const Signals signals;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   for (int attempt = 0;; ++attempt) {
-    Job job(options, attempt, signals.number(), where);
+    Job job(options, attempt, signals, where);
     const int status = job.run();
     job.report();
-    if (job.was_interrupted()) return status ? exit_code(status) : 130;
+    if (job.interrupted()) return status ? exit_code(status) : 128 + job.interrupted();
     if (status == 0 || attempt == options.max_restarts) return exit_code(status);
     std::fprintf(stderr, "ringrun: restart %d of %d\n", attempt + 1, options.max_restarts);
   }

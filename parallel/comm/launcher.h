@@ -6,9 +6,9 @@
 // launcher serves. What ranks write is passed on line by line, each with its rank before it.
 //
 // The first rank that fails ends the job: the others get `grace` to end by themselves, as they do when their
-// collectives fail, then SIGTERM, then SIGKILL. Nothing outlives the launcher: a rank's own children go with
-// it, and all of them if the launcher itself is killed. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
-// passed on to the ranks.
+// collectives fail, then SIGTERM, then SIGKILL. Nothing outlives the job: a rank's own children go with it. If the
+// launcher itself is killed its ranks go as well, but what they have started may stay. SIGINT, SIGTERM, SIGHUP,
+// SIGUSR1 and SIGUSR2 are passed on to the ranks, unless they are ignored. Ranks read nothing from the terminal.
 
 #pragma once
 
@@ -29,8 +29,11 @@ struct LaunchOptions {
   int port = 0;  ///< of the store; 0 takes a free one
 };
 
-/// Runs the job, passing on its output to stdout and stderr; says last, on stderr, which rank failed first,
-/// how, and what it wrote last. Returns 0, or that rank's exit code, or 128 + the signal that ended it.
+/// Runs the job, passing on its output to stdout and stderr, lines of more than 64 KiB in pieces; says last, on
+/// stderr, which rank failed first, how, and what it wrote last. Returns 0, or that rank's exit code, or 128 +
+/// the signal that ended it, or that this process was sent.
+///
+/// REQUIRES: it is the program's main thread, and the program has no other children: they would be reaped
 ///
 /// Throws: ValueError unless there is a program, num_ranks >= 1, max_restarts >= 0; CollectiveError if the
 ///         store cannot be served; Error if the program cannot be started

@@ -32,6 +32,7 @@ void Outbox::put(RankGroup& group, MessageChannel& channel, Operation& operation
   channel.slot(operation.sequence) = {call.dtype, call.count,
                                       group.distance(operation.rank, place.memory.get())};
   channel.sent.store(operation.sequence, std::memory_order_release);
+  group.wake_waiting();
 }
 
 void take_message(RankGroup& group, MessageChannel& channel, Operation& operation,
@@ -52,6 +53,7 @@ void take_message(RankGroup& group, MessageChannel& channel, Operation& operatio
   const std::size_t bytes = call.count * size_bytes(call.dtype);
   if (bytes > 0) std::memcpy(elements, group.address(call.peer, slot.elements), bytes);
   channel.taken.store(operation.sequence, std::memory_order_release);
+  group.wake_waiting();
 }
 
 }  // namespace ringrad

@@ -42,14 +42,15 @@ class Process {
 // What a rank tells the others in the store.
 struct Card {
   pid_t process = 0;
+  int world_size = 0;
   std::ptrdiff_t shared = 0;  // rank 0: where the group's state lies in its heap
   std::string heap;
 
-  std::string text() const { return concat(process, ' ', shared, ' ', heap); }
+  std::string text() const { return concat(process, ' ', world_size, ' ', shared, ' ', heap); }
   static Card parse(const std::string& text, Where where) {
     Card card;
     std::istringstream words(text);
-    words >> card.process >> card.shared >> std::ws;
+    words >> card.process >> card.world_size >> card.shared >> std::ws;
     std::getline(words, card.heap);
     RINGRAD_CHECK(!words.fail(), CollectiveError, where,
                   "process group: the store must hold a rank's card; got \"", text, '"');
@@ -64,7 +65,10 @@ class ProcessMemory final : public GroupMemory {
   ProcessMemory(Store& store, const std::string& name, int rank, int world_size,
                 const ProcessGroupOptions& options, Where where)
       : rank_(rank), heap_(std::make_shared<SharedHeap>(options.heap_bytes, where)) {
-    Card own{.process = getpid(), .heap = heap_->name()};
+    RINGRAD_CHECK(store.add(concat(name, '/', rank, "/claims"), 1, where) == 1, CollectiveError,
+                  where, "process group: each rank must be one process; got a second rank ", rank,
+                  " of ", name);
+    Card own{.process = getpid(), .world_size = world_size, .heap = heap_->name()};
     if (rank == 0) {
       std::byte* shared = heap_->allocate(shared_bytes(world_size), where);
       make_shared(shared, world_size);
@@ -74,6 +78,9 @@ class ProcessMemory final : public GroupMemory {
     for (int r = 0; r < world_size; ++r) {
       const Card card =
           r == rank ? own : Card::parse(store.get(concat(name, '/', r), where), where);
+      RINGRAD_CHECK(card.world_size == world_size, CollectiveError, where,
+                    "process group: all ranks must be of as many; got ", card.world_size,
+                    " on rank ", r, " and ", world_size, " on rank ", rank);
       // In this order: if the heap is the one that was named, so was the process.
       processes_.emplace_back(card.process, where);
       views_.push_back(r == rank ? nullptr : SharedHeap::open(card.heap, where));

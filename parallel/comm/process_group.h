@@ -11,8 +11,9 @@
 // Collectives are run as among threads (shared_communicator.h). A tensor that comes from empty_shared() lies
 // where the other ranks see it, and is reduced in place; any other one is copied there and back.
 //
-// A process that ends without a word (killed, crashed, exited) is noticed within a millisecond by whoever
-// waits, and named; one that was stopped is late, and the deadline says so.
+// A process that ends without a word (killed, crashed, exited, though it may be done) is noticed by whoever waits
+// for a few milliseconds, and named; one that was stopped is late, and the deadline says so. While ranks join,
+// only join_timeout finds out.
 
 #pragma once
 
@@ -42,7 +43,9 @@ struct ProcessGroupOptions : GroupOptions {
 std::unique_ptr<Communicator> join_process_group(const ProcessGroupOptions& options = {},
                                                  Where where = Where::current());
 
-/// The same for ranks that share a store; `name` is the group's, and no other's before in this store.
+/// The same for ranks that share a store.
+///
+/// REQUIRES: no group of this store has had the name before
 std::unique_ptr<Communicator> join_process_group(Store& store, const std::string& name, int rank,
                                                  int world_size,
                                                  const ProcessGroupOptions& options = {},

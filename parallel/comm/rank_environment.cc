@@ -12,6 +12,8 @@ struct Names {
   const char *rank, *world_size, *local_rank, *local_world_size;
 };
 
+constexpr int kDefaultPort = 29500;  // torchrun's
+
 constexpr Names kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -60,9 +62,12 @@ RankEnvironment rank_environment(Where where) {
       break;
     }
   job.store.host = text_in("MASTER_ADDR", "127.0.0.1");
-  job.store.port = number_in("MASTER_PORT", 1, where).value_or(0);
-  job.store.token = text_in("RINGRAD_TOKEN", text_in("SLURM_JOB_ID", "").c_str());
+  job.store.port = number_in("MASTER_PORT", 1, where).value_or(job.launched ? kDefaultPort : 0);
   job.launcher_serves_store = std::getenv("RINGRAD_TOKEN") != nullptr;
+  // Where torchrun serves a store of its own at that port, ours takes the next.
+  if (!job.launcher_serves_store && std::getenv("TORCHELASTIC_USE_AGENT_STORE")) ++job.store.port;
+  const std::string job_name = text_in("SLURM_JOB_ID", text_in("TORCHELASTIC_RUN_ID", "").c_str());
+  job.store.token = text_in("RINGRAD_TOKEN", ("job" + job_name).c_str());
   return job;
 }
 

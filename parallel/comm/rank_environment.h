@@ -5,7 +5,8 @@
 //     srun                SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_NTASKS_PER_NODE
 //
 // The first line wins where several are set. ringrun also sets RINGRAD_TOKEN, and serves the store; under
-// the others rank 0 does, at MASTER_ADDR and MASTER_PORT, and the token is the job's number or nothing.
+// the others rank 0 does, at MASTER_ADDR and MASTER_PORT (127.0.0.1 and 29500 if they are not set; one port
+// further where torchrun has its own store there), and the token is made of the job's number, if it has one.
 
 #pragma once
 

@@ -26,9 +26,9 @@ using Clock = std::chrono::steady_clock;
 // keep the very rank away that is waited for.
 constexpr int kSpins = 200;
 
-// About a millisecond of yields: the skew between ranks that do equal work. After that, sleeping
-// costs little compared to what is being waited for.
-constexpr int kYields = 1000;
+// The skew between ranks that do equal work. After that, sleeping costs little compared to what is being
+// waited for.
+constexpr auto kYieldTime = std::chrono::milliseconds(1);
 constexpr auto kLongestSleep = std::chrono::milliseconds(1);
 
 // How long a rank that fails waits for a process that may have been stopped inside.
@@ -95,15 +95,16 @@ void RankGroup::enter(std::uint64_t sequence, const CollectiveCall& call, const 
 
 bool RankGroup::Pause::once() {
   group_.check_whole(operation_);
-  if (round_ < group_.num_spins_) {
-    ++round_;
+  if (num_spins_ < group_.num_spins_) {
+    ++num_spins_;
     relax();
     return true;
   }
   left_ = group_.ranks_[peer_].left.load(std::memory_order_acquire);
-  if (deadline_passed()) return false;
-  if (round_ < group_.num_spins_ + kYields) {
-    ++round_;
+  const auto now = Clock::now();
+  if (deadline_passed(now)) return false;
+  if (sleep_from_ == Clock::time_point()) sleep_from_ = now + kYieldTime;
+  if (now < sleep_from_) {
     std::this_thread::yield();
   } else {
     group_.report_deaths();
@@ -112,8 +113,7 @@ bool RankGroup::Pause::once() {
   return true;
 }
 
-bool RankGroup::Pause::deadline_passed() {
-  const auto now = Clock::now();
+bool RankGroup::Pause::deadline_passed(Clock::time_point now) {
   if (!operation_.deadline) {
     const auto left = Clock::time_point::max() - now;  // a longer deadline would overflow
     operation_.deadline = now + std::min<Clock::duration>(group_.deadline_, left);

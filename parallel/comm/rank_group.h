@@ -16,8 +16,9 @@
 //
 // A rank that fails leaves its collective early, and its caller may free the tensors. So a rank is
 // `inside` while it may touch memory of others, and one that fails stays until the others are out:
-// a matter of microseconds, since nobody waits for anybody once the group is broken. (A process that was
-// stopped inside would keep the others for ever: they give it a second.)
+// a matter of microseconds, since nobody waits for anybody once the group is broken. A process that was
+// stopped inside would keep the others for ever: they give it a second. If it goes on later, it finishes the
+// chunk at hand, in whoever's memory that is, and then sees that the group is broken.
 //
 // Waiting is a short spin, then yielding the processor, then sleeping until progress is made; every round
 // looks at the failure, later ones at the clock and whether all ranks live. A rank that publishes wakes
@@ -82,6 +83,10 @@ class RankGroup {
              std::uint64_t progress);
   void publish(std::uint64_t progress) {
     own_->progress.store(progress, std::memory_order_release);
+    wake_waiting();
+  }
+  /// Wakes ranks that sleep until this one does something.
+  void wake_waiting() {
     if (own_->num_sleepers.load(std::memory_order_relaxed) > 0) [[unlikely]]
       wake_sleepers();
   }
@@ -198,12 +203,13 @@ class RankGroup {
     bool peer_had_left() const { return left_; }
 
    private:
-    bool deadline_passed();
+    bool deadline_passed(std::chrono::steady_clock::time_point now);
 
     RankGroup& group_;
     Operation& operation_;
     int peer_;
-    int round_ = 0;
+    int num_spins_ = 0;
+    std::chrono::steady_clock::time_point sleep_from_{};  // until then it yields
     bool left_ = false;
   };
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <optional>
 
 #include "parallel/comm/collective_call.h"
 #include "parallel/comm/message_channel.h"
 #include "parallel/comm/rank_group.h"
+#include "parallel/comm/reachable.h"
 #include "parallel/comm/reduce_terms.h"
 
 namespace ringrad {
@@ -22,35 +24,6 @@ constexpr std::int64_t kMaxSegments = 8;
 void copy_elements(std::byte* to, const std::byte* from, std::int64_t count, DType dtype) {
   if (count > 0) std::memcpy(to, from, count * size_bytes(dtype));
 }
-
-// --- Memory of a rank that the others reach ---
-
-// A place for values of a collective: the tensor's own memory, or else a copy of it.
-class Reachable {
- public:
-  enum class Copy { in, out, both };
-
-  Reachable(GroupMemory& memory, const Tensor& tensor, Copy copy, Where where)
-      : original_(tensor.raw_data()),
-        bytes_(static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype())),
-        copy_(copy) {
-    if (memory.is_visible(original_)) return;
-    place_ = memory.allocate(bytes_, where);
-    if (copy != Copy::out && bytes_ > 0) std::memcpy(place_.get(), original_, bytes_);
-  }
-
-  std::byte* data() const { return place_ ? place_.get() : original_; }
-
-  void put_back() const {
-    if (place_ && copy_ != Copy::in && bytes_ > 0) std::memcpy(original_, place_.get(), bytes_);
-  }
-
- private:
-  std::byte* original_;
-  std::size_t bytes_;
-  Copy copy_;
-  std::shared_ptr<std::byte> place_;
-};
 
 // --- One rank ---
 
@@ -70,6 +43,7 @@ class SharedCommunicator final : public Communicator {
         outboxes_(world_size) {}
 
   ~SharedCommunicator() override {
+    if (std::uncaught_exceptions() > exceptions_before_) group_.fail("an exception ended its work");
     for (Outbox& outbox : outboxes_) outbox.leave_to(*memory_);
     group_.leave();
   }
@@ -143,6 +117,7 @@ class SharedCommunicator final : public Communicator {
   std::vector<std::byte*> results_;
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
   std::vector<Outbox> outboxes_;                                    // (world_size)
+  const int exceptions_before_ = std::uncaught_exceptions();
 };
 
 // --- Running a plan ---
@@ -193,6 +168,7 @@ void SharedCommunicator::run(const PlanPrograms& programs, Operation operation, 
   group_.publish(entered + length);
   for (const Milestone& last_read : program.last_reads)
     group_.wait(operation, last_read.rank, entered + last_read.progress, entered);
+  group_.check_whole(operation);  // others may have left before this rank's last chunk
 }
 
 // All ranks must have made the same call before anybody's memory is touched. What a rank sends
@@ -223,6 +199,7 @@ void SharedCommunicator::receive(const Instruction& instruction, Operation& oper
     const std::int64_t begin = is_alike ? range.begin : data.range(place.part).begin;
     return address(peer, place.area, begin, operation, data);
   };
+  group_.check_whole(operation);  // a rank that was late does not go on
   terms_.clear();
   for (const auto& [ready, place] : instruction.terms) {
     if (ready.rank != rank()) group_.wait(operation, ready.rank, entered + ready.progress, entered);

@@ -36,6 +36,7 @@ SharedMapping::SharedMapping(int file, std::size_t bytes, Where where) : bytes_(
   RINGRAD_CHECK(mapped != MAP_FAILED, OutOfMemoryError, where, "shared heap: ", bytes,
                 " bytes of addresses must be free; got ", std::strerror(errno));
   begin_ = static_cast<std::byte*>(mapped);
+  madvise(mapped, bytes, MADV_DONTDUMP);  // a core file would fill the machine's memory with it
 }
 
 SharedMapping::~SharedMapping() { munmap(begin_, bytes_); }

@@ -15,6 +15,7 @@
 #include <optional>
 #include <random>
 #include <sstream>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -36,11 +37,16 @@ class ThreadPerConnection : public httplib::TaskQueue {
   void enqueue(std::function<void()> serve) override {
     const std::lock_guard lock(mutex_);
     ++num_running_;
-    std::thread([this, serve = std::move(serve)] {
+    try {
+      std::thread([this, serve] {
+        serve();
+        const std::lock_guard ended(mutex_);
+        if (--num_running_ == 0) none_.notify_all();
+      }).detach();
+    } catch (const std::system_error&) {  // no more threads: one after the other
+      --num_running_;
       serve();
-      const std::lock_guard ended(mutex_);
-      if (--num_running_ == 0) none_.notify_all();
-    }).detach();
+    }
   }
 
   void shutdown() override {
@@ -206,7 +212,9 @@ struct Store::Http {
     request.headers = std::move(headers);
     request.headers.emplace("Authorization", authorization);
     request.body = body;
-    const httplib::Result result = client.send(request);
+    httplib::Result result = client.send(request);
+    // The server closes what has been idle, and the request may just have missed it.
+    if (!result && result.error() == httplib::Error::Write) result = client.send(request);
     if (!result) return {0, httplib::to_string(result.error())};
     return {result->status, result->body};
   }

@@ -74,7 +74,7 @@ TEST(FashionMnistTest, TrainsAndEndsWithASummaryInJson) {
   EXPECT_GT(summary["images_per_second"], 0);
 }
 
-// The same program, the same plans: the same numbers.
+// The same program, the same plans: the same accuracy, to all its digits.
 TEST(FashionMnistTest, TrainsOnProcessesAsOnThreads) {
   const std::string arguments =
       "--epochs 1 --batch-size 32 --train-images 640 --test-images 256 --model convnet ";

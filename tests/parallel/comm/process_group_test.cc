@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <functional>
@@ -212,16 +213,133 @@ TEST(ProcessGroupTest, DifferentCallsAreNamed) {
   });
 }
 
-TEST(ProcessGroupTest, ANewGroupWorksAfterAFailure) {
-  on_ranks(2, [](Communicator& comm) -> std::string {
-    comm.abort("enough");
-    return comm.failed_rank() >= 0 ? "" : "not broken";
-  });
-  on_ranks(2, [](Communicator& comm) -> std::string {
+// Runs the bodies, each in a process of its own, which must say nothing.
+void in_processes(const std::vector<std::function<std::string()>>& bodies) {
+  std::vector<pid_t> children;
+  for (const auto& body : bodies) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::string complaint;
+      try {
+        complaint = body();
+      } catch (const std::exception& error) {
+        complaint = error.what();
+      }
+      if (!complaint.empty()) std::fprintf(stderr, "%s\n", complaint.c_str());
+      _exit(complaint.empty() ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+TEST(ProcessGroupTest, ANewGroupOfTheSameProcessesWorksAfterAFailure) {
+  const StoreServer server;
+  const auto rank_body = [&](int rank) -> std::string {
+    Store store(server.address());
+    {
+      const auto comm = join_process_group(store, "first", rank, 2);
+      comm->abort("enough");
+      if (comm->failed_rank() < 0) return "not broken";
+    }
+    const auto comm = join_process_group(store, "second", rank, 2);
     const Tensor x = ones({4});
-    comm.all_reduce(x);
+    comm->all_reduce(x);
     return differs("all_reduce", x, {2, 2, 2, 2});
+  };
+  in_processes({[&] { return rank_body(0); }, [&] { return rank_body(1); }});
+}
+
+// As torchrun, mpirun and srun start ranks: rank 0 serves the store itself.
+TEST(ProcessGroupTest, RanksFindEachOtherWithoutOurLauncher) {
+  int port = 0;
+  {
+    const StoreServer server;
+    port = server.address().port;
+  }
+  unsetenv("RINGRAD_TOKEN");
+  setenv("WORLD_SIZE", "2", 1);
+  setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+  const auto rank_body = [](const char* rank) -> std::string {
+    setenv("RANK", rank, 1);
+    const auto comm = join_process_group();
+    const Tensor x = ones({4});
+    comm->all_reduce(x);
+    comm->barrier();
+    return differs("all_reduce", x, {2, 2, 2, 2});
+  };
+  in_processes({[&] { return rank_body("1"); }, [&] { return rank_body("0"); }});
+  unsetenv("WORLD_SIZE");
+  unsetenv("MASTER_PORT");
+}
+
+TEST(ProcessGroupTest, RefusesRanksThatCountDifferently) {
+  const StoreServer server;
+  const auto joins = [&](int rank, int world_size, const char* expected) {
+    return [&server, rank, world_size, expected]() -> std::string {
+      Store store(server.address());
+      try {
+        join_process_group(store, "odd", rank, world_size);
+        return "joined";
+      } catch (const CollectiveError& error) {
+        const std::string text = error.what();
+        return text.find(expected) != std::string::npos ? "" : text;
+      }
+    };
+  };
+  in_processes(
+      {joins(0, 2, "all ranks must be of as many"), joins(1, 3, "all ranks must be of as many")});
+  Store store(server.address());
+  expect_throws<CollectiveError>([&] { join_process_group(store, "odd", 0, 2); },
+                                 "each rank must be one process; got a second rank 0 of odd");
+}
+
+TEST(ProcessGroupTest, AMessageOutlivesItsSender) {
+  on_ranks(2, [](Communicator& comm) -> std::string {
+    constexpr std::int64_t kCount = 4 << 20;  // 16 MiB
+    if (comm.rank() == 0) {
+      comm.send(full({kCount}, 7), 1);
+      return "";
+    }
+    std::this_thread::sleep_for(milliseconds(100));
+    const Tensor x = zeros({kCount});
+    comm.recv(x, 0);
+    for (std::int64_t i = 0; i < kCount; ++i)
+      if (x.data<float>()[i] != 7) return concat("element ", i, " is ", x.data<float>()[i]);
+    return "";
   });
+}
+
+// Stopped at random points of collectives: what it returns is right, or an error.
+TEST(ProcessGroupTest, ARankStoppedInsideDoesNotReturnWrongSums) {
+  ProcessGroupOptions options;
+  options.deadline = milliseconds(200);
+  for (int i = 0; i < 3; ++i) {
+    Processes processes(2, options, [](Communicator& comm) -> std::string {
+      const Tensor x = comm.empty_shared({4 << 20});
+      try {
+        for (;;) {
+          std::fill_n(x.data<float>(), x.numel(), 1.0F);
+          comm.all_reduce(x);
+          for (std::int64_t at = 0; at < x.numel(); ++at)
+            if (x.data<float>()[at] != 2) return "a wrong sum was returned";
+        }
+      } catch (const CollectiveError&) {
+        if (comm.rank() == 0) std::fill_n(x.data<float>(), x.numel(), 5.0F);
+        return "";
+      }
+    });
+    processes.wait_until_all_joined();
+    std::this_thread::sleep_for(milliseconds(30 + 7 * i));
+    processes.send_signal(1, SIGSTOP);
+    EXPECT_EQ(processes.wait(0), 0);
+    processes.send_signal(1, SIGCONT);
+    EXPECT_EQ(processes.wait(1), 0);
+  }
 }
 
 TEST(ProcessGroupTest, ARankThatNeverComesIsNamed) {

@@ -39,6 +39,8 @@ class RankEnvironmentTest : public ::testing::Test {
                                            "OMPI_COMM_WORLD_LOCAL_SIZE",
                                            "SLURM_PROCID",
                                            "SLURM_NTASKS",
+                                           "TORCHELASTIC_USE_AGENT_STORE",
+                                           "TORCHELASTIC_RUN_ID",
                                            "SLURM_LOCALID",
                                            "SLURM_NTASKS_PER_NODE",
                                            "SLURM_JOB_ID"};
@@ -69,6 +71,10 @@ TEST_F(RankEnvironmentTest, ReadsWhatTorchrunAndRingrunSet) {
   EXPECT_EQ(job.store.host, "10.0.0.7");
   EXPECT_EQ(job.store.port, 29500);
   EXPECT_FALSE(job.launcher_serves_store);
+  set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RUN_ID", "r"}});
+  job = rank_environment();
+  EXPECT_EQ(job.store.port, 29501);
+  EXPECT_EQ(job.store.token, "jobr");
   set({{"RINGRAD_TOKEN", "secret"}});
   job = rank_environment();
   EXPECT_EQ(job.store.token, "secret");
@@ -85,7 +91,8 @@ TEST_F(RankEnvironmentTest, ReadsWhatMpirunAndSrunSet) {
   EXPECT_EQ(job.rank, 2);
   EXPECT_EQ(job.world_size, 3);
   EXPECT_EQ(job.local_rank, 0);
-  EXPECT_EQ(job.store.token, "77");
+  EXPECT_EQ(job.store.token, "job77");
+  EXPECT_EQ(job.store.port, 29500);
   set({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   job = rank_environment();  // mpirun inside of a job of Slurm
   EXPECT_EQ(job.rank, 1);

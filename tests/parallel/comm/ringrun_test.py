@@ -63,6 +63,10 @@ class RunsTest(Unique):
         run = ringrun('-n', '1', script='echo out; echo err >&2')
         self.assertEqual((run.stdout, run.stderr), ('[0] out\n', '[0] err\n'))
 
+    def test_gives_ranks_an_ordinary_world(self):
+        run = ringrun('-n', '2', script='while :; do echo y; done | head -1; cat; echo end', stdin=subprocess.PIPE)
+        self.assertEqual(sorted(run.stdout.splitlines()), ['[0] end', '[0] y', '[1] end', '[1] y'])
+
     def test_shares_the_processors(self):
         environment = {k: v for k, v in os.environ.items() if k != 'OMP_NUM_THREADS'}
         run = ringrun('-n', '64', script='echo $OMP_NUM_THREADS', env=environment)
@@ -95,10 +99,12 @@ class FailsTest(Unique):
 
     def test_leaves_no_descendants(self):
         # One in the rank's process group, and one that has left it and its session.
-        sleep = f'exec -a {self.word} sleep 1000'
-        run = ringrun('-n', '2', script=f'({sleep}) & setsid bash -c "{sleep}" & sleep 0.2; echo $(pgrep -cf '
-                                        f'"^{self.word}")')
-        self.assertEqual(run.stdout.splitlines()[-1][4:], '4', 'this test must have started some')
+        with tempfile.NamedTemporaryFile() as started:
+            sleep = f'exec -a {self.word} sleep 1000'
+            run = ringrun('-n', '2', script=f'({sleep}) & setsid bash -c "{sleep}" & sleep 0.2; '
+                                            f'pgrep -f "^{self.word}" >> {started.name}; '
+                                            f'while [ $(wc -l < {started.name}) -lt 8 ]; do '
+                                            f'[ $((++i)) -lt 500 ] || exit 9; sleep 0.01; done')
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assert_nothing_left()
 
@@ -135,10 +141,10 @@ class FailsTest(Unique):
 
 
 class SignalsTest(Unique):
-    def start(self, script, *options):
+    def start(self, script, *options, before=''):
         """ringrun once both ranks have said that they are ready."""
-        job = subprocess.Popen([RINGRUN, '-n', '2', *options, 'bash', '-c', script], text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        job = subprocess.Popen(['bash', '-c', f'{before} exec "$@"', 'bash', RINGRUN, '-n', '2', *options, 'bash',
+                                '-c', script], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(job.communicate)
         self.addCleanup(job.kill)
         for _ in range(2):
@@ -151,7 +157,7 @@ class SignalsTest(Unique):
         job.send_signal(signal.SIGUSR1)
         self.assertEqual(sorted(job.stdout.readline() for _ in range(2)), ['[0] told\n', '[1] told\n'])
         job.send_signal(signal.SIGTERM)
-        self.assertEqual(job.wait(10), 130)
+        self.assertEqual(job.wait(10), 128 + signal.SIGTERM)
         self.assertEqual(sorted(job.stdout.read().splitlines()), ['[0] bye', '[1] bye'])
 
     def test_end_ranks_that_ignore_them(self):
@@ -160,6 +166,12 @@ class SignalsTest(Unique):
         job.send_signal(signal.SIGINT)
         self.assertEqual(job.wait(10), 130)
         self.assert_nothing_left()
+
+    def test_that_are_ignored_are_left_alone(self):
+        job = self.start('echo ready; sleep 0.5; echo done', before='trap "" HUP CHLD;')
+        job.send_signal(signal.SIGHUP)
+        self.assertEqual(job.wait(10), 0)
+        self.assertEqual(sorted(job.stdout.read().splitlines()), ['[0] done', '[1] done'])
 
     def test_a_launcher_that_is_killed_takes_its_ranks_along(self):
         job = self.start(f'echo ready; while :; do sleep 0.05; done # {self.word}')

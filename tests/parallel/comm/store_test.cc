@@ -36,7 +36,7 @@ TEST(StoreTest, GetWaitsForWhoeverSetsTheValue) {
   late.join();
 }
 
-// More clients than the server has threads, all waiting for a value that the last of them sets.
+// All of them wait for a value that the last one sets.
 TEST(StoreTest, ManyMayWaitAtTheSameTime) {
   const StoreServer server;
   constexpr int kClients = 24;
