@@ -34,6 +34,7 @@ def _nvcc_objects_impl(ctx):
         arguments.add_all(_ARCHITECTURES)
         arguments.add_all(["-Xcompiler", "-Wall,-Wextra,-fPIC", "-Werror", "all-warnings"])
         arguments.add("-Xptxas=-v")  # registers, stack and spills of each kernel, for the log
+        arguments.add("--no-compress")  # so that tools/check_kernels can read the PTX
         arguments.add_all(ctx.attr.copts)
         arguments.add_all(context.defines, format_each = "-D%s")
         arguments.add_all(directories, before_each = "-I")

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""What tools/check_kernels says of PTX that is made up."""
+import importlib.machinery
+import importlib.util
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+_loader = importlib.machinery.SourceFileLoader('check_kernels', 'tools/check_kernels')
+_spec = importlib.util.spec_from_loader('check_kernels', _loader)
+check_kernels = importlib.util.module_from_spec(_spec)
+_loader.exec_module(check_kernels)
+
+
+def object_with(body):
+    """An object file's text with one kernel."""
+    return f'\x7fELF\x00\x01.version 9.0\n.visible .entry _Z4waitPj(\n\t.param .u64 p\n)\n{{\n{body}\n}}\n\x00\x00'
+
+
+def faults(body):
+    (kernel, lines), = check_kernels.read_ptx(object_with(body))
+    assert kernel == '_Z4waitPj'
+    return list(check_kernels.waiting_faults(lines))
+
+
+class WaitingTest(unittest.TestCase):
+    def test_scopes_must_be_the_systems(self):
+        self.assertEqual(faults('\tst.release.gpu.u32 [%rd1], %r1;'), ['st.release.gpu.u32 must have .sys scope'])
+        self.assertEqual(faults('\tatom.acq_rel.cta.global.add.u32 %r1, [%rd1], 1;'),
+                         ['atom.acq_rel.cta.global.add.u32 must have .sys scope'])
+        self.assertEqual(faults('\tst.release.sys.global.u32 [%rd1], %r1;\n\tfence.acq_rel.sys;'), [])
+
+    def test_accesses_without_a_scope_are_a_kernels_own(self):
+        self.assertEqual(faults('\tld.global.u32 %r1, [%rd1];\n\tatom.global.add.u32 %r2, [%rd1], 1;\n\tbar.sync 0;'), [])
+
+    def test_loops_that_poll_must_look_at_a_clock(self):
+        polling = '$L__BB0_1:\n\tld.acquire.sys.u32 %r1, [%rd1];\n{}\tsetp.eq.s32 %p1, %r1, 0;\n\t@%p1 bra $L__BB0_1;'
+        self.assertEqual(faults(polling.format('')), ['a loop that polls memory must look at a clock'])
+        self.assertEqual(faults(polling.format('\tmov.u64 %rd2, %globaltimer;\n')), [])
+        self.assertEqual(faults(polling.format('').replace('acquire.sys', 'volatile')),
+                         ['a loop that polls memory must look at a clock'])
+
+    def test_loops_that_compute_need_none(self):
+        self.assertEqual(faults('$L__BB0_1:\n\tld.global.f32 %f1, [%rd1];\n\t@%p1 bra $L__BB0_1;'), [])
+
+    def test_a_look_before_a_loop_is_no_poll(self):
+        self.assertEqual(faults('\tld.acquire.sys.u32 %r1, [%rd1];\n$L__BB0_1:\n\tadd.s32 %r1, %r1, 1;\n'
+                                '\t@%p1 bra $L__BB0_1;'), [])
+
+
+class ReadTest(unittest.TestCase):
+    def test_finds_every_kernel(self):
+        text = object_with('\tret;') + object_with('\tret;').replace('_Z4waitPj', '_Z5otherPj')
+        self.assertEqual([kernel for kernel, _ in check_kernels.read_ptx(text)], ['_Z4waitPj', '_Z5otherPj'])
+
+
+if __name__ == '__main__':
+    unittest.main()
