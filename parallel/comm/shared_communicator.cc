@@ -370,28 +370,6 @@ void make_shared(std::byte* shared, int world_size) {
   MessageChannels::make_shared(shared + RankGroup::shared_bytes(world_size), world_size);
 }
 
-std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& options,
-                                            Where where) {
-  RINGRAD_CHECK(world_size >= 1 && world_size <= kMaxRanks, ValueError, where,
-                "group: world_size must be in [1, ", kMaxRanks, "]; got ", world_size);
-  RINGRAD_CHECK(options.deadline > options.deadline.zero(), ValueError, where,
-                "group: the deadline must be positive; got ", options.deadline.count(), " ns");
-  const int most_segments = kMaxPlanChunks / world_size;
-  RINGRAD_CHECK(options.segments >= 0 && options.segments <= most_segments, ValueError, where,
-                "group: segments must be in [0, ", most_segments, "] for ", world_size,
-                " ranks; got ", options.segments);
-  std::map<Collective, Planner> planners = {{Collective::all_reduce, options.all_reduce},
-                                            {Collective::reduce_scatter, options.reduce_scatter},
-                                            {Collective::all_gather, options.all_gather},
-                                            {Collective::broadcast, options.broadcast},
-                                            {Collective::reduce, options.reduce},
-                                            {Collective::all_to_all, options.all_to_all}};
-  for (const auto& [collective, planner] : planners)
-    RINGRAD_CHECK(planner, ValueError, where, "group: ", name(collective),
-                  " must have a planner; got none");
-  return std::make_shared<ProgramCache>(world_size, std::move(planners));
-}
-
 std::unique_ptr<Communicator> make_shared_communicator(std::string group, int rank, int world_size,
                                                        std::shared_ptr<GroupMemory> memory,
                                                        std::shared_ptr<ProgramCache> programs,

@@ -13,7 +13,7 @@ namespace ringrad {
 /// The communicators of a new group, one per rank, to be given to one thread each. Destroying one
 /// means that its rank has left: whoever waits for it gets an error.
 ///
-/// Throws: as make_programs (shared_communicator.h)
+/// Throws: as make_programs (group_options.h)
 std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
                                                              const GroupOptions& options = {},
                                                              Where where = Where::current());
