@@ -264,5 +264,53 @@ TEST(DistributedDataParallelTest, ParametersFrozenBeforeAreEqualAndStayFrozen) {
   });
 }
 
+// A group of one, which tells where its shared memory is and whether what it reduces lies there.
+class OneRank final : public Communicator {
+ public:
+  OneRank() : Communicator(0, 1, "one") {}
+
+  Tensor empty_shared(const Shape& shape, DType dtype, Where where) override {
+    shared_ = empty(shape, {.dtype = dtype}, where);
+    return shared_;
+  }
+  void abort(const std::string&) noexcept override {}
+  int failed_rank() const noexcept override { return -1; }
+
+  const Tensor& shared() const { return shared_; }
+  int num_averages_in_place() const { return num_averages_in_place_; }
+  int num_averages() const { return num_averages_; }
+
+ protected:
+  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where) override {
+    if (op != ReduceOp::mean) return;
+    ++num_averages_;
+    const std::byte *begin = shared_.raw_data(), *end = begin + shared_.numel() * 4;
+    num_averages_in_place_ += tensor.raw_data() >= begin && tensor.raw_data() < end;
+  }
+  void do_reduce_scatter(const Tensor&, const Tensor&, ReduceOp, Where) override {}
+  void do_all_gather(const Tensor&, const Tensor&, Where) override {}
+  void do_broadcast(const Tensor&, int, Where) override {}
+  void do_reduce(const Tensor&, int, ReduceOp, Where) override {}
+  void do_all_to_all(const Tensor&, const Tensor&, Where) override {}
+  void do_barrier(Where) override {}
+  void do_send(const Tensor&, int, Where) override {}
+  void do_recv(const Tensor&, int, Where) override {}
+
+ private:
+  Tensor shared_;
+  int num_averages_ = 0, num_averages_in_place_ = 0;
+};
+
+TEST(DistributedDataParallelTest, GradientsLieWhereTheCommunicatorReducesThem) {
+  OneRank comm;
+  nn::Sequential net = make_net();
+  DistributedDataParallel replica(net, comm, {.bucket_bytes = 256});
+  const Batch batch = global_batch(0);
+  cross_entropy(replica(batch.x), batch.y).backward();
+  ASSERT_TRUE(comm.shared().defined());
+  EXPECT_GT(comm.num_averages(), 1);
+  EXPECT_EQ(comm.num_averages_in_place(), comm.num_averages());
+}
+
 }  // namespace
 }  // namespace ringrad
