@@ -10,6 +10,7 @@
 #include "core/shared_library.h"
 #include "core/stream.h"
 #include "kernels/fastest.h"
+#include "kernels/per_device.h"
 #include "kernels/workspace.h"
 
 namespace fe = cudnn_frontend;
@@ -152,14 +153,6 @@ class Engine {
   std::vector<std::unique_ptr<Plan>> guessed_;  // replaced by timed ones
 };
 
-Engine& engine_of(Device device, Where where) {
-  static std::mutex mutex;
-  static auto* engines =
-      new std::map<int, Engine>;  // never destroyed, as the driver may be gone then
-  const std::scoped_lock lock(mutex);
-  return engines->try_emplace(device.index, device, where).first->second;
-}
-
 }  // namespace
 
 const std::string& missing() {
@@ -234,7 +227,7 @@ bool run(Device device, DType dtype, const Key& key, const std::function<Graph()
          const Search& search, Operands operands, Where where) {
   for (const auto& [id, address] : operands)
     if (reinterpret_cast<std::uintptr_t>(address) % kAlignment != 0) return false;
-  return engine_of(device, where).run(key, make, dtype, search, operands, where);
+  return per_device<Engine>(device, where).run(key, make, dtype, search, operands, where);
 }
 
 }  // namespace ringrad::kernels::cudnn

@@ -16,6 +16,7 @@
 #include "core/shared_library.h"
 #include "core/stream.h"
 #include "kernels/fastest.h"
+#include "kernels/per_device.h"
 #include "kernels/workspace.h"
 
 namespace ringrad::kernels::cublas {
@@ -244,14 +245,6 @@ class Engine {
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms_;
 };
 
-Engine& engine_of(Device device, Where where) {
-  static std::mutex mutex;
-  static auto* engines =
-      new std::map<int, Engine>;  // never destroyed, as the driver may be gone then
-  const std::scoped_lock lock(mutex);
-  return engines->try_emplace(device.index, device, where).first->second;
-}
-
 std::uint32_t alignment_of(std::initializer_list<const void*> pointers) {
   std::uintptr_t bits = 256;
   for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);
@@ -267,7 +260,7 @@ bool multiply(Device device, DType dtype, const GemmProblem& problem, const void
   if (problem.batch > std::numeric_limits<std::int32_t>::max()) return false;
   const Key key{dtype, tf32 && dtype == DType::float32, bias != nullptr, problem,
                 alignment_of({a, b, out})};
-  return engine_of(device, where).multiply(key, a, b, bias, out, where);
+  return per_device<Engine>(device, where).multiply(key, a, b, bias, out, where);
 }
 
 }  // namespace ringrad::kernels::cublas
