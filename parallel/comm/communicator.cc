@@ -1,6 +1,8 @@
 #include "parallel/comm/communicator.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <utility>
@@ -59,12 +61,13 @@ void check_exchange(const Tensor& output, const Tensor& input, int world_size, W
                 bytes, " bytes each that overlap");
 }
 
-// A tensor where the backends, which move bytes of the CPU, can work on it: itself, or for a GPU's tensor a
-// copy that put_back() returns. Copies follow the current stream, so results are where later work on
-// it expects them.
-class OnHost {
+// A tensor where the backend can work on it: itself, or for a GPU's tensor that it does not reach a copy on
+// the CPU that put_back() returns. Copies follow the current stream, so results are where later work on it
+// expects them.
+class Reached {
  public:
-  OnHost(const Tensor& tensor, Where where) : original_(tensor), host_(to_host(tensor, where)) {}
+  Reached(const Tensor& tensor, bool is_reached, Where where)
+      : original_(tensor), host_(is_reached ? tensor : to_host(tensor, where)) {}
 
   operator const Tensor&() const { return host_; }
 
@@ -100,7 +103,8 @@ class Communicator::OneCall {
 Communicator::Communicator(int rank, int world_size, std::string group)
     : rank_(rank),
       world_size_(world_size),
-      flight_(std::make_unique<FlightRecorder>(std::move(group))) {}
+      group_(std::move(group)),
+      flight_(std::make_unique<FlightRecorder>(group_)) {}
 
 Communicator::~Communicator() = default;
 
@@ -123,9 +127,9 @@ void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
   check_reducible("all_reduce", tensor.dtype(), op, where);
   perform({CollectiveOp::all_reduce, tensor.dtype(), op, 0, tensor.numel()}, where, [&] {
     tensor.mark_changed(where);
-    const OnHost on_host(tensor, where);
-    do_all_reduce(on_host, op, where);
-    on_host.put_back(where);
+    const Reached reached(tensor, reaches(tensor.device()), where);
+    do_all_reduce(reached, op, where);
+    reached.put_back(where);
   });
 }
 
@@ -135,7 +139,8 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
   check_reducible("reduce_scatter", input.dtype(), op, where);
   perform({CollectiveOp::reduce_scatter, input.dtype(), op, 0, input.numel()}, where, [&] {
     output.mark_changed(where);
-    const OnHost out(output, where), in(input, where);
+    const bool is_reached = reaches(output.device()) && reaches(input.device());
+    const Reached out(output, is_reached, where), in(input, is_reached, where);
     do_reduce_scatter(out, in, op, where);
     out.put_back(where);
   });
@@ -145,7 +150,8 @@ void Communicator::all_gather(const Tensor& output, const Tensor& input, Where w
   check_parts("all_gather", output, input, world_size_, where);
   perform({CollectiveOp::all_gather, output.dtype(), ReduceOp::sum, 0, output.numel()}, where, [&] {
     output.mark_changed(where);
-    const OnHost out(output, where), in(input, where);
+    const bool is_reached = reaches(output.device()) && reaches(input.device());
+    const Reached out(output, is_reached, where), in(input, is_reached, where);
     do_all_gather(out, in, where);
     out.put_back(where);
   });
@@ -157,9 +163,9 @@ void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
   perform({CollectiveOp::broadcast, tensor.dtype(), ReduceOp::sum, root, tensor.numel()}, where,
           [&] {
             if (rank_ != root) tensor.mark_changed(where);
-            const OnHost on_host(tensor, where);
-            do_broadcast(on_host, root, where);
-            on_host.put_back(where);
+            const Reached reached(tensor, reaches(tensor.device()), where);
+            do_broadcast(reached, root, where);
+            reached.put_back(where);
           });
 }
 
@@ -169,9 +175,9 @@ void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where whe
   check_root("reduce", root, world_size_, where);
   perform({CollectiveOp::reduce, tensor.dtype(), op, root, tensor.numel()}, where, [&] {
     tensor.mark_changed(where);
-    const OnHost on_host(tensor, where);
-    do_reduce(on_host, root, op, where);
-    if (rank_ == root) on_host.put_back(where);
+    const Reached reached(tensor, reaches(tensor.device()), where);
+    do_reduce(reached, root, op, where);
+    if (rank_ == root) reached.put_back(where);
   });
 }
 
@@ -179,10 +185,39 @@ void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where w
   check_exchange(output, input, world_size_, where);
   perform({CollectiveOp::all_to_all, output.dtype(), ReduceOp::sum, 0, input.numel()}, where, [&] {
     output.mark_changed(where);
-    const OnHost out(output, where), in(input, where);
+    const bool is_reached = reaches(output.device()) && reaches(input.device());
+    const Reached out(output, is_reached, where), in(input, is_reached, where);
     do_all_to_all(out, in, where);
     out.put_back(where);
   });
+}
+
+std::unique_ptr<Communicator> Communicator::split(int color, int key, Where where) {
+  const Tensor own = empty({2}, {.dtype = DType::int64, .device = Device()}, where);
+  own.data<std::int64_t>()[0] = color;
+  own.data<std::int64_t>()[1] = key;
+  const Tensor all = empty({world_size_, 2}, {.dtype = DType::int64, .device = Device()}, where);
+  all_gather(all, own, where);
+  const int number = num_splits_++;
+  const std::int64_t* colors_and_keys = all.data<std::int64_t>();
+  std::vector<int> ranks;
+  for (int r = 0; r < world_size_; ++r)
+    if (color >= 0 && colors_and_keys[2 * r] == color) ranks.push_back(r);
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return colors_and_keys[2 * a + 1] < colors_and_keys[2 * b + 1];
+  });
+  return do_split(ranks, concat(group_, ".split", number, '_', color), where);
+}
+
+std::unique_ptr<Communicator> Communicator::shrink(Where where) {
+  RINGRAD_CHECK(failed_rank() >= 0, CollectiveError, where,
+                "shrink: the group must have failed; got a whole group");
+  return do_shrink(where);
+}
+
+std::unique_ptr<Communicator> Communicator::do_shrink(Where where) {
+  throw CollectiveError("shrink: this backend cannot go on with fewer ranks; join a new group",
+                        where);
 }
 
 Tensor Communicator::empty_shared(const Shape& shape, DType dtype, Where where) {
@@ -199,7 +234,7 @@ void Communicator::send(const Tensor& tensor, int to, Where where) {
                 "send: the receiver must be another rank in [0, ", world_size_, "); got ", to,
                 " on rank ", rank_);
   perform({CollectiveOp::send, tensor.dtype(), ReduceOp::sum, to, tensor.numel()}, where,
-          [&] { do_send(OnHost(tensor, where), to, where); });
+          [&] { do_send(Reached(tensor, reaches(tensor.device()), where), to, where); });
 }
 
 void Communicator::recv(const Tensor& tensor, int from, Where where) {
@@ -209,9 +244,9 @@ void Communicator::recv(const Tensor& tensor, int from, Where where) {
                 " on rank ", rank_);
   perform({CollectiveOp::recv, tensor.dtype(), ReduceOp::sum, from, tensor.numel()}, where, [&] {
     tensor.mark_changed(where);
-    const OnHost on_host(tensor, where);
-    do_recv(on_host, from, where);
-    on_host.put_back(where);
+    const Reached reached(tensor, reaches(tensor.device()), where);
+    do_recv(reached, from, where);
+    reached.put_back(where);
   });
 }
 

@@ -15,7 +15,8 @@
 // the group's deadline. After an error the contents of the tensors of that call are undefined, and
 // a new group is needed to go on. Every rank keeps a record of its latest calls (flight_recorder.h).
 //
-// Tensors of GPUs are copied to the CPU and back, in the order of the current stream.
+// Tensors of GPUs that a backend does not reach are copied to the CPU and back, in the order of the
+// current stream.
 //
 // A communicator serves one thread at a time. How bits depend on the algorithm is told where the
 // algorithms are, in parallel/plan; on all ranks they are the same.
@@ -25,6 +26,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/tensor.h"
 #include "parallel/comm/reduce_op.h"
@@ -42,6 +44,8 @@ class Communicator {
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
+  /// The group's name, equal on all its ranks.
+  const std::string& group() const { return group_; }
 
   /// What this rank has done lately; for the thread that makes the calls.
   const FlightRecorder& flight() const { return *flight_; }
@@ -103,6 +107,19 @@ class Communicator {
   /// if the message has another dtype or number of elements.
   void recv(const Tensor& tensor, int from, Where where = Where::current());
 
+  /// The ranks that give the same `color`, as a group of their own, in the order of `key` and, where keys
+  /// are equal, of rank. Ranks of a negative color get null. All ranks call it; this group stays as it is,
+  /// and either may outlive the other.
+  ///
+  /// Throws: CollectiveError
+  std::unique_ptr<Communicator> split(int color, int key = 0, Where where = Where::current());
+
+  /// After a failure: a group of the ranks that call it before the deadline, in the order of rank. Ranks that
+  /// have ended are not waited for. All that get a group get the same one.
+  ///
+  /// Throws: CollectiveError unless this group is broken; on a rank that came too late; if the backend cannot
+  std::unique_ptr<Communicator> shrink(Where where = Where::current());
+
   /// A tensor of the CPU that collectives of this group reduce where it lies, on every rank of it; others may
   /// first be copied to such a place.
   virtual Tensor empty_shared(const Shape& shape, DType dtype = DType::float32,
@@ -131,6 +148,15 @@ class Communicator {
   virtual void do_send(const Tensor& tensor, int to, Where where) = 0;
   virtual void do_recv(const Tensor& tensor, int from, Where where) = 0;
 
+  /// True if the collectives work on tensors of this device where they lie.
+  virtual bool reaches(const Device& device) const { return device.is_cpu(); }
+
+  /// A group of the given ranks of this one, in this order. Called on all ranks, with no ranks on those that
+  /// get null. `name` is new on every rank of it.
+  virtual std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks,
+                                                 const std::string& name, Where where) = 0;
+  virtual std::unique_ptr<Communicator> do_shrink(Where where);
+
  private:
   class OneCall;
   template <class Body>
@@ -138,7 +164,9 @@ class Communicator {
 
   const int rank_;
   const int world_size_;
+  const std::string group_;
   std::atomic<bool> in_call_{false};
+  int num_splits_ = 0;
   const std::unique_ptr<FlightRecorder> flight_;
 };
 

@@ -36,8 +36,9 @@ class GroupMemory {
   virtual bool has_died(int rank) const = 0;
   virtual bool is_one_process() const = 0;
 
-  /// Keeps memory until nobody has this object any more: for what others read after its rank has left.
-  void keep(std::shared_ptr<std::byte> memory) {
+  /// Keeps memory until nobody has this object, or one made of it, any more: for what others read after its
+  /// rank has left.
+  virtual void keep(std::shared_ptr<std::byte> memory) {
     const std::lock_guard lock(mutex_);
     kept_.push_back(std::move(memory));
   }

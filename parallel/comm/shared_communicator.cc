@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <new>
 #include <optional>
 
 #include "parallel/comm/collective_call.h"
@@ -12,6 +13,8 @@
 #include "parallel/comm/rank_group.h"
 #include "parallel/comm/reachable.h"
 #include "parallel/comm/reduce_terms.h"
+#include "parallel/comm/subgroup_memory.h"
+#include "parallel/comm/survivors.h"
 
 namespace ringrad {
 namespace {
@@ -20,6 +23,11 @@ namespace {
 // only add steps. With more than a few segments nothing more is gained.
 constexpr std::int64_t kChunkBytes = 1 << 20;
 constexpr std::int64_t kMaxSegments = 8;
+
+// What the ranks share: the group's state, its channels, its poll.
+std::size_t poll_offset(int world_size) {
+  return RankGroup::shared_bytes(world_size) + MessageChannels::shared_bytes(world_size);
+}
 
 void copy_elements(std::byte* to, const std::byte* from, std::int64_t count, DType dtype) {
   if (count > 0) std::memcpy(to, from, count * size_bytes(dtype));
@@ -36,8 +44,9 @@ class SharedCommunicator final : public Communicator {
         memory_(std::move(memory)),
         group_(rank, world_size, memory_, options.deadline),
         channels_(memory_->shared() + RankGroup::shared_bytes(world_size), world_size),
+        poll_(*reinterpret_cast<SurvivorPoll*>(memory_->shared() + poll_offset(world_size))),
         programs_(std::move(programs)),
-        segments_(options.segments),
+        options_(options),
         num_messages_to_(world_size, 0),
         num_messages_from_(world_size, 0),
         outboxes_(world_size) {}
@@ -46,6 +55,7 @@ class SharedCommunicator final : public Communicator {
     if (std::uncaught_exceptions() > exceptions_before_) group_.fail("an exception ended its work");
     for (Outbox& outbox : outboxes_) outbox.leave_to(*memory_);
     group_.leave();
+    poll_.leave(rank());
   }
 
   Tensor empty_shared(const Shape& shape, DType dtype, Where where) override {
@@ -68,6 +78,9 @@ class SharedCommunicator final : public Communicator {
   void do_barrier(Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
   void do_recv(const Tensor& tensor, int from, Where where) override;
+  std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
+                                         Where where) override;
+  std::unique_ptr<Communicator> do_shrink(Where where) override;
 
  private:
   // What a plan runs on: the memory of this rank, and how a buffer is cut.
@@ -102,14 +115,19 @@ class SharedCommunicator final : public Communicator {
   void enter(Operation& operation, const RankMemory& memory, std::uint64_t entered, int leading);
   void receive(const Instruction& instruction, Operation& operation, const Data& data,
                std::uint64_t entered);
+  std::uintptr_t make_subgroup_shared(int num_ranks, Where where);
+  std::unique_ptr<Communicator> make_subgroup(const std::vector<int>& ranks, int maker,
+                                              std::uintptr_t shared, const std::string& name,
+                                              Where where);
   void reduce_in_place(Collective collective, const CollectiveCall& call, const Tensor& tensor,
                        bool is_result, Where where);
 
   const std::shared_ptr<GroupMemory> memory_;
   RankGroup group_;
   const MessageChannels channels_;
+  SurvivorPoll& poll_;
   const std::shared_ptr<ProgramCache> programs_;
-  const int segments_;
+  const GroupOptions options_;
   std::uint64_t sequence_ = 0;  // of the latest collective that was entered
   std::uint64_t base_ = 0;      // progress before the next one, equal on all ranks
   std::map<ProgramKey, const PlanPrograms*> known_programs_;
@@ -220,7 +238,7 @@ void SharedCommunicator::receive(const Instruction& instruction, Operation& oper
 // --- Collectives ---
 
 int SharedCommunicator::num_segments(std::int64_t count, DType dtype) const {
-  if (segments_ > 0) return segments_;
+  if (options_.segments > 0) return options_.segments;
   const std::int64_t bytes = count * static_cast<std::int64_t>(size_bytes(dtype));
   const std::int64_t wanted = bytes / (kChunkBytes * world_size());
   // Powers of two, so that few different plans are made.
@@ -359,15 +377,58 @@ void SharedCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
   num_messages_from_[from] = operation.sequence;
 }
 
+// --- Other groups of the same ranks ---
+
+// The memory that a new group of `num_ranks` shares, by its distance from this rank's base. It stays for as
+// long as any of its groups: others may look at it after this rank has left.
+std::uintptr_t SharedCommunicator::make_subgroup_shared(int num_ranks, Where where) {
+  const auto place = memory_->allocate(shared_bytes(num_ranks), where);
+  make_shared(place.get(), num_ranks);
+  memory_->keep(place);
+  return group_.distance(rank(), place.get());
+}
+
+std::unique_ptr<Communicator> SharedCommunicator::make_subgroup(const std::vector<int>& ranks,
+                                                                int maker, std::uintptr_t shared,
+                                                                const std::string& name,
+                                                                Where where) {
+  const int size = static_cast<int>(ranks.size());
+  const auto own = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  auto memory = std::make_shared<SubgroupMemory>(memory_, ranks, group_.address(maker, shared));
+  return make_shared_communicator(name, static_cast<int>(own), size, std::move(memory),
+                                  make_programs(size, options_, where), options_);
+}
+
+std::unique_ptr<Communicator> SharedCommunicator::do_split(const std::vector<int>& ranks,
+                                                           const std::string& name, Where where) {
+  const Options numbers{.dtype = DType::int64, .device = Device()};
+  const Tensor own = empty({1}, numbers, where), all = empty({world_size()}, numbers, where);
+  const bool is_maker = !ranks.empty() && ranks[0] == rank();
+  const int size = static_cast<int>(ranks.size());
+  own.data<std::int64_t>()[0] =
+      is_maker ? static_cast<std::int64_t>(make_subgroup_shared(size, where)) : 0;
+  do_all_gather(all, own, where);
+  if (ranks.empty()) return nullptr;
+  const auto shared = static_cast<std::uintptr_t>(all.data<std::int64_t>()[ranks[0]]);
+  return make_subgroup(ranks, ranks[0], shared, name, where);
+}
+
+std::unique_ptr<Communicator> SharedCommunicator::do_shrink(Where where) {
+  const Survivors survivors = poll_.agree(
+      rank(), world_size(), *memory_, options_.deadline,
+      [&](int num_ranks) { return make_subgroup_shared(num_ranks, where); }, where);
+  return make_subgroup(survivors.ranks, survivors.decider, survivors.shared, group() + ".shrunk",
+                       where);
+}
+
 }  // namespace
 
-std::size_t shared_bytes(int world_size) {
-  return RankGroup::shared_bytes(world_size) + MessageChannels::shared_bytes(world_size);
-}
+std::size_t shared_bytes(int world_size) { return poll_offset(world_size) + sizeof(SurvivorPoll); }
 
 void make_shared(std::byte* shared, int world_size) {
   RankGroup::make_shared(shared, world_size);
   MessageChannels::make_shared(shared + RankGroup::shared_bytes(world_size), world_size);
+  new (shared + poll_offset(world_size)) SurvivorPoll();
 }
 
 std::unique_ptr<Communicator> make_shared_communicator(std::string group, int rank, int world_size,

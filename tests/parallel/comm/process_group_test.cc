@@ -129,7 +129,27 @@ TEST(ProcessGroupTest, HasEveryCollective) {
   });
 }
 
-// Calls until there is an error, which must name rank 1.
+TEST(ProcessGroupTest, SplitsAndSplitsAgain) {
+  on_ranks(6, [](Communicator& comm) -> std::string {
+    const int color = comm.rank() / 3;
+    std::unique_ptr<Communicator> pair;
+    {
+      const auto row = comm.split(color);
+      pair = row->split(row->rank() == 0 ? -1 : 0, -row->rank());
+    }
+    comm.barrier();
+    if (comm.rank() % 3 == 0) return pair == nullptr ? "" : "a negative color got a group";
+    const Tensor x = pair->empty_shared({100'000}), y = full({4}, comm.rank());
+    std::fill_n(x.data<float>(), 100'000, static_cast<float>(comm.rank()));
+    pair->all_reduce(x);
+    pair->broadcast(y, 0);
+    const float sum = static_cast<float>(6 * color + 3), last = static_cast<float>(3 * color + 2);
+    return differs("all_reduce", x, std::vector<float>(100'000, sum)) +
+           differs("broadcast", y, std::vector<float>(4, last));
+  });
+}
+
+// Calls until there is an error, which must name rank 1; then the survivors, 0 and 2, go on.
 std::string reduce_until_rank_1_dies(Communicator& comm) {
   const Tensor x = comm.empty_shared({100'000});
   try {
@@ -139,8 +159,13 @@ std::string reduce_until_rank_1_dies(Communicator& comm) {
     const bool good = comm.failed_rank() == 1 &&
                       text.find("all_reduce(sum, float32, 100000 elements) #") == 0 &&
                       text.find("got a failure of rank 1: it has died") != std::string::npos;
-    return good ? "" : text;
+    if (!good) return text;
   }
+  const auto rest = comm.shrink();
+  const Tensor y = rest->empty_shared({2});
+  y.data<float>()[0] = y.data<float>()[1] = static_cast<float>(comm.rank());
+  rest->all_reduce(y);
+  return differs("all_reduce of the survivors", y, {2, 2});
 }
 
 TEST(ProcessGroupTest, ARankThatEndsIsNamedByTheOthers) {

@@ -295,6 +295,10 @@ class OneRank final : public Communicator {
   void do_barrier(Where) override {}
   void do_send(const Tensor&, int, Where) override {}
   void do_recv(const Tensor&, int, Where) override {}
+  std::unique_ptr<Communicator> do_split(const std::vector<int>&, const std::string&,
+                                         Where) override {
+    return nullptr;
+  }
 
  private:
   Tensor shared_;
