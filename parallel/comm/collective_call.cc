@@ -6,6 +6,10 @@
 
 namespace ringrad {
 
+CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, int peer) {
+  return {op, buffer.dtype(), reduce, buffer.device().type, peer, buffer.numel()};
+}
+
 const char* name(CollectiveOp op) {
   switch (op) {
     case CollectiveOp::all_reduce:
@@ -37,6 +41,7 @@ std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
       call.op == CollectiveOp::reduce)
     out << call.reduce << ", ";
   out << call.dtype << ", " << call.count << " elements";
+  if (call.device == DeviceType::cuda) out << " on cuda";
   if (call.op == CollectiveOp::broadcast || call.op == CollectiveOp::reduce)
     out << ", root " << call.peer;
   if (call.op == CollectiveOp::send) out << ", to " << call.peer;

@@ -7,7 +7,9 @@
 #include <span>
 #include <string>
 
+#include "core/device.h"
 #include "core/dtype.h"
+#include "core/tensor.h"
 #include "parallel/comm/reduce_op.h"
 
 namespace ringrad {
@@ -29,15 +31,20 @@ struct CollectiveCall {
   CollectiveOp op = CollectiveOp::barrier;
   DType dtype = DType::float32;
   ReduceOp reduce = ReduceOp::sum;
+  DeviceType device = DeviceType::cpu;
   std::int32_t peer = 0;   ///< root of broadcast and reduce; the other end of send and recv
   std::int64_t count = 0;  ///< elements of the whole buffer
 
   bool operator==(const CollectiveCall&) const = default;
 };
 
+/// The call of `op` on a rank whose whole buffer is `buffer`.
+CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce = ReduceOp::sum,
+                       int peer = 0);
+
 const char* name(CollectiveOp op);
 
-/// "all_reduce(sum, float32, 8 elements)", "broadcast(float32, 8 elements, root 0)", "barrier()"
+/// "all_reduce(sum, float32, 8 elements)", "broadcast(float32, 8 elements on cuda, root 0)", "barrier()"
 std::ostream& operator<<(std::ostream& out, const CollectiveCall& call);
 
 /// "rank 1" or "ranks 1, 3".

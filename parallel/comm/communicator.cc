@@ -125,7 +125,7 @@ void Communicator::perform(const CollectiveCall& call, Where where, Body body) {
 void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
   check_tensor("all_reduce", tensor, where);
   check_reducible("all_reduce", tensor.dtype(), op, where);
-  perform({CollectiveOp::all_reduce, tensor.dtype(), op, 0, tensor.numel()}, where, [&] {
+  perform(call_of(CollectiveOp::all_reduce, tensor, op), where, [&] {
     tensor.mark_changed(where);
     const Reached reached(tensor, reaches(tensor.device()), where);
     do_all_reduce(reached, op, where);
@@ -137,7 +137,7 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
                                   Where where) {
   check_parts("reduce_scatter", input, output, world_size_, where);
   check_reducible("reduce_scatter", input.dtype(), op, where);
-  perform({CollectiveOp::reduce_scatter, input.dtype(), op, 0, input.numel()}, where, [&] {
+  perform(call_of(CollectiveOp::reduce_scatter, input, op), where, [&] {
     output.mark_changed(where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
     const Reached out(output, is_reached, where), in(input, is_reached, where);
@@ -148,7 +148,7 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
 
 void Communicator::all_gather(const Tensor& output, const Tensor& input, Where where) {
   check_parts("all_gather", output, input, world_size_, where);
-  perform({CollectiveOp::all_gather, output.dtype(), ReduceOp::sum, 0, output.numel()}, where, [&] {
+  perform(call_of(CollectiveOp::all_gather, output), where, [&] {
     output.mark_changed(where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
     const Reached out(output, is_reached, where), in(input, is_reached, where);
@@ -160,20 +160,19 @@ void Communicator::all_gather(const Tensor& output, const Tensor& input, Where w
 void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
   check_tensor("broadcast", tensor, where);
   check_root("broadcast", root, world_size_, where);
-  perform({CollectiveOp::broadcast, tensor.dtype(), ReduceOp::sum, root, tensor.numel()}, where,
-          [&] {
-            if (rank_ != root) tensor.mark_changed(where);
-            const Reached reached(tensor, reaches(tensor.device()), where);
-            do_broadcast(reached, root, where);
-            reached.put_back(where);
-          });
+  perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, [&] {
+    if (rank_ != root) tensor.mark_changed(where);
+    const Reached reached(tensor, reaches(tensor.device()), where);
+    do_broadcast(reached, root, where);
+    reached.put_back(where);
+  });
 }
 
 void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
   check_tensor("reduce", tensor, where);
   check_reducible("reduce", tensor.dtype(), op, where);
   check_root("reduce", root, world_size_, where);
-  perform({CollectiveOp::reduce, tensor.dtype(), op, root, tensor.numel()}, where, [&] {
+  perform(call_of(CollectiveOp::reduce, tensor, op, root), where, [&] {
     tensor.mark_changed(where);
     const Reached reached(tensor, reaches(tensor.device()), where);
     do_reduce(reached, root, op, where);
@@ -183,7 +182,7 @@ void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where whe
 
 void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where where) {
   check_exchange(output, input, world_size_, where);
-  perform({CollectiveOp::all_to_all, output.dtype(), ReduceOp::sum, 0, input.numel()}, where, [&] {
+  perform(call_of(CollectiveOp::all_to_all, input), where, [&] {
     output.mark_changed(where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
     const Reached out(output, is_reached, where), in(input, is_reached, where);
@@ -233,7 +232,7 @@ void Communicator::send(const Tensor& tensor, int to, Where where) {
   RINGRAD_CHECK(to >= 0 && to < world_size_ && to != rank_, ValueError, where,
                 "send: the receiver must be another rank in [0, ", world_size_, "); got ", to,
                 " on rank ", rank_);
-  perform({CollectiveOp::send, tensor.dtype(), ReduceOp::sum, to, tensor.numel()}, where,
+  perform(call_of(CollectiveOp::send, tensor, ReduceOp::sum, to), where,
           [&] { do_send(Reached(tensor, reaches(tensor.device()), where), to, where); });
 }
 
@@ -242,7 +241,7 @@ void Communicator::recv(const Tensor& tensor, int from, Where where) {
   RINGRAD_CHECK(from >= 0 && from < world_size_ && from != rank_, ValueError, where,
                 "recv: the sender must be another rank in [0, ", world_size_, "); got ", from,
                 " on rank ", rank_);
-  perform({CollectiveOp::recv, tensor.dtype(), ReduceOp::sum, from, tensor.numel()}, where, [&] {
+  perform(call_of(CollectiveOp::recv, tensor, ReduceOp::sum, from), where, [&] {
     tensor.mark_changed(where);
     const Reached reached(tensor, reaches(tensor.device()), where);
     do_recv(reached, from, where);

@@ -178,6 +178,8 @@ class Compiler {
         if (term.ready.rank != rank && !instructions_[i].delivered)
           last_reads[term.ready.rank][rank] = progress_[i];
       programs.max_length = std::max(programs.max_length, progress_[i]);
+      if (instructions_[i].op == StepOp::recv_reduce && !instructions_[i].completes)
+        programs.has_partial_sums = true;
       programs.ranks[rank].instructions.push_back(std::move(instructions_[i]));
     }
     for (int rank = 0; rank < plan_.world_size; ++rank) {
@@ -188,10 +190,22 @@ class Compiler {
       program.num_leading = static_cast<int>(receive - list.begin());
       program.num_beside = num_beside_[rank];
       program.writes_beside = writes_beside_[rank];
+      program.publications = publications_of(program);
       for (const auto& [reader, progress] : last_reads[rank])
         program.last_reads.push_back({reader, progress});
     }
     return programs;
+  }
+
+  static std::vector<std::uint64_t> publications_of(const PlanProgram& program) {
+    const auto& list = program.instructions;
+    std::vector<std::uint64_t> publications{static_cast<std::uint64_t>(program.num_leading)};
+    for (std::size_t i = program.num_leading; i < list.size(); ++i) {
+      const bool is_last = i + 1 == list.size();
+      if (is_last || (is_send(list[i].op) && !is_send(list[i + 1].op)))
+        publications.push_back(i + 1);
+    }
+    return publications;
   }
 
   const CollectivePlan& plan_;

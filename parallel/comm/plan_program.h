@@ -77,16 +77,20 @@ struct Instruction {
 /// What one rank does.
 struct PlanProgram {
   std::vector<Instruction> instructions;
-  int num_leading = 0;                ///< instructions before anything is received
-  int num_beside = 0;                 ///< parts of the area beside the buffer
-  bool writes_beside = false;         ///< else an all_to_all may have its input there
+  int num_leading = 0;         ///< instructions before anything is received
+  int num_beside = 0;          ///< parts of the area beside the buffer
+  bool writes_beside = false;  ///< else an all_to_all may have its input there
+  /// What the rank publishes, ascending: num_leading when it enters, then its progress after each run of
+  /// sends and after the last instruction.
+  std::vector<std::uint64_t> publications;
   std::vector<Milestone> last_reads;  ///< after these nobody reads this rank's memory any more
 };
 
 /// The programs of all ranks.
 struct PlanPrograms {
-  int num_parts = 1;             ///< that a buffer is cut into
-  std::uint64_t max_length = 0;  ///< the most instructions of any rank
+  int num_parts = 1;              ///< that a buffer is cut into
+  std::uint64_t max_length = 0;   ///< the most instructions of any rank
+  bool has_partial_sums = false;  ///< false: each sum is made of all its terms at once
   std::vector<PlanProgram> ranks;
 };
 

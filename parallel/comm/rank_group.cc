@@ -84,10 +84,11 @@ RankGroup::Report& RankGroup::report_of(int rank) const {
   return reinterpret_cast<Report*>(ranks_ + world_size_)[rank];
 }
 
-void RankGroup::enter(std::uint64_t sequence, const CollectiveCall& call, const RankMemory& memory,
+void RankGroup::enter(const CollectiveCall& call, const PlaceNames& places,
                       std::uint64_t progress) {
-  own_->entries[sequence % 2] = {call, distance(rank_, memory.buffer)};
-  if (memory.beside != nullptr) own_->beside[sequence % 2] = distance(rank_, memory.beside);
+  ++num_entries_;
+  own_->entries[slot()] = {call, places.buffer};
+  own_->beside[slot()] = places.beside;
   publish(progress);
 }
 
@@ -143,7 +144,7 @@ void RankGroup::wake_sleepers() {
           nullptr, 0);
 }
 
-// --- Memory ---
+// --- Staying ---
 
 // Either this rank sees the failure here, or the rank that failed sees this one inside: both write
 // before they read, in one order for all.

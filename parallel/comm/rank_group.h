@@ -49,10 +49,10 @@ struct Operation {
   std::optional<std::chrono::steady_clock::time_point> deadline;  ///< set at the first long wait
 };
 
-/// Where a rank's data of one collective lie (plan_program.h).
-struct RankMemory {
-  std::byte* buffer = nullptr;
-  std::byte* beside = nullptr;
+/// Where a rank's data of one collective lie (plan_program.h), by names that all ranks understand.
+struct PlaceNames {
+  std::uintptr_t buffer = 0;
+  std::uintptr_t beside = 0;  ///< only if it has one
 };
 
 class RankGroup {
@@ -78,9 +78,8 @@ class RankGroup {
 
   // --- Progress ---
 
-  /// This rank's entry into a collective: writes its call and memory, then publishes `progress`.
-  void enter(std::uint64_t sequence, const CollectiveCall& call, const RankMemory& memory,
-             std::uint64_t progress);
+  /// This rank's entry into a collective: writes its call and places, then publishes `progress`.
+  void enter(const CollectiveCall& call, const PlaceNames& places, std::uint64_t progress);
   void publish(std::uint64_t progress) {
     own_->progress.store(progress, std::memory_order_release);
     wake_waiting();
@@ -91,16 +90,10 @@ class RankGroup {
       wake_sleepers();
   }
 
-  const CollectiveCall& call_of(int rank, std::uint64_t sequence) const {
-    return ranks_[rank].entries[sequence % 2].call;
-  }
-  std::byte* buffer_of(int rank, std::uint64_t sequence) const {
-    return address(rank, ranks_[rank].entries[sequence % 2].buffer);
-  }
-  /// REQUIRES: the rank entered with memory beside its buffer
-  std::byte* beside_of(int rank, std::uint64_t sequence) const {
-    return address(rank, ranks_[rank].beside[sequence % 2]);
-  }
+  // What another rank wrote when it entered the collective that this one is in.
+  const CollectiveCall& call_of(int rank) const { return ranks_[rank].entries[slot()].call; }
+  std::uintptr_t buffer_of(int rank) const { return ranks_[rank].entries[slot()].buffer; }
+  std::uintptr_t beside_of(int rank) const { return ranks_[rank].beside[slot()]; }
 
   /// Returns once `peer` has published `progress`; `entered` is what a rank publishes at least when
   /// it enters the collective, so that an error can list who never came.
@@ -124,7 +117,7 @@ class RankGroup {
     return true;
   }
 
-  // --- Memory ---
+  // --- Staying ---
 
   /// Lives while this rank may read or write memory of other ranks, or they its own.
   class Inside {
@@ -165,9 +158,11 @@ class RankGroup {
   double deadline_s() const { return std::chrono::duration<double>(deadline_).count(); }
 
  private:
+  std::size_t slot() const { return num_entries_ % 2; }
+
   struct Entry {
     CollectiveCall call;
-    std::uintptr_t buffer = 0;  // distance from the rank's base
+    std::uintptr_t buffer = 0;
   };
   // 128 bytes: processors fetch cache lines in pairs. What is polled has one of them to itself.
   struct alignas(128) RankState {
@@ -231,6 +226,7 @@ class RankGroup {
   Shared* const shared_;
   RankState* const ranks_;  // (world_size)
   RankState* const own_;
+  std::uint64_t num_entries_ = 0;
   std::mutex report_mutex_;
   bool has_reported_ = false;  // guarded by report_mutex_
 };

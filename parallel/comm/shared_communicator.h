@@ -1,15 +1,6 @@
 // A communicator for ranks that reach each other's memory: threads of one process, or processes of one machine.
 //
-// A collective is a plan (parallel/plan) run by the rules of plan_program.h. Nothing is copied on
-// the way: ranks read and write each other's tensors where they lie, if they lie where others reach them
-// (group_memory.h), and a rank returns only when its tensor is its own again. Per rank, for an all_reduce of
-// S bytes over n ranks:
-//
-//     two ranks, or two_shot    reads S, writes S, waits twice
-//     ring of n                 reads 3 (n-1)/n S, writes 2 (n-1)/n S, waits 2 (n-1) times
-//
-// Large tensors are cut into segments, so that what one rank has summed is still in a cache when the next one
-// needs it.
+// Collectives are plans (parallel/plan), run where the tensors lie: by host_runner.h for those of the CPU.
 
 #pragma once
 

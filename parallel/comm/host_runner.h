@@ -1,0 +1,47 @@
+// HostRunner: plans on memory of the CPU, carried out by the rank's own thread.
+//
+// Nothing is copied on the way: ranks read and write each other's memory where it lies, and a rank returns
+// only when its own is its own again. Per rank, for an all_reduce of S bytes over n ranks:
+//
+//     two ranks, or two_shot    reads S, writes S, waits twice
+//     ring of n                 reads 3 (n-1)/n S, writes 2 (n-1)/n S, waits 2 (n-1) times
+//
+// Large buffers are cut into segments, so that what one rank has summed is still in a cache when the next one
+// needs it.
+
+#pragma once
+
+#include <vector>
+
+#include "parallel/comm/plan_runner.h"
+#include "parallel/comm/rank_session.h"
+
+namespace ringrad {
+
+class HostRunner final : public PlanRunner {
+ public:
+  explicit HostRunner(RankSession& session) : session_(session), group_(session.group()) {}
+
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override;
+  bool is_visible(const std::byte* p) const override;
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) override;
+  DType carrier(DType dtype, const PlanPrograms& programs) const override;
+  void to_carrier(DType dtype, const std::byte* in, DType carrier, std::byte* out,
+                  std::int64_t count, Where where) override;
+  void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
+                    std::int64_t count, Where where) override;
+  void run(const PlanPrograms& programs, Operation operation, PlanData data) override;
+
+ private:
+  std::byte* address(int peer, Area area, std::int64_t element, const PlanData& own) const;
+  void stage(const Instruction& instruction, const PlanData& data) const;
+  void receive(const Instruction& instruction, Operation& operation, const PlanData& data,
+               std::uint64_t entered);
+
+  RankSession& session_;
+  RankGroup& group_;
+  std::vector<const std::byte*> terms_;  // of the sum at work, and where it goes
+  std::vector<std::byte*> results_;
+};
+
+}  // namespace ringrad

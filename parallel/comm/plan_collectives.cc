@@ -1,0 +1,143 @@
+#include "parallel/comm/plan_collectives.h"
+
+#include <memory>
+#include <optional>
+
+namespace ringrad {
+namespace {
+
+std::size_t bytes_of(std::int64_t count, DType dtype) {
+  return static_cast<std::size_t>(count) * size_bytes(dtype);
+}
+
+// A tensor's own memory if all ranks reach it, or else a copy of it, put back when the collective is done.
+class Reachable {
+ public:
+  enum class Copy { in, out, both };
+
+  Reachable(PlanRunner& runner, const Tensor& tensor, Copy copy, Where where)
+      : runner_(runner),
+        original_(tensor.raw_data()),
+        bytes_(bytes_of(tensor.numel(), tensor.dtype())),
+        copy_(copy),
+        where_(where) {
+    if (runner.is_visible(original_)) return;
+    place_ = runner.allocate(bytes_, where);
+    if (copy != Copy::out) runner.copy(place_.get(), original_, bytes_, where);
+  }
+
+  std::byte* data() const { return place_ ? place_.get() : original_; }
+
+  void put_back() const {
+    if (place_ && copy_ != Copy::in) runner_.copy(original_, place_.get(), bytes_, where_);
+  }
+
+ private:
+  PlanRunner& runner_;
+  std::byte* original_;
+  std::size_t bytes_;
+  Copy copy_;
+  Where where_;
+  std::shared_ptr<std::byte> place_;
+};
+
+}  // namespace
+
+void PlanCollectives::reduce_in_place(Collective collective, const CollectiveCall& call,
+                                      const Tensor& tensor, bool is_result, Where where) {
+  const std::int64_t count = call.count;
+  Operation operation = session_.begin(call, where);
+  const PlanPrograms& plan =
+      session_.programs({collective, session_.num_segments(count, call.dtype), call.peer}, where);
+  const DType carrier = runner_.carrier(call.dtype, plan);
+  if (size_bytes(carrier) == size_bytes(call.dtype)) {
+    const Reachable place(runner_, tensor, is_result ? Reachable::Copy::both : Reachable::Copy::in,
+                          where);
+    runner_.run(plan, operation, {.buffer = place.data(), .dtype = carrier, .count = count});
+    return place.put_back();
+  }
+  const auto wide = runner_.allocate(bytes_of(count, carrier), where);
+  runner_.to_carrier(call.dtype, tensor.raw_data(), carrier, wide.get(), count, where);
+  runner_.run(plan, operation, {.buffer = wide.get(), .dtype = carrier, .count = count});
+  if (is_result)
+    runner_.from_carrier(carrier, wide.get(), call.dtype, tensor.raw_data(), count, where);
+}
+
+void PlanCollectives::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
+  reduce_in_place(Collective::all_reduce, call_of(CollectiveOp::all_reduce, tensor, op), tensor,
+                  true, where);
+}
+
+void PlanCollectives::reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
+  reduce_in_place(Collective::reduce, call_of(CollectiveOp::reduce, tensor, op, root), tensor,
+                  session_.rank() == root, where);
+}
+
+void PlanCollectives::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
+                                     Where where) {
+  const DType dtype = input.dtype();
+  const std::int64_t count = input.numel(), part = output.numel();
+  Operation operation = session_.begin(call_of(CollectiveOp::reduce_scatter, input, op), where);
+  const PlanPrograms& plan = session_.programs({Collective::reduce_scatter}, where);
+  const DType carrier = runner_.carrier(dtype, plan);
+  // Partial sums need a place, and the input is the caller's: the plan runs on a copy.
+  const auto work = runner_.allocate(bytes_of(count, carrier), where);
+  runner_.to_carrier(dtype, input.raw_data(), carrier, work.get(), count, where);
+  runner_.run(plan, operation, {.buffer = work.get(), .dtype = carrier, .count = count});
+  const std::byte* own_part = work.get() + bytes_of(session_.rank() * part, carrier);
+  runner_.from_carrier(carrier, own_part, dtype, output.raw_data(), part, where);
+}
+
+void PlanCollectives::all_gather(const Tensor& output, const Tensor& input, Where where) {
+  const DType dtype = output.dtype();
+  const std::size_t part = bytes_of(input.numel(), dtype);
+  Operation operation = session_.begin(call_of(CollectiveOp::all_gather, output), where);
+  const Reachable place(runner_, output, Reachable::Copy::out, where);
+  std::byte* own_part = place.data() + session_.rank() * part;
+  if (own_part != input.raw_data()) runner_.copy(own_part, input.raw_data(), part, where);
+  runner_.run(session_.programs({Collective::all_gather}, where), operation,
+              {.buffer = place.data(), .dtype = dtype, .count = output.numel()});
+  place.put_back();
+}
+
+void PlanCollectives::broadcast(const Tensor& tensor, int root, Where where) {
+  const DType dtype = tensor.dtype();
+  Operation operation =
+      session_.begin(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where);
+  const int segments = session_.num_segments(tensor.numel(), dtype);
+  const auto copy = session_.rank() == root ? Reachable::Copy::in : Reachable::Copy::out;
+  const Reachable place(runner_, tensor, copy, where);
+  runner_.run(session_.programs({Collective::broadcast, segments, root}, where), operation,
+              {.buffer = place.data(), .dtype = dtype, .count = tensor.numel()});
+  place.put_back();
+}
+
+// The buffer is the output; beside it lies what this rank has for others: the input itself, unless
+// the plan wants to write there.
+void PlanCollectives::all_to_all(const Tensor& output, const Tensor& input, Where where) {
+  const DType dtype = output.dtype();
+  const std::size_t bytes = bytes_of(input.numel(), dtype);
+  const std::size_t part = bytes / static_cast<std::size_t>(session_.world_size());
+  Operation operation = session_.begin(call_of(CollectiveOp::all_to_all, input), where);
+  const PlanPrograms& plan = session_.programs({Collective::all_to_all}, where);
+  const PlanProgram& program = plan.ranks[session_.rank()];
+  const Reachable result(runner_, output, Reachable::Copy::out, where);
+  std::optional<Reachable> own;
+  std::shared_ptr<std::byte> written;
+  if (program.writes_beside) {
+    written = runner_.allocate(program.num_beside * part, where);
+    runner_.copy(written.get(), input.raw_data(), bytes, where);
+  } else {
+    own.emplace(runner_, input, Reachable::Copy::in, where);
+  }
+  const std::size_t own_part = session_.rank() * part;
+  runner_.copy(result.data() + own_part, input.raw_data() + own_part, part, where);
+  runner_.run(plan, operation,
+              {.buffer = result.data(),
+               .beside = own ? own->data() : written.get(),
+               .dtype = dtype,
+               .count = input.numel()});
+  result.put_back();
+}
+
+}  // namespace ringrad

@@ -1,0 +1,56 @@
+// PlanRunner: who carries a plan out, by the rules of plan_program.h. One for each kind of memory:
+//
+//     HostRunner      the rank's own thread copies and adds, one instruction after the other
+//     DeviceRunner    queues copies and kernels on a GPU, which events keep in order (device_runner.h)
+//
+// The collectives are written once, over this (plan_collectives.h).
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/dtype.h"
+#include "parallel/comm/plan_program.h"
+#include "parallel/comm/rank_group.h"
+
+namespace ringrad {
+
+/// What a plan runs on: this rank's memory, and how a buffer is cut.
+struct PlanData {
+  std::byte* buffer = nullptr;
+  std::byte* beside = nullptr;  ///< null: made if the plan needs it
+  DType dtype = DType::float32;
+  std::int64_t count = 0;
+  int num_parts = 1;
+
+  // In an all_to_all `count` is a multiple of num_parts, so parts beyond the buffer's end have the
+  // size of the others.
+  ElementRange range(int part) const { return chunk_range(count, num_parts, part); }
+};
+
+class PlanRunner {
+ public:
+  virtual ~PlanRunner() = default;
+
+  /// Memory that other ranks reach. Throws: OutOfMemoryError
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
+  /// True if other ranks reach p, which is this rank's.
+  virtual bool is_visible(const std::byte* p) const = 0;
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) = 0;
+
+  /// The dtype in which values of `dtype` travel when a plan adds them.
+  virtual DType carrier(DType dtype, const PlanPrograms& programs) const = 0;
+  virtual void to_carrier(DType dtype, const std::byte* in, DType carrier, std::byte* out,
+                          std::int64_t count, Where where) = 0;
+  virtual void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
+                            std::int64_t count, Where where) = 0;
+
+  /// Returns when this rank's memory is its own again. REQUIRES: data.buffer is visible
+  ///
+  /// Throws: CollectiveError
+  virtual void run(const PlanPrograms& programs, Operation operation, PlanData data) = 0;
+};
+
+}  // namespace ringrad

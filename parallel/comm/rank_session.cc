@@ -1,0 +1,67 @@
+#include "parallel/comm/rank_session.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+namespace ringrad {
+namespace {
+
+// A chunk should stay in a second-level cache (1 to 2 MiB) from one step to the next; smaller ones
+// only add steps. With more than a few segments nothing more is gained.
+constexpr std::int64_t kChunkBytes = 1 << 20;
+constexpr std::int64_t kMaxSegments = 8;
+
+}  // namespace
+
+RankSession::RankSession(int rank, int world_size, std::shared_ptr<GroupMemory> memory,
+                         std::shared_ptr<ProgramCache> programs, const GroupOptions& options)
+    : rank_(rank),
+      world_size_(world_size),
+      options_(options),
+      memory_(std::move(memory)),
+      group_(rank, world_size, memory_, options.deadline),
+      programs_(std::move(programs)) {}
+
+Operation RankSession::begin(const CollectiveCall& call, Where where) {
+  Operation operation{call, rank_, sequence_ + 1, where, {}};
+  group_.check_whole(operation);
+  return operation;
+}
+
+// All ranks must have made the same call before anybody's memory is touched. What a rank sends
+// before it receives anything is its input, so it is published together with the entry.
+void RankSession::enter(Operation& operation, const PlaceNames& places, std::uint64_t entered,
+                        int leading) {
+  sequence_ = operation.sequence;
+  group_.enter(operation.call, places, entered + leading);
+  bool equal = true;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (peer == rank_) continue;
+    group_.wait(operation, peer, entered, entered);
+    equal = equal && group_.call_of(peer) == operation.call;
+  }
+  if (equal) return;
+  std::vector<CollectiveCall> calls;
+  for (int r = 0; r < world_size_; ++r) calls.push_back(group_.call_of(r));
+  group_.fail_and_throw(
+      operation, concat(operation, ": all ranks must make the same call; got ", list_calls(calls)));
+}
+
+const PlanPrograms& RankSession::programs(const ProgramKey& key, Where where) {
+  const PlanPrograms*& known = known_programs_[key];
+  if (known == nullptr) known = &programs_->get(key, where);
+  return *known;
+}
+
+int RankSession::num_segments(std::int64_t count, DType dtype) const {
+  if (options_.segments > 0) return options_.segments;
+  const std::int64_t bytes = count * static_cast<std::int64_t>(size_bytes(dtype));
+  const std::int64_t wanted = bytes / (kChunkBytes * world_size_);
+  // Powers of two, so that few different plans are made.
+  const auto power = std::bit_floor(static_cast<std::uint64_t>(wanted));
+  return static_cast<int>(std::clamp<std::int64_t>(power, 1, kMaxSegments));
+}
+
+}  // namespace ringrad

@@ -1,0 +1,60 @@
+// RankSession: one rank's way through the collectives of its group, wherever their data lie: which call is next,
+// that all ranks make the same one, how far each has come, and the plans that they follow.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "parallel/comm/group_memory.h"
+#include "parallel/comm/group_options.h"
+#include "parallel/comm/rank_group.h"
+
+namespace ringrad {
+
+class RankSession {
+ public:
+  RankSession(int rank, int world_size, std::shared_ptr<GroupMemory> memory,
+              std::shared_ptr<ProgramCache> programs, const GroupOptions& options);
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  const GroupOptions& options() const { return options_; }
+  RankGroup& group() { return group_; }
+  const std::shared_ptr<GroupMemory>& memory() const { return memory_; }
+
+  /// The next collective of this rank. Throws: CollectiveError if the group is broken
+  Operation begin(const CollectiveCall& call, Where where);
+
+  /// What a rank publishes when it enters a collective of at most `max_length` steps. All ranks must ask for
+  /// the same, in the same order.
+  std::uint64_t reserve(std::uint64_t max_length) {
+    const std::uint64_t entered = base_ + 1;
+    base_ = entered + max_length;
+    return entered;
+  }
+
+  /// Enters a collective, having done `leading` of its steps, and waits for the others to enter it.
+  ///
+  /// Throws: CollectiveError, and breaks the group, unless all ranks make the same call
+  void enter(Operation& operation, const PlaceNames& places, std::uint64_t entered, int leading);
+
+  /// The proved plan of a collective. Throws: as ProgramCache::get
+  const PlanPrograms& programs(const ProgramKey& key, Where where);
+
+  /// How many segments a buffer is cut into.
+  int num_segments(std::int64_t count, DType dtype) const;
+
+ private:
+  const int rank_, world_size_;
+  const GroupOptions options_;
+  const std::shared_ptr<GroupMemory> memory_;
+  RankGroup group_;
+  const std::shared_ptr<ProgramCache> programs_;
+  std::map<ProgramKey, const PlanPrograms*> known_programs_;
+  std::uint64_t sequence_ = 0;  // of the latest collective that was entered
+  std::uint64_t base_ = 0;      // progress before the next one, equal on all ranks
+};
+
+}  // namespace ringrad
