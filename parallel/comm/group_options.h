@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 
 #include "core/error.h"
@@ -19,6 +20,13 @@ namespace ringrad {
 /// The most ranks of one group.
 inline constexpr int kMaxRanks = 256;
 
+/// How data move between GPUs.
+enum class DeviceTransfers : std::uint8_t {
+  automatic,     ///< within a GPU as `kernels`, between GPUs as `copy_engines`
+  copy_engines,  ///< what a sum needs is copied to its GPU before, while the one before it is computed
+  kernels,       ///< kernels read and write other ranks' memory, where GPUs give each other access
+};
+
 struct GroupOptions {
   /// The longest that a call waits for other ranks.
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
@@ -31,6 +39,7 @@ struct GroupOptions {
   /// How many segments an all_reduce, a broadcast or a reduce is cut into, if its plan can be; 0
   /// chooses by size.
   int segments = 0;
+  DeviceTransfers transfers = DeviceTransfers::automatic;
 };
 
 /// The plans of a group's collectives; ranks of one process may have them together.

@@ -10,8 +10,10 @@ std::size_t bytes_of(std::int64_t count, DType dtype) {
   return static_cast<std::size_t>(count) * size_bytes(dtype);
 }
 
+}  // namespace
+
 // A tensor's own memory if all ranks reach it, or else a copy of it, put back when the collective is done.
-class Reachable {
+class PlanCollectives::Reachable {
  public:
   enum class Copy { in, out, both };
 
@@ -41,84 +43,69 @@ class Reachable {
   std::shared_ptr<std::byte> place_;
 };
 
-}  // namespace
-
-void PlanCollectives::reduce_in_place(Collective collective, const CollectiveCall& call,
-                                      const Tensor& tensor, bool is_result, Where where) {
+void PlanCollectives::reduce_in_place(Collective collective, const Tensor& tensor, bool is_result) {
+  const auto& [call, rank, sequence, where, deadline] = operation_;
   const std::int64_t count = call.count;
-  Operation operation = session_.begin(call, where);
   const PlanPrograms& plan =
       session_.programs({collective, session_.num_segments(count, call.dtype), call.peer}, where);
   const DType carrier = runner_.carrier(call.dtype, plan);
   if (size_bytes(carrier) == size_bytes(call.dtype)) {
     const Reachable place(runner_, tensor, is_result ? Reachable::Copy::both : Reachable::Copy::in,
                           where);
-    runner_.run(plan, operation, {.buffer = place.data(), .dtype = carrier, .count = count});
+    runner_.run(plan, operation_, {.buffer = place.data(), .dtype = carrier, .count = count});
     return place.put_back();
   }
   const auto wide = runner_.allocate(bytes_of(count, carrier), where);
   runner_.to_carrier(call.dtype, tensor.raw_data(), carrier, wide.get(), count, where);
-  runner_.run(plan, operation, {.buffer = wide.get(), .dtype = carrier, .count = count});
+  runner_.run(plan, operation_, {.buffer = wide.get(), .dtype = carrier, .count = count});
   if (is_result)
     runner_.from_carrier(carrier, wide.get(), call.dtype, tensor.raw_data(), count, where);
 }
 
-void PlanCollectives::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
-  reduce_in_place(Collective::all_reduce, call_of(CollectiveOp::all_reduce, tensor, op), tensor,
-                  true, where);
-}
-
-void PlanCollectives::reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
-  reduce_in_place(Collective::reduce, call_of(CollectiveOp::reduce, tensor, op, root), tensor,
-                  session_.rank() == root, where);
-}
-
-void PlanCollectives::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                                     Where where) {
+void PlanCollectives::reduce_scatter(const Tensor& output, const Tensor& input) {
   const DType dtype = input.dtype();
   const std::int64_t count = input.numel(), part = output.numel();
-  Operation operation = session_.begin(call_of(CollectiveOp::reduce_scatter, input, op), where);
+  const Where where = operation_.where;
   const PlanPrograms& plan = session_.programs({Collective::reduce_scatter}, where);
   const DType carrier = runner_.carrier(dtype, plan);
   // Partial sums need a place, and the input is the caller's: the plan runs on a copy.
   const auto work = runner_.allocate(bytes_of(count, carrier), where);
   runner_.to_carrier(dtype, input.raw_data(), carrier, work.get(), count, where);
-  runner_.run(plan, operation, {.buffer = work.get(), .dtype = carrier, .count = count});
+  runner_.run(plan, operation_, {.buffer = work.get(), .dtype = carrier, .count = count});
   const std::byte* own_part = work.get() + bytes_of(session_.rank() * part, carrier);
   runner_.from_carrier(carrier, own_part, dtype, output.raw_data(), part, where);
 }
 
-void PlanCollectives::all_gather(const Tensor& output, const Tensor& input, Where where) {
+void PlanCollectives::all_gather(const Tensor& output, const Tensor& input) {
   const DType dtype = output.dtype();
   const std::size_t part = bytes_of(input.numel(), dtype);
-  Operation operation = session_.begin(call_of(CollectiveOp::all_gather, output), where);
+  const Where where = operation_.where;
   const Reachable place(runner_, output, Reachable::Copy::out, where);
   std::byte* own_part = place.data() + session_.rank() * part;
   if (own_part != input.raw_data()) runner_.copy(own_part, input.raw_data(), part, where);
-  runner_.run(session_.programs({Collective::all_gather}, where), operation,
+  runner_.run(session_.programs({Collective::all_gather}, where), operation_,
               {.buffer = place.data(), .dtype = dtype, .count = output.numel()});
   place.put_back();
 }
 
-void PlanCollectives::broadcast(const Tensor& tensor, int root, Where where) {
+void PlanCollectives::broadcast(const Tensor& tensor) {
   const DType dtype = tensor.dtype();
-  Operation operation =
-      session_.begin(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where);
-  const int segments = session_.num_segments(tensor.numel(), dtype);
+  const Where where = operation_.where;
+  const int root = operation_.call.peer, segments = session_.num_segments(tensor.numel(), dtype);
   const auto copy = session_.rank() == root ? Reachable::Copy::in : Reachable::Copy::out;
   const Reachable place(runner_, tensor, copy, where);
-  runner_.run(session_.programs({Collective::broadcast, segments, root}, where), operation,
+  runner_.run(session_.programs({Collective::broadcast, segments, root}, where), operation_,
               {.buffer = place.data(), .dtype = dtype, .count = tensor.numel()});
   place.put_back();
 }
 
 // The buffer is the output; beside it lies what this rank has for others: the input itself, unless
 // the plan wants to write there.
-void PlanCollectives::all_to_all(const Tensor& output, const Tensor& input, Where where) {
+void PlanCollectives::all_to_all(const Tensor& output, const Tensor& input) {
   const DType dtype = output.dtype();
   const std::size_t bytes = bytes_of(input.numel(), dtype);
   const std::size_t part = bytes / static_cast<std::size_t>(session_.world_size());
-  Operation operation = session_.begin(call_of(CollectiveOp::all_to_all, input), where);
+  const Where where = operation_.where;
   const PlanPrograms& plan = session_.programs({Collective::all_to_all}, where);
   const PlanProgram& program = plan.ranks[session_.rank()];
   const Reachable result(runner_, output, Reachable::Copy::out, where);
@@ -132,7 +119,7 @@ void PlanCollectives::all_to_all(const Tensor& output, const Tensor& input, Wher
   }
   const std::size_t own_part = session_.rank() * part;
   runner_.copy(result.data() + own_part, input.raw_data() + own_part, part, where);
-  runner_.run(plan, operation,
+  runner_.run(plan, operation_,
               {.buffer = result.data(),
                .beside = own ? own->data() : written.get(),
                .dtype = dtype,

@@ -8,24 +8,30 @@
 
 namespace ringrad {
 
-/// Arguments are as Communicator's, which has checked them. All tensors of a call lie where the runner works.
+/// One call of one rank: the one that matches `operation`. Communicator has checked the arguments, and all tensors
+/// lie where the runner works.
 class PlanCollectives {
  public:
-  PlanCollectives(RankSession& session, PlanRunner& runner) : session_(session), runner_(runner) {}
+  PlanCollectives(RankSession& session, PlanRunner& runner, const Operation& operation)
+      : session_(session), runner_(runner), operation_(operation) {}
 
-  void all_reduce(const Tensor& tensor, ReduceOp op, Where where);
-  void reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op, Where where);
-  void all_gather(const Tensor& output, const Tensor& input, Where where);
-  void broadcast(const Tensor& tensor, int root, Where where);
-  void reduce(const Tensor& tensor, int root, ReduceOp op, Where where);
-  void all_to_all(const Tensor& output, const Tensor& input, Where where);
+  void all_reduce(const Tensor& tensor) { reduce_in_place(Collective::all_reduce, tensor, true); }
+  void reduce(const Tensor& tensor) {
+    reduce_in_place(Collective::reduce, tensor, session_.rank() == operation_.call.peer);
+  }
+  void reduce_scatter(const Tensor& output, const Tensor& input);
+  void all_gather(const Tensor& output, const Tensor& input);
+  void broadcast(const Tensor& tensor);
+  void all_to_all(const Tensor& output, const Tensor& input);
 
  private:
-  void reduce_in_place(Collective collective, const CollectiveCall& call, const Tensor& tensor,
-                       bool is_result, Where where);
+  class Reachable;
+
+  void reduce_in_place(Collective collective, const Tensor& tensor, bool is_result);
 
   RankSession& session_;
   PlanRunner& runner_;
+  const Operation operation_;
 };
 
 }  // namespace ringrad

@@ -40,6 +40,13 @@ class RankSession {
   /// Throws: CollectiveError, and breaks the group, unless all ranks make the same call
   void enter(Operation& operation, const PlaceNames& places, std::uint64_t entered, int leading);
 
+  /// The same before the collective that `operation` begins, so that ranks can read what each has at the place
+  /// it names.
+  void exchange(Operation& operation, std::uintptr_t place) {
+    enter(operation, {.buffer = place}, reserve(0), 0);
+    --sequence_;
+  }
+
   /// The proved plan of a collective. Throws: as ProgramCache::get
   const PlanPrograms& programs(const ProgramKey& key, Where where);
 

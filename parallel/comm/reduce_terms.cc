@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/simd.h"
+#include "parallel/comm/reduce_functors.h"
 
 namespace ringrad {
 namespace {
@@ -12,37 +13,6 @@ namespace {
 // Elements that a sum of many terms, or a division, works on at a time: they stay in the
 // first-level cache (at most 16 KiB).
 constexpr std::int64_t kBlock = 2048;
-
-// Overflow of signed integers is undefined in C++ but must not be here: sums wrap as unsigned.
-template <class T>
-using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
-                                             std::type_identity<T>>::type;
-
-struct Sum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
-  }
-};
-struct Product {
-  template <class T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
-  }
-};
-// Comparisons with NaN are false: a NaN in `b` is chosen by the comparison, one in `a` by a != a.
-struct Min {
-  template <class T>
-  T operator()(T a, T b) const {
-    return (a != a) | (a < b) ? a : b;
-  }
-};
-struct Max {
-  template <class T>
-  T operator()(T a, T b) const {
-    return (a != a) | (a > b) ? a : b;
-  }
-};
 
 // The simd pragmas say that iterations are independent, also where out is one of the inputs.
 template <class T, class Op>

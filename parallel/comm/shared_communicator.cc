@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/transfer.h"
+#include "kernels/copy.h"
 #include "parallel/comm/collective_call.h"
+#include "parallel/comm/device_runner.h"
 #include "parallel/comm/host_runner.h"
 #include "parallel/comm/message_channel.h"
 #include "parallel/comm/plan_collectives.h"
@@ -58,23 +61,23 @@ class SharedCommunicator final : public Communicator {
 
  protected:
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override {
-    on(tensor).all_reduce(tensor, op, where);
+    begin(CollectiveOp::all_reduce, tensor, op, 0, where).all_reduce(tensor);
   }
   void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                          Where where) override {
-    on(output).reduce_scatter(output, input, op, where);
+    begin(CollectiveOp::reduce_scatter, input, op, 0, where).reduce_scatter(output, input);
   }
   void do_all_gather(const Tensor& output, const Tensor& input, Where where) override {
-    on(output).all_gather(output, input, where);
+    begin(CollectiveOp::all_gather, output, ReduceOp::sum, 0, where).all_gather(output, input);
   }
   void do_broadcast(const Tensor& tensor, int root, Where where) override {
-    on(tensor).broadcast(tensor, root, where);
+    begin(CollectiveOp::broadcast, tensor, ReduceOp::sum, root, where).broadcast(tensor);
   }
   void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override {
-    on(tensor).reduce(tensor, root, op, where);
+    begin(CollectiveOp::reduce, tensor, op, root, where).reduce(tensor);
   }
   void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override {
-    on(output).all_to_all(output, input, where);
+    begin(CollectiveOp::all_to_all, input, ReduceOp::sum, 0, where).all_to_all(output, input);
   }
   void do_barrier(Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
@@ -84,7 +87,11 @@ class SharedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> do_shrink(Where where) override;
 
  private:
-  PlanCollectives on(const Tensor& /*tensor*/) { return {session_, host_}; }
+  bool reaches(const Device& device) const override {
+    return device.is_cpu() || memory_->is_one_process();
+  }
+  PlanCollectives begin(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, int root,
+                        Where where);
   Operation message(CollectiveOp op, const Tensor& tensor, int peer, std::uint64_t sequence,
                     Where where);
   std::uintptr_t make_subgroup_shared(int num_ranks, Where where);
@@ -96,6 +103,7 @@ class SharedCommunicator final : public Communicator {
   RankSession session_;
   RankGroup& group_;
   HostRunner host_;
+  std::unique_ptr<DeviceRunner> gpu_;  // made by the first collective of tensors on GPUs
   const MessageChannels channels_;
   SurvivorPoll& poll_;
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
@@ -105,6 +113,18 @@ class SharedCommunicator final : public Communicator {
 
 // --- Collectives ---
 
+PlanCollectives SharedCommunicator::begin(CollectiveOp op, const Tensor& buffer, ReduceOp reduce,
+                                          int root, Where where) {
+  Operation operation = session_.begin(call_of(op, buffer, reduce, root), where);
+  const Device device = buffer.device();
+  if (device.is_cpu()) return {session_, host_, operation};
+  if (!gpu_) gpu_ = std::make_unique<DeviceRunner>(session_, operation, device);
+  RINGRAD_CHECK(gpu_->device() == device, DeviceError, where, name(op),
+                ": a rank of a group works with one GPU; got a tensor on ", device, " after ",
+                gpu_->device());
+  return {session_, *gpu_, operation};
+}
+
 // Entering is all there is to a barrier.
 void SharedCommunicator::do_barrier(Where where) {
   Operation operation = session_.begin({}, where);
@@ -113,7 +133,7 @@ void SharedCommunicator::do_barrier(Where where) {
 
 // --- Messages ---
 
-// The next on its channel, whatever collectives there were.
+// The next on its channel, whatever collectives there were. Messages travel through memory of the CPU.
 Operation SharedCommunicator::message(CollectiveOp op, const Tensor& tensor, int peer,
                                       std::uint64_t sequence, Where where) {
   Operation operation{call_of(op, tensor, ReduceOp::sum, peer), rank(), sequence, where, {}};
@@ -123,14 +143,20 @@ Operation SharedCommunicator::message(CollectiveOp op, const Tensor& tensor, int
 
 void SharedCommunicator::do_send(const Tensor& tensor, int to, Where where) {
   Operation operation = message(CollectiveOp::send, tensor, to, num_messages_to_[to] + 1, where);
-  outboxes_[to].put(group_, channels_.between(rank(), to), operation, tensor.raw_data());
+  const Tensor on_host = to_host(tensor, where);
+  outboxes_[to].put(group_, channels_.between(rank(), to), operation, on_host.raw_data());
   num_messages_to_[to] = operation.sequence;
 }
 
 void SharedCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
   Operation operation =
       message(CollectiveOp::recv, tensor, from, num_messages_from_[from] + 1, where);
-  take_message(group_, channels_.between(from, rank()), operation, tensor.raw_data());
+  const bool is_on_host = tensor.device().is_cpu();
+  const Tensor on_host =
+      is_on_host ? tensor
+                 : empty(tensor.shape(), {.dtype = tensor.dtype(), .device = Device()}, where);
+  take_message(group_, channels_.between(from, rank()), operation, on_host.raw_data());
+  if (!is_on_host) kernels::copy_(tensor, on_host, where);
   num_messages_from_[from] = operation.sequence;
 }
 

@@ -1,6 +1,7 @@
 // A communicator for ranks that reach each other's memory: threads of one process, or processes of one machine.
 //
-// Collectives are plans (parallel/plan), run where the tensors lie: by host_runner.h for those of the CPU.
+// Collectives are plans (parallel/plan), run where the tensors lie: by host_runner.h for those of the CPU, by
+// device_runner.h for those of GPUs.
 
 #pragma once
 

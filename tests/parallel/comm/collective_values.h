@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "core/transfer.h"
 #include "parallel/comm/communicator.h"
 
 namespace ringrad::testing {
@@ -25,15 +26,15 @@ inline double contribution(DType dtype, ReduceOp op, int rank, std::int64_t i) {
   return dtype == DType::uint8 ? value : value - 2;
 }
 
-/// `count` elements made by value(i), converted to `dtype`.
+/// `count` elements made by value(i), converted to `dtype`, on the default device.
 template <class Value>
 Tensor make_tensor(DType dtype, std::int64_t count, Value value) {
-  const Tensor tensor = empty({count}, {.dtype = dtype});
+  const Tensor tensor = empty({count}, {.dtype = dtype, .device = Device()});
   dispatch_dtype(dtype, [&]<class T>() {
     T* const data = tensor.data<T>();
     for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<T>(value(i));
   });
-  return tensor;
+  return to_device(tensor, default_device());
 }
 
 /// Contributions of a rank as a tensor; `first` is the position of its first element.

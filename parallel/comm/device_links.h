@@ -1,0 +1,47 @@
+// DeviceLinks: how the ranks of a group reach the memory and the streams of each other's GPUs. One per rank.
+//
+// Every rank has one GPU; several may have the same one. A place in a rank's memory has a name that all ranks
+// understand (group_memory.h), and each rank has numbered events that all may wait for.
+
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/device.h"
+#include "core/error.h"
+#include "parallel/comm/rank_session.h"
+
+namespace ringrad {
+
+class DeviceLinks {
+ public:
+  /// A rank's events; no collective needs more. Plans of 64 ranks in 8 segments take 1017.
+  static constexpr std::size_t kEvents = 2048;
+
+  virtual ~DeviceLinks() = default;
+
+  virtual Device device_of(int rank) const = 0;
+  /// True if kernels on this rank's GPU may touch that rank's memory.
+  virtual bool has_access_to(int rank) const = 0;
+
+  // Memory.
+  virtual std::byte* address(int rank, std::uintptr_t name) const = 0;
+  virtual std::uintptr_t name(const std::byte* own) const = 0;
+  virtual bool is_visible(const std::byte* own) const = 0;
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
+
+  /// Event `number` of a rank. A rank asks for another's only after that one has asked for it and said so.
+  virtual cudaEvent_t event(int rank, std::size_t number, Where where) = 0;
+};
+
+/// Called on all ranks, each with its GPU, as part of their first collective there. It may be called once.
+///
+/// Throws: CollectiveError, DeviceError
+std::unique_ptr<DeviceLinks> link_devices(RankSession& session, Operation& operation,
+                                          Device device);
+
+}  // namespace ringrad

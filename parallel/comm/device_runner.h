@@ -1,0 +1,57 @@
+// DeviceRunner: plans on the memory of GPUs. The host only queues; events keep the order.
+//
+//     rank's stream   | sum c0 |      | sum c1 |      | send: record event 1 | ...
+//                         ^ waits         ^
+//     its copies      | c0 of peer -> slot 0 | c1 of peer -> slot 1 | ...
+//                         ^ waits for the peer's event, which was recorded before the host saw it published
+//
+// A rank publishes a step when it has queued it and recorded an event; a rank that depends on it waits for the
+// publication on the host, and has its stream wait for the event. Nothing on a GPU waits for what is not yet
+// queued, so nothing can deadlock, whatever shares the GPU: several ranks may be on one. Copies of what a sum
+// needs run ahead of the sums, on a stream of their own, through a few slots.
+//
+// A call returns when its work is queued, and every other rank's that it depends on: results are there for
+// later work on the current stream, as with any operator.
+
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <vector>
+
+#include "core/stream.h"
+#include "parallel/comm/device_links.h"
+#include "parallel/comm/plan_runner.h"
+#include "parallel/comm/rank_session.h"
+
+namespace ringrad {
+
+class DeviceRunner final : public PlanRunner {
+ public:
+  /// Made on all ranks, as part of the call that `operation` begins.
+  DeviceRunner(RankSession& session, Operation& operation, Device device);
+
+  Device device() const { return device_; }
+
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override;
+  bool is_visible(const std::byte* p) const override;
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) override;
+  DType carrier(DType dtype, const PlanPrograms& programs) const override;
+  void to_carrier(DType dtype, const std::byte* in, DType carrier, std::byte* out,
+                  std::int64_t count, Where where) override;
+  void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
+                    std::int64_t count, Where where) override;
+  void run(const PlanPrograms& programs, Operation operation, PlanData data) override;
+
+ private:
+  class Run;
+
+  RankSession& session_;
+  const Device device_;
+  const std::unique_ptr<DeviceLinks> links_;
+  const Stream copies_;
+  std::uint64_t num_runs_ = 0;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,40 @@
+// What the reductions do to two values, on the CPU and on GPUs. Private to reduce_terms*.
+
+#pragma once
+
+#include <type_traits>
+
+namespace ringrad {
+
+// Overflow of signed integers is undefined in C++ but must not be here: sums wrap as unsigned.
+template <class T>
+using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                             std::type_identity<T>>::type;
+
+struct Sum {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+  }
+};
+struct Product {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+};
+// Comparisons with NaN are false: a NaN in `b` is chosen by the comparison, one in `a` by a != a.
+struct Min {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return (a != a) | (a < b) ? a : b;
+  }
+};
+struct Max {
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return (a != a) | (a > b) ? a : b;
+  }
+};
+
+}  // namespace ringrad
