@@ -7,10 +7,7 @@
 namespace ringrad::sim {
 
 std::shared_ptr<Op> make_op(Op::Kind kind, std::string name) {
-  std::shared_ptr<Op> op(new Op, [](const Op* dropped) {
-    const Unseen unseen;
-    delete dropped;
-  });
+  const auto op = std::allocate_shared<Op>(UnseenAllocator<Op>());
   op->kind = kind;
   op->kernel.name = std::move(name);
   return op;

@@ -118,7 +118,8 @@ cudaError_t run_copy(const Copy& copy) {
   std::shared_ptr<std::vector<std::byte>> staged;
   if (from == Op::kHost && !waits && !is_pinned(copy.from)) {
     const auto* begin = static_cast<const std::byte*>(copy.from);
-    staged = std::make_shared<std::vector<std::byte>>(begin, begin + copy.bytes);
+    using Bytes = std::vector<std::byte>;
+    staged = std::allocate_shared<Bytes>(UnseenAllocator<Bytes>(), begin, begin + copy.bytes);
   }
   op->kernel.body = [to = copy.to, from = staged ? staged->data() : copy.from, bytes = copy.bytes,
                      staged] {

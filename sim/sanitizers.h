@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -104,6 +105,28 @@ inline void* map_unseen(std::size_t bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 #endif
+
+/// std::allocate_shared with it makes what any thread may drop last, unnoticed.
+template <class T>
+struct UnseenAllocator {
+  using value_type = T;
+
+  UnseenAllocator() = default;
+  template <class U>
+  UnseenAllocator(const UnseenAllocator<U>&) {}
+
+  T* allocate(std::size_t n) { return std::allocator<T>().allocate(n); }
+  void deallocate(T* p, std::size_t n) {
+    const Unseen unseen;
+    std::allocator<T>().deallocate(p, n);
+  }
+  template <class U>
+  void destroy(U* p) {
+    const Unseen unseen;
+    p->~U();
+  }
+  bool operator==(const UnseenAllocator&) const = default;
+};
 
 /// A lock_guard for the simulator's own data: what happens under it is not noticed.
 class QuietLock {
