@@ -9,3 +9,4 @@
 
 #include <cuda_launch.h>
 #include <cuda_runtime.h>
+#include <cuda_system_scope.h>

@@ -35,6 +35,15 @@ void throw_bad_index(const BadIndex& index) {
       index.where);
 }
 
+void throw_late_rank(const LateRank& late) {
+  const char* found =
+      late.aborted ? "; got a broken group while waiting for rank " : "; got nothing from rank ";
+  throw CollectiveError(
+      concat(late.operation, " #", late.sequence, " on rank ", late.rank,
+             ": every rank must arrive on its GPU within ", late.seconds, " s", found, late.peer),
+      late.where);
+}
+
 DeviceFault* device_fault(Device device, Where where) {
   std::atomic<DeviceFault*>& place = faults[static_cast<unsigned>(device.index)];
   if (DeviceFault* fault = place.load(std::memory_order_acquire)) return fault;
@@ -56,9 +65,10 @@ void throw_device_fault(Device device) {
   const std::scoped_lock lock(mutex);
   const std::atomic_ref state(fault->state);
   if (state.load(std::memory_order_acquire) != DeviceFault::kNoted) return;
-  const BadIndex found = fault->index;
+  const DeviceFault found = *fault;
   state.store(DeviceFault::kNone, std::memory_order_release);
-  throw_bad_index(found);
+  if (found.what == DeviceFault::What::late_rank) throw_late_rank(found.late);
+  throw_bad_index(found.index);
 }
 
 }  // namespace ringrad

@@ -13,6 +13,7 @@
 
 #include "core/device.h"
 #include "core/error.h"
+#include "parallel/comm/all_reduce_kernels.h"
 #include "parallel/comm/rank_session.h"
 
 namespace ringrad {
@@ -27,12 +28,23 @@ class DeviceLinks {
   virtual Device device_of(int rank) const = 0;
   /// True if kernels on this rank's GPU may touch that rank's memory.
   virtual bool has_access_to(int rank) const = 0;
+  /// True if that holds for all ranks.
+  virtual bool all_have_access() const = 0;
 
   // Memory.
   virtual std::byte* address(int rank, std::uintptr_t name) const = 0;
   virtual std::uintptr_t name(const std::byte* own) const = 0;
   virtual bool is_visible(const std::byte* own) const = 0;
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
+
+  /// What kernels of other ranks need of a rank (all_reduce_kernels.h), if the group's options ask for kernels,
+  /// there are few enough ranks, and all have access to each other.
+  struct KernelPeer {
+    cuda::Mailbox* mailbox = nullptr;     ///< null: no kernels
+    std::uint64_t* abort_word = nullptr;  ///< pinned; null if it is another process's
+    int resident_blocks = 0;
+  };
+  virtual KernelPeer kernel_peer(int rank) const = 0;
 
   /// Event `number` of a rank. A rank asks for another's only after that one has asked for it and said so.
   virtual cudaEvent_t event(int rank, std::size_t number, Where where) = 0;

@@ -15,7 +15,8 @@ DeviceRunner::DeviceRunner(RankSession& session, Operation& operation, Device de
     : session_(session),
       device_(device),
       links_(link_devices(session, operation, device)),
-      copies_(device, operation.where) {}
+      copies_(device, operation.where),
+      kernels_(session, *links_, device, operation.where) {}
 
 // --- Memory ---
 

@@ -22,6 +22,7 @@
 
 #include "core/stream.h"
 #include "parallel/comm/device_links.h"
+#include "parallel/comm/kernel_all_reduce.h"
 #include "parallel/comm/plan_runner.h"
 #include "parallel/comm/rank_session.h"
 
@@ -34,6 +35,11 @@ class DeviceRunner final : public PlanRunner {
 
   Device device() const { return device_; }
 
+  /// Ends kernels that wait for other ranks. Thread-safe.
+  void abort() noexcept { kernels_.abort(); }
+  /// True once what was queued has ended without its result.
+  bool gave_up() const { return kernels_.gave_up(); }
+
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override;
   bool is_visible(const std::byte* p) const override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) override;
@@ -42,6 +48,10 @@ class DeviceRunner final : public PlanRunner {
                   std::int64_t count, Where where) override;
   void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
                     std::int64_t count, Where where) override;
+  bool try_all_reduce(Operation& operation, std::byte* data) override {
+    refuse_while_capturing("a collective", operation.where);
+    return kernels_.try_run(operation, data);
+  }
   void run(const PlanPrograms& programs, Operation operation, PlanData data) override;
 
  private:
@@ -51,6 +61,7 @@ class DeviceRunner final : public PlanRunner {
   const Device device_;
   const std::unique_ptr<DeviceLinks> links_;
   const Stream copies_;
+  KernelAllReduce kernels_;
   std::uint64_t num_runs_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -27,6 +28,17 @@ enum class DeviceTransfers : std::uint8_t {
   kernels,       ///< kernels read and write other ranks' memory, where GPUs give each other access
 };
 
+/// Who adds tensors on GPUs: the plan of all_reduce, or one kernel per rank (all_reduce_kernels.h), which takes
+/// less time for little data. Kernels wait for each other, so all ranks' must run at the same time: ranks that
+/// share a GPU need streams of their own, else the plan is used, as it is for what kernels have no room for.
+enum class DeviceAlgorithm : std::uint8_t {
+  plan,
+  automatic,  ///< one_shot_kernel for little data, then two_shot_kernel, then the plan
+  one_shot_kernel,
+  two_shot_kernel,
+  ring_kernel,
+};
+
 struct GroupOptions {
   /// The longest that a call waits for other ranks.
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
@@ -40,6 +52,9 @@ struct GroupOptions {
   /// chooses by size.
   int segments = 0;
   DeviceTransfers transfers = DeviceTransfers::automatic;
+  DeviceAlgorithm device_all_reduce = DeviceAlgorithm::plan;
+  /// The largest tensor that kernels reduce; each rank's GPU keeps four times as much for them.
+  std::size_t kernel_bytes = 1 << 20;
 };
 
 /// The plans of a group's collectives; ranks of one process may have them together.

@@ -15,7 +15,10 @@ class PlanCollectives {
   PlanCollectives(RankSession& session, PlanRunner& runner, const Operation& operation)
       : session_(session), runner_(runner), operation_(operation) {}
 
-  void all_reduce(const Tensor& tensor) { reduce_in_place(Collective::all_reduce, tensor, true); }
+  void all_reduce(const Tensor& tensor) {
+    if (runner_.try_all_reduce(operation_, tensor.raw_data())) return;
+    reduce_in_place(Collective::all_reduce, tensor, true);
+  }
   void reduce(const Tensor& tensor) {
     reduce_in_place(Collective::reduce, tensor, session_.rank() == operation_.call.peer);
   }
@@ -31,7 +34,7 @@ class PlanCollectives {
 
   RankSession& session_;
   PlanRunner& runner_;
-  const Operation operation_;
+  Operation operation_;
 };
 
 }  // namespace ringrad

@@ -47,6 +47,9 @@ class PlanRunner {
   virtual void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
                             std::int64_t count, Where where) = 0;
 
+  /// Does the all_reduce of `data` that `operation` begins without a plan, if it can: on all ranks or on none.
+  virtual bool try_all_reduce(Operation& /*operation*/, std::byte* /*data*/) { return false; }
+
   /// Returns when this rank's memory is its own again. REQUIRES: data.buffer is visible
   ///
   /// Throws: CollectiveError

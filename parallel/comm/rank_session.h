@@ -47,6 +47,9 @@ class RankSession {
     --sequence_;
   }
 
+  /// The exchange was all that `operation` needed of the group.
+  void count(const Operation& operation) { sequence_ = operation.sequence; }
+
   /// The proved plan of a collective. Throws: as ProgramCache::get
   const PlanPrograms& programs(const ProgramKey& key, Where where);
 

@@ -1,6 +1,7 @@
 #include "parallel/comm/shared_communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <new>
 #include <utility>
@@ -44,7 +45,7 @@ class SharedCommunicator final : public Communicator {
         outboxes_(world_size) {}
 
   ~SharedCommunicator() override {
-    if (std::uncaught_exceptions() > exceptions_before_) group_.fail("an exception ended its work");
+    if (std::uncaught_exceptions() > exceptions_before_) abort("an exception ended its work");
     for (Outbox& outbox : outboxes_) outbox.leave_to(*memory_);
     group_.leave();
     poll_.leave(rank());
@@ -56,7 +57,10 @@ class SharedCommunicator final : public Communicator {
     return from_memory(place.get(), shape, {.dtype = dtype, .device = Device()}, place, where);
   }
 
-  void abort(const std::string& reason) noexcept override { group_.fail(reason); }
+  void abort(const std::string& reason) noexcept override {
+    group_.fail(reason);
+    if (DeviceRunner* const gpu = gpu_in_use_.load(std::memory_order_acquire)) gpu->abort();
+  }
   int failed_rank() const noexcept override { return group_.failed_rank(); }
 
  protected:
@@ -104,6 +108,7 @@ class SharedCommunicator final : public Communicator {
   RankGroup& group_;
   HostRunner host_;
   std::unique_ptr<DeviceRunner> gpu_;  // made by the first collective of tensors on GPUs
+  std::atomic<DeviceRunner*> gpu_in_use_ = nullptr;  // the same, for abort() from another thread
   const MessageChannels channels_;
   SurvivorPoll& poll_;
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
@@ -115,10 +120,14 @@ class SharedCommunicator final : public Communicator {
 
 PlanCollectives SharedCommunicator::begin(CollectiveOp op, const Tensor& buffer, ReduceOp reduce,
                                           int root, Where where) {
+  if (gpu_ && gpu_->gave_up()) abort("its GPU gave up waiting for another rank's");
   Operation operation = session_.begin(call_of(op, buffer, reduce, root), where);
   const Device device = buffer.device();
   if (device.is_cpu()) return {session_, host_, operation};
-  if (!gpu_) gpu_ = std::make_unique<DeviceRunner>(session_, operation, device);
+  if (!gpu_) {
+    gpu_ = std::make_unique<DeviceRunner>(session_, operation, device);
+    gpu_in_use_.store(gpu_.get(), std::memory_order_release);
+  }
   RINGRAD_CHECK(gpu_->device() == device, DeviceError, where, name(op),
                 ": a rank of a group works with one GPU; got a tensor on ", device, " after ",
                 gpu_->device());

@@ -1,0 +1,47 @@
+// KernelAllReduce: one rank's use of the kernels of all_reduce_kernels.h: whether they can run, their launches,
+// their end.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/stream.h"
+#include "parallel/comm/device_links.h"
+#include "parallel/comm/rank_session.h"
+
+namespace ringrad {
+
+class KernelAllReduce {
+ public:
+  /// REQUIRES: all ranks make it after the same call
+  KernelAllReduce(RankSession& session, DeviceLinks& links, Device device, Where where);
+
+  /// Queues the all_reduce that `operation` begins on the current stream, if kernels can do it; false on all
+  /// ranks if not.
+  ///
+  /// Throws: CollectiveError, CudaError
+  bool try_run(Operation& operation, std::byte* data);
+
+  /// Ends the kernels of all ranks, if they wait. Thread-safe.
+  void abort() noexcept;
+
+  /// True once a kernel of this rank has ended without its result.
+  bool gave_up() const;
+
+ private:
+  DeviceAlgorithm algorithm_for(const CollectiveCall& call) const;
+  bool all_can_run_at_once(const Stream& stream) const;
+
+  RankSession& session_;
+  DeviceLinks& links_;
+  const Device device_;
+  const Stream stream_;  // of its own: ranks that share a GPU must not wait for each other's
+  bool is_possible_;
+  bool is_alone_ = true;  // on its GPU
+  int num_blocks_ = 0;    // the most for each rank, the same on all
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace ringrad

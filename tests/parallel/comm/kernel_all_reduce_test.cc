@@ -1,0 +1,247 @@
+// All-reduces in one kernel per rank: their sums, their order, and that they end when a rank does not come.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "core/view.h"
+#include "kernels/fill.h"
+#include "parallel/comm/ranks.h"
+#include "tests/parallel/comm/checked_collectives.h"
+#include "tests/parallel/comm/wait_for_word.h"
+
+namespace ringrad {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::expect_exact;
+using testing::expect_throws;
+using testing::kAllDTypes;
+
+constexpr DeviceAlgorithm kKernels[] = {DeviceAlgorithm::one_shot_kernel,
+                                        DeviceAlgorithm::two_shot_kernel,
+                                        DeviceAlgorithm::ring_kernel};
+
+// ThreadSanitizer has no room for 8 x 512 simulated threads.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kWorldSizes[] = {1, 2, 3};
+#else
+constexpr int kWorldSizes[] = {1, 2, 3, 8};
+#endif
+
+class KernelAllReduceTest : public ::testing::TestWithParam<DeviceAlgorithm> {
+ protected:
+  void SetUp() override {
+    if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+  }
+
+  // Rank r of n works on GPU r % num_devices, on a stream of its own.
+  void on_gpus(int n, int num_devices, const std::function<void(Communicator&)>& body,
+               GroupOptions options = {}) {
+    options.device_all_reduce = GetParam();
+    const int devices = std::min(num_devices, num_cuda_devices());
+    run_ranks(
+        n,
+        [&](Communicator& comm) {
+          const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank() % devices));
+          const Stream own(default_device());
+          const StreamGuard on_own(own);
+          body(comm);
+          synchronize(default_device());
+        },
+        options);
+  }
+
+  std::atomic<bool> stall_may_end_ = false;
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernels, KernelAllReduceTest, ::testing::ValuesIn(kKernels),
+                         [](const auto& kernel) {
+                           return std::string(kernel.param == kKernels[0]   ? "OneShot"
+                                              : kernel.param == kKernels[1] ? "TwoShot"
+                                                                            : "Ring");
+                         });
+
+TEST_P(KernelAllReduceTest, IsExactForAllDTypesAndOps) {
+  on_gpus(3, 3, [](Communicator& comm) {
+    for (const DType dtype : kAllDTypes)
+      for (const ReduceOp op :
+           {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::min, ReduceOp::max})
+        if (testing::is_reducible(dtype, op))
+          expect_exact(comm, {Collective::all_reduce, dtype, op, 0, 101});
+  });
+}
+
+TEST_P(KernelAllReduceTest, AllCountsAndWorldSizes) {
+  for (const int n : kWorldSizes)
+    for (const int num_devices : {1, 8})
+      on_gpus(n, num_devices, [](Communicator& comm) {
+        for (const std::int64_t count : {0, 1, 3, 4, 5, 17, 1000, 5000})
+          expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, count});
+      });
+}
+
+// More and less blocks than in the call before, and what kernels have no room for in between.
+TEST_P(KernelAllReduceTest, CallsOfAllSizesFollowEachOther) {
+  on_gpus(2, 2,
+          [](Communicator& comm) {
+            for (const std::int64_t count : {40'000, 3, 20'000, 50, 100'000, 40'000, 1})
+              for (const DType dtype : {DType::float32, DType::bfloat16})
+                expect_exact(comm, {Collective::all_reduce, dtype, ReduceOp::sum, 0, count});
+          },
+          {.kernel_bytes = 160'000});
+}
+
+TEST_P(KernelAllReduceTest, MisalignedTensors) {
+  on_gpus(2, 2, [](Communicator& comm) {
+    for (const DType dtype : {DType::uint8, DType::float16, DType::float64})
+      for (std::int64_t offset = 1; offset < 16; offset += 3) {
+        const std::int64_t begin = offset * (1 + comm.rank()) % 16;
+        const Tensor all = zeros({600}, {.dtype = dtype});
+        const Tensor x = view::slice(all, 0, begin, begin + 500);
+        kernels::fill_(x, comm.rank() + 1);
+        comm.all_reduce(x);
+        const auto values = all.to_vector<float>();
+        for (std::int64_t i = 0; i < 600; ++i)
+          ASSERT_EQ(values[i], i >= begin && i < begin + 500 ? 3 : 0) << dtype << ' ' << offset;
+      }
+  });
+}
+
+// One shot and two: rank order in float32, rounded once. Ring: the same on all ranks.
+TEST_P(KernelAllReduceTest, OrderOfSums) {
+  constexpr int n = 4;
+  constexpr std::int64_t kCount = 3000;
+  for (const DType dtype : {DType::float32, DType::float16}) {
+    const auto value = [](int rank, std::int64_t i) {
+      return std::sin(static_cast<double>(i) * (rank + 1)) * std::exp2(i % 20 - 10);
+    };
+    std::vector<std::vector<float>> results(n);
+    on_gpus(n, 2, [&](Communicator& comm) {
+      const Tensor x = testing::make_tensor(dtype, kCount,
+                                            [&](std::int64_t i) { return value(comm.rank(), i); });
+      comm.all_reduce(x);
+      results[comm.rank()] = x.to_vector<float>();
+    });
+    for (int r = 1; r < n; ++r) EXPECT_EQ(results[r], results[0]);
+    if (GetParam() == DeviceAlgorithm::ring_kernel) continue;
+    dispatch_dtype(dtype, [&]<class T>() {
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        float sum = static_cast<float>(static_cast<T>(value(0, i)));
+        for (int r = 1; r < n; ++r) sum += static_cast<float>(static_cast<T>(value(r, i)));
+        ASSERT_EQ(results[0][i], static_cast<float>(static_cast<T>(sum))) << dtype << ' ' << i;
+      }
+    });
+  }
+}
+
+TEST_P(KernelAllReduceTest, NanAndSignedZerosAreTheSameOnAllRanks) {
+  on_gpus(3, 3, [](Communicator& comm) {
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+    const float own[] = {comm.rank() == 1 ? nan : 1, comm.rank() == 0 ? inf : 1,
+                         comm.rank() == 0 ? inf : -inf, -0.0f};
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
+      const Tensor x = tensor({own[0], own[1], own[2], own[3]});
+      comm.all_reduce(x, op);
+      const auto got = x.to_vector<float>();
+      EXPECT_TRUE(std::isnan(got[0]));
+      EXPECT_EQ(got[1], op == ReduceOp::min ? 1 : inf);
+      if (op == ReduceOp::sum)
+        EXPECT_TRUE(std::isnan(got[2]));
+      else
+        EXPECT_EQ(got[2], op == ReduceOp::min ? -inf : inf);
+      EXPECT_TRUE(got[3] == 0 && std::signbit(got[3]));
+    }
+  });
+}
+
+// Two ranks on one stream of one GPU: a kernel would wait for one that comes after it.
+TEST_P(KernelAllReduceTest, RanksOnOneStreamUseThePlan) {
+  run_ranks(2,
+            [](Communicator& comm) {
+              const DefaultDeviceGuard guard("cuda");
+              for (int i = 0; i < 3; ++i)
+                expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, 100});
+            },
+            {.device_all_reduce = GetParam()});
+}
+
+// --- A rank has called, but its GPU does not come to it ---
+
+// One shot needs no more of rank 0 than it has given; the others end without their result, too.
+void finish() {
+  try {
+    synchronize(default_device());
+  } catch (const CollectiveError&) {
+  }
+}
+
+// Rank 1's stream stands still until the word is raised, by itself if nobody does within 5 s.
+class Stall {
+ public:
+  Stall() {
+    void* memory = nullptr;
+    EXPECT_EQ(cudaHostAlloc(&memory, sizeof(std::uint64_t), cudaHostAllocPortable), cudaSuccess);
+    word_ = new (memory) std::uint64_t(0);
+  }
+  ~Stall() { cudaFreeHost(word_); }
+
+  void begin() { testing::wait_for_word(default_device(), word_); }
+  void end() { std::atomic_ref(*word_).store(1); }
+
+ private:
+  std::uint64_t* word_;
+};
+
+TEST_P(KernelAllReduceTest, KernelsGiveUpAtTheDeadline) {
+  Stall stall;
+  on_gpus(2, 2,
+          [&](Communicator& comm) {
+            const Tensor x = ones({1000});
+            comm.all_reduce(x);
+            if (comm.rank() == 1) stall.begin();
+            comm.all_reduce(x);
+            if (comm.rank() == 0) {
+              expect_throws<CollectiveError>([] { synchronize(default_device()); },
+                                             "all_reduce #2 on rank 0: every rank must arrive on "
+                                             "its GPU within 0.2 s; got nothing "
+                                             "from rank 1");
+              stall.end();
+              expect_throws<CollectiveError>([&] { comm.all_reduce(x); },
+                                             "its GPU gave up waiting for another rank's");
+            } else {
+              while (comm.failed_rank() < 0) std::this_thread::yield();
+              EXPECT_THROW(comm.all_reduce(x), CollectiveError);
+              finish();
+            }
+            EXPECT_EQ(comm.failed_rank(), 0);
+          },
+          {.deadline = milliseconds(200)});
+}
+
+TEST_P(KernelAllReduceTest, AbortEndsKernelsThatWait) {
+  Stall stall;
+  on_gpus(2, 2, [&](Communicator& comm) {
+    const Tensor x = ones({1000});
+    comm.all_reduce(x);
+    if (comm.rank() == 1) stall.begin();
+    comm.all_reduce(x);
+    if (comm.rank() == 1) {
+      comm.abort("enough");
+      while (!stall_may_end_) std::this_thread::yield();
+      stall.end();
+      return finish();
+    }
+    expect_throws<CollectiveError>([] { synchronize(default_device()); },
+                                   "got a broken group while waiting for rank 1");
+    stall_may_end_ = true;
+  });
+}
+
+}  // namespace
+}  // namespace ringrad
