@@ -25,6 +25,7 @@
 #define __constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 // --- Behind the intrinsics: the calls that reach the running block -----------------------------------
 

@@ -43,7 +43,8 @@ __device__ Pack<T, V> load(const T* from, int n) {
   if (n == V && reinterpret_cast<std::uintptr_t>(from) % sizeof(Pack<T, V>) == 0)
     return *reinterpret_cast<const Pack<T, V>*>(from);
   Pack<T, V> pack{};
-  for (int k = 0; k < n; ++k) pack.values[k] = from[k];
+  for (int k = 0; k < V; ++k)
+    if (k < n) pack.values[k] = from[k];  // V rounds, unrolled: the pack stays in registers
   return pack;
 }
 
@@ -53,7 +54,8 @@ __device__ void store(T* to, const Pack<T, V>& pack, int n) {
     *reinterpret_cast<Pack<T, V>*>(to) = pack;
     return;
   }
-  for (int k = 0; k < n; ++k) to[k] = pack.values[k];
+  for (int k = 0; k < V; ++k)
+    if (k < n) to[k] = pack.values[k];
 }
 
 // --- Waiting for other ranks ---
@@ -144,8 +146,9 @@ __device__ Pack<T, V> sum_of_mail(const KernelCall& call, std::int64_t i, int n,
 // --- Kernels: block b works on slice b. Bound: the links, or for little data how long a flag takes ---
 
 template <class T, class Op>
-__global__ void __launch_bounds__(kKernelThreads)
-    one_shot_all_reduce(KernelCall call, T* data, std::int64_t count, int divisor, Op op) {
+__global__ void __launch_bounds__(kKernelThreads, 1)
+    one_shot_all_reduce(const __grid_constant__ KernelCall call, T* data, std::int64_t count,
+                        int divisor, Op op) {
   constexpr int V = 16 / sizeof(T);
   const Range slice = part_of<V>({0, count}, gridDim.x, blockIdx.x);
   T* own = mail_of<T>(call, call.rank);
@@ -157,8 +160,9 @@ __global__ void __launch_bounds__(kKernelThreads)
 }
 
 template <class T, class Op>
-__global__ void __launch_bounds__(kKernelThreads)
-    two_shot_all_reduce(KernelCall call, T* data, std::int64_t count, int divisor, Op op) {
+__global__ void __launch_bounds__(kKernelThreads, 1)
+    two_shot_all_reduce(const __grid_constant__ KernelCall call, T* data, std::int64_t count,
+                        int divisor, Op op) {
   constexpr int V = 16 / sizeof(T);
   const Range slice = part_of<V>({0, count}, gridDim.x, blockIdx.x);
   const std::size_t results = (count + V - 1) / V * V;  // after the inputs, aligned as they are
@@ -180,8 +184,9 @@ __global__ void __launch_bounds__(kKernelThreads)
 // Sums travel as Math, unrounded. Step s of 2 (n - 1) has a place of its own in the next rank's mail for each
 // part, so nobody waits for a place to become free: the first round's, then the second's.
 template <class T, class Op>
-__global__ void __launch_bounds__(kKernelThreads)
-    ring_all_reduce(KernelCall call, T* data, std::int64_t count, int divisor, Op op) {
+__global__ void __launch_bounds__(kKernelThreads, 1)
+    ring_all_reduce(const __grid_constant__ KernelCall call, T* data, std::int64_t count,
+                    int divisor, Op op) {
   using Math = MathType<T>;
   constexpr int V = 16 / sizeof(T);
   const int n = call.world_size;
