@@ -219,8 +219,8 @@ std::unique_ptr<Communicator> Communicator::do_shrink(Where where) {
                         where);
 }
 
-Tensor Communicator::empty_shared(const Shape& shape, DType dtype, Where where) {
-  return empty(shape, {.dtype = dtype, .device = Device()}, where);
+Tensor Communicator::empty_shared(const Shape& shape, const Options& options, Where where) {
+  return empty(shape, options, where);
 }
 
 void Communicator::barrier(Where where) {

@@ -120,9 +120,9 @@ class Communicator {
   /// Throws: CollectiveError unless this group is broken; on a rank that came too late; if the backend cannot
   std::unique_ptr<Communicator> shrink(Where where = Where::current());
 
-  /// A tensor of the CPU that collectives of this group reduce where it lies, on every rank of it; others may
-  /// first be copied to such a place.
-  virtual Tensor empty_shared(const Shape& shape, DType dtype = DType::float32,
+  /// A tensor that collectives of this group reduce where it lies, on every rank of it; others may first be copied
+  /// to such a place. `options` as for empty(); on the CPU unless they name a device.
+  virtual Tensor empty_shared(const Shape& shape, const Options& options = {.device = Device()},
                               Where where = Where::current());
 
   /// Breaks the group: calls on all ranks, waiting or later, throw CollectiveError that names this

@@ -25,6 +25,12 @@ class DeviceLinks {
 
   virtual ~DeviceLinks() = default;
 
+  /// Shows the ranks each other. Called once on all of them, as part of the first collective on GPUs, which
+  /// `operation` begins; until then a rank knows only itself.
+  ///
+  /// Throws: CollectiveError, CudaError
+  virtual void meet(Operation& operation) = 0;
+
   virtual Device device_of(int rank) const = 0;
   /// True if kernels on this rank's GPU may touch that rank's memory.
   virtual bool has_access_to(int rank) const = 0;
@@ -32,7 +38,7 @@ class DeviceLinks {
   virtual bool all_have_access() const = 0;
 
   // Memory.
-  virtual std::byte* address(int rank, std::uintptr_t name) const = 0;
+  virtual std::byte* address(int rank, std::uintptr_t name) = 0;
   virtual std::uintptr_t name(const std::byte* own) const = 0;
   virtual bool is_visible(const std::byte* own) const = 0;
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
@@ -44,16 +50,21 @@ class DeviceLinks {
     std::uint64_t* abort_word = nullptr;  ///< pinned; null if it is another process's
     int resident_blocks = 0;
   };
-  virtual KernelPeer kernel_peer(int rank) const = 0;
+  virtual KernelPeer kernel_peer(int rank) = 0;
 
   /// Event `number` of a rank. A rank asks for another's only after that one has asked for it and said so.
   virtual cudaEvent_t event(int rank, std::size_t number, Where where) = 0;
+
+  /// True if kernels on `from` may touch the memory of `to`, once told so.
+  static bool can_access(Device from, Device to);
+
+ protected:
+  static bool asks_for_kernels(const RankSession& session);
+  /// Makes a mailbox ready, and fills in `own`, whose abort word is to be freed with cudaFreeHost.
+  static void prepare_mailbox(cuda::Mailbox* mailbox, Device device, KernelPeer& own, Where where);
 };
 
-/// Called on all ranks, each with its GPU, as part of their first collective there. It may be called once.
-///
-/// Throws: CollectiveError, DeviceError
-std::unique_ptr<DeviceLinks> link_devices(RankSession& session, Operation& operation,
-                                          Device device);
+/// A rank with this GPU.
+std::unique_ptr<DeviceLinks> link_devices(RankSession& session, Device device, Where where);
 
 }  // namespace ringrad

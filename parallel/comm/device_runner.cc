@@ -1,7 +1,9 @@
 #include "parallel/comm/device_runner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "core/cuda_check.h"
 #include "core/transfer.h"
@@ -10,13 +12,24 @@
 #include "parallel/comm/reduce_terms_cuda.h"
 
 namespace ringrad {
+namespace {
 
-DeviceRunner::DeviceRunner(RankSession& session, Operation& operation, Device device)
+constexpr auto kLongestSettling = std::chrono::seconds(1);
+
+}  // namespace
+
+DeviceRunner::DeviceRunner(RankSession& session, Device device, Where where)
     : session_(session),
       device_(device),
-      links_(link_devices(session, operation, device)),
-      copies_(device, operation.where),
-      kernels_(session, *links_, device, operation.where) {}
+      links_(link_devices(session, device, where)),
+      copies_(device, where) {}
+
+void DeviceRunner::meet(Operation& operation) {
+  if (kernels_) return;
+  links_->meet(operation);
+  kernels_.emplace(session_, *links_, device_, operation.where);
+  has_met_.store(true, std::memory_order_release);
+}
 
 // --- Memory ---
 
@@ -100,16 +113,21 @@ class DeviceRunner::Run {
     group_.check_whole(operation_);
   }
 
-  // After a failure: what was queued ends by itself, and must have, before memory is given back.
+  // After a failure: what was queued must have ended before memory is given back. It does by itself, unless it
+  // depends on what a process had queued that has died.
   void settle() noexcept {
-    cudaStreamSynchronize(copies_.handle());
-    cudaStreamSynchronize(sums_.handle());
+    const auto begin = std::chrono::steady_clock::now();
+    for (const Stream& stream : {copies_, sums_})
+      while (cudaStreamQuery(stream.handle()) == cudaErrorNotReady &&
+             (session_.memory()->is_one_process() ||
+              std::chrono::steady_clock::now() - begin < kLongestSettling))
+        std::this_thread::yield();
   }
 
  private:
   int rank() const { return session_.rank(); }
 
-  std::byte* address(int peer, Place place) const {
+  std::byte* address(int peer, Place place) {
     const bool is_buffer = place.area == Area::buffer;
     std::byte* begin = peer == rank() ? (is_buffer ? data_.buffer : data_.beside)
                                       : links_.address(peer, is_buffer ? group_.buffer_of(peer)
@@ -149,12 +167,12 @@ class DeviceRunner::Run {
   void copy(std::byte* to, int to_rank, const std::byte* from, int from_rank, std::size_t bytes,
             const Stream& stream) {
     const Device to_device = links_.device_of(to_rank), from_device = links_.device_of(from_rank);
-    RINGRAD_CUDA_CHECK(
-        to_device == from_device
-            ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.handle())
-            : cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes,
-                                  stream.handle()),
-        where_);
+    // Processes may count GPUs differently; the memory's address tells which it is.
+    RINGRAD_CUDA_CHECK(to_device == from_device || !session_.memory()->is_one_process()
+                           ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.handle())
+                           : cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index,
+                                                 bytes, stream.handle()),
+                       where_);
   }
 
   void stage(const Instruction& instruction) {

@@ -17,7 +17,9 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/stream.h"
@@ -30,15 +32,18 @@ namespace ringrad {
 
 class DeviceRunner final : public PlanRunner {
  public:
-  /// Made on all ranks, as part of the call that `operation` begins.
-  DeviceRunner(RankSession& session, Operation& operation, Device device);
+  DeviceRunner(RankSession& session, Device device, Where where);
 
   Device device() const { return device_; }
 
   /// Ends kernels that wait for other ranks. Thread-safe.
-  void abort() noexcept { kernels_.abort(); }
+  void abort() noexcept {
+    if (has_met_.load(std::memory_order_acquire)) kernels_->abort();
+  }
   /// True once what was queued has ended without its result.
-  bool gave_up() const { return kernels_.gave_up(); }
+  bool gave_up() { return kernels_ && kernels_->gave_up(); }
+
+  void meet(Operation& operation) override;
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override;
   bool is_visible(const std::byte* p) const override;
@@ -50,7 +55,7 @@ class DeviceRunner final : public PlanRunner {
                     std::int64_t count, Where where) override;
   bool try_all_reduce(Operation& operation, std::byte* data) override {
     refuse_while_capturing("a collective", operation.where);
-    return kernels_.try_run(operation, data);
+    return kernels_->try_run(operation, data);
   }
   void run(const PlanPrograms& programs, Operation operation, PlanData data) override;
 
@@ -61,7 +66,8 @@ class DeviceRunner final : public PlanRunner {
   const Device device_;
   const std::unique_ptr<DeviceLinks> links_;
   const Stream copies_;
-  KernelAllReduce kernels_;
+  std::optional<KernelAllReduce> kernels_;  // once the ranks have met
+  std::atomic<bool> has_met_ = false;
   std::uint64_t num_runs_ = 0;
 };
 

@@ -108,7 +108,7 @@ void KernelAllReduce::abort() noexcept {
       std::atomic_ref(*word).store(1, std::memory_order_release);
 }
 
-bool KernelAllReduce::gave_up() const {
+bool KernelAllReduce::gave_up() {
   std::uint64_t* const word = links_.kernel_peer(session_.rank()).abort_word;
   return word != nullptr && std::atomic_ref(*word).load(std::memory_order_acquire) != 0;
 }

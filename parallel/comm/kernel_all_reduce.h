@@ -28,7 +28,7 @@ class KernelAllReduce {
   void abort() noexcept;
 
   /// True once a kernel of this rank has ended without its result.
-  bool gave_up() const;
+  bool gave_up();
 
  private:
   DeviceAlgorithm algorithm_for(const CollectiveCall& call) const;

@@ -34,6 +34,9 @@ class PlanRunner {
  public:
   virtual ~PlanRunner() = default;
 
+  /// Called on all ranks at the beginning of each collective, before all else.
+  virtual void meet(Operation& /*operation*/) {}
+
   /// Memory that other ranks reach. Throws: OutOfMemoryError
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
   /// True if other ranks reach p, which is this rank's.

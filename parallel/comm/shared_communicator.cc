@@ -51,10 +51,10 @@ class SharedCommunicator final : public Communicator {
     poll_.leave(rank());
   }
 
-  Tensor empty_shared(const Shape& shape, DType dtype, Where where) override {
-    const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(dtype);
-    const std::shared_ptr<std::byte> place = memory_->allocate(bytes, where);
-    return from_memory(place.get(), shape, {.dtype = dtype, .device = Device()}, place, where);
+  Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
+    const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(options.dtype);
+    const auto place = runner_on(options.device, where).allocate(bytes, where);
+    return from_memory(place.get(), shape, options, place, where);
   }
 
   void abort(const std::string& reason) noexcept override {
@@ -91,9 +91,8 @@ class SharedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> do_shrink(Where where) override;
 
  private:
-  bool reaches(const Device& device) const override {
-    return device.is_cpu() || memory_->is_one_process();
-  }
+  bool reaches(const Device&) const override { return true; }
+  PlanRunner& runner_on(Device device, Where where);
   PlanCollectives begin(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, int root,
                         Where where);
   Operation message(CollectiveOp op, const Tensor& tensor, int peer, std::uint64_t sequence,
@@ -107,7 +106,7 @@ class SharedCommunicator final : public Communicator {
   RankSession session_;
   RankGroup& group_;
   HostRunner host_;
-  std::unique_ptr<DeviceRunner> gpu_;  // made by the first collective of tensors on GPUs
+  std::unique_ptr<DeviceRunner> gpu_;                // made for the first tensor on a GPU
   std::atomic<DeviceRunner*> gpu_in_use_ = nullptr;  // the same, for abort() from another thread
   const MessageChannels channels_;
   SurvivorPoll& poll_;
@@ -122,16 +121,21 @@ PlanCollectives SharedCommunicator::begin(CollectiveOp op, const Tensor& buffer,
                                           int root, Where where) {
   if (gpu_ && gpu_->gave_up()) abort("its GPU gave up waiting for another rank's");
   Operation operation = session_.begin(call_of(op, buffer, reduce, root), where);
-  const Device device = buffer.device();
-  if (device.is_cpu()) return {session_, host_, operation};
+  PlanRunner& runner = runner_on(buffer.device(), where);
+  runner.meet(operation);
+  return {session_, runner, operation};
+}
+
+PlanRunner& SharedCommunicator::runner_on(Device device, Where where) {
+  if (device.is_cpu()) return host_;
   if (!gpu_) {
-    gpu_ = std::make_unique<DeviceRunner>(session_, operation, device);
+    gpu_ = std::make_unique<DeviceRunner>(session_, device, where);
     gpu_in_use_.store(gpu_.get(), std::memory_order_release);
   }
-  RINGRAD_CHECK(gpu_->device() == device, DeviceError, where, name(op),
-                ": a rank of a group works with one GPU; got a tensor on ", device, " after ",
-                gpu_->device());
-  return {session_, *gpu_, operation};
+  RINGRAD_CHECK(gpu_->device() == device, DeviceError, where,
+                "communicator: a rank of a group works with one GPU; got a tensor on ", device,
+                " after ", gpu_->device());
+  return *gpu_;
 }
 
 // Entering is all there is to a barrier.

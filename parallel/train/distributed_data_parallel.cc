@@ -74,8 +74,7 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
       (parameter.requires_grad() ? trained : frozen_).push_back(parameter);
     // Where the communicator reduces them in place.
     const auto make_gradients = [&](std::int64_t count, const Options& options) {
-      return options.device.is_cpu() ? comm.empty_shared({count}, options.dtype, where)
-                                     : empty({count}, options, where);
+      return comm.empty_shared({count}, options, where);
     };
     arenas_ = nn::make_arenas(trained, make_gradients, where);
     for (const Tensor& parameter : frozen_) comm.broadcast(parameter.detach(), 0, where);

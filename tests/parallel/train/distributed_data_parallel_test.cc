@@ -269,8 +269,8 @@ class OneRank final : public Communicator {
  public:
   OneRank() : Communicator(0, 1, "one") {}
 
-  Tensor empty_shared(const Shape& shape, DType dtype, Where where) override {
-    shared_ = empty(shape, {.dtype = dtype}, where);
+  Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
+    shared_ = empty(shape, options, where);
     return shared_;
   }
   void abort(const std::string&) noexcept override {}

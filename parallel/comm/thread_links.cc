@@ -1,0 +1,115 @@
+#include "parallel/comm/thread_links.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "core/cuda_check.h"
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace ringrad {
+namespace {
+
+// Lets kernels of the current GPU touch the memory of another one. False if the hardware cannot.
+bool enable_access(Device from, Device to, Where where) {
+  if (from == to) return true;
+  if (!DeviceLinks::can_access(from, to)) return false;
+  const cudaError_t status = cudaDeviceEnablePeerAccess(to.index, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+    return true;
+  }
+  RINGRAD_CUDA_CHECK(status, where);
+  return true;
+}
+
+// What a rank shows the others: all are in one address space.
+struct ThreadCard {
+  Device device;
+  std::array<cudaEvent_t, DeviceLinks::kEvents> events{};
+  std::shared_ptr<std::byte> mail;
+  DeviceLinks::KernelPeer kernels;
+
+  explicit ThreadCard(Device device) : device(device) {}
+  ~ThreadCard() {
+    for (cudaEvent_t event : events)
+      if (event != nullptr) cudaEventDestroy(event);
+    if (kernels.abort_word != nullptr) cudaFreeHost(kernels.abort_word);
+  }
+  ThreadCard(const ThreadCard&) = delete;
+  ThreadCard& operator=(const ThreadCard&) = delete;
+};
+
+class ThreadLinks final : public DeviceLinks {
+ public:
+  ThreadLinks(RankSession& session, Device device, Where where)
+      : session_(session), own_(std::make_shared<ThreadCard>(device)), rank_(session.rank()) {
+    if (asks_for_kernels(session)) {
+      own_->mail = allocate(cuda::mailbox_bytes(session.options().kernel_bytes), where);
+      prepare_mailbox(reinterpret_cast<cuda::Mailbox*>(own_->mail.get()), device, own_->kernels,
+                      where);
+    }
+    // Others may still wait for this rank's events when it has left.
+    session.memory()->keep({own_, reinterpret_cast<std::byte*>(own_.get())});
+  }
+
+  void meet(Operation& operation) override {
+    session_.exchange(operation, reinterpret_cast<std::uintptr_t>(own_.get()));
+    const DeviceGuard guard(own_->device, operation.where);
+    for (int r = 0; r < session_.world_size(); ++r) {
+      cards_.push_back(r == rank_ ? own_.get()
+                                  : reinterpret_cast<ThreadCard*>(session_.group().buffer_of(r)));
+      has_access_.push_back(enable_access(own_->device, cards_.back()->device, operation.where));
+    }
+  }
+
+  bool all_have_access() const override {
+    for (const ThreadCard* a : cards_)
+      for (const ThreadCard* b : cards_)
+        if (!can_access(a->device, b->device)) return false;
+    return true;
+  }
+  KernelPeer kernel_peer(int rank) override { return cards_[rank]->kernels; }
+
+  Device device_of(int rank) const override { return cards_[rank]->device; }
+  bool has_access_to(int rank) const override { return has_access_[rank]; }
+  std::byte* address(int, std::uintptr_t name) override {
+    return reinterpret_cast<std::byte*>(name);
+  }
+  std::uintptr_t name(const std::byte* own) const override {
+    return reinterpret_cast<std::uintptr_t>(own);
+  }
+  bool is_visible(const std::byte*) const override { return true; }
+
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override {
+    const Tensor memory = empty({static_cast<std::int64_t>(bytes)},
+                                {.dtype = DType::uint8, .device = own_->device}, where);
+    return {memory.raw_data(), [memory](std::byte*) {}};
+  }
+
+  cudaEvent_t event(int rank, std::size_t number, Where where) override {
+    cudaEvent_t& event = cards_[rank]->events[number];
+    if (event == nullptr) {
+      RINGRAD_ASSERT(rank == rank_);
+      const DeviceGuard guard(own_->device, where);
+      RINGRAD_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), where);
+    }
+    return event;
+  }
+
+ private:
+  RankSession& session_;
+  const std::shared_ptr<ThreadCard> own_;
+  const int rank_;
+  std::vector<ThreadCard*> cards_;  // (world_size)
+  std::vector<bool> has_access_;    // (world_size)
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceLinks> link_threads(RankSession& session, Device device, Where where) {
+  return std::make_unique<ThreadLinks>(session, device, where);
+}
+
+}  // namespace ringrad
