@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "parallel/comm/chaos.h"
 #include "parallel/comm/store.h"
 
 extern char** environ;
@@ -125,6 +126,7 @@ std::vector<std::string> environment_of(int rank, int attempt, const LaunchOptio
                                   "MASTER_PORT=" + std::to_string(store.port),
                                   "RINGRAD_TOKEN=" + store.token,
                                   "RINGRAD_RESTART_COUNT=" + std::to_string(attempt)};
+  if (!options.chaos.empty()) own.push_back("RINGRAD_CHAOS=" + options.chaos);
   // The ranks share the processors.
   if (!std::getenv("OMP_NUM_THREADS")) {
     const int processors = static_cast<int>(std::thread::hardware_concurrency());
@@ -362,6 +364,10 @@ int launch(const LaunchOptions& options, Where where) {
                 "launch: num_ranks must be positive; got ", options.num_ranks);
   RINGRAD_CHECK(options.max_restarts >= 0, ValueError, where,
                 "launch: max_restarts must not be negative; got ", options.max_restarts);
+  for (const ChaosFault& fault : parse_chaos(options.chaos, options.num_ranks, where))
+    RINGRAD_CHECK(fault.restart <= options.max_restarts, ValueError, where,
+                  "launch: a planned fault must be in one of ", options.max_restarts,
+                  " restarts; got restart ", fault.restart);
   const Signals signals;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   for (int attempt = 0;; ++attempt) {

@@ -26,7 +26,8 @@ struct LaunchOptions {
   /// How often a job that failed is started anew, with RINGRAD_RESTART_COUNT = 1, 2, ...
   int max_restarts = 0;
   std::chrono::milliseconds grace = std::chrono::seconds(5);
-  int port = 0;  ///< of the store; 0 takes a free one
+  int port = 0;       ///< of the store; 0 takes a free one
+  std::string chaos;  ///< planned faults (chaos.h)
 };
 
 /// Runs the job, passing on its output to stdout and stderr, lines of more than 64 KiB in pieces; says last, on
@@ -35,7 +36,8 @@ struct LaunchOptions {
 ///
 /// REQUIRES: it is the program's main thread, and the program has no other children: they would be reaped
 ///
-/// Throws: ValueError unless there is a program, num_ranks >= 1, max_restarts >= 0; CollectiveError if the
+/// Throws: ValueError unless there is a program, num_ranks >= 1, max_restarts >= 0, and `chaos` is a plan for such
+///         a job; CollectiveError if the
 ///         store cannot be served; Error if the program cannot be started
 int launch(const LaunchOptions& options, Where where = Where::current());
 

@@ -22,6 +22,10 @@ int main(int argc, char** argv) {
   app.add_option("--port", options.port, "Of the store where ranks meet; 0 takes a free one")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
+  app.add_option(
+      "--chaos", options.chaos,
+      "Planned faults, several with commas between them: KIND:RANK[=VALUE][@step=N|@call=N]"
+      "[@restart=N], with kill, stop, exit[=CODE], abort or delay=50ms");
   app.prefix_command();  // the rest is the program
   app.footer("The program and its arguments come last: ringrun -n 4 ./train --epochs 3");
   try {
