@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/transfer.h"
+#include "parallel/comm/chaos.h"
 #include "parallel/comm/collective_call.h"
 #include "parallel/comm/flight_recorder.h"
 
@@ -104,6 +105,7 @@ Communicator::Communicator(int rank, int world_size, std::string group)
     : rank_(rank),
       world_size_(world_size),
       group_(std::move(group)),
+      chaos_(Chaos::planned()),
       flight_(std::make_unique<FlightRecorder>(group_)) {}
 
 Communicator::~Communicator() = default;
@@ -111,6 +113,8 @@ Communicator::~Communicator() = default;
 template <class Body>
 void Communicator::perform(const CollectiveCall& call, Where where, Body body) {
   const OneCall one(*this, call.op, where);
+  if (chaos_) [[unlikely]]
+    chaos_->call();
   flight_->begin(call, where);
   try {
     body();

@@ -33,6 +33,7 @@
 
 namespace ringrad {
 
+class Chaos;
 struct CollectiveCall;
 class FlightRecorder;
 
@@ -167,6 +168,7 @@ class Communicator {
   const std::string group_;
   std::atomic<bool> in_call_{false};
   int num_splits_ = 0;
+  Chaos* const chaos_;  // null unless faults are planned
   const std::unique_ptr<FlightRecorder> flight_;
 };
 

@@ -1,25 +1,24 @@
 #include "parallel/comm/launcher.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
-#include <deque>
-#include <fstream>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
+#include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
+#include "parallel/comm/agent_link.h"
+#include "parallel/comm/chaos.h"
 #include "parallel/comm/store.h"
 
 extern char** environ;
@@ -29,347 +28,329 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-constexpr std::size_t kLongestLine = 64 * 1024;
-constexpr std::size_t kLastLines = 20;  // of the rank that failed, shown at the end
-
-class File {
- public:
-  explicit File(int number = -1) : number_(number) {}
-  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~File() { reset(); }
-
-  int number() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-  void reset() {
-    if (is_open()) close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_;
-};
-
-std::pair<File, File> make_pipe(Where where) {
-  int ends[2];
-  RINGRAD_CHECK(pipe2(ends, O_CLOEXEC) == 0, Error, where, "launch: a pipe must be made; got ",
-                std::strerror(errno));
-  return {File(ends[0]), File(ends[1])};
-}
-
-// Passes on what one rank writes to one of its two streams, line by line.
-class Output {
- public:
-  Output(File from, FILE* to, std::string prefix)
-      : from_(std::move(from)), to_(to), prefix_(std::move(prefix)) {}
-
-  int number() const { return from_.number(); }
-  bool is_open() const { return from_.is_open(); }
-  const std::deque<std::string>& last_lines() const { return last_lines_; }
-
-  // Reads what is there. REQUIRES: something is, or the end
-  void pass_on() {
-    char buffer[4096];
-    const ssize_t count = read(from_.number(), buffer, sizeof buffer);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    for (ssize_t i = 0; i < count; ++i) {
-      if (buffer[i] != '\n') line_ += buffer[i];
-      if (buffer[i] == '\n' || line_.size() >= kLongestLine) write_line();
-    }
-    if (count > 0) return;
-    if (!line_.empty()) write_line();
-    from_.reset();
-  }
-
- private:
-  void write_line() {
-    const std::string whole = prefix_ + line_ + '\n';
-    std::fwrite(whole.data(), 1, whole.size(), to_);  // in one piece
-    std::fflush(to_);
-    last_lines_.push_back(std::exchange(line_, {}));
-    if (last_lines_.size() > kLastLines) last_lines_.pop_front();
-  }
-
-  File from_;
-  FILE* to_;
-  std::string prefix_, line_;
-  std::deque<std::string> last_lines_;
-};
-
-struct Rank {
-  pid_t process;
-  Output out, err;
-  std::optional<int> status;  // as waitpid() gives it, once it has ended
-};
-
-// Strings as exec wants them.
-std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-std::vector<std::string> environment_of(int rank, int attempt, const LaunchOptions& options,
-                                        const StoreAddress& store) {
-  const std::string size = std::to_string(options.num_ranks), number = std::to_string(rank);
-  std::vector<std::string> own = {"RANK=" + number,
-                                  "LOCAL_RANK=" + number,
-                                  "WORLD_SIZE=" + size,
-                                  "LOCAL_WORLD_SIZE=" + size,
-                                  "MASTER_ADDR=" + store.host,
-                                  "MASTER_PORT=" + std::to_string(store.port),
-                                  "RINGRAD_TOKEN=" + store.token,
-                                  "RINGRAD_RESTART_COUNT=" + std::to_string(attempt)};
-  // The ranks share the processors.
-  if (!std::getenv("OMP_NUM_THREADS")) {
-    const int processors = static_cast<int>(std::thread::hardware_concurrency());
-    own.push_back("OMP_NUM_THREADS=" + std::to_string(std::max(1, processors / options.num_ranks)));
-  }
-  const auto names_same = [](std::string_view a, std::string_view b) {
-    return a.substr(0, a.find('=')) == b.substr(0, b.find('='));
-  };
-  for (char** variable = environ; *variable; ++variable)
-    if (std::none_of(own.begin(), own.end(),
-                     [&](const std::string& o) { return names_same(o, *variable); }))
-      own.emplace_back(*variable);
-  return own;
-}
-
-// In the new process: only what is safe between fork and exec.
-[[noreturn]] void become(char* const* program, char* const* environment, int out, int err,
-                         int failure, pid_t launcher, const struct sigaction& on_broken_pipe) {
-  setpgid(0, 0);
-  sigaction(SIGPIPE, &on_broken_pipe, nullptr);
-  dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);  // a terminal would stop it
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) _exit(127);  // it died before the line above
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  dup2(out, STDOUT_FILENO);
-  dup2(err, STDERR_FILENO);
-  execvpe(program[0], program, environment);
-  const int error = errno;
-  const ssize_t written = write(failure, &error, sizeof error);
-  _exit(written == sizeof error ? 127 : 126);
-}
-
-Rank start(int rank, int attempt, const LaunchOptions& options, const StoreAddress& store,
-           const struct sigaction& on_broken_pipe, Where where) {
-  auto [out, out_end] = make_pipe(where);
-  auto [err, err_end] = make_pipe(where);
-  auto [failure, failure_end] = make_pipe(where);
-  const auto variables = environment_of(rank, attempt, options, store);
-  const auto program = pointers_to(options.program), environment = pointers_to(variables);
-  const pid_t launcher = getpid(), child = fork();
-  RINGRAD_CHECK(child >= 0, Error, where, "launch: a process must be made; got ",
-                std::strerror(errno));
-  if (child == 0)
-    become(program.data(), environment.data(), out_end.number(), err_end.number(),
-           failure_end.number(), launcher, on_broken_pipe);
-  failure_end.reset();
-  int error = 0;
-  if (read(failure.number(), &error, sizeof error) == sizeof error) {
-    waitpid(child, nullptr, 0);
-    throw Error(concat("launch: the program must start; got \"", std::strerror(error), "\" from ",
-                       options.program.front()),
-                where);
-  }
-  const std::string prefix = concat('[', rank, "] ");
-  return {
-      child, Output(std::move(out), stdout, prefix), Output(std::move(err), stderr, prefix), {}};
-}
+constexpr auto kEndTime = std::chrono::seconds(5);  // for agents to end what they have
 
 int exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Signals come as something to read while it lives; but for those that are ignored, as under nohup.
-class Signals {
- public:
-  Signals() {
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGCHLD);
-    for (const int signal : kPassedOn) {
-      struct sigaction now {};
-      sigaction(signal, nullptr, &now);
-      if (now.sa_handler != SIG_IGN) sigaddset(&wanted, signal);
-    }
-    struct sigaction normal {};
-    normal.sa_handler = SIG_DFL;
-    sigaction(SIGCHLD, &normal, &on_child_before_);  // ignored, it would leave nothing to wait for
-    sigaction(SIGPIPE, nullptr, &on_broken_pipe_);
-    pthread_sigmask(SIG_BLOCK, &wanted, &before_);
-    file_ = File(signalfd(-1, &wanted, SFD_CLOEXEC));
-  }
-  ~Signals() {
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    sigaction(SIGCHLD, &on_child_before_, nullptr);
-  }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
+int num_ranks_of(const std::vector<Host>& hosts) {
+  int sum = 0;
+  for (const Host& host : hosts) sum += host.num_ranks;
+  return sum;
+}
 
-  int number() const { return file_.number(); }
-  /// What ranks are to inherit: the store's server has it ignored here.
-  const struct sigaction& on_broken_pipe() const { return on_broken_pipe_; }
+struct Rank {
+  std::string prefix;
+  bool running = true;
+  LastLines errors{};
+};
 
- private:
-  sigset_t before_;
-  struct sigaction on_child_before_ {
-  }, on_broken_pipe_{};
-  File file_;
+// What ended the job.
+struct Failure {
+  std::string who, how;
+  int exit_code;
+  const std::deque<std::string>* last_lines;
 };
 
 // One run of the job, from the first rank's start to the last one's end.
 class Job {
  public:
-  Job(const LaunchOptions& options, int attempt, const Signals& signals, Where where)
-      : options_(options),
-        signals_(signals.number()),
-        server_({.port = options.port, .token = make_token()}, where) {
-    try {
-      for (int rank = 0; rank < options.num_ranks; ++rank)
-        ranks_.push_back(
-            start(rank, attempt, options, server_.address(), signals.on_broken_pipe(), where));
-    } catch (...) {
-      end_everything();
-      throw;
-    }
-  }
+  Job(const LaunchOptions& options, int attempt, const SignalReader& signals, Where where)
+      : options_(options), attempt_(attempt), signals_(signals), where_(where) {}
+  ~Job() { end_everything(); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
 
-  /// The status of the rank that failed first; 0 if none did.
-  int run() {
+  void run() {
+    start();
     while (num_running() > 0) {
       poll_once();
-      if (!failed_ && !interrupted_) continue;
+      find_lost_hosts();
+      if (!failure_ && !interrupted_) continue;
       const auto since = Clock::now() - ending_since_;
       if (since > options_.grace && !sent_term_) {
         signal_all(SIGTERM);
         sent_term_ = true;
       }
-      if (since > 2 * options_.grace) end_everything();
+      if (since > 2 * options_.grace) break;
     }
     end_everything();
-    return failed_ ? *ranks_[static_cast<std::size_t>(*failed_)].status : 0;
+    if (could_not_start_) throw Error(*could_not_start_, where_);
   }
 
   /// The signal that ended it, or 0.
   int interrupted() const { return interrupted_; }
+  int exit_code() const { return failure_ ? failure_->exit_code : 0; }
 
   void report() const {
-    if (!failed_) return;
-    const Rank& rank = ranks_[static_cast<std::size_t>(*failed_)];
-    std::fprintf(stderr, "ringrun: rank %d failed first: %s\n", *failed_,
-                 WIFSIGNALED(*rank.status)
-                     ? concat("killed by signal ", WTERMSIG(*rank.status), " (",
-                              strsignal(WTERMSIG(*rank.status)), ")")
-                           .c_str()
-                     : concat("exit code ", WEXITSTATUS(*rank.status)).c_str());
-    for (const std::string& line : rank.err.last_lines())
+    if (!failure_) return;
+    std::fprintf(stderr, "ringrun: %s failed first: %s\n", failure_->who.c_str(),
+                 failure_->how.c_str());
+    for (const std::string& line : *failure_->last_lines)
       std::fprintf(stderr, "ringrun:   %s\n", line.c_str());
   }
 
  private:
-  int num_running() const {
-    return static_cast<int>(
-        std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.status; }));
+  void start() {
+    // Agents are forked before the store has threads.
+    for (const Host& host : options_.hosts) {
+      links_.emplace_back(host, options_.host_timeout,
+                          start_agent(host, options_.remote_shell, options_.ringrun,
+                                      signals_.on_broken_pipe(), where_));
+      for (int i = 0; i < host.num_ranks; ++i) ranks_.push_back({prefix_of(host)});
+    }
+    server_ = std::make_unique<StoreServer>(
+        StoreAddress{.host = options_.bind, .port = options_.port, .token = make_token()}, where_);
+    for (std::size_t h = 0; h < links_.size(); ++h)
+      links_[h].stream().send(Message::job, job_of(h).text());
   }
 
+  bool is_one_host() const { return options_.hosts.size() == 1 && options_.hosts[0].is_here(); }
+
+  std::string prefix_of(const Host& host) const {
+    const std::size_t rank = ranks_.size();
+    return is_one_host() ? concat('[', rank, "] ") : concat('[', rank, '@', host.name, "] ");
+  }
+
+  std::string place_of(std::size_t host) const {
+    return is_one_host() ? "" : concat(" on ", options_.hosts[host].name);
+  }
+
+  int first_rank(std::size_t host) const {
+    int first = 0;
+    for (std::size_t h = 0; h < host; ++h) first += options_.hosts[h].num_ranks;
+    return first;
+  }
+
+  AgentJob job_of(std::size_t host) const {
+    const Host& own = options_.hosts[host];
+    AgentJob job{.program = options_.program,
+                 .first_rank = first_rank(host),
+                 .num_ranks = own.num_ranks,
+                 .patience = own.is_here() ? std::chrono::milliseconds() : options_.host_timeout};
+    std::error_code gone;
+    if (!own.is_here()) job.folder = std::filesystem::current_path(gone);
+    job.variables = {concat("WORLD_SIZE=", ranks_.size()),
+                     concat("LOCAL_WORLD_SIZE=", own.num_ranks),
+                     concat("GROUP_RANK=", host),
+                     concat("GROUP_WORLD_SIZE=", links_.size()),
+                     "MASTER_ADDR=" + options_.master_addr,
+                     concat("MASTER_PORT=", server_->address().port),
+                     "RINGRAD_TOKEN=" + server_->address().token,
+                     concat("RINGRAD_RESTART_COUNT=", attempt_)};
+    if (!options_.chaos.empty()) job.variables.push_back("RINGRAD_CHAOS=" + options_.chaos);
+    for (char** variable = environ; *variable; ++variable)
+      if (std::string_view(*variable).starts_with("RINGRAD_") && !is_set(job, *variable))
+        job.variables.emplace_back(*variable);
+    return job;
+  }
+
+  static bool is_set(const AgentJob& job, std::string_view variable) {
+    const std::string_view name = variable.substr(0, variable.find('=') + 1);
+    return std::any_of(job.variables.begin(), job.variables.end(),
+                       [&](const std::string& v) { return v.starts_with(name); });
+  }
+
+  int num_running() const {
+    return static_cast<int>(
+        std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.running; }));
+  }
+
+  // --- What comes ---
+
   void poll_once() {
-    std::vector<pollfd> waited = {{signals_, POLLIN, 0}};
-    std::vector<Output*> outputs;
-    for (Rank& rank : ranks_)
-      for (Output* output : {&rank.out, &rank.err})
-        if (output->is_open()) {
-          waited.push_back({output->number(), POLLIN, 0});
-          outputs.push_back(output);
-        }
+    std::vector<pollfd> waited = {{signals_.number(), POLLIN, 0}};
+    for (const AgentLink& link : links_) link.add_waited(waited);
+    for (AgentLink& link : links_) link.stream().keep_alive();
     if (poll(waited.data(), waited.size(), 100) <= 0) return;
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (waited[i + 1].revents) outputs[i]->pass_on();
+    const pollfd* of_link = &waited[1];
+    for (std::size_t h = 0; h < links_.size(); ++h, of_link += AgentLink::kNumWaited) {
+      links_[h].take(of_link);
+      while (const auto message = next_of(h)) hear(h, *message);
+    }
+    std::fflush(stdout);
     if (waited[0].revents) take_signal();
   }
 
+  // What is no message comes from a remote shell that is none.
+  std::optional<Message> next_of(std::size_t host) {
+    try {
+      return links_[host].stream().next(where_);
+    } catch (const Error& error) {
+      lose(host, std::string(error.message()));
+      return {};
+    }
+  }
+
+  void hear(std::size_t host, const Message& message) {
+    std::istringstream text(message.text);
+    std::size_t rank = 0;
+    int number = 0;
+    switch (message.kind) {
+      case Message::hello:
+        if (message.text != kAgentVersion)
+          lose(host,
+               concat("its ringrun must be \"", kAgentVersion, "\"; got \"", message.text, '"'));
+        return;
+      case Message::failed:
+        if (!could_not_start_) could_not_start_ = message.text + place_of(host);
+        return lose(host, message.text);
+      case Message::leaving:
+        return lose(host, message.text);
+      case Message::line:
+        text >> rank >> number;
+        if (text.get() == ' ' && is_rank_of(host, rank))
+          write_line(ranks_[rank], number,
+                     message.text.substr(static_cast<std::size_t>(text.tellg())));
+        return;
+      case Message::ended:
+        text >> rank >> number;
+        if (text && is_rank_of(host, rank)) note_end(host, rank, number);
+        return;
+      default:
+        return;
+    }
+  }
+
+  bool is_rank_of(std::size_t host, std::size_t rank) const {
+    const auto first = static_cast<std::size_t>(first_rank(host));
+    return rank >= first && rank < first + static_cast<std::size_t>(options_.hosts[host].num_ranks);
+  }
+
+  static void write_line(Rank& rank, int stream, const std::string& line) {
+    const std::string whole = rank.prefix + line + '\n';
+    std::fwrite(whole.data(), 1, whole.size(), stream == 1 ? stdout : stderr);  // in one piece
+    if (stream == 2) rank.errors.add(line);
+  }
+
+  void note_end(std::size_t host, std::size_t rank, int status) {
+    ranks_[rank].running = false;
+    if (status != 0)
+      fail({concat("rank ", rank, place_of(host)), text_of_status(status),
+            ringrad::exit_code(status), &ranks_[rank].errors.lines()});
+  }
+
+  void find_lost_hosts() {
+    for (std::size_t h = 0; h < links_.size(); ++h)
+      if (const auto why = links_[h].why_lost()) lose(h, *why);
+  }
+
+  // Its ranks are the agent's to end, if there still is one.
+  void lose(std::size_t host, const std::string& why) {
+    bool any = false;
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      if (is_rank_of(host, r)) any |= std::exchange(ranks_[r].running, false);
+    links_[host].cut();
+    if (any)
+      fail({concat("host ", options_.hosts[host].name), why, 1, &links_[host].last_errors()});
+  }
+
+  void fail(Failure failure) {
+    if (failure_ || interrupted_ || ending_) return;
+    failure_ = std::move(failure);
+    ending_since_ = Clock::now();
+  }
+
   void take_signal() {
-    signalfd_siginfo info;
-    if (read(signals_, &info, sizeof info) != sizeof info) return;
-    const int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGCHLD) return reap();
+    const int signal = signals_.take();
+    if (signal == 0) return;
+    if (signal == SIGCHLD) {
+      int status = 0;
+      for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;) note_child_end(ended, status);
+      return;
+    }
     signal_all(signal);
     if (signal == SIGUSR1 || signal == SIGUSR2 || interrupted_) return;
     interrupted_ = signal;
     ending_since_ = Clock::now();
   }
 
-  void reap() {
-    int status = 0;
-    for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;)
-      for (std::size_t r = 0; r < ranks_.size(); ++r) {
-        if (ranks_[r].process != ended) continue;
-        ranks_[r].status = status;
-        kill(-ended, SIGKILL);  // what it leaves behind
-        if (status == 0 || failed_ || interrupted_) continue;
-        failed_ = static_cast<int>(r);
-        ending_since_ = Clock::now();
-      }
+  void note_child_end(pid_t process, int status) {
+    for (AgentLink& link : links_) link.note_end(process, status);
   }
 
-  void signal_all(int signal) const {
-    for (const Rank& rank : ranks_)
-      if (!rank.status) kill(-rank.process, signal);
+  // --- The end ---
+
+  void signal_all(int signal) {
+    for (AgentLink& link : links_) link.stream().send(Message::signal, std::to_string(signal));
   }
 
-  // Ranks, their process groups, and what has left those: as its subreaper, this process has inherited it.
+  // Agents end what they have when nobody speaks to them any more, and say what came of it.
   void end_everything() {
-    for (const Rank& rank : ranks_)
-      if (!rank.status) kill(-rank.process, SIGKILL);
-    for (;;) {
-      std::ifstream children(concat("/proc/self/task/", getpid(), "/children"));
-      for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
-      int status = 0;
-      const pid_t ended = waitpid(-1, &status, 0);
-      if (ended < 0 && errno == ECHILD) break;
-      for (Rank& rank : ranks_)
-        if (rank.process == ended && !rank.status) rank.status = status;
-    }
-    for (Rank& rank : ranks_)
-      for (Output* output : {&rank.out, &rank.err})
-        while (output->is_open()) output->pass_on();
+    if (std::exchange(ending_, true)) return;
+    for (AgentLink& link : links_) link.stream().close_out();
+    const auto end = Clock::now() + kEndTime;
+    const auto is_open = [](AgentLink& link) { return link.stream().is_open(); };
+    while (Clock::now() < end && std::any_of(links_.begin(), links_.end(), is_open)) poll_once();
+    end_children([&](pid_t process, int status) { note_child_end(process, status); });
   }
 
   const LaunchOptions& options_;
-  const int signals_;
-  StoreServer server_;
-  std::vector<Rank> ranks_;
-  std::optional<int> failed_;
+  const int attempt_;
+  const SignalReader& signals_;
+  const Where where_;
+  std::vector<AgentLink> links_;  // (number of hosts)
+  std::vector<Rank> ranks_;       // (world_size)
+  std::unique_ptr<StoreServer> server_;
+  std::optional<Failure> failure_;
+  std::optional<std::string> could_not_start_;
   int interrupted_ = 0;
-  bool sent_term_ = false;
+  bool sent_term_ = false, ending_ = false;
   Clock::time_point ending_since_;
 };
 
-}  // namespace
+// Remote shells put what they are given into a line for a shell, or do not: it must mean the same to both.
+void check_ringrun(const std::string& path, Where where) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) ||
+           std::string_view("/._-+@%=:,").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  RINGRAD_CHECK(!path.empty() && std::all_of(path.begin(), path.end(), is_plain), ValueError, where,
+                "launch: the path of ringrun on other hosts must be of letters, digits, and "
+                "/ . _ - + @ % = : , only; got \"",
+                path, '"');
+}
 
-int launch(const LaunchOptions& options, Where where) {
+// The options, with what follows from them.
+LaunchOptions complete(LaunchOptions options, Where where) {
   RINGRAD_CHECK(!options.program.empty(), ValueError, where,
                 "launch: there must be a program; got none");
   RINGRAD_CHECK(options.num_ranks >= 1, ValueError, where,
                 "launch: num_ranks must be positive; got ", options.num_ranks);
   RINGRAD_CHECK(options.max_restarts >= 0, ValueError, where,
                 "launch: max_restarts must not be negative; got ", options.max_restarts);
-  const Signals signals;
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  RINGRAD_CHECK(options.host_timeout.count() > 0, ValueError, where,
+                "launch: host_timeout must be positive; got ", options.host_timeout.count(), " ms");
+  if (options.hosts.empty()) options.hosts = {{"localhost", options.num_ranks}};
+  const bool all_here = std::all_of(options.hosts.begin(), options.hosts.end(),
+                                    [](const Host& host) { return host.is_here(); });
+  if (!all_here) {
+    check_ringrun(options.ringrun, where);
+    RINGRAD_CHECK(!options.remote_shell.empty(), ValueError, where,
+                  "launch: there must be a remote shell for hosts elsewhere; got none");
+  }
+  for (const ChaosFault& fault : parse_chaos(options.chaos, num_ranks_of(options.hosts), where))
+    RINGRAD_CHECK(fault.restart <= options.max_restarts, ValueError, where,
+                  "launch: a planned fault must be in one of ", options.max_restarts,
+                  " restarts; got restart ", fault.restart);
+  if (options.master_addr.empty()) options.master_addr = address_for(options.hosts, where);
+  if (options.bind.empty()) options.bind = options.master_addr;
+  return options;
+}
+
+}  // namespace
+
+int launch(const LaunchOptions& wanted, Where where) {
+  const LaunchOptions options = complete(wanted, where);
+  const SignalReader signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
+  inherit_orphans();
   for (int attempt = 0;; ++attempt) {
     Job job(options, attempt, signals, where);
-    const int status = job.run();
+    job.run();
     job.report();
-    if (job.interrupted()) return status ? exit_code(status) : 128 + job.interrupted();
-    if (status == 0 || attempt == options.max_restarts) return exit_code(status);
+    if (job.interrupted()) return job.exit_code() ? job.exit_code() : 128 + job.interrupted();
+    if (job.exit_code() == 0 || attempt == options.max_restarts) return job.exit_code();
     std::fprintf(stderr, "ringrun: restart %d of %d\n", attempt + 1, options.max_restarts);
   }
 }

@@ -61,6 +61,8 @@ RankEnvironment rank_environment(Where where) {
       job.launched = true;
       break;
     }
+  for (const char* name : {"RINGRAD_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"})
+    if (const auto restart = number_in(name, 0, where)) job.restart = *restart;
   job.store.host = text_in("MASTER_ADDR", "127.0.0.1");
   job.store.port = number_in("MASTER_PORT", 1, where).value_or(job.launched ? kDefaultPort : 0);
   job.launcher_serves_store = std::getenv("RINGRAD_TOKEN") != nullptr;

@@ -22,6 +22,7 @@ struct RankEnvironment {
   int local_world_size = 1;  ///< how many those are
   StoreAddress store;        ///< port 0 if the environment names none
   bool launcher_serves_store = false;
+  int restart = 0;        ///< how often ringrun or torchrun has started the job anew
   bool launched = false;  ///< one of the variables above says which rank this is
 };
 

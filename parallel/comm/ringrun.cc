@@ -1,45 +1,110 @@
-// ringrun: starts a program on several ranks of this machine.
+// ringrun: starts a program on several ranks, of this machine or of several.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
+#include <sstream>
+#include <string>
 
+#include "parallel/comm/agent.h"
 #include "parallel/comm/launcher.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+constexpr const char* kFooter =
+    "The program and its arguments come last:\n"
+    "  ringrun -n 4 ./train --epochs 3\n"
+    "  ringrun --hosts h1:2,h2:2 ./train\n"
+    "Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK (of its host),\n"
+    "GROUP_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (of the store), RINGRAD_TOKEN and\n"
+    "RINGRAD_RESTART_COUNT in its environment. On other hosts it starts in the folder of the same\n"
+    "name, in the environment that the remote shell gives and with the variables RINGRAD_* of "
+    "this\n"
+    "one; for others: ringrun --hosts h1,h2 env NAME=VALUE ./train\n"
+    "The remote shell is run as `RSH HOST RINGRUN --agent`; a job and its token go through its "
+    "stdin.\n"
+    "When this program is stopped, or nobody takes what it writes, for longer than --host-timeout, "
+    "other\n"
+    "hosts take it for lost and end their ranks.";
+
+// Bad arguments are said by CLI11, which exits with 2 for all of them here.
+struct Arguments {
   ringrad::LaunchOptions options;
-  double grace_s = 5;
-  CLI::App app("Starts a program on several ranks of this machine, and ends them together.",
-               "ringrun");
-  app.add_option("-n,--ranks", options.num_ranks, "How many ranks")
-      ->check(CLI::Range(1, 4096))
-      ->required();
-  app.add_option("--max-restarts", options.max_restarts,
-                 "How often a job that failed is started anew")
-      ->check(CLI::Range(0, 1'000'000));
-  app.add_option("--grace", grace_s, "Seconds that ranks have to end after one has failed")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
-  app.add_option("--port", options.port, "Of the store where ranks meet; 0 takes a free one")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  app.prefix_command();  // the rest is the program
-  app.footer("The program and its arguments come last: ringrun -n 4 ./train --epochs 3");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+  double grace_s = 5, host_timeout_s = 10;
+  std::string hosts, remote_shell = "ssh -o BatchMode=yes";
+
+  void add_to(CLI::App& app) {
+    auto* where = app.add_option_group("ranks");
+    where->add_option("-n,--ranks", options.num_ranks, "How many ranks, on this machine")
+        ->check(CLI::Range(1, 4096));
+    where->add_option("--hosts", hosts,
+                      "Hosts and how many ranks each has: h1:2,h2:2; localhost is this machine");
+    where->require_option(1);
+    app.add_option("--max-restarts", options.max_restarts,
+                   "How often a job that failed is started anew")
+        ->check(CLI::Range(0, 1'000'000));
+    app.add_option("--grace", grace_s, "Seconds that ranks have to end after one has failed")
+        ->check(CLI::Range(0.0, 3600.0))
+        ->capture_default_str();
+    app.add_option("--port", options.port, "Of the store where ranks meet; 0 takes a free one")
+        ->check(CLI::Range(0, 65535))
+        ->capture_default_str();
+    app.add_option(
+        "--chaos", options.chaos,
+        "Planned faults, several with commas between them: KIND:RANK[=VALUE]"
+        "[@step=N|@call=N][@restart=N], with kill, stop, exit[=CODE], abort or delay=50ms");
+    app.add_option("--rsh", remote_shell, "With --hosts: what starts a program on another host")
+        ->capture_default_str();
+    app.add_option("--remote-ringrun", options.ringrun,
+                   "With --hosts: where other hosts have this program")
+        ->capture_default_str();
+    app.add_option(
+        "--master-addr", options.master_addr,
+        "Where ranks find the store; the address towards the first other host if not told");
+    app.add_option("--bind", options.bind, "Where the store listens; at --master-addr if not told");
+    app.add_option("--host-timeout", host_timeout_s,
+                   "With --hosts: seconds of silence after which a host is lost")
+        ->check(CLI::Range(1.0, 3600.0))
+        ->capture_default_str();
+    app.prefix_command();  // the rest is the program
+    app.footer(kFooter);
   }
-  options.program = app.remaining();
-  options.grace = std::chrono::milliseconds(static_cast<long>(grace_s * 1000));
-  if (!options.program.empty() && options.program.front() == "--")
-    options.program.erase(options.program.begin());
-  if (options.program.empty()) {
-    std::fprintf(stderr, "ringrun: a program must follow the options; got none\n%s",
-                 app.help().c_str());
-    return 2;
+
+  // Throws: ValueError
+  void complete(std::vector<std::string> program) {
+    options.program = std::move(program);
+    if (!options.program.empty() && options.program.front() == "--")
+      options.program.erase(options.program.begin());
+    options.grace = std::chrono::milliseconds(static_cast<long>(grace_s * 1000));
+    options.host_timeout = std::chrono::milliseconds(static_cast<long>(host_timeout_s * 1000));
+    options.remote_shell.clear();
+    std::istringstream words(remote_shell);
+    for (std::string word; words >> word;) options.remote_shell.push_back(word);
+    if (!hosts.empty()) options.hosts = ringrad::parse_hosts(hosts);
   }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
   try {
-    return ringrad::launch(options);
+    if (argc == 2 && std::string(argv[1]) == "--agent") return ringrad::run_agent();
+    Arguments arguments;
+    arguments.options.ringrun = std::filesystem::read_symlink("/proc/self/exe");
+    CLI::App app("Starts a program on several ranks, and ends them together.", "ringrun");
+    arguments.add_to(app);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? 0 : 2;
+    }
+    arguments.complete(app.remaining());
+    if (arguments.options.program.empty()) {
+      std::fprintf(stderr, "ringrun: a program must follow the options; got none\n%s",
+                   app.help().c_str());
+      return 2;
+    }
+    return ringrad::launch(arguments.options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ringrun: %s\n", error.what());
     return 1;

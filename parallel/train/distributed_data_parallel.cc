@@ -8,6 +8,7 @@
 #include "autograd/hooks.h"
 #include "core/view.h"
 #include "kernels/copy.h"
+#include "parallel/comm/chaos.h"
 
 namespace ringrad {
 namespace {
@@ -197,6 +198,7 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 std::size_t DistributedDataParallel::num_buckets() const { return reducer_->num_buckets(); }
 
 Tensor DistributedDataParallel::forward(const Tensor& x, Where where) {
+  if (module_.is_training()) chaos_step();
   reducer_->check_frozen(where);
   if (options_.broadcast_buffers && module_.is_training()) sync_buffers(where);
   return module_.forward(x, where);

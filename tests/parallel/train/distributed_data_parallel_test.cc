@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
+#include <utility>
 
 #include "autograd/cross_entropy.h"
 #include "autograd/elementwise.h"
@@ -314,6 +317,28 @@ TEST(DistributedDataParallelTest, GradientsLieWhereTheCommunicatorReducesThem) {
   ASSERT_TRUE(comm.shared().defined());
   EXPECT_GT(comm.num_averages(), 1);
   EXPECT_EQ(comm.num_averages_in_place(), comm.num_averages());
+}
+
+// In a process of its own: a plan is read once.
+TEST(DistributedDataParallelTest, StepsAreForwardPassesInTraining) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto train_and_evaluate = [] {
+    for (const auto& [name, value] : {std::pair("RINGRAD_CHAOS", "exit:0=7@step=2"),
+                                      std::pair("RANK", "0"), std::pair("WORLD_SIZE", "1")})
+      setenv(name, value, 1);
+    OneRank comm;
+    nn::Sequential net = make_net();
+    DistributedDataParallel replica(net, comm);
+    const Batch batch = global_batch(0);
+    replica(batch.x);
+    net.eval();
+    replica(batch.x);
+    net.train();
+    std::fputs("second step\n", stderr);
+    replica(batch.x);
+  };
+  EXPECT_EXIT(train_and_evaluate(), ::testing::ExitedWithCode(7),
+              "second step\nringrad chaos: rank 0 exits with code 7 at step 2");
 }
 
 }  // namespace

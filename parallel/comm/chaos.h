@@ -1,0 +1,85 @@
+// Chaos: faults that are planned, to see what a job does when ranks fail.
+//
+//     ringrun -n 4 --chaos kill:2@step=17,delay:0=50ms ./train
+//
+//     FAULT    KIND:RANK[=VALUE][@step=N|@call=N][@restart=N]        several with commas between them
+//
+//     kill:2@step=17        rank 2 ends by SIGKILL when its training step 17 begins
+//     stop:1@call=5         rank 1 stops (SIGSTOP) before its fifth call: it lives, and does nothing
+//     exit:3=7@call=40      rank 3 exits with code 7, 1 if none is told, without a word to the others
+//     abort:3@call=40       rank 3 ends by SIGABRT
+//     delay:0=50ms          rank 0 waits before each call; with @call or @step, before that one only
+//
+// Calls are the collectives and messages of all groups of the rank, counted from 1, the barrier in which ranks
+// join included. Steps are counted from 1 by chaos_step(); DistributedDataParallel calls it when a forward pass
+// in training begins. A rank says on stderr what it does to itself.
+//
+// A fault happens in the first run of a job, or in restart N if it says so: else no restart could succeed. The
+// plan reaches ranks as RINGRAD_CHAOS, under any launcher; ranks that are threads have no faults. Without a plan
+// a call costs the test of a pointer.
+
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace ringrad {
+
+struct ChaosFault {
+  enum class Kind { kill, stop, exit, abort, delay };
+  enum class Event { step, call };
+
+  Kind kind = Kind::kill;
+  int rank = 0;
+  int exit_code = 1;                 ///< of exit
+  std::chrono::milliseconds wait{};  ///< of delay
+  Event event = Event::call;
+  std::optional<std::uint64_t> number{};  ///< of the event, from 1; none: all of them
+  int restart = 0;                        ///< the run it happens in
+
+  bool operator==(const ChaosFault&) const = default;
+};
+
+/// Reads a plan, which may be empty.
+///
+/// Throws: ValueError, which says what must hold and what was got, unless every fault reads as above, its rank is
+///         in [0, world_size), and all but delays say when
+std::vector<ChaosFault> parse_chaos(std::string_view plan, int world_size,
+                                    Where where = Where::current());
+
+/// What is planned for this process.
+class Chaos {
+ public:
+  /// Null if nothing is. Reads the environment when it is first called.
+  ///
+  /// Throws: ValueError for an environment that makes no sense
+  static Chaos* planned();
+
+  explicit Chaos(std::vector<ChaosFault> faults) : faults_(std::move(faults)) {}
+
+  /// One of these begins. May not return. Thread-safe.
+  void call() { happens(ChaosFault::Event::call, ++num_calls_); }
+  void step() { happens(ChaosFault::Event::step, ++num_steps_); }
+
+ private:
+  void happens(ChaosFault::Event event, std::uint64_t number);
+
+  const std::vector<ChaosFault> faults_;  // of this rank and run
+  std::atomic<std::uint64_t> num_calls_{0}, num_steps_{0};
+};
+
+/// A training step begins on this rank: for loops without DistributedDataParallel.
+inline void chaos_step() {
+  if (Chaos* chaos = Chaos::planned()) [[unlikely]]
+    chaos->step();
+}
+
+}  // namespace ringrad

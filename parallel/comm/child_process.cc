@@ -1,0 +1,138 @@
+#include "parallel/comm/child_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+extern char** environ;
+
+namespace ringrad {
+namespace {
+
+// Strings as exec wants them.
+std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// What the new process gets, made before it: between fork and exec only little is safe.
+struct Start {
+  char* const* program;
+  char* const* environment;
+  int in, out, err;  // in: -1 for none
+  int failure;       // where it says why it cannot
+  pid_t parent;
+  const struct sigaction& on_broken_pipe;
+};
+
+[[noreturn]] void become(const Start& start) {
+  setpgid(0, 0);
+  sigaction(SIGPIPE, &start.on_broken_pipe, nullptr);
+  // A terminal would stop it.
+  dup2(start.in >= 0 ? start.in : open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != start.parent) _exit(127);  // it died before the line above
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  dup2(start.out, STDOUT_FILENO);
+  dup2(start.err, STDERR_FILENO);
+  execvpe(start.program[0], start.program, start.environment);
+  const int error = errno;
+  const ssize_t written = write(start.failure, &error, sizeof error);
+  _exit(written == sizeof error ? 127 : 126);
+}
+
+}  // namespace
+
+SignalReader::SignalReader(const std::vector<int>& signals) {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGCHLD);
+  for (const int signal : signals) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler != SIG_IGN) sigaddset(&wanted, signal);
+  }
+  struct sigaction normal {};
+  normal.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &normal, &on_child_before_);  // ignored, it would leave nothing to wait for
+  sigaction(SIGPIPE, nullptr, &on_broken_pipe_);
+  pthread_sigmask(SIG_BLOCK, &wanted, &before_);
+  file_ = Descriptor(signalfd(-1, &wanted, SFD_CLOEXEC));
+}
+
+SignalReader::~SignalReader() {
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  sigaction(SIGCHLD, &on_child_before_, nullptr);
+}
+
+int SignalReader::take() const {
+  signalfd_siginfo info{};
+  return read(number(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+ChildProcess start_child(const ChildOptions& options, Where where) {
+  Pipe in, out = make_pipe(where), err = make_pipe(where), failure = make_pipe(where);
+  if (options.reads) in = make_pipe(where);
+  const auto program = pointers_to(options.program), environment = pointers_to(options.environment);
+  const Start start{.program = program.data(),
+                    .environment = environment.data(),
+                    .in = in.out.number(),
+                    .out = out.in.number(),
+                    .err = err.in.number(),
+                    .failure = failure.in.number(),
+                    .parent = getpid(),
+                    .on_broken_pipe = options.on_broken_pipe};
+  const pid_t child = fork();
+  RINGRAD_CHECK(child >= 0, Error, where, "launch: a process must be made; got ",
+                std::strerror(errno));
+  if (child == 0) become(start);
+  failure.in.reset();
+  int error = 0;
+  if (read(failure.out.number(), &error, sizeof error) == sizeof error) {
+    waitpid(child, nullptr, 0);
+    throw Error(concat("launch: the program must start; got \"", std::strerror(error), "\" from ",
+                       options.program.front()),
+                where);
+  }
+  return {child, std::move(in.in), std::move(out.out), std::move(err.out)};
+}
+
+std::vector<std::string> environment_with(std::vector<std::string> own) {
+  const auto names_same = [](std::string_view a, std::string_view b) {
+    return a.substr(0, a.find('=')) == b.substr(0, b.find('='));
+  };
+  const std::size_t num_own = own.size();
+  for (char** variable = environ; *variable; ++variable)
+    if (std::none_of(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(num_own),
+                     [&](const std::string& o) { return names_same(o, *variable); }))
+      own.emplace_back(*variable);
+  return own;
+}
+
+void inherit_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+void kill_children() {
+  std::ifstream children(concat("/proc/self/task/", getpid(), "/children"));
+  for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
+}
+
+bool wait_for_child(pid_t& process, int& status) {
+  do process = waitpid(-1, &status, 0);
+  while (process < 0 && errno == EINTR);
+  return process > 0;
+}
+
+}  // namespace ringrad

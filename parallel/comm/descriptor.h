@@ -1,0 +1,48 @@
+// Descriptor: a file descriptor that is closed with its owner.
+
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace ringrad {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+
+  int number() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+  void reset() {
+    if (is_open()) close(number_);
+    number_ = -1;
+  }
+
+ private:
+  int number_;
+};
+
+struct Pipe {
+  Descriptor out, in;  // what is written to `in` is read from `out`
+};
+
+inline Pipe make_pipe(Where where) {
+  int ends[2];
+  RINGRAD_CHECK(pipe2(ends, O_CLOEXEC) == 0, Error, where, "launch: a pipe must be made; got ",
+                std::strerror(errno));
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+}  // namespace ringrad

@@ -1,0 +1,33 @@
+// Hosts: where the ranks of a job run, and which of this machine's addresses they reach.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace ringrad {
+
+struct Host {
+  std::string name;
+  int num_ranks = 1;
+
+  /// True for "localhost", which needs no remote shell.
+  bool is_here() const { return name == "localhost"; }
+  bool operator==(const Host&) const = default;
+};
+
+/// Reads "h1:2,h2:2"; without a number it is one rank.
+///
+/// Throws: ValueError, which says what must hold and what was got, unless each host has a name of its own, of
+///         letters, digits, and . _ - @, that does not begin with -, and 1 to 4096 ranks
+std::vector<Host> parse_hosts(const std::string& text, Where where = Where::current());
+
+/// The address from which this machine reaches the first of these hosts that is elsewhere; "127.0.0.1" if all are
+/// here.
+///
+/// Throws: CollectiveError if that host's name has no address, as names that only the remote shell knows
+std::string address_for(const std::vector<Host>& hosts, Where where = Where::current());
+
+}  // namespace ringrad

@@ -1,0 +1,148 @@
+// Ranks as processes, forked by a test.
+
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/process_group.h"
+
+namespace ringrad::testing {
+
+/// What a rank says of itself: nothing if all went as it should.
+using Body = std::function<std::string(Communicator&)>;
+
+/// What this process holds of the system: descriptors, and maps of shared memory.
+inline std::vector<std::string> held_of_system() {
+  std::vector<std::string> held;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the iterator's own
+    const auto what = std::filesystem::read_symlink(file, gone);
+    if (!gone && what.string().find("/proc/") != 0) held.push_back(what);
+  }
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("memfd:") != line.npos) held.push_back(line);
+  std::sort(held.begin(), held.end());
+  return held;
+}
+
+/// A store served by a process of its own: a test that forks has no threads, whose locks a child would find
+/// taken for ever.
+class StoreProcess {
+ public:
+  StoreProcess() {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    process_ = fork();
+    if (process_ == 0) serve(ends[1]);
+    close(ends[1]);
+    EXPECT_EQ(read(ends[0], &address_.port, sizeof address_.port), sizeof address_.port);
+    close(ends[0]);
+  }
+  ~StoreProcess() {
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  StoreProcess(const StoreProcess&) = delete;
+  StoreProcess& operator=(const StoreProcess&) = delete;
+
+  const StoreAddress& address() const { return address_; }
+
+ private:
+  [[noreturn]] void serve(int ready) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const StoreServer server(address_);
+    const int port = server.address().port;
+    if (write(ready, &port, sizeof port) == sizeof port)
+      for (;;) pause();
+    _exit(1);
+  }
+
+  StoreAddress address_{.token = make_token()};
+  pid_t process_;
+};
+
+/// Runs the body on `world_size` processes, forked from one without threads. A rank whose body is content must
+/// hold no more of the system than before, once it has left the group.
+class Processes {
+ public:
+  Processes(int world_size, const ProcessGroupOptions& options, const Body& body) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      const pid_t child = fork();
+      if (child == 0) run(rank, world_size, options, body);
+      ranks_.push_back(child);
+    }
+  }
+  ~Processes() {
+    for (const pid_t rank : ranks_)
+      if (rank > 0) {
+        kill(rank, SIGKILL);
+        waitpid(rank, nullptr, 0);
+      }
+  }
+
+  void send_signal(int rank, int signal) { kill(ranks_[static_cast<std::size_t>(rank)], signal); }
+
+  void wait_until_all_joined() { Store(server_.address()).get("all"); }
+
+  /// The rank's exit code, or minus the signal that ended it. One that hangs is a failure, and killed.
+  int wait(int rank) {
+    pid_t& process = ranks_[static_cast<std::size_t>(rank)];
+    const int file = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+    pollfd ended{file, POLLIN, 0};
+    if (poll(&ended, 1, kHangs_ms) != 1) {
+      ADD_FAILURE() << "rank " << rank << " hangs";
+      kill(process, SIGKILL);
+    }
+    close(file);
+    int status = -1;
+    EXPECT_EQ(waitpid(process, &status, 0), process);
+    process = 0;
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  static constexpr int kHangs_ms = 45'000;
+
+  [[noreturn]] void run(int rank, int world_size, const ProcessGroupOptions& options,
+                        const Body& body) {
+    setenv("RANK", std::to_string(rank).c_str(), 1);
+    setenv("WORLD_SIZE", std::to_string(world_size).c_str(), 1);
+    std::string complaint;
+    const auto held_before = held_of_system();
+    try {
+      Store store(server_.address());
+      const auto comm = join_process_group(store, "test", rank, world_size, options);
+      if (store.add("joined", 1) == world_size) store.set("all", "joined");
+      complaint = body(*comm);
+    } catch (const std::exception& error) {
+      complaint = error.what();
+    }
+    if (complaint.empty() && held_of_system() != held_before) {
+      complaint = "left behind, or taken away:";
+      for (const std::string& one : held_of_system()) complaint += "\n  " + one;
+    }
+    if (!complaint.empty()) std::fprintf(stderr, "rank %d: %s\n", rank, complaint.c_str());
+    _exit(complaint.empty() ? 0 : 1);
+  }
+
+  StoreProcess server_;
+  std::vector<pid_t> ranks_;
+};
+
+}  // namespace ringrad::testing
