@@ -352,7 +352,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p) {
   return cudaSuccess;
 }
 
-cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned) {
+cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned flags) {
   if (Engine::runs_here()) return check_device(0);
   if (!p) return fail_no_place("cudaIpcOpenMemHandle");
   Memory::Export exported;
@@ -360,7 +360,13 @@ cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned) 
   if (exported.process == getpid())
     return fail(cudaErrorInvalidValue,
                 "cudaIpcOpenMemHandle: the handle must come from another process");
-  *p = Machine::get().memory.import_allocation(exported);
+  Machine& machine = Machine::get();
+  *p = machine.memory.import_allocation(exported);
+  if (*p && flags == cudaIpcMemLazyEnablePeerAccess) {
+    const QuietLock lock(machine.mutex);
+    const int device = machine.memory.find(*p)->device;
+    machine.devices[static_cast<std::size_t>(this_host_thread().device)].peers |= 1u << device;
+  }
   if (*p) return cudaSuccess;
   return fail(cudaErrorInvalidValue, "cudaIpcOpenMemHandle: process " +
                                          std::to_string(exported.process) +

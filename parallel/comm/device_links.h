@@ -13,6 +13,7 @@
 
 #include "core/device.h"
 #include "core/error.h"
+#include "core/stream.h"
 #include "parallel/comm/all_reduce_kernels.h"
 #include "parallel/comm/rank_session.h"
 
@@ -54,6 +55,9 @@ class DeviceLinks {
 
   /// Event `number` of a rank. A rank asks for another's only after that one has asked for it and said so.
   virtual cudaEvent_t event(int rank, std::size_t number, Where where) = 0;
+
+  /// Called on all ranks when a collective has been queued on `stream`.
+  virtual void after_queueing(const Stream& /*stream*/, Where /*where*/) {}
 
   /// True if kernels on `from` may touch the memory of `to`, once told so.
   static bool can_access(Device from, Device to);

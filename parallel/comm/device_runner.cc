@@ -111,6 +111,7 @@ class DeviceRunner::Run {
     }
     for (const Milestone& last_read : program_.last_reads) wait_for(last_read, sums_);
     group_.check_whole(operation_);
+    links_.after_queueing(sums_, where_);
   }
 
   // After a failure: what was queued must have ended before memory is given back. It does by itself, unless it

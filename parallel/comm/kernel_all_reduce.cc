@@ -94,6 +94,7 @@ bool KernelAllReduce::try_run(Operation& operation, std::byte* data) {
     cuda::launch_all_reduce(stream_, algorithm, kernel, call.dtype, call.reduce, data, call.count,
                             blocks, is_alone_, where);
     Event(stream_, /*timing=*/false, where).block(current, where);
+    links_.after_queueing(current, where);
   } catch (...) {
     abort();
     session_.group().fail("could not launch its kernel");

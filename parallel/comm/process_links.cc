@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@ namespace {
 constexpr std::size_t kMaxSegments = 64;
 constexpr std::size_t kSegmentBytes = std::size_t{32} << 20;
 constexpr std::size_t kAlignment = 256;
+constexpr auto kLongestFarewell = std::chrono::seconds(1);
 constexpr int kSegmentShift = 48;  // of its number in a name
 
 // What a rank shows the others.
@@ -150,7 +153,10 @@ class ProcessLinks final : public DeviceLinks {
 
   ~ProcessLinks() override {
     // What a rank that died has queued may never be done: then all stays as it is until the process ends.
-    if (session_.group().failed_rank() >= 0) return leak();
+    if (session_.group().failed_rank() >= 0) {
+      leak();
+      return;
+    }
     const DeviceGuard guard(device_, where_);
     cudaDeviceSynchronize();
     for (Peer& peer : peers_) {
@@ -164,6 +170,11 @@ class ProcessLinks final : public DeviceLinks {
       if (event != nullptr) cudaEventDestroy(event);
     if (own_kernels_.abort_word != nullptr) cudaFreeHost(own_kernels_.abort_word);
     mail_.reset();
+    // Ranks that work together leave together, as a rule.
+    const auto begin = std::chrono::steady_clock::now();
+    while (!segments_->nobody_has_them_open() &&
+           std::chrono::steady_clock::now() - begin < kLongestFarewell)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     retire(std::move(segments_));
   }
 
@@ -197,6 +208,11 @@ class ProcessLinks final : public DeviceLinks {
     return {.mailbox = reinterpret_cast<cuda::Mailbox*>(address(rank, card.mailbox)),
             .abort_word = nullptr,
             .resident_blocks = card.resident_blocks};
+  }
+
+  // A simulated GPU works only while its process waits for it (sim/README.md), and others wait for its work.
+  void after_queueing(const Stream& stream, Where where) override {
+    if (is_cuda_simulated()) stream.synchronize(where);
   }
 
   cudaEvent_t event(int rank, std::size_t number, Where where) override {

@@ -9,7 +9,8 @@
 // empty_shared() on a GPU makes those that need not be.
 //
 // Memory must not be freed while another process has it open. So each card counts who has, and a rank that
-// leaves before the others keeps its segments until its next group finds the count at zero, or its process ends.
+// leaves gives the others a second to close them, and if they have not, keeps its segments until its next group
+// finds the count at zero, or its process ends.
 
 #pragma once
 

@@ -78,13 +78,18 @@ class StoreProcess {
 };
 
 /// Runs the body on `world_size` processes, forked from one without threads. A rank whose body is content must
-/// hold no more of the system than before, once it has left the group.
+/// hold no more of the system than before, once it has left the group; what `prepare` takes is not counted.
 class Processes {
  public:
-  Processes(int world_size, const ProcessGroupOptions& options, const Body& body) {
+  Processes(
+      int world_size, const ProcessGroupOptions& options, const Body& body,
+      const std::function<void()>& prepare = [] {}) {
     for (int rank = 0; rank < world_size; ++rank) {
       const pid_t child = fork();
-      if (child == 0) run(rank, world_size, options, body);
+      if (child == 0) {
+        prepare();
+        run(rank, world_size, options, body);
+      }
       ranks_.push_back(child);
     }
   }
@@ -137,7 +142,10 @@ class Processes {
       complaint = "left behind, or taken away:";
       for (const std::string& one : held_of_system()) complaint += "\n  " + one;
     }
-    if (!complaint.empty()) std::fprintf(stderr, "rank %d: %s\n", rank, complaint.c_str());
+    if (!complaint.empty()) {
+      std::fprintf(stderr, "rank %d: %s\n", rank, complaint.c_str());
+      std::fflush(stdout);  // what checks have said
+    }
     _exit(complaint.empty() ? 0 : 1);
   }
 
