@@ -71,6 +71,7 @@ std::optional<std::string> AgentLink::why_lost() const {
 
 void AgentLink::cut() {
   if (!status_) kill(process_, SIGKILL);
+  stream_.close();
 }
 
 std::string text_of_status(int status) {

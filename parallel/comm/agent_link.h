@@ -71,7 +71,7 @@ class AgentLink {
   /// What the remote shell said on its stderr.
   const std::deque<std::string>& last_errors() const { return last_errors_.lines(); }
 
-  /// Kills the child behind the link.
+  /// Kills the child behind the link, and hears nothing more.
   void cut();
 
  private:

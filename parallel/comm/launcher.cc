@@ -30,6 +30,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kEndTime = std::chrono::seconds(5);  // for agents to end what they have
 
+// Who sees another rank die throws, and exits with a code, which may be heard of first. So of failures this close
+// together, one by a signal is the cause.
+constexpr auto kTie = std::chrono::milliseconds(250);
+
 int exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -51,6 +55,7 @@ struct Failure {
   std::string who, how;
   int exit_code;
   const std::deque<std::string>* last_lines;
+  bool by_signal;
 };
 
 // One run of the job, from the first rank's start to the last one's end.
@@ -195,9 +200,9 @@ class Job {
         return;
       case Message::failed:
         if (!could_not_start_) could_not_start_ = message.text + place_of(host);
-        return lose(host, message.text);
+        return note_lost(host, message.text);
       case Message::leaving:
-        return lose(host, message.text);
+        return note_lost(host, message.text);
       case Message::line:
         text >> rank >> number;
         if (text.get() == ' ' && is_rank_of(host, rank))
@@ -225,10 +230,10 @@ class Job {
   }
 
   void note_end(std::size_t host, std::size_t rank, int status) {
-    ranks_[rank].running = false;
-    if (status != 0)
+    const bool counts = std::exchange(ranks_[rank].running, false);  // not after its host was lost
+    if (counts && status != 0)
       fail({concat("rank ", rank, place_of(host)), text_of_status(status),
-            ringrad::exit_code(status), &ranks_[rank].errors.lines()});
+            ringrad::exit_code(status), &ranks_[rank].errors.lines(), WIFSIGNALED(status)});
   }
 
   void find_lost_hosts() {
@@ -236,20 +241,29 @@ class Job {
       if (const auto why = links_[h].why_lost()) lose(h, *why);
   }
 
-  // Its ranks are the agent's to end, if there still is one.
   void lose(std::size_t host, const std::string& why) {
+    links_[host].cut();
+    note_lost(host, why);
+  }
+
+  // Its ranks are the agent's to end, if there still is one.
+  void note_lost(std::size_t host, const std::string& why) {
     bool any = false;
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       if (is_rank_of(host, r)) any |= std::exchange(ranks_[r].running, false);
-    links_[host].cut();
     if (any)
-      fail({concat("host ", options_.hosts[host].name), why, 1, &links_[host].last_errors()});
+      fail(
+          {concat("host ", options_.hosts[host].name), why, 1, &links_[host].last_errors(), false});
   }
 
   void fail(Failure failure) {
-    if (failure_ || interrupted_ || ending_) return;
+    if (interrupted_ || ending_) return;
+    const auto now = Clock::now();
+    if (!failure_)
+      ending_since_ = now;
+    else if (!failure.by_signal || failure_->by_signal || sent_term_ || now - ending_since_ > kTie)
+      return;
     failure_ = std::move(failure);
-    ending_since_ = Clock::now();
   }
 
   void take_signal() {

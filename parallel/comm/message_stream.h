@@ -52,6 +52,10 @@ class MessageStream {
   void write_some();
   /// Nothing more is sent; the other side will see the end.
   void close_out() { out_.reset(); }
+  void close() {
+    in_.reset();
+    out_.reset();
+  }
 
   /// Says that this side is alive, if it has said nothing for a second.
   void keep_alive();
