@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/parallel/comm/processes.h"
 #include "tests/testing.h"
 
 namespace ringrad {
@@ -22,55 +23,17 @@ using std::chrono::milliseconds;
 using testing::expect_throws;
 using testing::Random;
 
-// What a rank says of itself: nothing if all went as it should.
-using Body = std::function<std::string(Communicator&)>;
+using testing::Body;
 
-// Runs the body on `world_size` processes, forked from one that has no threads but the store's.
-class Processes {
+class Processes : public testing::Processes {
  public:
-  Processes(int world_size, const ProcessGroupOptions& options, const Body& body) {
-    for (int rank = 0; rank < world_size; ++rank) {
-      const pid_t child = fork();
-      if (child == 0) run(rank, world_size, options, body);
-      ranks_.push_back(child);
-    }
-  }
-  ~Processes() {
-    for (const pid_t rank : ranks_)
-      if (rank > 0) kill(rank, SIGKILL);
-  }
-
-  void send_signal(int rank, int signal) { kill(ranks_[static_cast<std::size_t>(rank)], signal); }
-
-  void wait_until_all_joined() { Store(server_.address()).get("all"); }
-
-  /// The rank's exit code, or minus the signal that ended it.
-  int wait(int rank) {
-    int status = -1;
-    pid_t& process = ranks_[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(waitpid(process, &status, 0), process);
-    process = 0;
-    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-  }
-
- private:
-  [[noreturn]] void run(int rank, int world_size, const ProcessGroupOptions& options,
-                        const Body& body) {
-    std::string complaint;
-    try {
-      Store store(server_.address());
-      const auto comm = join_process_group(store, "test", rank, world_size, options);
-      if (store.add("joined", 1) == world_size) store.set("all", "joined");
-      complaint = body(*comm);
-    } catch (const std::exception& error) {
-      complaint = error.what();
-    }
-    if (!complaint.empty()) std::fprintf(stderr, "rank %d: %s\n", rank, complaint.c_str());
-    _exit(complaint.empty() ? 0 : 1);
-  }
-
-  StoreServer server_;
-  std::vector<pid_t> ranks_;
+  Processes(int world_size, const ProcessGroupOptions& options, const Body& body)
+      : testing::Processes(
+            world_size,
+            [&options](Store& store, int rank, int size) {
+              return join_process_group(store, "test", rank, size, options);
+            },
+            body) {}
 };
 
 void on_ranks(int world_size, const Body& body, const ProcessGroupOptions& options = {}) {
