@@ -150,9 +150,10 @@ testing::Join join_with(milliseconds deadline) {
 }
 
 TEST(GlooGroupTest, ARankThatEndsIsNamedByTheOthers) {
+  constexpr milliseconds kDeadline(1000);
   for (const int how : {SIGKILL, 0}) {
-    testing::Processes processes(3, join_with(milliseconds(2000)), [how](Communicator& comm) {
-      if (comm.rank() != 1) return reduce_until_rank_1_is_lost(comm, milliseconds(0));
+    testing::Processes processes(3, join_with(kDeadline), [how](Communicator& comm) {
+      if (comm.rank() != 1) return reduce_until_rank_1_is_lost(comm, kDeadline);
       for (int i = 0; i < 3; ++i) comm.all_reduce(ones({100'000}), ReduceOp::max);
       if (how > 0) raise(how);
       _exit(0);

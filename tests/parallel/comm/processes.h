@@ -23,15 +23,23 @@ using Body = std::function<std::string(Communicator&)>;
 /// Makes the communicator of a rank: (store, rank, world_size).
 using Join = std::function<std::unique_ptr<Communicator>(Store&, int, int)>;
 
-/// Runs the body on `world_size` processes, forked from one that has no threads but the store's.
+/// Runs the body on `world_size` processes. They are forked before the store has a thread, since
+/// ThreadSanitizer lets a process that was forked from several threads start none, and are told afterwards
+/// where it is.
 class Processes {
  public:
   Processes(int world_size, const Join& join, const Body& body) {
+    EXPECT_EQ(pipe(news_), 0);
     for (int rank = 0; rank < world_size; ++rank) {
       const pid_t child = fork();
       if (child == 0) run(rank, world_size, join, body);
       ranks_.push_back(child);
     }
+    server_ = std::make_unique<StoreServer>();
+    const News news(server_->address());
+    for (int rank = 0; rank < world_size; ++rank)
+      EXPECT_EQ(write(news_[1], &news, sizeof news), static_cast<ssize_t>(sizeof news));
+    for (const int end : news_) close(end);
   }
   ~Processes() {
     for (const pid_t rank : ranks_)
@@ -42,7 +50,7 @@ class Processes {
 
   void send_signal(int rank, int signal) { kill(ranks_[static_cast<std::size_t>(rank)], signal); }
 
-  void wait_until_all_joined() { Store(server_.address()).get("all"); }
+  void wait_until_all_joined() { Store(server_->address()).get("all"); }
 
   /// The rank's exit code, 1 also if an expectation failed, or minus the signal that ended it.
   int wait(int rank) {
@@ -54,10 +62,22 @@ class Processes {
   }
 
  private:
+  struct News {
+    News() = default;
+    explicit News(const StoreAddress& address) : port(address.port) {
+      address.token.copy(token, sizeof token - 1);
+    }
+    int port = 0;
+    char token[64] = {};
+  };
+
   [[noreturn]] void run(int rank, int world_size, const Join& join, const Body& body) {
     std::string complaint;
     try {
-      Store store(server_.address());
+      News news;
+      if (read(news_[0], &news, sizeof news) != sizeof news) _exit(1);
+      for (const int end : news_) close(end);
+      Store store({"127.0.0.1", news.port, news.token});
       const auto comm = join(store, rank, world_size);
       if (store.add("joined", 1) == world_size) store.set("all", "joined");
       complaint = body(*comm);
@@ -68,7 +88,8 @@ class Processes {
     _exit(complaint.empty() && !::testing::Test::HasFailure() ? 0 : 1);
   }
 
-  StoreServer server_;
+  int news_[2] = {-1, -1};
+  std::unique_ptr<StoreServer> server_;
   std::vector<pid_t> ranks_;
 };
 
