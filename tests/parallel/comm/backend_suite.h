@@ -16,13 +16,11 @@
 #include "core/view.h"
 #include "parallel/comm/reduce_terms.h"
 #include "tests/parallel/comm/checked_collectives.h"
+#include "tests/parallel/plan/every_plan.h"
 #include "tests/testing.h"
 
 namespace ringrad::testing {
 
-inline constexpr Collective kAllCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                                 Collective::all_gather, Collective::broadcast,
-                                                 Collective::reduce,     Collective::all_to_all};
 inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::product,
                                              ReduceOp::min, ReduceOp::max};
 

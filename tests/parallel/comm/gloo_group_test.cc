@@ -48,7 +48,7 @@ TEST(GlooGroupTest, DoesWhatEveryBackendDoes) {
 TEST(GlooGroupTest, IsExactForUpToEightRanks) {
   for (const int n : {4, 5, 6, 7, 8})
     on_threads(n, [](Communicator& comm) {
-      for (const Collective collective : testing::kAllCollectives)
+      for (const Collective collective : kAllCollectives)
         for (const std::int64_t count : {0, 1, 3000})
           testing::expect_exact(comm, {collective, DType::bfloat16, ReduceOp::max, 1, count});
       testing::expect_split(comm);
@@ -67,7 +67,7 @@ TEST(GlooGroupTest, CutsWhatIsTooLarge) {
     on_threads(
         3,
         [](Communicator& comm) {
-          for (const Collective collective : testing::kAllCollectives)
+          for (const Collective collective : kAllCollectives)
             for (const DType dtype : {DType::float64, DType::float16, DType::bool_})
               testing::expect_exact(comm, {collective, dtype, ReduceOp::max, 2, 101});
           testing::expect_any_place(comm);

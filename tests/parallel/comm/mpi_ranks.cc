@@ -30,7 +30,7 @@ TEST(MpiGroupTest, CutsWhatIsTooLarge) {
   EngineOptions options;
   options.largest_piece = 300;
   const auto comm = join_mpi_group(options);
-  for (const Collective collective : testing::kAllCollectives)
+  for (const Collective collective : kAllCollectives)
     for (const DType dtype : {DType::float64, DType::float16, DType::bool_})
       testing::expect_exact(*comm, {collective, dtype, ReduceOp::max, 0, 101});
   testing::expect_messages(*comm);
