@@ -10,6 +10,7 @@
 #include <functional>
 #include <iomanip>
 #include <limits>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -37,28 +38,36 @@ class ThreadPerConnection : public httplib::TaskQueue {
  public:
   void enqueue(std::function<void()> serve) override {
     const std::lock_guard lock(mutex_);
-    ++num_running_;
+    join_ended();
+    const auto place = running_.emplace(running_.end());
     try {
-      std::thread([this, serve] {
+      *place = std::thread([this, serve, place] {
         serve();
         const std::lock_guard ended(mutex_);
-        if (--num_running_ == 0) none_.notify_all();
-      }).detach();
+        ended_.splice(ended_.end(), running_, place);
+        if (running_.empty()) none_.notify_all();
+      });
     } catch (const std::system_error&) {  // no more threads: one after the other
-      --num_running_;
+      running_.erase(place);
       serve();
     }
   }
 
   void shutdown() override {
     std::unique_lock lock(mutex_);
-    none_.wait(lock, [&] { return num_running_ == 0; });
+    none_.wait(lock, [&] { return running_.empty(); });
+    join_ended();
   }
 
  private:
+  void join_ended() {
+    for (std::thread& thread : ended_) thread.join();
+    ended_.clear();
+  }
+
   std::mutex mutex_;
   std::condition_variable none_;
-  int num_running_ = 0;
+  std::list<std::thread> running_, ended_;
 };
 
 std::optional<std::int64_t> parse_number(const std::string& text) {
