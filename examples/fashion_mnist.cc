@@ -4,6 +4,7 @@
 //     fashion_mnist --epochs 3 --world-size 2 --model convnet
 //     fashion_mnist --device cuda               one GPU per replica, simulated ones on a machine without
 //     ringrun -n 2 fashion_mnist --epochs 3     the replicas are processes
+//     mpirun -n 2 fashion_mnist --backend mpi   over MPI; or over Gloo
 //
 // The batch size is that of all replicas together, so the world size changes who computes what, not
 // what is computed. Progress goes to standard error; the last line of standard output is a summary
@@ -32,7 +33,7 @@
 #include "nn/models.h"
 #include "nn/schedule.h"
 #include "nn/sgd.h"
-#include "parallel/comm/process_group.h"
+#include "parallel/comm/join_group.h"
 #include "parallel/comm/rank_environment.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/plan/algorithms.h"
@@ -45,7 +46,8 @@ struct Settings {
   std::string model = "convnet";
   int epochs = 3;
   int world_size = 2;
-  bool processes = false;  // each replica is a process, started by ringrun or the like
+  bool processes = false;             // each replica is a process, started by ringrun or the like
+  std::string backend = "processes";  // that joins them
   std::int64_t batch_size = 128;
   double learning_rate = 0.1;
   double momentum = 0.9;
@@ -192,6 +194,9 @@ Settings parse(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "of initial values, order and augmentation");
   app.add_option("--all-reduce", settings.all_reduce, "plan of the gradient all-reduce")
       ->check(CLI::IsMember(algorithm_names(Collective::all_reduce)));
+  const CLI::Option* backend =
+      app.add_option("--backend", settings.backend, "what joins replicas that are processes")
+          ->check(CLI::IsMember(backend_names()));
   app.add_option("--device", settings.device, "where the replicas compute")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--train-images", settings.train_images,
@@ -206,6 +211,8 @@ Settings parse(int argc, char** argv) {
     if (job.launched && settings.world_size != job.world_size)
       throw CLI::ValidationError(concat("--world-size: must be what the launcher started; got ",
                                         settings.world_size, " and ", job.world_size));
+    if (backend->count() > 0 && !job.launched)
+      throw CLI::ValidationError("--backend: replicas must be processes of a launcher; got none");
     if (settings.batch_size % settings.world_size != 0)
       throw CLI::ValidationError(concat("--batch-size: must be a multiple of --world-size; got ",
                                         settings.batch_size, " and ", settings.world_size));
@@ -245,7 +252,7 @@ int run(const Settings& settings) {
   RINGRAD_CHECK(settings.batch_size <= train_set.size(), ValueError, Where::current(),
                 "--batch-size: must not exceed the training set; got ", settings.batch_size,
                 " and ", train_set.size(), " images");
-  ProcessGroupOptions options;
+  GroupOptions options;
   options.all_reduce = settings.all_reduce;
   std::optional<Result> first;  // rank 0's, where it is
   const auto train_rank = [&](Communicator& comm) {
@@ -253,7 +260,7 @@ int run(const Settings& settings) {
     if (comm.rank() == 0) first = own;
   };
   if (settings.processes)
-    train_rank(*join_process_group(options));
+    train_rank(*join_group(settings.backend, options));
   else
     run_ranks(settings.world_size, train_rank, options);
   if (!first) return 0;
@@ -266,6 +273,7 @@ int run(const Settings& settings) {
       {"epochs", settings.epochs},
       {"world_size", settings.world_size},
       {"ranks", settings.processes ? "processes" : "threads"},
+      {"backend", settings.processes ? settings.backend : "threads"},
       {"images_per_second", std::round(static_cast<double>(result.images) / result.seconds)},
       {"seconds", rounded(result.seconds, 1e2)},
       {"replicas_identical", result.replicas_identical},

@@ -70,13 +70,14 @@ def ringrad_test(
         **kwargs
     )
 
-def ringrad_script_test(name, src, data = [], size = "small"):
+def ringrad_script_test(name, src, data = [], size = "small", tags = []):
     """An executable script, run where `data` lies by its path in the repository."""
     native.sh_test(
         name = name,
         size = size,
         srcs = [src],
         data = data + ["//tools/sanitizers:suppressions"],
+        tags = tags,
     )
 
 _CASES = "_cases"

@@ -49,6 +49,10 @@ std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
   return out << ')';
 }
 
+std::ostream& operator<<(std::ostream& out, const Operation& operation) {
+  return out << operation.call << " #" << operation.sequence << " on rank " << operation.rank;
+}
+
 std::string list_ranks(std::span<const int> ranks) {
   std::ostringstream out;
   out << (ranks.size() == 1 ? "rank" : "ranks");

@@ -2,13 +2,16 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/error.h"
 #include "core/tensor.h"
 #include "parallel/comm/reduce_op.h"
 
@@ -46,6 +49,18 @@ const char* name(CollectiveOp op);
 
 /// "all_reduce(sum, float32, 8 elements)", "broadcast(float32, 8 elements on cuda, root 0)", "barrier()"
 std::ostream& operator<<(std::ostream& out, const CollectiveCall& call);
+
+/// One call on one rank, for deadlines and messages.
+struct Operation {
+  CollectiveCall call;
+  int rank;
+  std::uint64_t sequence;  ///< 1 for a rank's first collective, or first message on a channel
+  Where where;
+  std::optional<std::chrono::steady_clock::time_point> deadline;  ///< set at the first long wait
+};
+
+/// "all_reduce(sum, float32, 8 elements) #3 on rank 0"
+std::ostream& operator<<(std::ostream& out, const Operation& operation);
 
 /// "rank 1" or "ranks 1, 3".
 std::string list_ranks(std::span<const int> ranks);

@@ -5,12 +5,16 @@
 
 namespace ringrad {
 
-std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& options,
-                                            Where where) {
+void check_options(int world_size, const GroupOptions& options, Where where) {
   RINGRAD_CHECK(world_size >= 1 && world_size <= kMaxRanks, ValueError, where,
                 "group: world_size must be in [1, ", kMaxRanks, "]; got ", world_size);
   RINGRAD_CHECK(options.deadline > options.deadline.zero(), ValueError, where,
                 "group: the deadline must be positive; got ", options.deadline.count(), " ns");
+}
+
+std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& options,
+                                            Where where) {
+  check_options(world_size, options, where);
   const int most_segments = kMaxPlanChunks / world_size;
   RINGRAD_CHECK(options.segments >= 0 && options.segments <= most_segments, ValueError, where,
                 "group: segments must be in [0, ", most_segments, "] for ", world_size,

@@ -57,10 +57,13 @@ struct GroupOptions {
   std::size_t kernel_bytes = 1 << 20;
 };
 
+/// Throws: ValueError unless world_size is in [1, kMaxRanks] and deadline > 0
+void check_options(int world_size, const GroupOptions& options, Where where);
+
 /// The plans of a group's collectives; ranks of one process may have them together.
 ///
-/// Throws: ValueError unless world_size is in [1, kMaxRanks], deadline > 0, every collective has a planner,
-///         segments is in [0, kMaxPlanChunks / world_size] (program_cache.h)
+/// Throws: as check_options; ValueError unless every collective has a planner, and segments is in
+///         [0, kMaxPlanChunks / world_size] (program_cache.h)
 std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& options,
                                             Where where);
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/job_store.h"
 #include "parallel/comm/rank_group.h"
 
 namespace ringrad {
@@ -111,19 +112,6 @@ class ProcessMemory final : public GroupMemory {
   std::vector<std::byte*> bases_;                      // (world_size)
 };
 
-// The store of the job. Where no launcher serves it rank 0 does, as long as its process lives.
-Store store_of(RankEnvironment& job, std::chrono::milliseconds timeout, Where where) {
-  static std::unique_ptr<StoreServer> server;
-  RINGRAD_CHECK(job.store.port > 0 || job.world_size == 1, ValueError, where,
-                "process group: MASTER_PORT must say where ", job.world_size,
-                " ranks meet; got nothing");
-  if (!job.launcher_serves_store && job.rank == 0) {
-    if (!server) server = std::make_unique<StoreServer>(job.store, where);
-    job.store = server->address();
-  }
-  return Store(job.store, timeout, where);
-}
-
 }  // namespace
 
 std::unique_ptr<Communicator> join_process_group(Store& store, const std::string& name, int rank,
@@ -139,8 +127,8 @@ std::unique_ptr<Communicator> join_process_group(Store& store, const std::string
 
 std::unique_ptr<Communicator> join_process_group(const ProcessGroupOptions& options, Where where) {
   static std::atomic<int> num_groups = 0;
-  RankEnvironment job = rank_environment(where);
-  Store store = store_of(job, options.join_timeout, where);
+  const RankEnvironment job = rank_environment(where);
+  Store store = job_store(job, options.join_timeout, where);
   return join_process_group(store, concat("group", num_groups++), job.rank, job.world_size, options,
                             where);
 }

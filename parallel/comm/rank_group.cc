@@ -12,7 +12,6 @@
 #include <exception>
 #include <limits>
 #include <new>
-#include <ostream>
 #include <thread>
 #include <vector>
 
@@ -229,10 +228,6 @@ void RankGroup::throw_broken(const Operation& operation) const {
 int RankGroup::failed_rank() const noexcept {
   const int reporter = shared_->first_report.load(std::memory_order_acquire);
   return reporter < 0 ? -1 : report_of(reporter).culprit;
-}
-
-std::ostream& operator<<(std::ostream& out, const Operation& operation) {
-  return out << operation.call << " #" << operation.sequence << " on rank " << operation.rank;
 }
 
 }  // namespace ringrad

@@ -40,15 +40,6 @@
 
 namespace ringrad {
 
-/// One call on one rank, for deadlines and messages.
-struct Operation {
-  CollectiveCall call;
-  int rank;
-  std::uint64_t sequence;  ///< 1 for a rank's first collective, or first message on a channel
-  Where where;
-  std::optional<std::chrono::steady_clock::time_point> deadline;  ///< set at the first long wait
-};
-
 /// Where a rank's data of one collective lie (plan_program.h), by names that all ranks understand.
 struct PlaceNames {
   std::uintptr_t buffer = 0;
@@ -230,8 +221,5 @@ class RankGroup {
   std::mutex report_mutex_;
   bool has_reported_ = false;  // guarded by report_mutex_
 };
-
-/// "all_reduce(sum, float32, 8 elements) #3 on rank 0"
-std::ostream& operator<<(std::ostream& out, const Operation& operation);
 
 }  // namespace ringrad

@@ -10,6 +10,7 @@
 #include <functional>
 #include <iomanip>
 #include <limits>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kPath = "/values/";
 constexpr const char* kWait =
     "Wait-Milliseconds";  // how long the server waits for a value to be set
+constexpr const char* kOnlyFirst = "If-None-Match";
 constexpr auto kLongestWait = std::chrono::milliseconds(1000);  // so that it can end
 constexpr auto kAnswerTime = std::chrono::seconds(10);  // a server that lives answers by then
 constexpr auto kPause = std::chrono::milliseconds(20);  // between tries to reach a server
@@ -36,28 +38,36 @@ class ThreadPerConnection : public httplib::TaskQueue {
  public:
   void enqueue(std::function<void()> serve) override {
     const std::lock_guard lock(mutex_);
-    ++num_running_;
+    join_ended();
+    const auto place = running_.emplace(running_.end());
     try {
-      std::thread([this, serve] {
+      *place = std::thread([this, serve, place] {
         serve();
         const std::lock_guard ended(mutex_);
-        if (--num_running_ == 0) none_.notify_all();
-      }).detach();
+        ended_.splice(ended_.end(), running_, place);
+        if (running_.empty()) none_.notify_all();
+      });
     } catch (const std::system_error&) {  // no more threads: one after the other
-      --num_running_;
+      running_.erase(place);
       serve();
     }
   }
 
   void shutdown() override {
     std::unique_lock lock(mutex_);
-    none_.wait(lock, [&] { return num_running_ == 0; });
+    none_.wait(lock, [&] { return running_.empty(); });
+    join_ended();
   }
 
  private:
+  void join_ended() {
+    for (std::thread& thread : ended_) thread.join();
+    ended_.clear();
+  }
+
   std::mutex mutex_;
   std::condition_variable none_;
-  int num_running_ = 0;
+  std::list<std::thread> running_, ended_;
 };
 
 std::optional<std::int64_t> parse_number(const std::string& text) {
@@ -87,9 +97,16 @@ struct StoreServer::State {
   std::map<std::string, std::string> values;
   bool ending = false;
 
-  void put(const std::string& name, const std::string& value) {
+  void put(const std::string& name, const std::string& value, bool only_first,
+           httplib::Response& response) {
     const std::lock_guard lock(mutex);
-    values[name] = value;
+    const auto [place, is_first] = values.try_emplace(name, value);
+    if (only_first && !is_first) {
+      response.status = 412;
+      response.set_content(place->second, "application/octet-stream");
+      return;
+    }
+    place->second = value;
     changed.notify_all();
   }
 
@@ -145,8 +162,9 @@ StoreServer::StoreServer(StoreAddress wanted, Where where)
   State& state = *state_;
   using httplib::Request;
   using httplib::Response;
-  http.Put(pattern,
-           [&](const Request& request, Response&) { state.put(request.matches[1], request.body); });
+  http.Put(pattern, [&](const Request& request, Response& response) {
+    state.put(request.matches[1], request.body, request.has_header(kOnlyFirst), response);
+  });
   http.Get(pattern, [&](const Request& request, Response& response) {
     const std::chrono::milliseconds wait(parse_number(request.get_header_value(kWait)).value_or(0));
     state.get(request.matches[1], std::min(wait, kLongestWait), response);
@@ -190,12 +208,14 @@ struct Answer {
 
 // The connection, which lasts.
 struct Store::Http {
-  explicit Http(const StoreAddress& address)
-      : client(address.host, address.port), authorization("Bearer " + address.token) {
+  Http(const StoreAddress& address, std::chrono::milliseconds answer_time)
+      : client(address.host, address.port),
+        authorization("Bearer " + address.token),
+        longest_wait(std::min(kLongestWait, answer_time / 2)) {
     client.set_keep_alive(true);
     client.set_tcp_nodelay(true);
-    client.set_connection_timeout(kAnswerTime);
-    client.set_read_timeout(kAnswerTime);
+    client.set_connection_timeout(answer_time);
+    client.set_read_timeout(answer_time);
   }
 
   Answer ask(const char* method, const std::string& name, const std::string& body,
@@ -221,10 +241,15 @@ struct Store::Http {
 
   httplib::Client client;
   const std::string authorization;
+  const std::chrono::milliseconds longest_wait;  // for a value, of one request
 };
 
 Store::Store(const StoreAddress& address, std::chrono::milliseconds timeout, Where where)
-    : address_(address), timeout_(timeout), http_(std::make_unique<Http>(address)) {
+    : Store(address, timeout, kAnswerTime, where) {}
+
+Store::Store(const StoreAddress& address, std::chrono::milliseconds timeout,
+             std::chrono::milliseconds answer_time, Where where)
+    : address_(address), timeout_(timeout), http_(std::make_unique<Http>(address, answer_time)) {
   const auto end = Clock::now() + timeout;
   for (;;) {
     const Answer answer = http_->ask("GET", "any", "", {}, where);
@@ -236,6 +261,10 @@ Store::Store(const StoreAddress& address, std::chrono::milliseconds timeout, Whe
     if (Clock::now() >= end) fail(answer.body, where);
     std::this_thread::sleep_for(kPause);
   }
+}
+
+Store Store::another(std::chrono::milliseconds timeout, Where where) const {
+  return Store(address_, timeout, std::min<std::chrono::milliseconds>(timeout, kAnswerTime), where);
 }
 
 Store::Store(Store&&) noexcept = default;
@@ -251,8 +280,8 @@ std::string Store::get(const std::string& name, Where where) {
   const auto end = Clock::now() + timeout_;
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    Answer answer = http_->ask(
-        "GET", name, "", {{kWait, std::to_string(std::max<std::int64_t>(left.count(), 0))}}, where);
+    const auto wait = std::clamp(left, left.zero(), http_->longest_wait);
+    Answer answer = http_->ask("GET", name, "", {{kWait, std::to_string(wait.count())}}, where);
     if (answer.status == 200) return std::move(answer.body);
     if (answer.status != 404) fail(answer.body, where);
     if (Clock::now() >= end)
@@ -261,6 +290,20 @@ std::string Store::get(const std::string& name, Where where) {
                  std::chrono::duration<double>(timeout_).count(), " s; got nothing"),
           where);
   }
+}
+
+std::optional<std::string> Store::find(const std::string& name, Where where) {
+  Answer answer = http_->ask("GET", name, "", {}, where);
+  if (answer.status == 200) return std::move(answer.body);
+  if (answer.status != 404) fail(answer.body, where);
+  return {};
+}
+
+std::string Store::set_first(const std::string& name, const std::string& value, Where where) {
+  Answer answer = http_->ask("PUT", name, value, {{kOnlyFirst, "*"}}, where);
+  if (answer.status == 200) return value;
+  if (answer.status != 412) fail(answer.body, where);
+  return std::move(answer.body);
 }
 
 std::int64_t Store::add(const std::string& name, std::int64_t amount, Where where) {

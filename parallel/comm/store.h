@@ -8,7 +8,8 @@
 //
 // The protocol is HTTP, so that a person can look as well:
 //
-//     PUT  /values/<name>     body: the value
+//     PUT  /values/<name>     body: the value; with the header If-None-Match: *, the answer is 412 and the value
+//                             that stands if there is one
 //     GET  /values/<name>     404 if it is not set within what the header Wait-Milliseconds says
 //     POST /values/<name>     body: a number to add; answers the sum
 //
@@ -20,6 +21,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/error.h"
@@ -74,8 +76,19 @@ class Store {
   /// Waits until the value is set. Throws: CollectiveError also if it is not within the timeout
   std::string get(const std::string& name, Where where = Where::current());
 
+  /// The value, if it is set now.
+  std::optional<std::string> find(const std::string& name, Where where = Where::current());
+
+  /// Sets the value unless somebody has; returns the one that stands. So of many, one decides.
+  std::string set_first(const std::string& name, const std::string& value,
+                        Where where = Where::current());
+
   /// Adds to a number, 0 at first, and returns the sum.
   std::int64_t add(const std::string& name, std::int64_t amount, Where where = Where::current());
+
+  /// A connection of its own to the same server, for another thread. It finds the server gone if an answer
+  /// takes longer than `timeout`, which is also how long a get() waits.
+  Store another(std::chrono::milliseconds timeout, Where where = Where::current()) const;
 
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
@@ -83,6 +96,8 @@ class Store {
 
  private:
   struct Http;
+  Store(const StoreAddress& address, std::chrono::milliseconds timeout,
+        std::chrono::milliseconds answer_time, Where where);
   [[noreturn]] void fail(const std::string& got, Where where) const;
 
   StoreAddress address_;

@@ -92,6 +92,28 @@ TEST(FashionMnistTest, TrainsOnProcessesAsOnThreads) {
   EXPECT_EQ(one["test_accuracy"], two["test_accuracy"]);
 }
 
+TEST(FashionMnistTest, TrainsOverEveryBackend) {
+  const std::string arguments =
+      "--epochs 1 --batch-size 32 --train-images 320 --test-images 256 --model convnet ";
+  const auto summary = [&](const std::string& start, const std::string& backend) {
+    const Outcome outcome =
+        run(start + kTraining + arguments + "--backend " + backend + " 2>/dev/null");
+    EXPECT_EQ(outcome.exit_code, 0) << backend;
+    const std::string line = last_line(outcome.output);
+    return nlohmann::json::parse(line.substr(line.find('{')));
+  };
+  const std::string ringrun = "parallel/comm/ringrun -n 2 ";
+  const auto expected = summary(ringrun, "processes");
+  for (const auto& result : {summary(ringrun, "gloo"),
+                             summary("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                                     "TMPDIR=/tmp mpirun --oversubscribe --bind-to none -n 2 ",
+                                     "mpi")}) {
+    EXPECT_EQ(result["replicas_identical"], true);
+    EXPECT_EQ(result["test_accuracy"], expected["test_accuracy"]);  // two terms have one order
+  }
+  EXPECT_NE(run(kTraining + "--backend gloo 2>/dev/null").exit_code, 0);  // threads
+}
+
 TEST(FashionMnistTest, TrainsOnGpusAsOnTheCpu) {
   const std::string arguments =
       "--epochs 1 --world-size 2 --batch-size 32 --train-images 320 "

@@ -123,7 +123,7 @@ std::string reduce_until_rank_1_dies(Communicator& comm) {
 
 TEST(ProcessGroupTest, ARankThatEndsIsNamedByTheOthers) {
   for (const int how : {SIGKILL, SIGABRT, 0}) {
-    Processes processes(3, {}, [how](Communicator& comm) -> std::string {
+    Processes processes(3, ProcessGroupOptions{}, [how](Communicator& comm) -> std::string {
       if (comm.rank() != 1) return reduce_until_rank_1_dies(comm);
       const Tensor x = comm.empty_shared({100'000});
       for (int i = 0; i < 10; ++i) comm.all_reduce(x);
@@ -139,7 +139,7 @@ TEST(ProcessGroupTest, ARankThatEndsIsNamedByTheOthers) {
 TEST(ProcessGroupTest, ARankThatIsKilledAnywhereIsNamedByTheOthers) {
   Random random(1);
   for (int i = 0; i < 20; ++i) {
-    Processes processes(3, {}, reduce_until_rank_1_dies);
+    Processes processes(3, ProcessGroupOptions{}, reduce_until_rank_1_dies);
     processes.wait_until_all_joined();
     std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 20'000)));
     processes.send_signal(1, SIGKILL);

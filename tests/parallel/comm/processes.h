@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ namespace ringrad::testing {
 
 /// What a rank says of itself: nothing if all went as it should.
 using Body = std::function<std::string(Communicator&)>;
+/// Makes the communicator of a rank: (store, rank, world_size).
+using Join = std::function<std::unique_ptr<Communicator>(Store&, int, int)>;
 
 /// What this process holds of the system: descriptors, and maps of shared memory.
 inline std::vector<std::string> held_of_system() {
@@ -77,22 +80,23 @@ class StoreProcess {
   pid_t process_;
 };
 
-/// Runs the body on `world_size` processes, forked from one without threads. A rank whose body is content must
-/// hold no more of the system than before, once it has left the group; what `prepare` takes is not counted.
+/// Runs the body on `world_size` processes, forked from one without threads.
 class Processes {
  public:
-  Processes(
-      int world_size, const ProcessGroupOptions& options, const Body& body,
-      const std::function<void()>& prepare = [] {}) {
-    for (int rank = 0; rank < world_size; ++rank) {
-      const pid_t child = fork();
-      if (child == 0) {
-        prepare();
-        run(rank, world_size, options, body);
-      }
-      ranks_.push_back(child);
-    }
+  Processes(int world_size, const Join& join, const Body& body) {
+    start(world_size, join, body, /*counts_held=*/false, [] {});
   }
+
+  /// In a process group. A rank whose body is content must hold no more of the system than before, once it has
+  /// left the group; what `prepare` takes is not counted.
+  Processes(int world_size, const ProcessGroupOptions& options, const Body& body,
+            const std::function<void()>& prepare = [] {}) {
+    const Join join = [&](Store& store, int rank, int size) {
+      return join_process_group(store, "test", rank, size, options);
+    };
+    start(world_size, join, body, /*counts_held=*/true, prepare);
+  }
+
   ~Processes() {
     for (const pid_t rank : ranks_)
       if (rank > 0) {
@@ -124,24 +128,37 @@ class Processes {
  private:
   static constexpr int kHangs_ms = 45'000;
 
-  [[noreturn]] void run(int rank, int world_size, const ProcessGroupOptions& options,
-                        const Body& body) {
+  void start(int world_size, const Join& join, const Body& body, bool counts_held,
+             const std::function<void()>& prepare) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      const pid_t child = fork();
+      if (child == 0) {
+        prepare();
+        run(rank, world_size, join, body, counts_held);
+      }
+      ranks_.push_back(child);
+    }
+  }
+
+  [[noreturn]] void run(int rank, int world_size, const Join& join, const Body& body,
+                        bool counts_held) {
     setenv("RANK", std::to_string(rank).c_str(), 1);
     setenv("WORLD_SIZE", std::to_string(world_size).c_str(), 1);
     std::string complaint;
     const auto held_before = held_of_system();
     try {
       Store store(server_.address());
-      const auto comm = join_process_group(store, "test", rank, world_size, options);
+      const auto comm = join(store, rank, world_size);
       if (store.add("joined", 1) == world_size) store.set("all", "joined");
       complaint = body(*comm);
     } catch (const std::exception& error) {
       complaint = error.what();
     }
-    if (complaint.empty() && held_of_system() != held_before) {
+    if (counts_held && complaint.empty() && held_of_system() != held_before) {
       complaint = "left behind, or taken away:";
       for (const std::string& one : held_of_system()) complaint += "\n  " + one;
     }
+    if (complaint.empty() && ::testing::Test::HasFailure()) complaint = "a check failed";
     if (!complaint.empty()) {
       std::fprintf(stderr, "rank %d: %s\n", rank, complaint.c_str());
       std::fflush(stdout);  // what checks have said

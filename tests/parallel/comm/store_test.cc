@@ -54,6 +54,46 @@ TEST(StoreTest, ManyMayWaitAtTheSameTime) {
   EXPECT_EQ(Store(server.address()).add("arrived", -kClients), 0);
 }
 
+TEST(StoreTest, FindDoesNotWait) {
+  const StoreServer server;
+  Store store(server.address());
+  EXPECT_EQ(store.find("here"), std::nullopt);
+  store.set("here", "");
+  EXPECT_EQ(store.find("here"), "");
+}
+
+// Of many that decide at the same time, one does.
+TEST(StoreTest, TheFirstToSetDecides) {
+  const StoreServer server;
+  constexpr int kClients = 8;
+  std::vector<std::string> decisions(kClients);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.emplace_back([&, i] {
+      decisions[static_cast<std::size_t>(i)] =
+          Store(server.address()).set_first("decision", std::to_string(i));
+    });
+  for (std::thread& client : clients) client.join();
+  Store store(server.address());
+  EXPECT_EQ(std::set(decisions.begin(), decisions.end()), std::set{store.get("decision")});
+  EXPECT_EQ(store.set_first("decision", "late"), decisions[0]);
+  store.set("decision", "changed");
+  EXPECT_EQ(store.set_first("decision", "late"), "changed");
+}
+
+TEST(StoreTest, AnotherConnectionGivesUpWithinItsOwnTime) {
+  auto server = std::make_unique<StoreServer>();
+  const Store store(server->address());
+  Store another = store.another(milliseconds(300));
+  another.set("name", "value");
+  const auto begin = std::chrono::steady_clock::now();
+  expect_throws<CollectiveError>([&] { another.get("never"); },
+                                 "\"never\" must be set within 0.3 s; got nothing");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(2000));
+  server.reset();
+  expect_throws<CollectiveError>([&] { another.find("name"); }, "must answer; got ");
+}
+
 TEST(StoreTest, ErrorsSayWhatWasExpected) {
   const StoreServer server;
   Store store(server.address(), milliseconds(100));

@@ -1,0 +1,106 @@
+// Engine: what a foreign library has to do for a backend. It moves bytes; the rest is the same for all of them
+// (engine_communicator.h).
+//
+// Calls of one group do not overlap. There are two or more ranks; no buffer is larger than the library can take
+// at once, and not all sizes of a call are 0, though some may be. A function that cannot go on throws
+// EngineError, after which the engine is only destroyed.
+
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+#include "parallel/comm/store.h"
+
+namespace ringrad {
+
+/// What the library said when it failed.
+struct EngineError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// One call of a communicator: until when the engine may wait for other ranks.
+class EngineCall {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `memory` holds what the engine reads and writes.
+  EngineCall(Clock::time_point deadline, const std::atomic<bool>& broken,
+             std::vector<Tensor> memory)
+      : deadline_(deadline), broken_(broken), memory_(std::move(memory)) {}
+
+  /// At least 1 ms, and no more than what any library can count.
+  std::chrono::milliseconds time_left() const {
+    using std::chrono::milliseconds;
+    const auto left = std::min<Clock::duration>(deadline_ - Clock::now(), std::chrono::hours(240));
+    return std::max(std::chrono::ceil<milliseconds>(left), milliseconds(1));
+  }
+
+  /// Engines that ask again and again whether something is done ask this as well.
+  ///
+  /// Throws: EngineError once the deadline has passed or the group is broken
+  void check() const {
+    if (broken_.load(std::memory_order_acquire)) throw EngineError("another failure");
+    if (Clock::now() >= deadline_) throw EngineError("nothing in time");
+  }
+
+  /// For engines that cannot take back what they have begun: it must stay for as long as they live.
+  const std::vector<Tensor>& memory() const { return memory_; }
+  void use(const Tensor& memory) { memory_.push_back(memory); }
+
+ private:
+  const Clock::time_point deadline_;
+  const std::atomic<bool>& broken_;
+  std::vector<Tensor> memory_;
+};
+
+/// A message under way.
+class Sending {
+ public:
+  virtual ~Sending() = default;
+  /// Returns when its memory is no longer needed.
+  virtual void wait(EngineCall& call) = 0;
+};
+
+class Engine {
+ public:
+  using Sizes = std::span<const std::size_t>;  ///< bytes, one per rank
+
+  virtual ~Engine() = default;
+  virtual const char* name() const = 0;
+
+  /// Parts lie one after the other, in rank order. This rank's is in its place already.
+  virtual void all_gather(std::byte* out, Sizes bytes, EngineCall& call) = 0;
+  /// Part d of `in` goes to rank d; what rank s sends here becomes part s of `out`.
+  virtual void all_to_all(std::byte* out, Sizes out_bytes, const std::byte* in, Sizes in_bytes,
+                          EngineCall& call) = 0;
+  virtual void broadcast(std::byte* data, std::size_t bytes, int root, EngineCall& call) = 0;
+
+  /// Messages between two ranks arrive in order; the receiver knows how large they are. `memory` holds the data.
+  virtual std::unique_ptr<Sending> send(const std::byte* data, std::size_t bytes, int to,
+                                        const Tensor& memory) = 0;
+  virtual void recv(std::byte* data, std::size_t bytes, int from, EngineCall& call) = 0;
+
+  /// Has a call that waits throw soon. Called by another thread; does not throw. Not needed where calls ask
+  /// EngineCall::check().
+  virtual void interrupt() noexcept {}
+
+  /// An engine of these ranks, in this order; called on those ranks alone.
+  ///
+  /// Throws: CollectiveError
+  virtual std::unique_ptr<Engine> split(Store& store, const std::vector<int>& ranks, int own,
+                                        const std::string& name, Where where) = 0;
+  /// True if split() works after a rank has died.
+  virtual bool outlives_ranks() const = 0;
+};
+
+}  // namespace ringrad

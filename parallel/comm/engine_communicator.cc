@@ -1,0 +1,356 @@
+#include "parallel/comm/engine_communicator.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/collective_call.h"
+#include "parallel/comm/engine_collectives.h"
+#include "parallel/comm/failure_board.h"
+#include "parallel/comm/reduce_terms.h"
+
+namespace ringrad {
+namespace {
+
+using Terms = EngineCollectives::Terms;
+
+// As between threads: so many messages to one rank may be on their way.
+constexpr std::size_t kMessages = 4;
+
+Tensor bytes_of(std::size_t count) {
+  return empty({static_cast<std::int64_t>(count)}, {.dtype = DType::uint8, .device = Device()});
+}
+
+std::size_t bytes_in(const Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype());
+}
+
+// What one rank sends to another: what it is, and then the elements.
+struct Message {
+  Tensor memory;
+  std::vector<std::unique_ptr<Sending>> pieces;
+
+  void wait(EngineCall& call) {
+    for (const auto& piece : pieces) piece->wait(call);
+  }
+};
+
+// A tensor's elements in the dtype that carries them between ranks.
+class Carried {
+ public:
+  explicit Carried(const Tensor& tensor)
+      : tensor_(tensor),
+        is_wide_(size_bytes(carrier_dtype(tensor.dtype())) != size_bytes(tensor.dtype())),
+        elements_(is_wide_ ? empty(tensor.shape(),
+                                   {.dtype = carrier_dtype(tensor.dtype()), .device = Device()})
+                           : tensor) {}
+
+  const Tensor& elements() const { return elements_; }
+  DType dtype() const { return carrier_dtype(tensor_.dtype()); }
+  std::byte* data() const { return elements_.raw_data(); }
+  std::size_t bytes() const { return bytes_in(elements_); }
+  void take() const {
+    if (is_wide_) to_carrier(tensor_.dtype(), tensor_.raw_data(), data(), tensor_.numel());
+  }
+  void put_back() const {
+    if (is_wide_) from_carrier(tensor_.dtype(), data(), tensor_.raw_data(), tensor_.numel());
+  }
+
+ private:
+  const Tensor tensor_;
+  const bool is_wide_;
+  const Tensor elements_;
+};
+
+class EngineCommunicator final : public Communicator {
+ public:
+  EngineCommunicator(const Store& store, std::string group, int rank, int world_size,
+                     std::unique_ptr<Engine> engine, const EngineOptions& options, Where where)
+      : Communicator(rank, world_size, group),
+        options_(options),
+        store_(store.another(options.join_timeout, where)),
+        collectives_(std::move(engine), rank, world_size, options.largest_piece),
+        num_messages_to_(static_cast<std::size_t>(world_size), 0),
+        num_messages_from_(static_cast<std::size_t>(world_size), 0),
+        outbox_(static_cast<std::size_t>(world_size)),
+        board_(
+            store_, std::move(group), rank, world_size, options.deadline,
+            [this] {
+              if (Engine* const working = collectives_.engine()) working->interrupt();
+            },
+            where) {}
+
+  // What was sent arrives, if somebody takes it.
+  ~EngineCommunicator() override {
+    if (std::uncaught_exceptions() > exceptions_before_) board_.fail("an exception ended its work");
+    EngineCall call(board_.begin_call(false), board_.broken(), {});
+    try {
+      for (auto& messages : outbox_)
+        for (Message& message : messages)
+          if (!board_.broken()) message.wait(call);
+    } catch (const EngineError&) {  // nobody does
+    }
+    board_.end_call();
+  }
+
+  void abort(const std::string& reason) noexcept override { board_.fail(reason); }
+  int failed_rank() const noexcept override {
+    return board_.broken() ? board_.failure().culprit : -1;
+  }
+
+ protected:
+  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
+  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
+                         Where where) override;
+  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override;
+  void do_broadcast(const Tensor& tensor, int root, Where where) override;
+  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override;
+  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
+  void do_barrier(Where where) override;
+  void do_send(const Tensor& tensor, int to, Where where) override;
+  void do_recv(const Tensor& tensor, int from, Where where) override;
+  std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
+                                         Where where) override;
+  std::unique_ptr<Communicator> do_shrink(Where where) override;
+
+ private:
+  Operation operation(const CollectiveCall& call, std::uint64_t sequence, Where where) const {
+    return {call, rank(), sequence, where, {}};
+  }
+
+  template <class Body>
+  void perform(const Operation& operation, std::vector<Tensor> memory, Body body);
+  template <class Body>
+  void perform_collective(const CollectiveCall& call, Where where, std::vector<Tensor> memory,
+                          Body body);
+  void compare(const Operation& operation, EngineCall& call);
+  void reduce_in_place(const CollectiveCall& call, const Tensor& tensor, int root, Where where);
+  std::unique_ptr<Communicator> make_subgroup(const std::vector<int>& ranks,
+                                              const std::string& name, Where where);
+
+  const EngineOptions options_;
+  Store store_;
+  EngineCollectives collectives_;
+  std::uint64_t sequence_ = 0;  // of the latest collective that was entered
+  std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
+  std::vector<std::deque<Message>> outbox_;                         // (world_size)
+  const int exceptions_before_ = std::uncaught_exceptions();
+  FailureBoard board_;  // ends before what it interrupts
+};
+
+// --- One call ------------------------------------------------------------------------------------------
+
+template <class Body>
+void EngineCommunicator::perform(const Operation& operation, std::vector<Tensor> memory,
+                                 Body body) {
+  const bool is_collective =
+      operation.call.op != CollectiveOp::send && operation.call.op != CollectiveOp::recv;
+  EngineCall call(board_.begin_call(is_collective), board_.broken(), std::move(memory));
+  try {
+    board_.check_whole(operation);  // after begin_call: a failure from now on interrupts the engine
+    body(call);
+  } catch (const EngineError& error) {
+    board_.investigate(operation, error.what());
+  } catch (...) {
+    board_.end_call();
+    throw;
+  }
+  board_.end_call();
+}
+
+template <class Body>
+void EngineCommunicator::perform_collective(const CollectiveCall& call, Where where,
+                                            std::vector<Tensor> memory, Body body) {
+  const Operation operation = this->operation(call, sequence_ + 1, where);
+  perform(operation, std::move(memory), [&](EngineCall& engine_call) {
+    ++sequence_;
+    compare(operation, engine_call);
+    body(engine_call);
+  });
+}
+
+void EngineCommunicator::compare(const Operation& operation, EngineCall& call) {
+  const auto n = static_cast<std::size_t>(world_size());
+  const Tensor all = bytes_of(n * sizeof(CollectiveCall));
+  call.use(all);
+  std::byte* const own = all.raw_data() + rank() * sizeof(CollectiveCall);
+  std::memcpy(own, &operation.call, sizeof(CollectiveCall));
+  collectives_.all_gather(all.raw_data(), own, sizeof(CollectiveCall), call);
+  std::vector<CollectiveCall> calls(n);
+  std::memcpy(calls.data(), all.raw_data(), n * sizeof(CollectiveCall));
+  if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
+  board_.fail_and_throw(
+      operation, concat(operation, ": all ranks must make the same call; got ", list_calls(calls)));
+}
+
+// --- Collectives ---------------------------------------------------------------------------------------
+
+void EngineCommunicator::reduce_in_place(const CollectiveCall& call, const Tensor& tensor, int root,
+                                         Where where) {
+  const Carried carried(tensor);
+  perform_collective(call, where, {carried.elements()}, [&](EngineCall& engine_call) {
+    carried.take();
+    collectives_.reduce(carried.data(), carried.bytes(), root, {carried.dtype(), call.reduce},
+                        engine_call);
+    carried.put_back();
+  });
+}
+
+void EngineCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
+  reduce_in_place({CollectiveOp::all_reduce, tensor.dtype(), op, 0, tensor.numel()}, tensor,
+                  EngineCollectives::kAllRanks, where);
+}
+
+void EngineCommunicator::do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
+  reduce_in_place({CollectiveOp::reduce, tensor.dtype(), op, root, tensor.numel()}, tensor, root,
+                  where);
+}
+
+void EngineCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
+                                           Where where) {
+  const Carried in(input), out(output);
+  perform_collective(
+      {CollectiveOp::reduce_scatter, input.dtype(), op, 0, input.numel()}, where,
+      {in.elements(), out.elements()}, [&](EngineCall& call) {
+        in.take();
+        collectives_.reduce_scatter(out.data(), in.data(), out.bytes(), {in.dtype(), op}, call);
+        out.put_back();
+      });
+}
+
+void EngineCommunicator::do_all_gather(const Tensor& output, const Tensor& input, Where where) {
+  perform_collective({CollectiveOp::all_gather, output.dtype(), ReduceOp::sum, 0, output.numel()},
+                     where, {output}, [&](EngineCall& call) {
+                       collectives_.all_gather(output.raw_data(), input.raw_data(), bytes_in(input),
+                                               call);
+                     });
+}
+
+void EngineCommunicator::do_all_to_all(const Tensor& output, const Tensor& input, Where where) {
+  perform_collective({CollectiveOp::all_to_all, output.dtype(), ReduceOp::sum, 0, input.numel()},
+                     where, {output, input}, [&](EngineCall& call) {
+                       collectives_.all_to_all(output.raw_data(), input.raw_data(),
+                                               bytes_in(input) / world_size(), call);
+                     });
+}
+
+void EngineCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
+  perform_collective({CollectiveOp::broadcast, tensor.dtype(), ReduceOp::sum, root, tensor.numel()},
+                     where, {tensor}, [&](EngineCall& call) {
+                       collectives_.broadcast(tensor.raw_data(), bytes_in(tensor), root, call);
+                     });
+}
+
+// To compare the calls is all there is to a barrier.
+void EngineCommunicator::do_barrier(Where where) {
+  perform_collective({}, where, {}, [](EngineCall&) {});
+}
+
+// --- Messages ------------------------------------------------------------------------------------------
+
+void EngineCommunicator::do_send(const Tensor& tensor, int to, Where where) {
+  const CollectiveCall call{CollectiveOp::send, tensor.dtype(), ReduceOp::sum, to, tensor.numel()};
+  std::uint64_t& number = num_messages_to_[static_cast<std::size_t>(to)];
+  std::deque<Message>& messages = outbox_[static_cast<std::size_t>(to)];
+  Engine& engine = *collectives_.engine();  // there is another rank
+  perform(operation(call, number + 1, where), {}, [&](EngineCall& engine_call) {
+    for (; messages.size() >= kMessages; messages.pop_front()) messages.front().wait(engine_call);
+    const Tensor memory = bytes_of(sizeof call + bytes_in(tensor));
+    std::byte *const header = memory.raw_data(), *const elements = header + sizeof call;
+    std::memcpy(header, &call, sizeof call);
+    if (tensor.numel() > 0) std::memcpy(elements, tensor.raw_data(), bytes_in(tensor));
+    Message& message = messages.emplace_back(Message{memory, {}});
+    message.pieces.push_back(engine.send(header, sizeof call, to, memory));
+    collectives_.for_pieces(bytes_in(tensor), [&](std::size_t first, std::size_t bytes) {
+      message.pieces.push_back(engine.send(elements + first, bytes, to, memory));
+    });
+  });
+  ++number;
+}
+
+void EngineCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
+  const CollectiveCall call{CollectiveOp::recv, tensor.dtype(), ReduceOp::sum, from,
+                            tensor.numel()};
+  std::uint64_t& number = num_messages_from_[static_cast<std::size_t>(from)];
+  const Operation operation = this->operation(call, number + 1, where);
+  const Tensor header = bytes_of(sizeof call);
+  Engine& engine = *collectives_.engine();
+  perform(operation, {tensor, header}, [&](EngineCall& engine_call) {
+    CollectiveCall sent;
+    engine.recv(header.raw_data(), sizeof sent, from, engine_call);
+    std::memcpy(&sent, header.raw_data(), sizeof sent);
+    if (sent.dtype != call.dtype || sent.count != call.count)
+      board_.fail_and_throw(
+          operation, concat(operation, ": the message must be ", sent.dtype, ", ", sent.count,
+                            " elements as sent by rank ", from, "; got a tensor of ", call.dtype,
+                            ", ", call.count, " elements"));
+    collectives_.for_pieces(bytes_in(tensor), [&](std::size_t first, std::size_t bytes) {
+      engine.recv(tensor.raw_data() + first, bytes, from, engine_call);
+    });
+  });
+  ++number;
+}
+
+// --- Other groups of the same ranks --------------------------------------------------------------------
+
+std::unique_ptr<Communicator> EngineCommunicator::make_subgroup(const std::vector<int>& ranks,
+                                                                const std::string& name,
+                                                                Where where) {
+  const int size = static_cast<int>(ranks.size());
+  const auto own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+  auto engine = size == 1 ? nullptr : collectives_.engine()->split(store_, ranks, own, name, where);
+  return make_engine_communicator(store_, name, own, size, std::move(engine), options_, where);
+}
+
+std::unique_ptr<Communicator> EngineCommunicator::do_split(const std::vector<int>& ranks,
+                                                           const std::string& name, Where where) {
+  return ranks.empty() ? nullptr : make_subgroup(ranks, name, where);
+}
+
+std::unique_ptr<Communicator> EngineCommunicator::do_shrink(Where where) {
+  if (Engine* const engine = collectives_.engine(); engine && !engine->outlives_ranks())
+    return Communicator::do_shrink(where);
+  return make_subgroup(board_.agree_on_survivors(where), group() + ".shrunk", where);
+}
+
+}  // namespace
+
+EngineOptions with_interface(EngineOptions options) {
+  const char* name = std::getenv("RINGRAD_INTERFACE");
+  if (options.interface.empty() && name != nullptr) options.interface = name;
+  return options;
+}
+
+void meet(Store& store, const std::string& group, int rank, int world_size,
+          const EngineOptions& options, Where where) {
+  check_options(world_size, options, where);
+  RINGRAD_CHECK(rank >= 0 && rank < world_size, ValueError, where,
+                "group: the rank must be in [0, ", world_size, "); got ", rank);
+  RINGRAD_CHECK(options.largest_piece > 0 && options.largest_piece <= kLargestPiece, ValueError,
+                where, "group: pieces must have 1 to ", kLargestPiece, " bytes; got ",
+                options.largest_piece);
+  const auto place = [&](int r) { return concat(group, "/ranks/", r); };
+  const std::string own = std::to_string(world_size);
+  RINGRAD_CHECK(store.add(place(rank) + "/claims", 1, where) == 1, CollectiveError, where,
+                "group: each rank must be one process; got a second rank ", rank, " of ", group);
+  store.set(place(rank), own, where);
+  for (int r = 0; r < world_size; ++r) {
+    const std::string other = store.get(place(r), where);
+    RINGRAD_CHECK(other == own, CollectiveError, where, "group: all ranks must be of as many; got ",
+                  other, " on rank ", r, " and ", own, " on rank ", rank);
+  }
+}
+
+std::unique_ptr<Communicator> make_engine_communicator(const Store& store, std::string group,
+                                                       int rank, int world_size,
+                                                       std::unique_ptr<Engine> engine,
+                                                       const EngineOptions& options, Where where) {
+  return std::make_unique<EngineCommunicator>(store, std::move(group), rank, world_size,
+                                              std::move(engine), options, where);
+}
+
+}  // namespace ringrad

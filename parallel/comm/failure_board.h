@@ -1,0 +1,124 @@
+// FailureBoard: how the ranks of a group that stands on a foreign library learn of a failure, and agree on
+// whose it is.
+//
+// Such a library tells a rank at most that something went wrong. The ranks find out the rest on a board, which
+// lies in the job's store. A thread of each rank looks at it ten times a second, also while the rank computes:
+//
+//     rank 0   a call fails: alarm ........... 1 and 3 have answered, 2 has not: "rank 2 ..."
+//     rank 1   waits in a call .... answers .................... its call is interrupted, and throws that
+//     rank 2   (dead)
+//     rank 3   computes ........... answers .................... its next call throws that
+//
+//     <group>/alarm      the rank that noticed; it judges
+//     <group>/rank<r>    what r answers: how many calls it has entered, or that it has left
+//     <group>/failure    the judgement; the first one stands for all
+//     <group>/here<r>, <group>/survivors    who wants to go on without the others, and who does
+//
+// So who has died or was stopped is told from who is late, who has left, and who is only busy. Where the store
+// is gone as well, each rank says so and judges for itself. Nobody misses a store that is gone while all goes
+// well.
+
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/collective_call.h"
+#include "parallel/comm/store.h"
+
+namespace ringrad {
+
+struct Failure {
+  int culprit = -1;
+  std::vector<int> lost;  ///< ranks that gave no sign of life
+  std::string text;
+};
+
+class FailureBoard {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `interrupt` has this rank's call throw soon, if it is in one. It is called by another thread, and must not
+  /// throw.
+  FailureBoard(const Store& store, std::string group, int rank, int world_size,
+               std::chrono::nanoseconds deadline, std::function<void()> interrupt, Where where);
+  /// This rank leaves the group.
+  ~FailureBoard();
+  FailureBoard(const FailureBoard&) = delete;
+  FailureBoard& operator=(const FailureBoard&) = delete;
+
+  /// True once the group has failed, as far as this rank knows.
+  const std::atomic<bool>& broken() const { return broken_; }
+  /// REQUIRES: broken()
+  Failure failure() const;
+
+  /// This rank enters a call, and leaves it; returns when it must end.
+  Clock::time_point begin_call(bool is_collective);
+  void end_call();
+
+  /// Breaks the group, unless it is broken already. Thread-safe.
+  void fail(const std::string& text) noexcept;
+
+  // What ends the call that this rank is in.
+
+  /// Throws: CollectiveError if the group is broken
+  void check_whole(const Operation& operation) const {
+    if (broken_.load(std::memory_order_acquire)) [[unlikely]]
+      throw_broken(operation);
+  }
+  /// Breaks the group and throws CollectiveError with `text`, which starts with the operation.
+  [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text);
+  /// The engine has said `got`: finds out together with the other ranks who failed, in about a second, breaks
+  /// the group, and throws CollectiveError.
+  [[noreturn]] void investigate(const Operation& operation, const std::string& got);
+
+  /// After a failure: the ranks that have called this, ascending, the same on all of them (survivors.h). Returns
+  /// when all have that live and have not left, or the deadline has passed.
+  ///
+  /// Throws: CollectiveError if the others decided without this rank, or the store is gone
+  std::vector<int> agree_on_survivors(Where where);
+
+ private:
+  struct Answers;
+
+  void watch();
+  bool look();
+  std::string place(const char* name) const { return group_ + '/' + name; }
+  std::string place(const char* name, int rank) const { return concat(place(name), rank); }
+  void answer();
+  void collect(Answers& answers);
+  Failure judge(const Operation& operation, const Answers& answers, bool late,
+                const std::string& got) const;
+  Failure find_out(const Operation& operation, bool late, const std::string& got);
+  void record(const Failure& failure);
+  [[noreturn]] void throw_broken(const Operation& operation) const;
+
+  const std::string group_;
+  const int rank_, world_size_;
+  const std::chrono::nanoseconds deadline_;
+  const std::function<void()> interrupt_;
+  std::atomic<bool> broken_{false};
+
+  mutable std::mutex mutex_;  // never waits for the store
+  std::condition_variable changed_;
+  bool ending_ = false;
+  bool in_call_ = false, interrupted_ = false;
+  Clock::time_point call_deadline_{};
+  std::uint64_t num_collectives_ = 0;  // that this rank has entered
+  Failure failure_;
+  Clock::time_point alarm_heard_{};
+
+  std::mutex store_mutex_;
+  Store store_;  // guarded by store_mutex_
+  bool has_answered_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,53 @@
+#include "parallel/comm/join_group.h"
+
+#include "parallel/comm/gloo_group.h"
+#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/process_group.h"
+
+namespace ringrad {
+namespace {
+
+struct Backend {
+  const char* name;
+  std::unique_ptr<Communicator> (*join)(const GroupOptions& options, Where where);
+};
+
+// The options of a backend, of which these are a part.
+template <class Options>
+Options extended(const GroupOptions& options) {
+  Options all;
+  static_cast<GroupOptions&>(all) = options;
+  return all;
+}
+
+constexpr Backend kBackends[] = {
+    {"processes",
+     [](const GroupOptions& options, Where where) {
+       return join_process_group(extended<ProcessGroupOptions>(options), where);
+     }},
+    {"gloo", [](const GroupOptions& options,
+                Where where) { return join_gloo_group(extended<EngineOptions>(options), where); }},
+    {"mpi", [](const GroupOptions& options,
+               Where where) { return join_mpi_group(extended<EngineOptions>(options), where); }},
+};
+
+}  // namespace
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const Backend& backend : kBackends) names.emplace_back(backend.name);
+  return names;
+}
+
+std::unique_ptr<Communicator> join_group(const std::string& backend, const GroupOptions& options,
+                                         Where where) {
+  std::string names;
+  for (const Backend& known : kBackends) {
+    if (backend == known.name) return known.join(options, where);
+    names += concat(names.empty() ? "" : ", ", known.name);
+  }
+  throw ValueError(
+      concat("join_group: the backend must be one of ", names, "; got \"", backend, '"'), where);
+}
+
+}  // namespace ringrad

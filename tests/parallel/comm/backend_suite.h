@@ -1,0 +1,351 @@
+// What every backend must do, whatever its ranks are. All ranks of a group call these functions, which expect and
+// leave it whole; what breaks a group is done to one split off for it.
+
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/view.h"
+#include "parallel/comm/reduce_terms.h"
+#include "tests/parallel/comm/checked_collectives.h"
+#include "tests/parallel/plan/every_plan.h"
+#include "tests/testing.h"
+
+namespace ringrad::testing {
+
+inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::product,
+                                             ReduceOp::min, ReduceOp::max};
+
+inline bool reduces(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce;
+}
+
+// --- Values ----------------------------------------------------------------------------------------------
+
+/// Every collective, dtype and operation; sizes none, one, around the number of ranks, and of many kilobytes.
+inline void expect_exact_collectives(Communicator& comm) {
+  const int n = comm.world_size();
+  for (const Collective collective : kAllCollectives) {
+    for (const DType dtype : kAllDTypes)
+      for (const ReduceOp op : kAllReduceOps)
+        if (is_reducible(dtype, op) && (reduces(collective) || op == ReduceOp::max))
+          expect_exact(comm, {collective, dtype, op, n / 2, n + 1});
+    for (const std::int64_t count : {0, 1, n - 1, n, 20'000})
+      expect_exact(comm, {collective, DType::float32, ReduceOp::sum, n - 1, count});
+  }
+  comm.barrier();
+}
+
+/// Views that begin anywhere in their storage, and outputs that hold the input.
+inline void expect_any_place(Communicator& comm) {
+  const int n = comm.world_size(), rank = comm.rank();
+  for (const std::int64_t offset : {1, 3}) {
+    const std::int64_t count = 5000 - offset;
+    const Tensor whole = input_of(DType::float16, ReduceOp::sum, rank, 5000);
+    const Tensor part = view::slice(whole, 0, offset, 5000);
+    comm.all_reduce(part);
+    expect_same_bits(part, reduced_tensor(DType::float16, ReduceOp::sum, n, count, offset));
+    expect_same_bits(view::slice(whole, 0, 0, offset),
+                     input_of(DType::float16, ReduceOp::sum, rank, offset));
+  }
+  const Tensor all = zeros({n, 100});
+  const Tensor own = view::select(all, 0, rank);
+  std::fill_n(own.data<float>(), 100, static_cast<float>(rank));
+  comm.all_gather(all, own);
+  for (int r = 0; r < n; ++r) expect_same_bits(view::select(all, 0, r), full({100}, r));
+}
+
+/// Numbers that rounding and order show in, with NaNs, infinities and zeros of both signs among them.
+inline Tensor odd_values(DType dtype, int rank, std::int64_t count) {
+  constexpr double kSpecial[] = {std::numeric_limits<double>::quiet_NaN(),
+                                 std::numeric_limits<double>::infinity(),
+                                 -std::numeric_limits<double>::infinity(), 0.0, -0.0};
+  Random random(static_cast<std::uint64_t>(rank) + 1);
+  return make_tensor(dtype, count, [&](std::int64_t i) {
+    if (i % 7 == 0) return kSpecial[(i / 7 + rank) % 5];
+    return random.real(-1, 1) * std::exp2(static_cast<double>(random.integer(-8, 8)));
+  });
+}
+
+/// After an all_reduce all ranks hold the same bits, and a NaN has reached them all.
+inline void expect_identical_bits(Communicator& comm) {
+  const int n = comm.world_size();
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16})
+    for (const ReduceOp op : kAllReduceOps)
+      for (const std::int64_t count : {50, 5000}) {
+        const Tensor x = odd_values(dtype, comm.rank(), count);
+        comm.all_reduce(x, op);
+        const Tensor all = empty({n, count}, {.dtype = dtype});
+        comm.all_gather(all, x);
+        for (int r = 0; r < n; ++r) expect_same_bits(view::select(all, 0, r), x);
+        const auto values = x.to_vector<double>();
+        for (int r = 0; r < n; ++r)  // where rank r had one
+          EXPECT_TRUE(std::isnan(values[static_cast<std::size_t>((5 - r % 5) % 5 * 7)]))
+              << op << ' ' << dtype;
+      }
+}
+
+/// Reductions are sums in rank order, rounded once, whatever they are cut into.
+inline void expect_canonical_bits(Communicator& comm) {
+  const int n = comm.world_size();
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const std::int64_t count : {50, 5003}) {
+      const Options carried{.dtype = carrier_dtype(dtype)};
+      std::vector<Tensor> inputs;
+      std::vector<const std::byte*> terms;
+      for (int r = 0; r < n; ++r) {
+        inputs.push_back(empty({count * n}, carried));
+        to_carrier(dtype, odd_values(dtype, r, count * n).raw_data(), inputs.back().raw_data(),
+                   count * n);
+        terms.push_back(inputs.back().raw_data());
+      }
+      const Tensor sum = empty({count * n}, carried),
+                   expected = empty({n, count}, {.dtype = dtype});
+      std::byte* const sums[] = {sum.raw_data()};
+      reduce_terms(carrier_dtype(dtype), ReduceOp::mean, terms, sums, count * n, n);
+      from_carrier(dtype, sum.raw_data(), expected.raw_data(), count * n);
+
+      const Tensor x = odd_values(dtype, comm.rank(), count * n),
+                   part = empty({count}, {.dtype = dtype});
+      comm.reduce_scatter(part, x, ReduceOp::mean);
+      expect_same_bits(part, view::select(expected, 0, comm.rank()));
+      const Tensor y = contiguous_copy(x);
+      comm.reduce(y, n - 1, ReduceOp::mean);
+      if (comm.rank() == n - 1) expect_same_bits(y, view::reshape(expected, {n * count}));
+      comm.all_reduce(x, ReduceOp::mean);
+      expect_same_bits(x, view::reshape(expected, {n * count}));
+    }
+}
+
+// --- Messages ----------------------------------------------------------------------------------------------
+
+/// In order, of every dtype and also of nothing, sent before anybody receives, and between collectives.
+inline void expect_messages(Communicator& comm) {
+  const int n = comm.world_size(), rank = comm.rank();
+  if (n == 1) return;
+  const int right = (rank + 1) % n, left = (rank + n - 1) % n;
+  for (const DType dtype : kAllDTypes) {
+    const std::int64_t counts[] = {0, 7, 5000};
+    for (const std::int64_t count : counts)
+      comm.send(input_of(dtype, ReduceOp::max, rank, count), right);
+    expect_exact(comm, {Collective::all_reduce, dtype, ReduceOp::max, 0, 9});
+    for (const std::int64_t count : counts) {
+      const Tensor x = empty({count}, {.dtype = dtype});
+      comm.recv(x, left);
+      expect_same_bits(x, input_of(dtype, ReduceOp::max, left, count));
+    }
+  }
+  for (int k = 0; k < 20; ++k) {  // more than fit on the way
+    const Tensor x = full({k}, k);
+    if (rank == 0) comm.send(x, 1);
+    if (rank == 1) {
+      const Tensor y = zeros({k});
+      comm.recv(y, 0);
+      expect_same_bits(y, x);
+    }
+  }
+  comm.barrier();
+}
+
+/// A message reaches its receiver also if its sender has gone.
+inline void expect_messages_outlive_senders(Communicator& comm) {
+  constexpr std::int64_t kCount = 1 << 20;
+  if (comm.world_size() == 1) return;
+  auto part = comm.split(0);
+  if (comm.rank() == 0) {
+    part->send(full({kCount}, 7), 1);
+    part.reset();
+  } else if (comm.rank() == 1) {
+    const Tensor x = zeros({kCount});
+    part->recv(x, 0);
+    expect_same_bits(x, full({kCount}, 7));
+  }
+  comm.barrier();
+}
+
+// --- Groups ------------------------------------------------------------------------------------------------
+
+inline void expect_sum_works(Communicator& comm) {
+  for (const std::int64_t count : {1, 3000})
+    expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, count});
+}
+
+/// Rows and columns of a grid, in any order; groups of groups that outlive them; and no group.
+inline void expect_split(Communicator& comm) {
+  const int n = comm.world_size(), rank = comm.rank();
+  const auto row = comm.split(rank / 2), column = comm.split(rank % 2, -rank);
+  EXPECT_EQ(row->rank(), rank % 2);
+  EXPECT_EQ(column->world_size(), rank % 2 == 0 ? (n + 1) / 2 : n / 2);
+  EXPECT_EQ(column->rank(), column->world_size() - 1 - rank / 2);
+  for (int round = 0; round < 4; ++round) {
+    expect_sum_works(round % 2 == rank / 2 % 2 ? *row : *column);
+    expect_sum_works(round % 2 == rank / 2 % 2 ? *column : *row);
+  }
+  std::unique_ptr<Communicator> rest;
+  {
+    const auto all = comm.split(3);
+    rest = all->split(rank == 0 ? -1 : 0);
+  }
+  EXPECT_EQ(rest == nullptr, rank == 0);
+  if (rest) expect_sum_works(*rest);
+  comm.barrier();
+}
+
+// --- Failures ----------------------------------------------------------------------------------------------
+
+/// The message of the CollectiveError that the body throws.
+template <class Body>
+std::string error_of(Body body) {
+  try {
+    body();
+  } catch (const CollectiveError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline void expect_contains(const std::string& text, std::string_view expected,
+                            Where where = Where::current()) {
+  EXPECT_NE(text.find(expected), std::string::npos)
+      << to_string(where) << ": expected \"" << expected << "\" in: " << text;
+}
+
+/// `call` differs on rank 1, and every rank is told `expected`.
+template <class Call>
+void expect_difference(Communicator& comm, Call call, std::string_view expected) {
+  const auto part = comm.split(0);
+  part->barrier();
+  const std::string error = error_of([&] { call(*part, comm.rank() == 1); });
+  expect_contains(error, concat("#2 on rank ", comm.rank(), ": "));
+  expect_contains(error, "all ranks must make the same call; got ");
+  expect_contains(error, expected);
+  EXPECT_GE(part->failed_rank(), 0);
+  EXPECT_THROW(part->barrier(), CollectiveError);  // from now on
+  comm.barrier();
+}
+
+/// Another operation, dtype, count, root, or reduction.
+inline void expect_differences_named(Communicator& comm) {
+  if (comm.world_size() == 1) return;
+  const Tensor x = ones({8}), longer = ones({9}), whole = ones({8}, {.dtype = DType::int32});
+  expect_difference(
+      comm, [&](auto& c, bool differs) { differs ? c.barrier() : c.all_reduce(x); },
+      "all_reduce(sum, float32, 8 elements) on rank");
+  expect_difference(
+      comm, [&](auto& c, bool differs) { differs ? c.broadcast(x) : c.all_reduce(x); },
+      "broadcast(float32, 8 elements, root 0) on rank 1");
+  expect_difference(
+      comm, [&](auto& c, bool differs) { c.all_reduce(differs ? whole : x); },
+      "all_reduce(sum, int32, 8 elements) on rank 1");
+  expect_difference(
+      comm, [&](auto& c, bool differs) { c.all_reduce(differs ? longer : x); },
+      "all_reduce(sum, float32, 9 elements) on rank 1");
+  expect_difference(
+      comm, [&](auto& c, bool differs) { c.reduce(x, differs ? 1 : 0); },
+      "reduce(sum, float32, 8 elements, root 1) on rank 1");
+  expect_difference(
+      comm,
+      [&](auto& c, bool differs) { c.all_reduce(x, differs ? ReduceOp::max : ReduceOp::min); },
+      "all_reduce(max, float32, 8 elements) on rank 1");
+}
+
+inline void expect_wrong_message_refused(Communicator& comm) {
+  const int rank = comm.rank();
+  const auto part = comm.split(rank / 2);
+  if (part->world_size() == 2) {
+    if (part->rank() == 0)
+      part->send(ones({3}), 1);
+    else
+      expect_contains(
+          error_of([&] { part->recv(empty({4}), 0); }),
+          "recv(float32, 4 elements, from 0) #1 on rank 1: the message must be float32, 3 "
+          "elements as sent by rank 0; got a tensor of float32, 4 elements");
+  }
+  comm.barrier();
+}
+
+/// An abort ends the calls that wait, and all later ones.
+inline void expect_abort_told(Communicator& comm) {
+  const auto part = comm.split(0);
+  if (comm.rank() == 0)
+    part->abort("enough");
+  else
+    expect_contains(error_of([&] { part->barrier(); }),
+                    concat("barrier() #1 on rank ", comm.rank(),
+                           ": the group must be whole; got a failure of rank 0: enough"));
+  expect_contains(error_of([&] { part->all_reduce(ones({8})); }),
+                  "the group must be whole; got a failure of rank 0: enough");
+  EXPECT_EQ(part->failed_rank(), 0);
+  expect_sum_works(comm);
+}
+
+/// Of two threads with one communicator, one is refused.
+inline void expect_second_thread_refused(Communicator& comm) {
+  const auto part = comm.split(0);
+  if (comm.world_size() == 1) return;
+  if (comm.rank() != 0) {
+    comm.barrier();  // only now: until then the first one waits
+    part->barrier();
+    return;
+  }
+  std::atomic<int> num_refused{0};
+  const auto call = [&] {
+    const std::string error = error_of([&] { part->barrier(); });
+    if (error == "no error") return;
+    expect_contains(
+        error,
+        "barrier: a communicator serves one thread at a time; got a second call on rank 0 "
+        "while another is running");
+    ++num_refused;
+    num_refused.notify_one();
+  };
+  std::thread first(call), second(call);
+  num_refused.wait(0);
+  comm.barrier();
+  first.join();
+  second.join();
+  EXPECT_EQ(num_refused.load(), 1);
+}
+
+/// The last rank comes when the others have gone, and is named.
+///
+/// REQUIRES: a group with a deadline of deadline_s seconds, which breaks
+inline void expect_late_rank_named(Communicator& comm, double deadline_s) {
+  using Clock = std::chrono::steady_clock;
+  const int last = comm.world_size() - 1;
+  comm.barrier();
+  const auto begin = Clock::now();
+  if (comm.rank() == last)
+    while (comm.failed_rank() < 0) std::this_thread::yield();
+  const std::string error = error_of([&] { comm.all_reduce(ones({8})); });
+  EXPECT_LT(std::chrono::duration<double>(Clock::now() - begin).count(), deadline_s + 1);
+  EXPECT_EQ(error.find("all_reduce(sum, float32, 8 elements) #"), 0U) << error;
+  expect_contains(error, concat(" on rank ", comm.rank(), ": "));
+  expect_contains(error, concat("every rank must arrive within ", deadline_s,
+                                " s; got no call from rank ", last));
+}
+
+/// All of the above that leaves the group whole.
+inline void run_backend_suite(Communicator& comm) {
+  expect_exact_collectives(comm);
+  expect_any_place(comm);
+  expect_identical_bits(comm);
+  expect_messages(comm);
+  expect_messages_outlive_senders(comm);
+  expect_split(comm);
+  expect_differences_named(comm);
+  expect_wrong_message_refused(comm);
+  expect_abort_told(comm);
+  expect_second_thread_refused(comm);
+}
+
+}  // namespace ringrad::testing

@@ -1,0 +1,88 @@
+// What every backend must do (backend_suite.h), for those over shared memory; and the choice of one by name. Gloo and
+// MPI have tests of their own.
+
+#include <gtest/gtest.h>
+
+#include "parallel/comm/join_group.h"
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/ranks.h"
+#include "tests/parallel/comm/backend_suite.h"
+#include "tests/parallel/comm/processes.h"
+
+namespace ringrad {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::expect_throws;
+using testing::Processes;
+
+testing::Join join_with(const ProcessGroupOptions& options) {
+  return [options](Store& store, int rank, int world_size) {
+    return join_process_group(store, "test", rank, world_size, options);
+  };
+}
+
+void on_processes(int world_size, void (*body)(Communicator&),
+                  const ProcessGroupOptions& options = {}) {
+  Processes processes(world_size, join_with(options), [&](Communicator& comm) -> std::string {
+    body(comm);
+    return "";
+  });
+  for (int rank = 0; rank < world_size; ++rank)
+    EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+TEST(BackendTest, ThreadsDoWhatEveryBackendDoes) {
+  for (const int n : {1, 2, 3}) run_ranks(n, testing::run_backend_suite);
+}
+
+TEST(BackendTest, ProcessesDoWhatEveryBackendDoes) {
+  for (const int n : {1, 2, 3}) on_processes(n, testing::run_backend_suite);
+}
+
+TEST(BackendTest, CanonicalPlansAddInRankOrder) {
+  ProcessGroupOptions options;
+  options.all_reduce = "two_shot";
+  options.reduce_scatter = options.reduce = "direct";
+  for (const int n : {2, 3}) {
+    run_ranks(n, testing::expect_canonical_bits, options);
+    on_processes(n, testing::expect_canonical_bits, options);
+  }
+}
+
+TEST(BackendTest, ALateRankIsNamed) {
+  ProcessGroupOptions options;
+  options.deadline = milliseconds(300);
+  constexpr auto kBody = [](Communicator& comm) { testing::expect_late_rank_named(comm, 0.3); };
+  for (const int n : {2, 4}) {
+    run_ranks(n, kBody, options);
+    on_processes(n, kBody, options);
+  }
+}
+
+// --- By name -----------------------------------------------------------------------------------------------
+
+// In processes of their own: each is the only rank of its job.
+TEST(BackendTest, EveryNameJoinsItsBackend) {
+  EXPECT_EQ(backend_names(), (std::vector<std::string>{"processes", "gloo", "mpi"}));
+  for (const std::string& name : backend_names()) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto comm = join_group(name);
+      testing::expect_sum_works(*comm);
+      _exit(HasFailure() || comm->world_size() != 1 ? 1 : 0);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << name;
+  }
+}
+
+TEST(BackendTest, AnUnknownNameIsRefusedWithThoseThatAreKnown) {
+  expect_throws<ValueError>([] { join_group("carrier pigeons"); },
+                            "join_group: the backend must be one of processes, gloo, mpi; got "
+                            "\"carrier pigeons\"");
+}
+
+}  // namespace
+}  // namespace ringrad
