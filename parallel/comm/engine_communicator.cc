@@ -201,21 +201,20 @@ void EngineCommunicator::reduce_in_place(const CollectiveCall& call, const Tenso
 }
 
 void EngineCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
-  reduce_in_place({CollectiveOp::all_reduce, tensor.dtype(), op, 0, tensor.numel()}, tensor,
+  reduce_in_place(call_of(CollectiveOp::all_reduce, tensor, op, 0), tensor,
                   EngineCollectives::kAllRanks, where);
 }
 
 void EngineCommunicator::do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
-  reduce_in_place({CollectiveOp::reduce, tensor.dtype(), op, root, tensor.numel()}, tensor, root,
-                  where);
+  reduce_in_place(call_of(CollectiveOp::reduce, tensor, op, root), tensor, root, where);
 }
 
 void EngineCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                                            Where where) {
   const Carried in(input), out(output);
   perform_collective(
-      {CollectiveOp::reduce_scatter, input.dtype(), op, 0, input.numel()}, where,
-      {in.elements(), out.elements()}, [&](EngineCall& call) {
+      call_of(CollectiveOp::reduce_scatter, input, op, 0), where, {in.elements(), out.elements()},
+      [&](EngineCall& call) {
         in.take();
         collectives_.reduce_scatter(out.data(), in.data(), out.bytes(), {in.dtype(), op}, call);
         out.put_back();
@@ -223,24 +222,24 @@ void EngineCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& i
 }
 
 void EngineCommunicator::do_all_gather(const Tensor& output, const Tensor& input, Where where) {
-  perform_collective({CollectiveOp::all_gather, output.dtype(), ReduceOp::sum, 0, output.numel()},
-                     where, {output}, [&](EngineCall& call) {
+  perform_collective(call_of(CollectiveOp::all_gather, output, ReduceOp::sum, 0), where, {output},
+                     [&](EngineCall& call) {
                        collectives_.all_gather(output.raw_data(), input.raw_data(), bytes_in(input),
                                                call);
                      });
 }
 
 void EngineCommunicator::do_all_to_all(const Tensor& output, const Tensor& input, Where where) {
-  perform_collective({CollectiveOp::all_to_all, output.dtype(), ReduceOp::sum, 0, input.numel()},
-                     where, {output, input}, [&](EngineCall& call) {
+  perform_collective(call_of(CollectiveOp::all_to_all, input), where, {output, input},
+                     [&](EngineCall& call) {
                        collectives_.all_to_all(output.raw_data(), input.raw_data(),
                                                bytes_in(input) / world_size(), call);
                      });
 }
 
 void EngineCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
-  perform_collective({CollectiveOp::broadcast, tensor.dtype(), ReduceOp::sum, root, tensor.numel()},
-                     where, {tensor}, [&](EngineCall& call) {
+  perform_collective(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, {tensor},
+                     [&](EngineCall& call) {
                        collectives_.broadcast(tensor.raw_data(), bytes_in(tensor), root, call);
                      });
 }
@@ -253,7 +252,7 @@ void EngineCommunicator::do_barrier(Where where) {
 // --- Messages ------------------------------------------------------------------------------------------
 
 void EngineCommunicator::do_send(const Tensor& tensor, int to, Where where) {
-  const CollectiveCall call{CollectiveOp::send, tensor.dtype(), ReduceOp::sum, to, tensor.numel()};
+  const CollectiveCall call = call_of(CollectiveOp::send, tensor, ReduceOp::sum, to);
   std::uint64_t& number = num_messages_to_[static_cast<std::size_t>(to)];
   std::deque<Message>& messages = outbox_[static_cast<std::size_t>(to)];
   Engine& engine = *collectives_.engine();  // there is another rank
@@ -273,8 +272,7 @@ void EngineCommunicator::do_send(const Tensor& tensor, int to, Where where) {
 }
 
 void EngineCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
-  const CollectiveCall call{CollectiveOp::recv, tensor.dtype(), ReduceOp::sum, from,
-                            tensor.numel()};
+  const CollectiveCall call = call_of(CollectiveOp::recv, tensor, ReduceOp::sum, from);
   std::uint64_t& number = num_messages_from_[static_cast<std::size_t>(from)];
   const Operation operation = this->operation(call, number + 1, where);
   const Tensor header = bytes_of(sizeof call);

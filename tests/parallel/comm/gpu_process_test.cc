@@ -120,7 +120,7 @@ TEST(GpuProcessTest, SubgroupsAndMessages) {
 TEST(GpuProcessTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
   for (const int delay_ms : {0, 3, 20}) {
     Processes processes(
-        3, {},
+        3, ProcessGroupOptions{},
         on_gpu(
             3,
             [](Communicator& comm) {
