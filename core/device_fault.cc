@@ -36,11 +36,13 @@ void throw_bad_index(const BadIndex& index) {
 }
 
 void throw_late_rank(const LateRank& late) {
-  const char* found =
-      late.aborted ? "; got a broken group while waiting for rank " : "; got nothing from rank ";
+  const bool of_one = late.peer >= 0;
+  const char* found = late.aborted ? "; got a broken group" : "; got nothing";
+  const std::string whom =
+      of_one ? concat(late.aborted ? " while waiting for rank " : " from rank ", late.peer) : "";
   throw CollectiveError(
       concat(late.operation, " #", late.sequence, " on rank ", late.rank,
-             ": every rank must arrive on its GPU within ", late.seconds, " s", found, late.peer),
+             ": every rank must arrive on its GPU within ", late.seconds, " s", found, whom),
       late.where);
 }
 
@@ -57,6 +59,16 @@ DeviceFault* device_fault(Device device, Where where) {
   auto* fault = new (memory) DeviceFault{};
   place.store(fault, std::memory_order_release);
   return fault;
+}
+
+void note_late_rank(Device device, const LateRank& late) {
+  DeviceFault* fault = device_fault(device, late.where);
+  const std::atomic_ref state(fault->state);
+  unsigned expected = DeviceFault::kNone;
+  if (!state.compare_exchange_strong(expected, DeviceFault::kInWriting)) return;
+  fault->what = DeviceFault::What::late_rank;
+  fault->late = late;
+  state.store(DeviceFault::kNoted, std::memory_order_release);
 }
 
 void throw_device_fault(Device device) {

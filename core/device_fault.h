@@ -37,7 +37,7 @@ struct BadIndex {
 /// A rank of a group that did not come in time, or did not because the group was broken.
 struct LateRank {
   const char* operation;  // "all_reduce"
-  int rank, peer;         // who waited for whom
+  int rank, peer;         // who waited for whom; peer -1 for the group as a whole
   std::uint64_t sequence;
   double seconds;  // how long at most
   bool aborted;
@@ -61,6 +61,9 @@ struct DeviceFault {
 
 /// The place where kernels on `device` leave their note.
 DeviceFault* device_fault(Device device, Where where);
+
+/// The same note, left by the host for work whose results it has given up. The first note counts.
+void note_late_rank(Device device, const LateRank& late);
 
 /// Throws what kernels on `device` have noted, if anything; those that still run are not waited for.
 void throw_device_fault(Device device);

@@ -120,6 +120,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (!exists(device)) return fail_device("cudaGetDeviceProperties", device);
   if (!properties) return fail_no_place("cudaGetDeviceProperties");
   *properties = {.name = {},
+                 .uuid = {"simulated GPU"},
                  .totalGlobalMem = Machine::get().memory.bytes_per_device(),
                  .sharedMemPerBlock = kStaticSharedBytes,
                  .sharedMemPerBlockOptin = kMaxSharedBytes,
@@ -138,6 +139,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                  .cooperativeLaunch = 1,
                  .unifiedAddressing = 1};
   std::snprintf(properties->name, sizeof properties->name, "Ringrad simulated GPU %d", device);
+  properties->uuid.bytes[15] = static_cast<char>(device);
   return cudaSuccess;
 }
 

@@ -1,0 +1,43 @@
+// The mock of NCCL (mock_nccl.cc): what a test tells it, and what it tells a test.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ringrad::testing {
+
+/// The CUDA runtime of the process that opened the library, which cannot know it by itself.
+struct MockNcclRuntime {
+  int (*current_device)();
+  void* (*allocate_pinned)(std::size_t bytes);
+  /// These are queued on a stream of `device`.
+  void (*copy)(int device, void* stream, void* to, const void* from, std::size_t bytes);
+  void (*call)(int device, void* stream, void (*function)(void*), void* argument);
+  void (*wait_for_word)(int device, void* stream, const std::uint64_t* word);
+};
+
+/// What goes wrong; calls are counted from 1 on each communicator.
+struct MockNcclFaults {
+  int version = 22809;
+  int remote_error_at_call = 0;  ///< all ranks get ncclRemoteError while it runs
+  int refused_call = 0;          ///< rank 0 gets ncclInvalidArgument from it
+  int stuck_call = 0;            ///< never ends, and nobody says so
+  bool init_never_ends = false;
+  bool abort_waits = false;  ///< until the next mock_nccl_configure, at most 5 s
+};
+
+struct MockNcclState {
+  int num_live;  ///< communicators that were neither destroyed nor aborted
+  int num_aborted;
+  int num_broken_rules;
+  char rule[256];  ///< the first that was broken
+};
+
+// Exported by the library under these names.
+using MockNcclConfigure = void (*)(const MockNcclRuntime&, const MockNcclFaults&);
+using MockNcclInspect = MockNcclState (*)();
+inline constexpr const char* kMockNcclConfigure = "mock_nccl_configure";
+inline constexpr const char* kMockNcclInspect = "mock_nccl_inspect";
+
+}  // namespace ringrad::testing
