@@ -1,9 +1,9 @@
 // Engine: what a foreign library has to do for a backend. It moves bytes; the rest is the same for all of them
 // (engine_communicator.h).
 //
-// Calls of one group do not overlap. There are two or more ranks; no buffer is larger than the library can take
-// at once, and not all sizes of a call are 0, though some may be. A function that cannot go on throws
-// EngineError, after which the engine is only destroyed.
+// Calls of one group do not overlap, and all ranks make the same. There are two or more of them; no buffer is larger
+// than EngineOptions::largest_piece, and some sizes may be 0. A function that cannot go on throws EngineError; after
+// that the engine makes no more calls, but may split.
 
 #pragma once
 
@@ -76,7 +76,6 @@ class Engine {
   using Sizes = std::span<const std::size_t>;  ///< bytes, one per rank
 
   virtual ~Engine() = default;
-  virtual const char* name() const = 0;
 
   /// Parts lie one after the other, in rank order. This rank's is in its place already.
   virtual void all_gather(std::byte* out, Sizes bytes, EngineCall& call) = 0;

@@ -141,8 +141,6 @@ class GlooEngine final : public Engine {
     }
   }
 
-  const char* name() const override { return "gloo"; }
-
   void all_gather(std::byte* out, Sizes bytes, EngineCall& call) override {
     guarded([&] {
       gloo::AllgathervOptions options(context_);

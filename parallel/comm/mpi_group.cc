@@ -165,8 +165,6 @@ class MpiEngine final : public Engine {
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
 
-  const char* name() const override { return "mpi"; }
-
   void all_gather(std::byte* out, Sizes bytes, EngineCall& call) override {
     perform(call, {counts_of(bytes), places_of(bytes)}, [&](const auto& numbers, auto* request) {
       return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, out, numbers[0].data(), numbers[1].data(),

@@ -164,6 +164,22 @@ TEST(GlooGroupTest, ARankThatEndsIsNamedByTheOthers) {
   }
 }
 
+TEST(GlooGroupTest, ARankThatIsKilledAnywhereIsNamedByTheOthers) {
+  constexpr milliseconds kDeadline(5000);
+  testing::Random random(1);
+  for (int i = 0; i < 3; ++i) {
+    testing::Processes processes(3, join_with(kDeadline), [](Communicator& comm) {
+      return reduce_until_rank_1_is_lost(comm, kDeadline);
+    });
+    processes.wait_until_all_joined();
+    std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 20'000)));
+    processes.send_signal(1, SIGKILL);
+    EXPECT_EQ(processes.wait(0), 0);
+    EXPECT_EQ(processes.wait(2), 0);
+    EXPECT_EQ(processes.wait(1), -SIGKILL);
+  }
+}
+
 TEST(GlooGroupTest, AStoppedRankIsNamedByTheOthersAndFindsItselfEvicted) {
   constexpr milliseconds kDeadline(400);
   testing::Processes processes(3, join_with(kDeadline), [](Communicator& comm) -> std::string {
