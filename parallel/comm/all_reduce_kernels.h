@@ -51,9 +51,10 @@ struct Mailbox {
   // Then, twice, what `mailbox_bytes` says, aligned to 256.
 };
 
-/// Bytes of a mailbox for tensors of at most `capacity` bytes.
+/// Bytes of a mailbox for tensors of at most `capacity` bytes, once for each half of the calls; ring, which adds
+/// 16-bit floats in float32, has room for half as many of these.
 constexpr std::size_t mailbox_half(std::size_t capacity) {
-  return (2 * capacity + 255) / 256 * 256;
+  return (2 * (capacity + 16 * sizeof(double)) + 255) / 256 * 256;
 }
 constexpr std::size_t mailbox_bytes(std::size_t capacity) {
   return sizeof(Mailbox) + 2 * mailbox_half(capacity);

@@ -118,7 +118,8 @@ class Communicator {
   /// After a failure: a group of the ranks that call it before the deadline, in the order of rank. Ranks that
   /// have ended are not waited for. All that get a group get the same one.
   ///
-  /// Throws: CollectiveError unless this group is broken; on a rank that came too late; if the backend cannot
+  /// Throws: CollectiveError unless this group is broken; on a rank that came too late; for a second call; if the
+  ///         backend cannot
   std::unique_ptr<Communicator> shrink(Where where = Where::current());
 
   /// A tensor that collectives of this group reduce where it lies, on every rank of it; others may first be copied

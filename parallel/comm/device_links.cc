@@ -23,8 +23,10 @@ void DeviceLinks::prepare_mailbox(cuda::Mailbox* mailbox, Device device, KernelP
   own.mailbox = mailbox;
   own.resident_blocks = cuda::max_resident_blocks(device, where);
   const DeviceGuard guard(device, where);
-  RINGRAD_CUDA_CHECK(cudaMemset(mailbox, 0, sizeof *mailbox), where);
-  RINGRAD_CUDA_CHECK(cudaDeviceSynchronize(), where);  // zeros before anybody raises a flag
+  // After what the memory was used for before, and before anybody raises a flag.
+  const Stream stream = current_stream(device);
+  RINGRAD_CUDA_CHECK(cudaMemsetAsync(mailbox, 0, sizeof *mailbox, stream.handle()), where);
+  RINGRAD_CUDA_CHECK(cudaStreamSynchronize(stream.handle()), where);
   void* word = nullptr;
   RINGRAD_CUDA_CHECK(
       cudaHostAlloc(&word, sizeof(std::uint64_t), cudaHostAllocPortable | cudaHostAllocMapped),

@@ -56,6 +56,10 @@ class DeviceLinks {
   /// Event `number` of a rank. A rank asks for another's only after that one has asked for it and said so.
   virtual cudaEvent_t event(int rank, std::size_t number, Where where) = 0;
 
+  /// After a failure, when no rank queues anything any more: waits for what other ranks have queued, as far as it
+  /// can be known. What another process has queued cannot.
+  virtual void settle() noexcept {}
+
   /// Called on all ranks when a collective has been queued on `stream`.
   virtual void after_queueing(const Stream& /*stream*/, Where /*where*/) {}
 

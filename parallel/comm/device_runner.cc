@@ -26,8 +26,13 @@ DeviceRunner::DeviceRunner(RankSession& session, Device device, Where where)
 
 void DeviceRunner::meet(Operation& operation) {
   if (kernels_) return;
-  links_->meet(operation);
-  kernels_.emplace(session_, *links_, device_, operation.where);
+  try {
+    links_->meet(operation);
+    kernels_.emplace(session_, *links_, device_, operation.where);
+  } catch (const std::exception& error) {
+    session_.group().fail(error.what());  // the others may have met: there is no second time
+    throw;
+  }
   has_met_.store(true, std::memory_order_release);
 }
 
@@ -114,8 +119,8 @@ class DeviceRunner::Run {
     links_.after_queueing(sums_, where_);
   }
 
-  // After a failure: what was queued must have ended before memory is given back. It does by itself, unless it
-  // depends on what a process had queued that has died.
+  // After a failure, when no rank queues anything any more: what was queued must have ended before memory is given
+  // back. It does by itself, unless it depends on what a process had queued that has died.
   void settle() noexcept {
     const auto begin = std::chrono::steady_clock::now();
     for (const Stream& stream : {copies_, sums_})
@@ -123,6 +128,7 @@ class DeviceRunner::Run {
              (session_.memory()->is_one_process() ||
               std::chrono::steady_clock::now() - begin < kLongestSettling))
         std::this_thread::yield();
+    links_.settle();
   }
 
  private:
@@ -268,6 +274,8 @@ class DeviceRunner::Run {
         bytes_of(0);  // chunks differ by one element, the first are the larger
     slots_.resize(2 * most);
     for (Slot& slot : slots_) slot.place = allocate_here(largest);
+    // The memory is free in the order of `sums_`: others may have queued its last use since this run began.
+    Event(sums_, /*timing=*/false, where_).block(copies_, where_);
   }
 
   // Not within reach of others, and it need not be.
@@ -298,7 +306,7 @@ void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanDa
   refuse_while_capturing("a collective", operation.where);
   const PlanProgram& program = programs.ranks[session_.rank()];
   data.num_parts = programs.num_parts;
-  std::shared_ptr<std::byte> beside;  // outlives `inside`: until then others may read it
+  std::shared_ptr<std::byte> beside;  // outlives the run: until then others may read it
   if (program.num_beside > 0 && data.beside == nullptr) {
     const std::int64_t count = data.range(program.num_beside - 1).end;
     beside = allocate(count * size_bytes(data.dtype), operation.where);
@@ -307,9 +315,9 @@ void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanDa
   const DeviceGuard guard(device_, operation.where);
   const std::uint64_t entered = session_.reserve(programs.max_length);
   Run run(*this, programs, operation, data);
-  const RankGroup::Inside inside(session_.group(), operation);
   ++num_runs_;
   try {
+    const RankGroup::Inside inside(session_.group(), operation);
     run.queue_all(entered);
   } catch (...) {
     run.settle();

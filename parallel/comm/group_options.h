@@ -30,7 +30,8 @@ enum class DeviceTransfers : std::uint8_t {
 
 /// Who adds tensors on GPUs: the plan of all_reduce, or one kernel per rank (all_reduce_kernels.h), which takes
 /// less time for little data. Kernels wait for each other, so all ranks' must run at the same time: ranks that
-/// share a GPU need streams of their own, else the plan is used, as it is for what kernels have no room for.
+/// share a GPU need streams of their own, else plans are used from then on, as they are for what kernels have no
+/// room for.
 enum class DeviceAlgorithm : std::uint8_t {
   plan,
   automatic,  ///< one_shot_kernel for little data, then two_shot_kernel, then the plan

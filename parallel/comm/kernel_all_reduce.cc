@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 
 namespace ringrad {
 namespace {
@@ -17,7 +18,11 @@ constexpr std::size_t kPacksPerThread = 2;
 
 KernelAllReduce::KernelAllReduce(RankSession& session, DeviceLinks& links, Device device,
                                  Where where)
-    : session_(session), links_(links), device_(device), stream_(device, where) {
+    : session_(session),
+      links_(links),
+      device_(device),
+      stream_(device, where),
+      fault_(device_fault(device, where)) {
   const int n = session.world_size();
   is_possible_ = true;
   num_blocks_ = cuda::kMaxKernelBlocks;
@@ -30,6 +35,12 @@ KernelAllReduce::KernelAllReduce(RankSession& session, DeviceLinks& links, Devic
     if (r == session.rank()) is_alone_ = sharing == 1;
   }
   is_possible_ = is_possible_ && num_blocks_ > 0;
+}
+
+// Others' kernels may still read this rank's mailbox, or it theirs.
+KernelAllReduce::~KernelAllReduce() {
+  const DeviceGuard guard(device_);
+  cudaStreamSynchronize(stream_.handle());
 }
 
 DeviceAlgorithm KernelAllReduce::algorithm_for(const CollectiveCall& call) const {
@@ -62,14 +73,31 @@ bool KernelAllReduce::all_can_run_at_once(const Stream& stream) const {
 }
 
 bool KernelAllReduce::try_run(Operation& operation, std::byte* data) {
-  const auto& [call, rank, sequence, where, deadline] = operation;
-  const DeviceAlgorithm algorithm = algorithm_for(call);
+  const DeviceAlgorithm algorithm = algorithm_for(operation.call);
   if (algorithm == DeviceAlgorithm::plan) return false;
   const Stream current = current_stream(device_);
-  session_.exchange(operation, reinterpret_cast<std::uintptr_t>(current.handle()));
-  if (!all_can_run_at_once(current)) return false;
-  session_.count(operation);
+  try {
+    session_.exchange(operation, reinterpret_cast<std::uintptr_t>(current.handle()));
+    is_possible_ = all_can_run_at_once(current);
+    if (!is_possible_) return false;
+    session_.count(operation);
+    launch(algorithm, operation, data, current);
+    // A rank that goes on before all have launched might keep another one from it, by a call that waits for this
+    // GPU.
+    session_.exchange(operation, 0);
+    session_.count(operation);
+  } catch (const std::exception& error) {
+    session_.group().fail(error.what());
+    abort();  // those that have launched wait for those that have not
+    throw;
+  }
+  links_.after_queueing(current, operation.where);
+  return true;
+}
 
+void KernelAllReduce::launch(DeviceAlgorithm algorithm, const Operation& operation, std::byte* data,
+                             const Stream& current) {
+  const auto& [call, rank, sequence, where, deadline] = operation;
   cuda::KernelCall kernel{};
   kernel.rank = rank;
   kernel.world_size = session_.world_size();
@@ -78,7 +106,7 @@ bool KernelAllReduce::try_run(Operation& operation, std::byte* data) {
   kernel.capacity = session_.options().kernel_bytes;
   kernel.abort = links_.kernel_peer(rank).abort_word;
   kernel.deadline_ns = static_cast<std::uint64_t>(session_.options().deadline.count());
-  kernel.fault = device_fault(device_, where);
+  kernel.fault = fault_;
   kernel.note = {.operation = name(call.op),
                  .rank = rank,
                  .peer = rank,
@@ -89,18 +117,10 @@ bool KernelAllReduce::try_run(Operation& operation, std::byte* data) {
   const std::size_t packs = static_cast<std::size_t>(call.count) * size_bytes(call.dtype) / 16;
   const std::size_t wanted = packs / (kPacksPerThread * cuda::kKernelThreads) + 1;
   const int blocks = static_cast<int>(std::min<std::size_t>(wanted, num_blocks_));
-  try {
-    Event(current, /*timing=*/false, where).block(stream_, where);
-    cuda::launch_all_reduce(stream_, algorithm, kernel, call.dtype, call.reduce, data, call.count,
-                            blocks, is_alone_, where);
-    Event(stream_, /*timing=*/false, where).block(current, where);
-    links_.after_queueing(current, where);
-  } catch (...) {
-    abort();
-    session_.group().fail("could not launch its kernel");
-    throw;
-  }
-  return true;
+  Event(current, /*timing=*/false, where).block(stream_, where);
+  cuda::launch_all_reduce(stream_, algorithm, kernel, call.dtype, call.reduce, data, call.count,
+                          blocks, is_alone_, where);
+  Event(stream_, /*timing=*/false, where).block(current, where);
 }
 
 void KernelAllReduce::abort() noexcept {

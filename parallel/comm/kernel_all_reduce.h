@@ -17,6 +17,9 @@ class KernelAllReduce {
  public:
   /// REQUIRES: all ranks make it after the same call
   KernelAllReduce(RankSession& session, DeviceLinks& links, Device device, Where where);
+  ~KernelAllReduce();
+  KernelAllReduce(const KernelAllReduce&) = delete;
+  KernelAllReduce& operator=(const KernelAllReduce&) = delete;
 
   /// Queues the all_reduce that `operation` begins on the current stream, if kernels can do it; false on all
   /// ranks if not.
@@ -24,7 +27,7 @@ class KernelAllReduce {
   /// Throws: CollectiveError, CudaError
   bool try_run(Operation& operation, std::byte* data);
 
-  /// Ends the kernels of all ranks, if they wait. Thread-safe.
+  /// Ends the kernels of the ranks of this process, if they wait. Thread-safe.
   void abort() noexcept;
 
   /// True once a kernel of this rank has ended without its result.
@@ -33,14 +36,17 @@ class KernelAllReduce {
  private:
   DeviceAlgorithm algorithm_for(const CollectiveCall& call) const;
   bool all_can_run_at_once(const Stream& stream) const;
+  void launch(DeviceAlgorithm algorithm, const Operation& operation, std::byte* data,
+              const Stream& current);
 
   RankSession& session_;
   DeviceLinks& links_;
   const Device device_;
-  const Stream stream_;  // of its own: ranks that share a GPU must not wait for each other's
-  bool is_possible_;
-  bool is_alone_ = true;  // on its GPU
-  int num_blocks_ = 0;    // the most for each rank, the same on all
+  const Stream stream_;       // of its own: ranks that share a GPU must not wait for each other's
+  DeviceFault* const fault_;  // made early: kernels of others may wait when this rank launches
+  bool is_possible_;          // on all ranks or on none
+  bool is_alone_ = true;      // on its GPU
+  int num_blocks_ = 0;        // the most for each rank, the same on all
   std::uint64_t number_ = 0;
 };
 

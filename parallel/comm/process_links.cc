@@ -60,8 +60,11 @@ class Segments {
     if (const Block* block = blocks_.take(pool, rounded, kAlignment)) return block->address;
     const std::size_t size = std::max(rounded, kSegmentBytes);
     return blocks_
-        .add({.pool = pool, .address = add_segment(size, where), .bytes = size}, rounded,
-             kAlignment)
+        .add({.pool = pool,
+              .address = add_segment(size, where),
+              .bytes = size,
+              .stream_owner = current_stream(device_).owner()},
+             rounded, kAlignment)
         ->address;
   }
 
@@ -183,7 +186,6 @@ class ProcessLinks final : public DeviceLinks {
     return true;
   }  // or opening its memory would have failed
   bool all_have_access() const override { return true; }
-
   std::byte* address(int rank, std::uintptr_t name) override {
     const std::size_t segment = name >> kSegmentShift;
     const std::uintptr_t distance = name & ((std::uintptr_t{1} << kSegmentShift) - 1);

@@ -110,6 +110,7 @@ class SharedCommunicator final : public Communicator {
   std::atomic<DeviceRunner*> gpu_in_use_ = nullptr;  // the same, for abort() from another thread
   const MessageChannels channels_;
   SurvivorPoll& poll_;
+  bool has_shrunk_ = false;
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
   std::vector<Outbox> outboxes_;                                    // (world_size)
   const int exceptions_before_ = std::uncaught_exceptions();
@@ -211,6 +212,8 @@ std::unique_ptr<Communicator> SharedCommunicator::do_split(const std::vector<int
 }
 
 std::unique_ptr<Communicator> SharedCommunicator::do_shrink(Where where) {
+  RINGRAD_CHECK(!std::exchange(has_shrunk_, true), CollectiveError, where,
+                "shrink: a group shrinks once; got a second call, shrink the smaller group");
   const Survivors survivors = poll_.agree(
       rank(), world_size(), *memory_, session_.options().deadline,
       [&](int num_ranks) { return make_subgroup_shared(num_ranks, where); }, where);

@@ -64,6 +64,16 @@ class ThreadLinks final : public DeviceLinks {
     }
   }
 
+  void settle() noexcept override {
+    for (const ThreadCard* card : cards_) {
+      int before = 0;
+      cudaGetDevice(&before);
+      cudaSetDevice(card->device.index);
+      cudaDeviceSynchronize();
+      cudaSetDevice(before);
+    }
+  }
+
   bool all_have_access() const override {
     for (const ThreadCard* a : cards_)
       for (const ThreadCard* b : cards_)

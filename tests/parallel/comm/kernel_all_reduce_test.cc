@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "core/view.h"
-#include "kernels/fill.h"
+#include "kernels/copy.h"
 #include "parallel/comm/ranks.h"
 #include "tests/parallel/comm/checked_collectives.h"
 #include "tests/parallel/comm/wait_for_word.h"
@@ -104,11 +104,15 @@ TEST_P(KernelAllReduceTest, MisalignedTensors) {
         const std::int64_t begin = offset * (1 + comm.rank()) % 16;
         const Tensor all = zeros({600}, {.dtype = dtype});
         const Tensor x = view::slice(all, 0, begin, begin + 500);
-        kernels::fill_(x, comm.rank() + 1);
+        kernels::copy_(x, testing::make_tensor(dtype, 500, [&](std::int64_t i) {
+                         return i % 50 * (comm.rank() + 1);
+                       }));
         comm.all_reduce(x);
         const auto values = all.to_vector<float>();
-        for (std::int64_t i = 0; i < 600; ++i)
-          ASSERT_EQ(values[i], i >= begin && i < begin + 500 ? 3 : 0) << dtype << ' ' << offset;
+        for (std::int64_t i = 0; i < 600; ++i) {
+          const bool is_inside = i >= begin && i < begin + 500;
+          ASSERT_EQ(values[i], is_inside ? (i - begin) % 50 * 3 : 0) << dtype << ' ' << offset;
+        }
       }
   });
 }

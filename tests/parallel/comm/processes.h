@@ -89,8 +89,9 @@ class Processes {
 
   /// In a process group. A rank whose body is content must hold no more of the system than before, once it has
   /// left the group; what `prepare` takes is not counted.
-  Processes(int world_size, const ProcessGroupOptions& options, const Body& body,
-            const std::function<void()>& prepare = [] {}) {
+  Processes(
+      int world_size, const ProcessGroupOptions& options, const Body& body,
+      const std::function<void()>& prepare = [] {}) {
     const Join join = [&](Store& store, int rank, int size) {
       return join_process_group(store, "test", rank, size, options);
     };
