@@ -59,7 +59,7 @@ std::byte* EngineCollectives::scratch(std::size_t bytes, EngineCall& call) const
   return memory.raw_data();
 }
 
-// Where the column of all parts lies in a row: the parts themselves if it is all of them.
+// A copy of a column, in which what is of each part lies in a row.
 std::byte* EngineCollectives::pack(const std::byte* parts, std::size_t part_bytes,
                                    std::size_t first, std::size_t width, EngineCall& call) const {
   std::byte* const packed = scratch(width * size(), call);

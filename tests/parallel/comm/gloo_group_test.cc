@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <latch>
 #include <thread>
 #include <vector>
 
@@ -26,12 +27,20 @@ using Clock = std::chrono::steady_clock;
 void on_threads(int world_size, const std::function<void(Communicator&)>& body,
                 const EngineOptions& options = {}) {
   const StoreServer server;
+  std::latch all_joined(world_size);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank)
     ranks.emplace_back([&, rank] {
+      std::unique_ptr<Communicator> comm;
       try {
         Store store(server.address());
-        body(*join_gloo_group(store, "test", rank, world_size, options));
+        comm = join_gloo_group(store, "test", rank, world_size, options);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+      }
+      all_joined.arrive_and_wait();  // what breaks the group comes later
+      try {
+        if (comm) body(*comm);
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
       }
