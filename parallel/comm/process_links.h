@@ -10,7 +10,7 @@
 //
 // Memory must not be freed while another process has it open. So each card counts who has, and a rank that
 // leaves gives the others a second to close them, and if they have not, keeps its segments until its next group
-// finds the count at zero, or its process ends.
+// finds the count at zero, or its process ends. After a failure they stay until it ends.
 
 #pragma once
 
