@@ -1,5 +1,6 @@
 #include "parallel/comm/collective_call.h"
 
+#include <algorithm>
 #include <ostream>
 #include <sstream>
 #include <vector>
@@ -7,7 +8,12 @@
 namespace ringrad {
 
 CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, int peer) {
-  return {op, buffer.dtype(), reduce, buffer.device().type, peer, buffer.numel()};
+  return {.op = op,
+          .dtype = buffer.dtype(),
+          .reduce = reduce,
+          .device = buffer.device().type,
+          .peer = static_cast<std::int16_t>(peer),
+          .count = buffer.numel()};
 }
 
 const char* name(CollectiveOp op) {
@@ -61,6 +67,12 @@ std::string list_ranks(std::span<const int> ranks) {
 }
 
 std::string list_calls(std::span<const CollectiveCall> calls) {
+  // Plans are told apart only where nothing else differs.
+  const auto asks_alike = [&](CollectiveCall call) {
+    call.plan = calls[0].plan;
+    return call == calls[0];
+  };
+  const bool only_plans_differ = std::all_of(calls.begin(), calls.end(), asks_alike);
   std::ostringstream out;
   std::vector<bool> listed(calls.size(), false);
   for (std::size_t first = 0; first < calls.size(); ++first) {
@@ -71,7 +83,9 @@ std::string list_calls(std::span<const CollectiveCall> calls) {
         listed[r] = true;
         ranks.push_back(static_cast<int>(r));
       }
-    out << (first == 0 ? "" : " and ") << calls[first] << " on " << list_ranks(ranks);
+    out << (first == 0 ? "" : " and ") << calls[first];
+    if (only_plans_differ) out << " by plan " << std::hex << calls[first].plan << std::dec;
+    out << " on " << list_ranks(ranks);
   }
   return std::move(out).str();
 }

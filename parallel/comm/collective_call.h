@@ -35,7 +35,8 @@ struct CollectiveCall {
   DType dtype = DType::float32;
   ReduceOp reduce = ReduceOp::sum;
   DeviceType device = DeviceType::cpu;
-  std::int32_t peer = 0;   ///< root of broadcast and reduce; the other end of send and recv
+  std::int16_t peer = 0;   ///< root of broadcast and reduce; the other end of send and recv
+  std::uint16_t plan = 0;  ///< PlanPrograms::fingerprint of what the rank is to carry out
   std::int64_t count = 0;  ///< elements of the whole buffer
 
   bool operator==(const CollectiveCall&) const = default;

@@ -227,6 +227,12 @@ Tensor Communicator::empty_shared(const Shape& shape, const Options& options, Wh
   return empty(shape, options, where);
 }
 
+std::optional<CostModel> Communicator::links(const Device& device, Where where) {
+  std::optional<CostModel> costs;
+  perform({.device = device.type}, where, [&] { costs = do_links(device, where); });
+  return costs;
+}
+
 void Communicator::barrier(Where where) {
   perform({}, where, [&] { do_barrier(where); });
 }

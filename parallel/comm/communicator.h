@@ -25,11 +25,13 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/tensor.h"
 #include "parallel/comm/reduce_op.h"
+#include "parallel/plan/cost.h"
 
 namespace ringrad {
 
@@ -127,6 +129,12 @@ class Communicator {
   virtual Tensor empty_shared(const Shape& shape, const Options& options = {.device = Device()},
                               Where where = Where::current());
 
+  /// What messages between tensors of such a device cost in this group, as its ranks have measured it together; plans
+  /// are chosen by it. None if a library moves the data. All ranks call it.
+  ///
+  /// Throws: CollectiveError
+  std::optional<CostModel> links(const Device& device = Device(), Where where = Where::current());
+
   /// Breaks the group: calls on all ranks, waiting or later, throw CollectiveError that names this
   /// rank and the reason. The first abort counts; does not throw.
   virtual void abort(const std::string& reason) noexcept = 0;
@@ -158,6 +166,9 @@ class Communicator {
   virtual std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks,
                                                  const std::string& name, Where where) = 0;
   virtual std::unique_ptr<Communicator> do_shrink(Where where);
+  virtual std::optional<CostModel> do_links(const Device& /*device*/, Where /*where*/) {
+    return {};
+  }
 
  private:
   class OneCall;

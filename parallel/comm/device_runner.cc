@@ -302,9 +302,22 @@ class DeviceRunner::Run {
   std::size_t next_slot_ = 0;
 };
 
+double DeviceRunner::seconds(const Operation& operation, const std::function<void()>& work) {
+  const Stream stream = current_stream(device_);
+  const Event begin(stream, /*timing=*/true, operation.where);
+  work();
+  const Event end(stream, /*timing=*/true, operation.where);
+  while (!end.is_done(operation.where)) {
+    session_.group().check_whole(operation);
+    std::this_thread::yield();
+  }
+  return Event::milliseconds(begin, end, operation.where) * 1e-3;
+}
+
 void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanData data) {
   refuse_while_capturing("a collective", operation.where);
   const PlanProgram& program = programs.ranks[session_.rank()];
+  operation.call.plan = programs.fingerprint;
   data.num_parts = programs.num_parts;
   std::shared_ptr<std::byte> beside;  // outlives the run: until then others may read it
   if (program.num_beside > 0 && data.beside == nullptr) {

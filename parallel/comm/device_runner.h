@@ -57,6 +57,7 @@ class DeviceRunner final : public PlanRunner {
     refuse_while_capturing("a collective", operation.where);
     return kernels_->try_run(operation, data);
   }
+  double seconds(const Operation& operation, const std::function<void()>& work) override;
   void run(const PlanPrograms& programs, Operation operation, PlanData data) override;
 
  private:

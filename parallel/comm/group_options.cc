@@ -25,10 +25,20 @@ std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& 
                                             {Collective::broadcast, options.broadcast},
                                             {Collective::reduce, options.reduce},
                                             {Collective::all_to_all, options.all_to_all}};
-  for (const auto& [collective, planner] : planners)
-    RINGRAD_CHECK(planner, ValueError, where, "group: ", name(collective),
-                  " must have a planner; got none");
-  return std::make_shared<ProgramCache>(world_size, std::move(planners));
+  if (options.links) {
+    const auto check_cost = [&](const char* name, double cost) {
+      RINGRAD_CHECK(cost >= 0, ValueError, where,
+                    "group: the costs of links must not be negative; got ", name, ' ', cost);
+    };
+    check_cost("alpha", options.links->within_host.alpha_s);
+    check_cost("beta", options.links->within_host.beta_s_per_byte);
+    check_cost("gamma", options.links->gamma_s_per_byte);
+  }
+  auto programs = std::make_shared<ProgramCache>(world_size, std::move(planners), options.order);
+  if (options.links)
+    for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda})
+      programs->set_links(device, *options.links);
+  return programs;
 }
 
 }  // namespace ringrad

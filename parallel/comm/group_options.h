@@ -1,7 +1,9 @@
 // What the maker of a group decides, and the plans that follow.
 //
 // The planner of each collective is an option: an algorithm's name (plan/algorithms.h) or a function
-// of the user's. A plan is proved before it runs for the first time.
+// of the user's. A plan is proved before it runs for the first time. Where there is no planner, the ranks
+// measure once what messages between them cost (measure_links.h), and each size of buffer gets the plan that is
+// predicted to be the fastest.
 
 #pragma once
 
@@ -9,12 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "core/error.h"
 #include "parallel/comm/program_cache.h"
 #include "parallel/plan/algorithms.h"
-#include "parallel/plan/direct_plan.h"
-#include "parallel/plan/ring_plan.h"
+#include "parallel/plan/cost.h"
+#include "parallel/plan/sum_order.h"
 
 namespace ringrad {
 
@@ -43,12 +46,17 @@ enum class DeviceAlgorithm : std::uint8_t {
 struct GroupOptions {
   /// The longest that a call waits for other ranks.
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
-  Planner all_reduce = ring_all_reduce;
-  Planner reduce_scatter = ring_reduce_scatter;
-  Planner all_gather = ring_all_gather;
-  Planner broadcast = direct_broadcast;
-  Planner reduce = direct_reduce;
-  Planner all_to_all = pairwise_all_to_all;
+  // A null planner leaves the choice to the group.
+  Planner all_reduce = nullptr;
+  Planner reduce_scatter = nullptr;
+  Planner all_gather = nullptr;
+  Planner broadcast = nullptr;
+  Planner reduce = nullptr;
+  Planner all_to_all = nullptr;
+  /// How plans that are chosen add (plan/sum_order.h); `fast` leaves it open.
+  SumOrder order = SumOrder::canonical;
+  /// What messages cost, instead of measuring it; the same on all ranks.
+  std::optional<CostModel> links = {};
   /// How many segments an all_reduce, a broadcast or a reduce is cut into, if its plan can be; 0
   /// chooses by size.
   int segments = 0;
@@ -63,8 +71,8 @@ void check_options(int world_size, const GroupOptions& options, Where where);
 
 /// The plans of a group's collectives; ranks of one process may have them together.
 ///
-/// Throws: as check_options; ValueError unless every collective has a planner, and segments is in
-///         [0, kMaxPlanChunks / world_size] (program_cache.h)
+/// Throws: as check_options; ValueError unless segments is in [0, kMaxPlanChunks / world_size]
+///         (program_cache.h)
 std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& options,
                                             Where where);
 

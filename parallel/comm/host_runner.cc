@@ -1,5 +1,7 @@
 #include "parallel/comm/host_runner.h"
 
+#include <array>
+#include <chrono>
 #include <cstring>
 
 #include "parallel/comm/reduce_terms.h"
@@ -48,11 +50,39 @@ std::byte* HostRunner::address(int peer, Area area, std::int64_t element,
   return begin + element * size_bytes(own.dtype);
 }
 
+// --- Without a plan ---
+
+bool HostRunner::try_all_reduce(Operation& operation, std::byte* data) {
+  const CollectiveCall& call = operation.call;
+  const GroupOptions& options = session_.options();
+  const DType carrier = carrier_dtype(call.dtype);
+  if (options.all_reduce || options.order == SumOrder::tree ||
+      call.count > static_cast<std::int64_t>(RankGroup::kLetterBytes / size_bytes(carrier)))
+    return false;
+  ringrad::to_carrier(call.dtype, data, group_.next_letter(), call.count);
+  session_.enter(operation, {}, session_.reserve(0), 0);
+  terms_.clear();
+  for (int r = 0; r < session_.world_size(); ++r) terms_.push_back(group_.letter_of(r));
+  alignas(16) std::array<std::byte, RankGroup::kLetterBytes> wide;
+  const bool is_wide = size_bytes(carrier) != size_bytes(call.dtype);
+  results_.assign(1, is_wide ? wide.data() : data);
+  reduce_terms(carrier, call.reduce, terms_, results_, call.count, session_.world_size());
+  if (is_wide) ringrad::from_carrier(call.dtype, wide.data(), data, call.count);
+  return true;
+}
+
+double HostRunner::seconds(const Operation&, const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 // --- Running a plan ---
 
 void HostRunner::run(const PlanPrograms& programs, Operation operation, PlanData data) {
   const int rank = session_.rank();
   const PlanProgram& program = programs.ranks[rank];
+  operation.call.plan = programs.fingerprint;
   data.num_parts = programs.num_parts;
   std::shared_ptr<std::byte> beside;  // outlives `inside`: until then others may read it
   if (program.num_beside > 0 && data.beside == nullptr) {

@@ -6,6 +6,9 @@
 //     two ranks, or two_shot    reads S, writes S, waits twice
 //     ring of n                 reads 3 (n-1)/n S, writes 2 (n-1)/n S, waits 2 (n-1) times
 //
+// What is small enough for a letter (rank_group.h) goes without a plan, unless the user wants one: every rank adds all
+// letters in rank order, with the bits of a canonical plan. It waits once, and nobody waits for it.
+//
 // Large buffers are cut into segments, so that what one rank has summed is still in a cache when the next one
 // needs it.
 
@@ -30,6 +33,8 @@ class HostRunner final : public PlanRunner {
                   std::int64_t count, Where where) override;
   void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
                     std::int64_t count, Where where) override;
+  bool try_all_reduce(Operation& operation, std::byte* data) override;
+  double seconds(const Operation& operation, const std::function<void()>& work) override;
   void run(const PlanPrograms& programs, Operation operation, PlanData data) override;
 
  private:

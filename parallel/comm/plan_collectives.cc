@@ -1,7 +1,10 @@
 #include "parallel/comm/plan_collectives.h"
 
+#include <bit>
 #include <memory>
 #include <optional>
+
+#include "parallel/comm/measure_links.h"
 
 namespace ringrad {
 namespace {
@@ -43,11 +46,26 @@ class PlanCollectives::Reachable {
   std::shared_ptr<std::byte> place_;
 };
 
+// The ranks' plan for a buffer of `count` elements.
+const PlanPrograms& PlanCollectives::programs(Collective collective, std::int64_t count,
+                                              DType dtype) {
+  ProgramKey key{collective};
+  const bool has_segments = collective == Collective::all_reduce ||
+                            collective == Collective::broadcast || collective == Collective::reduce;
+  if (has_segments) key.segments = session_.num_segments(count, dtype);
+  if (has_root(collective)) key.root = operation_.call.peer;
+  if (session_.needs_links(collective)) {
+    key.log_bytes = std::bit_width(bytes_of(count, dtype));
+    key.device = operation_.call.device;
+    share_links(session_, runner_, operation_);
+  }
+  return session_.programs(key, operation_.where);
+}
+
 void PlanCollectives::reduce_in_place(Collective collective, const Tensor& tensor, bool is_result) {
   const auto& [call, rank, sequence, where, deadline] = operation_;
   const std::int64_t count = call.count;
-  const PlanPrograms& plan =
-      session_.programs({collective, session_.num_segments(count, call.dtype), call.peer}, where);
+  const PlanPrograms& plan = programs(collective, count, call.dtype);
   const DType carrier = runner_.carrier(call.dtype, plan);
   if (size_bytes(carrier) == size_bytes(call.dtype)) {
     const Reachable place(runner_, tensor, is_result ? Reachable::Copy::both : Reachable::Copy::in,
@@ -66,7 +84,7 @@ void PlanCollectives::reduce_scatter(const Tensor& output, const Tensor& input) 
   const DType dtype = input.dtype();
   const std::int64_t count = input.numel(), part = output.numel();
   const Where where = operation_.where;
-  const PlanPrograms& plan = session_.programs({Collective::reduce_scatter}, where);
+  const PlanPrograms& plan = programs(Collective::reduce_scatter, count, dtype);
   const DType carrier = runner_.carrier(dtype, plan);
   // Partial sums need a place, and the input is the caller's: the plan runs on a copy.
   const auto work = runner_.allocate(bytes_of(count, carrier), where);
@@ -83,7 +101,7 @@ void PlanCollectives::all_gather(const Tensor& output, const Tensor& input) {
   const Reachable place(runner_, output, Reachable::Copy::out, where);
   std::byte* own_part = place.data() + session_.rank() * part;
   if (own_part != input.raw_data()) runner_.copy(own_part, input.raw_data(), part, where);
-  runner_.run(session_.programs({Collective::all_gather}, where), operation_,
+  runner_.run(programs(Collective::all_gather, output.numel(), dtype), operation_,
               {.buffer = place.data(), .dtype = dtype, .count = output.numel()});
   place.put_back();
 }
@@ -91,10 +109,10 @@ void PlanCollectives::all_gather(const Tensor& output, const Tensor& input) {
 void PlanCollectives::broadcast(const Tensor& tensor) {
   const DType dtype = tensor.dtype();
   const Where where = operation_.where;
-  const int root = operation_.call.peer, segments = session_.num_segments(tensor.numel(), dtype);
-  const auto copy = session_.rank() == root ? Reachable::Copy::in : Reachable::Copy::out;
+  const auto copy =
+      session_.rank() == operation_.call.peer ? Reachable::Copy::in : Reachable::Copy::out;
   const Reachable place(runner_, tensor, copy, where);
-  runner_.run(session_.programs({Collective::broadcast, segments, root}, where), operation_,
+  runner_.run(programs(Collective::broadcast, tensor.numel(), dtype), operation_,
               {.buffer = place.data(), .dtype = dtype, .count = tensor.numel()});
   place.put_back();
 }
@@ -106,7 +124,7 @@ void PlanCollectives::all_to_all(const Tensor& output, const Tensor& input) {
   const std::size_t bytes = bytes_of(input.numel(), dtype);
   const std::size_t part = bytes / static_cast<std::size_t>(session_.world_size());
   const Where where = operation_.where;
-  const PlanPrograms& plan = session_.programs({Collective::all_to_all}, where);
+  const PlanPrograms& plan = programs(Collective::all_to_all, input.numel(), dtype);
   const PlanProgram& program = plan.ranks[session_.rank()];
   const Reachable result(runner_, output, Reachable::Copy::out, where);
   std::optional<Reachable> own;

@@ -30,6 +30,7 @@ class PlanCollectives {
  private:
   class Reachable;
 
+  const PlanPrograms& programs(Collective collective, std::int64_t count, DType dtype);
   void reduce_in_place(Collective collective, const Tensor& tensor, bool is_result);
 
   RankSession& session_;

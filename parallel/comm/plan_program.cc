@@ -221,11 +221,34 @@ class Compiler {
 
 }  // namespace
 
+namespace {
+
+// Fowler, Noll and Vo's hash of what the ranks do, folded; never 0.
+std::uint16_t fingerprint_of(const CollectivePlan& plan) {
+  std::uint32_t hash = 2166136261;
+  const auto take = [&](int number) {
+    hash = (hash ^ static_cast<std::uint32_t>(number)) * 16777619;
+  };
+  take(plan.num_chunks);
+  for (const Step& step : plan.steps) {
+    take(step.rank);
+    take(static_cast<int>(step.op));
+    take(step.chunk);
+    for (int peer : step.peers) take(peer);
+  }
+  const auto folded = static_cast<std::uint16_t>(hash ^ (hash >> 16));
+  return folded == 0 ? 1 : folded;
+}
+
+}  // namespace
+
 PlanPrograms compile(const CollectivePlan& plan, Where where) {
   const auto example = plan_check(plan);
   RINGRAD_CHECK(!example, ValueError, where, "compile: the plan '", plan.algorithm,
                 "' must be proved; got ", *example);
-  return Compiler(plan).compile();
+  PlanPrograms programs = Compiler(plan).compile();
+  programs.fingerprint = fingerprint_of(plan);
+  return programs;
 }
 
 }  // namespace ringrad

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "core/dtype.h"
@@ -52,6 +53,9 @@ class PlanRunner {
 
   /// Does the all_reduce of `data` that `operation` begins without a plan, if it can: on all ranks or on none.
   virtual bool try_all_reduce(Operation& /*operation*/, std::byte* /*data*/) { return false; }
+
+  /// How long `work`, which runs plans, takes where the data are. On simulated GPUs the time is simulated.
+  virtual double seconds(const Operation& operation, const std::function<void()>& work) = 0;
 
   /// Returns when this rank's memory is its own again. REQUIRES: data.buffer is visible
   ///

@@ -1,14 +1,29 @@
 #include "parallel/comm/program_cache.h"
 
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
+#include <string>
 
 namespace ringrad {
+
+bool ProgramCache::needs_links(Collective collective) const {
+  return !planners_.at(collective) && world_size_ > 1 && algorithm_names(collective).size() > 1;
+}
+
+void ProgramCache::set_links(DeviceType device, const CostModel& links) {
+  const std::lock_guard lock(mutex_);
+  links_.try_emplace(device, links);
+}
 
 const PlanPrograms& ProgramCache::get(const ProgramKey& key, Where where) {
   const std::lock_guard lock(mutex_);
   const auto found = programs_.find(key);
-  if (found != programs_.end()) return found->second;
-  const CollectivePlan plan = make_plan(key, where);
+  if (found != programs_.end()) return *found->second;
+  CollectivePlan plan = make_plan(key, where);
+  const auto same = std::find_if(compiled_.begin(), compiled_.end(),
+                                 [&](const Compiled& known) { return known.plan == plan; });
+  if (same != compiled_.end()) return *(programs_[key] = &same->programs);
   RINGRAD_CHECK(
       plan.collective == key.collective && plan.world_size == world_size_ && plan.root == key.root,
       ValueError, where, name(key.collective), ": the plan must be for ", name(key.collective),
@@ -17,16 +32,36 @@ const PlanPrograms& ProgramCache::get(const ProgramKey& key, Where where) {
   RINGRAD_CHECK(plan.num_chunks <= kMaxPlanChunks, ValueError, where, name(key.collective),
                 ": a plan must have at most ", kMaxPlanChunks, " chunks; got ", plan.num_chunks,
                 " for ", world_size_, " ranks");
-  return programs_.emplace(key, compile(plan, where)).first->second;
+  PlanPrograms programs = compile(plan, where);
+  compiled_.push_back({std::move(plan), std::move(programs)});
+  return *(programs_[key] = &compiled_.back().programs);
 }
 
-CollectivePlan ProgramCache::make_plan(const ProgramKey& key, Where where) const {
+CollectivePlan ProgramCache::make_plan(const ProgramKey& key, Where where) {
   try {
-    return planners_.at(key.collective)(key.collective, world_size_,
-                                        {.segments = key.segments, .root = key.root});
+    const Planner& planner = planners_.at(key.collective);
+    if (!planner) return choose_plan(key, where);
+    return planner(key.collective, world_size_, {.segments = key.segments, .root = key.root});
   } catch (const std::invalid_argument& error) {
     throw ValueError(error.what(), where);
   }
+}
+
+CollectivePlan ProgramCache::choose_plan(const ProgramKey& key, Where where) {
+  const auto [entry, is_new] = candidates_.try_emplace({key.collective, key.segments, key.root});
+  std::vector<PlanCandidate>& candidates = entry->second;
+  if (is_new) {
+    for (const std::string& algorithm : algorithm_names(key.collective))
+      if (algorithm != "hierarchical")  // all ranks are on one host: it would be another two_shot
+        candidates.push_back({algorithm, {.segments = key.segments, .root = key.root}});
+    candidates = in_sum_order(std::move(candidates), key.collective, world_size_, order_);
+  }
+  RINGRAD_CHECK(!candidates.empty(), ValueError, where, name(key.collective),
+                ": an algorithm must add in ", name(order_), " order; got none for ", world_size_,
+                " ranks");
+  const auto links = links_.find(key.device);
+  return fastest_plan(key.collective, world_size_, std::int64_t{1} << key.log_bytes,
+                      links == links_.end() ? CostModel() : links->second, candidates);
 }
 
 }  // namespace ringrad

@@ -55,7 +55,7 @@ std::uint32_t* low_half(std::atomic<std::uint64_t>& counter) {
 
 std::size_t RankGroup::shared_bytes(int world_size) {
   const auto n = static_cast<std::size_t>(world_size);
-  return sizeof(Shared) + n * (sizeof(RankState) + sizeof(Report));
+  return sizeof(Shared) + n * (sizeof(RankState) + sizeof(Report) + 2 * kLetterBytes);
 }
 
 void RankGroup::make_shared(std::byte* shared, int world_size) {
@@ -77,7 +77,9 @@ RankGroup::RankGroup(int rank, int world_size, std::shared_ptr<GroupMemory> memo
       num_spins_(world_size <= processors() ? kSpins : 0),
       shared_(reinterpret_cast<Shared*>(memory_->shared())),
       ranks_(reinterpret_cast<RankState*>(memory_->shared() + sizeof(Shared))),
-      own_(ranks_ + rank) {}
+      own_(ranks_ + rank),
+      letters_(memory_->shared() + sizeof(Shared) +
+               static_cast<std::size_t>(world_size) * (sizeof(RankState) + sizeof(Report))) {}
 
 RankGroup::Report& RankGroup::report_of(int rank) const {
   return reinterpret_cast<Report*>(ranks_ + world_size_)[rank];

@@ -14,6 +14,9 @@
 // A rank that is in #k + 1 has seen every rank in #k + 1 before it leaves it, hence two places for
 // calls suffice: nobody still reads #k when a rank writes #k + 2.
 //
+// A rank also has a letter per call, whose contents the others read once they see it enter: what is small goes
+// from rank to rank together with the call itself.
+//
 // A rank that fails leaves its collective early, and its caller may free the tensors. So a rank is
 // `inside` while it may touch memory of others, and one that fails stays until the others are out:
 // a matter of microseconds, since nobody waits for anybody once the group is broken. A process that was
@@ -48,6 +51,8 @@ struct PlaceNames {
 
 class RankGroup {
  public:
+  static constexpr std::size_t kLetterBytes = 1024;
+
   /// What the shared memory must hold, and how it begins: one rank makes it before any other looks.
   static std::size_t shared_bytes(int world_size);
   static void make_shared(std::byte* shared, int world_size);
@@ -85,6 +90,10 @@ class RankGroup {
   const CollectiveCall& call_of(int rank) const { return ranks_[rank].entries[slot()].call; }
   std::uintptr_t buffer_of(int rank) const { return ranks_[rank].entries[slot()].buffer; }
   std::uintptr_t beside_of(int rank) const { return ranks_[rank].beside[slot()]; }
+
+  /// What this rank's next entry brings along, kLetterBytes of it; and what another rank's latest brought.
+  std::byte* next_letter() const { return letter(rank_, (num_entries_ + 1) % 2); }
+  const std::byte* letter_of(int rank) const { return letter(rank, slot()); }
 
   /// Returns once `peer` has published `progress`; `entered` is what a rank publishes at least when
   /// it enters the collective, so that an error can list who never came.
@@ -199,6 +208,9 @@ class RankGroup {
     bool left_ = false;
   };
 
+  std::byte* letter(int rank, std::size_t slot) const {
+    return letters_ + (2 * static_cast<std::size_t>(rank) + slot) * kLetterBytes;
+  }
   Report& report_of(int rank) const;
   void report_failure(int culprit, const std::string& text) noexcept;
   void report_deaths() noexcept;
@@ -217,6 +229,7 @@ class RankGroup {
   Shared* const shared_;
   RankState* const ranks_;  // (world_size)
   RankState* const own_;
+  std::byte* const letters_;  // (world_size, 2, kLetterBytes)
   std::uint64_t num_entries_ = 0;
   std::mutex report_mutex_;
   bool has_reported_ = false;  // guarded by report_mutex_

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
+#include <type_traits>
+#include <vector>
 
 #include "parallel/comm/group_memory.h"
 #include "parallel/comm/group_options.h"
@@ -50,6 +53,32 @@ class RankSession {
   /// The exchange was all that `operation` needed of the group.
   void count(const Operation& operation) { sequence_ = operation.sequence; }
 
+  /// What each rank has to say before the collective that `operation` begins, in rank order.
+  ///
+  /// Throws: as enter
+  template <class Word>
+  std::vector<Word> exchange_letters(Operation& operation, const Word& own) {
+    static_assert(std::is_trivially_copyable_v<Word> && sizeof(Word) <= RankGroup::kLetterBytes);
+    std::memcpy(group_.next_letter(), &own, sizeof own);
+    exchange(operation, 0);
+    std::vector<Word> words(static_cast<std::size_t>(world_size_));
+    for (int r = 0; r < world_size_; ++r)
+      std::memcpy(&words[static_cast<std::size_t>(r)], group_.letter_of(r), sizeof own);
+    return words;
+  }
+
+  /// What plans that are chosen depend on; see ProgramCache.
+  bool needs_links(Collective collective) const { return programs_->needs_links(collective); }
+  std::optional<CostModel> links(DeviceType device) const {
+    if (options_.links) return options_.links;
+    const auto found = known_links_.find(device);
+    return found == known_links_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void set_links(DeviceType device, const CostModel& links) {
+    known_links_.insert_or_assign(device, links);
+    programs_->set_links(device, links);
+  }
+
   /// The proved plan of a collective. Throws: as ProgramCache::get
   const PlanPrograms& programs(const ProgramKey& key, Where where);
 
@@ -63,6 +92,7 @@ class RankSession {
   RankGroup group_;
   const std::shared_ptr<ProgramCache> programs_;
   std::map<ProgramKey, const PlanPrograms*> known_programs_;
+  std::map<DeviceType, CostModel> known_links_;
   std::uint64_t sequence_ = 0;  // of the latest collective that was entered
   std::uint64_t base_ = 0;      // progress before the next one, equal on all ranks
 };

@@ -12,6 +12,7 @@
 #include "parallel/comm/collective_call.h"
 #include "parallel/comm/device_runner.h"
 #include "parallel/comm/host_runner.h"
+#include "parallel/comm/measure_links.h"
 #include "parallel/comm/message_channel.h"
 #include "parallel/comm/plan_collectives.h"
 #include "parallel/comm/rank_session.h"
@@ -89,6 +90,7 @@ class SharedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
                                          Where where) override;
   std::unique_ptr<Communicator> do_shrink(Where where) override;
+  std::optional<CostModel> do_links(const Device& device, Where where) override;
 
  private:
   bool reaches(const Device&) const override { return true; }
@@ -137,6 +139,15 @@ PlanRunner& SharedCommunicator::runner_on(Device device, Where where) {
                 "communicator: a rank of a group works with one GPU; got a tensor on ", device,
                 " after ", gpu_->device());
   return *gpu_;
+}
+
+std::optional<CostModel> SharedCommunicator::do_links(const Device& device, Where where) {
+  Operation operation = session_.begin({.device = device.type}, where);
+  PlanRunner& runner = runner_on(device, where);
+  runner.meet(operation);
+  share_links(session_, runner, operation);
+  session_.count(operation);
+  return session_.links(device.type);
 }
 
 // Entering is all there is to a barrier.

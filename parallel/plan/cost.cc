@@ -115,9 +115,12 @@ class Simulation {
     } while (rank.next < rank.program.size() &&
              continues_message(first, plan_.steps[rank.program[rank.next]]));
 
-    double& way_out = way(ways_out_, message, message.from);
-    const double start = std::max(rank.clock, way_out);
-    way_out = start + message.bytes * link(message).beta_s_per_byte;
+    double start = rank.clock;
+    if (model_.wiring != Wiring::reads) {
+      double& way_out = way(ways_out_, message, message.from);
+      start = std::max(start, way_out);
+      way_out = start + message.bytes * link(message).beta_s_per_byte;
+    }
     for (int send : message.sends) times_[send].start_s = start;
     first_bytes_.emplace(start + link(message).alpha_s, message.from,
                          static_cast<int>(messages_.size()));

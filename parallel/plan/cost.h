@@ -16,6 +16,8 @@
 //   ports   each rank has one port to the ranks of its host and one to those of other hosts; a port
 //           carries one message out and one in at a time, as a switch's does
 //   wires   each ordered pair of ranks has a link of its own, so a rank can talk to all at once
+//   reads   what is sent lies still, and its receiver fetches one message after the other: in memory that all
+//           ranks see nobody is busy with sending
 //
 // A rank takes its steps in order. A send is done as soon as its message is handed to the link, but
 // waits while the channel holds `slots` messages that were not taken; a receive waits for all its
@@ -46,7 +48,7 @@ struct LinkCost {
   double beta_s_per_byte = 0;
 };
 
-enum class Wiring : std::uint8_t { ports, wires };
+enum class Wiring : std::uint8_t { ports, wires, reads };
 
 struct CostModel {
   LinkCost within_host = {};

@@ -27,6 +27,16 @@ std::vector<PlanCandidate> plan_candidates(Collective collective, const PlanOpti
   return candidates;
 }
 
+std::vector<PlanCandidate> in_sum_order(std::vector<PlanCandidate> candidates,
+                                        Collective collective, int world_size, SumOrder order) {
+  std::erase_if(candidates, [&](const PlanCandidate& candidate) {
+    const CollectivePlan plan =
+        make_plan(collective, candidate.algorithm, world_size, candidate.options);
+    return !has_sum_order(plan, order);
+  });
+  return candidates;
+}
+
 CollectivePlan fastest_plan(Collective collective, int world_size, std::int64_t bytes,
                             const CostModel& model, std::span<const PlanCandidate> candidates) {
   if (candidates.empty())

@@ -14,6 +14,7 @@
 
 #include "parallel/plan/algorithms.h"
 #include "parallel/plan/cost.h"
+#include "parallel/plan/sum_order.h"
 
 namespace ringrad {
 
@@ -26,6 +27,12 @@ struct PlanCandidate {
 /// other options as given.
 std::vector<PlanCandidate> plan_candidates(Collective collective, const PlanOptions& options = {},
                                            int max_segments = 32);
+
+/// Those of the candidates whose plans add in this order.
+///
+/// Throws: as make_plan
+std::vector<PlanCandidate> in_sum_order(std::vector<PlanCandidate> candidates,
+                                        Collective collective, int world_size, SumOrder order);
 
 /// The plan with the least predicted time; of equals the first, so all ranks choose alike.
 ///

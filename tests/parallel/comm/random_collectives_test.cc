@@ -30,7 +30,7 @@ void soak(int n, int calls, const GroupOptions& options) {
 TEST(RandomCollectivesTest, TwoRanks) { soak(2, 3000, {}); }
 TEST(RandomCollectivesTest, ThreeRanksInSegments) { soak(3, 1500, {.segments = 2}); }
 TEST(RandomCollectivesTest, FourRanksTwoShot) {
-  soak(4, 1000, {.all_reduce = two_shot_all_reduce, .segments = 3});
+  soak(4, 1000, {.all_reduce = "two_shot", .segments = 3});
 }
 TEST(RandomCollectivesTest, FiveRanksOnTreesAndByHalving) {
   soak(5, 700,

@@ -160,10 +160,9 @@ TEST(ThreadCommunicatorTest, ThrowsForGroupsThatCannotBe) {
                             "the deadline must be positive");
   expect_throws<ValueError>([] { make_thread_group(2, {.segments = -1}); },
                             "segments must be in [0, 2048] for 2 ranks; got -1");
-  expect_throws<ValueError>([] { make_thread_group(2, {.all_reduce = nullptr}); },
-                            "all_reduce must have a planner; got none");
-  expect_throws<ValueError>([] { make_thread_group(2, {.reduce = nullptr}); },
-                            "reduce must have a planner; got none");
+  expect_throws<ValueError>(
+      [] { make_thread_group(2, {.links = CostModel{.gamma_s_per_byte = -1}}); },
+      "the costs of links must not be negative; got gamma -1");
 }
 
 }  // namespace

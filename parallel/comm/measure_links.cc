@@ -1,0 +1,117 @@
+#include "parallel/comm/measure_links.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "parallel/plan/ring_plan.h"
+
+namespace ringrad {
+namespace {
+
+// Large enough that copying outweighs waiting, small enough for caches, as gradients' chunks are.
+constexpr std::int64_t kLargeCount = 32 * 1024;
+constexpr DType kDType = DType::int32;
+constexpr int kSamples = 4, kCalls = 4;
+
+// Seconds of plans of nothing, and of S bytes.
+struct Times {
+  double gather_0, gather_s, reduce_0, reduce_s;
+};
+
+// The links that this process has measured, on CPUs.
+class Known {
+ public:
+  using Kind = std::pair<bool, int>;  // is_one_process, world_size
+
+  std::optional<CostModel> find(const Kind& kind) {
+    const std::lock_guard lock(mutex_);
+    const auto found = links_.find(kind);
+    return found == links_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void add(const Kind& kind, const CostModel& links) {
+    const std::lock_guard lock(mutex_);
+    links_.insert_or_assign(kind, links);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Kind, CostModel> links_;
+};
+
+Known& known() {
+  static Known links;
+  return links;
+}
+
+Times measure(const RankSession& session, PlanRunner& runner, Operation operation) {
+  operation.call.reduce = ReduceOp::sum;
+  const PlanPrograms gather = compile(ring_all_gather(session.world_size()));
+  const PlanPrograms reduce = compile(ring_all_reduce(session.world_size()));
+  const auto buffer = runner.allocate(kLargeCount * size_bytes(kDType), operation.where);
+  const auto seconds = [&](const PlanPrograms& plan, std::int64_t count) {
+    const PlanData data{.buffer = buffer.get(), .dtype = kDType, .count = count};
+    double least = std::numeric_limits<double>::infinity();
+    runner.run(plan, operation, data);  // pages and caches
+    for (int sample = 0; sample < kSamples; ++sample)
+      least = std::min(least, runner.seconds(operation, [&] {
+        for (int call = 0; call < kCalls; ++call) runner.run(plan, operation, data);
+      }));
+    return least / kCalls;
+  };
+  return {.gather_0 = seconds(gather, session.world_size()),
+          .gather_s = seconds(gather, kLargeCount),
+          .reduce_0 = seconds(reduce, session.world_size()),
+          .reduce_s = seconds(reduce, kLargeCount)};
+}
+
+// Noise must not make anything free.
+CostModel fit(const Times& times, int world_size) {
+  constexpr double kLeastAlpha = 1e-8, kLeastBeta = 1e-12;
+  const double messages = world_size - 1;
+  const double bytes = messages / world_size * kLargeCount * size_bytes(kDType);
+  const double alpha = std::max((times.reduce_0 - times.gather_0) / messages, kLeastAlpha);
+  const double beta = std::max((times.gather_s - times.gather_0) / bytes, kLeastBeta);
+  const double both = (times.reduce_s - times.reduce_0) / bytes;
+  const LinkCost link{.alpha_s = alpha, .beta_s_per_byte = beta};
+  return {.within_host = link,
+          .between_hosts = link,
+          .gamma_s_per_byte = std::max(both - 2 * beta, 0.0),
+          .wiring = Wiring::reads};
+}
+
+}  // namespace
+
+void share_links(RankSession& session, PlanRunner& runner, Operation operation) {
+  const DeviceType device = operation.call.device;
+  if (session.links(device) || session.world_size() == 1) return;
+  const int n = session.world_size();
+  const Known::Kind kind{session.memory()->is_one_process(), n};
+  const bool is_cpu = device == DeviceType::cpu;
+
+  // Ranks may have measured in different groups, so rank 0 says whether it is to be done, and what is known.
+  struct Word {
+    bool is_known;
+    CostModel links;
+  };
+  const std::optional<CostModel> own = is_cpu ? known().find(kind) : std::nullopt;
+  Word word =
+      session.exchange_letters(operation, Word{own.has_value(), own.value_or(CostModel())})[0];
+  if (!word.is_known) {
+    Times slowest{};
+    for (const Times& times :
+         session.exchange_letters(operation, measure(session, runner, operation)))
+      slowest = {.gather_0 = std::max(slowest.gather_0, times.gather_0),
+                 .gather_s = std::max(slowest.gather_s, times.gather_s),
+                 .reduce_0 = std::max(slowest.reduce_0, times.reduce_0),
+                 .reduce_s = std::max(slowest.reduce_s, times.reduce_s)};
+    word.links = fit(slowest, n);
+    if (is_cpu) known().add(kind, word.links);
+  }
+  session.set_links(device, word.links);
+}
+
+}  // namespace ringrad

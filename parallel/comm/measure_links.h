@@ -1,0 +1,27 @@
+// What messages between the ranks of a group cost, found by running plans whose costs are known.
+//
+// With R the ring's all_reduce and G the ring's all_gather, of n ranks (plan/cost.h):
+//
+//     alpha            = (R(0) - G(0)) / (n - 1)                      as many more messages
+//     beta             = (G(S) - G(0)) / ((n-1)/n S)
+//     2 beta + gamma   = (R(S) - R(0)) / ((n-1)/n S)
+//
+// What is fitted is the cost of everything that a message needs, the rank's own instructions and the ranks'
+// sharing of processors included. It takes about a millisecond on CPUs.
+
+#pragma once
+
+#include "parallel/comm/plan_runner.h"
+#include "parallel/comm/rank_session.h"
+
+namespace ringrad {
+
+/// Has the session's programs know the links of the tensors that `operation` begins with. The first time all ranks
+/// measure them together and take the slowest rank's times. On CPUs, groups of this process that are alike (as
+/// many ranks, all threads or all processes) share what was measured.
+///
+/// REQUIRES: all ranks call it in the same operation
+/// Throws:   CollectiveError, OutOfMemoryError
+void share_links(RankSession& session, PlanRunner& runner, Operation operation);
+
+}  // namespace ringrad

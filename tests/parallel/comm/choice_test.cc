@@ -1,0 +1,145 @@
+// Plans that a group chooses for itself: by what its links cost, in the order that it adds in, alike on all ranks.
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/program_cache.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/plan/direct_plan.h"
+#include "parallel/plan/halving_plan.h"
+#include "tests/parallel/comm/backend_suite.h"
+#include "tests/parallel/comm/processes.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_throws;
+using testing::Processes;
+
+constexpr CostModel kSlowMessages{
+    .within_host = {1e-3, 1e-10}, .gamma_s_per_byte = 1e-10, .wiring = Wiring::reads};
+constexpr CostModel kSlowBytes{
+    .within_host = {1e-9, 1e-8}, .gamma_s_per_byte = 1e-9, .wiring = Wiring::reads};
+
+struct Cache : ProgramCache {
+  Cache(int n, SumOrder order, const CostModel& links)
+      : ProgramCache(n, {{Collective::all_reduce, nullptr}, {Collective::reduce, nullptr}}, order) {
+    set_links(DeviceType::cpu, links);
+  }
+};
+
+std::uint16_t chosen(ProgramCache& cache, int log_bytes, int segments = 1) {
+  const ProgramKey key{Collective::all_reduce, segments, /*root=*/0, log_bytes};
+  return cache.get(key, Where::current()).fingerprint;
+}
+
+std::uint16_t fingerprint(const CollectivePlan& plan) { return compile(plan).fingerprint; }
+
+TEST(ChoiceTest, FewMessagesWhereMessagesAreSlowAndFewBytesWhereBytesAre) {
+  for (const int n : {3, 4, 8}) {
+    Cache slow_messages(n, SumOrder::canonical, kSlowMessages);
+    Cache slow_bytes(n, SumOrder::canonical, kSlowBytes);
+    const std::uint16_t one_shot = fingerprint(one_shot_all_reduce(n)),
+                        two_shot = fingerprint(two_shot_all_reduce(n, 2));
+    EXPECT_EQ(chosen(slow_messages, 20, 2), one_shot) << n;
+    EXPECT_EQ(chosen(slow_messages, 30, 2), two_shot) << n;
+    EXPECT_EQ(chosen(slow_bytes, 12, 2), two_shot) << n;
+  }
+}
+
+TEST(ChoiceTest, TheOrderOfSumsIsKept) {
+  for (const int n : {4, 8})
+    for (const int log_bytes : {1, 10, 20, 30})
+      for (const CostModel& links : {kSlowMessages, kSlowBytes}) {
+        Cache tree(n, SumOrder::tree, links);
+        const std::uint16_t plan = chosen(tree, log_bytes);
+        EXPECT_TRUE(plan == fingerprint(halving_doubling_all_reduce(n))) << n << ' ' << log_bytes;
+      }
+  Cache none(6, SumOrder::tree, kSlowBytes);
+  EXPECT_NO_THROW(none.get({Collective::reduce}, Where::current()));
+}
+
+TEST(ChoiceTest, BuffersWithTheSamePlanShareItsProgram) {
+  Cache cache(4, SumOrder::canonical, kSlowBytes);
+  const ProgramKey small{Collective::all_reduce, 1, 0, 20}, large{Collective::all_reduce, 1, 0, 25};
+  EXPECT_EQ(&cache.get(small, Where::current()), &cache.get(large, Where::current()));
+}
+
+void expect_measured_alike(Communicator& comm) {
+  const CostModel links = *comm.links();
+  EXPECT_GT(links.within_host.alpha_s, 0);
+  EXPECT_LT(links.within_host.alpha_s, 0.1);
+  EXPECT_GT(links.within_host.beta_s_per_byte, 0);
+  EXPECT_LT(links.within_host.beta_s_per_byte, 1e-5);
+  const Tensor costs = empty({3}, {.dtype = DType::float64});
+  costs.data<double>()[0] = links.within_host.alpha_s;
+  costs.data<double>()[1] = links.within_host.beta_s_per_byte;
+  costs.data<double>()[2] = links.gamma_s_per_byte;
+  const Tensor most = testing::contiguous_copy(costs);
+  comm.all_reduce(most, ReduceOp::max);
+  EXPECT_EQ(most.to_vector<double>(), costs.to_vector<double>());
+}
+
+TEST(ChoiceTest, RanksMeasureTheirLinksTogether) {
+  for (const int n : {2, 3, 4}) run_ranks(n, expect_measured_alike);
+  Processes processes(3, ProcessGroupOptions(), [](Communicator& comm) -> std::string {
+    expect_measured_alike(comm);
+    return ::testing::Test::HasFailure() ? "wrong links" : "";
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+TEST(ChoiceTest, OneRankHasNoLinksAndGivenOnesAreTaken) {
+  run_ranks(1, [](Communicator& comm) { EXPECT_FALSE(comm.links()); });
+  run_ranks(2,
+            [](Communicator& comm) {
+              EXPECT_EQ(comm.links()->within_host.alpha_s, kSlowBytes.within_host.alpha_s);
+            },
+            {.links = kSlowBytes});
+}
+
+// In every size from a letter to many segments, the same bits as from one plan of canonical order.
+TEST(ChoiceTest, BitsDoNotDependOnTheChoice) {
+  for (const int n : {3, 4})
+    for (const DType dtype : {DType::float32, DType::float16})
+      for (const std::int64_t count : {1, 7, 128, 255, 256, 257, 511, 513, 5000, 100'000}) {
+        const auto sums = [&](const GroupOptions& options) {
+          std::vector<Tensor> results(static_cast<std::size_t>(n));
+          run_ranks(
+              n,
+              [&](Communicator& comm) {
+                const Tensor x = testing::odd_values(dtype, comm.rank(), count);
+                comm.all_reduce(x, ReduceOp::mean);
+                results[static_cast<std::size_t>(comm.rank())] = x;
+              },
+              options);
+          return results;
+        };
+        const auto chosen = sums({}), chained = sums({.all_reduce = "chain", .segments = 3});
+        for (const Tensor& x : chosen) testing::expect_same_bits(x, chained[0]);
+      }
+}
+
+TEST(ChoiceTest, RanksThatFollowDifferentPlansAreNamed) {
+  const testing::Join join = [](Store& store, int rank, int size) {
+    ProcessGroupOptions options;
+    options.all_reduce = rank == 1 ? "chain" : "two_shot";
+    return join_process_group(store, "test", rank, size, options);
+  };
+  Processes processes(3, join, [](Communicator& comm) -> std::string {
+    const Tensor x = comm.empty_shared({5000});
+    expect_throws<CollectiveError>([&] { comm.all_reduce(x); },
+                                   "all ranks must make the same call; got");
+    expect_throws<CollectiveError>(
+        [&] { comm.all_reduce(x); },
+        " on ranks 0, 2 and all_reduce(sum, float32, 5000 elements) by plan ");
+    return ::testing::Test::HasFailure() ? "not named" : "";
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+}  // namespace
+}  // namespace ringrad
