@@ -46,8 +46,9 @@ int main(int argc, char** argv) {
   std::vector<Case> cases;
   for (std::size_t bytes : all_reduce_sizes()) {
     cases.push_back(all_reduce_case(bytes, "", {}));
-    cases.push_back(all_reduce_case(bytes, "@ring", {.all_reduce = ring_all_reduce}));
-    cases.push_back(all_reduce_case(bytes, "@two_shot", {.all_reduce = two_shot_all_reduce}));
+    cases.push_back(all_reduce_case(bytes, "@ring", {.all_reduce = "ring"}));
+    cases.push_back(all_reduce_case(bytes, "@two_shot", {.all_reduce = "two_shot"}));
+    cases.push_back(all_reduce_case(bytes, "@one_shot", {.all_reduce = "one_shot"}));
   }
   return run_cases(argc, argv, "ringrad", cases);
 }

@@ -1,21 +1,38 @@
 #include "parallel/comm/measure_links.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "core/stream.h"
 #include "parallel/plan/ring_plan.h"
 
 namespace ringrad {
 namespace {
 
-// Large enough that copying outweighs waiting, small enough for caches, as gradients' chunks are.
-constexpr std::int64_t kLargeCount = 32 * 1024;
 constexpr DType kDType = DType::int32;
-constexpr int kSamples = 4, kCalls = 4;
+
+// Large enough that copying outweighs waiting, small enough for caches; and how often each plan is run.
+struct Effort {
+  std::int64_t count;
+  int samples, calls;
+
+  double bytes() const {
+    return static_cast<double>(count) * static_cast<double>(size_bytes(kDType));
+  }
+};
+
+Effort effort_on(DeviceType device) {
+  if (device == DeviceType::cpu) return {1 << 15, 4, 4};
+  return is_cuda_simulated() ? Effort{1 << 16, 1, 2} : Effort{1 << 20, 3, 4};
+}
+
+// Others wait while one rank simulates the GPUs of all of them; a deadline was not meant for that.
+constexpr auto kSimulatedTime = std::chrono::seconds(30);
 
 // Seconds of plans of nothing, and of S bytes.
 struct Times {
@@ -51,28 +68,29 @@ Times measure(const RankSession& session, PlanRunner& runner, Operation operatio
   operation.call.reduce = ReduceOp::sum;
   const PlanPrograms gather = compile(ring_all_gather(session.world_size()));
   const PlanPrograms reduce = compile(ring_all_reduce(session.world_size()));
-  const auto buffer = runner.allocate(kLargeCount * size_bytes(kDType), operation.where);
+  const Effort effort = effort_on(operation.call.device);
+  const auto buffer = runner.allocate(effort.count * size_bytes(kDType), operation.where);
   const auto seconds = [&](const PlanPrograms& plan, std::int64_t count) {
     const PlanData data{.buffer = buffer.get(), .dtype = kDType, .count = count};
     double least = std::numeric_limits<double>::infinity();
     runner.run(plan, operation, data);  // pages and caches
-    for (int sample = 0; sample < kSamples; ++sample)
+    for (int sample = 0; sample < effort.samples; ++sample)
       least = std::min(least, runner.seconds(operation, [&] {
-        for (int call = 0; call < kCalls; ++call) runner.run(plan, operation, data);
+        for (int call = 0; call < effort.calls; ++call) runner.run(plan, operation, data);
       }));
-    return least / kCalls;
+    return least / effort.calls;
   };
   return {.gather_0 = seconds(gather, session.world_size()),
-          .gather_s = seconds(gather, kLargeCount),
+          .gather_s = seconds(gather, effort.count),
           .reduce_0 = seconds(reduce, session.world_size()),
-          .reduce_s = seconds(reduce, kLargeCount)};
+          .reduce_s = seconds(reduce, effort.count)};
 }
 
 // Noise must not make anything free.
-CostModel fit(const Times& times, int world_size) {
+CostModel fit(const Times& times, int world_size, const Effort& effort) {
   constexpr double kLeastAlpha = 1e-8, kLeastBeta = 1e-12;
   const double messages = world_size - 1;
-  const double bytes = messages / world_size * kLargeCount * size_bytes(kDType);
+  const double bytes = messages / world_size * effort.bytes();
   const double alpha = std::max((times.reduce_0 - times.gather_0) / messages, kLeastAlpha);
   const double beta = std::max((times.gather_s - times.gather_0) / bytes, kLeastBeta);
   const double both = (times.reduce_s - times.reduce_0) / bytes;
@@ -85,9 +103,12 @@ CostModel fit(const Times& times, int world_size) {
 
 }  // namespace
 
-void share_links(RankSession& session, PlanRunner& runner, Operation operation) {
+void share_links(RankSession& session, PlanRunner& runner, Operation& operation) {
   const DeviceType device = operation.call.device;
   if (session.links(device) || session.world_size() == 1) return;
+  const bool is_simulated = device == DeviceType::cuda && is_cuda_simulated();
+  if (is_simulated && session.options().deadline < kSimulatedTime)
+    operation.deadline = std::chrono::steady_clock::now() + kSimulatedTime;
   const int n = session.world_size();
   const Known::Kind kind{session.memory()->is_one_process(), n};
   const bool is_cpu = device == DeviceType::cpu;
@@ -108,10 +129,11 @@ void share_links(RankSession& session, PlanRunner& runner, Operation operation) 
                  .gather_s = std::max(slowest.gather_s, times.gather_s),
                  .reduce_0 = std::max(slowest.reduce_0, times.reduce_0),
                  .reduce_s = std::max(slowest.reduce_s, times.reduce_s)};
-    word.links = fit(slowest, n);
+    word.links = fit(slowest, n, effort_on(device));
     if (is_cpu) known().add(kind, word.links);
   }
   session.set_links(device, word.links);
+  operation.deadline.reset();
 }
 
 }  // namespace ringrad

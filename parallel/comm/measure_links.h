@@ -18,10 +18,10 @@ namespace ringrad {
 
 /// Has the session's programs know the links of the tensors that `operation` begins with. The first time all ranks
 /// measure them together and take the slowest rank's times. On CPUs, groups of this process that are alike (as
-/// many ranks, all threads or all processes) share what was measured.
+/// many ranks, all threads or all processes) share what was measured. The operation's deadline begins anew after it.
 ///
 /// REQUIRES: all ranks call it in the same operation
 /// Throws:   CollectiveError, OutOfMemoryError
-void share_links(RankSession& session, PlanRunner& runner, Operation operation);
+void share_links(RankSession& session, PlanRunner& runner, Operation& operation);
 
 }  // namespace ringrad

@@ -50,9 +50,7 @@ class PlanCollectives::Reachable {
 const PlanPrograms& PlanCollectives::programs(Collective collective, std::int64_t count,
                                               DType dtype) {
   ProgramKey key{collective};
-  const bool has_segments = collective == Collective::all_reduce ||
-                            collective == Collective::broadcast || collective == Collective::reduce;
-  if (has_segments) key.segments = session_.num_segments(count, dtype);
+  if (has_segments(collective)) key.segments = session_.num_segments(count, dtype);
   if (has_root(collective)) key.root = operation_.call.peer;
   if (session_.needs_links(collective)) {
     key.log_bytes = std::bit_width(bytes_of(count, dtype));

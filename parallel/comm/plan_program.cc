@@ -247,6 +247,7 @@ PlanPrograms compile(const CollectivePlan& plan, Where where) {
   RINGRAD_CHECK(!example, ValueError, where, "compile: the plan '", plan.algorithm,
                 "' must be proved; got ", *example);
   PlanPrograms programs = Compiler(plan).compile();
+  programs.algorithm = plan.algorithm;
   programs.fingerprint = fingerprint_of(plan);
   return programs;
 }

@@ -29,6 +29,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -88,6 +89,7 @@ struct PlanProgram {
 
 /// The programs of all ranks.
 struct PlanPrograms {
+  std::string algorithm;         ///< the plan's
   int num_parts = 1;             ///< that a buffer is cut into
   std::uint64_t max_length = 0;  ///< the most instructions of any rank
   std::uint16_t fingerprint =

@@ -1,11 +1,25 @@
 #include "parallel/comm/program_cache.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <stdexcept>
 #include <string>
 
 namespace ringrad {
+namespace {
+
+// A chunk should stay in a second-level cache (1 to 2 MiB) from one step to the next; smaller ones
+// only add steps. With more than a few segments nothing more is gained.
+constexpr std::int64_t kChunkBytes = 1 << 20;
+constexpr std::int64_t kMaxSegments = 8;
+
+}  // namespace
+
+// Powers of two, so that few different plans are made.
+int num_segments(std::int64_t bytes, int world_size) {
+  const auto power = std::bit_floor(static_cast<std::uint64_t>(bytes / (kChunkBytes * world_size)));
+  return static_cast<int>(std::clamp<std::int64_t>(power, 1, kMaxSegments));
+}
 
 bool ProgramCache::needs_links(Collective collective) const {
   return !planners_.at(collective) && world_size_ > 1 && algorithm_names(collective).size() > 1;
@@ -47,21 +61,25 @@ CollectivePlan ProgramCache::make_plan(const ProgramKey& key, Where where) {
   }
 }
 
+// Segments keep chunks in caches, of which the model of links knows nothing: they are no part of the comparison.
 CollectivePlan ProgramCache::choose_plan(const ProgramKey& key, Where where) {
-  const auto [entry, is_new] = candidates_.try_emplace({key.collective, key.segments, key.root});
+  const auto [entry, is_new] = candidates_.try_emplace({key.collective, /*segments=*/1, key.root});
   std::vector<PlanCandidate>& candidates = entry->second;
   if (is_new) {
     for (const std::string& algorithm : algorithm_names(key.collective))
       if (algorithm != "hierarchical")  // all ranks are on one host: it would be another two_shot
-        candidates.push_back({algorithm, {.segments = key.segments, .root = key.root}});
+        candidates.push_back({algorithm, {.root = key.root}});
     candidates = in_sum_order(std::move(candidates), key.collective, world_size_, order_);
   }
   RINGRAD_CHECK(!candidates.empty(), ValueError, where, name(key.collective),
                 ": an algorithm must add in ", name(order_), " order; got none for ", world_size_,
                 " ranks");
   const auto links = links_.find(key.device);
-  return fastest_plan(key.collective, world_size_, std::int64_t{1} << key.log_bytes,
-                      links == links_.end() ? CostModel() : links->second, candidates);
+  const CollectivePlan fastest =
+      fastest_plan(key.collective, world_size_, std::int64_t{1} << key.log_bytes,
+                   links == links_.end() ? CostModel() : links->second, candidates);
+  return ringrad::make_plan(key.collective, fastest.algorithm, world_size_,
+                            {.segments = key.segments, .root = key.root});
 }
 
 }  // namespace ringrad

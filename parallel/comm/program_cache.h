@@ -24,6 +24,15 @@ namespace ringrad {
 /// The most chunks of one plan: a proof takes time and memory that grow with ranks times chunks.
 inline constexpr int kMaxPlanChunks = 4096;
 
+/// True for what is cut into segments, if the plan can be.
+constexpr bool has_segments(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::broadcast ||
+         collective == Collective::reduce;
+}
+
+/// How many segments a buffer is cut into, where a plan can be.
+int num_segments(std::int64_t bytes, int world_size);
+
 struct ProgramKey {
   Collective collective;
   int segments = 1;
@@ -71,7 +80,7 @@ class ProgramCache {
   const SumOrder order_;
   std::mutex mutex_;  // guards what follows
   std::map<DeviceType, CostModel> links_;
-  std::map<ProgramKey, std::vector<PlanCandidate>> candidates_;  // keys without the last two fields
+  std::map<ProgramKey, std::vector<PlanCandidate>> candidates_;  // by collective and root
   std::map<ProgramKey, const PlanPrograms*> programs_;
   std::deque<Compiled> compiled_;
 };

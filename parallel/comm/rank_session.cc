@@ -1,19 +1,9 @@
 #include "parallel/comm/rank_session.h"
 
-#include <algorithm>
-#include <bit>
 #include <utility>
 #include <vector>
 
 namespace ringrad {
-namespace {
-
-// A chunk should stay in a second-level cache (1 to 2 MiB) from one step to the next; smaller ones
-// only add steps. With more than a few segments nothing more is gained.
-constexpr std::int64_t kChunkBytes = 1 << 20;
-constexpr std::int64_t kMaxSegments = 8;
-
-}  // namespace
 
 RankSession::RankSession(int rank, int world_size, std::shared_ptr<GroupMemory> memory,
                          std::shared_ptr<ProgramCache> programs, const GroupOptions& options)
@@ -57,11 +47,7 @@ const PlanPrograms& RankSession::programs(const ProgramKey& key, Where where) {
 
 int RankSession::num_segments(std::int64_t count, DType dtype) const {
   if (options_.segments > 0) return options_.segments;
-  const std::int64_t bytes = count * static_cast<std::int64_t>(size_bytes(dtype));
-  const std::int64_t wanted = bytes / (kChunkBytes * world_size_);
-  // Powers of two, so that few different plans are made.
-  const auto power = std::bit_floor(static_cast<std::uint64_t>(wanted));
-  return static_cast<int>(std::clamp<std::int64_t>(power, 1, kMaxSegments));
+  return ringrad::num_segments(count * static_cast<std::int64_t>(size_bytes(dtype)), world_size_);
 }
 
 }  // namespace ringrad

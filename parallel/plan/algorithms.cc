@@ -48,19 +48,19 @@ CollectivePlan hierarchical(int n, const PlanOptions& options) {
 }
 
 constexpr Algorithm kAlgorithms[] = {
+    {Collective::all_reduce, "two_shot", segmented<two_shot_all_reduce>},
+    {Collective::all_reduce, "one_shot", plain<one_shot_all_reduce>},
     {Collective::all_reduce, "ring", segmented<ring_all_reduce>},
     {Collective::all_reduce, "bidirectional_ring", plain<bidirectional_ring_all_reduce>},
     {Collective::all_reduce, "halving_doubling", plain<halving_doubling_all_reduce>},
     {Collective::all_reduce, "tree", segmented<tree_all_reduce>},
     {Collective::all_reduce, "chain", segmented<chain_all_reduce>},
-    {Collective::all_reduce, "one_shot", plain<one_shot_all_reduce>},
-    {Collective::all_reduce, "two_shot", segmented<two_shot_all_reduce>},
     {Collective::all_reduce, "hierarchical", hierarchical},
-    {Collective::reduce_scatter, "ring", plain<ring_reduce_scatter>},
     {Collective::reduce_scatter, "direct", plain<direct_reduce_scatter>},
+    {Collective::reduce_scatter, "ring", plain<ring_reduce_scatter>},
     {Collective::reduce_scatter, "halving", plain<halving_reduce_scatter>},
-    {Collective::all_gather, "ring", plain<ring_all_gather>},
     {Collective::all_gather, "direct", plain<direct_all_gather>},
+    {Collective::all_gather, "ring", plain<ring_all_gather>},
     {Collective::all_gather, "doubling", plain<doubling_all_gather>},
     {Collective::broadcast, "direct", rooted<direct_broadcast>},
     {Collective::broadcast, "binomial", rooted<binomial_broadcast>},

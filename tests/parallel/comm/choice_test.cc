@@ -44,7 +44,7 @@ TEST(ChoiceTest, FewMessagesWhereMessagesAreSlowAndFewBytesWhereBytesAre) {
     Cache slow_bytes(n, SumOrder::canonical, kSlowBytes);
     const std::uint16_t one_shot = fingerprint(one_shot_all_reduce(n)),
                         two_shot = fingerprint(two_shot_all_reduce(n, 2));
-    EXPECT_EQ(chosen(slow_messages, 20, 2), one_shot) << n;
+    EXPECT_EQ(chosen(slow_messages, 18, 2), one_shot) << n;
     EXPECT_EQ(chosen(slow_messages, 30, 2), two_shot) << n;
     EXPECT_EQ(chosen(slow_bytes, 12, 2), two_shot) << n;
   }
