@@ -54,7 +54,7 @@ struct Settings {
   double weight_decay = 5e-4;
   bool augment = false;
   std::uint64_t seed = 0;
-  std::string all_reduce = "ring";
+  std::string all_reduce = "automatic";
   std::string device = "cpu";
   std::int64_t train_images = 0;  // 0: all
   std::int64_t test_images = 0;
@@ -192,8 +192,10 @@ Settings parse(int argc, char** argv) {
   app.add_option("--weight-decay", settings.weight_decay)->check(CLI::NonNegativeNumber);
   app.add_flag("--augment", settings.augment, "random crops and flips");
   app.add_option("--seed", settings.seed, "of initial values, order and augmentation");
+  std::vector<std::string> plans = algorithm_names(Collective::all_reduce);
+  plans.insert(plans.begin(), "automatic");
   app.add_option("--all-reduce", settings.all_reduce, "plan of the gradient all-reduce")
-      ->check(CLI::IsMember(algorithm_names(Collective::all_reduce)));
+      ->check(CLI::IsMember(plans));
   const CLI::Option* backend =
       app.add_option("--backend", settings.backend, "what joins replicas that are processes")
           ->check(CLI::IsMember(backend_names()));
@@ -253,7 +255,7 @@ int run(const Settings& settings) {
                 "--batch-size: must not exceed the training set; got ", settings.batch_size,
                 " and ", train_set.size(), " images");
   GroupOptions options;
-  options.all_reduce = settings.all_reduce;
+  if (settings.all_reduce != "automatic") options.all_reduce = settings.all_reduce;
   std::optional<Result> first;  // rank 0's, where it is
   const auto train_rank = [&](Communicator& comm) {
     const Result own = train(comm, settings, train_set, test_set);

@@ -28,7 +28,7 @@ struct Effort {
 
 Effort effort_on(DeviceType device) {
   if (device == DeviceType::cpu) return {1 << 15, 4, 4};
-  return is_cuda_simulated() ? Effort{1 << 16, 1, 2} : Effort{1 << 20, 3, 4};
+  return is_cuda_simulated() ? Effort{1 << 16, 1, 2} : Effort{1 << 23, 3, 4};
 }
 
 // Others wait while one rank simulates the GPUs of all of them; a deadline was not meant for that.
@@ -86,18 +86,19 @@ Times measure(const RankSession& session, PlanRunner& runner, Operation operatio
           .reduce_s = seconds(reduce, effort.count)};
 }
 
-// Noise must not make anything free.
+// Neither noise nor a host that needs longer to queue work than a GPU to do it makes anything free: nothing is
+// faster than a terabyte per second.
 CostModel fit(const Times& times, int world_size, const Effort& effort) {
-  constexpr double kLeastAlpha = 1e-8, kLeastBeta = 1e-12;
+  constexpr double kLeastAlpha = 1e-8, kLeastPerByte = 1e-12;
   const double messages = world_size - 1;
   const double bytes = messages / world_size * effort.bytes();
   const double alpha = std::max((times.reduce_0 - times.gather_0) / messages, kLeastAlpha);
-  const double beta = std::max((times.gather_s - times.gather_0) / bytes, kLeastBeta);
+  const double beta = std::max((times.gather_s - times.gather_0) / bytes, kLeastPerByte);
   const double both = (times.reduce_s - times.reduce_0) / bytes;
   const LinkCost link{.alpha_s = alpha, .beta_s_per_byte = beta};
   return {.within_host = link,
           .between_hosts = link,
-          .gamma_s_per_byte = std::max(both - 2 * beta, 0.0),
+          .gamma_s_per_byte = std::max(both - 2 * beta, kLeastPerByte),
           .wiring = Wiring::reads};
 }
 
