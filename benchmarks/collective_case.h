@@ -19,9 +19,10 @@
 // and every dtype; results are compared bit by bit with what a plain loop says. (Sums in bfloat16 are exact up to 85
 // ranks.)
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "core/tensor.h"
 #include "parallel/comm/group_options.h"
@@ -76,6 +77,12 @@ struct CollectiveCase {
   std::int64_t output_count() const;
   double busbw_factor() const;
 };
+
+/// Writes the name of a backend or an algorithm. REQUIRES: it fits
+template <std::size_t N>
+void set_name(char (&to)[N], const std::string& name) {
+  std::fill(to + name.copy(to, N - 1), to + N, '\0');
+}
 
 /// What rank `rank` puts in.
 void fill_input(const CollectiveCase& one, int rank, const Tensor& input);

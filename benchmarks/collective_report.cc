@@ -115,11 +115,11 @@ bool Row::is_limit() const { return backend_named(one.backend).kind == Backend::
 // --- The table ---
 
 void print_title() {
-  std::printf("# %71s %34s %34s\n", "", "out-of-place           ", "in-place              ");
-  std::printf("# %12s %12s %8s %7s %5s %5s %-32s", "size", "count", "type", "redop", "root",
+  std::printf("# %73s %34s %34s\n", "", "out-of-place           ", "in-place              ");
+  std::printf("# %12s %12s %8s %7s %5s %5s %-34s", "size", "count", "type", "redop", "root",
               "ranks", "backend/algorithm");
   for (int i = 0; i < 2; ++i) std::printf(" %10s %7s %7s %7s", "time", "algbw", "busbw", "#wrong");
-  std::printf("\n# %12s %12s %56s", "(B)", "(elements)", "");
+  std::printf("\n# %12s %12s %58s", "(B)", "(elements)", "");
   for (int i = 0; i < 2; ++i)
     std::printf("       %10s %7s %7s %1s", "(us)", "(GB/s)", "(GB/s)", "");
   std::printf("\n");
@@ -128,7 +128,7 @@ void print_title() {
 void print_row(const Row& row) {
   const CollectiveCase& one = row.one;
   const std::string root = is_rooted(one.routine) ? std::to_string(one.root) : "-1";
-  std::printf("  %12lld %12lld %8s %7s %5s %5d %-32s%s%s", static_cast<long long>(one.bytes()),
+  std::printf("  %12lld %12lld %8s %7s %5s %5d %-34s%s%s", static_cast<long long>(one.bytes()),
               static_cast<long long>(one.count), std::string(name(one.dtype)).c_str(),
               is_reduction(one.routine) ? name(one.op) : "none", root.c_str(), one.ranks,
               row.label().c_str(), cells(row, false).c_str(), cells(row, true).c_str());

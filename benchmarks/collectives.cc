@@ -93,11 +93,6 @@ Names chosen_algorithms(const Settings& settings, const Backend& backend, Routin
   return chosen;
 }
 
-template <std::size_t N>
-void set_name(char (&to)[N], const std::string& from) {
-  std::fill(from.copy(to, N - 1) + to, to + N, '\0');
-}
-
 std::vector<CollectiveCase> cases_of_size(const Settings& settings, Routine routine, int ranks,
                                           std::int64_t bytes) {
   std::vector<CollectiveCase> cases;
