@@ -187,17 +187,17 @@ class Side {
   const std::vector<const Row*>& rows_;
 };
 
-double time_in(const Measured& round) {
-  const Column& column = round.column(round.in_place.has_time);
-  return column.time.us;
-}
+const Timing& time_in(const Measured& round) { return round.column(round.in_place.has_time).time; }
 
 // Of round i: the time of a / the time of b.
 double ratio(const Row& a, const Row& b) {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < std::min(a.rounds.size(), b.rounds.size()); ++i)
-    ratios.push_back(time_in(a.rounds[i]) / time_in(b.rounds[i]));
-  return median(ratios);
+  std::vector<double> all, quiet;
+  for (std::size_t i = 0; i < a.rounds.size(); ++i) {
+    const Timing &of_a = time_in(a.rounds[i]), &of_b = time_in(b.rounds[i]);
+    all.push_back(of_a.us / of_b.us);
+    if (!of_a.busy && !of_b.busy) quiet.push_back(all.back());
+  }
+  return median(quiet.empty() ? all : quiet);
 }
 
 constexpr std::int64_t kKiB = 1 << 10, kMiB = 1 << 20;
@@ -255,7 +255,8 @@ SizeSummary summarize_size(const std::vector<const Row*>& rows) {
     if (is_gloo && row != side.find("gloo_itself")) continue;
     std::string label = is_gloo ? "gloo_itself" : row->label();
     if (row->rounds.front().is_simulated) label += "(simulated)";
-    summary.times_us.emplace_back(label, row->best_column().time.us);
+    const Timing time = row->best_column().time;
+    summary.times.emplace_back(label, SizeSummary::Time{time.us, time.busy});
   }
   summary.checks = cpu_checks(summary.one, side);
   for (Check& check : gpu_checks(summary.one, rows, side)) summary.checks.push_back(check);
@@ -288,7 +289,7 @@ std::vector<SizeSummary> summarize(const std::vector<Row>& rows) {
 void print_summaries(const std::vector<SizeSummary>& summaries) {
   std::vector<std::string> times, checks;
   for (const SizeSummary& summary : summaries) {
-    for (const auto& [label, us] : summary.times_us) add_new(times, label);
+    for (const auto& [label, _] : summary.times) add_new(times, label);
     for (const Check& check : summary.checks) add_new(checks, check.name);
   }
   const auto width = [](const std::string& label) {
@@ -303,10 +304,12 @@ void print_summaries(const std::vector<SizeSummary>& summaries) {
     std::printf("  %-14s %5d %12lld", name(summary.one.routine), summary.one.ranks,
                 static_cast<long long>(summary.one.bytes()));
     for (const std::string& label : times) {
-      const auto found = std::find_if(summary.times_us.begin(), summary.times_us.end(),
+      const auto found = std::find_if(summary.times.begin(), summary.times.end(),
                                       [&](const auto& time) { return time.first == label; });
-      const bool has = found != summary.times_us.end();
-      std::printf(" %*s", width(label), has ? number("%.2f", found->second).c_str() : "");
+      const bool has = found != summary.times.end();
+      std::printf(
+          " %*s", width(label),
+          has ? number(found->second.is_busy ? "%.2f~" : "%.2f", found->second.us).c_str() : "");
     }
     std::string missed;
     bool has_goal = false;
@@ -328,7 +331,7 @@ nlohmann::json to_json(const SizeSummary& summary) {
                          {"ranks", summary.one.ranks},
                          {"size", summary.one.bytes()},
                          {"checks", nlohmann::json::array()}};
-  for (const auto& [label, us] : summary.times_us) json["times_us"][label] = us;
+  for (const auto& [label, time] : summary.times) json["times_us"][label] = time.us;
   for (const Check& check : summary.checks)
     json["checks"].push_back(
         {{"name", check.name},

@@ -4,7 +4,7 @@
 // side, with the ratios that are asked for.
 //
 // A time is the median over the rounds that other processes did not disturb, or over all if they disturbed every
-// one. A ratio is taken within a round; the median over the rounds counts.
+// one, which "busy" and "~" say. A ratio is taken within a round; the median over the rounds counts in the same way.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -46,11 +46,16 @@ struct Check {
 /// One collective, number of ranks and size.
 struct SizeSummary {
   CollectiveCase one;
-  std::vector<std::pair<std::string, double>> times_us;
+  struct Time {
+    double us;
+    bool is_busy;
+  };
+  std::vector<std::pair<std::string, Time>> times;
   std::vector<Check> checks;
 };
 
-/// The rows of each size. Checks of CPUs are about our processes, and for each algorithm the first that ran:
+/// The rows of each size. Those of CPUs are about our processes, and of each backend the first
+/// algorithm that was asked for:
 ///
 ///   best peer/ours      the time of OpenMPI, or of Gloo's fastest algorithm, whichever is less / ours.
 ///                       Goal: 1, below 4 KiB 1 / 1.15

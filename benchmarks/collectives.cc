@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -81,15 +80,15 @@ bool contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The algorithms that a backend is asked for; those that have no choice run as they are.
+// The algorithms that a backend is asked for, in that order; those that have no choice run as they are.
 Names chosen_algorithms(const Settings& settings, const Backend& backend, Routine routine) {
   const Names known = algorithms_of(backend, routine);
   if (!backend.has_plans || routine == Routine::send_recv) return known;
   Names chosen;
-  for (const std::string& algorithm : known)
-    if (contains(settings.algorithms, algorithm) ||
-        (contains(settings.algorithms, "all") && algorithm != "default"))
-      chosen.push_back(algorithm);
+  for (const std::string& wanted : settings.algorithms)
+    for (const std::string& algorithm : known)
+      if (algorithm == wanted || (wanted == "all" && algorithm != "default"))
+        if (!contains(chosen, algorithm)) chosen.push_back(algorithm);
   return chosen;
 }
 
@@ -167,21 +166,30 @@ std::vector<Routine> check(Settings& settings) {
   if (settings.min_size > settings.max_size)
     refuse("--min-size: must be at most --max-size; got " + std::to_string(settings.min_size) +
            " and " + std::to_string(settings.max_size));
+  if (!settings.json.empty() && !std::ofstream(settings.json, std::ios::app))
+    refuse("--json: the file must be writable; got " + settings.json);
   return routines;
 }
 
 // --- The sweep ---
 
-// All cases of one size, round by round; every other round in reverse, so that nobody always runs first.
+// All cases of one size, round by round; every other round in reverse, so that nobody always runs first. A case that
+// fails is told and left out.
 std::vector<Row> measure_size(const Settings& settings, const std::vector<CollectiveCase>& cases) {
   std::vector<Row> rows;
   for (const CollectiveCase& one : cases) rows.push_back({one, {}});
   for (int round = 0; round < settings.rounds; ++round) {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      Row& row = rows[round % 2 == 0 ? i : rows.size() - 1 - i];
-      row.rounds.push_back(run_case(row.one, settings.deadline));
+    if (round > 0) std::reverse(rows.begin(), rows.end());
+    for (Row& row : rows) {
+      try {
+        row.rounds.push_back(run_case(row.one, settings.deadline));
+      } catch (const CollectiveError& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+      }
     }
+    std::erase_if(rows, [&](const Row& row) { return std::ssize(row.rounds) != round + 1; });
   }
+  if (settings.rounds % 2 == 0) std::reverse(rows.begin(), rows.end());
   return rows;
 }
 
@@ -194,15 +202,13 @@ std::vector<Row> sweep(const Settings& settings, const std::vector<Routine>& rou
     for (const int ranks : settings.ranks)
       for (std::int64_t size = settings.min_size; size <= settings.max_size;
            size *= settings.factor) {
-        try {
-          for (Row& row : measure_size(settings, cases_of_size(settings, routine, ranks, size))) {
-            if (!row.column(false) && !row.column(true)) continue;
-            print_row(row);
-            rows.push_back(std::move(row));
-          }
-        } catch (const CollectiveError& error) {
-          std::fprintf(stderr, "%s\n", error.what());
-          failed = true;
+        const auto cases = cases_of_size(settings, routine, ranks, size);
+        std::vector<Row> measured = measure_size(settings, cases);
+        failed |= measured.size() < cases.size();
+        for (Row& row : measured) {
+          if (!row.column(false) && !row.column(true)) continue;
+          print_row(row);
+          rows.push_back(std::move(row));
         }
       }
   }

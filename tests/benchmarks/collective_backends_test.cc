@@ -76,6 +76,18 @@ TEST(CollectiveReportTest, ARatioIsTheMedianOverRounds) {
   EXPECT_FALSE(check.is_missed());
 }
 
+TEST(CollectiveReportTest, RoundsThatWereDisturbedDoNotCount) {
+  Row ours = row_of("processes", "default", {10, 10, 10}),
+      theirs = row_of("openmpi", "default", {20, 90, 80});
+  ours.rounds[1].in_place.time.busy = theirs.rounds[2].in_place.time.busy = true;
+  EXPECT_DOUBLE_EQ(check_named(summarize({ours, theirs})[0], "openmpi/ours").ratio, 2);
+  EXPECT_DOUBLE_EQ(theirs.column(true)->time.us, 55);
+  EXPECT_FALSE(theirs.column(true)->time.busy);
+  for (Measured& round : theirs.rounds) round.in_place.time.busy = true;
+  EXPECT_DOUBLE_EQ(theirs.column(true)->time.us, 80);
+  EXPECT_TRUE(theirs.column(true)->time.busy);
+}
+
 TEST(CollectiveReportTest, TheFastestOfGlooCountsAndGoalsMayBeMissed) {
   const auto summaries =
       summarize({row_of("processes", "default", {10}), row_of("threads", "default", {12}),
