@@ -26,6 +26,29 @@ namespace {
 constexpr auto kPoll = std::chrono::milliseconds(2);
 constexpr double kGraceSeconds = 5;  // of a failed case's other ranks
 
+volatile std::sig_atomic_t interrupted_by = 0;
+
+// Until the end of the scope SIGINT and SIGTERM end the case instead of this process, which would leave its ranks
+// and their folder behind.
+class Interruptible {
+ public:
+  Interruptible() {
+    struct sigaction action {};
+    action.sa_handler = [](int signal) { interrupted_by = signal; };
+    sigaction(SIGINT, &action, &before_[0]);
+    sigaction(SIGTERM, &action, &before_[1]);
+  }
+  ~Interruptible() {
+    sigaction(SIGINT, &before_[0], nullptr);
+    sigaction(SIGTERM, &before_[1], nullptr);
+  }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  struct sigaction before_[2];
+};
+
 SharedCase* map(int file) {
   void* memory = mmap(nullptr, sizeof(SharedCase), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED)
@@ -108,8 +131,10 @@ pid_t start(const Meeting& meeting, Backend::Ranks ranks, int rank) {
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child != 0) return child;
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(1);
+  if (getppid() != parent || interrupted_by != 0) _exit(1);
   if (ranks == Backend::Ranks::mpirun) become_mpirun(meeting);
   const int status = run_guarded(*meeting.shared, rank);
   std::fflush(nullptr);
@@ -135,6 +160,7 @@ bool all_succeed(std::vector<pid_t> children, SharedCase& shared, double deadlin
                       ? std::string("a rank was ended by signal ") + strsignal(WTERMSIG(status))
                       : "a rank ended with status " + std::to_string(WEXITSTATUS(status)));
     }
+    if (interrupted_by != 0 && !is_ending) end = 0;
     if (now_seconds() > end) {
       shared.fail("ranks must end within " + std::to_string(static_cast<int>(deadline_seconds)) +
                   " s");
@@ -152,6 +178,7 @@ bool all_succeed(std::vector<pid_t> children, SharedCase& shared, double deadlin
 
 Measured run_case(const CollectiveCase& one, double deadline_seconds) {
   const Backend& backend = backend_named(one.backend);
+  const Interruptible interruptible;
   const Meeting meeting(one);
   const bool is_rank_each = backend.ranks == Backend::Ranks::processes;
   std::vector<pid_t> children;
@@ -163,6 +190,8 @@ Measured run_case(const CollectiveCase& one, double deadline_seconds) {
       children.push_back(child);
   }
   const bool good = all_succeed(children, *meeting.shared, deadline_seconds);
+  if (interrupted_by != 0)
+    throw Error(std::string("collectives: ") + strsignal(interrupted_by), Where::current());
   const std::string failure = meeting.shared->failure();
   if (!good || !failure.empty())
     throw CollectiveError(std::string("collectives: ") + name(one.routine) + " by " + one.backend +

@@ -11,7 +11,7 @@ namespace ringrad::bench {
 ///
 /// REQUIRES: this process has no other threads
 /// Throws:   CollectiveError with the first rank's reason if one fails, or if they have not ended after
-///           `deadline_seconds`; all are ended then
+///           `deadline_seconds`; all are ended then. Error if this process is sent SIGINT or SIGTERM
 Measured run_case(const CollectiveCase& one, double deadline_seconds);
 
 /// What mpirun starts: this program with these two arguments. Returns the exit status.

@@ -6,6 +6,7 @@ What NCCL does is in NcclCommunicatorTest. (Times are not judged: this machine m
 import json
 import math
 import os
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -182,6 +183,21 @@ class CommandLineTest(CollectivesTest):
         run = self.run_program('--backends', 'gpus', '--gpus', '99', *TINY)
         self.assertEqual(run.returncode, 1)
         self.assertIn('there must be 99 GPUs; got ', run.stderr)
+
+    def test_an_interrupt_leaves_nothing(self):
+        for backend in ('processes', 'openmpi'):
+            with self.subTest(backend=backend), tempfile.TemporaryDirectory(prefix='coll', dir='/tmp') as folder:
+                plain = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
+                with subprocess.Popen([PROGRAM, '--backends', backend, '--samples', '10000', '--min-size',
+                                       '1MiB'], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      env={**plain, 'TMPDIR': folder, 'HOME': folder}) as program:
+                    program.stdout.readline()
+                    while not os.listdir(folder):
+                        self.assertIsNone(program.poll())
+                    program.send_signal(signal.SIGINT)
+                    _, errors = program.communicate(timeout=60)
+                self.assertEqual((program.returncode, os.listdir(folder)), (1, []), errors)
+                self.assertIn('collectives: Interrupt', errors)
 
     def test_a_file_that_cannot_be_written_is_named(self):
         run = self.run_program('--backends', 'threads', *TINY, '--json', '/nowhere/results.json')
