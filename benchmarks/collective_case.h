@@ -61,7 +61,7 @@ struct CollectiveCase {
   int root = 0;
   int ranks = 2;
   std::int64_t count = 1;        ///< elements of the smaller of input and output, as in nccl-tests
-  char backend[16] = "threads";  ///< collective_rank.h
+  char backend[16] = "threads";  ///< collective_backends.h
   char algorithm[40] = "default";  ///< "default" leaves the choice to the group
   int segments = 0;                ///< 0 chooses by size
   DeviceTransfers transfers = DeviceTransfers::automatic;

@@ -160,7 +160,7 @@ class CommandLineTest(CollectivesTest):
                 (['--op', 'average'], '--op: must be one of sum'),
                 (['--op', 'mean', '--dtype', 'int32'], 'must have a floating dtype; got --dtype int32'),
                 (['--op', 'sum', '--dtype', 'bool'], 'sum must have numbers'),
-                (['--backends', 'openmpi', '--op', 'max'], 'must be measured with float32 and sum; got float32 and max'),
+                (['--backends', 'openmpi', '--op', 'max'], 'with float32 and sum; got float32 and max'),
                 (['--collectives', 'reduce', '--root', '2'], '--root: must be one of 2 ranks; got 2'),
                 (['--min-size', '8', '--max-size', '4'], '--min-size: must be at most --max-size; got 8 and 4'),
                 (['--ranks', '0'], 'not in range 1 to 256'),
