@@ -10,12 +10,12 @@
 //
 //   name     family/what/extents[@variant], e.g. step/convnet/B:128@channels_last. Results of the
 //            same name are compared; of the variants of one suite the fastest counts.
-//   threads  OMP_NUM_THREADS; for a collective the number of ranks
+//   threads  OMP_NUM_THREADS
 //   rate     work per second in `unit`, or a memory size with us = 0
 //   flag     "busy" where other processes disturbed the samples, else "-"
 //
 // The families: step (a training step), memory (of a step's process), op, eager (cost per tiny
-// operation), allreduce. A step wants a process of its own: its peak memory is the process's.
+// operation). A step wants a process of its own: its peak memory is the process's.
 
 #include <functional>
 #include <string>

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <map>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace ringrad::bench {
 namespace {
 
-constexpr double kBatchSeconds = 4e-3;
-constexpr int kSamples = 15;
 constexpr int kSpins = 4000;
+constexpr double kDeadlineSeconds = 60;
 
 // CPU seconds of the distinct processes on the board: ranks that are threads share one.
 double cpu_seconds(const RankBoard& board, int ranks) {
@@ -35,13 +36,34 @@ void RankBoard::barrier(int ranks) {
     generation.store(mine + 1, std::memory_order_release);
     return;
   }
+  const double end = now_seconds() + kDeadlineSeconds;
   for (int i = 0; generation.load(std::memory_order_acquire) == mine; ++i) {
-    if (i > kSpins) sched_yield();
+    if (i < kSpins) continue;
+    sched_yield();
+    if (broken.load(std::memory_order_relaxed)) throw std::runtime_error("another rank has failed");
+    if (i % 64 == 0 && now_seconds() > end) {
+      broken = true;
+      throw std::runtime_error("all ranks must come to a barrier within a minute; got " +
+                               std::to_string(arrived.load()) + " of " + std::to_string(ranks));
+    }
   }
 }
 
-std::optional<Timing> time_collective(RankBoard& board, int rank, int ranks,
-                                      const std::function<void()>& call) {
+void pin_rank(int rank, int ranks) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return;
+  for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &allowed) && seen++ == rank) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(cpu, &one);
+      sched_setaffinity(0, sizeof one, &one);
+      return;
+    }
+}
+
+std::optional<Timing> time_collective(RankBoard& board, int rank, int ranks, const TimingPlan& plan,
+                                      const std::function<double(int calls)>& run_batch) {
   RankBoard::Entry& entry = board.entries[static_cast<size_t>(rank)];
   const auto post_cpu_seconds = [&] {
     entry.cpu_seconds = process_cpu_seconds();
@@ -54,9 +76,7 @@ std::optional<Timing> time_collective(RankBoard& board, int rank, int ranks,
   const auto sample = [&] {
     const int batch = board.batch;
     board.barrier(ranks);
-    const double start = now_seconds();
-    for (int i = 0; i < batch; ++i) call();
-    entry.seconds = (now_seconds() - start) / batch;
+    entry.seconds = run_batch(batch) / batch;
     board.barrier(ranks);
     double slowest = 0;
     for (int i = 0; i < ranks; ++i) {
@@ -66,49 +86,22 @@ std::optional<Timing> time_collective(RankBoard& board, int rank, int ranks,
     return slowest;
   };
 
-  if (rank == 0) board.batch = 3;
+  if (rank == 0) board.batch = std::min(3, plan.most_calls);
   board.barrier(ranks);
-  const double per_call = sample();
-  if (rank == 0) board.batch = std::clamp(static_cast<int>(kBatchSeconds / per_call), 1, 5000);
+  const double per_call = std::max(sample(), 1e-9);
+  if (rank == 0)
+    board.batch = std::clamp(static_cast<int>(plan.batch_seconds / per_call), 1, plan.most_calls);
   board.barrier(ranks);
-  sample();
+  if (plan.samples > 1) sample();
 
   std::optional<MachineWatch> watch;
   if (rank == 0) watch.emplace(1);
   const double cpu_before = post_cpu_seconds();
   std::vector<double> samples;
-  for (int i = 0; i < kSamples; ++i) samples.push_back(sample());
+  for (int i = 0; i < plan.samples; ++i) samples.push_back(sample());
   const double own = post_cpu_seconds() - cpu_before;
   if (!watch) return std::nullopt;
   return watch->judge(std::move(samples), own);
-}
-
-std::vector<std::size_t> all_reduce_sizes() {
-  std::vector<std::size_t> sizes;
-  for (std::size_t bytes = 4; bytes <= (std::size_t{64} << 20); bytes *= 4) sizes.push_back(bytes);
-  return sizes;
-}
-
-std::string all_reduce_name(std::size_t bytes) {
-  return "allreduce/bytes:" + std::to_string(bytes);
-}
-
-void fill_for_sum(std::span<float> buffer, int rank) {
-  for (std::size_t i = 0; i < buffer.size(); ++i) {
-    buffer[i] = static_cast<float>(rank + 1) * static_cast<float>(i % 64);
-  }
-}
-
-void check_sum(std::span<float> buffer, int ranks) {
-  const float factor = static_cast<float>(ranks * (ranks + 1)) / 2;  // 1 + 2 + ... + ranks
-  for (std::size_t i = 0; i < buffer.size(); ++i) {
-    const float expected = factor * static_cast<float>(i % 64);
-    if (buffer[i] != expected) {
-      throw std::runtime_error("all_reduce: element " + std::to_string(i) + " must be " +
-                               std::to_string(expected) + "; got " + std::to_string(buffer[i]));
-    }
-  }
-  std::fill(buffer.begin(), buffer.end(), 0.0f);
 }
 
 }  // namespace ringrad::bench

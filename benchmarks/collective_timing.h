@@ -13,19 +13,15 @@
 
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <functional>
 #include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "benchmarks/timing.h"
 
 namespace ringrad::bench {
 
 struct RankBoard {
-  static constexpr int kMaxRanks = 8;
+  static constexpr int kMaxRanks = 256;
 
   struct Entry {
     double seconds;      // per call, of the last sample
@@ -36,27 +32,29 @@ struct RankBoard {
   std::atomic<int> arrived{0};
   std::atomic<int> generation{0};
   std::atomic<int> batch{1};
+  std::atomic<bool> broken{false};
   std::array<Entry, kMaxRanks> entries{};
 
   /// Returns once all `ranks` have called it.
+  ///
+  /// Throws: std::runtime_error once a rank has set `broken`, or after a minute
   void barrier(int ranks);
 };
 
-/// Times `call`; every one of the `ranks` calls this with the same board. Rank 0 gets the result.
-std::optional<Timing> time_collective(RankBoard& board, int rank, int ranks,
-                                      const std::function<void()>& call);
+struct TimingPlan {
+  int samples = 15;
+  double batch_seconds = 4e-3;
+  int most_calls = 5000;  ///< in a batch
+};
 
-/// Buffer sizes of the all-reduce cases: 4 B, 16 B, ... 64 MiB.
-std::vector<std::size_t> all_reduce_sizes();
+/// Times calls; every one of the `ranks` calls this with the same board and plan. Rank 0 gets the result.
+///
+/// `run_batch(calls)` makes so many calls and returns the seconds that they took until they were done.
+/// Throws: as barrier
+std::optional<Timing> time_collective(RankBoard& board, int rank, int ranks, const TimingPlan& plan,
+                                      const std::function<double(int calls)>& run_batch);
 
-/// "allreduce/bytes:1048576"
-std::string all_reduce_name(std::size_t bytes);
-
-/// Writes what rank `rank` contributes to a sum that check_sum can judge.
-void fill_for_sum(std::span<float> buffer, int rank);
-
-/// Throws unless `buffer` holds the sum of what all `ranks` filled in; then clears it, so that
-/// repeated sums in place stay finite.
-void check_sum(std::span<float> buffer, int ranks);
+/// Gives the calling thread one processor of its own, the rank-th, if there are as many as ranks.
+void pin_rank(int rank, int ranks);
 
 }  // namespace ringrad::bench

@@ -8,7 +8,6 @@ FAMILIES = [  # family of names, title, what a cell shows
     ('memory_growth', 'Memory of a training step beyond what the loaded libraries hold', 'size'),
     ('eager', 'Cost of one tiny operation, or of one node of a chain', 'time'),
     ('op', 'Operators', 'time'),
-    ('allreduce', 'All-reduce, float32 sum in place', 'time'),
 ]
 
 
@@ -125,6 +124,6 @@ def markdown(results, ours, records):
         counts = sorted({threads for _, name, threads in results.rows
                          if name.split('/')[0] == family})
         for threads in counts:
-            unit = 'ranks' if family == 'allreduce' else 'thread' if threads == 1 else 'threads'
+            unit = 'thread' if threads == 1 else 'threads'
             yield f'\n### {title}, {threads} {unit}\n'
             yield from table(results, ours, records, family, kind, threads)

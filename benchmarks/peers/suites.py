@@ -10,7 +10,6 @@ import subprocess
 from dataclasses import dataclass, field
 
 SHARED = ['benchmarks/timing.cc', 'benchmarks/cases.cc']
-COLLECTIVE = SHARED + ['benchmarks/collective_timing.cc']
 ONEDNN = ['benchmarks/peers/onednn_net.cc', 'benchmarks/peers/onednn_layers.cc']
 DEBIAN_TORCH = ['-isystem', '/usr/include/torch/csrc/api/include']
 TORCH_LIBRARIES = ['-ltorch', '-ltorch_cpu', '-lc10']
@@ -25,15 +24,12 @@ OPENMP_BLAS = {'LD_LIBRARY_PATH': '/usr/lib/x86_64-linux-gnu/openblas-openmp'}
 # and AVX-512 kernels, which ATen takes only when told and OpenBLAS 0.3.21 only on CPUs it knows.
 AVX512 = {'OPENBLAS_CORETYPE': 'SkylakeX', 'ATEN_CPU_CAPABILITY': 'avx512'}
 
-MPIRUN = ['mpirun', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '-np', '2']
-
 
 @dataclass
 class Program:
     """A C++ source with a main of its own, compiled here; or a script, or a Bazel target."""
     source: str
     sources: list = field(default_factory=list)
-    compiler: str = 'g++'
     flags: list = field(default_factory=list)
     libraries: list = field(default_factory=list)
     launcher: list = field(default_factory=list)
@@ -74,8 +70,6 @@ GOALS = [
     Goal('^libtorch|^PyTorch', r'^step/resnet20/', 1.1),
     Goal('^libtorch|^PyTorch', r'^memory_peak/', 1),
     Goal('oneDNN', r'^step/', 0.8),
-    Goal('OpenMPI', r'^allreduce/bytes:1048576$', 4),
-    Goal('Gloo', r'^allreduce/bytes:1048576$', 10),
 ]
 
 
@@ -100,20 +94,14 @@ def peers():
             Program(f'benchmarks/peers/onednn_{what}.cc', SHARED + ONEDNN,
                     flags=['-O3', '-march=native'], libraries=['-ldnnl'])
             for what in ('step', 'ops')]),
-        Suite('mpi', [Program('benchmarks/peers/mpi_all_reduce.cc', COLLECTIVE, 'mpicxx',
-                              flags=['-DOMPI_SKIP_MPICXX'], launcher=MPIRUN)]),
-        Suite('gloo', [Program('benchmarks/peers/gloo_all_reduce.cc', COLLECTIVE,
-                               libraries=['-lgloo'])]),
-        Suite('memcpy', [Program('benchmarks/peers/memcpy_bound.cc', COLLECTIVE)]),
     ]
-    groups = [Group('libtorch', ['torch', 'torch+']), Group('oneDNN', ['onednn']),
-              Group('OpenMPI', ['mpi']), Group('Gloo', ['gloo']), Group('memcpy', ['memcpy'])]
+    groups = [Group('libtorch', ['torch', 'torch+']), Group('oneDNN', ['onednn'])]
     return suites, groups
 
 
 def ours():
     return Suite(OURS, [Program(f'benchmarks/{name}.cc', bazel=f'//benchmarks:{name}')
-                        for name in ('ringrad_step', 'ringrad_ops', 'ringrad_all_reduce')])
+                        for name in ('ringrad_step', 'ringrad_ops')])
 
 
 def python_peers(python):

@@ -1,0 +1,43 @@
+#pragma once
+
+// What benchmarks/collectives can run: our backends, what they are compared with, and the limits of the machine.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/collective_case.h"
+#include "benchmarks/collective_rank.h"
+
+namespace ringrad::bench {
+
+struct Backend {
+  enum class Kind : std::uint8_t { ours, peer, limit };
+  enum class Ranks : std::uint8_t { threads, processes, mpirun };
+
+  const char* name;
+  Kind kind;
+  Ranks ranks;
+  bool has_plans;  ///< its algorithms are those of parallel/plan
+  const char* help;
+};
+
+const std::vector<Backend>& backends();
+
+/// REQUIRES: there is one of this name
+const Backend& backend_named(const std::string& name);
+
+/// The algorithms that one can choose, "default" first, for backends that have any.
+std::vector<std::string> algorithms_of(const Backend& backend, Routine routine);
+
+/// What `gpus` has beside the plans of all_reduce; and how their data move.
+const std::vector<std::pair<std::string, DeviceAlgorithm>>& device_algorithms();
+const std::vector<std::pair<std::string, DeviceTransfers>>& device_transfers();
+
+/// Runs this process's part of a case: one rank, or all of them where ranks are threads; under mpirun it finds
+/// out by itself which rank it is.
+///
+/// Throws: what goes wrong on its ranks
+void run_part(SharedCase& shared, int rank);
+
+}  // namespace ringrad::bench

@@ -1,0 +1,15 @@
+#include "benchmarks/empty_kernel.h"
+#include "core/launch.h"
+
+namespace ringrad::bench {
+namespace {
+
+__global__ void empty() {}
+
+}  // namespace
+
+void launch_empty_kernel(Device device) {
+  launch_on(device, {.name = "empty", .grid = 1, .block = 1}, Where::current(), empty);
+}
+
+}  // namespace ringrad::bench

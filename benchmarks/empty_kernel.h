@@ -1,0 +1,12 @@
+#pragma once
+
+// What a launch costs by itself.
+
+#include "core/device.h"
+
+namespace ringrad::bench {
+
+/// One thread that does nothing, on the current stream of `device`.
+void launch_empty_kernel(Device device);
+
+}  // namespace ringrad::bench
