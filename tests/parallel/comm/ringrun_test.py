@@ -3,11 +3,26 @@
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 from launched import RINGRUN, Unique, ringrun
+
+# Clients of the store that have all begun a request before any of them ends it.
+REQUESTS = r"""
+import os, socket
+address = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
+clients = [socket.create_connection(address, timeout=30) for _ in range(16)]
+for client in clients:
+    client.sendall(b'POST /values/sum HTTP/1.1\r\n')
+for client in reversed(clients):
+    client.sendall(f'Authorization: Bearer {os.environ["RINGRAD_TOKEN"]}\r\nConnection: close\r\n'
+                   'Content-Length: 1\r\n\r\n1'.encode())
+    print(client.makefile().read().split('\n')[-1])
+"""
+
 
 class RunsTest(Unique):
     def test_tells_ranks_their_place(self):
@@ -42,6 +57,11 @@ class RunsTest(Unique):
                          {str(max(1, os.cpu_count() // 64))})
         run = ringrun('-n', '2', script='echo $OMP_NUM_THREADS', env={**environment, 'OMP_NUM_THREADS': '5'})
         self.assertEqual(sorted(run.stdout.splitlines()), ['[0] 5', '[1] 5'])
+
+    def test_serves_ranks_that_come_at_the_same_time(self):
+        run = ringrun('-n', '1', sys.executable, '-c', REQUESTS)
+        self.assertEqual((run.returncode, run.stdout, run.stderr),
+                         (0, ''.join(f'[0] {i}\n' for i in range(1, 17)), ''))
 
 
 class FailsTest(Unique):
