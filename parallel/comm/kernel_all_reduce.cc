@@ -11,8 +11,8 @@ namespace {
 // libraries choose for a few GPUs with fast links. Not measured on hardware.
 constexpr std::size_t kOneShotBytes = 512 << 10;
 
-// Elements of 16 bytes that a thread is given before another block is worth while.
-constexpr std::size_t kPacksPerThread = 2;
+// Elements of 16 bytes that a block is given before another one is worth while: two for each thread.
+constexpr std::size_t kPacksPerBlock = 2 * cuda::kMaxKernelThreads;
 
 }  // namespace
 
@@ -115,7 +115,7 @@ void KernelAllReduce::launch(DeviceAlgorithm algorithm, const Operation& operati
                  .aborted = false,
                  .where = where};
   const std::size_t packs = static_cast<std::size_t>(call.count) * size_bytes(call.dtype) / 16;
-  const std::size_t wanted = packs / (kPacksPerThread * cuda::kKernelThreads) + 1;
+  const std::size_t wanted = packs / kPacksPerBlock + 1;
   const int blocks = static_cast<int>(std::min<std::size_t>(wanted, num_blocks_));
   Event(current, /*timing=*/false, where).block(stream_, where);
   cuda::launch_all_reduce(stream_, algorithm, kernel, call.dtype, call.reduce, data, call.count,
