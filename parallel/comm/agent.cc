@@ -17,6 +17,7 @@
 #include "parallel/comm/child_process.h"
 #include "parallel/comm/line_reader.h"
 #include "parallel/comm/message_stream.h"
+#include "parallel/comm/system_limits.h"
 
 namespace ringrad {
 namespace {
@@ -117,6 +118,8 @@ class Agent {
     RINGRAD_CHECK(job_->folder.empty() || chdir(job_->folder.c_str()) == 0, Error, where_,
                   "launch: ranks must start where the launcher is; got \"", std::strerror(errno),
                   "\" from ", job_->folder);
+    const std::vector<int> allowed = job_->pin ? allowed_cpus() : std::vector<int>();
+    const auto share = std::ssize(allowed) / job_->num_ranks;
     for (int local = 0; local < job_->num_ranks; ++local) {
       std::vector<std::string> own = job_->variables;
       own.push_back(concat("RANK=", job_->first_rank + local));
@@ -126,8 +129,10 @@ class Agent {
         const int processors = static_cast<int>(std::thread::hardware_concurrency());
         own.push_back(concat("OMP_NUM_THREADS=", std::max(1, processors / job_->num_ranks)));
       }
+      const auto first = allowed.begin() + local * share;
       ChildProcess child = start_child({.program = job_->program,
                                         .environment = environment_with(std::move(own)),
+                                        .cpus = {first, first + share},
                                         .on_broken_pipe = on_broken_pipe_},
                                        where_);
       ranks_.push_back(
@@ -171,6 +176,7 @@ std::string AgentJob::text() const {
   const auto put = [&](const auto& value) { out << value << '\0'; };
   put(first_rank);
   put(num_ranks);
+  put(pin);
   put(patience.count());
   put(folder);
   put(variables.size());
@@ -189,6 +195,7 @@ AgentJob AgentJob::parse(const std::string& text, Where where) {
   AgentJob job;
   job.first_rank = std::atoi(get().c_str());
   job.num_ranks = std::atoi(get().c_str());
+  job.pin = get() == "1";
   job.patience = std::chrono::milliseconds(std::atoll(get().c_str()));
   job.folder = get();
   const std::string num_variables = get();
@@ -205,7 +212,7 @@ pid_t fork_agent(const Descriptor& in, const Descriptor& out,
                  const struct sigaction& on_broken_pipe, Where where) {
   const pid_t parent = getpid(), child = fork();
   RINGRAD_CHECK(child >= 0, Error, where, "launch: a process must be made; got ",
-                std::strerror(errno));
+                text_of_errno(errno));
   if (child > 0) return child;
   setpgid(0, 0);  // a terminal's signals are for the launcher, which passes them on
   prctl(PR_SET_PDEATHSIG, SIGTERM);

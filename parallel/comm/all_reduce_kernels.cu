@@ -146,7 +146,7 @@ __device__ Pack<T, V> sum_of_mail(const KernelCall& call, std::int64_t i, int n,
 // --- Kernels: block b works on slice b. Bound: the links, or for little data how long a flag takes ---
 
 template <class T, class Op>
-__global__ void __launch_bounds__(kKernelThreads, 1)
+__global__ void __launch_bounds__(kMaxKernelThreads, 1)
     one_shot_all_reduce(const __grid_constant__ KernelCall call, T* data, std::int64_t count,
                         int divisor, Op op) {
   constexpr int V = 16 / sizeof(T);
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kKernelThreads, 1)
 }
 
 template <class T, class Op>
-__global__ void __launch_bounds__(kKernelThreads, 1)
+__global__ void __launch_bounds__(kMaxKernelThreads, 1)
     two_shot_all_reduce(const __grid_constant__ KernelCall call, T* data, std::int64_t count,
                         int divisor, Op op) {
   constexpr int V = 16 / sizeof(T);
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kKernelThreads, 1)
 // Sums travel as Math, unrounded. Step s of 2 (n - 1) has a place of its own in the next rank's mail for each
 // part, so nobody waits for a place to become free: the first round's, then the second's.
 template <class T, class Op>
-__global__ void __launch_bounds__(kKernelThreads, 1)
+__global__ void __launch_bounds__(kMaxKernelThreads, 1)
     ring_all_reduce(const __grid_constant__ KernelCall call, T* data, std::int64_t count,
                     int divisor, Op op) {
   using Math = MathType<T>;
@@ -277,6 +277,8 @@ std::size_t bytes_in_mailbox(DeviceAlgorithm algorithm, DType dtype, std::int64_
   return (algorithm == DeviceAlgorithm::two_shot_kernel ? 2 : 1) * padded * size_bytes(dtype);
 }
 
+int kernel_threads() { return is_cuda_simulated() ? 64 : kMaxKernelThreads; }
+
 int max_resident_blocks(Device device, Where where) {
   const DeviceGuard guard(device, where);
   cudaDeviceProp properties;
@@ -289,7 +291,7 @@ int max_resident_blocks(Device device, Where where) {
         dispatch(static_cast<DType>(d), op, [&]<class T, class Op>() {
           int blocks = 0;
           RINGRAD_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                                 &blocks, kernel_of<T, Op>(algorithm), kKernelThreads, 0),
+                                 &blocks, kernel_of<T, Op>(algorithm), kernel_threads(), 0),
                              where);
           least = std::min(least, blocks * properties.multiProcessorCount);
         });
@@ -304,7 +306,7 @@ void launch_all_reduce(const Stream& stream, DeviceAlgorithm algorithm, const Ke
   const int divisor = op == ReduceOp::mean ? call.world_size : 1;
   const LaunchConfig config{.name = "all_reduce",
                             .grid = static_cast<unsigned>(blocks),
-                            .block = kKernelThreads,
+                            .block = static_cast<unsigned>(kernel_threads()),
                             .cooperative = is_alone,
                             .bytes = 3.0 * count * size_bytes(dtype)};
   dispatch(dtype, op, [&]<class T, class Op>() {

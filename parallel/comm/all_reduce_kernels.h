@@ -41,7 +41,8 @@ namespace ringrad::cuda {
 /// The most ranks, and blocks of a rank.
 inline constexpr int kMaxKernelRanks = 16;
 inline constexpr int kMaxKernelBlocks = 32;
-inline constexpr int kKernelThreads = 512;
+/// The most threads of a block, which real GPUs get.
+inline constexpr int kMaxKernelThreads = 512;
 /// A call's flags are numbers below the next call's: more phases than any algorithm has.
 inline constexpr std::uint64_t kPhases = 2 * kMaxKernelRanks;
 
@@ -73,6 +74,10 @@ struct KernelCall {
 
 /// Bytes of a mailbox's half that an algorithm needs; ring sums 16-bit floats in float32.
 std::size_t bytes_in_mailbox(DeviceAlgorithm algorithm, DType dtype, std::int64_t count);
+
+/// Threads of a block. On a simulated GPU each one that waits has a stack, and for ThreadSanitizer is a thread: of
+/// those a process has room for some thousands, for all ranks together.
+int kernel_threads();
 
 /// The most blocks of these kernels that are on one GPU at the same time. Loads the kernels: a kernel loaded while
 /// another one spins may never be.

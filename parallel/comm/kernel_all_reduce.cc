@@ -11,8 +11,8 @@ namespace {
 // libraries choose for a few GPUs with fast links. Not measured on hardware.
 constexpr std::size_t kOneShotBytes = 512 << 10;
 
-// Elements of 16 bytes that a thread is given before another block is worth while.
-constexpr std::size_t kPacksPerThread = 2;
+// Elements of 16 bytes that a block is given before another one is worth while: two for each thread.
+constexpr std::size_t kPacksPerBlock = 2 * cuda::kMaxKernelThreads;
 
 }  // namespace
 
@@ -22,7 +22,8 @@ KernelAllReduce::KernelAllReduce(RankSession& session, DeviceLinks& links, Devic
       links_(links),
       device_(device),
       stream_(device, where),
-      fault_(device_fault(device, where)) {
+      fault_(device_fault(device, where)),
+      number_(session.options().first_count) {
   const int n = session.world_size();
   is_possible_ = true;
   num_blocks_ = cuda::kMaxKernelBlocks;
@@ -115,7 +116,7 @@ void KernelAllReduce::launch(DeviceAlgorithm algorithm, const Operation& operati
                  .aborted = false,
                  .where = where};
   const std::size_t packs = static_cast<std::size_t>(call.count) * size_bytes(call.dtype) / 16;
-  const std::size_t wanted = packs / (kPacksPerThread * cuda::kKernelThreads) + 1;
+  const std::size_t wanted = packs / kPacksPerBlock + 1;
   const int blocks = static_cast<int>(std::min<std::size_t>(wanted, num_blocks_));
   Event(current, /*timing=*/false, where).block(stream_, where);
   cuda::launch_all_reduce(stream_, algorithm, kernel, call.dtype, call.reduce, data, call.count,

@@ -113,6 +113,13 @@ TEST(GlooGroupTest, ADeadlineMayBeForever) {
   on_threads(2, testing::expect_sum_works, options);
 }
 
+TEST(GlooGroupTest, CountersMayPass32Bits) {
+  EngineOptions options;
+  options.deadline = milliseconds(5000);
+  options.first_count = testing::kBeforeWrap;
+  on_threads(3, testing::expect_counters_wrap, options);
+}
+
 TEST(GlooGroupTest, SurvivorsGoOn) {
   on_threads(4, [](Communicator& comm) {
     if (comm.rank() == 1) return comm.abort("enough");
@@ -250,6 +257,30 @@ TEST(GlooGroupTest, WhereTheStoreIsGoneTooTheErrorSaysSo) {
   EXPECT_LT(Clock::now() - begin, milliseconds(1300));
   expect_contains(error, "barrier() #4 on rank 0: the ranks must find out who failed; got ");
   expect_contains(error, "and then: store: the server at 127.0.0.1:");
+}
+
+// As over a cable that is cut: connections stand, and nothing comes. Each rank waits for the store but once: the
+// deadline is chosen such that the thread that looks at it is waiting when the call ends.
+TEST(GlooGroupTest, AStoreThatIsSilentIsWaitedForOnce) {
+  constexpr milliseconds kDeadline(1650);
+  const testing::StoreProcess server;
+  EngineOptions options;
+  options.deadline = kDeadline;
+  std::vector<std::thread> ranks;
+  std::vector<std::unique_ptr<Communicator>> comms(2);
+  for (int rank : {0, 1})
+    ranks.emplace_back([&, rank] {
+      Store own(server.address());
+      comms[rank] = join_gloo_group(own, "test", rank, 2, options);
+    });
+  for (std::thread& rank : ranks) rank.join();
+  server.send_signal(SIGSTOP);
+  const auto begin = Clock::now();
+  const std::string error = error_of([&] { comms[0]->barrier(); });
+  EXPECT_LT(Clock::now() - begin, kDeadline + milliseconds(800));
+  expect_contains(error, "barrier() #2 on rank 0: the ranks must find out who failed; got ");
+  expect_contains(error, "and then: store: ");
+  server.send_signal(SIGCONT);
 }
 
 // --- Joining ---

@@ -3,11 +3,26 @@
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 from launched import RINGRUN, Unique, ringrun
+
+# Clients of the store that have all begun a request before any of them ends it.
+REQUESTS = r"""
+import os, socket
+address = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
+clients = [socket.create_connection(address, timeout=30) for _ in range(16)]
+for client in clients:
+    client.sendall(b'POST /values/sum HTTP/1.1\r\n')
+for client in reversed(clients):
+    client.sendall(f'Authorization: Bearer {os.environ["RINGRAD_TOKEN"]}\r\nConnection: close\r\n'
+                   'Content-Length: 1\r\n\r\n1'.encode())
+    print(client.makefile().read().split('\n')[-1])
+"""
+
 
 class RunsTest(Unique):
     def test_tells_ranks_their_place(self):
@@ -42,6 +57,24 @@ class RunsTest(Unique):
                          {str(max(1, os.cpu_count() // 64))})
         run = ringrun('-n', '2', script='echo $OMP_NUM_THREADS', env={**environment, 'OMP_NUM_THREADS': '5'})
         self.assertEqual(sorted(run.stdout.splitlines()), ['[0] 5', '[1] 5'])
+
+    def test_pins_ranks_to_shares_of_the_processors(self):
+        allowed = sorted(os.sched_getaffinity(0))
+        say = 'import os; print(*sorted(os.sched_getaffinity(0)))'
+        for ranks, options, may_use in ((1, ['--pin'], allowed), (2, ['--pin'], allowed), (2, ['--pin'], allowed[:1]),
+                                        (len(allowed[:4]), ['--pin'], allowed[:4]), (2, [], allowed)):
+            run = ringrun('-n', str(ranks), *options, sys.executable, '-c', say,
+                          preexec_fn=lambda cpus=may_use: os.sched_setaffinity(0, cpus))
+            self.assertEqual(run.returncode, 0, run.stderr)
+            share = len(may_use) // ranks if options else 0
+            expected = [may_use[rank * share:(rank + 1) * share] or may_use for rank in range(ranks)]
+            self.assertEqual(sorted(run.stdout.splitlines()),
+                             sorted(f'[{rank}] {" ".join(map(str, cpus))}' for rank, cpus in enumerate(expected)))
+
+    def test_serves_ranks_that_come_at_the_same_time(self):
+        run = ringrun('-n', '1', sys.executable, '-c', REQUESTS)
+        self.assertEqual((run.returncode, run.stdout, run.stderr),
+                         (0, ''.join(f'[0] {i}\n' for i in range(1, 17)), ''))
 
 
 class FailsTest(Unique):
