@@ -101,13 +101,17 @@ void FailureBoard::watch() {
 // False if the store does not answer.
 bool FailureBoard::look() {
   std::optional<std::string> failure;
-  try {
+  {
     const std::lock_guard lock(store_mutex_);
-    if (!store_.find(place("alarm"))) return true;
-    answer();
-    failure = store_.find(place("failure"));
-  } catch (const CollectiveError&) {
-    return false;
+    try {
+      if (!store_.find(place("alarm"))) return true;
+      answer();
+      failure = store_.find(place("failure"));
+    } catch (const CollectiveError& error) {
+      silence_ = error.message();
+      silent_at_ = Clock::now();
+      return false;
+    }
   }
   if (failure) record(parse_failure(*failure));
   return true;
@@ -231,7 +235,10 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
 
 // The judgement that stands, maybe by this rank.
 Failure FailureBoard::find_out(const Operation& operation, bool late, const std::string& got) {
+  const auto begin = Clock::now();
   const std::lock_guard lock(store_mutex_);
+  // What did not answer the thread that looks, while this one waited for it, would cost as much time again.
+  if (silent_at_ >= begin) throw CollectiveError(silence_, operation.where);
   const std::string own = std::to_string(rank_);
   const bool judges = store_.set_first(place("alarm"), own) == own;
   answer();

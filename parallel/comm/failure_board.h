@@ -118,6 +118,8 @@ class FailureBoard {
   std::mutex store_mutex_;
   Store store_;  // guarded by store_mutex_
   bool has_answered_ = false;
+  Clock::time_point silent_at_{};  // when a look found the store gone, and
+  std::string silence_;            // what it got
   std::thread thread_;
 };
 

@@ -252,6 +252,30 @@ TEST(GlooGroupTest, WhereTheStoreIsGoneTooTheErrorSaysSo) {
   expect_contains(error, "and then: store: the server at 127.0.0.1:");
 }
 
+// As over a cable that is cut: connections stand, and nothing comes. Each rank waits for the store but once: the
+// deadline is chosen such that the thread that looks at it is waiting when the call ends.
+TEST(GlooGroupTest, AStoreThatIsSilentIsWaitedForOnce) {
+  constexpr milliseconds kDeadline(1650);
+  const testing::StoreProcess server;
+  EngineOptions options;
+  options.deadline = kDeadline;
+  std::vector<std::thread> ranks;
+  std::vector<std::unique_ptr<Communicator>> comms(2);
+  for (int rank : {0, 1})
+    ranks.emplace_back([&, rank] {
+      Store own(server.address());
+      comms[rank] = join_gloo_group(own, "test", rank, 2, options);
+    });
+  for (std::thread& rank : ranks) rank.join();
+  server.send_signal(SIGSTOP);
+  const auto begin = Clock::now();
+  const std::string error = error_of([&] { comms[0]->barrier(); });
+  EXPECT_LT(Clock::now() - begin, kDeadline + milliseconds(800));
+  expect_contains(error, "barrier() #2 on rank 0: the ranks must find out who failed; got ");
+  expect_contains(error, "and then: store: ");
+  server.send_signal(SIGCONT);
+}
+
 // --- Joining ---
 
 TEST(GlooGroupTest, ARankThatNeverComesIsNamed) {

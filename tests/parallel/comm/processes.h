@@ -65,6 +65,7 @@ class StoreProcess {
   StoreProcess& operator=(const StoreProcess&) = delete;
 
   const StoreAddress& address() const { return address_; }
+  void send_signal(int signal) const { kill(process_, signal); }
 
  private:
   [[noreturn]] void serve(int ready) {
