@@ -17,6 +17,7 @@
 #include "parallel/comm/child_process.h"
 #include "parallel/comm/line_reader.h"
 #include "parallel/comm/message_stream.h"
+#include "parallel/comm/system_limits.h"
 
 namespace ringrad {
 namespace {
@@ -205,7 +206,7 @@ pid_t fork_agent(const Descriptor& in, const Descriptor& out,
                  const struct sigaction& on_broken_pipe, Where where) {
   const pid_t parent = getpid(), child = fork();
   RINGRAD_CHECK(child >= 0, Error, where, "launch: a process must be made; got ",
-                std::strerror(errno));
+                text_of_errno(errno));
   if (child > 0) return child;
   setpgid(0, 0);  // a terminal's signals are for the launcher, which passes them on
   prctl(PR_SET_PDEATHSIG, SIGTERM);

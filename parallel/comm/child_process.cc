@@ -13,6 +13,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "parallel/comm/system_limits.h"
+
 extern char** environ;
 
 namespace ringrad {
@@ -97,7 +99,7 @@ ChildProcess start_child(const ChildOptions& options, Where where) {
                     .on_broken_pipe = options.on_broken_pipe};
   const pid_t child = fork();
   RINGRAD_CHECK(child >= 0, Error, where, "launch: a process must be made; got ",
-                std::strerror(errno));
+                text_of_errno(errno));
   if (child == 0) become(start);
   failure.in.reset();
   int error = 0;

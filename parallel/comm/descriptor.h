@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "core/error.h"
+#include "parallel/comm/system_limits.h"
 
 namespace ringrad {
 
@@ -41,7 +41,7 @@ struct Pipe {
 inline Pipe make_pipe(Where where) {
   int ends[2];
   RINGRAD_CHECK(pipe2(ends, O_CLOEXEC) == 0, Error, where, "launch: a pipe must be made; got ",
-                std::strerror(errno));
+                text_of_errno(errno));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 

@@ -121,9 +121,10 @@ class GlooSending final : public Sending {
 class GlooEngine final : public Engine {
  public:
   GlooEngine(Store& store, const std::string& name, int rank, int world_size, Network network,
-             std::chrono::milliseconds timeout, Where where)
+             std::chrono::milliseconds timeout, std::uint32_t first_tag, Where where)
       : network_(std::move(network)),
         timeout_(timeout),
+        next_tag_(first_tag),
         num_messages_to_(static_cast<std::size_t>(world_size), 0),
         num_messages_from_(static_cast<std::size_t>(world_size), 0),
         context_(std::make_shared<gloo::rendezvous::Context>(rank, world_size)) {
@@ -202,14 +203,14 @@ class GlooEngine final : public Engine {
   std::unique_ptr<Engine> split(Store& store, const std::vector<int>& ranks, int own,
                                 const std::string& name, Where where) override {
     return std::make_unique<GlooEngine>(store, name, own, static_cast<int>(ranks.size()), network_,
-                                        timeout_, where);
+                                        timeout_, 0, where);
   }
   bool outlives_ranks() const override { return true; }
 
  private:
   Network network_;
-  const std::chrono::milliseconds timeout_;  // of connecting
-  std::uint32_t next_tag_ = 0;
+  const std::chrono::milliseconds timeout_;                         // of connecting
+  std::uint32_t next_tag_;                                          // wraps around
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
   const Context context_;
 };
@@ -225,7 +226,8 @@ std::unique_ptr<Communicator> join_gloo_group(Store& store, const std::string& n
   std::unique_ptr<Engine> engine;
   if (world_size > 1)
     engine = std::make_unique<GlooEngine>(store, name, rank, world_size, std::move(network),
-                                          complete.join_timeout, where);
+                                          complete.join_timeout,
+                                          static_cast<std::uint32_t>(complete.first_count), where);
   auto comm =
       make_engine_communicator(store, name, rank, world_size, std::move(engine), complete, where);
   comm->barrier(where);  // nobody goes on before all have found each other

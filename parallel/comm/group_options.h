@@ -56,6 +56,8 @@ struct GroupOptions {
   DeviceAlgorithm device_all_reduce = DeviceAlgorithm::plan;
   /// The largest tensor that kernels reduce; each rank's GPU keeps four times as much for them.
   std::size_t kernel_bytes = 1 << 20;
+  /// Where the group's counters begin. For tests: some are told to others in 32 bits, which wrap around.
+  std::uint64_t first_count = 0;
 };
 
 /// Throws: ValueError unless world_size is in [1, kMaxRanks] and deadline > 0

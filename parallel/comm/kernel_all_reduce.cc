@@ -22,7 +22,8 @@ KernelAllReduce::KernelAllReduce(RankSession& session, DeviceLinks& links, Devic
       links_(links),
       device_(device),
       stream_(device, where),
-      fault_(device_fault(device, where)) {
+      fault_(device_fault(device, where)),
+      number_(session.options().first_count) {
   const int n = session.world_size();
   is_possible_ = true;
   num_blocks_ = cuda::kMaxKernelBlocks;

@@ -47,7 +47,7 @@ class KernelAllReduce {
   bool is_possible_;          // on all ranks or on none
   bool is_alone_ = true;      // on its GPU
   int num_blocks_ = 0;        // the most for each rank, the same on all
-  std::uint64_t number_ = 0;
+  std::uint64_t number_;      // of the latest call
 };
 
 }  // namespace ringrad

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "parallel/comm/job_store.h"
 #include "parallel/comm/rank_group.h"
+#include "parallel/comm/system_limits.h"
 
 namespace ringrad {
 namespace {
@@ -23,7 +23,7 @@ class Process {
  public:
   Process(pid_t number, Where where) : file_(static_cast<int>(syscall(SYS_pidfd_open, number, 0))) {
     RINGRAD_CHECK(file_ >= 0, CollectiveError, where, "process group: process ", number,
-                  " must live on this machine; got \"", std::strerror(errno), '"');
+                  " must live on this machine; got \"", text_of_errno(errno), '"');
   }
   Process(Process&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
   Process& operator=(Process&&) = delete;

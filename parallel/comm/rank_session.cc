@@ -22,7 +22,8 @@ RankSession::RankSession(int rank, int world_size, std::shared_ptr<GroupMemory> 
       options_(options),
       memory_(std::move(memory)),
       group_(rank, world_size, memory_, options.deadline),
-      programs_(std::move(programs)) {}
+      programs_(std::move(programs)),
+      base_(options.first_count) {}
 
 Operation RankSession::begin(const CollectiveCall& call, Where where) {
   Operation operation{call, rank_, sequence_ + 1, where, {}};

@@ -64,7 +64,7 @@ class RankSession {
   const std::shared_ptr<ProgramCache> programs_;
   std::map<ProgramKey, const PlanPrograms*> known_programs_;
   std::uint64_t sequence_ = 0;  // of the latest collective that was entered
-  std::uint64_t base_ = 0;      // progress before the next one, equal on all ranks
+  std::uint64_t base_;          // progress before the next one, equal on all ranks
 };
 
 }  // namespace ringrad

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "parallel/comm/store.h"
+#include "parallel/comm/system_limits.h"
 
 namespace ringrad {
 namespace {
@@ -22,10 +23,11 @@ constexpr std::size_t kHeaderBytes = 4096;
 
 constexpr PoolKey kPool = {nullptr, nullptr, false};
 
-int make_file(std::size_t bytes, Where where) {
-  const int file = memfd_create("ringrad heap", MFD_CLOEXEC);
-  RINGRAD_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0, OutOfMemoryError,
-                where, "shared heap: the system must give memory; got ", std::strerror(errno));
+Descriptor make_file(std::size_t bytes, Where where) {
+  Descriptor file(memfd_create("ringrad heap", MFD_CLOEXEC));
+  RINGRAD_CHECK(file.is_open() && ftruncate(file.number(), static_cast<off_t>(bytes)) == 0,
+                OutOfMemoryError, where, "shared heap: the system must give memory; got ",
+                text_of_errno(errno));
   return file;
 }
 
@@ -34,7 +36,7 @@ int make_file(std::size_t bytes, Where where) {
 SharedMapping::SharedMapping(int file, std::size_t bytes, Where where) : bytes_(bytes) {
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   RINGRAD_CHECK(mapped != MAP_FAILED, OutOfMemoryError, where, "shared heap: ", bytes,
-                " bytes of addresses must be free; got ", std::strerror(errno));
+                " bytes of addresses must be free; got ", text_of_errno(errno));
   begin_ = static_cast<std::byte*>(mapped);
   madvise(mapped, bytes, MADV_DONTDUMP);  // a core file would fill the machine's memory with it
 }
@@ -42,15 +44,13 @@ SharedMapping::SharedMapping(int file, std::size_t bytes, Where where) : bytes_(
 SharedMapping::~SharedMapping() { munmap(begin_, bytes_); }
 
 SharedHeap::SharedHeap(std::size_t bytes, Where where)
-    : file_(make_file(bytes, where)), memory_(file_, bytes, where) {
+    : file_(make_file(bytes, where)), memory_(file_.number(), bytes, where) {
   const std::string secret = make_token();
   std::memcpy(memory_.begin(), secret.c_str(), secret.size() + 1);
   Block all{
       .pool = kPool, .address = memory_.begin() + kHeaderBytes, .bytes = bytes - kHeaderBytes};
   blocks_.release(blocks_.add(all, all.bytes, kAlignment));
 }
-
-SharedHeap::~SharedHeap() { close(file_); }
 
 std::byte* SharedHeap::allocate(std::size_t bytes, Where where) {
   const std::size_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;
@@ -67,7 +67,7 @@ void SharedHeap::release(std::byte* address) {
 }
 
 std::string SharedHeap::name() const {
-  return concat(getpid(), ' ', file_, ' ', memory_.bytes(), ' ',
+  return concat(getpid(), ' ', file_.number(), ' ', memory_.bytes(), ' ',
                 reinterpret_cast<const char*>(memory_.begin()));
 }
 
@@ -80,18 +80,17 @@ std::unique_ptr<SharedMapping> SharedHeap::open(const std::string& name, Where w
   RINGRAD_CHECK(words >> process >> file_number >> bytes >> secret, CollectiveError, where,
                 "shared heap: its name must be what name() gave; got \"", name, '"');
   const std::string path = concat("/proc/", process, "/fd/", file_number);
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  RINGRAD_CHECK(file >= 0, CollectiveError, where, "shared heap: process ", process,
-                " must live on this machine and be of this user; got \"", std::strerror(errno),
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  RINGRAD_CHECK(file.is_open(), CollectiveError, where, "shared heap: process ", process,
+                " must live on this machine and be of this user; got \"", text_of_errno(errno),
                 "\" from ", path);
   std::unique_ptr<SharedMapping> opened;
-  if (lseek(file, 0, SEEK_END) == static_cast<off_t>(bytes)) {
-    opened = std::make_unique<SharedMapping>(file, bytes, where);
+  if (lseek(file.number(), 0, SEEK_END) == static_cast<off_t>(bytes)) {
+    opened = std::make_unique<SharedMapping>(file.number(), bytes, where);
     if (std::memcmp(opened->begin(), secret.c_str(), std::min(secret.size() + 1, kHeaderBytes)) !=
         0)
       opened.reset();
   }
-  close(file);
   RINGRAD_CHECK(opened, CollectiveError, where, "shared heap: process ", process,
                 " must have the heap that was named; got another file");
   return opened;

@@ -18,6 +18,7 @@
 
 #include "core/block_pool.h"
 #include "core/error.h"
+#include "parallel/comm/descriptor.h"
 
 namespace ringrad {
 
@@ -48,7 +49,6 @@ class SharedHeap {
  public:
   /// Throws: OutOfMemoryError if the system gives no such memory
   explicit SharedHeap(std::size_t bytes = kDefaultHeapBytes, Where where = Where::current());
-  ~SharedHeap();
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
@@ -68,7 +68,7 @@ class SharedHeap {
                                              Where where = Where::current());
 
  private:
-  const int file_;
+  const Descriptor file_;
   SharedMapping memory_;
   std::mutex mutex_;
   BlockPool blocks_;  // guarded by mutex_

@@ -20,6 +20,9 @@
 #include <thread>
 #include <utility>
 
+#include "parallel/comm/descriptor.h"
+#include "parallel/comm/system_limits.h"
+
 namespace ringrad {
 namespace {
 
@@ -200,7 +203,7 @@ StoreServer::~StoreServer() {
 
 // --- Client ------------------------------------------------------------------------------------------
 
-// A status of 0 means that no server answered, and the body says why.
+// A status of 0 means that no server answered, one below that none can; then the body says why.
 struct Answer {
   int status;
   std::string body;
@@ -235,8 +238,15 @@ struct Store::Http {
     httplib::Result result = client.send(request);
     // The server closes what has been idle, and the request may just have missed it.
     if (!result && result.error() == httplib::Error::Write) result = client.send(request);
-    if (!result) return {0, httplib::to_string(result.error())};
+    if (!result) return no_answer(result.error());
     return {result->status, result->body};
+  }
+
+  // The library does not say that it could not make a socket.
+  static Answer no_answer(httplib::Error error) {
+    const Descriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!probe.is_open()) return {-1, text_of_errno(errno)};
+    return {0, httplib::to_string(error)};
   }
 
   httplib::Client client;
@@ -258,7 +268,7 @@ Store::Store(const StoreAddress& address, std::chrono::milliseconds timeout,
                                    " must have this job's token; got one of another job"),
                             where);
     if (answer.status > 0) return;
-    if (Clock::now() >= end) fail(answer.body, where);
+    if (answer.status < 0 || Clock::now() >= end) fail(answer.body, where);
     std::this_thread::sleep_for(kPause);
   }
 }

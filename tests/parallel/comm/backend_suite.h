@@ -190,6 +190,11 @@ inline void expect_split(Communicator& comm) {
     expect_sum_works(round % 2 == rank / 2 % 2 ? *row : *column);
     expect_sum_works(round % 2 == rank / 2 % 2 ? *column : *row);
   }
+  std::thread other([&] {  // both at the same time
+    for (int round = 0; round < 50; ++round) expect_sum_works(*column);
+  });
+  for (int round = 0; round < 50; ++round) expect_sum_works(*row);
+  other.join();
   std::unique_ptr<Communicator> rest;
   {
     const auto all = comm.split(3);
@@ -198,6 +203,19 @@ inline void expect_split(Communicator& comm) {
   EXPECT_EQ(rest == nullptr, rank == 0);
   if (rest) expect_sum_works(*rest);
   comm.barrier();
+}
+
+/// Calls for which ranks are late in turn, so that the others sleep: in a group whose counters wrap around meanwhile.
+///
+/// REQUIRES: first_count = kBeforeWrap
+inline constexpr std::uint64_t kBeforeWrap = (std::uint64_t{1} << 32) - 30;
+inline void expect_counters_wrap(Communicator& comm) {
+  const int n = comm.world_size();
+  for (int call = 0; call < 60; ++call) {
+    if (call % n == comm.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    expect_exact(comm, {call % 2 ? Collective::all_reduce : Collective::all_gather, DType::int32,
+                        ReduceOp::sum, 0, 100});
+  }
 }
 
 // --- Failures ----------------------------------------------------------------------------------------------

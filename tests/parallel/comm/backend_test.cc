@@ -60,6 +60,14 @@ TEST(BackendTest, ALateRankIsNamed) {
   }
 }
 
+TEST(BackendTest, CountersMayPass32Bits) {
+  ProcessGroupOptions options;
+  options.deadline = milliseconds(5000);
+  options.first_count = testing::kBeforeWrap;
+  run_ranks(3, testing::expect_counters_wrap, options);
+  on_processes(3, testing::expect_counters_wrap, options);
+}
+
 // --- By name -----------------------------------------------------------------------------------------------
 
 // This process is the only rank of its job.

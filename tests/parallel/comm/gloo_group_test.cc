@@ -113,6 +113,13 @@ TEST(GlooGroupTest, ADeadlineMayBeForever) {
   on_threads(2, testing::expect_sum_works, options);
 }
 
+TEST(GlooGroupTest, CountersMayPass32Bits) {
+  EngineOptions options;
+  options.deadline = milliseconds(5000);
+  options.first_count = testing::kBeforeWrap;
+  on_threads(3, testing::expect_counters_wrap, options);
+}
+
 TEST(GlooGroupTest, SurvivorsGoOn) {
   on_threads(4, [](Communicator& comm) {
     if (comm.rank() == 1) return comm.abort("enough");

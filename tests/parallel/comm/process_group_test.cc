@@ -3,6 +3,7 @@
 #include "parallel/comm/process_group.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -324,6 +325,68 @@ TEST(ProcessGroupTest, ARankStoppedInsideDoesNotReturnWrongSums) {
     EXPECT_EQ(processes.wait(1), 0);
   }
 }
+
+// --- Limits of the system ---
+
+// What comes of joining a group of two for a rank that may have so much and no more: an error's text, or "joined".
+// Either way it holds as little of the system afterwards as before, and so does the other one, whose error has a type.
+std::string outcome_of_joining(decltype(RLIMIT_NOFILE) resource, rlim_t limit) {
+  const StoreProcess server;
+  const auto try_to_join = [&](int rank) -> std::string {
+    try {
+      Store store(server.address(), milliseconds(300));
+      join_process_group(store, "poor", rank, 2);
+      return "joined";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  const auto rank_0 = [&]() -> std::string {
+    const auto held = testing::held_of_system();
+    try_to_join(0);
+    return testing::held_of_system() == held ? "" : "rank 0 has left something behind";
+  };
+  const auto rank_1 = [&]() -> std::string {
+    const auto held = testing::held_of_system();
+    rlimit before{};
+    getrlimit(resource, &before);
+    const rlimit few{limit, before.rlim_max};
+    setrlimit(resource, &few);
+    const std::string outcome = try_to_join(1);
+    setrlimit(resource, &before);
+    Store(server.address()).set("outcome", outcome);
+    return testing::held_of_system() == held ? "" : "left behind after: " + outcome;
+  };
+  in_processes({rank_0, rank_1});
+  return Store(server.address()).find("outcome").value_or("");
+}
+
+// One more each time, so that it fails wherever one is needed.
+TEST(ProcessGroupTest, FewDescriptorsAreNamedAndNothingIsLeftBehind) {
+  const int next = dup(0);
+  close(next);
+  rlim_t most = static_cast<rlim_t>(next);
+  for (std::string outcome;; ++most) {
+    outcome = outcome_of_joining(RLIMIT_NOFILE, most);
+    if (outcome == "joined") break;
+    EXPECT_NE(outcome.find(concat("Too many open files (RLIMIT_NOFILE is ", most, ')')),
+              std::string::npos)
+        << outcome;
+    ASSERT_LT(most, next + 20);
+  }
+  EXPECT_GE(most, next + 4);  // the store, a heap, two processes
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // those need more themselves
+TEST(ProcessGroupTest, FewAddressesAreNamedAndNothingIsLeftBehind) {
+  for (const rlim_t heaps : {0, 1}) {  // that there is room for
+    const rlim_t bytes = heaps * kDefaultHeapBytes + (rlim_t{16} << 30);
+    const std::string outcome = outcome_of_joining(RLIMIT_AS, bytes);
+    const auto expected = concat("Cannot allocate memory (RLIMIT_AS is ", bytes, ')');
+    EXPECT_NE(outcome.find(expected), std::string::npos) << outcome;
+  }
+}
+#endif
 
 TEST(ProcessGroupTest, ARankThatNeverComesIsNamed) {
   const StoreServer server;
