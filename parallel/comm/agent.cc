@@ -118,6 +118,8 @@ class Agent {
     RINGRAD_CHECK(job_->folder.empty() || chdir(job_->folder.c_str()) == 0, Error, where_,
                   "launch: ranks must start where the launcher is; got \"", std::strerror(errno),
                   "\" from ", job_->folder);
+    const std::vector<int> allowed = job_->pin ? allowed_cpus() : std::vector<int>();
+    const auto share = std::ssize(allowed) / job_->num_ranks;
     for (int local = 0; local < job_->num_ranks; ++local) {
       std::vector<std::string> own = job_->variables;
       own.push_back(concat("RANK=", job_->first_rank + local));
@@ -127,8 +129,10 @@ class Agent {
         const int processors = static_cast<int>(std::thread::hardware_concurrency());
         own.push_back(concat("OMP_NUM_THREADS=", std::max(1, processors / job_->num_ranks)));
       }
+      const auto first = allowed.begin() + local * share;
       ChildProcess child = start_child({.program = job_->program,
                                         .environment = environment_with(std::move(own)),
+                                        .cpus = {first, first + share},
                                         .on_broken_pipe = on_broken_pipe_},
                                        where_);
       ranks_.push_back(
@@ -172,6 +176,7 @@ std::string AgentJob::text() const {
   const auto put = [&](const auto& value) { out << value << '\0'; };
   put(first_rank);
   put(num_ranks);
+  put(pin);
   put(patience.count());
   put(folder);
   put(variables.size());
@@ -190,6 +195,7 @@ AgentJob AgentJob::parse(const std::string& text, Where where) {
   AgentJob job;
   job.first_rank = std::atoi(get().c_str());
   job.num_ranks = std::atoi(get().c_str());
+  job.pin = get() == "1";
   job.patience = std::chrono::milliseconds(std::atoll(get().c_str()));
   job.folder = get();
   const std::string num_variables = get();

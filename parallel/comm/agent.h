@@ -27,13 +27,14 @@
 namespace ringrad {
 
 /// What launcher and agent must agree on.
-inline constexpr const char* kAgentVersion = "ringrad agent 1";
+inline constexpr const char* kAgentVersion = "ringrad agent 2";
 
 struct AgentJob {
   std::vector<std::string> program;      ///< and its arguments
   std::vector<std::string> variables{};  ///< NAME=VALUE, for the environment of every rank
   std::string folder{};                  ///< where ranks start
   int first_rank = 0, num_ranks = 1;     ///< of this host
+  bool pin = false;                      ///< each to its share of the CPUs, if there are enough
   /// After how long a silent launcher is taken for lost; 0 for never.
   std::chrono::milliseconds patience{};
 

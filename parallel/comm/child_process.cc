@@ -1,6 +1,7 @@
 #include "parallel/comm/child_process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -32,8 +33,9 @@ std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
 struct Start {
   char* const* program;
   char* const* environment;
-  int in, out, err;  // in: -1 for none
-  int failure;       // where it says why it cannot
+  const cpu_set_t* cpus;  // null for any
+  int in, out, err;       // in: -1 for none
+  int failure;            // where it says why it cannot
   pid_t parent;
   const struct sigaction& on_broken_pipe;
 };
@@ -50,7 +52,8 @@ struct Start {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(start.out, STDOUT_FILENO);
   dup2(start.err, STDERR_FILENO);
-  execvpe(start.program[0], start.program, start.environment);
+  if (!start.cpus || sched_setaffinity(0, sizeof *start.cpus, start.cpus) == 0)
+    execvpe(start.program[0], start.program, start.environment);
   const int error = errno;
   const ssize_t written = write(start.failure, &error, sizeof error);
   _exit(written == sizeof error ? 127 : 126);
@@ -89,8 +92,12 @@ ChildProcess start_child(const ChildOptions& options, Where where) {
   Pipe in, out = make_pipe(where), err = make_pipe(where), failure = make_pipe(where);
   if (options.reads) in = make_pipe(where);
   const auto program = pointers_to(options.program), environment = pointers_to(options.environment);
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (const int cpu : options.cpus) CPU_SET(cpu, &cpus);
   const Start start{.program = program.data(),
                     .environment = environment.data(),
+                    .cpus = options.cpus.empty() ? nullptr : &cpus,
                     .in = in.out.number(),
                     .out = out.in.number(),
                     .err = err.in.number(),
@@ -122,6 +129,17 @@ std::vector<std::string> environment_with(std::vector<std::string> own) {
                      [&](const std::string& o) { return names_same(o, *variable); }))
       own.emplace_back(*variable);
   return own;
+}
+
+// More than a cpu_set_t holds are not known; then there is nothing to choose from.
+std::vector<int> allowed_cpus() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  std::vector<int> allowed;
+  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return allowed;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &cpus)) allowed.push_back(cpu);
+  return allowed;
 }
 
 void inherit_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }

@@ -45,6 +45,7 @@ struct ChildProcess {
 struct ChildOptions {
   std::vector<std::string> program;      ///< and its arguments
   std::vector<std::string> environment;  ///< NAME=VALUE; all of it
+  std::vector<int> cpus{};               ///< that it may run on; empty for those of this process
   bool reads = false;                    ///< from us; else it finds an end at once
   struct sigaction on_broken_pipe {
   };  ///< servers of ours ignore it: a program expects the system's way
@@ -57,6 +58,9 @@ ChildProcess start_child(const ChildOptions& options, Where where);
 
 /// This process's environment, with `own` instead of what has the same names.
 std::vector<std::string> environment_with(std::vector<std::string> own);
+
+/// The CPUs that this process may run on, ascending.
+std::vector<int> allowed_cpus();
 
 /// From now on, what descendants of this process leave behind are its children.
 void inherit_orphans();

@@ -133,6 +133,7 @@ class Job {
     AgentJob job{.program = options_.program,
                  .first_rank = first_rank(host),
                  .num_ranks = own.num_ranks,
+                 .pin = options_.pin,
                  .patience = own.is_here() ? std::chrono::milliseconds() : options_.host_timeout};
     std::error_code gone;
     if (!own.is_here()) job.folder = std::filesystem::current_path(gone);

@@ -36,6 +36,9 @@ struct LaunchOptions {
   std::chrono::milliseconds grace = std::chrono::seconds(5);
   int port = 0;         ///< of the store; 0 takes a free one
   std::string chaos{};  ///< planned faults (chaos.h)
+  /// On each host, every rank keeps to its share of the CPUs that the launcher's agent may use there: as many for
+  /// each, none for two. Where there are fewer CPUs than ranks, all run where they like.
+  bool pin = false;
 
   // For hosts elsewhere.
   std::vector<std::string> remote_shell{"ssh", "-o", "BatchMode=yes"};

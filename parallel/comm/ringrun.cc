@@ -53,6 +53,10 @@ struct Arguments {
         "--chaos", options.chaos,
         "Planned faults, several with commas between them: KIND:RANK[=VALUE]"
         "[@step=N|@call=N][@restart=N], with kill, stop, exit[=CODE], abort or delay=50ms");
+    app.add_flag("--pin", options.pin,
+                 "Keep each rank to its own equal share of the CPUs that ringrun may use on the "
+                 "rank's host, in the order of LOCAL_RANK; where there are fewer CPUs than "
+                 "LOCAL_WORLD_SIZE, none is pinned");
     app.add_option("--rsh", remote_shell, "With --hosts: what starts a program on another host")
         ->capture_default_str();
     app.add_option("--remote-ringrun", options.ringrun,

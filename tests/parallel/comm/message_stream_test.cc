@@ -85,6 +85,7 @@ TEST(AgentJobTest, ArrivesAsItWasSent) {
                      .folder = "/tmp/a b",
                      .first_rank = 3,
                      .num_ranks = 2,
+                     .pin = true,
                      .patience = std::chrono::seconds(10)};
   EXPECT_EQ(AgentJob::parse(job.text(), Where::current()), job);
   expect_throws<Error>([] { AgentJob::parse("", Where::current()); },

@@ -58,6 +58,19 @@ class RunsTest(Unique):
         run = ringrun('-n', '2', script='echo $OMP_NUM_THREADS', env={**environment, 'OMP_NUM_THREADS': '5'})
         self.assertEqual(sorted(run.stdout.splitlines()), ['[0] 5', '[1] 5'])
 
+    def test_pins_ranks_to_shares_of_the_processors(self):
+        allowed = sorted(os.sched_getaffinity(0))
+        say = 'import os; print(*sorted(os.sched_getaffinity(0)))'
+        for ranks, options, may_use in ((1, ['--pin'], allowed), (2, ['--pin'], allowed), (2, ['--pin'], allowed[:1]),
+                                        (len(allowed[:4]), ['--pin'], allowed[:4]), (2, [], allowed)):
+            run = ringrun('-n', str(ranks), *options, sys.executable, '-c', say,
+                          preexec_fn=lambda cpus=may_use: os.sched_setaffinity(0, cpus))
+            self.assertEqual(run.returncode, 0, run.stderr)
+            share = len(may_use) // ranks if options else 0
+            expected = [may_use[rank * share:(rank + 1) * share] or may_use for rank in range(ranks)]
+            self.assertEqual(sorted(run.stdout.splitlines()),
+                             sorted(f'[{rank}] {" ".join(map(str, cpus))}' for rank, cpus in enumerate(expected)))
+
     def test_serves_ranks_that_come_at_the_same_time(self):
         run = ringrun('-n', '1', sys.executable, '-c', REQUESTS)
         self.assertEqual((run.returncode, run.stdout, run.stderr),
