@@ -1,6 +1,10 @@
 #include "parallel/comm/join_group.h"
 
+#include <utility>
+
 #include "parallel/comm/gloo_group.h"
+#include "parallel/comm/hierarchical_group.h"
+#include "parallel/comm/job_store.h"
 #include "parallel/comm/mpi_group.h"
 #include "parallel/comm/process_group.h"
 
@@ -20,6 +24,21 @@ Options extended(const GroupOptions& options) {
   return all;
 }
 
+// Of a network that a hierarchical group stands on.
+EngineOptions below(const GroupOptions& options) {
+  EngineOptions network = extended<EngineOptions>(options);
+  if (network.deadline < std::chrono::nanoseconds::max() - kNetworkPatience)
+    network.deadline += kNetworkPatience;
+  return network;
+}
+
+std::unique_ptr<Communicator> by_host(std::unique_ptr<Communicator> network,
+                                      const GroupOptions& options, Where where) {
+  const auto all = extended<HierarchicalOptions>(options);
+  return make_hierarchical_group(
+      std::move(network), job_store(rank_environment(where), all.join_timeout, where), all, where);
+}
+
 constexpr Backend kBackends[] = {
     {"processes",
      [](const GroupOptions& options, Where where) {
@@ -29,6 +48,14 @@ constexpr Backend kBackends[] = {
                 Where where) { return join_gloo_group(extended<EngineOptions>(options), where); }},
     {"mpi", [](const GroupOptions& options,
                Where where) { return join_mpi_group(extended<EngineOptions>(options), where); }},
+    {"hierarchical_gloo",
+     [](const GroupOptions& options, Where where) {
+       return by_host(join_gloo_group(below(options), where), options, where);
+     }},
+    {"hierarchical_mpi",
+     [](const GroupOptions& options, Where where) {
+       return by_host(join_mpi_group(below(options), where), options, where);
+     }},
 };
 
 }  // namespace

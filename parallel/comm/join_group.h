@@ -3,6 +3,8 @@
 //     processes    processes of one machine, over shared memory             process_group.h
 //     gloo         processes of one machine or several, over TCP            gloo_group.h
 //     mpi          what mpirun has started, over whatever MPI finds         mpi_group.h
+//     hierarchical_gloo, hierarchical_mpi
+//                  one rank of each host there, shared memory within hosts  hierarchical_group.h
 //
 // A program that uses this is linked with all of them; one that needs a single backend includes that one's header.
 
