@@ -89,7 +89,6 @@ class Session {
 
  private:
   Session() {
-    own_server();  // made earlier, it ends later
     int initialized = 0, level = 0;
     MPI_Initialized(&initialized);
     is_ours_ = initialized == 0;
@@ -97,6 +96,9 @@ class Session {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    // What is made earlier ends later: what the servers' library keeps, the server, this.
+    if (rank == 0) StoreServer();
+    own_server();
   }
 
   // MPI_Finalize waits for all ranks. After a failure some may never come: this one waits no longer than in a

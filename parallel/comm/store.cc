@@ -187,9 +187,19 @@ StoreServer::StoreServer(StoreAddress wanted, Where where)
                 address_.port, ", which is in use or not an address of this machine");
   ::listen(listener, SOMAXCONN);  // the library's queue holds five: all ranks come at the same time
   state_->thread = std::thread([&http] { http.listen_after_bind(); });
+  // The library makes tables for its first request, and frees them at the program's end. A server that has answered
+  // is younger than they are, so a static one ends before they do.
+  try {
+    Store(address_).find("ready", where);
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
-StoreServer::~StoreServer() {
+StoreServer::~StoreServer() { stop(); }
+
+void StoreServer::stop() {
   // stop() does nothing before the thread has begun to listen.
   while (!state_->http.is_running()) std::this_thread::yield();
   state_->http.stop();

@@ -41,7 +41,7 @@ class StoreServer {
  public:
   /// Listens at once. Port 0 takes a free one; an empty token makes one.
   ///
-  /// Throws: CollectiveError if it cannot listen there
+  /// Throws: CollectiveError if it cannot listen there, or does not answer
   explicit StoreServer(StoreAddress wanted = {}, Where where = Where::current());
   /// Ends; whoever waits for a value gets an error.
   ~StoreServer();
@@ -53,6 +53,8 @@ class StoreServer {
 
  private:
   struct State;
+
+  void stop();
 
   StoreAddress address_;
   std::unique_ptr<State> state_;
