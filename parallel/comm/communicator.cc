@@ -227,8 +227,10 @@ Tensor Communicator::empty_shared(const Shape& shape, const Options& options, Wh
   return empty(shape, options, where);
 }
 
-void Communicator::barrier(Where where) {
-  perform({}, where, [&] { do_barrier(where); });
+void Communicator::barrier(Where where) { meet_for({}, where); }
+
+void Communicator::meet_for(const CollectiveCall& call, Where where) {
+  perform(call, where, [&] { do_meet(call, where); });
 }
 
 void Communicator::send(const Tensor& tensor, int to, Where where) {

@@ -14,7 +14,18 @@
 namespace ringrad {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kLongestSettling = std::chrono::seconds(1);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
+
+// What a GPU may still come to use.
+void keep_for_ever(std::unique_ptr<DeviceLinks> links) {
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<std::unique_ptr<DeviceLinks>>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(links));
+}
 
 }  // namespace
 
@@ -22,18 +33,76 @@ DeviceRunner::DeviceRunner(RankSession& session, Device device, Where where)
     : session_(session),
       device_(device),
       links_(link_devices(session, device, where)),
-      copies_(device, where) {}
+      copies_(device, where),
+      watch_(
+          device, [this] { return is_waiting(); }, where) {}
+
+// Others may still use this rank's memory, or it theirs.
+DeviceRunner::~DeviceRunner() {
+  if (drain()) return;
+  watch_.abandon();
+  keep_for_ever(std::move(links_));
+}
 
 void DeviceRunner::meet(Operation& operation) {
+  watch_.claim();
   if (kernels_) return;
   try {
     links_->meet(operation);
-    kernels_.emplace(session_, *links_, device_, operation.where);
+    kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
   } catch (const std::exception& error) {
     session_.group().fail(error.what());  // the others may have met: there is no second time
     throw;
   }
   has_met_.store(true, std::memory_order_release);
+}
+
+// --- What is queued ---
+
+void DeviceRunner::queued(const Operation& operation, const Event& reached) {
+  const Stream current = current_stream(device_);
+  {
+    const std::lock_guard lock(calls_mutex_);
+    while (!calls_.empty() && calls_.front().done.is_done(operation.where)) calls_.pop_front();
+    calls_.push_back({operation, reached, Event(current, /*timing=*/false, operation.where), {}});
+  }
+  links_->after_queueing(current, operation.where);
+}
+
+bool DeviceRunner::is_waiting() {
+  const std::lock_guard lock(calls_mutex_);
+  while (!calls_.empty() && calls_.front().done.is_done()) calls_.pop_front();
+  if (calls_.empty()) return false;
+  const auto now = Clock::now();
+  if (now < next_look_) return true;
+  next_look_ = now + kBetweenLooks;
+  RankGroup& group = session_.group();
+  QueuedCall& oldest = calls_.front();
+  if (!oldest.since && oldest.reached.is_done()) oldest.since = now;
+  if (oldest.since && now - *oldest.since - kLongestSettling >= session_.options().deadline)
+    group.fail(concat(oldest.operation, ": every rank must arrive on its GPU within ",
+                      group.deadline_s(), " s; got no end of it"));
+  group.report_deaths();
+  if (group.failed_rank() < 0) return true;
+  abort();
+  if (!broken_since_) broken_since_ = now;
+  if (now - *broken_since_ >= kLongestSettling) group.check_whole(oldest.operation);
+  return true;
+}
+
+bool DeviceRunner::drain() noexcept {
+  try {
+    while (is_waiting()) std::this_thread::yield();
+    return !has_given_up_;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void DeviceRunner::leave_behind() noexcept {
+  abort();
+  drain();
+  watch_.forget_note();
 }
 
 // --- Memory ---
@@ -116,19 +185,19 @@ class DeviceRunner::Run {
     }
     for (const Milestone& last_read : program_.last_reads) wait_for(last_read, sums_);
     group_.check_whole(operation_);
-    links_.after_queueing(sums_, where_);
   }
 
   // After a failure, when no rank queues anything any more: what was queued must have ended before memory is given
-  // back. It does by itself, unless it depends on what a process had queued that has died.
-  void settle() noexcept {
-    const auto begin = std::chrono::steady_clock::now();
+  // back. It does by itself, unless it depends on what a process had queued that has died: then false.
+  bool settle() noexcept {
+    const auto begin = Clock::now();
     for (const Stream& stream : {copies_, sums_})
       while (cudaStreamQuery(stream.handle()) == cudaErrorNotReady &&
-             (session_.memory()->is_one_process() ||
-              std::chrono::steady_clock::now() - begin < kLongestSettling))
+             (session_.memory()->is_one_process() || Clock::now() - begin < kLongestSettling))
         std::this_thread::yield();
     links_.settle();
+    return cudaStreamQuery(copies_.handle()) != cudaErrorNotReady &&
+           cudaStreamQuery(sums_.handle()) != cudaErrorNotReady;
   }
 
  private:
@@ -171,22 +240,16 @@ class DeviceRunner::Run {
 
   // --- Instructions ---
 
-  void copy(std::byte* to, int to_rank, const std::byte* from, int from_rank, std::size_t bytes,
-            const Stream& stream) {
-    const Device to_device = links_.device_of(to_rank), from_device = links_.device_of(from_rank);
-    // Processes may count GPUs differently; the memory's address tells which it is.
-    RINGRAD_CUDA_CHECK(to_device == from_device || !session_.memory()->is_one_process()
-                           ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.handle())
-                           : cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index,
-                                                 bytes, stream.handle()),
+  // Addresses tell which GPUs they belong to.
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, const Stream& stream) {
+    RINGRAD_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.handle()),
                        where_);
   }
 
   void stage(const Instruction& instruction) {
     const std::size_t bytes = bytes_of(instruction.place.part);
     if (instruction.op != StepOp::stage || bytes == 0) return;
-    copy(address(rank(), instruction.copy), rank(), address(rank(), instruction.place), rank(),
-         bytes, sums_);
+    copy(address(rank(), instruction.copy), address(rank(), instruction.place), bytes, sums_);
   }
 
   void receive(const Instruction& instruction) {
@@ -197,8 +260,7 @@ class DeviceRunner::Run {
         if (ready.rank != rank()) wait_for(ready, sums_);
       if (instruction.delivered || bytes == 0) return;
       const auto& [ready, place] = instruction.terms[0];
-      return copy(address(rank(), instruction.place), rank(), address(ready.rank, place),
-                  ready.rank, bytes, sums_);
+      return copy(address(rank(), instruction.place), address(ready.rank, place), bytes, sums_);
     }
     std::vector<const std::byte*> terms;
     std::vector<Slot*> slots;
@@ -232,8 +294,7 @@ class DeviceRunner::Run {
     cuda::reduce_terms(device_, data_.dtype, operation_.call.reduce, terms, results,
                        data_.range(instruction.place.part).size(), divisor, where_);
     for (const auto& [receiver, place] : instruction.deliver_to)
-      if (!reads_directly(receiver))
-        copy(address(receiver, place), receiver, own, rank(), bytes, sums_);
+      if (!reads_directly(receiver)) copy(address(receiver, place), own, bytes, sums_);
   }
 
   // --- Slots ---
@@ -252,7 +313,7 @@ class DeviceRunner::Run {
       case DeviceTransfers::automatic:
         break;
     }
-    return links_.device_of(peer) == device_;
+    return links_.share_gpu(peer, rank());
   }
 
   // Copies a term of a sum here, ahead of the sums.
@@ -261,7 +322,7 @@ class DeviceRunner::Run {
     Slot& slot = slots_[next_slot_++ % slots_.size()];
     if (slot.free) slot.free->block(copies_, where_);
     wait_for(ready, copies_);
-    copy(slot.place.get(), rank(), term, ready.rank, bytes, copies_);
+    copy(slot.place.get(), term, bytes, copies_);
     return slot;
   }
 
@@ -302,6 +363,14 @@ class DeviceRunner::Run {
   std::size_t next_slot_ = 0;
 };
 
+bool DeviceRunner::try_all_reduce(Operation& operation, std::byte* data) {
+  refuse_while_capturing("a collective", operation.where);
+  const Event reached(current_stream(device_), /*timing=*/false, operation.where);
+  if (!kernels_->try_run(operation, data)) return false;
+  queued(operation, reached);
+  return true;
+}
+
 void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanData data) {
   refuse_while_capturing("a collective", operation.where);
   const PlanProgram& program = programs.ranks[session_.rank()];
@@ -313,14 +382,16 @@ void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanDa
     data.beside = beside.get();
   }
   const DeviceGuard guard(device_, operation.where);
+  const Event reached(current_stream(device_), /*timing=*/false, operation.where);
   const std::uint64_t entered = session_.reserve(programs.max_length);
   Run run(*this, programs, operation, data);
   ++num_runs_;
   try {
     const RankGroup::Inside inside(session_.group(), operation);
     run.queue_all(entered);
+    queued(operation, reached);
   } catch (...) {
-    run.settle();
+    if (!run.settle()) has_given_up_ = true;
     throw;
   }
 }
