@@ -16,7 +16,7 @@ constexpr int kEagerRounds = 64;
 constexpr auto kRest = std::chrono::microseconds(50);
 
 // To open and to close device memory, which every question about an op does, takes longer than to run a block.
-constexpr int kBlocksPerPoll = 64;
+constexpr int kBlocksPerPoll = 1024;
 
 // What is left of the hang limit after a fault, which is the likely cause.
 constexpr int kHaste = 50;

@@ -129,6 +129,18 @@ TEST_F(GpuProcessTest, SubgroupsAndMessages) {
       }));
 }
 
+// Else they would fill the heap, where each rank shows what it has on its GPU.
+TEST_F(GpuProcessTest, SubgroupsGiveTheirMemoryBack) {
+  ProcessGroupOptions options;
+  options.heap_bytes = 3 << 19;
+  on_processes(2,
+               on_gpu(2,
+                      [](Communicator& comm) {
+                        for (int i = 0; i < 12; ++i) comm.split(0)->all_reduce(ones({8}));
+                      }),
+               options);
+}
+
 TEST_F(GpuProcessTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
   for (const int delay_ms : {0, 3, 20}) {
     Processes processes(
