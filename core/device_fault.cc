@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/cuda_check.h"
+#include "core/device_watch.h"
 #include "core/stream.h"
 
 namespace ringrad {
@@ -35,17 +36,6 @@ void throw_bad_index(const BadIndex& index) {
       index.where);
 }
 
-void throw_late_rank(const LateRank& late) {
-  const bool of_one = late.peer >= 0;
-  const char* found = late.aborted ? "; got a broken group" : "; got nothing";
-  const std::string whom =
-      of_one ? concat(late.aborted ? " while waiting for rank " : " from rank ", late.peer) : "";
-  throw CollectiveError(
-      concat(late.operation, " #", late.sequence, " on rank ", late.rank,
-             ": every rank must arrive on its GPU within ", late.seconds, " s", found, whom),
-      late.where);
-}
-
 DeviceFault* device_fault(Device device, Where where) {
   std::atomic<DeviceFault*>& place = faults[static_cast<unsigned>(device.index)];
   if (DeviceFault* fault = place.load(std::memory_order_acquire)) return fault;
@@ -61,17 +51,8 @@ DeviceFault* device_fault(Device device, Where where) {
   return fault;
 }
 
-void note_late_rank(Device device, const LateRank& late) {
-  DeviceFault* fault = device_fault(device, late.where);
-  const std::atomic_ref state(fault->state);
-  unsigned expected = DeviceFault::kNone;
-  if (!state.compare_exchange_strong(expected, DeviceFault::kInWriting)) return;
-  fault->what = DeviceFault::What::late_rank;
-  fault->late = late;
-  state.store(DeviceFault::kNoted, std::memory_order_release);
-}
-
 void throw_device_fault(Device device) {
+  throw_late_note(device);
   DeviceFault* fault = faults[static_cast<unsigned>(device.index)].load(std::memory_order_acquire);
   if (!fault) return;
   const std::scoped_lock lock(mutex);
@@ -79,7 +60,6 @@ void throw_device_fault(Device device) {
   if (state.load(std::memory_order_acquire) != DeviceFault::kNoted) return;
   const DeviceFault found = *fault;
   state.store(DeviceFault::kNone, std::memory_order_release);
-  if (found.what == DeviceFault::What::late_rank) throw_late_rank(found.late);
   throw_bad_index(found.index);
 }
 

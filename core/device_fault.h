@@ -1,4 +1,4 @@
-// What a kernel found wrong: with the values it was given, or with others that it waited for.
+// What a kernel found wrong with the values it was given.
 //
 // On a CPU an operator looks at its indices before it computes. On a GPU it cannot, without making the
 // host wait: so kernels check them, skip what is out of range, and leave a note in memory that the host
@@ -6,8 +6,7 @@
 // throws it as the IndexError that the CPU would have thrown, with the line of the call that was
 // given the indices. So no number that came of them leaves the device unnoticed.
 //
-// Kernels that wait for other ranks (parallel/comm/all_reduce_kernels.h) give up when one does not come, and
-// leave a note in the same place.
+// What waits for other ranks leaves notes too, each rank's in a place of its own (device_watch.h).
 
 #pragma once
 
@@ -34,38 +33,18 @@ struct BadIndex {
 /// IndexError "embedding: indices must be in [0, 10); got 12 at position (3,)".
 [[noreturn]] void throw_bad_index(const BadIndex& index);
 
-/// A rank of a group that did not come in time, or did not because the group was broken.
-struct LateRank {
-  const char* operation;  // "all_reduce"
-  int rank, peer;         // who waited for whom; peer -1 for the group as a whole
-  std::uint64_t sequence;
-  double seconds;  // how long at most
-  bool aborted;
-  Where where;
-};
-
-/// CollectiveError "all_reduce #3 on rank 0: every rank must arrive on its GPU within 60 s; got nothing from
-/// rank 1".
-[[noreturn]] void throw_late_rank(const LateRank& late);
-
 /// In pinned memory, one per device. A kernel takes it from kNone to kInWriting, and to kNoted once
 /// the note is there; the host, having thrown it, back to kNone.
 struct DeviceFault {
   static constexpr unsigned kNone = 0, kInWriting = 1, kNoted = 2;
-  enum class What { bad_index, late_rank };
   unsigned state;
-  What what;
   BadIndex index;
-  LateRank late;
 };
 
 /// The place where kernels on `device` leave their note.
 DeviceFault* device_fault(Device device, Where where);
 
-/// The same note, left by the host for work whose results it has given up. The first note counts.
-void note_late_rank(Device device, const LateRank& late);
-
-/// Throws what kernels on `device` have noted, if anything; those that still run are not waited for.
+/// Throws what kernels on `device` have noted, if anything, late ranks too; those that still run are not waited for.
 void throw_device_fault(Device device);
 
 }  // namespace ringrad

@@ -7,6 +7,7 @@
 
 #include "core/cuda_check.h"
 #include "core/device_fault.h"
+#include "core/device_watch.h"
 
 namespace ringrad {
 namespace {
@@ -79,6 +80,7 @@ void refuse_while_capturing(const char* what, Where where) {
 void Stream::synchronize(Where where) const {
   refuse_while_capturing("synchronize()", where);
   const DeviceGuard guard(device_, where);
+  watch_ranks(device_, [this] { return cudaStreamQuery(handle_) != cudaErrorNotReady; });
   RINGRAD_CUDA_CHECK(cudaStreamSynchronize(handle_), where);
   throw_device_fault(device_);
 }
@@ -127,6 +129,7 @@ void Event::synchronize(Where where) const {
 
 void Event::wait(Where where) const {
   refuse_while_capturing("synchronize()", where);
+  watch_ranks(device_, [this] { return cudaEventQuery(event_of(handle_)) != cudaErrorNotReady; });
   RINGRAD_CUDA_CHECK(cudaEventSynchronize(event_of(handle_)), where);
 }
 
@@ -141,6 +144,7 @@ void synchronize(Device device, Where where) {
   if (device.is_cpu()) return;
   refuse_while_capturing("synchronize()", where);
   const DeviceGuard guard(device, where);
+  watch_ranks(device, [] { return false; });
   RINGRAD_CUDA_CHECK(cudaDeviceSynchronize(), where);
   throw_device_fault(device);
 }

@@ -42,7 +42,6 @@ __global__ void check_chunk_per_block(const Index* indices, std::int64_t n, std:
     return;
   note.value = indices[first];
   note.position = first;
-  fault->what = DeviceFault::What::bad_index;
   fault->index = note;
   __threadfence_system();  // the note is there before the host is told so
   atomicExch(&fault->state, DeviceFault::kNoted);

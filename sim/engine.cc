@@ -15,6 +15,9 @@ namespace {
 constexpr int kEagerRounds = 64;
 constexpr auto kRest = std::chrono::microseconds(50);
 
+// To open and to close device memory, which every question about an op does, takes longer than to run a block.
+constexpr int kBlocksPerPoll = 1024;
+
 // What is left of the hang limit after a fault, which is the likely cause.
 constexpr int kHaste = 50;
 
@@ -123,7 +126,9 @@ bool Engine::poll(std::shared_ptr<Op> op) {
     std::unique_lock lock(mutex_);
     if (!op->done && !running_)
       run_as_engine(lock, [&] {
-        if (!begin_block() && !begin_op()) poll_blocks(*op);
+        int num_begun = 0;
+        while (num_begun < kBlocksPerPoll && begin_block()) ++num_begun;
+        if (num_begun == 0 && !begin_op()) poll_blocks(*op);
       });
     if (!op->done) return false;
   }

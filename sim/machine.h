@@ -56,6 +56,7 @@ struct SimulatedDevice {
   };
   std::vector<EndedStream> ended;  // that were destroyed, perhaps with work queued
   std::uint32_t peers = 0;         // bit d: it may touch device d's memory
+  std::uint32_t pool_users = 0;    // bit d: device d may touch what comes from its pool
 };
 
 class Machine {

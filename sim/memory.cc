@@ -93,7 +93,7 @@ Memory::~Memory() {
   }
 }
 
-void* Memory::allocate(int device, std::size_t bytes) {
+void* Memory::allocate(int device, std::size_t bytes, bool pooled) {
   const QuietLock lock(mutex_);
   Region& region = regions_[static_cast<std::size_t>(device)];
   const std::size_t pages = round_up(bytes, kPage);
@@ -101,8 +101,10 @@ void* Memory::allocate(int device, std::size_t bytes) {
   std::byte* first = find_addresses(region, pages);
   if (!first) return nullptr;
 
-  const Allocation a{
-      .begin = first + pages - round_up(bytes, kAlignment), .bytes = bytes, .device = device};
+  const Allocation a{.begin = first + pages - round_up(bytes, kAlignment),
+                     .bytes = bytes,
+                     .device = device,
+                     .pooled = pooled};
   unpoison(first, pages);
   if (!protect(a, PROT_READ | PROT_WRITE)) return nullptr;
   fill_unseen(first, kCanary << 8 | kCanary, pages);
@@ -290,20 +292,20 @@ bool Memory::protect(const Allocation& a, int protection) const {
   return mprotect(pages.begin, pages.bytes, protection) == 0;
 }
 
-void Memory::permit(std::uint32_t devices) {
-  if (devices == permitted_) return;
+void Memory::permit(std::uint64_t reach) {
+  if (reach == permitted_) return;
   const QuietLock lock(mutex_);
-  permitted_ = devices;
+  permitted_ = reach;
   std::erase_if(open_, [&](const std::byte* begin) {
     const Allocation& a = *find_at_or_before(begin);
-    return !(devices >> a.device & 1) && protect(a, PROT_NONE);
+    return !a.is_within(reach) && protect(a, PROT_NONE);
   });
 }
 
 bool Memory::open(const void* p) {
   const QuietLock lock(mutex_);
   const Allocation* a = find_at_or_before(p);
-  if (!a || !a->live || !(permitted_ >> a->device & 1)) return false;
+  if (!a || !a->live || !a->is_within(permitted_)) return false;
   const Pages pages = pages_of(*a);
   if (p >= pages.begin + pages.bytes || open_.contains(a->begin)) return false;
   if (!protect(*a, PROT_READ | PROT_WRITE)) {

@@ -41,8 +41,10 @@ class Memory {
     bool live = true;
     bool imported = false;  // it is another process's
     bool freeing = false;   // it will be released when its stream comes to that
+    bool pooled = false;    // it came from the device's memory pool
 
     bool contains(const void* p) const { return p >= begin && p < begin + bytes; }
+    bool is_within(std::uint64_t reach) const { return reach & reach_of(device, pooled); }
   };
 
   /// Throws: std::bad_alloc if the address space does not suffice
@@ -51,8 +53,14 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
+  /// What a kernel may touch, in bits: d for the memory of device d, 32 + d for that of its pool, to which other
+  /// devices have access by calls of their own.
+  static constexpr std::uint64_t reach_of(int device, bool pooled) {
+    return std::uint64_t{1} << (pooled ? device + 32 : device);
+  }
+
   /// Null if the device has not that many bytes left.
-  void* allocate(int device, std::size_t bytes);
+  void* allocate(int device, std::size_t bytes, bool pooled = false);
   /// False unless p is the beginning of a live allocation.
   bool release(void* p);
   /// Says whether an allocation will be released later. False unless p is the beginning of a live
@@ -84,9 +92,8 @@ class Memory {
 
   // --- Access ------------------------------------------------------------------------------------
 
-  /// From now on a kernel may touch the memory of these devices (bit d for device d), as far as it is
-  /// alive; 0 closes all.
-  void permit(std::uint32_t devices);
+  /// From now on a kernel may touch what is in its reach, as far as it is alive; 0 closes all.
+  void permit(std::uint64_t reach);
   /// For the fault handler: true if p may be touched now; the access is then to be tried again.
   bool open(const void* p);
   /// What has been written where nobody may write, around what is open; empty if nothing. To be asked
@@ -113,7 +120,7 @@ class Memory {
   const std::size_t bytes_per_device_;
   mutable std::mutex mutex_;
   std::vector<Region> regions_;
-  std::uint32_t permitted_ = 0;
+  std::uint64_t permitted_ = 0;
   std::set<const std::byte*> open_;  // first addresses
   std::string damage_;               // that was found before something was closed
 };

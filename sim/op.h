@@ -25,7 +25,7 @@ struct Op {
   int device = 0;
   int stream = 0;                 // its number, for traces
   Kernel kernel;                  // what it runs; nothing, for a marker
-  std::uint32_t reaches = 0;      // devices whose memory it may touch: bit d for device d
+  std::uint64_t reaches = 0;      // memory that it may touch (memory.h)
   std::vector<const void*> uses;  // device memory that its arguments point to
 
   // In the graph. An op that is done has neither.

@@ -206,3 +206,26 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   peers &= ~(1u << peer);
   return cudaSuccess;
 }
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  if (!pool) return fail_no_place("cudaDeviceGetDefaultMemPool");
+  if (!exists(device)) return fail_device("cudaDeviceGetDefaultMemPool", device);
+  *pool = &Machine::get().devices[static_cast<std::size_t>(device)];
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* descriptions,
+                                 std::size_t count) {
+  if (!pool || !descriptions) return fail_no_place("cudaMemPoolSetAccess");
+  Machine& machine = Machine::get();
+  for (std::size_t i = 0; i < count; ++i) {
+    const cudaMemAccessDesc& access = descriptions[i];
+    if (access.location.type != cudaMemLocationTypeDevice || !exists(access.location.id))
+      return fail_device("cudaMemPoolSetAccess", access.location.id);
+    const std::uint32_t user = 1u << access.location.id;
+    const QuietLock lock(machine.mutex);
+    access.flags == cudaMemAccessFlagsProtReadWrite ? pool->pool_users |= user
+                                                    : pool->pool_users &= ~user;
+  }
+  return cudaSuccess;
+}

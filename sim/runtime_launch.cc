@@ -97,7 +97,11 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
   op->bytes = config.bytes;
   {
     const QuietLock lock(machine.mutex);
-    op->reaches = machine.devices[static_cast<std::size_t>(current)].peers | 1u << current;
+    op->reaches = machine.devices[static_cast<std::size_t>(current)].peers |
+                  Memory::reach_of(current, false) | Memory::reach_of(current, true);
+    for (int d = 0; d < machine.options.num_devices; ++d)
+      if (machine.devices[static_cast<std::size_t>(d)].pool_users >> current & 1)
+        op->reaches |= Memory::reach_of(d, true);
   }
   if (const unsigned most = max_resident_blocks(op->kernel);
       config.cooperative && op->kernel.num_blocks() > most)

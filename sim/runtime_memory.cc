@@ -22,7 +22,11 @@ std::string place(int device) {
   return device == Op::kHost ? "on the host" : "on device " + std::to_string(device);
 }
 
-std::uint32_t bit_of(int device) { return device == Op::kHost ? 0 : 1u << device; }
+// Copies reach all memory of a device.
+std::uint64_t reach_of(int device) {
+  if (device == Op::kHost) return 0;
+  return Memory::reach_of(device, false) | Memory::reach_of(device, true);
+}
 
 bool is_pinned(const void* p) {
   Machine& machine = Machine::get();
@@ -30,17 +34,17 @@ bool is_pinned(const void* p) {
   return machine.is_pinned(p);
 }
 
-cudaError_t allocate(const char* call, void** p, std::size_t bytes, int device) {
+cudaError_t allocate(const char* call, void** p, std::size_t bytes, int device, bool pooled) {
   if (!p) return fail_no_place(call);
   *p = nullptr;
   if (const cudaError_t error = check_device(device)) return error;
   if (const cudaError_t error = Machine::get().check_captures(call)) return error;
   if (bytes == 0) return cudaSuccess;
   Memory& memory = Machine::get().memory;
-  *p = memory.allocate(device, bytes);
+  *p = memory.allocate(device, bytes, pooled);
   if (!*p) {  // what cudaFreeAsync was given may come back
     Machine::get().wait_for_device(device);
-    *p = memory.allocate(device, bytes);
+    *p = memory.allocate(device, bytes, pooled);
   }
   if (*p) return cudaSuccess;
   return fail(cudaErrorMemoryAllocation,
@@ -73,7 +77,7 @@ std::shared_ptr<Op> make_copy(std::string name, std::size_t bytes, int to, int f
   op->bytes = static_cast<double>(bytes);
   op->source = from;
   op->destination = to;
-  op->reaches = bit_of(to) | bit_of(from);
+  op->reaches = reach_of(to) | reach_of(from);
   return op;
 }
 
@@ -196,12 +200,13 @@ cudaError_t on_stream(const char* call, cudaStream_t stream, Act&& act) {
 // --- Allocation --------------------------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
-  return allocate("cudaMalloc", p, bytes, this_host_thread().device);
+  return allocate("cudaMalloc", p, bytes, this_host_thread().device, /*pooled=*/false);
 }
 
 cudaError_t cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t stream) {
-  return on_stream("cudaMallocAsync", stream,
-                   [&](Stream& on) { return allocate("cudaMallocAsync", p, bytes, on.device); });
+  return on_stream("cudaMallocAsync", stream, [&](Stream& on) {
+    return allocate("cudaMallocAsync", p, bytes, on.device, /*pooled=*/true);
+  });
 }
 
 // Waits for the device, as CUDA does, and for whoever else uses the memory.

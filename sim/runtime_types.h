@@ -91,6 +91,24 @@ using cudaHostFn_t = void (*)(void* user_data);
 
 inline constexpr unsigned cudaIpcMemLazyEnablePeerAccess = 1;
 
+namespace ringrad::sim {
+struct SimulatedDevice;
+}  // namespace ringrad::sim
+using cudaMemPool_t = ringrad::sim::SimulatedDevice*;  // the device's only one
+
+enum cudaMemLocationType { cudaMemLocationTypeInvalid = 0, cudaMemLocationTypeDevice = 1 };
+enum cudaMemAccessFlags { cudaMemAccessFlagsProtNone = 0, cudaMemAccessFlagsProtReadWrite = 3 };
+
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;
+};
+
+struct cudaMemAccessDesc {
+  cudaMemLocation location;
+  cudaMemAccessFlags flags;
+};
+
 struct cudaIpcMemHandle_t {
   char reserved[64];
 };

@@ -21,7 +21,7 @@
 //
 // Blocks of all ranks must be on their GPUs at the same time: who launches must see to it
 // (kernel_all_reduce.h). Should they not be, or a rank not come, kernels give up at the deadline, or when the
-// abort word is raised, leave a note (core/device_fault.h), and end. The result is then undefined.
+// abort word is raised, leave a note (core/device_watch.h), and end. The result is then undefined.
 
 #pragma once
 
@@ -29,7 +29,7 @@
 #include <cstdint>
 
 #include "core/device.h"
-#include "core/device_fault.h"
+#include "core/device_watch.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/stream.h"
@@ -68,8 +68,8 @@ struct KernelCall {
   std::size_t capacity;       ///< of the mailboxes
   std::uint64_t* abort;       ///< pinned; not zero: give up, or has given up
   std::uint64_t deadline_ns;  ///< give up after waiting so long
-  DeviceFault* fault;
-  LateRank note;
+  LateNote* note;
+  LateRank late;  ///< what it will say, but for who
 };
 
 /// Bytes of a mailbox's half that an algorithm needs; ring sums 16-bit floats in float32.

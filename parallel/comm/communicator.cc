@@ -233,8 +233,10 @@ std::optional<CostModel> Communicator::links(const Device& device, Where where) 
   return costs;
 }
 
-void Communicator::barrier(Where where) {
-  perform({}, where, [&] { do_barrier(where); });
+void Communicator::barrier(Where where) { meet_for({}, where); }
+
+void Communicator::meet_for(const CollectiveCall& call, Where where) {
+  perform(call, where, [&] { do_meet(call, where); });
 }
 
 void Communicator::send(const Tensor& tensor, int to, Where where) {

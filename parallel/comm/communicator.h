@@ -100,6 +100,11 @@ class Communicator {
   /// Returns after every rank has called it.
   void barrier(Where where = Where::current());
 
+  /// The same for a communicator that is made on top of this one, before it does what it was called for.
+  ///
+  /// Throws: CollectiveError, and the group is broken, unless all ranks meet for the same call
+  void meet_for(const CollectiveCall& call, Where where);
+
   /// Sends to one rank; returns when the tensor has been copied, which may be before it is
   /// received. Messages from one rank to another arrive in order.
   ///
@@ -154,7 +159,8 @@ class Communicator {
   virtual void do_broadcast(const Tensor& tensor, int root, Where where) = 0;
   virtual void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) = 0;
   virtual void do_all_to_all(const Tensor& output, const Tensor& input, Where where) = 0;
-  virtual void do_barrier(Where where) = 0;
+  virtual void do_meet(const CollectiveCall& call,
+                       Where where) = 0;  ///< an empty call is a barrier
   virtual void do_send(const Tensor& tensor, int to, Where where) = 0;
   virtual void do_recv(const Tensor& tensor, int from, Where where) = 0;
 

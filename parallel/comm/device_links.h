@@ -1,6 +1,6 @@
 // DeviceLinks: how the ranks of a group reach the memory and the streams of each other's GPUs. One per rank.
 //
-// Every rank has one GPU; several may have the same one. A place in a rank's memory has a name that all ranks
+// Every rank has one GPU; several may have the same one, which processes may number differently. A place in a rank's memory has a name that all ranks
 // understand (group_memory.h), and each rank has numbered events that all may wait for.
 
 #pragma once
@@ -32,7 +32,8 @@ class DeviceLinks {
   /// Throws: CollectiveError, CudaError
   virtual void meet(Operation& operation) = 0;
 
-  virtual Device device_of(int rank) const = 0;
+  /// True if two ranks have the same GPU, whatever number each of them gives it.
+  virtual bool share_gpu(int a, int b) const = 0;
   /// True if kernels on this rank's GPU may touch that rank's memory.
   virtual bool has_access_to(int rank) const = 0;
   /// True if that holds for all ranks.

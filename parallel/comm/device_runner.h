@@ -12,16 +12,25 @@
 //
 // A call returns when its work is queued, and every other rank's that it depends on: results are there for
 // later work on the current stream, as with any operator.
+//
+// A thread that waits for the GPU looks meanwhile whether the other ranks live and the group is whole
+// (core/device_watch.h). If not, or if a call is not done a second after the deadline since the GPU came to it,
+// kernels are told to end, and whatever has not ended a second later is given up: the wait throws, and what is
+// queued on that stream may stay there for ever, since nothing can end a GPU's wait for a process that is dead.
 
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <chrono>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "core/device_watch.h"
 #include "core/stream.h"
 #include "parallel/comm/device_links.h"
 #include "parallel/comm/kernel_all_reduce.h"
@@ -33,6 +42,8 @@ namespace ringrad {
 class DeviceRunner final : public PlanRunner {
  public:
   DeviceRunner(RankSession& session, Device device, Where where);
+  /// Waits until what was queued is done, or given up as when a thread waits for the GPU.
+  ~DeviceRunner() override;
 
   Device device() const { return device_; }
 
@@ -42,6 +53,8 @@ class DeviceRunner final : public PlanRunner {
   }
   /// True once what was queued has ended without its result.
   bool gave_up() { return kernels_ && kernels_->gave_up(); }
+  /// The group is broken: ends what is queued, and forgets that its results are not there.
+  void leave_behind() noexcept;
 
   void meet(Operation& operation) override;
 
@@ -53,23 +66,37 @@ class DeviceRunner final : public PlanRunner {
                   std::int64_t count, Where where) override;
   void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
                     std::int64_t count, Where where) override;
-  bool try_all_reduce(Operation& operation, std::byte* data) override {
-    refuse_while_capturing("a collective", operation.where);
-    return kernels_->try_run(operation, data);
-  }
+  bool try_all_reduce(Operation& operation, std::byte* data) override;
   double seconds(const Operation& operation, const std::function<void()>& work) override;
   void run(const PlanPrograms& programs, Operation operation, PlanData data) override;
 
  private:
-  class Run;
+  // What is queued, and when this rank's GPU came to it, as far as is known.
+  struct QueuedCall {
+    Operation operation;
+    Event reached, done;
+    std::optional<std::chrono::steady_clock::time_point> since;
+  };
+
+  void queued(const Operation& operation, const Event& reached);
+  bool is_waiting();
+  bool drain() noexcept;
 
   RankSession& session_;
   const Device device_;
-  const std::unique_ptr<DeviceLinks> links_;
+  std::unique_ptr<DeviceLinks> links_;
   const Stream copies_;
   std::optional<KernelAllReduce> kernels_;  // once the ranks have met
   std::atomic<bool> has_met_ = false;
   std::uint64_t num_runs_ = 0;
+  bool has_given_up_ = false;  // on what was queued when a call failed
+
+  std::mutex calls_mutex_;  // of what follows: whoever waits for the GPU looks at it
+  std::deque<QueuedCall> calls_;
+  std::chrono::steady_clock::time_point next_look_{};
+  std::optional<std::chrono::steady_clock::time_point> broken_since_;
+
+  DeviceWatch watch_;  // the last member: it is over before the others
 };
 
 }  // namespace ringrad

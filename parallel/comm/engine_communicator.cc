@@ -110,7 +110,7 @@ class EngineCommunicator final : public Communicator {
   void do_broadcast(const Tensor& tensor, int root, Where where) override;
   void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override;
   void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
-  void do_barrier(Where where) override;
+  void do_meet(const CollectiveCall& call, Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
   void do_recv(const Tensor& tensor, int from, Where where) override;
   std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
@@ -244,9 +244,9 @@ void EngineCommunicator::do_broadcast(const Tensor& tensor, int root, Where wher
                      });
 }
 
-// To compare the calls is all there is to a barrier.
-void EngineCommunicator::do_barrier(Where where) {
-  perform_collective({}, where, {}, [](EngineCall&) {});
+// To compare the calls is all there is to it.
+void EngineCommunicator::do_meet(const CollectiveCall& call, Where where) {
+  perform_collective(call, where, {}, [](EngineCall&) {});
 }
 
 // --- Messages ------------------------------------------------------------------------------------------

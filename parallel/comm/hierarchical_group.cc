@@ -106,7 +106,7 @@ class HierarchicalCommunicator final : public Communicator {
   void do_broadcast(const Tensor& tensor, int root, Where where) override;
   void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override;
   void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
-  void do_barrier(Where where) override;
+  void do_meet(const CollectiveCall& call, Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
   void do_recv(const Tensor& tensor, int from, Where where) override;
   std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
@@ -292,9 +292,9 @@ void HierarchicalCommunicator::do_reduce(const Tensor& tensor, int root, ReduceO
   });
 }
 
-// To compare the calls is all there is to a barrier.
-void HierarchicalCommunicator::do_barrier(Where where) {
-  perform_collective({}, where, [] {});
+// To compare the calls is all there is to it.
+void HierarchicalCommunicator::do_meet(const CollectiveCall& call, Where where) {
+  perform_collective(call, where, [] {});
 }
 
 void HierarchicalCommunicator::do_all_to_all(const Tensor& output, const Tensor& input,

@@ -14,15 +14,17 @@ constexpr std::size_t kOneShotBytes = 512 << 10;
 // Elements of 16 bytes that a block is given before another one is worth while: two for each thread.
 constexpr std::size_t kPacksPerBlock = 2 * cuda::kMaxKernelThreads;
 
+std::atomic<std::uint64_t> num_launches = 0;
+
 }  // namespace
 
 KernelAllReduce::KernelAllReduce(RankSession& session, DeviceLinks& links, Device device,
-                                 Where where)
+                                 LateNote* note, Where where)
     : session_(session),
       links_(links),
       device_(device),
       stream_(device, where),
-      fault_(device_fault(device, where)),
+      note_(note),
       number_(session.options().first_count) {
   const int n = session.world_size();
   is_possible_ = true;
@@ -31,17 +33,11 @@ KernelAllReduce::KernelAllReduce(RankSession& session, DeviceLinks& links, Devic
     const DeviceLinks::KernelPeer peer = links.kernel_peer(r);
     is_possible_ = is_possible_ && peer.mailbox != nullptr && links.all_have_access();
     int sharing = 0;
-    for (int other = 0; other < n; ++other) sharing += links.device_of(other) == links.device_of(r);
+    for (int other = 0; other < n; ++other) sharing += links.share_gpu(other, r);
     num_blocks_ = std::min(num_blocks_, peer.resident_blocks / sharing);
     if (r == session.rank()) is_alone_ = sharing == 1;
   }
   is_possible_ = is_possible_ && num_blocks_ > 0;
-}
-
-// Others' kernels may still read this rank's mailbox, or it theirs.
-KernelAllReduce::~KernelAllReduce() {
-  const DeviceGuard guard(device_);
-  cudaStreamSynchronize(stream_.handle());
 }
 
 DeviceAlgorithm KernelAllReduce::algorithm_for(const CollectiveCall& call) const {
@@ -60,8 +56,9 @@ DeviceAlgorithm KernelAllReduce::algorithm_for(const CollectiveCall& call) const
 }
 
 // Ranks have shown each other their streams. A rank whose kernel comes after another one's on a stream of both
-// would wait for it, while that one waits for this.
+// would wait for it, while that one waits for this. Streams of different processes are never the same.
 bool KernelAllReduce::all_can_run_at_once(const Stream& stream) const {
+  if (!session_.memory()->is_one_process()) return true;
   const int n = session_.world_size();
   const auto stream_of = [&](int rank) {
     return rank == session_.rank() ? reinterpret_cast<std::uintptr_t>(stream.handle())
@@ -69,7 +66,7 @@ bool KernelAllReduce::all_can_run_at_once(const Stream& stream) const {
   };
   for (int a = 0; a < n; ++a)
     for (int b = 0; b < a; ++b)
-      if (links_.device_of(a) == links_.device_of(b) && stream_of(a) == stream_of(b)) return false;
+      if (links_.share_gpu(a, b) && stream_of(a) == stream_of(b)) return false;
   return true;
 }
 
@@ -92,7 +89,6 @@ bool KernelAllReduce::try_run(Operation& operation, std::byte* data) {
     abort();  // those that have launched wait for those that have not
     throw;
   }
-  links_.after_queueing(current, operation.where);
   return true;
 }
 
@@ -107,8 +103,8 @@ void KernelAllReduce::launch(DeviceAlgorithm algorithm, const Operation& operati
   kernel.capacity = session_.options().kernel_bytes;
   kernel.abort = links_.kernel_peer(rank).abort_word;
   kernel.deadline_ns = static_cast<std::uint64_t>(session_.options().deadline.count());
-  kernel.fault = fault_;
-  kernel.note = {.operation = name(call.op),
+  kernel.note = note_;
+  kernel.late = {.operation = name(call.op),
                  .rank = rank,
                  .peer = rank,
                  .sequence = sequence,
@@ -122,7 +118,10 @@ void KernelAllReduce::launch(DeviceAlgorithm algorithm, const Operation& operati
   cuda::launch_all_reduce(stream_, algorithm, kernel, call.dtype, call.reduce, data, call.count,
                           blocks, is_alone_, where);
   Event(stream_, /*timing=*/false, where).block(current, where);
+  ++num_launches;
 }
+
+std::uint64_t num_kernel_all_reduces() { return num_launches; }
 
 void KernelAllReduce::abort() noexcept {
   for (int r = 0; r < session_.world_size(); ++r)

@@ -15,9 +15,11 @@ namespace ringrad {
 
 class KernelAllReduce {
  public:
-  /// REQUIRES: all ranks make it after the same call
-  KernelAllReduce(RankSession& session, DeviceLinks& links, Device device, Where where);
-  ~KernelAllReduce();
+  /// Kernels that give up say so in `note`.
+  ///
+  /// REQUIRES: all ranks make it after the same call; it ends when its kernels have
+  KernelAllReduce(RankSession& session, DeviceLinks& links, Device device, LateNote* note,
+                  Where where);
   KernelAllReduce(const KernelAllReduce&) = delete;
   KernelAllReduce& operator=(const KernelAllReduce&) = delete;
 
@@ -42,12 +44,15 @@ class KernelAllReduce {
   RankSession& session_;
   DeviceLinks& links_;
   const Device device_;
-  const Stream stream_;       // of its own: ranks that share a GPU must not wait for each other's
-  DeviceFault* const fault_;  // made early: kernels of others may wait when this rank launches
-  bool is_possible_;          // on all ranks or on none
-  bool is_alone_ = true;      // on its GPU
-  int num_blocks_ = 0;        // the most for each rank, the same on all
-  std::uint64_t number_;      // of the latest call
+  const Stream stream_;  // of its own: ranks that share a GPU must not wait for each other's
+  LateNote* const note_;
+  bool is_possible_;      // on all ranks or on none
+  bool is_alone_ = true;  // on its GPU
+  int num_blocks_ = 0;    // the most for each rank, the same on all
+  std::uint64_t number_;  // of the latest call
 };
+
+/// How many kernels this process has launched for its ranks: tells an all_reduce by kernels from one by the plan.
+std::uint64_t num_kernel_all_reduces();
 
 }  // namespace ringrad

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/cuda_check.h"
-#include "core/device_fault.h"
 #include "core/stream.h"
 #include "parallel/comm/collective_call.h"
 #include "parallel/comm/nccl_library.h"
@@ -178,7 +177,7 @@ class NcclCommunicator final : public Communicator {
   void do_broadcast(const Tensor& tensor, int root, Where where) override;
   void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override;
   void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
-  void do_barrier(Where where) override { host_->barrier(where); }
+  void do_meet(const CollectiveCall& call, Where where) override { host_->meet_for(call, where); }
   void do_send(const Tensor& tensor, int to, Where where) override {
     host_->send(tensor, to, where);
   }
@@ -213,19 +212,13 @@ void NcclCommunicator::perform(const CollectiveCall& call, Where where,
                                const NcclSession::Body& body) {
   refuse_while_capturing("a collective", where);
   const Operation operation{call, rank(), ++num_calls_, where, {}};
-  std::vector<CollectiveCall> calls;
   try {
-    calls = gather(*host_, call, where);
+    host_->meet_for(call, where);
   } catch (const CollectiveError& error) {
     session_->abort();
-    throw CollectiveError(concat(operation, ": ", error.message()), where);
-  }
-  if (std::any_of(calls.begin(), calls.end(), [&](const auto& other) { return other != call; })) {
-    const std::string text =
-        concat(operation, ": all ranks must make the same call; got ", list_calls(calls));
-    let_all_see(*host_, where);
-    abort(text);
-    throw CollectiveError(text, where);
+    const std::string_view text =
+        error.message();  // of the host's call, which has a number of its own
+    throw CollectiveError(concat(operation, text.substr(text.find(": "))), where);
   }
   if (call.count > 0) session_->queue(operation, body);
 }
@@ -317,13 +310,8 @@ std::unique_ptr<Communicator> NcclCommunicator::do_split(const std::vector<int>&
   return part ? with_nccl(std::move(part), gpu_, options_, where) : nullptr;
 }
 
-// Whoever shrinks knows that calls have failed: no note of them shall reach the new group.
 std::unique_ptr<Communicator> NcclCommunicator::do_shrink(Where where) {
   session_->wait_for_abort();
-  try {
-    throw_device_fault(gpu_);
-  } catch (const CollectiveError&) {
-  }
   return with_nccl(host_->shrink(where), gpu_, options_, where);
 }
 

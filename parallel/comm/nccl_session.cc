@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/device_fault.h"
+#include "core/device_watch.h"
 #include "core/stream.h"
 
 namespace ringrad {
@@ -47,11 +47,14 @@ struct QueuedCall {
 }  // namespace
 
 struct NcclSession::State {
-  State(const nccl::Library& library, Communicator& host, Device gpu, std::chrono::nanoseconds time)
+  State(const nccl::Library& library, Communicator& host, Device gpu, std::chrono::nanoseconds time,
+        Where where)
       : nccl(library.functions),
         gpu(gpu),
         rank(host.rank()),
         deadline(std::chrono::duration_cast<Clock::duration>(time)),
+        notes(
+            gpu, [] { return false; }, where),
         host(&host) {}
 
   using Lock = std::unique_lock<std::mutex>;
@@ -70,6 +73,7 @@ struct NcclSession::State {
   const Device gpu;
   const int rank;
   const Clock::duration deadline;
+  DeviceWatch notes;  // for whoever waits for the GPU; what NCCL does there, it ends by itself
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -120,7 +124,7 @@ void NcclSession::State::await(Lock& lock, Result result, const std::string& wha
 
 NcclSession::NcclSession(const nccl::Library& library, const nccl::UniqueId& id, Communicator& host,
                          Device gpu, std::chrono::nanoseconds deadline, Where where)
-    : state_(std::make_shared<State>(library, host, gpu, deadline)) {
+    : state_(std::make_shared<State>(library, host, gpu, deadline, where)) {
   const DeviceGuard guard(gpu, where);
   watcher_ = std::thread([state = state_] { state->watch(); });
   try {
@@ -162,6 +166,7 @@ void NcclSession::queue(const Operation& operation, const Body& body) {
   State::Lock lock(state_->mutex);
   RINGRAD_CHECK(!state_->broken, CollectiveError, operation.where, operation,
                 ": the group must be whole; got a failure of rank ", state_->host->failed_rank());
+  state_->notes.claim();
   Event reached(stream, /*timing=*/false, operation.where);
   const std::string what = concat(operation);
   state_->await(lock, body(state_->comm, stream.handle()), what, operation.where);
@@ -179,6 +184,7 @@ void NcclSession::wait_for_abort() noexcept {
   State::Lock lock(state_->mutex);
   state_->break_off("");
   state_->changed.wait_until(lock, after(kLongestAbort), [&] { return state_->ended; });
+  state_->notes.forget_note();
 }
 
 // --- The watcher ---
@@ -200,13 +206,13 @@ void NcclSession::State::leave_note(bool is_late) noexcept {
     drop_finished();
     if (calls.empty()) return;
     const Operation& operation = calls.front().operation;
-    note_late_rank(gpu, {.operation = name(operation.call.op),
-                         .rank = rank,
-                         .peer = failed == rank ? -1 : failed,
-                         .sequence = operation.sequence,
-                         .seconds = deadline_s(),
-                         .aborted = !is_late,
-                         .where = operation.where});
+    notes.leave_note({.operation = name(operation.call.op),
+                      .rank = rank,
+                      .peer = failed == rank ? -1 : failed,
+                      .sequence = operation.sequence,
+                      .seconds = deadline_s(),
+                      .aborted = !is_late,
+                      .where = operation.where});
   } catch (const Error&) {  // the GPU has failed altogether: whoever waits for it is told so
   }
 }

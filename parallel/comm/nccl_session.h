@@ -7,7 +7,7 @@
 // NCCL's kernels wait for those of other ranks, for ever if one does not come. So while calls are unfinished a
 // thread looks every few milliseconds at what NCCL says, whether the host's group is whole, and how long the
 // oldest call has been at work since this rank's GPU came to it. On a failure it leaves a note for whoever waits
-// for the GPU next (core/device_fault.h), breaks the host's group, which tells the other ranks, and aborts NCCL,
+// for the GPU next (core/device_watch.h), breaks the host's group, which tells the other ranks, and aborts NCCL,
 // in this order: when kernels end without a result, it is known already.
 //
 // ncclCommAbort may take long, and has been seen to hang. It is called by the watcher alone; a rank that ends
@@ -54,7 +54,8 @@ class NcclSession {
   /// The host's group is broken: ends what is queued. Thread-safe.
   void abort() noexcept;
 
-  /// Returns when NCCL has been aborted, or after a second. REQUIRES: the host's group is broken
+  /// Returns when NCCL has been aborted, or after a second. That calls have failed is known now: nobody is told
+  /// of it any more. REQUIRES: the host's group is broken
   void wait_for_abort() noexcept;
 
  private:

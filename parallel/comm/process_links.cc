@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -30,27 +31,43 @@ struct ProcessCard {
     std::size_t bytes;
   };
 
-  Device device;
-  int resident_blocks = 0;       // of kernels that wait for other ranks
-  std::uintptr_t mailbox = 0;    // its name; only if there are resident blocks
-  std::atomic<int> num_open{0};  // by others, of segments
+  cudaUUID_t gpu{};
+  int resident_blocks = 0;     // of kernels that wait for other ranks
+  std::uintptr_t mailbox = 0;  // its name; only if there are resident blocks
+  std::atomic<int> num_users{
+      0};  // other ranks that may use what follows, or have work queued that does
   std::array<Segment, kMaxSegments> segments{};
   std::array<cudaIpcEventHandle_t, DeviceLinks::kEvents> events{};
 };
 
-// --- This rank's memory ---
+// --- What this rank has for others: memory and events ---
 
-class Segments {
+class Exports {
  public:
-  Segments(Device device, std::shared_ptr<std::byte> card)
+  Exports(Device device, std::shared_ptr<std::byte> card)
       : device_(device),
         keeps_card_(std::move(card)),
-        card_(*reinterpret_cast<ProcessCard*>(keeps_card_.get())) {}
-  ~Segments() {
+        card_(*new (keeps_card_.get()) ProcessCard) {}
+  ~Exports() {
+    for (const cudaEvent_t event : events_)
+      if (event != nullptr) cudaEventDestroy(event);
     for (std::byte* segment : segments_) cudaFree(segment);
   }
+  Exports(const Exports&) = delete;
+  Exports& operator=(const Exports&) = delete;
 
-  bool nobody_has_them_open() const { return card_.num_open.load(std::memory_order_acquire) == 0; }
+  ProcessCard& card() const { return card_; }
+  bool nobody_uses_them() const { return card_.num_users.load(std::memory_order_acquire) == 0; }
+
+  cudaEvent_t event(std::size_t number, Where where) {
+    cudaEvent_t& event = events_[number];
+    if (event == nullptr) {
+      RINGRAD_CUDA_CHECK(
+          cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventInterprocess), where);
+      RINGRAD_CUDA_CHECK(cudaIpcGetEventHandle(&card_.events[number], event), where);
+    }
+    return event;
+  }
 
   std::byte* allocate(std::size_t bytes, Where where) {
     const std::size_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;
@@ -113,16 +130,24 @@ class Segments {
   mutable std::mutex mutex_;
   std::vector<std::byte*> segments_;
   BlockPool blocks_;
+  std::vector<cudaEvent_t> events_ = std::vector<cudaEvent_t>(DeviceLinks::kEvents);
 };
 
-// Segments that a group has left and others may have open still.
-void retire(std::shared_ptr<Segments> segments) {
+// Of groups that this rank has left and others may have not.
+void retire(std::shared_ptr<Exports> exports) {
   static std::mutex mutex;
   static auto& retired =
-      *new std::vector<std::shared_ptr<Segments>>;  // what is left, the process's end frees
+      *new std::vector<std::shared_ptr<Exports>>;  // what is left, the process's end frees
   const std::lock_guard lock(mutex);
-  if (segments) retired.push_back(std::move(segments));
-  std::erase_if(retired, [](const auto& old) { return old->nobody_has_them_open(); });
+  if (exports) retired.push_back(std::move(exports));
+  std::erase_if(retired, [](const auto& old) { return old->nobody_uses_them(); });
+}
+
+cudaUUID_t uuid_of(Device device, Where where) {
+  const DeviceGuard exists(device, where);
+  cudaDeviceProp properties;
+  RINGRAD_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index), where);
+  return properties.uuid;
 }
 
 // --- Links ---
@@ -130,58 +155,60 @@ void retire(std::shared_ptr<Segments> segments) {
 class ProcessLinks final : public DeviceLinks {
  public:
   ProcessLinks(RankSession& session, Device device, Where where)
-      : session_(session), rank_(session.rank()), device_(device), where_(where) {
+      : session_(session),
+        rank_(session.rank()),
+        device_(device),
+        where_(where),
+        exports_(std::make_shared<Exports>(
+            device, session.memory()->allocate(sizeof(ProcessCard), where))) {
     retire(nullptr);
-    const std::shared_ptr<std::byte> memory =
-        session.memory()->allocate(sizeof(ProcessCard), where);
-    own_ = new (memory.get()) ProcessCard{.device = device};
-    session.memory()->keep(memory);
-    segments_ = std::make_shared<Segments>(device, memory);
-    own_events_.resize(kEvents, nullptr);
+    ProcessCard& own = exports_->card();
+    own.gpu = uuid_of(device, where);
     if (!asks_for_kernels(session)) return;
     mail_ = allocate(cuda::mailbox_bytes(session.options().kernel_bytes), where);
     prepare_mailbox(reinterpret_cast<cuda::Mailbox*>(mail_.get()), device, own_kernels_, where);
-    own_->mailbox = name(mail_.get());
-    own_->resident_blocks = own_kernels_.resident_blocks;
+    own.mailbox = name(mail_.get());
+    own.resident_blocks = own_kernels_.resident_blocks;
   }
 
+  // Nobody takes its card away before all have said that they use it.
   void meet(Operation& operation) override {
     RankGroup& group = session_.group();
-    session_.exchange(operation, group.distance(rank_, reinterpret_cast<const std::byte*>(own_)));
+    const RankGroup::Inside inside(group, operation);
+    session_.exchange(operation,
+                      group.distance(rank_, reinterpret_cast<const std::byte*>(&exports_->card())));
     for (int r = 0; r < session_.world_size(); ++r) {
       auto* card = reinterpret_cast<ProcessCard*>(group.address(r, group.buffer_of(r)));
-      peers_.push_back({.card = r == rank_ ? own_ : card});
+      peers_.push_back({.card = r == rank_ ? &exports_->card() : card});
+      if (r != rank_) card->num_users.fetch_add(1, std::memory_order_relaxed);
     }
+    session_.exchange(operation, 0);
   }
 
+  // REQUIRES: what this rank has queued is done
   ~ProcessLinks() override {
-    // What a rank that died has queued may never be done: then all stays as it is until the process ends.
-    if (session_.group().failed_rank() >= 0) {
-      leak();
-      return;
-    }
     const DeviceGuard guard(device_, where_);
-    cudaDeviceSynchronize();
-    for (Peer& peer : peers_) {
-      for (void* segment : peer.segments)
-        if (segment != nullptr && cudaIpcCloseMemHandle(segment) == cudaSuccess)
-          peer.card->num_open.fetch_sub(1, std::memory_order_release);
-      for (const cudaEvent_t event : peer.events)
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      for (void* segment : peers_[r].segments)
+        if (segment != nullptr) cudaIpcCloseMemHandle(segment);
+      for (const cudaEvent_t event : peers_[r].events)
         if (event != nullptr) cudaEventDestroy(event);
+      if (static_cast<int>(r) != rank_)
+        peers_[r].card->num_users.fetch_sub(1, std::memory_order_release);
     }
-    for (const cudaEvent_t event : own_events_)
-      if (event != nullptr) cudaEventDestroy(event);
     if (own_kernels_.abort_word != nullptr) cudaFreeHost(own_kernels_.abort_word);
     mail_.reset();
     // Ranks that work together leave together, as a rule.
     const auto begin = std::chrono::steady_clock::now();
-    while (!segments_->nobody_has_them_open() &&
+    while (!exports_->nobody_uses_them() && session_.group().failed_rank() < 0 &&
            std::chrono::steady_clock::now() - begin < kLongestFarewell)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    retire(std::move(segments_));
+    retire(std::move(exports_));
   }
 
-  Device device_of(int rank) const override { return peers_[rank].card->device; }
+  bool share_gpu(int a, int b) const override {
+    return std::memcmp(&peers_[a].card->gpu, &peers_[b].card->gpu, sizeof(cudaUUID_t)) == 0;
+  }
   bool has_access_to(int) const override {
     return true;
   }  // or opening its memory would have failed
@@ -189,18 +216,18 @@ class ProcessLinks final : public DeviceLinks {
   std::byte* address(int rank, std::uintptr_t name) override {
     const std::size_t segment = name >> kSegmentShift;
     const std::uintptr_t distance = name & ((std::uintptr_t{1} << kSegmentShift) - 1);
-    return (rank == rank_ ? segments_->begin(segment) : open_segment(rank, segment)) + distance;
+    return (rank == rank_ ? exports_->begin(segment) : open_segment(rank, segment)) + distance;
   }
   std::uintptr_t name(const std::byte* own) const override {
-    const int segment = segments_->find(own);
+    const int segment = exports_->find(own);
     RINGRAD_ASSERT(segment >= 0);
     return (static_cast<std::uintptr_t>(segment) << kSegmentShift) +
-           static_cast<std::uintptr_t>(own - segments_->begin(static_cast<std::size_t>(segment)));
+           static_cast<std::uintptr_t>(own - exports_->begin(static_cast<std::size_t>(segment)));
   }
-  bool is_visible(const std::byte* own) const override { return segments_->find(own) >= 0; }
+  bool is_visible(const std::byte* own) const override { return exports_->find(own) >= 0; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override {
-    return {segments_->allocate(bytes, where),
-            [segments = segments_](std::byte* p) { segments->release(p); }};
+    return {exports_->allocate(bytes, where),
+            [exports = exports_](std::byte* p) { exports->release(p); }};
   }
 
   KernelPeer kernel_peer(int rank) override {
@@ -227,13 +254,7 @@ class ProcessLinks final : public DeviceLinks {
             cudaIpcOpenEventHandle(&events[number], peers_[rank].card->events[number]), where);
       return events[number];
     }
-    cudaEvent_t& event = own_events_[number];
-    if (event == nullptr) {
-      RINGRAD_CUDA_CHECK(
-          cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventInterprocess), where);
-      RINGRAD_CUDA_CHECK(cudaIpcGetEventHandle(&own_->events[number], event), where);
-    }
-    return event;
+    return exports_->event(number, where);
   }
 
  private:
@@ -244,11 +265,6 @@ class ProcessLinks final : public DeviceLinks {
     std::vector<cudaEvent_t> events = {};
   };
 
-  void leak() noexcept {
-    static_cast<void>(new std::shared_ptr<std::byte>(std::move(mail_)));
-    static_cast<void>(new std::shared_ptr<Segments>(std::move(segments_)));
-  }
-
   std::byte* open_segment(int rank, std::size_t number) {
     void*& segment = peers_[rank].segments[number];
     if (segment == nullptr) {
@@ -258,7 +274,6 @@ class ProcessLinks final : public DeviceLinks {
                                                       cudaIpcMemLazyEnablePeerAccess);
       if (status != cudaSuccess) segment = nullptr;
       RINGRAD_CUDA_CHECK(status, where_);
-      card.num_open.fetch_add(1, std::memory_order_relaxed);
     }
     return static_cast<std::byte*>(segment);
   }
@@ -267,12 +282,10 @@ class ProcessLinks final : public DeviceLinks {
   const int rank_;
   const Device device_;
   const Where where_;
-  ProcessCard* own_;
-  std::shared_ptr<Segments> segments_;
+  std::shared_ptr<Exports> exports_;
   std::shared_ptr<std::byte> mail_;
   KernelPeer own_kernels_;
-  std::vector<cudaEvent_t> own_events_;  // (kEvents)
-  std::vector<Peer> peers_;              // (world_size)
+  std::vector<Peer> peers_;  // (world_size)
 };
 
 }  // namespace

@@ -148,6 +148,9 @@ class RankGroup {
       throw_broken(operation);
   }
 
+  /// Breaks the group if a rank's process has ended that has not left. Thread-safe.
+  void report_deaths() noexcept;
+
   /// The rank whose failure broke the group, or -1.
   int failed_rank() const noexcept;
 
@@ -213,7 +216,6 @@ class RankGroup {
   }
   Report& report_of(int rank) const;
   void report_failure(int culprit, const std::string& text) noexcept;
-  void report_deaths() noexcept;
   void wake_sleepers();
   void sleep_on(int peer);
   void wait_long(Operation& operation, int peer, std::uint64_t progress, std::uint64_t entered);

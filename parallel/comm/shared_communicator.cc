@@ -84,7 +84,7 @@ class SharedCommunicator final : public Communicator {
   void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override {
     begin(CollectiveOp::all_to_all, input, ReduceOp::sum, 0, where).all_to_all(output, input);
   }
-  void do_barrier(Where where) override;
+  void do_meet(const CollectiveCall& call, Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
   void do_recv(const Tensor& tensor, int from, Where where) override;
   std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
@@ -150,9 +150,9 @@ std::optional<CostModel> SharedCommunicator::do_links(const Device& device, Wher
   return session_.links(device.type);
 }
 
-// Entering is all there is to a barrier.
-void SharedCommunicator::do_barrier(Where where) {
-  Operation operation = session_.begin({}, where);
+// Entering is all there is to it.
+void SharedCommunicator::do_meet(const CollectiveCall& call, Where where) {
+  Operation operation = session_.begin(call, where);
   session_.enter(operation, {}, session_.reserve(0), 0);
 }
 
@@ -225,6 +225,7 @@ std::unique_ptr<Communicator> SharedCommunicator::do_split(const std::vector<int
 std::unique_ptr<Communicator> SharedCommunicator::do_shrink(Where where) {
   RINGRAD_CHECK(!std::exchange(has_shrunk_, true), CollectiveError, where,
                 "shrink: a group shrinks once; got a second call, shrink the smaller group");
+  if (gpu_) gpu_->leave_behind();
   const Survivors survivors = poll_.agree(
       rank(), world_size(), *memory_, session_.options().deadline,
       [&](int num_ranks) { return make_subgroup_shared(num_ranks, where); }, where);

@@ -1,6 +1,7 @@
 #include "parallel/comm/thread_links.h"
 
 #include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -11,10 +12,21 @@
 namespace ringrad {
 namespace {
 
-// Lets kernels of the current GPU touch the memory of another one. False if the hardware cannot.
+// Lets kernels of the current GPU touch the memory of another one, that of its pool too, whence tensors come
+// without caching. False if the hardware cannot.
 bool enable_access(Device from, Device to, Where where) {
   if (from == to) return true;
   if (!DeviceLinks::can_access(from, to)) return false;
+  cudaMemPool_t pool = nullptr;
+  if (cudaDeviceGetDefaultMemPool(&pool, to.index) == cudaSuccess) {
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = from.index;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    RINGRAD_CUDA_CHECK(cudaMemPoolSetAccess(pool, &access, 1), where);
+  } else {
+    cudaGetLastError();  // a GPU without pools
+  }
   const cudaError_t status = cudaDeviceEnablePeerAccess(to.index, 0);
   if (status == cudaErrorPeerAccessAlreadyEnabled) {
     cudaGetLastError();
@@ -25,7 +37,7 @@ bool enable_access(Device from, Device to, Where where) {
 }
 
 // What a rank shows the others: all are in one address space.
-struct ThreadCard {
+struct ThreadCard : std::enable_shared_from_this<ThreadCard> {
   Device device;
   std::array<cudaEvent_t, DeviceLinks::kEvents> events{};
   std::shared_ptr<std::byte> mail;
@@ -50,22 +62,25 @@ class ThreadLinks final : public DeviceLinks {
       prepare_mailbox(reinterpret_cast<cuda::Mailbox*>(own_->mail.get()), device, own_->kernels,
                       where);
     }
-    // Others may still wait for this rank's events when it has left.
-    session.memory()->keep({own_, reinterpret_cast<std::byte*>(own_.get())});
   }
 
+  // Nobody takes its card away before all have it: who has left may still be waited for.
   void meet(Operation& operation) override {
+    const RankGroup::Inside inside(session_.group(), operation);
     session_.exchange(operation, reinterpret_cast<std::uintptr_t>(own_.get()));
+    for (int r = 0; r < session_.world_size(); ++r)
+      cards_.push_back(
+          r == rank_
+              ? own_
+              : reinterpret_cast<ThreadCard*>(session_.group().buffer_of(r))->shared_from_this());
+    session_.exchange(operation, 0);
     const DeviceGuard guard(own_->device, operation.where);
-    for (int r = 0; r < session_.world_size(); ++r) {
-      cards_.push_back(r == rank_ ? own_.get()
-                                  : reinterpret_cast<ThreadCard*>(session_.group().buffer_of(r)));
-      has_access_.push_back(enable_access(own_->device, cards_.back()->device, operation.where));
-    }
+    for (const auto& card : cards_)
+      has_access_.push_back(enable_access(own_->device, card->device, operation.where));
   }
 
   void settle() noexcept override {
-    for (const ThreadCard* card : cards_) {
+    for (const auto& card : cards_) {
       int before = 0;
       cudaGetDevice(&before);
       cudaSetDevice(card->device.index);
@@ -75,14 +90,14 @@ class ThreadLinks final : public DeviceLinks {
   }
 
   bool all_have_access() const override {
-    for (const ThreadCard* a : cards_)
-      for (const ThreadCard* b : cards_)
+    for (const auto& a : cards_)
+      for (const auto& b : cards_)
         if (!can_access(a->device, b->device)) return false;
     return true;
   }
   KernelPeer kernel_peer(int rank) override { return cards_[rank]->kernels; }
 
-  Device device_of(int rank) const override { return cards_[rank]->device; }
+  bool share_gpu(int a, int b) const override { return cards_[a]->device == cards_[b]->device; }
   bool has_access_to(int rank) const override { return has_access_[rank]; }
   std::byte* address(int, std::uintptr_t name) override {
     return reinterpret_cast<std::byte*>(name);
@@ -112,8 +127,8 @@ class ThreadLinks final : public DeviceLinks {
   RankSession& session_;
   const std::shared_ptr<ThreadCard> own_;
   const int rank_;
-  std::vector<ThreadCard*> cards_;  // (world_size)
-  std::vector<bool> has_access_;    // (world_size)
+  std::vector<std::shared_ptr<ThreadCard>> cards_;  // (world_size)
+  std::vector<bool> has_access_;                    // (world_size)
 };
 
 }  // namespace

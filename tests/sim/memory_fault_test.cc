@@ -209,6 +209,25 @@ TEST_F(MemoryFaultTest, PeerAccessAllowsAnotherDevicesMemory) {
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
 }
 
+TEST_F(MemoryFaultTest, PeerAccessDoesNotReachAPool) {
+  int *p = nullptr, *own = nullptr;
+  ASSERT_EQ(cudaMallocAsync(&p, 40, nullptr), cudaSuccess);
+  cudaMemPool_t pool = nullptr;
+  ASSERT_EQ(cudaDeviceGetDefaultMemPool(&pool, 0), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaSuccess);
+  own = allocate(1);
+  const cudaMemAccessDesc access{{cudaMemLocationTypeDevice, 1}, cudaMemAccessFlagsProtReadWrite};
+  ASSERT_EQ(cudaMemPoolSetAccess(pool, &access, 1), cudaSuccess);
+  ASSERT_EQ(launch({"read_at", 1, 1}, read_at, p, 3L, own), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+  if (sim::kTsan) return;  // which has no fault handler
+  const cudaMemAccessDesc none{{cudaMemLocationTypeDevice, 1}, cudaMemAccessFlagsProtNone};
+  ASSERT_EQ(cudaMemPoolSetAccess(pool, &none, 1), cudaSuccess);
+  ASSERT_EQ(launch({"read_at", 1, 1}, read_at, p, 3L, own), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+}
+
 TEST_F(MemoryFaultTest, RefusesHostMemoryAsAnArgument) {
   int local = 0;
   EXPECT_EQ(launch({"write_at", 3, 32}, write_at, &local, 0L), cudaErrorIllegalAddress);

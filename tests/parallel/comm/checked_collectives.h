@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/view.h"
+#include "kernels/copy.h"
 #include "parallel/plan/collective_plan.h"
 #include "tests/parallel/comm/collective_values.h"
 #include "tests/testing.h"
@@ -65,6 +66,24 @@ inline void expect_exact(Communicator& comm, const CheckedCall& call) {
         expect_same_bits(view::select(output, 0, s), input_of(dtype, op, s, count, count * rank));
     }
   }
+}
+
+/// An all_reduce of slices that begin anywhere, elsewhere on each of two ranks: of them, and of nothing beside them.
+inline void expect_exact_if_misaligned(Communicator& comm) {
+  for (const DType dtype : {DType::uint8, DType::float16, DType::bfloat16, DType::float64})
+    for (std::int64_t offset = 0; offset < 16; ++offset) {
+      const std::int64_t begin = offset * (1 + comm.rank()) % 16;
+      const Tensor all = zeros({600}, {.dtype = dtype});
+      const Tensor x = view::slice(all, 0, begin, begin + 500);
+      kernels::copy_(
+          x, make_tensor(dtype, 500, [&](std::int64_t i) { return i % 50 * (comm.rank() + 1); }));
+      comm.all_reduce(x);
+      const auto values = all.to_vector<float>();
+      for (std::int64_t i = 0; i < 600; ++i) {
+        const bool is_inside = i >= begin && i < begin + 500;
+        ASSERT_EQ(values[i], is_inside ? (i - begin) % 50 * 3 : 0) << dtype << ' ' << offset;
+      }
+    }
 }
 
 }  // namespace ringrad::testing

@@ -1,5 +1,7 @@
 // All-reduces in one kernel per rank: their sums, their order, and that they end when a rank does not come.
 
+#include "parallel/comm/kernel_all_reduce.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +12,7 @@
 #include <future>
 #include <thread>
 
-#include "core/view.h"
-#include "kernels/copy.h"
+#include "core/allocator_cuda.h"
 #include "parallel/comm/ranks.h"
 #include "tests/parallel/comm/checked_collectives.h"
 #include "tests/parallel/comm/wait_for_word.h"
@@ -29,6 +30,17 @@ constexpr DeviceAlgorithm kKernels[] = {DeviceAlgorithm::one_shot_kernel,
                                         DeviceAlgorithm::ring_kernel};
 
 constexpr int kWorldSizes[] = {1, 2, 3, 8};
+
+// What this process has launched since.
+class Launches {
+ public:
+  std::int64_t count() const {
+    return static_cast<std::int64_t>(num_kernel_all_reduces() - before_);
+  }
+
+ private:
+  const std::uint64_t before_ = num_kernel_all_reduces();
+};
 
 class KernelAllReduceTest : public ::testing::TestWithParam<DeviceAlgorithm> {
  protected:
@@ -62,26 +74,35 @@ INSTANTIATE_TEST_SUITE_P(Kernels, KernelAllReduceTest, ::testing::ValuesIn(kKern
                          });
 
 TEST_P(KernelAllReduceTest, IsExactForAllDTypesAndOps) {
-  on_gpus(3, 3, [](Communicator& comm) {
+  const Launches launches;
+  std::atomic<std::int64_t> num_calls = 0;  // that kernels can do
+  on_gpus(3, 3, [&](Communicator& comm) {
     for (const DType dtype : kAllDTypes)
       for (const ReduceOp op :
            {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::min, ReduceOp::max})
-        if (testing::is_reducible(dtype, op))
+        if (testing::is_reducible(dtype, op)) {
           expect_exact(comm, {Collective::all_reduce, dtype, op, 0, 101});
+          if (dtype != DType::bool_) ++num_calls;
+        }
   });
+  EXPECT_EQ(launches.count(), num_calls);
 }
 
 TEST_P(KernelAllReduceTest, AllCountsAndWorldSizes) {
   for (const int n : kWorldSizes)
-    for (const int num_devices : {1, 8})
+    for (const int num_devices : {1, 8}) {
+      const Launches launches;
       on_gpus(n, num_devices, [](Communicator& comm) {
         for (const std::int64_t count : {0, 1, 3, 4, 5, 17, 1000, 5000})
           expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, count});
       });
+      EXPECT_EQ(launches.count(), 8 * n);
+    }
 }
 
 // More and less blocks than in the call before, and what kernels have no room for in between.
 TEST_P(KernelAllReduceTest, CallsOfAllSizesFollowEachOther) {
+  const Launches launches;
   on_gpus(2, 2,
           [](Communicator& comm) {
             for (const std::int64_t count : {40'000, 3, 20'000, 50, 100'000, 40'000, 1})
@@ -89,26 +110,13 @@ TEST_P(KernelAllReduceTest, CallsOfAllSizesFollowEachOther) {
                 expect_exact(comm, {Collective::all_reduce, dtype, ReduceOp::sum, 0, count});
           },
           {.kernel_bytes = 160'000});
+  EXPECT_EQ(launches.count(), 2 * (2 * 7 - 2));  // 100'000 are too many for both dtypes
 }
 
 TEST_P(KernelAllReduceTest, MisalignedTensors) {
-  on_gpus(2, 2, [](Communicator& comm) {
-    for (const DType dtype : {DType::uint8, DType::float16, DType::float64})
-      for (std::int64_t offset = 1; offset < 16; offset += 3) {
-        const std::int64_t begin = offset * (1 + comm.rank()) % 16;
-        const Tensor all = zeros({600}, {.dtype = dtype});
-        const Tensor x = view::slice(all, 0, begin, begin + 500);
-        kernels::copy_(x, testing::make_tensor(dtype, 500, [&](std::int64_t i) {
-                         return i % 50 * (comm.rank() + 1);
-                       }));
-        comm.all_reduce(x);
-        const auto values = all.to_vector<float>();
-        for (std::int64_t i = 0; i < 600; ++i) {
-          const bool is_inside = i >= begin && i < begin + 500;
-          ASSERT_EQ(values[i], is_inside ? (i - begin) % 50 * 3 : 0) << dtype << ' ' << offset;
-        }
-      }
-  });
+  const Launches launches;
+  on_gpus(2, 2, [](Communicator& comm) { testing::expect_exact_if_misaligned(comm); });
+  EXPECT_GT(launches.count(), 0);
 }
 
 // One shot and two: rank order in float32, rounded once. Ring: the same on all ranks.
@@ -160,6 +168,7 @@ TEST_P(KernelAllReduceTest, NanAndSignedZerosAreTheSameOnAllRanks) {
 
 // Two ranks on one stream of one GPU: a kernel would wait for one that comes after it.
 TEST_P(KernelAllReduceTest, RanksOnOneStreamUseThePlan) {
+  const Launches launches;
   run_ranks(2,
             [](Communicator& comm) {
               const DefaultDeviceGuard guard("cuda");
@@ -167,6 +176,23 @@ TEST_P(KernelAllReduceTest, RanksOnOneStreamUseThePlan) {
                 expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, 100});
             },
             {.device_all_reduce = GetParam()});
+  EXPECT_EQ(launches.count(), 0);
+}
+
+// What a group keeps on GPUs for its ranks' kernels goes with it.
+TEST_P(KernelAllReduceTest, SubgroupsGiveTheirMemoryBack) {
+  on_gpus(2, 2, [](Communicator& comm) {
+    const auto bytes = [] { return allocator_stats(default_device()).allocated_bytes; };
+    comm.all_reduce(ones({8}));
+    comm.barrier();
+    const auto before = bytes();
+    for (int i = 0; i < 3; ++i) {
+      comm.split(0)->all_reduce(ones({8}));
+      comm.barrier();
+    }
+    EXPECT_EQ(bytes(), before);
+    comm.barrier();
+  });
 }
 
 // --- A rank has called, but its GPU does not come to it ---
@@ -218,6 +244,30 @@ TEST_P(KernelAllReduceTest, KernelsGiveUpAtTheDeadline) {
               finish();
             }
             EXPECT_EQ(comm.failed_rank(), 0);
+          },
+          {.deadline = milliseconds(200)});
+}
+
+// Each of those that share a GPU, and not one for all.
+TEST_P(KernelAllReduceTest, EveryRankOfAGpuIsTold) {
+  Stall stall;
+  std::atomic<int> num_told = 0;
+  on_gpus(3, 1,
+          [&](Communicator& comm) {
+            const Tensor x = ones({1000});
+            comm.all_reduce(x);
+            if (comm.rank() == 2) stall.begin();
+            comm.all_reduce(x);
+            if (comm.rank() < 2) {
+              expect_throws<CollectiveError>(
+                  [&] { x.to_vector<float>(); },
+                  concat("all_reduce #2 on rank ", comm.rank(), ": every rank must arrive"));
+              ++num_told;
+            } else {
+              while (num_told < 2) std::this_thread::yield();
+              stall.end();
+            }
+            finish();
           },
           {.deadline = milliseconds(200)});
 }

@@ -188,6 +188,18 @@ TEST_F(NcclFailureTest, DifferentCallsAreNamed) {
   });
 }
 
+// They are the host's, but the calls that are compared are the user's.
+TEST_F(NcclFailureTest, TensorsThatLieElsewhereAreNamed) {
+  run_nccl_ranks(3, [](Communicator& comm) {
+    call_and_wait(comm);
+    const Tensor x = ones({8}, {.device = comm.rank() == 1 ? Device() : default_device()});
+    expect_contains(error_of(seconds(10), [&] { comm.all_reduce(x); }),
+                    "all ranks must make the same call; got all_reduce(sum, float32, 8 elements on "
+                    "cuda) on ranks 0, 2 and all_reduce(sum, float32, 8 elements) on rank 1");
+    expect_broken(comm);
+  });
+}
+
 TEST_F(NcclFailureTest, ARankThatDoesNotCallIsNamed) {
   run_nccl_ranks(
       3,

@@ -295,7 +295,7 @@ class OneRank final : public Communicator {
   void do_broadcast(const Tensor&, int, Where) override {}
   void do_reduce(const Tensor&, int, ReduceOp, Where) override {}
   void do_all_to_all(const Tensor&, const Tensor&, Where) override {}
-  void do_barrier(Where) override {}
+  void do_meet(const CollectiveCall&, Where) override {}
   void do_send(const Tensor&, int, Where) override {}
   void do_recv(const Tensor&, int, Where) override {}
   std::unique_ptr<Communicator> do_split(const std::vector<int>&, const std::string&,

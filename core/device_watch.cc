@@ -1,0 +1,169 @@
+#include "core/device_watch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/cuda_check.h"
+#include "core/stream.h"
+
+namespace ringrad {
+
+void throw_late_rank(const LateRank& late) {
+  const bool of_one = late.peer >= 0;
+  const char* found = late.aborted ? "; got a broken group" : "; got nothing";
+  const std::string whom =
+      of_one ? concat(late.aborted ? " while waiting for rank " : " from rank ", late.peer) : "";
+  throw CollectiveError(
+      concat(late.operation, " #", late.sequence, " on rank ", late.rank,
+             ": every rank must arrive on its GPU within ", late.seconds, " s", found, whom),
+      late.where);
+}
+
+// --- All watches of the process ---
+
+struct DeviceWatch::Place {
+  Place(Device device, LateNote* note, Look look)
+      : device(device), note(note), look(std::move(look)) {}
+
+  const Device device;
+  LateNote* const note;
+  std::atomic<std::thread::id> owner;
+  std::mutex mutex;  // of what follows
+  Look look;         // empty once there is no watch any more
+  bool abandoned = false;
+
+  bool has_note() const { return state().load(std::memory_order_acquire) == LateNote::kNoted; }
+  bool is_over() {
+    const std::lock_guard lock(mutex);
+    return !look && !has_note();
+  }
+  bool is_waiting() {
+    const std::lock_guard lock(mutex);
+    return look && look();
+  }
+  std::atomic_ref<unsigned> state() const { return std::atomic_ref(note->state); }
+};
+
+namespace {
+
+using Place = DeviceWatch::Place;
+
+// Never destroyed: ranks may end after everything else.
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Place>> places;
+  std::vector<LateNote*> free_notes;  // to free pinned memory is to wait for the GPUs
+};
+Registry& registry() {
+  static auto& all = *new Registry;
+  return all;
+}
+std::atomic<bool> has_places = false;  // has ever had
+
+LateNote* take_note(Device device, Where where) {
+  {
+    const std::lock_guard lock(registry().mutex);
+    std::vector<LateNote*>& free = registry().free_notes;
+    if (!free.empty()) {
+      LateNote* const note = free.back();
+      free.pop_back();
+      return note;
+    }
+  }
+  const DeviceGuard guard(device, where);
+  void* memory = nullptr;
+  RINGRAD_CUDA_CHECK(
+      cudaHostAlloc(&memory, sizeof(LateNote), cudaHostAllocPortable | cudaHostAllocMapped), where);
+  return new (memory) LateNote{};
+}
+
+// Those of this thread, or all if it has none.
+std::vector<std::shared_ptr<Place>> places_on(Device device) {
+  if (!has_places.load(std::memory_order_acquire)) return {};
+  std::vector<std::shared_ptr<Place>> all, own;
+  const std::lock_guard lock(registry().mutex);
+  for (const std::shared_ptr<Place>& place : registry().places) {
+    if (place->device != device) continue;
+    all.push_back(place);
+    if (place->owner.load(std::memory_order_relaxed) == std::this_thread::get_id())
+      own.push_back(place);
+  }
+  return own.empty() ? all : own;
+}
+
+void drop_what_is_over() {
+  const std::lock_guard lock(registry().mutex);
+  std::erase_if(registry().places, [](const auto& place) {
+    if (!place->is_over()) return false;
+    if (!place->abandoned) registry().free_notes.push_back(place->note);
+    return true;
+  });
+}
+
+}  // namespace
+
+void watch_ranks(Device device, const std::function<bool()>& is_done) {
+  const auto places = places_on(device);
+  while (std::ranges::any_of(places, [](const auto& place) { return place->is_waiting(); }) &&
+         !is_done())
+    std::this_thread::yield();
+}
+
+void throw_late_note(Device device) {
+  for (const auto& place : places_on(device)) {
+    if (!place->has_note()) continue;
+    const LateRank late = place->note->late;
+    unsigned noted = LateNote::kNoted;
+    if (place->state().compare_exchange_strong(noted, LateNote::kNone)) throw_late_rank(late);
+  }
+}
+
+// --- One of them ---
+
+DeviceWatch::DeviceWatch(Device device, Look look, Where where)
+    : place_(std::make_shared<Place>(device, take_note(device, where), std::move(look))) {
+  drop_what_is_over();
+  claim();
+  const std::lock_guard lock(registry().mutex);
+  registry().places.push_back(place_);
+  has_places.store(true, std::memory_order_release);
+}
+
+DeviceWatch::~DeviceWatch() {
+  {
+    const std::lock_guard lock(place_->mutex);
+    place_->look = nullptr;
+  }
+  drop_what_is_over();
+}
+
+void DeviceWatch::claim() {
+  place_->owner.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+LateNote* DeviceWatch::note() const { return place_->note; }
+
+void DeviceWatch::leave_note(const LateRank& late) {
+  unsigned nothing = LateNote::kNone;
+  if (!place_->state().compare_exchange_strong(nothing, LateNote::kInWriting)) return;
+  place_->note->late = late;
+  place_->state().store(LateNote::kNoted, std::memory_order_release);
+}
+
+void DeviceWatch::forget_note() {
+  unsigned noted = LateNote::kNoted;
+  place_->state().compare_exchange_strong(noted, LateNote::kNone);
+}
+
+void DeviceWatch::abandon() {
+  const std::lock_guard lock(place_->mutex);
+  place_->abandoned = true;
+}
+
+}  // namespace ringrad
