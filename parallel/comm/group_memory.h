@@ -36,6 +36,9 @@ class GroupMemory {
   virtual bool has_died(int rank) const = 0;
   virtual bool is_one_process() const = 0;
 
+  /// How many processors the ranks may use together: with as many ranks or fewer, one that waits may spin.
+  virtual int num_processors() const = 0;
+
   /// Keeps memory until nobody has this object, or one made of it, any more: for what others read after its
   /// rank has left.
   virtual void keep(std::shared_ptr<std::byte> memory) {

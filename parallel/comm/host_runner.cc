@@ -63,11 +63,17 @@ bool HostRunner::try_all_reduce(Operation& operation, std::byte* data) {
   session_.enter(operation, {}, session_.reserve(0), 0);
   terms_.clear();
   for (int r = 0; r < session_.world_size(); ++r) terms_.push_back(group_.letter_of(r));
-  alignas(16) std::array<std::byte, RankGroup::kLetterBytes> wide;
-  const bool is_wide = size_bytes(carrier) != size_bytes(call.dtype);
-  results_.assign(1, is_wide ? wide.data() : data);
-  reduce_terms(carrier, call.reduce, terms_, results_, call.count, session_.world_size());
-  if (is_wide) ringrad::from_carrier(call.dtype, wide.data(), data, call.count);
+  // Whole vectors are added, whatever lies behind the last element. Single elements would be stored one by one and
+  // then read together, which a processor cannot forward: it would wait until all that it has stored, also for other
+  // ranks, is out.
+  constexpr std::size_t kVector = 64;
+  const std::size_t bytes = static_cast<std::size_t>(call.count) * size_bytes(carrier);
+  const std::size_t padded = (bytes + kVector - 1) / kVector * kVector;
+  alignas(kVector) std::array<std::byte, RankGroup::kLetterBytes> sum;
+  results_.assign(1, sum.data());
+  reduce_terms(carrier, call.reduce, terms_, results_,
+               static_cast<std::int64_t>(padded / size_bytes(carrier)), session_.world_size());
+  ringrad::from_carrier(call.dtype, sum.data(), data, call.count);
   return true;
 }
 

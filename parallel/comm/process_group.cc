@@ -1,6 +1,7 @@
 #include "parallel/comm/process_group.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -76,6 +77,8 @@ class ProcessMemory final : public GroupMemory {
       own.shared = shared - heap_->memory().begin();
     }
     store.set(concat(name, '/', rank), own.text(), where);
+    cpu_set_t all;  // ranks may be kept to one processor each
+    CPU_ZERO(&all);
     for (int r = 0; r < world_size; ++r) {
       const Card card =
           r == rank ? own : Card::parse(store.get(concat(name, '/', r), where), where);
@@ -84,10 +87,14 @@ class ProcessMemory final : public GroupMemory {
                     " on rank ", r, " and ", world_size, " on rank ", rank);
       // In this order: if the heap is the one that was named, so was the process.
       processes_.emplace_back(card.process, where);
+      cpu_set_t of_rank;
+      if (sched_getaffinity(card.process, sizeof of_rank, &of_rank) == 0)
+        CPU_OR(&all, &all, &of_rank);
       views_.push_back(r == rank ? nullptr : SharedHeap::open(card.heap, where));
       bases_.push_back(r == rank ? heap_->memory().begin() : views_.back()->begin());
       if (r == 0) shared_ = bases_[0] + card.shared;
     }
+    num_processors_ = CPU_COUNT(&all);
   }
 
   std::byte* shared() const override { return shared_; }
@@ -102,11 +109,13 @@ class ProcessMemory final : public GroupMemory {
     return rank != rank_ && processes_[static_cast<std::size_t>(rank)].has_ended();
   }
   bool is_one_process() const override { return false; }
+  int num_processors() const override { return num_processors_; }
 
  private:
   const int rank_;
   const std::shared_ptr<SharedHeap> heap_;
   std::byte* shared_ = nullptr;
+  int num_processors_ = 0;
   std::vector<Process> processes_;                     // (world_size)
   std::vector<std::unique_ptr<SharedMapping>> views_;  // (world_size), none of this rank
   std::vector<std::byte*> bases_;                      // (world_size)

@@ -39,12 +39,6 @@ void relax() {
 #endif
 }
 
-int processors() {
-  cpu_set_t mine;
-  if (sched_getaffinity(0, sizeof mine, &mine) == 0) return CPU_COUNT(&mine);
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
-
 // A futex is 32 bits wide: the half of the counter that changes.
 std::uint32_t* low_half(std::atomic<std::uint64_t>& counter) {
   static_assert(std::endian::native == std::endian::little);
@@ -74,7 +68,7 @@ RankGroup::RankGroup(int rank, int world_size, std::shared_ptr<GroupMemory> memo
       world_size_(world_size),
       memory_(std::move(memory)),
       deadline_(deadline),
-      num_spins_(world_size <= processors() ? kSpins : 0),
+      num_spins_(world_size <= memory_->num_processors() ? kSpins : 0),
       shared_(reinterpret_cast<Shared*>(memory_->shared())),
       ranks_(reinterpret_cast<RankState*>(memory_->shared() + sizeof(Shared))),
       own_(ranks_ + rank),

@@ -26,6 +26,7 @@ class SubgroupMemory final : public GroupMemory {
   }
   bool has_died(int rank) const override { return whole_->has_died(in_whole(rank)); }
   bool is_one_process() const override { return whole_->is_one_process(); }
+  int num_processors() const override { return whole_->num_processors(); }
   void keep(std::shared_ptr<std::byte> memory) override { whole_->keep(std::move(memory)); }
 
  private:

@@ -1,8 +1,11 @@
 #include "parallel/comm/thread_communicator.h"
 
+#include <sched.h>
+
 #include <atomic>
 #include <new>
 #include <string>
+#include <thread>
 
 namespace ringrad {
 namespace {
@@ -29,6 +32,11 @@ class ThreadMemory final : public GroupMemory {
   }
   bool has_died(int) const override { return false; }
   bool is_one_process() const override { return true; }
+  int num_processors() const override {
+    cpu_set_t mine;
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0) return CPU_COUNT(&mine);
+    return static_cast<int>(std::thread::hardware_concurrency());
+  }
 
  private:
   std::byte* shared_;
