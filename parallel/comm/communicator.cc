@@ -86,7 +86,7 @@ class Reached {
 }  // namespace
 
 // Marks the communicator as busy for one call, so that a second thread is told instead of mixing up
-// the sequence.
+// the sequence. Communicators may be made of others: the user's call is the outermost of its thread.
 class Communicator::OneCall {
  public:
   OneCall(Communicator& comm, CollectiveOp op, Where where) : comm_(comm) {
@@ -94,10 +94,18 @@ class Communicator::OneCall {
                   name(op),
                   ": a communicator serves one thread at a time; got a second call on rank ",
                   comm_.rank_, " while another is running");
+    ++depth_;
   }
-  ~OneCall() { comm_.in_call_.store(false, std::memory_order_release); }
+  ~OneCall() {
+    --depth_;
+    comm_.in_call_.store(false, std::memory_order_release);
+  }
+
+  bool is_outermost() const { return depth_ == 1; }
 
  private:
+  static inline thread_local int depth_ = 0;
+
   Communicator& comm_;
 };
 
@@ -113,7 +121,7 @@ Communicator::~Communicator() = default;
 template <class Body>
 void Communicator::perform(const CollectiveCall& call, Where where, Body body) {
   const OneCall one(*this, call.op, where);
-  if (chaos_) [[unlikely]]
+  if (chaos_ && one.is_outermost()) [[unlikely]]
     chaos_->call();
   flight_->begin(call, where);
   try {

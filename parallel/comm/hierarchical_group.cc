@@ -1,12 +1,9 @@
 #include "parallel/comm/hierarchical_group.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -24,13 +21,15 @@ namespace {
 
 constexpr std::size_t kLongestName = 256;
 
-// Processes of one name can share memory: a container has a name of its own on a machine that it shares.
+// Processes of one name can share memory: containers may be on one machine and still see nothing of each other.
 std::string name_of_machine() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  gethostname(name.data(), name.size() - 1);
-  return concat(name.data(), '/', boot);
+  std::string name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
+    std::error_code unknown;
+    name += ' ' + std::filesystem::read_symlink(space, unknown).string();
+  }
+  return name;
 }
 
 // The ranks of each host; hosts are in the order of their first ranks.
