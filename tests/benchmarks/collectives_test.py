@@ -154,7 +154,7 @@ class CommandLineTest(CollectivesTest):
         for arguments, message in (
                 (['--backends', 'thread'], '--backends: must be one of threads processes'),
                 (['--collectives', 'all_scatter'], '--collectives: must be one of all_reduce'),
-                (['--algorithms', 'rings'], '--algorithms: must be one of all default ring'),
+                (['--algorithms', 'rings'], '--algorithms: must be one of all default two_shot'),
                 (['--backends', 'threads', '--algorithms', 'ring_kernel'], 'got ring_kernel'),
                 (['--dtype', 'float'], '--dtype: must be one of float32'),
                 (['--op', 'average'], '--op: must be one of sum'),

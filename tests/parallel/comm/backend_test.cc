@@ -69,7 +69,8 @@ TEST(BackendTest, CountersMayPass32Bits) {
 
 // This process is the only rank of its job.
 TEST(BackendTest, EveryNameJoinsItsBackend) {
-  EXPECT_EQ(backend_names(), (std::vector<std::string>{"processes", "gloo", "mpi"}));
+  EXPECT_EQ(backend_names(), (std::vector<std::string>{"processes", "gloo", "mpi",
+                                                       "hierarchical_gloo", "hierarchical_mpi"}));
   for (const std::string& name : backend_names()) {
     const auto comm = join_group(name);
     EXPECT_EQ(comm->world_size(), 1) << name;
@@ -78,9 +79,11 @@ TEST(BackendTest, EveryNameJoinsItsBackend) {
 }
 
 TEST(BackendTest, AnUnknownNameIsRefusedWithThoseThatAreKnown) {
-  expect_throws<ValueError>([] { join_group("carrier pigeons"); },
-                            "join_group: the backend must be one of processes, gloo, mpi; got "
-                            "\"carrier pigeons\"");
+  expect_throws<ValueError>(
+      [] { join_group("carrier pigeons"); },
+      "join_group: the backend must be one of processes, gloo, mpi, hierarchical_gloo, "
+      "hierarchical_mpi; got "
+      "\"carrier pigeons\"");
 }
 
 }  // namespace
