@@ -96,6 +96,9 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
 
   std::size_t num_buckets() const { return buckets_.size(); }
 
+  void pause() { ++num_pauses_; }
+  void resume() { --num_pauses_; }
+
   // Nobody would reduce the gradient of a parameter that has no place in a bucket.
   void check_frozen(Where where) const {
     for (const Tensor& parameter : frozen_)
@@ -140,6 +143,7 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
           "lie in the buckets; got one with it",
           where_);
     }
+    if (num_pauses_ > 0) return;
     RINGRAD_CHECK(
         running_pass_.expired() || bucket >= next_bucket_, AutogradError, where_,
         "DistributedDataParallel: a backward pass must complete each gradient once; got a "
@@ -176,6 +180,7 @@ class DistributedDataParallel::Reducer : public std::enable_shared_from_this<Red
   std::vector<Tensor> frozen_;
   std::vector<Bucket> buckets_;
   std::size_t next_bucket_ = 0;
+  int num_pauses_ = 0;  // NoSyncs that live
   // Owned by the engine's callback: a pass that fails takes it along, and the next one starts anew.
   std::weak_ptr<Pass> running_pass_;
 };
@@ -196,6 +201,11 @@ DistributedDataParallel::DistributedDataParallel(nn::Module& module, Communicato
 DistributedDataParallel::~DistributedDataParallel() = default;
 
 std::size_t DistributedDataParallel::num_buckets() const { return reducer_->num_buckets(); }
+
+DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& model) : reducer_(model.reducer_) {
+  reducer_->pause();
+}
+DistributedDataParallel::NoSync::~NoSync() { reducer_->resume(); }
 
 Tensor DistributedDataParallel::forward(const Tensor& x, Where where) {
   if (module_.is_training()) chaos_step();

@@ -24,6 +24,14 @@
 //
 // Passes accumulate: what earlier ones averaged is the same on all ranks, so averaging it once more
 // together with the new part leaves it alone. Backward throws AutogradError with create_graph.
+//
+// A large batch in k parts needs one reduction, not k:
+//
+//     for (int part = 0; part < k; ++part) {
+//       std::optional<DistributedDataParallel::NoSync> alone;
+//       if (part + 1 < k) alone.emplace(model);        each rank adds up its own parts,
+//       (loss(model(x[part])) / k).backward();         and the last pass averages the sums
+//     }
 
 #pragma once
 
@@ -45,6 +53,8 @@ struct DistributedDataParallelOptions {
 };
 
 class DistributedDataParallel {
+  class Reducer;
+
  public:
   /// Checks that all ranks hold the same parameters and buffers by name, shape and dtype, and gives
   /// all of them rank 0's values.
@@ -59,6 +69,19 @@ class DistributedDataParallel {
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
+  /// While it lives, backward passes add to this rank's gradients alone. The first pass after it reduces all that has
+  /// come together. All ranks must do alike; until that pass their gradients differ.
+  class NoSync {
+   public:
+    explicit NoSync(DistributedDataParallel& model);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    const std::shared_ptr<Reducer> reducer_;
+  };
+
   Tensor forward(const Tensor& x, Where where = Where::current());
   Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
 
@@ -69,8 +92,6 @@ class DistributedDataParallel {
   void sync_buffers(Where where = Where::current());
 
  private:
-  class Reducer;
-
   nn::Module& module_;
   Communicator& comm_;
   DistributedDataParallelOptions options_;

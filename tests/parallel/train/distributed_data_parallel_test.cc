@@ -19,6 +19,7 @@
 #include "nn/models.h"
 #include "nn/sequential.h"
 #include "nn/sgd.h"
+#include "parallel/comm/flight_recorder.h"
 #include "parallel/comm/ranks.h"
 #include "tests/testing.h"
 
@@ -80,10 +81,16 @@ TEST(DistributedDataParallelTest, RanksComputeWhatOneRankComputesOnTheGlobalBatc
   }
 }
 
-TEST(DistributedDataParallelTest, SmallBucketsGiveTheSameResult) {
-  const auto reference = train(1, {});
-  const auto parameters = train(2, {.bucket_bytes = 1});
-  for (std::size_t i = 0; i < reference.size(); ++i) expect_close(parameters[i], reference[i], 64);
+// Sums are canonical: how gradients are cut into buckets changes no bit.
+TEST(DistributedDataParallelTest, BucketsChangeNoBit) {
+  for (const int world_size : {2, 3, 4}) {
+    const auto reference = train(world_size, {});
+    for (const std::int64_t bucket_bytes : {1, 100, 1000}) {
+      const auto parameters = train(world_size, {.bucket_bytes = bucket_bytes});
+      for (std::size_t i = 0; i < reference.size(); ++i)
+        ringrad::testing::expect_same_bits(parameters[i], reference[i]);
+    }
+  }
 }
 
 TEST(DistributedDataParallelTest, BucketsFollowTheirSize) {
@@ -163,6 +170,35 @@ TEST(DistributedDataParallelTest, GradientsAccumulateOverTwoBackwardPasses) {
     backward();
     expect_close(net.parameters().front().grad(), once);
   });
+}
+
+// Two parts of the batch, of which only the second is reduced, give the gradients of the whole.
+TEST(DistributedDataParallelTest, WithoutSyncEachRankAddsUpItsOwnAndTheNextPassReducesAll) {
+  for (const int world_size : {1, 2, 4}) {
+    run_ranks(world_size, [](Communicator& comm) {
+      const Batch batch = global_batch(0);
+      const Tensor x = part_of(batch.x, comm), y = part_of(batch.y, comm);
+      const std::int64_t half = x.size(0) / 2;
+      const auto loss = [&](DistributedDataParallel& replica, std::int64_t begin,
+                            std::int64_t end) {
+        return cross_entropy(replica(view::slice(x, 0, begin, end)), view::slice(y, 0, begin, end));
+      };
+      manual_seed(1);
+      nn::Sequential whole_net = make_net(), net = make_net();
+      net.load_state_dict(whole_net.state_dict());
+      DistributedDataParallel whole(whole_net, comm), replica(net, comm, {.bucket_bytes = 64});
+      loss(whole, 0, 2 * half).backward();
+      {
+        const DistributedDataParallel::NoSync alone(replica);
+        const std::size_t num_calls = comm.flight().records().size();
+        (loss(replica, 0, half) * 0.5).backward();
+        EXPECT_EQ(comm.flight().records().size(), num_calls);
+      }
+      (loss(replica, half, 2 * half) * 0.5).backward();
+      for (std::size_t i = 0; i < net.parameters().size(); ++i)
+        expect_close(net.parameters()[i].grad(), whole_net.parameters()[i].grad(), 64);
+    });
+  }
 }
 
 TEST(DistributedDataParallelTest, CreateGraphIsRefused) {
