@@ -35,14 +35,16 @@ const char* name(CollectiveOp op) {
     case CollectiveOp::send:
       return "send";
     case CollectiveOp::recv:
+      return "recv";
+    case CollectiveOp::links:
       break;
   }
-  return "recv";
+  return "links";
 }
 
 std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
   out << name(call.op) << '(';
-  if (call.op == CollectiveOp::barrier) return out << ')';
+  if (call.op == CollectiveOp::barrier || call.op == CollectiveOp::links) return out << ')';
   if (call.op == CollectiveOp::all_reduce || call.op == CollectiveOp::reduce_scatter ||
       call.op == CollectiveOp::reduce)
     out << call.reduce << ", ";

@@ -27,6 +27,7 @@ enum class CollectiveOp : std::uint8_t {
   barrier,
   send,
   recv,
+  links,
 };
 
 /// What a rank asked for. Fields that mean nothing to an operation keep their defaults.

@@ -237,7 +237,8 @@ Tensor Communicator::empty_shared(const Shape& shape, const Options& options, Wh
 
 std::optional<CostModel> Communicator::links(const Device& device, Where where) {
   std::optional<CostModel> costs;
-  perform({.device = device.type}, where, [&] { costs = do_links(device, where); });
+  perform({.op = CollectiveOp::links, .device = device.type}, where,
+          [&] { costs = do_links(device, where); });
   return costs;
 }
 

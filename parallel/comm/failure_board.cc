@@ -76,8 +76,14 @@ FailureBoard::Clock::time_point FailureBoard::begin_call(bool is_collective) {
 }
 
 void FailureBoard::end_call() {
-  const std::lock_guard lock(mutex_);
-  in_call_ = false;
+  bool was_interrupted = false;
+  {
+    const std::lock_guard lock(mutex_);
+    in_call_ = false;
+    was_interrupted = interrupted_;
+  }
+  // It came to its end all the same, but what it used has been told to stop.
+  if (was_interrupted && !broken()) fail("its call ended only when the deadline passed");
 }
 
 // --- The thread that looks -----------------------------------------------------------------------------
@@ -151,6 +157,7 @@ void FailureBoard::fail(const std::string& text) noexcept {
   try {
     const std::lock_guard lock(store_mutex_);
     store_.set_first(place("alarm"), std::to_string(rank_));
+    answer();  // those that go on wait for who lives
     failure = parse_failure(store_.set_first(place("failure"), to_text(failure)));
   } catch (const std::exception&) {  // then this rank alone knows
   }
@@ -158,7 +165,10 @@ void FailureBoard::fail(const std::string& text) noexcept {
 }
 
 void FailureBoard::fail_and_throw(const Operation& operation, const std::string& text) {
-  end_call();  // nothing is left to interrupt
+  {
+    const std::lock_guard lock(mutex_);
+    in_call_ = false;  // nothing is left to interrupt
+  }
   fail(text);
   throw CollectiveError(text, operation.where);
 }
@@ -289,8 +299,10 @@ std::vector<int> FailureBoard::agree_on_survivors(Where where) {
   const std::vector<int> lost = failure().lost;
   std::vector<bool> here(static_cast<std::size_t>(world_size_), false);
   const auto is_awaited = [&](int r) {
-    return std::find(lost.begin(), lost.end(), r) == lost.end() &&
-           store_.find(place("rank", r), where) != kLeft;
+    if (std::find(lost.begin(), lost.end(), r) != lost.end()) return false;
+    const auto answer =
+        store_.find(place("rank", r), where);  // to the alarm; who is dead gives none
+    return answer ? *answer != kLeft : Clock::now() - begin < kAnswerTime;
   };
   for (bool complete = false; !complete;) {
     complete = true;

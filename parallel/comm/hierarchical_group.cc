@@ -79,7 +79,12 @@ class HierarchicalCommunicator final : public Communicator {
         board_(
             store_, group(), rank(), world_size(), options.deadline, [this] { interrupt(); },
             where) {
-    if (leaders_ && options.leaders) leaders_ = options.leaders(std::move(leaders_));
+    try {
+      if (leaders_ && options.leaders) leaders_ = options.leaders(std::move(leaders_));
+    } catch (...) {
+      board_.fail("an exception ended its work");
+      throw;
+    }
   }
 
   ~HierarchicalCommunicator() override {
@@ -232,14 +237,14 @@ void HierarchicalCommunicator::gather(const Tensor& output, const Tensor& input,
 template <class Body>
 void HierarchicalCommunicator::with_carrier(const Tensor& tensor, ReduceOp op, Where where,
                                             Body body) {
-  const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
+  const bool rounds = op != ReduceOp::min && op != ReduceOp::max;
   const bool is_narrow = tensor.dtype() == DType::float16 || tensor.dtype() == DType::bfloat16;
-  const Tensor x = adds && is_narrow ? kernels::cast(tensor, DType::float32, where) : tensor;
+  const Tensor x = rounds && is_narrow ? kernels::cast(tensor, DType::float32, where) : tensor;
   body(x, op == ReduceOp::mean ? ReduceOp::sum : op);
   if (op == ReduceOp::mean)
     kernels::binary<ops::Div>(
         x, full({}, world_size(), {.dtype = x.dtype(), .device = x.device()}, where), x, where);
-  if (adds && is_narrow) kernels::copy_(tensor, x, where);
+  if (rounds && is_narrow) kernels::copy_(tensor, x, where);
 }
 
 void HierarchicalCommunicator::reduce_everywhere(const Tensor& tensor, ReduceOp op, Where where) {
@@ -322,7 +327,10 @@ std::unique_ptr<Communicator> HierarchicalCommunicator::do_split(const std::vect
                                                                  const std::string& /*name*/,
                                                                  Where where) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
-  auto part = network_->split(ranks.empty() ? -1 : ranks[0], static_cast<int>(own), where);
+  std::unique_ptr<Communicator> part;
+  perform({{}, rank(), num_collectives_, where, {}}, false, [&] {
+    part = network_->split(ranks.empty() ? -1 : ranks[0], static_cast<int>(own), where);
+  });
   return part ? make_hierarchical_group(std::move(part), store_, options_, where) : nullptr;
 }
 

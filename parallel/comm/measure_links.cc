@@ -4,9 +4,11 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/stream.h"
 #include "parallel/plan/ring_plan.h"
@@ -28,7 +30,7 @@ struct Effort {
 
 Effort effort_on(DeviceType device) {
   if (device == DeviceType::cpu) return {1 << 15, 4, 4};
-  return is_cuda_simulated() ? Effort{1 << 16, 1, 2} : Effort{1 << 23, 3, 4};
+  return is_cuda_simulated() ? Effort{1 << 16, 1, 2} : Effort{1 << 21, 3, 4};
 }
 
 // Others wait while one rank simulates the GPUs of all of them; a deadline was not meant for that.
@@ -64,14 +66,15 @@ Known& known() {
   return links;
 }
 
-Times measure(const RankSession& session, PlanRunner& runner, Operation operation) {
+// Plans work on `buffer`.
+Times measure(RankSession& session, PlanRunner& runner, Operation operation, std::byte* buffer) {
   operation.call.reduce = ReduceOp::sum;
-  const PlanPrograms gather = compile(ring_all_gather(session.world_size()));
-  const PlanPrograms reduce = compile(ring_all_reduce(session.world_size()));
+  const int n = session.world_size();
+  const PlanPrograms& gather = session.compiled(ring_all_gather(n), operation.where);
+  const PlanPrograms& reduce = session.compiled(ring_all_reduce(n), operation.where);
   const Effort effort = effort_on(operation.call.device);
-  const auto buffer = runner.allocate(effort.count * size_bytes(kDType), operation.where);
   const auto seconds = [&](const PlanPrograms& plan, std::int64_t count) {
-    const PlanData data{.buffer = buffer.get(), .dtype = kDType, .count = count};
+    const PlanData data{.buffer = buffer, .dtype = kDType, .count = count};
     double least = std::numeric_limits<double>::infinity();
     runner.run(plan, operation, data);  // pages and caches
     for (int sample = 0; sample < effort.samples; ++sample)
@@ -80,9 +83,9 @@ Times measure(const RankSession& session, PlanRunner& runner, Operation operatio
       }));
     return least / effort.calls;
   };
-  return {.gather_0 = seconds(gather, session.world_size()),
+  return {.gather_0 = seconds(gather, n),
           .gather_s = seconds(gather, effort.count),
-          .reduce_0 = seconds(reduce, session.world_size()),
+          .reduce_0 = seconds(reduce, n),
           .reduce_s = seconds(reduce, effort.count)};
 }
 
@@ -114,22 +117,31 @@ void share_links(RankSession& session, PlanRunner& runner, Operation& operation)
   const Known::Kind kind{session.memory()->is_one_process(), n};
   const bool is_cpu = device == DeviceType::cpu;
 
+  std::shared_ptr<std::byte> buffer;
+  try {
+    buffer = runner.allocate(static_cast<std::size_t>(effort_on(device).bytes()), operation.where);
+  } catch (const OutOfMemoryError&) {  // the call itself may need less
+  }
+
   // Ranks may have measured in different groups, so rank 0 says whether it is to be done, and what is known.
   struct Word {
-    bool is_known;
+    bool is_known, has_room;
     CostModel links;
   };
   const std::optional<CostModel> own = is_cpu ? known().find(kind) : std::nullopt;
-  Word word =
-      session.exchange_letters(operation, Word{own.has_value(), own.value_or(CostModel())})[0];
-  if (!word.is_known) {
+  const std::vector<Word> words = session.exchange_letters(
+      operation, Word{own.has_value(), buffer != nullptr, own.value_or(CostModel())});
+  Word word = words[0];
+  const bool all_have_room =
+      std::all_of(words.begin(), words.end(), [](const Word& one) { return one.has_room; });
+  if (!word.is_known && all_have_room) {
     Times slowest{};
-    for (const Times& times :
-         session.exchange_letters(operation, measure(session, runner, operation)))
-      slowest = {.gather_0 = std::max(slowest.gather_0, times.gather_0),
-                 .gather_s = std::max(slowest.gather_s, times.gather_s),
-                 .reduce_0 = std::max(slowest.reduce_0, times.reduce_0),
-                 .reduce_s = std::max(slowest.reduce_s, times.reduce_s)};
+    const Times times = measure(session, runner, operation, buffer.get());
+    for (const Times& of_rank : session.exchange_letters(operation, times))
+      slowest = {.gather_0 = std::max(slowest.gather_0, of_rank.gather_0),
+                 .gather_s = std::max(slowest.gather_s, of_rank.gather_s),
+                 .reduce_0 = std::max(slowest.reduce_0, of_rank.reduce_0),
+                 .reduce_s = std::max(slowest.reduce_s, of_rank.reduce_s)};
     word.links = fit(slowest, n, effort_on(device));
     if (is_cpu) known().add(kind, word.links);
   }

@@ -69,9 +69,13 @@ void finish(MPI_Request& request, const EngineCall& call) {
 std::atomic<bool> has_failed = false;
 std::atomic<double> longest_deadline_s = 0;  // of the groups so far
 
-// The store that this process serves, if it does: to its end.
+// The store that this process serves, if it does: to its end. What is made earlier ends later, so another server
+// makes what the library keeps for all of them.
 std::unique_ptr<StoreServer>& own_server() {
-  static std::unique_ptr<StoreServer> server;
+  static std::unique_ptr<StoreServer> server = [] {
+    StoreServer();
+    return nullptr;
+  }();
   return server;
 }
 
@@ -96,9 +100,7 @@ class Session {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    // What is made earlier ends later: what the servers' library keeps, the server, this.
-    if (rank == 0) StoreServer();
-    own_server();
+    if (rank == 0) own_server();  // it ends after this
   }
 
   // MPI_Finalize waits for all ranks. After a failure some may never come: this one waits no longer than in a

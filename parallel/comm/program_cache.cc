@@ -35,20 +35,29 @@ const PlanPrograms& ProgramCache::get(const ProgramKey& key, Where where) {
   const auto found = programs_.find(key);
   if (found != programs_.end()) return *found->second;
   CollectivePlan plan = make_plan(key, where);
-  const auto same = std::find_if(compiled_.begin(), compiled_.end(),
-                                 [&](const Compiled& known) { return known.plan == plan; });
-  if (same != compiled_.end()) return *(programs_[key] = &same->programs);
   RINGRAD_CHECK(
       plan.collective == key.collective && plan.world_size == world_size_ && plan.root == key.root,
       ValueError, where, name(key.collective), ": the plan must be for ", name(key.collective),
       ", ", world_size_, " ranks, root ", key.root, "; got ", name(plan.collective), ", ",
       plan.world_size, " ranks, root ", plan.root);
-  RINGRAD_CHECK(plan.num_chunks <= kMaxPlanChunks, ValueError, where, name(key.collective),
+  return *(programs_[key] = &find_or_compile(std::move(plan), where));
+}
+
+const PlanPrograms& ProgramCache::compiled(const CollectivePlan& plan, Where where) {
+  const std::lock_guard lock(mutex_);
+  return find_or_compile(plan, where);
+}
+
+const PlanPrograms& ProgramCache::find_or_compile(CollectivePlan plan, Where where) {
+  const auto same = std::find_if(compiled_.begin(), compiled_.end(),
+                                 [&](const Compiled& known) { return known.plan == plan; });
+  if (same != compiled_.end()) return same->programs;
+  RINGRAD_CHECK(plan.num_chunks <= kMaxPlanChunks, ValueError, where, name(plan.collective),
                 ": a plan must have at most ", kMaxPlanChunks, " chunks; got ", plan.num_chunks,
                 " for ", world_size_, " ranks");
   PlanPrograms programs = compile(plan, where);
   compiled_.push_back({std::move(plan), std::move(programs)});
-  return *(programs_[key] = &compiled_.back().programs);
+  return compiled_.back().programs;
 }
 
 CollectivePlan ProgramCache::make_plan(const ProgramKey& key, Where where) {

@@ -65,6 +65,9 @@ class ProgramCache {
   ///           chunks, and the plan is proved; or if no algorithm adds in the order that is wanted
   const PlanPrograms& get(const ProgramKey& key, Where where);
 
+  /// A plan that is not the group's choice, compiled once as well. Throws: as get
+  const PlanPrograms& compiled(const CollectivePlan& plan, Where where);
+
  private:
   // Buffers of different sizes often get the same plan.
   struct Compiled {
@@ -72,6 +75,7 @@ class ProgramCache {
     PlanPrograms programs;
   };
 
+  const PlanPrograms& find_or_compile(CollectivePlan plan, Where where);
   CollectivePlan make_plan(const ProgramKey& key, Where where);
   CollectivePlan choose_plan(const ProgramKey& key, Where where);
 

@@ -82,6 +82,10 @@ class RankSession {
   /// The proved plan of a collective. Throws: as ProgramCache::get
   const PlanPrograms& programs(const ProgramKey& key, Where where);
 
+  const PlanPrograms& compiled(const CollectivePlan& plan, Where where) {
+    return programs_->compiled(plan, where);
+  }
+
   /// How many segments a buffer is cut into.
   int num_segments(std::int64_t count, DType dtype) const;
 

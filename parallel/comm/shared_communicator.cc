@@ -142,9 +142,10 @@ PlanRunner& SharedCommunicator::runner_on(Device device, Where where) {
 }
 
 std::optional<CostModel> SharedCommunicator::do_links(const Device& device, Where where) {
-  Operation operation = session_.begin({.device = device.type}, where);
+  Operation operation = session_.begin({.op = CollectiveOp::links, .device = device.type}, where);
   PlanRunner& runner = runner_on(device, where);
   runner.meet(operation);
+  session_.exchange(operation, 0);  // even if they are known: all ranks must have made this call
   share_links(session_, runner, operation);
   session_.count(operation);
   return session_.links(device.type);

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <charconv>
 #include <condition_variable>
@@ -94,6 +95,7 @@ std::string make_token() {
 struct StoreServer::State {
   httplib::Server http;
   std::thread thread;
+  std::atomic<bool> has_ended{false};  // its thread: listening may fail
   std::mutex mutex;
   std::condition_variable changed;
   // Guarded by mutex.
@@ -186,7 +188,10 @@ StoreServer::StoreServer(StoreAddress wanted, Where where)
                 "store: the server must be able to listen; got none at ", address_.host, ':',
                 address_.port, ", which is in use or not an address of this machine");
   ::listen(listener, SOMAXCONN);  // the library's queue holds five: all ranks come at the same time
-  state_->thread = std::thread([&http] { http.listen_after_bind(); });
+  state_->thread = std::thread([&state] {
+    state.http.listen_after_bind();
+    state.has_ended = true;
+  });
   // The library makes tables for its first request, and frees them at the program's end. A server that has answered
   // is younger than they are, so a static one ends before they do.
   try {
@@ -201,7 +206,7 @@ StoreServer::~StoreServer() { stop(); }
 
 void StoreServer::stop() {
   // stop() does nothing before the thread has begun to listen.
-  while (!state_->http.is_running()) std::this_thread::yield();
+  while (!state_->http.is_running() && !state_->has_ended) std::this_thread::yield();
   state_->http.stop();
   {
     const std::lock_guard lock(state_->mutex);

@@ -101,6 +101,30 @@ TEST(ChoiceTest, OneRankHasNoLinksAndGivenOnesAreTaken) {
             {.links = kSlowBytes});
 }
 
+TEST(ChoiceTest, LinksAreACallThatAllMake) {
+  run_ranks(2, [](Communicator& comm) {
+    const Tensor x = ones({4});
+    for (int i = 0; i < 4; ++i)
+      comm.all_reduce(x);  // letters that could be taken for what was measured
+    const auto call = [&] { comm.rank() == 0 ? comm.barrier() : static_cast<void>(comm.links()); };
+    expect_throws<CollectiveError>(
+        call, "must make the same call; got barrier() on rank 0 and links() on rank 1");
+  });
+}
+
+// 128 KiB are too little to measure with, and enough for the call.
+TEST(ChoiceTest, MeasuringNeedsNoMemoryThatIsNotThere) {
+  ProcessGroupOptions options;
+  options.heap_bytes = 128 << 10;
+  Processes processes(2, options, [](Communicator& comm) -> std::string {
+    const Tensor x = comm.empty_shared({5000});
+    for (int i = 0; i < 5000; ++i) x.data<float>()[i] = static_cast<float>(comm.rank() + i);
+    comm.broadcast(x, 1);
+    return x.data<float>()[4999] == 5000 ? "" : "wrong values";
+  });
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
 // In every size from a letter to many segments, the same bits as from one plan of canonical order.
 TEST(ChoiceTest, BitsDoNotDependOnTheChoice) {
   for (const int n : {3, 4})
