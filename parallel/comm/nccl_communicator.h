@@ -20,6 +20,8 @@
 // send() and recv() go through the CPU's memory: NCCL's send ends when the message is received, so two ranks
 // that first send and then receive would wait for each other, which this interface promises they do not.
 //
+// Calls of NCCL are numbered by themselves in messages, and those of the host's group as that does.
+//
 // Not captured in graphs: the host takes part in every call.
 
 #pragma once

@@ -12,6 +12,7 @@
 #include "kernels/fill.h"
 #include "parallel/comm/kernel_all_reduce.h"
 #include "parallel/comm/process_group.h"
+#include "tests/parallel/comm/backend_suite.h"
 #include "tests/parallel/comm/checked_collectives.h"
 #include "tests/parallel/comm/processes.h"
 
@@ -58,6 +59,10 @@ void on_processes(int world_size, const Body& body, const ProcessGroupOptions& o
   Processes processes(world_size, options, body, wake_gpus);
   for (int rank = 0; rank < world_size; ++rank)
     EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+TEST_F(GpuProcessTest, ProcessesDoWhatEveryBackendDoes) {
+  on_processes(2, on_gpu(2, testing::run_backend_suite));
 }
 
 TEST_F(GpuProcessTest, AllCollectivesAreExact) {
