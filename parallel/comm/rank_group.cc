@@ -31,7 +31,7 @@ constexpr auto kYieldTime = std::chrono::milliseconds(1);
 constexpr auto kLongestSleep = std::chrono::milliseconds(1);
 
 // How long a rank that fails waits for a process that may have been stopped inside.
-constexpr auto kLongestStay = std::chrono::seconds(1);
+constexpr auto kLongestStay = std::chrono::milliseconds(500);
 
 void relax() {
 #if defined(__x86_64__)

@@ -20,7 +20,7 @@
 // A rank that fails leaves its collective early, and its caller may free the tensors. So a rank is
 // `inside` while it may touch memory of others, and one that fails stays until the others are out:
 // a matter of microseconds, since nobody waits for anybody once the group is broken. A process that was
-// stopped inside would keep the others for ever: they give it a second. If it goes on later, it finishes the
+// stopped inside would keep the others for ever: they give it half a second. If it goes on later, it finishes the
 // chunk at hand, in whoever's memory that is, and then sees that the group is broken.
 //
 // Waiting is a short spin, then yielding the processor, then sleeping until progress is made; every round
