@@ -9,7 +9,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -182,14 +181,19 @@ int run(int argc, char** argv) {
                  "Numbers of ranks, as 2,4; under ringrun the job says it")
       ->delimiter(',')
       ->check(CLI::Range(2, kMaxRanks));
-  app.add_option("--device", settings.device, "Where tensors are")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, DeviceType>{{"cpu", DeviceType::cpu}, {"cuda", DeviceType::cuda}}));
-  app.add_option("--order", settings.order, "How sums are to be added")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, SumOrder>{
-          {"canonical", SumOrder::canonical}, {"tree", SumOrder::tree}, {"fast", SumOrder::fast}}));
+  std::string device = "cpu", order = name(SumOrder::canonical);
+  app.add_option("--device", device, "Where tensors are")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--order", order, "How sums are to be added")
+      ->check(
+          CLI::IsMember({name(SumOrder::canonical), name(SumOrder::tree), name(SumOrder::fast)}))
+      ->capture_default_str();
   app.add_flag("--json", settings.json, "As JSON");
   CLI11_PARSE(app, argc, argv);
+  if (device == "cuda") settings.device = DeviceType::cuda;
+  for (const SumOrder known : {SumOrder::tree, SumOrder::fast})
+    if (order == name(known)) settings.order = known;
 
   const bool is_job = rank_environment().world_size > 1;
   const Json groups = is_job ? describe_processes(settings) : describe_threads(settings);
