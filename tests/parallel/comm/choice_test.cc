@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "parallel/comm/process_group.h"
@@ -145,6 +147,32 @@ TEST(ChoiceTest, BitsDoNotDependOnTheChoice) {
         const auto chosen = sums({}), chained = sums({.all_reduce = "chain", .segments = 3});
         for (const Tensor& x : chosen) testing::expect_same_bits(x, chained[0]);
       }
+}
+
+// A hundred runs: ranks come late in turn, buffers are cut otherwise, plans differ, and no bit does.
+TEST(ChoiceTest, BitsDoNotDependOnDelaysOrCuts) {
+  constexpr std::int64_t kCount = 3000;
+  const char* const plans[] = {nullptr, "two_shot", "one_shot", "chain"};
+  for (const int n : {2, 4}) {
+    Tensor first;
+    for (int run = 0; run < 50; ++run) {
+      GroupOptions options;
+      options.segments = run % 7;
+      if (const char* const plan = plans[run % 4]) options.all_reduce = plan;
+      run_ranks(
+          n,
+          [&](Communicator& comm) {
+            testing::Random random(static_cast<std::uint64_t>(run * n + comm.rank()));
+            const Tensor x = testing::odd_values(DType::float32, comm.rank(), kCount);
+            std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 500)));
+            comm.all_reduce(x);
+            if (comm.rank() > 0) return;
+            if (run == 0) first = x;
+            testing::expect_same_bits(x, first);
+          },
+          options);
+    }
+  }
 }
 
 TEST(ChoiceTest, RanksThatFollowDifferentPlansAreNamed) {
