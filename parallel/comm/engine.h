@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "parallel/comm/no_broken_pipe.h"
 #include "parallel/comm/store.h"
 
 namespace ringrad {
@@ -28,7 +29,8 @@ struct EngineError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// One call of a communicator: until when the engine may wait for other ranks.
+/// One call of a communicator: until when the engine may wait for other ranks. What it writes to one that is gone does
+/// not end this process.
 class EngineCall {
  public:
   using Clock = std::chrono::steady_clock;
@@ -58,6 +60,7 @@ class EngineCall {
   void use(const Tensor& memory) { memory_.push_back(memory); }
 
  private:
+  const NoBrokenPipe guard_;
   const Clock::time_point deadline_;
   const std::atomic<bool>& broken_;
   std::vector<Tensor> memory_;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "parallel/comm/job_store.h"
+#include "parallel/comm/no_broken_pipe.h"
 
 namespace ringrad {
 namespace {
@@ -75,8 +76,10 @@ Network make_network(const std::string& interface, Where where) {
   (is_name ? attributes.iface : attributes.hostname) = interface.empty() ? "127.0.0.1" : interface;
   std::string got = concat('"', interface, '"');
   try {
-    if (is_name || is_own_address(attributes.hostname))
+    if (is_name || is_own_address(attributes.hostname)) {
+      const NoBrokenPipe guard;  // for the thread that it starts
       return gloo::transport::tcp::CreateDevice(attributes);
+    }
   } catch (const std::exception& error) {
     got += concat(": ", error.what());
   }
@@ -130,6 +133,7 @@ class GlooEngine final : public Engine {
         context_(std::make_shared<gloo::rendezvous::Context>(rank, world_size)) {
     context_->setTimeout(timeout);
     Meeting meeting(store, name, where);
+    const NoBrokenPipe guard;
     try {
       context_->connectFullMesh(meeting, network_);
     } catch (const CollectiveError&) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/no_broken_pipe.h"
 #include "parallel/comm/rank_environment.h"
 
 namespace ringrad {
@@ -93,6 +94,7 @@ class Session {
 
  private:
   Session() {
+    const NoBrokenPipe guard;  // for the threads that it starts
     int initialized = 0, level = 0;
     MPI_Initialized(&initialized);
     is_ours_ = initialized == 0;
@@ -106,6 +108,7 @@ class Session {
   // MPI_Finalize waits for all ranks. After a failure some may never come: this one waits no longer than in a
   // call, and leaves it to mpirun to end the job.
   ~Session() {
+    const NoBrokenPipe guard;
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (!is_ours_ || finalized != 0) return;

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "parallel/comm/descriptor.h"
+#include "parallel/comm/no_broken_pipe.h"
 #include "parallel/comm/system_limits.h"
 
 namespace ringrad {
@@ -250,6 +251,7 @@ struct Store::Http {
     request.headers = std::move(headers);
     request.headers.emplace("Authorization", authorization);
     request.body = body;
+    const NoBrokenPipe guard;
     httplib::Result result = client.send(request);
     // The server closes what has been idle, and the request may just have missed it.
     if (!result && result.error() == httplib::Error::Write) result = client.send(request);
