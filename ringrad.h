@@ -31,6 +31,7 @@
 #include "data/distributed_sampler.h"
 #include "data/fashion_mnist.h"
 #include "data/loader.h"
+#include "data/synthetic.h"
 #include "data/tensor_dataset.h"
 #include "data/transform.h"
 #include "data/weighted_sampler.h"

@@ -12,7 +12,6 @@
 
 #include "data/fashion_mnist.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -28,14 +27,12 @@
 #include "data/distributed_sampler.h"
 #include "data/loader.h"
 #include "data/transform.h"
+#include "examples/job.h"
 #include "examples/progress.h"
 #include "kernels/argmax.h"
 #include "nn/models.h"
 #include "nn/schedule.h"
 #include "nn/sgd.h"
-#include "parallel/comm/join_group.h"
-#include "parallel/comm/rank_environment.h"
-#include "parallel/comm/ranks.h"
 #include "parallel/plan/algorithms.h"
 #include "parallel/train/distributed_data_parallel.h"
 
@@ -45,9 +42,6 @@ namespace {
 struct Settings {
   std::string model = "convnet";
   int epochs = 3;
-  int world_size = 2;
-  bool processes = false;             // each replica is a process, started by ringrun or the like
-  std::string backend = "processes";  // that joins them
   std::int64_t batch_size = 128;
   double learning_rate = 0.1;
   double momentum = 0.9;
@@ -55,7 +49,6 @@ struct Settings {
   bool augment = false;
   std::uint64_t seed = 0;
   std::string all_reduce = "automatic";
-  std::string device = "cpu";
   std::int64_t train_images = 0;  // 0: all
   std::int64_t test_images = 0;
   std::string data = "/usr/share/datasets/fashion-mnist";
@@ -87,12 +80,12 @@ void add_to(Score& score, const Tensor& logits, const Tensor& targets, double me
 }
 
 /// Accuracy on the whole test set, each rank computing its share.
-double evaluate(nn::Module& net, DataLoader& loader, Device device, Communicator& comm) {
+double evaluate(nn::Module& net, DataLoader& loader, Communicator& comm) {
   const NoGrad guard;
   net.eval();
   Score score;
   for (const Batch& batch : loader)
-    add_to(score, net(to(batch.input(), device)), batch.target(), 0);
+    add_to(score, net(to(batch.input(), default_device())), batch.target(), 0);
   net.train();
   const Tensor counts = empty({2}, {.dtype = DType::int64, .device = Device()});
   counts.data<std::int64_t>()[0] = score.correct;
@@ -102,20 +95,13 @@ double evaluate(nn::Module& net, DataLoader& loader, Device device, Communicator
   return totals[0] / totals[1];
 }
 
-/// Replicas take the GPUs in turn.
-Device device_of(int rank, const std::string& type) {
-  const Device first(type);
-  return first.is_cpu() ? first : Device(first.type, rank % num_cuda_devices());
-}
-
 /// One rank's part of the training; every rank returns the same accuracy.
 Result train(Communicator& comm, const Settings& settings, const Dataset& train_set,
              const Dataset& test_set) {
   using Clock = std::chrono::steady_clock;
   manual_seed(settings.seed);
-  const Device device = device_of(comm.rank(), settings.device);
+  const Device device = default_device();
   nn::Sequential net = nn::make_model(settings.model);
-  net.to(device);
   DistributedDataParallel replica(net, comm);
   nn::SGD optimizer(net.parameters(), {.learning_rate = settings.learning_rate,
                                        .momentum = settings.momentum,
@@ -162,27 +148,18 @@ Result train(Communicator& comm, const Settings& settings, const Dataset& train_
     result.images += score.examples * comm.world_size();
     replica.sync_buffers();
     result.replicas_identical &= replicas_identical(net, comm);
-    result.test_accuracy = evaluate(net, test_loader, device, comm);
+    result.test_accuracy = evaluate(net, test_loader, comm);
     if (shows_progress) progress.end_epoch(result.test_accuracy);
   }
   return result;
 }
 
-Settings parse(int argc, char** argv) {
+Settings parse(Job& job, int argc, char** argv) {
   Settings settings;
-  const RankEnvironment job = rank_environment();
-  settings.processes = job.launched;
-  if (job.launched) settings.world_size = job.world_size;
-  CLI::App app(
-      "Trains a network on Fashion-MNIST with replicas: threads of this process, or, if it was "
-      "started by "
-      "ringrun, torchrun, mpirun or srun, processes.");
-  app.option_defaults()->always_capture_default();
+  CLI::App& app = job.options();
   app.add_option("--model", settings.model, "network")->check(CLI::IsMember(nn::model_names()));
   app.add_option("--epochs", settings.epochs, "passes over the training set")
       ->check(CLI::PositiveNumber);
-  app.add_option("--world-size", settings.world_size, "replicas; a launcher decides it")
-      ->check(CLI::Range(1, 256));
   app.add_option("--batch-size", settings.batch_size,
                  "images per step, of all replicas together; a multiple of the world size")
       ->check(CLI::PositiveNumber);
@@ -196,11 +173,6 @@ Settings parse(int argc, char** argv) {
   plans.insert(plans.begin(), "automatic");
   app.add_option("--all-reduce", settings.all_reduce, "plan of the gradient all-reduce")
       ->check(CLI::IsMember(plans));
-  const CLI::Option* backend =
-      app.add_option("--backend", settings.backend, "what joins replicas that are processes")
-          ->check(CLI::IsMember(backend_names()));
-  app.add_option("--device", settings.device, "where the replicas compute")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--train-images", settings.train_images,
                  "use the first N only; 0: all, or 2048 on simulated GPUs")
       ->check(CLI::NonNegativeNumber);
@@ -208,18 +180,11 @@ Settings parse(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--data", settings.data, "folder of the four IDX files")
       ->check(CLI::ExistingDirectory);
-  try {
-    app.parse(argc, argv);
-    if (job.launched && settings.world_size != job.world_size)
-      throw CLI::ValidationError(concat("--world-size: must be what the launcher started; got ",
-                                        settings.world_size, " and ", job.world_size));
-    if (backend->count() > 0 && !job.launched)
-      throw CLI::ValidationError("--backend: replicas must be processes of a launcher; got none");
-    if (settings.batch_size % settings.world_size != 0)
-      throw CLI::ValidationError(concat("--batch-size: must be a multiple of --world-size; got ",
-                                        settings.batch_size, " and ", settings.world_size));
-  } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error));
+  job.parse(argc, argv);
+  if (settings.all_reduce != "automatic") job.group().all_reduce = settings.all_reduce;
+  if (!job.device_of(0).is_cpu() && is_cuda_simulated()) {
+    if (settings.train_images == 0) settings.train_images = 2048;
+    if (settings.test_images == 0) settings.test_images = 512;
   }
   return settings;
 }
@@ -233,20 +198,15 @@ TensorDataset first_images(const TensorDataset& all, std::int64_t count) {
   return TensorDataset(std::move(tensors));
 }
 
-/// Fills in what the device decides, and says what it is.
-Settings on_device(Settings settings) {
-  if (settings.device == "cpu") return settings;
-  RINGRAD_CHECK(num_cuda_devices() > 0, DeviceError, Where::current(),
-                "--device: cuda needs a GPU; got a machine without");
-  if (!is_cuda_simulated()) return settings;
-  if (settings.train_images == 0) settings.train_images = 2048;
-  if (settings.test_images == 0) settings.test_images = 512;
-  std::cerr << "The GPUs are simulated: what is computed is real, how long it takes says nothing. "
-            << settings.train_images << " images are used for training.\n";
-  return settings;
-}
-
-int run(const Settings& settings) {
+int run(int argc, char** argv) {
+  Job job(
+      "Trains a network on Fashion-MNIST with replicas: threads of this process, or, if it was "
+      "started by ringrun, "
+      "torchrun, mpirun or srun, processes.");
+  const Settings settings = parse(job, argc, argv);
+  RINGRAD_CHECK(settings.batch_size % job.world_size() == 0, ValueError, Where::current(),
+                "--batch-size: must be a multiple of --world-size; got ", settings.batch_size,
+                " and ", job.world_size());
   const TensorDataset train_set =
       first_images(fashion_mnist(Split::train, settings.data), settings.train_images);
   const TensorDataset test_set =
@@ -254,18 +214,12 @@ int run(const Settings& settings) {
   RINGRAD_CHECK(settings.batch_size <= train_set.size(), ValueError, Where::current(),
                 "--batch-size: must not exceed the training set; got ", settings.batch_size,
                 " and ", train_set.size(), " images");
-  GroupOptions options;
-  if (settings.all_reduce != "automatic") options.all_reduce = settings.all_reduce;
   std::optional<Result> first;  // rank 0's, where it is
-  const auto train_rank = [&](Communicator& comm) {
+  const int exit_code = job.run([&](Communicator& comm) {
     const Result own = train(comm, settings, train_set, test_set);
     if (comm.rank() == 0) first = own;
-  };
-  if (settings.processes)
-    train_rank(*join_group(settings.backend, options));
-  else
-    run_ranks(settings.world_size, train_rank, options);
-  if (!first) return 0;
+  });
+  if (!first) return exit_code;
   const Result& result = *first;
   const auto rounded = [](double value, double places) {
     return std::round(value * places) / places;
@@ -273,19 +227,19 @@ int run(const Settings& settings) {
   const nlohmann::ordered_json summary{
       {"test_accuracy", rounded(result.test_accuracy, 1e4)},
       {"epochs", settings.epochs},
-      {"world_size", settings.world_size},
-      {"ranks", settings.processes ? "processes" : "threads"},
-      {"backend", settings.processes ? settings.backend : "threads"},
+      {"world_size", job.world_size()},
+      {"ranks", job.is_launched() ? "processes" : "threads"},
+      {"backend", job.backend()},
       {"images_per_second", std::round(static_cast<double>(result.images) / result.seconds)},
       {"seconds", rounded(result.seconds, 1e2)},
       {"replicas_identical", result.replicas_identical},
       {"model", settings.model},
       {"batch_size", settings.batch_size},
       {"all_reduce", settings.all_reduce},
-      {"device", settings.device == "cpu" ? "cpu" : gpu_name(device_of(0, settings.device))},
+      {"device", job.device_of(0).is_cpu() ? "cpu" : gpu_name(job.device_of(0))},
       {"seed", settings.seed}};
   std::cout << summary.dump() << std::endl;
-  return result.replicas_identical ? 0 : 1;
+  return result.replicas_identical ? exit_code : 1;
 }
 
 }  // namespace
@@ -293,7 +247,7 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   try {
-    return ringrad::run(ringrad::on_device(ringrad::parse(argc, argv)));
+    return ringrad::run(argc, argv);
   } catch (const std::exception& error) {
     std::cerr << "fashion_mnist: " << error.what() << '\n';
     return 1;

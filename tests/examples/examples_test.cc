@@ -1,40 +1,19 @@
 // The examples as a user runs them: what they print, and what they say to wrong arguments.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
+
+#include "tests/examples/commands.h"
 
 namespace ringrad {
 namespace {
 
-struct Outcome {
-  int exit_code;
-  std::string output;
-};
-
-// Runs a shell command; the output is its standard output only, unless the command says otherwise.
-Outcome run(const std::string& command) {
-  std::FILE* pipe = popen(command.c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer;
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe))
-    output.append(buffer.data(), count);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
-}
-
-std::string last_line(const std::string& text) {
-  std::istringstream lines(text);
-  std::string line, last;
-  while (std::getline(lines, line)) last = line;
-  return last;
-}
+using testing::last_line;
+using testing::Outcome;
+using testing::run;
 
 const std::string kTraining = "examples/fashion_mnist ";
 
@@ -111,7 +90,7 @@ TEST(FashionMnistTest, TrainsOverEveryBackend) {
     EXPECT_EQ(result["replicas_identical"], true);
     EXPECT_EQ(result["test_accuracy"], expected["test_accuracy"]);  // two terms have one order
   }
-  EXPECT_NE(run(kTraining + "--backend gloo 2>/dev/null").exit_code, 0);  // threads
+  EXPECT_NE(run(kTraining + "--backend gloo 2>/dev/null").exit_code, 0);  // no launcher
 }
 
 TEST(FashionMnistTest, TrainsOnGpusAsOnTheCpu) {

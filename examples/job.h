@@ -1,0 +1,64 @@
+// Job: what a program with ranks begins with: how many there are, where they compute, and what joins them.
+//
+//     int main(int argc, char** argv) {
+//       int steps = 20;
+//       Job job("Trains a small network.");
+//       job.options().add_option("--steps", steps);
+//       return job.run(argc, argv, [&](Communicator& comm) { train(comm, steps); });
+//     }
+//
+//     ./program --world-size 4                    ranks are threads of this process
+//     ./program --world-size 4 --device cuda      each with a GPU, a simulated one on a machine without
+//     ringrun -n 4 ./program --backend gloo       processes
+//     mpirun -n 4 ./program --backend mpi
+
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/group_options.h"
+#include "parallel/comm/rank_environment.h"
+
+namespace ringrad {
+
+class Job {
+ public:
+  /// Adds --world-size, --device, --backend and --nccl to the program's options.
+  explicit Job(const std::string& about);
+
+  CLI::App& options() { return options_; }
+  /// Plans of the group, for thread ranks and for the backends that have plans.
+  GroupOptions& group() { return group_; }
+
+  /// Parses the arguments; ends the program after --help, or where they are wrong.
+  void parse(int argc, char** argv);
+
+  /// Calls body(communicator) for this process's ranks: all of them, or the one that a launcher has made it. Tensors
+  /// that name no device are made on the rank's. Returns the program's exit code; what a rank throws is printed.
+  int run(const std::function<void(Communicator&)>& body);
+  int run(int argc, char** argv, const std::function<void(Communicator&)>& body) {
+    parse(argc, argv);
+    return run(body);
+  }
+
+  int world_size() const { return world_size_; }
+  bool is_launched() const { return environment_.launched; }
+  const std::string& backend() const { return backend_; }
+  /// Where this rank computes; ranks take the GPUs of their machine in turn.
+  Device device_of(int rank) const;
+
+ private:
+  void run_rank(Communicator& comm, const std::function<void(Communicator&)>& body) const;
+
+  const RankEnvironment environment_;
+  CLI::App options_;
+  GroupOptions group_;
+  int world_size_ = 2;
+  std::string device_ = "cpu", backend_ = "threads";
+  bool nccl_ = false;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,53 @@
+// Examples as a user runs them: by a shell.
+
+#pragma once
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace ringrad::testing {
+
+struct Outcome {
+  int exit_code;
+  std::string output;
+};
+
+/// Runs a shell command; the output is its standard output only, unless the command says otherwise.
+inline Outcome run(const std::string& command) {
+  std::FILE* pipe = popen(command.c_str(), "r");
+  std::string output;
+  std::array<char, 4096> buffer;
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    output.append(buffer.data(), count);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+inline std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, last;
+  while (std::getline(lines, line)) last = line;
+  return last;
+}
+
+/// The commands that run an example (job.h) on n thread ranks, on as many processes, and on thread ranks with a GPU
+/// each.
+inline std::vector<std::string> every_way(const std::string& example, int n,
+                                          const std::string& arguments = "") {
+  const std::string program = "examples/" + example + ' ' + arguments, count = std::to_string(n);
+  return {program + " --world-size " + count, "parallel/comm/ringrun -n " + count + ' ' + program,
+          program + " --device cuda --world-size " + count};
+}
+
+/// What ringrun's ranks have printed, without the "[rank] " before each line.
+inline std::string without_ranks(const std::string& output) {
+  return std::regex_replace(output, std::regex("(^|\n)\\[\\d+\\] "), "$1");
+}
+
+}  // namespace ringrad::testing
