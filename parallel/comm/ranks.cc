@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/trace.h"
+
 namespace ringrad {
 namespace {
 
@@ -80,6 +82,7 @@ void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
   const int team = std::max(1, omp_get_max_threads() / world_size);
   const auto run_rank = [&](int rank) {
     omp_set_num_threads(team);
+    const TraceThread name(rank, "compute");
     const std::unique_ptr<Communicator> comm = std::move(comms[rank]);  // leaves when it returns
     try {
       body(*comm);

@@ -18,9 +18,10 @@
 //     gradients   | conv1 | bn1 | conv2 | bn2 |   fc1   | fc2 |
 //                 |------ bucket 1 -----|------ bucket 0 -----|   backward completes the last first
 //
-// A bucket is reduced as soon as backward has completed the last gradient in it. Buckets go in the
-// same order on all ranks, and parameters that a backward pass did not reach count as zero
-// gradients; every rank's pass must reach one at least.
+// A bucket is reduced as soon as backward has completed the last gradient in it, beside the rest of backward where that
+// is worth it (communication_lane.h). Buckets go in the same order on all ranks, after the first pass in the order in
+// which rank 0's gradients came. Parameters that a backward pass did not reach count as zero gradients, and
+// summary() names them; every rank's pass must reach one at least.
 //
 // Passes accumulate: what earlier ones averaged is the same on all ranks, so averaging it once more
 // together with the new part leaves it alone. Backward throws AutogradError with create_graph.
@@ -35,33 +36,24 @@
 
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <memory>
-#include <vector>
+#include <utility>
 
-#include "nn/arena.h"
 #include "nn/module.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/train/reducer.h"
 
 namespace ringrad {
 
-struct DistributedDataParallelOptions {
-  /// A bucket is closed when it holds at least this much.
-  std::int64_t bucket_bytes = 4 * 1024 * 1024;
-  /// Broadcast rank 0's buffers (running statistics) before every forward pass in training.
-  bool broadcast_buffers = true;
-};
-
 class DistributedDataParallel {
-  class Reducer;
-
  public:
   /// Checks that all ranks hold the same parameters and buffers by name, shape and dtype, and gives
   /// all of them rank 0's values.
   ///
   /// REQUIRES: module and comm outlive this object; every rank constructs it at the same point
-  /// Throws:   CollectiveError naming the ranks whose models differ; ValueError unless
-  ///           bucket_bytes > 0
+  /// Throws:   CollectiveError naming the ranks whose models or options differ; ValueError unless sizes of buckets
+  ///           are positive, or 0
   DistributedDataParallel(nn::Module& module, Communicator& comm,
                           const DistributedDataParallelOptions& options = {},
                           Where where = Where::current());
@@ -86,7 +78,16 @@ class DistributedDataParallel {
   Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
 
   nn::Module& module() { return module_; }
-  std::size_t num_buckets() const;
+  std::size_t num_buckets() const { return reducer_->num_buckets(); }
+
+  /// Reduces buckets by `hook` instead of averaging them as they are (communication_hooks.h).
+  void set_communication_hook(CommunicationHook hook) {
+    reducer_->set_communication_hook(std::move(hook));
+  }
+
+  /// What communication has cost so far, how much of it backward did not wait for, and which parameters the latest pass
+  /// left out. Printable.
+  CommunicationSummary summary() { return reducer_->summary(); }
 
   /// Gives all ranks rank 0's buffers: before evaluation, so that all evaluate the same model.
   void sync_buffers(Where where = Where::current());
@@ -94,7 +95,7 @@ class DistributedDataParallel {
  private:
   nn::Module& module_;
   Communicator& comm_;
-  DistributedDataParallelOptions options_;
+  const bool broadcasts_buffers_;
   std::shared_ptr<Reducer> reducer_;
 };
 

@@ -1,0 +1,134 @@
+#include "core/trace.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace ringrad {
+namespace detail {
+std::atomic<bool> is_tracing = false;
+}
+namespace {
+
+// A name as a JSON string.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return result + '"';
+}
+
+// The name of a thread of a rank; anonymous ones get a number.
+using ThreadName = std::pair<int, std::string>;
+
+int rank_of_process() {
+  const char* rank = std::getenv("RANK");
+  return rank ? std::atoi(rank) : 0;
+}
+
+thread_local ThreadName thread_name{rank_of_process(), ""};
+
+// The file: an array of events, one per line. Readers forgive an end that is missing, as after a kill.
+class TraceFile {
+ public:
+  TraceFile(const std::string& path, Where where) : file_(std::fopen(path.c_str(), "w")) {
+    RINGRAD_CHECK(file_, DataError, where, "trace: the file must be writable; got ", path);
+    std::fputs("[", file_.get());
+  }
+  ~TraceFile() { std::fputs("\n]\n", file_.get()); }
+
+  void write(const std::string& name, const char* category, TraceClock::time_point begin,
+             TraceClock::time_point end) {
+    if (thread_name.second.empty()) thread_name.second = concat("thread ", ++num_anonymous_);
+    const auto [thread, is_new] =
+        threads_.try_emplace(thread_name, static_cast<int>(threads_.size()));
+    if (is_new) {
+      put_name("process_name", thread->second, concat("rank ", thread_name.first));
+      put_name("thread_name", thread->second, thread_name.second);
+    }
+    const auto us = [](auto duration) {
+      return std::chrono::duration<double, std::micro>(duration).count();
+    };
+    std::fprintf(file_.get(),
+                 "%s\n{\"name\":%s,\"cat\":%s,\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
+                 "\"dur\":%.3f}",
+                 separator(), quoted(name).c_str(), quoted(category).c_str(), thread_name.first,
+                 thread->second, us(begin.time_since_epoch()), us(end - begin));
+  }
+
+ private:
+  void put_name(const char* what, int thread, const std::string& name) {
+    std::fprintf(file_.get(),
+                 "%s\n{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":%s}}",
+                 separator(), what, thread_name.first, thread, quoted(name).c_str());
+  }
+  const char* separator() { return std::exchange(is_empty_, false) ? "" : ","; }
+
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
+  std::map<ThreadName, int> threads_;
+  int num_anonymous_ = 0;
+  bool is_empty_ = true;
+};
+
+struct Tracer {
+  std::mutex mutex;
+  std::unique_ptr<TraceFile> file;
+
+  // Spans of threads that outlive it are dropped.
+  ~Tracer() { detail::is_tracing = false; }
+};
+
+Tracer& tracer() {
+  static Tracer tracer;
+  return tracer;
+}
+
+// What the environment asks for. A file that cannot be written must not end the program before it has begun.
+const bool is_asked_for = [] {
+  const char* path = std::getenv("RINGRAD_TRACE");
+  if (!path || !*path) return false;
+  try {
+    trace_to(std::getenv("RANK") ? concat(path, '.', rank_of_process()) : path);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "RINGRAD_TRACE: %s\n", error.what());
+  }
+  return true;
+}();
+
+}  // namespace
+
+void trace_to(const std::string& path, Where where) {
+  Tracer& all = tracer();
+  const std::lock_guard lock(all.mutex);
+  all.file.reset();
+  all.file = std::make_unique<TraceFile>(path, where);
+  detail::is_tracing = true;
+}
+
+void end_trace() {
+  Tracer& all = tracer();
+  const std::lock_guard lock(all.mutex);
+  detail::is_tracing = false;
+  all.file.reset();
+}
+
+TraceThread::TraceThread(int rank, std::string name)
+    : before_(std::exchange(thread_name, {rank, std::move(name)})) {}
+TraceThread::~TraceThread() { thread_name = std::move(before_); }
+
+void trace_span(const std::string& name, const char* category, TraceClock::time_point begin,
+                TraceClock::time_point end) {
+  Tracer& all = tracer();
+  const std::lock_guard lock(all.mutex);
+  if (all.file) all.file->write(name, category, begin, end);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,230 @@
+#include "parallel/comm/communication_lane.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/stream.h"
+#include "core/trace.h"
+
+namespace ringrad {
+
+using Clock = TraceClock;
+
+class CommunicationLane::Implementation {
+ public:
+  virtual ~Implementation() = default;
+  virtual Work run(std::string name, Task task, Where where) = 0;
+  virtual Times take_times() = 0;
+};
+
+namespace {
+
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// Returns how long it took.
+double run_traced(const std::string& name, const CommunicationLane::Task& task,
+                  Communicator& comm) {
+  const auto begin = Clock::now();
+  task(comm);
+  const auto end = Clock::now();
+  if (is_tracing()) trace_span(name, "communication", begin, end);
+  return seconds(end - begin);
+}
+
+// --- On the CPU: a thread ------------------------------------------------------------------------------------
+
+class ThreadLane final : public CommunicationLane::Implementation {
+ public:
+  explicit ThreadLane(Communicator& comm)
+      : comm_(comm), shared_(std::make_shared<Shared>()), thread_([this] { work(); }) {}
+
+  ~ThreadLane() override {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      ends_ = true;
+    }
+    shared_->changed.notify_all();
+    thread_.join();
+  }
+
+  Work run(std::string name, CommunicationLane::Task task, Where) override {
+    auto job = std::make_shared<Job>(shared_, std::move(name), std::move(task));
+    {
+      const std::lock_guard lock(shared_->mutex);
+      jobs_.push_back(job);
+    }
+    shared_->changed.notify_all();
+    return Work(std::move(job));
+  }
+
+  CommunicationLane::Times take_times() override {
+    const std::lock_guard lock(shared_->mutex);
+    return std::exchange(shared_->times, {});
+  }
+
+ private:
+  // What works share with the lane, which they may outlive.
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    CommunicationLane::Times times;
+  };
+
+  struct Job final : Work::State {
+    Job(std::shared_ptr<Shared> all, std::string what, CommunicationLane::Task how)
+        : shared(std::move(all)), name(std::move(what)), task(std::move(how)) {}
+
+    void wait() const override {
+      std::unique_lock lock(shared->mutex);
+      if (!done) {
+        const TraceSpan span("wait for communication", "wait");
+        const auto begin = Clock::now();
+        shared->changed.wait(lock, [&] { return done; });
+        shared->times.waited_s += seconds(Clock::now() - begin);
+      }
+      if (error) std::rethrow_exception(error);
+    }
+    bool is_done() const override {
+      const std::lock_guard lock(shared->mutex);
+      return done;
+    }
+
+    const std::shared_ptr<Shared> shared;
+    const std::string name;
+    CommunicationLane::Task task;
+    bool done = false;
+    std::exception_ptr error;
+  };
+
+  void work() {
+    omp_set_num_threads(1);
+    const TraceThread name(comm_.rank(), "communication");
+    std::unique_lock lock(shared_->mutex);
+    for (;;) {
+      shared_->changed.wait(lock, [&] { return ends_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      const std::shared_ptr<Job> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      double worked_s = 0;
+      std::exception_ptr error;
+      try {
+        worked_s = run_traced(job->name, job->task, comm_);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      job->task = nullptr;  // what it holds is let go before anybody is told
+      lock.lock();
+      job->error = std::move(error);
+      job->done = true;
+      shared_->times.work_s += worked_s;
+      shared_->changed.notify_all();
+    }
+  }
+
+  Communicator& comm_;
+  const std::shared_ptr<Shared> shared_;
+  std::deque<std::shared_ptr<Job>> jobs_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+// --- On a GPU: a stream --------------------------------------------------------------------------------------
+
+class StreamLane final : public CommunicationLane::Implementation {
+ public:
+  StreamLane(Communicator& comm, Device device) : comm_(comm), stream_(device) {}
+
+  Work run(std::string name, CommunicationLane::Task task, Where where) override {
+    const DeviceGuard device(stream_.device(), where);
+    add_finished();
+    Event(current_stream(stream_.device())).block(stream_, where);
+    const StreamGuard guard(stream_);
+    const Event begin(stream_, true, where);
+    run_traced(name, task, comm_);
+    auto queued = std::make_shared<Queued>(stream_.device(), begin, Event(stream_, true, where));
+    queued_.push_back(queued);
+    return Work(std::move(queued));
+  }
+
+  CommunicationLane::Times take_times() override {
+    stream_.synchronize();
+    add_finished();
+    return std::exchange(times_, {});
+  }
+
+ private:
+  struct Queued final : Work::State {
+    Queued(Device on, Event from, Event to)
+        : device(on), begin(std::move(from)), end(std::move(to)) {}
+
+    void wait() const override {
+      const DeviceGuard guard(device);
+      const Stream stream = current_stream(device);
+      if (!waited_from) waited_from.emplace(stream, true);
+      end.block(stream);
+    }
+    bool is_done() const override { return end.is_done(); }
+
+    const Device device;
+    const Event begin, end;
+    mutable std::optional<Event>
+        waited_from;  // where the stream that waits would else have gone on
+  };
+
+  // Adds up the times of what is done; nobody waits for that.
+  void add_finished() {
+    while (!queued_.empty()) {
+      const Queued& first = *queued_.front();
+      if (!first.is_done() || (first.waited_from && !first.waited_from->is_done())) return;
+      times_.work_s += Event::milliseconds(first.begin, first.end) / 1e3;
+      if (first.waited_from)
+        times_.waited_s += std::max(0.0, Event::milliseconds(*first.waited_from, first.end) / 1e3);
+      queued_.pop_front();
+    }
+  }
+
+  Communicator& comm_;
+  const Stream stream_;
+  std::deque<std::shared_ptr<const Queued>> queued_;
+  CommunicationLane::Times times_;
+};
+
+}  // namespace
+
+CommunicationLane::CommunicationLane(Communicator& comm, Device device, bool overlaps)
+    : comm_(comm), exceptions_before_(std::uncaught_exceptions()) {
+  if (!overlaps) return;
+  if (device.is_cpu())
+    implementation_ = std::make_unique<ThreadLane>(comm);
+  else
+    implementation_ = std::make_unique<StreamLane>(comm, device);
+}
+
+CommunicationLane::~CommunicationLane() {
+  if (implementation_ && std::uncaught_exceptions() > exceptions_before_)
+    comm_.abort("an exception ended its work");
+}
+
+Work CommunicationLane::run(std::string name, Task task, Where where) {
+  if (implementation_) return implementation_->run(std::move(name), std::move(task), where);
+  const double taken_s = run_traced(name, task, comm_);
+  inline_times_.work_s += taken_s;
+  inline_times_.waited_s += taken_s;
+  return {};
+}
+
+CommunicationLane::Times CommunicationLane::take_times() {
+  return implementation_ ? implementation_->take_times() : std::exchange(inline_times_, {});
+}
+
+}  // namespace ringrad

@@ -1,0 +1,156 @@
+// Reducer: averages the gradients of a model over the ranks while backward computes them. What
+// DistributedDataParallel is made of.
+//
+//     backward   fc2 fc1 | conv2 | conv1              a hook per parameter counts what is complete
+//     lane               [bucket 0][bucket 1][2]      full buckets are reduced, in the same order on all ranks
+//                                            wait     backward returns when all are done
+//
+// A bucket is a slice of the gradient arena (gradient_buckets.h). Hooks on the parameters hold on to the reducer, and
+// do nothing once its owner is gone.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/arena.h"
+#include "nn/module.h"
+#include "parallel/comm/communication_lane.h"
+#include "parallel/train/gradient_buckets.h"
+
+namespace ringrad {
+
+/// What a communication hook gets.
+struct GradientBucket {
+  Tensor gradients;  ///< flat, this rank's own; the hook leaves the average over the ranks there
+  std::size_t index = 0;  ///< among num_buckets, in the order of reduction
+  std::size_t num_buckets = 0;
+  std::vector<std::string> names;  ///< of the parameters in it
+};
+
+/// Starts the reduction of a bucket on the lane, and returns without waiting for it.
+using CommunicationHook =
+    std::function<Work(const GradientBucket& bucket, CommunicationLane& lane)>;
+
+enum class Overlap : std::uint8_t { automatic, never, always };
+
+struct DistributedDataParallelOptions {
+  /// A bucket is closed when it holds at least this much; 0 takes what fits the group's links.
+  std::int64_t bucket_bytes = 0;
+  /// The same for the first; 0 means a quarter.
+  std::int64_t first_bucket_bytes = 0;
+  /// Whether buckets are reduced while backward goes on, or by the thread that computes it. On a GPU automatic means
+  /// always; on the CPU, where this machine has more cores than all its ranks' threads use.
+  Overlap overlap = Overlap::automatic;
+  /// What a gradient that no rank's loss reached is: zero, or an AutogradError that names the parameters.
+  bool allow_unused = true;
+  /// Every pass reaches the same parameters: buckets need not wait for those that the first did not reach, and those
+  /// that it reached on no rank are not communicated. A pass that differs throws AutogradError.
+  bool static_graph = false;
+  /// Broadcast rank 0's buffers (running statistics) before every forward pass in training.
+  bool broadcast_buffers = true;
+};
+
+/// What communication has cost since the reducer was made.
+struct CommunicationSummary {
+  std::int64_t num_passes = 0;             ///< that ended with a reduction
+  std::vector<std::int64_t> bucket_bytes;  ///< in the order of reduction
+  bool overlaps = false;
+  bool follows_arrival = false;     ///< buckets were made anew, from the order of the first pass
+  double communication_s = 0;       ///< time of all reductions
+  double exposed_s = 0;             ///< of which backward waited for
+  std::vector<std::string> unused;  ///< parameters that the latest pass did not reach on this rank
+
+  /// The share of communication that was hidden behind computation.
+  double overlap() const { return communication_s > 0 ? 1 - exposed_s / communication_s : 0; }
+};
+std::ostream& operator<<(std::ostream& out, const CommunicationSummary& summary);
+
+class Reducer : public std::enable_shared_from_this<Reducer> {
+ public:
+  /// Gives all ranks rank 0's parameters, and packs them.
+  ///
+  /// REQUIRES: all ranks hold the same model
+  Reducer(nn::Module& module, Communicator& comm, const DistributedDataParallelOptions& options,
+          Where where);
+
+  /// From now on backward passes are reduced.
+  void add_hooks();
+  void set_communication_hook(CommunicationHook hook);
+
+  /// Between these passes are not reduced.
+  void pause() { ++num_pauses_; }
+  void resume() { --num_pauses_; }
+  bool is_paused() const { return num_pauses_ > 0; }
+
+  /// The gradients of the next pass count so much in the average; 1 unless it is told. The ranks' weights add up to
+  /// their number.
+  void set_weight(double weight) { weight_ = weight; }
+
+  /// Takes part in the other ranks' reduction with gradients of zero.
+  void reduce_zeros();
+
+  /// Until nothing is being reduced; backward passes that end without an error do so themselves.
+  void wait();
+
+  /// Throws AutogradError if a parameter that was frozen when this was made requires a gradient now.
+  void check_frozen(Where where) const;
+
+  std::size_t num_buckets() const { return buckets_.size(); }
+  const std::vector<nn::ParameterArena>& arenas() const { return arenas_; }
+  CommunicationSummary summary();
+
+ private:
+  struct Parameter {
+    std::string name;
+    std::size_t arena = 0;
+    std::size_t index = 0;  // in the arena
+    std::size_t bucket = 0;
+    int arrival = 0;      // in this pass, from 1; 0: not yet
+    bool is_used = true;  // in a static graph: by this rank's passes
+  };
+  struct Bucket {
+    BucketRange parameters;
+    GradientBucket content;
+    std::size_t num_missing = 0;
+    bool is_used = true;  // in a static graph: on some rank
+  };
+  struct Pass {};
+
+  BucketSizes sizes_for(std::int64_t bytes, Where where);
+  void make_buckets(const std::vector<int>& arrival);
+  void gradient_completed(std::size_t parameter);
+  void begin_pass();
+  void reduce_complete(bool all);
+  void reduce(Bucket& bucket);
+  void finish();
+  void check_reached() const;
+  void learn_from_first_pass();
+
+  Communicator& comm_;
+  const Where where_;
+  const DistributedDataParallelOptions options_;
+  std::vector<nn::ParameterArena> arenas_;
+  std::vector<Tensor> frozen_;
+  std::vector<Parameter> parameters_;  // in the order of arena and place
+  std::vector<ParameterPlace> places_;
+  std::vector<Bucket> buckets_;  // in the order of reduction
+  BucketSizes sizes_;
+  CommunicationHook hook_;
+  double weight_ = 1;
+  int num_pauses_ = 0;
+  std::size_t next_bucket_ = 0;
+  int num_arrived_ = 0;
+  // Owned by the engine's callback: a pass that fails takes it along, and the next one starts anew.
+  std::weak_ptr<Pass> running_pass_;
+  bool has_learned_ = false;
+  CommunicationSummary summary_;
+  std::vector<Work> works_;  // of this pass
+  CommunicationLane lane_;   // ends before what its thread uses
+};
+
+}  // namespace ringrad
