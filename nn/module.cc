@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <set>
 
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
@@ -29,6 +30,9 @@ void Module::collect(const std::string& prefix, std::vector<NamedTensor> Module:
 std::vector<NamedTensor> Module::named_parameters() const {
   std::vector<NamedTensor> result;
   collect("", &Module::parameters_, result);
+  std::set<const TensorImpl*> seen;
+  std::erase_if(result,
+                [&](const NamedTensor& named) { return !seen.insert(named.second.impl()).second; });
   return result;
 }
 
@@ -60,9 +64,11 @@ void Module::zero_grad() {
 }
 
 StateDict Module::state_dict() const {
+  std::vector<NamedTensor> all;
+  collect("", &Module::parameters_, all);
+  collect("", &Module::buffers_, all);
   StateDict state;
-  for (auto& [name, tensor] : named_parameters()) state.emplace(name, std::move(tensor));
-  for (auto& [name, tensor] : named_buffers()) state.emplace(name, std::move(tensor));
+  for (auto& [name, tensor] : all) state.emplace(name, std::move(tensor));
   return state;
 }
 

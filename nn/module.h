@@ -50,7 +50,8 @@ class Module {
   /// One line that says what this is, without its children: "Linear(784, 128)".
   virtual std::string describe() const { return "Module"; }
 
-  /// All tensors below this module, in order of registration, named by their path.
+  /// All tensors below this module, in order of registration, named by their path. A parameter that is registered
+  /// more than once, as a layer's weight that another one shares, comes once, by its first name.
   std::vector<NamedTensor> named_parameters() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<Tensor> parameters() const;
@@ -64,7 +65,7 @@ class Module {
   /// Clears the gradients of all parameters.
   void zero_grad();
 
-  /// Parameters and buffers by name; the tensors are the module's own, not copies.
+  /// Parameters and buffers by name, by all their names; the tensors are the module's own, not copies.
   StateDict state_dict() const;
 
   /// Copies values into the parameters and buffers.

@@ -51,8 +51,8 @@ class DistributedDataParallel {
   /// Checks that all ranks hold the same parameters and buffers by name, shape and dtype, and gives
   /// all of them rank 0's values.
   ///
-  /// REQUIRES: module and comm outlive this object; every rank constructs it at the same point
-  /// Throws:   CollectiveError naming the ranks whose models or options differ; ValueError unless sizes of buckets
+  /// REQUIRES: module and comm outlive this object; every rank constructs it at the same point, with the same options
+  /// Throws:   CollectiveError naming the ranks whose models differ; ValueError unless sizes of buckets
   ///           are positive, or 0
   DistributedDataParallel(nn::Module& module, Communicator& comm,
                           const DistributedDataParallelOptions& options = {},

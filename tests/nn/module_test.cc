@@ -141,5 +141,18 @@ TEST(ModuleTest, PrintsItsTree) {
             "  2: Linear(128, 10)");
 }
 
+// One tensor under two names, as an embedding that is also the output layer.
+TEST(ModuleTest, ASharedParameterIsOneParameterWithTwoNames) {
+  struct Tied : nn::Module {
+    nn::Linear& in = child("in", nn::Linear(4, 4));
+    Tensor out = parameter("out", in.weight);
+  } net;
+  ASSERT_EQ(net.named_parameters().size(), 2u);
+  EXPECT_EQ(net.named_parameters().front().first, "out");
+  EXPECT_EQ(net.num_parameters(), 4 * 4 + 4);
+  EXPECT_EQ(net.state_dict().size(), 3u);
+  EXPECT_EQ(net.state_dict().at("in.weight").impl(), net.state_dict().at("out").impl());
+}
+
 }  // namespace
 }  // namespace ringrad::nn

@@ -1,0 +1,91 @@
+#include "core/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using nlohmann::json;
+
+class TraceTest : public ::testing::Test {
+ protected:
+  ~TraceTest() override { end_trace(); }
+  const std::string path_ = ::testing::TempDir() + "trace_test.json";
+
+  json read() const {
+    std::ifstream file(path_);
+    return json::parse(file);
+  }
+  // The events that are spans, by name.
+  std::map<std::string, json> spans() const {
+    std::map<std::string, json> result;
+    for (const json& event : read())
+      if (event["ph"] == "X") result[event["name"]] = event;
+    return result;
+  }
+};
+
+TEST_F(TraceTest, SpansNestAsTheyDidAndThreadsHaveNames) {
+  trace_to(path_);
+  {
+    const TraceThread name(3, "compute");
+    const TraceSpan outer("outer", "compute");
+    const TraceSpan inner("inner", "compute");
+  }
+  std::thread([] {
+    const TraceThread name(3, "communication");
+    const TraceSpan span("bucket \"0\"\n", "communication");
+  }).join();
+  end_trace();
+  const auto all = spans();
+  const json &outer = all.at("outer"), &inner = all.at("inner"), &other = all.at("bucket \"0\" ");
+  EXPECT_GE(inner["ts"], outer["ts"]);
+  EXPECT_LE(double(inner["ts"]) + double(inner["dur"]),
+            double(outer["ts"]) + double(outer["dur"]) + 1e-3);
+  EXPECT_EQ(outer["pid"], 3);
+  EXPECT_EQ(other["pid"], 3);
+  EXPECT_NE(outer["tid"], other["tid"]);
+  std::map<int, std::string> names;
+  for (const json& event : read())
+    if (event["name"] == "thread_name") names[event["tid"]] = event["args"]["name"];
+  EXPECT_EQ(names[outer["tid"]], "compute");
+  EXPECT_EQ(names[other["tid"]], "communication");
+}
+
+TEST_F(TraceTest, WithoutAFileNothingIsWritten) {
+  EXPECT_FALSE(is_tracing());
+  { const TraceSpan span("nobody sees it", "compute"); }
+  trace_to(path_);
+  EXPECT_TRUE(is_tracing());
+  end_trace();
+  EXPECT_TRUE(spans().empty());
+}
+
+TEST_F(TraceTest, ManyThreadsWriteOneFile) {
+  trace_to(path_);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([] {
+      for (int i = 0; i < 100; ++i) const TraceSpan span("work", "compute");
+    });
+  for (std::thread& thread : threads) thread.join();
+  end_trace();
+  int count = 0;
+  for (const json& event : read()) count += event["name"] == "work";
+  EXPECT_EQ(count, 400);
+}
+
+TEST_F(TraceTest, AFileThatCannotBeWrittenIsNamed) {
+  testing::expect_throws<DataError>([] { trace_to("/nowhere/trace.json"); }, "/nowhere/trace.json");
+  EXPECT_FALSE(is_tracing());
+}
+
+}  // namespace
+}  // namespace ringrad

@@ -1,0 +1,145 @@
+#include "parallel/comm/communication_lane.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "core/stream.h"
+#include "kernels/copy.h"
+#include "parallel/comm/ranks.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_throws;
+
+TEST(CommunicationLaneTest, WorkGoesOnBesideTheCallerInOrder) {
+  run_ranks(2, [](Communicator& comm) {
+    CommunicationLane lane(comm, Device(), /*overlaps=*/true);
+    std::promise<void> caller_went_on;
+    std::vector<int> order;
+    const Work first = lane.run("first", [&](Communicator&) {
+      caller_went_on.get_future().wait();
+      order.push_back(1);
+    });
+    const Tensor x = full({4}, comm.rank() + 1);
+    const Work second = lane.run("second", [&](Communicator& on_lane) {
+      on_lane.all_reduce(x);
+      order.push_back(2);
+    });
+    EXPECT_FALSE(first.is_done());
+    EXPECT_FALSE(second.is_done());
+    caller_went_on.set_value();
+    second.wait();
+    EXPECT_TRUE(first.is_done());
+    first.wait();
+    EXPECT_EQ(order, (std::vector<int>{1, 2}));
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 3));
+  });
+}
+
+TEST(CommunicationLaneTest, WithoutOverlapWorkIsDoneAtOnceOnTheCallersThread) {
+  run_ranks(1, [](Communicator& comm) {
+    CommunicationLane lane(comm, Device(), /*overlaps=*/false);
+    std::thread::id where;
+    const Work work = lane.run("here", [&](Communicator&) { where = std::this_thread::get_id(); });
+    EXPECT_TRUE(work.is_done());
+    EXPECT_EQ(where, std::this_thread::get_id());
+    EXPECT_THROW(
+        lane.run("failing", [](Communicator&) { throw ValueError("told to", Where::current()); }),
+        ValueError);
+  });
+}
+
+TEST(CommunicationLaneTest, WhoWaitsGetsTheErrorEachTimeAndTheLaneGoesOn) {
+  run_ranks(2, [](Communicator& comm) {
+    CommunicationLane lane(comm, Device(), true);
+    const Work failing =
+        lane.run("failing", [](Communicator&) { throw ValueError("told to", Where::current()); });
+    for (int i = 0; i < 2; ++i) expect_throws<ValueError>([&] { failing.wait(); }, "told to");
+    EXPECT_TRUE(failing.is_done());
+    const Tensor x = ones({1});
+    lane.run("next", [&](Communicator& on_lane) { on_lane.all_reduce(x); }).wait();
+    EXPECT_EQ(x.item<float>(), 2);
+  });
+}
+
+TEST(CommunicationLaneTest, WorksOutliveTheLane) {
+  run_ranks(1, [](Communicator& comm) {
+    Work work;
+    {
+      CommunicationLane lane(comm, Device(), true);
+      work = lane.run("short", [](Communicator&) {});
+    }
+    work.wait();
+    EXPECT_TRUE(work.is_done());
+  });
+}
+
+// Rank 0's lane waits for rank 1, which will never come: the group must break, not its deadline pass.
+TEST(CommunicationLaneTest, ARankThatFailsTakesItsLaneAlong) {
+  const auto begin = std::chrono::steady_clock::now();
+  expect_throws<ValueError>(
+      [] {
+        run_ranks(2, [](Communicator& comm) {
+          CommunicationLane lane(comm, Device(), true);
+          const Tensor x = ones({100000});
+          if (comm.rank() == 0) {
+            const Work work =
+                lane.run("sum", [x](Communicator& on_lane) { on_lane.all_reduce(x); });
+            throw ValueError("told to fail", Where::current());
+          }
+          EXPECT_THROW(comm.recv(x, 0), CollectiveError);
+        });
+      },
+      "rank 0: told to fail");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST(CommunicationLaneTest, TimesSayHowLongItWorkedAndWasWaitedFor) {
+  run_ranks(1, [](Communicator& comm) {
+    for (const bool overlaps : {true, false}) {
+      CommunicationLane lane(comm, Device(), overlaps);
+      const auto busy = [](Communicator&) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+        while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+      };
+      lane.run("busy", busy).wait();
+      const auto times = lane.take_times();
+      EXPECT_GE(times.work_s, 0.02);
+      EXPECT_GT(times.waited_s, 0);
+      EXPECT_TRUE(overlaps || times.waited_s == times.work_s);
+      EXPECT_EQ(lane.take_times().work_s, 0);
+    }
+  });
+}
+
+// On GPUs the caller's stream waits, not the caller; what was queued before the work comes before it.
+TEST(CommunicationLaneTest, OnGpusWorkIsQueuedOnAStreamOfItsOwn) {
+  if (num_cuda_devices() < 2) GTEST_SKIP() << "needs two GPUs";
+  run_ranks(2, [](Communicator& comm) {
+    const Device gpu(DeviceType::cuda, comm.rank());
+    const DefaultDeviceGuard guard(gpu);
+    CommunicationLane lane(comm, gpu, true);
+    for (int i = 1; i <= 3; ++i) {
+      const Tensor x = full({1000}, i + comm.rank());
+      Stream used = current_stream(gpu);
+      const Work work = lane.run("sum", [&](Communicator& on_lane) {
+        used = current_stream(gpu);
+        on_lane.all_reduce(x);
+      });
+      EXPECT_FALSE(used == current_stream(gpu));
+      work.wait();
+      const Tensor y = kernels::clone(x);  // on the caller's stream
+      EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1000, static_cast<float>(2 * i + 1)));
+    }
+    const auto times = lane.take_times();
+    EXPECT_GT(times.work_s, 0);
+    EXPECT_LE(times.waited_s, times.work_s);
+  });
+}
+
+}  // namespace
+}  // namespace ringrad
