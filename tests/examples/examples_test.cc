@@ -27,7 +27,14 @@ TEST(FirstStepsTest, PrintsWhatTheReadmeSays) {
             "tensor([6., 6.])\n");
 }
 
-TEST(FirstStepsTest, StandsInTheReadmeWordForWord) {
+TEST(FourReplicasTest, StayIdentical) {
+  const Outcome outcome = run("examples/four_replicas");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("160 passes reduced"), std::string::npos) << outcome.output;
+  EXPECT_EQ(last_line(outcome.output), "identical: 1");
+}
+
+TEST(ReadmeTest, ShowsItsProgramsWordForWord) {
   const auto code_lines = [](const std::string& path) {
     std::ifstream file(path);
     std::string line, code;
@@ -38,8 +45,8 @@ TEST(FirstStepsTest, StandsInTheReadmeWordForWord) {
     }
     return code;
   };
-  const std::string program = code_lines("examples/first_steps.cc");
-  EXPECT_NE(code_lines("README.md").find(program), std::string::npos);
+  for (const char* program : {"examples/first_steps.cc", "examples/four_replicas.cc"})
+    EXPECT_NE(code_lines("README.md").find(code_lines(program)), std::string::npos) << program;
 }
 
 TEST(FashionMnistTest, TrainsAndEndsWithASummaryInJson) {

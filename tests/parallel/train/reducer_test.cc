@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "autograd/cross_entropy.h"
@@ -16,6 +19,7 @@
 #include "autograd/reduce.h"
 #include "core/random.h"
 #include "core/stream.h"
+#include "core/trace.h"
 #include "kernels/copy.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
@@ -331,6 +335,26 @@ TEST(ReducerTest, SummaryCountsPassesAndBytes) {
     EXPECT_LE(summary.overlap(), 1);
     EXPECT_TRUE(summary.unused.empty());
   });
+}
+
+TEST(ReducerTest, ATraceShowsBucketsBesideBackward) {
+  const std::string path = ::testing::TempDir() + "reducer_test.json";
+  trace_to(path);
+  run_ranks(2, [](Communicator& comm) {
+    TwoHalves net;
+    DistributedDataParallel replica(net, comm, {.bucket_bytes = 600, .overlap = Overlap::always});
+    sum(replica(ones({2, 8}))).backward();
+  });
+  end_trace();
+  std::ifstream file(path);
+  std::map<std::string, std::set<std::pair<int, int>>> places;  // span -> rank, thread
+  for (const nlohmann::json& event : nlohmann::json::parse(file))
+    if (event["ph"] == "X") places[event["name"]].emplace(event["pid"], event["tid"]);
+  EXPECT_EQ(places["forward"].size(), 2u) << "one per rank";
+  EXPECT_EQ(places["backward"], places["forward"]);
+  EXPECT_EQ(places["bucket 0"].size(), 2u);
+  for (const auto& place : places["bucket 0"])
+    EXPECT_FALSE(places["backward"].contains(place)) << "a thread of its own";
 }
 
 }  // namespace
