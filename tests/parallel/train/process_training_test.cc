@@ -1,0 +1,82 @@
+// Data parallel training by processes: the same bits as by threads, and an end when one of them is killed.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <vector>
+
+#include "autograd/cross_entropy.h"
+#include "core/random.h"
+#include "nn/linear.h"
+#include "nn/sequential.h"
+#include "nn/sgd.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/train/distributed_data_parallel.h"
+#include "tests/parallel/comm/processes.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using std::chrono::seconds;
+
+// Trains for `num_steps`; < 0: for ever. Returns all parameters.
+std::vector<float> train(Communicator& comm, Overlap overlap, int num_steps) {
+  manual_seed(1);
+  nn::Sequential net(nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
+                     nn::Linear(64, 4));
+  DistributedDataParallel replica(net, comm, {.bucket_bytes = 5000, .overlap = overlap});
+  nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  Generator generator(static_cast<std::uint64_t>(comm.rank()));
+  for (int step = 0; step != num_steps; ++step) {
+    optimizer.zero_grad();
+    const Tensor x = randn({4, 16}, {}, generator);
+    cross_entropy(replica(x), randint(0, 4, {4}, generator)).backward();
+    optimizer.step();
+  }
+  std::vector<float> all;
+  for (const Tensor& parameter : net.parameters())
+    for (const float value : parameter.to_vector<float>()) all.push_back(value);
+  return all;
+}
+
+TEST(ProcessTrainingTest, ProcessesComputeWhatThreadsDo) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always}) {
+    testing::Processes processes(
+        3, ProcessGroupOptions(), [overlap](Communicator& comm) -> std::string {
+          const auto own = train(comm, overlap, 5);
+          std::vector<float> reference;
+          run_ranks(3, [&](Communicator& thread) {
+            const auto parameters = train(thread, Overlap::never, 5);
+            if (thread.rank() == 0) reference = parameters;
+          });
+          return std::memcmp(own.data(), reference.data(), own.size() * sizeof(float)) == 0
+                     ? ""
+                     : "other bits than threads";
+        });
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+  }
+}
+
+TEST(ProcessTrainingTest, ARankThatIsKilledBetweenBucketsIsNamedByTheOthers) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always}) {
+    ProcessGroupOptions options;
+    options.deadline = seconds(5);
+    testing::Processes processes(3, options, [overlap](Communicator& comm) -> std::string {
+      try {
+        train(comm, overlap, -1);
+      } catch (const CollectiveError& error) {
+        return comm.failed_rank() == 1 ? "" : error.what();
+      }
+      return "no error";
+    });
+    processes.wait_until_all_joined();
+    processes.send_signal(1, SIGKILL);
+    for (const int rank : {0, 2}) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+  }
+}
+
+}  // namespace
+}  // namespace ringrad
