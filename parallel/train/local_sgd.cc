@@ -1,0 +1,79 @@
+#include "parallel/train/local_sgd.h"
+
+#include <string>
+
+#include "parallel/comm/chaos.h"
+
+namespace ringrad {
+namespace {
+
+const LocalSGDOptions& checked(const LocalSGDOptions& options, Where where) {
+  RINGRAD_CHECK(options.period > 0, ValueError, where,
+                "LocalSGD: the period must be positive; got ", options.period);
+  RINGRAD_CHECK(options.num_synchronous_steps >= 0, ValueError, where,
+                "LocalSGD: num_synchronous_steps must not be negative; got ",
+                options.num_synchronous_steps);
+  return options;
+}
+
+}  // namespace
+
+LocalSGD::LocalSGD(nn::Module& module, Communicator& comm, const LocalSGDOptions& options,
+                   Where where)
+    : module_(module),
+      comm_(comm),
+      options_(checked(options, where)),
+      replica_("LocalSGD", module, comm, where) {}
+
+bool LocalSGD::step(Where where) {
+  chaos_step();
+  ++num_steps_;
+  const bool is_due = this->is_due();
+  if (is_due) sync(where);
+  return is_due;
+}
+
+bool LocalSGD::is_due() const {
+  const std::int64_t num_local = num_steps_ - options_.num_synchronous_steps;
+  return num_local <= 0 || num_local % options_.period == 0;
+}
+
+// What is equal already is left alone: the average of three equal numbers need not have their bits.
+void LocalSGD::sync(Where where) {
+  check_equal_steps(where);
+  if (num_steps_ == last_average_) return;
+  replica_.settle(where);
+  for (const nn::ParameterArena& arena : replica_.arenas())
+    comm_.all_reduce(arena.values(), ReduceOp::mean, where);
+  replica_.mark_changed(where);
+  if (options_.average_buffers) average_buffers(where);
+  last_average_ = num_steps_;
+}
+
+// Else the averages of some ranks would meet later ones of others.
+void LocalSGD::check_equal_steps(Where where) const {
+  const Options numbers{.dtype = DType::int64, .device = Device()};
+  const Tensor all = empty({comm_.world_size()}, numbers, where);
+  comm_.all_gather(all, full({1}, num_steps_, numbers), where);
+  bool equal = true;
+  std::string list;
+  for (int rank = 0; rank < comm_.world_size(); ++rank) {
+    const std::int64_t theirs = all.data<std::int64_t>()[rank];
+    equal = equal && theirs == num_steps_;
+    list += concat(rank > 0 ? ", " : "", theirs, " on rank ", rank);
+  }
+  RINGRAD_CHECK(equal, CollectiveError, where,
+                "LocalSGD: all ranks must have made equally many steps when they average; got ",
+                list);
+}
+
+void LocalSGD::average_buffers(Where where) const {
+  for (const auto& [name, buffer] : module_.named_buffers()) {
+    if (is_floating(buffer.dtype()))
+      comm_.all_reduce(buffer, ReduceOp::mean, where);
+    else
+      comm_.broadcast(buffer, 0, where);
+  }
+}
+
+}  // namespace ringrad

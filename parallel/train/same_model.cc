@@ -1,0 +1,56 @@
+#include "parallel/train/same_model.h"
+
+#include <cstring>
+
+namespace ringrad {
+
+std::string describe_model(const nn::Module& module) {
+  std::string text;
+  for (const auto& [name, tensor] : module.named_parameters())
+    text += concat(name, ' ', tensor.dtype(), ' ', tensor.shape(),
+                   tensor.requires_grad() ? "\n" : " frozen\n");
+  for (const auto& [name, tensor] : module.named_buffers())
+    text += concat(name, ' ', tensor.dtype(), ' ', tensor.shape(), '\n');
+  return text;
+}
+
+std::string first_difference(const std::string& ours, const std::string& theirs) {
+  std::size_t line = 0;
+  for (std::size_t i = 0; i < ours.size() && i < theirs.size() && ours[i] == theirs[i]; ++i)
+    if (ours[i] == '\n') line = i + 1;
+  const auto line_of = [&](const std::string& text) {
+    return line < text.size() ? text.substr(line, text.find('\n', line) - line) : "nothing more";
+  };
+  return concat('"', line_of(ours), "\" and \"", line_of(theirs), '"');
+}
+
+void check_same_model(const char* scheme, const nn::Module& module, Communicator& comm,
+                      Where where) {
+  const std::string ours = describe_model(module);
+  Tensor length = full({1}, static_cast<std::int64_t>(ours.size()),
+                       {.dtype = DType::int64, .device = Device()});
+  comm.broadcast(length, 0, where);
+  std::string reference = ours;
+  reference.resize(static_cast<std::size_t>(length.item<std::int64_t>()));
+  Tensor bytes = empty({length.item<std::int64_t>()}, {.dtype = DType::uint8, .device = Device()});
+  if (comm.rank() == 0) std::memcpy(bytes.raw_data(), ours.data(), ours.size());
+  comm.broadcast(bytes, 0, where);
+  std::memcpy(reference.data(), bytes.raw_data(), reference.size());
+
+  Tensor differing = zeros({comm.world_size()}, {.dtype = DType::int32, .device = Device()});
+  differing.data<std::int32_t>()[comm.rank()] = ours != reference;
+  comm.all_reduce(differing, ReduceOp::sum, where);
+  std::string ranks;
+  for (int rank = 0; rank < comm.world_size(); ++rank)
+    if (differing.data<std::int32_t>()[rank]) ranks += concat(' ', rank);
+  RINGRAD_CHECK(
+      ranks.empty(), CollectiveError, where, scheme,
+      ": all ranks must hold the model of rank 0; different on rank", ranks,
+      ours == reference ? std::string() : concat(", first at ", first_difference(ours, reference)));
+}
+
+void broadcast_buffers(const nn::Module& module, Communicator& comm, Where where) {
+  for (const auto& [name, buffer] : module.named_buffers()) comm.broadcast(buffer, 0, where);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,28 @@
+// What all ranks' models must have in common before their values can.
+
+#pragma once
+
+#include <string>
+
+#include "nn/module.h"
+#include "parallel/comm/communicator.h"
+
+namespace ringrad {
+
+/// Every parameter and buffer of the module, one per line: name, dtype, shape, and whether it is frozen.
+std::string describe_model(const nn::Module& module);
+
+/// The first line in which two texts differ, from both: "weight float32 (3, 4)" and "weight float32 (5, 4)".
+std::string first_difference(const std::string& ours, const std::string& theirs);
+
+/// Every rank must call it, with the name of what asks for it.
+///
+/// Throws: CollectiveError on all ranks, naming those whose description differs from rank 0's
+void check_same_model(const char* scheme, const nn::Module& module, Communicator& comm,
+                      Where where);
+
+/// Gives all ranks rank 0's buffers: before evaluation, so that all evaluate the same model.
+void broadcast_buffers(const nn::Module& module, Communicator& comm,
+                       Where where = Where::current());
+
+}  // namespace ringrad

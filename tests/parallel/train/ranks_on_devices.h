@@ -1,0 +1,33 @@
+// Thread ranks on the CPU, and with a GPU each, simulated ones where there are no others.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "core/stream.h"
+#include "parallel/comm/ranks.h"
+
+namespace ringrad::testing {
+
+/// Calls body(communicator) on `world_size` ranks on the CPU, then again on GPUs: there tensors that name no device are
+/// made on the rank's.
+inline void run_ranks_on_devices(int world_size, const std::function<void(Communicator&)>& body,
+                                 const GroupOptions& options = {}) {
+  for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
+    const bool is_gpu = type == DeviceType::cuda;
+    if (is_gpu && num_cuda_devices() == 0) return;
+    SCOPED_TRACE(is_gpu ? "on GPUs" : "on the CPU");
+    run_ranks(
+        world_size,
+        [&](Communicator& comm) {
+          const DefaultDeviceGuard guard(is_gpu ? Device(type, comm.rank() % num_cuda_devices())
+                                                : Device());
+          body(comm);
+        },
+        options);
+  }
+}
+
+}  // namespace ringrad::testing
