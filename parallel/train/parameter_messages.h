@@ -1,0 +1,44 @@
+// What a worker and the parameter server say to each other, in a group of the two: the server is rank 0 of it.
+//
+//     worker                        server
+//     pull               ------->
+//                        <-------   wait                    every few milliseconds, as long as it must
+//                        <-------   go on, lead; parameters
+//     push; gradients    ------->
+//     finish             ------->
+//                        <-------   wait                    until all have finished
+//                        <-------   go on, 0; parameters
+//
+// Parameters and gradients are one message per arena. All lies on the CPU when it is sent.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+
+namespace ringrad {
+
+enum class Request : std::int64_t { pull, push, finish };
+enum class Answer : std::int64_t { wait, go_on };
+
+struct Reply {
+  Answer answer;
+  std::int64_t lead;
+};
+
+inline constexpr int kServer = 0;  // of a line, and of the whole group
+inline constexpr int kWorker = 1;  // of a line
+
+/// The lines that this rank is an end of: on the server one per worker, in the order of rank; on a worker its own.
+/// All ranks call it.
+std::vector<std::unique_ptr<Communicator>> connect_workers(Communicator& comm, Where where);
+
+void send_request(Communicator& line, Request request, Where where);
+Request receive_request(Communicator& line, Where where);
+void send_reply(Communicator& line, Reply reply, Where where);
+Reply receive_reply(Communicator& line, Where where);
+
+}  // namespace ringrad
