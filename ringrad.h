@@ -54,3 +54,5 @@
 #include "nn/sgd.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/train/distributed_data_parallel.h"
+#include "parallel/train/local_sgd.h"
+#include "parallel/train/parameter_server.h"
