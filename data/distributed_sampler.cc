@@ -31,23 +31,36 @@ DistributedSampler::DistributedSampler(std::unique_ptr<const Sampler> whole, Sha
                 " of ", shard.num_replicas);
 }
 
-std::int64_t DistributedSampler::size() const {
+// How many of `count` samples are dealt to this rank.
+std::int64_t DistributedSampler::share_of(std::int64_t count) const {
   const auto [num_replicas, rank, tail] = shard_;
-  const std::int64_t equal = whole_->size() / num_replicas;
-  const std::int64_t left = whole_->size() % num_replicas;
+  const std::int64_t left = count % num_replicas;
   const bool one_more = tail == Tail::pad ? left > 0 : tail == Tail::keep && rank < left;
-  return equal + one_more;
+  return count / num_replicas + one_more;
 }
 
+std::int64_t DistributedSampler::size() const { return share_of(whole_->size()); }
+
 std::vector<std::int64_t> DistributedSampler::draw(std::int64_t epoch) const {
-  const std::vector<std::int64_t> all = whole_->draw(epoch);
-  std::vector<std::int64_t> share(static_cast<std::size_t>(size()));
-  auto next = static_cast<std::size_t>(shard_.rank);
+  return draw_rest({epoch, 0});
+}
+
+std::vector<std::int64_t> DistributedSampler::draw_rest(const SamplerPosition& from) const {
+  const std::vector<std::int64_t> all = whole_->draw(from.epoch);
+  std::vector<std::int64_t> share(
+      static_cast<std::size_t>(share_of(std::ssize(all) - from.consumed)));
+  auto next = static_cast<std::size_t>(from.consumed + shard_.rank);
   for (std::int64_t& index : share) {
     index = all[next % all.size()];  // wraps around in the padding only
     next += static_cast<std::size_t>(shard_.num_replicas);
   }
   return share;
+}
+
+SamplerPosition DistributedSampler::after(const SamplerPosition& from, std::int64_t count) const {
+  const std::int64_t left = num_samples() - from.consumed;
+  const bool all_of_it = count > left / shard_.num_replicas;  // or more: the product could overflow
+  return {from.epoch, from.consumed + (all_of_it ? left : count * shard_.num_replicas)};
 }
 
 }  // namespace ringrad

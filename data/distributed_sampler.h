@@ -7,6 +7,15 @@
 //
 // Thus batches of B on each of n ranks hold together exactly the samples of one batch of n B on one
 // rank: with the same seed, n replicas and one see the same global batches.
+//
+// Each rank owns its share. Guarantee: in an epoch all shares together hold every sample
+//
+//     Tail::keep    exactly once
+//     Tail::drop    once, but for N mod n of them, the last of the order, which do not come
+//     Tail::pad     once, but for -N mod n of them, the first of the order, which come twice
+//
+// and this also if the epoch is left off anywhere and the rest of it, which then counts as N, is dealt
+// to another number of ranks: what is consumed is always the front of the order.
 
 #pragma once
 
@@ -21,7 +30,7 @@ namespace ringrad {
 
 /// What happens to N mod num_replicas samples that are left when every rank has as many.
 enum class Tail {
-  pad,   ///< the first samples are dealt again: shares are equal, fewer than num_replicas repeat
+  pad,   ///< the epoch's first are dealt again: shares are equal, fewer than num_replicas repeat
   drop,  ///< they are left out in this epoch: shares are equal, nothing repeats
   keep,  ///< the first ranks get one more: each sample once; for evaluation without collectives
 };
@@ -48,8 +57,13 @@ class DistributedSampler final : public Sampler {
 
   std::int64_t size() const override;
   std::vector<std::int64_t> draw(std::int64_t epoch) const override;
+  std::int64_t num_samples() const override { return whole_->size(); }
+  std::vector<std::int64_t> draw_rest(const SamplerPosition& from) const override;
+  SamplerPosition after(const SamplerPosition& from, std::int64_t count) const override;
 
  private:
+  std::int64_t share_of(std::int64_t count) const;
+
   std::unique_ptr<const Sampler> whole_;
   Shard shard_;
 };

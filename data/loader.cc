@@ -18,28 +18,40 @@ DataLoader::DataLoader(const Dataset& dataset, Sampler& sampler, LoaderOptions o
                 "DataLoader: prefetch must be at least 1; got ", options_.prefetch);
 }
 
-std::int64_t DataLoader::size() const {
-  const std::int64_t full = sampler_.size() / options_.batch_size;
-  const bool rest = sampler_.size() % options_.batch_size != 0;
+std::int64_t DataLoader::size() const { return num_batches(sampler_.size()); }
+
+std::int64_t DataLoader::num_batches(std::int64_t num_indices) const {
+  const std::int64_t full = num_indices / options_.batch_size;
+  const bool rest = num_indices % options_.batch_size != 0;
   return full + (rest && !options_.drop_last);
 }
 
 DataLoader::Iterator DataLoader::begin(Where where) {
-  const std::int64_t epoch = sampler_.epoch();
+  const SamplerPosition from = sampler_.position();
   std::vector<std::int64_t> drawn = sampler_.indices();
-  RINGRAD_CHECK(std::ssize(drawn) == sampler_.size(), ValueError, where,
+  RINGRAD_CHECK(from.consumed > 0 || std::ssize(drawn) == sampler_.size(), ValueError, where,
                 "DataLoader: the sampler must draw size() indices; got ", drawn.size(), " of ",
                 sampler_.size());
-  auto make = [this, epoch, where, indices = std::move(drawn)](std::int64_t number) {
+  const std::int64_t total = num_batches(std::ssize(drawn));
+  auto make = [this, epoch = from.epoch, where, indices = std::move(drawn)](std::int64_t number) {
     const std::span all(indices);
     const auto first = static_cast<std::size_t>(number * options_.batch_size);
     const auto count = std::min(static_cast<std::size_t>(options_.batch_size), all.size() - first);
     return make_batch(all.subspan(first, count), epoch, where);
   };
-  sampler_.set_epoch(epoch + 1, where);
+  sampler_.set_epoch(from.epoch + 1, where);
   const std::int64_t window = std::int64_t{options_.num_workers} * options_.prefetch;
   return Iterator(
-      std::make_unique<Prefetcher>(size(), std::move(make), options_.num_workers, window));
+      *this, from,
+      std::make_unique<Prefetcher>(total, std::move(make), options_.num_workers, window));
+}
+
+void DataLoader::Iterator::advance() {
+  current_ = batches_->next();
+  loader_->position_.reset();
+  if (!current_) return;
+  next_ = loader_->sampler_.after(next_, loader_->options_.batch_size);
+  loader_->position_ = next_;
 }
 
 Batch DataLoader::make_batch(std::span<const std::int64_t> indices, std::int64_t epoch,

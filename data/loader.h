@@ -7,7 +7,11 @@
 //
 // Every pass is an epoch: beginning one takes the sampler's current epoch and moves the sampler on
 // to the next, so each pass has another order, and the ranks of a job, which make their passes
-// together, agree on it. set_epoch resumes at any other.
+// together, agree on it. set_epoch resumes at any other; and in the middle of one, on as many ranks
+// as there are now and with batches of any size:
+//
+//     SamplerPosition saved = loader.position();    in the loop: after the batch at hand
+//     loader.set_position(saved);                   the next pass goes on from there
 //
 // The batches and their order depend on dataset, sampler, options and epoch alone: not on
 // num_workers, and not on timing.
@@ -57,22 +61,35 @@ class DataLoader {
   Iterator begin(Where where = Where::current());
   std::default_sentinel_t end() const { return {}; }
 
-  /// The number of batches in a pass.
+  /// The number of batches in a pass over a whole epoch.
   std::int64_t size() const;
 
   /// Makes the next pass this epoch. Throws ValueError for a negative one.
   void set_epoch(std::int64_t epoch, Where where = Where::current()) {
-    sampler_.set_epoch(epoch, where);
+    set_position({epoch, 0}, where);
+  }
+
+  /// In a pass, the one that moved last: where all ranks are when each has dealt with its batch at hand.
+  /// The last batch of an epoch leads to the end of that epoch, from where a pass has no batches. Before
+  /// and after a pass: where the next one begins. A pass left early stays where it was left.
+  const SamplerPosition& position() const { return position_ ? *position_ : sampler_.position(); }
+
+  /// Where the next pass begins. Throws ValueError unless the sampler has this position.
+  void set_position(const SamplerPosition& position, Where where = Where::current()) {
+    sampler_.set_position(position, where);
+    position_.reset();
   }
 
   static constexpr int kMostWorkers = 1024;
 
  private:
+  std::int64_t num_batches(std::int64_t num_indices) const;
   Batch make_batch(std::span<const std::int64_t> indices, std::int64_t epoch, Where where) const;
 
   const Dataset& dataset_;
   Sampler& sampler_;
   LoaderOptions options_;
+  std::optional<SamplerPosition> position_;  // while a pass goes on
 };
 
 class DataLoader::Iterator {
@@ -80,20 +97,27 @@ class DataLoader::Iterator {
   using value_type = Batch;
   using difference_type = std::ptrdiff_t;
 
-  explicit Iterator(std::unique_ptr<Prefetcher> batches)
-      : batches_(std::move(batches)), current_(batches_->next()) {}
-
   const Batch& operator*() const { return *current_; }
   const Batch* operator->() const { return &*current_; }
   Iterator& operator++() {
     current_.reset();  // its memory can serve the batches being made
-    current_ = batches_->next();
+    advance();
     return *this;
   }
   void operator++(int) { ++*this; }
   bool operator==(std::default_sentinel_t) const { return !current_; }
 
  private:
+  friend class DataLoader;
+  Iterator(DataLoader& loader, const SamplerPosition& from, std::unique_ptr<Prefetcher> batches)
+      : loader_(&loader), next_(from), batches_(std::move(batches)) {
+    advance();
+  }
+
+  void advance();
+
+  DataLoader* loader_;
+  SamplerPosition next_;  // after the batch at hand
   std::unique_ptr<Prefetcher> batches_;
   std::optional<Batch> current_;
 };

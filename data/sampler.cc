@@ -1,5 +1,6 @@
 #include "data/sampler.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/random.h"
@@ -7,10 +8,29 @@
 
 namespace ringrad {
 
+std::vector<std::int64_t> Sampler::draw_rest(const SamplerPosition& from) const {
+  std::vector<std::int64_t> indices = draw(from.epoch);
+  indices.erase(indices.begin(), indices.begin() + std::min(from.consumed, std::ssize(indices)));
+  return indices;
+}
+
+SamplerPosition Sampler::after(const SamplerPosition& from, std::int64_t count) const {
+  return {from.epoch, from.consumed + std::min(count, num_samples() - from.consumed)};
+}
+
+void Sampler::set_position(const SamplerPosition& position, Where where) {
+  RINGRAD_CHECK(position.epoch >= 0, ValueError, where,
+                "set_position: epoch must not be negative; got ", position.epoch);
+  RINGRAD_CHECK(position.consumed >= 0 && position.consumed <= num_samples(), ValueError, where,
+                "set_position: consumed must be in [0, ", num_samples(),
+                "], the samples of an epoch; got ", position.consumed);
+  position_ = position;
+}
+
 void Sampler::set_epoch(std::int64_t epoch, Where where) {
   RINGRAD_CHECK(epoch >= 0, ValueError, where, "set_epoch: epoch must not be negative; got ",
                 epoch);
-  epoch_ = epoch;
+  position_ = {epoch, 0};
 }
 
 SequentialSampler::SequentialSampler(std::int64_t num_samples, Where where)

@@ -5,8 +5,13 @@
 //     WeightedRandomSampler(weights)   draws in proportion to weights      (weighted_sampler.h)
 //     DistributedSampler(n, shard)     one rank's share of any of these    (distributed_sampler.h)
 //
-// An epoch's indices are a pure function of the sampler's arguments and the epoch, so that a run
-// can be resumed at any epoch, and ranks that never spoke to each other agree.
+// An epoch's indices are a pure function of the sampler's arguments and the epoch, so that ranks that
+// never spoke to each other agree, and a run can be resumed anywhere: where it is are two numbers,
+// which know nothing of ranks and batches.
+//
+//     order of epoch 3     7 2 9 4 0 8 3 1 6 5
+//     seen by all ranks    7 2 9 4                    SamplerPosition{.epoch = 3, .consumed = 4}
+//     what is left                 0 8 3 1 6 5        is dealt to as many ranks as there are now
 
 #pragma once
 
@@ -16,6 +21,14 @@
 #include "core/error.h"
 
 namespace ringrad {
+
+/// How far all ranks together are.
+struct SamplerPosition {
+  std::int64_t epoch = 0;
+  std::int64_t consumed = 0;  ///< samples of the epoch's order, from its front
+
+  bool operator==(const SamplerPosition&) const = default;
+};
 
 class Sampler {
  public:
@@ -27,15 +40,29 @@ class Sampler {
   /// The indices of one epoch in their order.
   virtual std::vector<std::int64_t> draw(std::int64_t epoch) const = 0;
 
-  /// The indices of the current epoch.
-  std::vector<std::int64_t> indices() const { return draw(epoch_); }
+  /// The length of an epoch's order, of which ranks may have shares.
+  virtual std::int64_t num_samples() const { return size(); }
 
-  std::int64_t epoch() const { return epoch_; }
-  /// Throws ValueError for a negative epoch.
+  /// What is left of an epoch from a position on; draw(epoch) if nothing is consumed.
+  /// REQUIRES: 0 <= from.consumed <= num_samples()
+  virtual std::vector<std::int64_t> draw_rest(const SamplerPosition& from) const;
+
+  /// Where all ranks are when each has taken `count` more indices, or all that are left to it.
+  virtual SamplerPosition after(const SamplerPosition& from, std::int64_t count) const;
+
+  /// The indices of the current epoch that are left.
+  std::vector<std::int64_t> indices() const { return draw_rest(position_); }
+
+  const SamplerPosition& position() const { return position_; }
+  /// Throws ValueError unless epoch >= 0 and 0 <= consumed <= num_samples().
+  void set_position(const SamplerPosition& position, Where where = Where::current());
+
+  std::int64_t epoch() const { return position_.epoch; }
+  /// The front of an epoch. Throws ValueError for a negative one.
   void set_epoch(std::int64_t epoch, Where where = Where::current());
 
  private:
-  std::int64_t epoch_ = 0;
+  SamplerPosition position_;
 };
 
 /// 0, 1, ..., num_samples - 1, as a test set is visited.

@@ -16,14 +16,15 @@ namespace {
 using testing::expect_throws;
 using Indices = std::vector<std::int64_t>;
 
-constexpr int kMostReplicas = 8;
-constexpr std::int64_t kMostSamples = 40;
-
-// body(num_samples, num_replicas) for all sizes worth telling apart.
+// body(num_samples, num_replicas) for all sizes worth telling apart: every tail of few replicas, and the
+// shortest and longest ones of up to 64.
 template <class Body>
 void for_all_sizes(Body body) {
-  for (int num_replicas = 1; num_replicas <= kMostReplicas; ++num_replicas)
-    for (std::int64_t n = num_replicas; n <= kMostSamples; ++n) body(n, num_replicas);
+  for (int num_replicas = 1; num_replicas <= 8; ++num_replicas)
+    for (std::int64_t n = num_replicas; n <= 40; ++n) body(n, num_replicas);
+  for (int num_replicas = 9; num_replicas <= 64; ++num_replicas)
+    for (const std::int64_t left : {0, 1, num_replicas / 2, num_replicas - 1})
+      body(num_replicas + left, num_replicas);
 }
 
 std::vector<Indices> shares(std::int64_t n, int num_replicas, Tail tail, bool shuffle = true,
