@@ -32,6 +32,9 @@ class Adam : public Optimizer {
        Where where);
 
  private:
+  std::map<std::string, std::vector<Tensor>> flat_state() const override {
+    return {{"first_moment", first_moments_}, {"second_moment", second_moments_}};
+  }
   void update(std::size_t index, double grad_scale, Where where) override;
 
   AdamOptions options_;

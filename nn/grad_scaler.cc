@@ -43,4 +43,21 @@ void GradScaler::update() {
   overflowed_ = false;
 }
 
+StateDict GradScaler::state_dict() const {
+  return {{"scale", scalar_tensor(scale_, {.dtype = DType::float64, .device = Device()})},
+          {"good_steps", scalar_tensor(good_steps_, {.dtype = DType::int64, .device = Device()})}};
+}
+
+void GradScaler::load_state_dict(const StateDict& state, Where where) {
+  check_same_layout("load_state_dict", state_dict(), state, where);
+  const auto scale = state.at("scale").item<double>(where);
+  const auto good_steps = state.at("good_steps").item<std::int64_t>(where);
+  RINGRAD_CHECK(scale > 0 && good_steps >= 0, ValueError, where,
+                "load_state_dict: scale must be positive and good_steps not negative; got ", scale,
+                " and ", good_steps);
+  scale_ = scale;
+  good_steps_ = good_steps;
+  overflowed_ = false;
+}
+
 }  // namespace ringrad::nn

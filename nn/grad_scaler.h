@@ -17,6 +17,7 @@
 
 #include "core/tensor.h"
 #include "nn/optimizer.h"
+#include "nn/state_dict.h"
 
 namespace ringrad::nn {
 
@@ -43,6 +44,11 @@ class GradScaler {
   void update();
 
   double scale() const { return scale_; }
+
+  /// Between update() and step(): "scale" () float64, "good_steps" () int64.
+  StateDict state_dict() const;
+  /// Throws as Module::load_state_dict, and ValueError unless scale > 0 and good_steps >= 0.
+  void load_state_dict(const StateDict& state, Where where = Where::current());
 
  private:
   GradScalerOptions options_;

@@ -8,7 +8,6 @@
 #include "autograd/grad_mode.h"
 #include "autograd/movement.h"
 #include "autograd/node.h"
-#include "kernels/copy.h"
 #include "nn/arena.h"
 
 namespace ringrad::nn {
@@ -73,25 +72,7 @@ StateDict Module::state_dict() const {
 }
 
 void Module::load_state_dict(const StateDict& state, Where where) {
-  const StateDict own = state_dict();
-  std::string missing, unexpected;
-  for (const auto& [name, tensor] : own)
-    if (!state.contains(name)) missing += ' ' + name;
-  for (const auto& [name, tensor] : state)
-    if (!own.contains(name)) unexpected += ' ' + name;
-  RINGRAD_CHECK(missing.empty() && unexpected.empty(), ValueError, where,
-                "load_state_dict: names must match; missing:", missing.empty() ? " none" : missing,
-                "; unexpected:", unexpected.empty() ? " none" : unexpected);
-  for (const auto& [name, tensor] : own) {
-    const Tensor& value = state.at(name);
-    RINGRAD_CHECK(value.shape() == tensor.shape(), ShapeError, where, "load_state_dict: ", name,
-                  " must have the shape of the module's; got ", value.shape(), " for ",
-                  tensor.shape());
-    RINGRAD_CHECK(value.dtype() == tensor.dtype(), DTypeError, where, "load_state_dict: ", name,
-                  " must have the dtype of the module's; got ", value.dtype(), " for ",
-                  tensor.dtype());
-  }
-  for (const auto& [name, tensor] : own) kernels::copy_(tensor, state.at(name), where);
+  copy_state("load_state_dict", state_dict(), state, where);
 }
 
 void Module::to(Device device, Where where) {

@@ -17,18 +17,17 @@
 #include <concepts>
 #include <functional>
 #include <iosfwd>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/tensor.h"
+#include "nn/state_dict.h"
 
 namespace ringrad::nn {
 
 using NamedTensor = std::pair<std::string, Tensor>;
-using StateDict = std::map<std::string, Tensor>;
 
 class Module {
  public:
@@ -69,8 +68,8 @@ class Module {
   StateDict state_dict() const;
 
   /// Copies values into the parameters and buffers.
-  /// Throws: ValueError that lists missing and unexpected names; ShapeError, DTypeError naming the
-  ///         tensor
+  /// Throws: ValueError, ShapeError or DTypeError that lists missing and unexpected names, and tensors
+  ///         that are not alike
   void load_state_dict(const StateDict& state, Where where = Where::current());
 
   /// Moves every parameter and buffer to another device, or casts the floating ones. They stay the

@@ -6,12 +6,14 @@
 #include "autograd/in_place.h"
 #include "autograd/movement.h"
 #include "core/capture.h"
+#include "core/view.h"
 #include "kernels/copy.h"
 #include "kernels/optimizer_step.h"
 
 namespace ringrad::nn {
 
-Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where) {
+Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where)
+    : parameters_(parameters) {
   RINGRAD_CHECK(!parameters.empty(), ValueError, where,
                 "optimizer: there must be at least one parameter; got none");
   set_learning_rate(learning_rate, where);
@@ -37,6 +39,35 @@ std::vector<Tensor> Optimizer::zeros_like_arenas() const {
                           {.dtype = kernels::optimizer_state_dtype(arena.values().dtype()),
                            .device = arena.values().device()}));
   return state;
+}
+
+StateDict Optimizer::state_dict() const {
+  const Options number{.dtype = DType::int64, .device = Device()};
+  StateDict state{{"step", scalar_tensor(num_steps_, number)},
+                  {"learning_rate",
+                   scalar_tensor(learning_rate_, {.dtype = DType::float64, .device = Device()})}};
+  std::map<const TensorImpl*, std::size_t> position;
+  for (const Tensor& parameter : parameters_) position.emplace(parameter.impl(), position.size());
+  for (const auto& [name, flat] : flat_state())
+    for (std::size_t a = 0; a < arenas_.size(); ++a)
+      for (std::size_t i = 0; i < arenas_[a].parameters().size(); ++i) {
+        const Tensor& parameter = arenas_[a].parameters()[i];
+        state.emplace(concat(position.at(parameter.impl()), '.', name),
+                      view::as_strided(flat[a], parameter.shape(), parameter.strides(),
+                                       arenas_[a].slices()[i].offset));
+      }
+  return state;
+}
+
+void Optimizer::load_state_dict(const StateDict& state, Where where) {
+  const StateDict own = state_dict();
+  check_same_layout("load_state_dict", own, state, where);
+  const auto step = state.at("step").item<std::int64_t>(where);
+  RINGRAD_CHECK(step >= 0, ValueError, where,
+                "load_state_dict: the step must not be negative; got ", step);
+  set_learning_rate(state.at("learning_rate").item<double>(where), where);
+  num_steps_ = step;
+  copy_state("load_state_dict", own, state, where);
 }
 
 void Optimizer::step(Where where) { step(1, where); }

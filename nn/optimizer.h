@@ -16,9 +16,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "nn/arena.h"
+#include "nn/state_dict.h"
 
 namespace ringrad::nn {
 
@@ -39,6 +42,14 @@ class Optimizer {
 
   const std::vector<ParameterArena>& arenas() const { return arenas_; }
 
+  /// What steps have left behind: "step" () int64 and "learning_rate" () float64, and for the i-th parameter
+  /// that it was made with, in that one's shape, "i.momentum" or what else the algorithm keeps. The latter
+  /// are the optimizer's own tensors, not copies. Options are not part of it.
+  StateDict state_dict() const;
+
+  /// Goes on from there. Throws as Module::load_state_dict, and ValueError for a negative step or rate.
+  void load_state_dict(const StateDict& state, Where where = Where::current());
+
  protected:
   /// Throws ValueError for no parameters, or a negative learning rate; as ParameterArena for the
   /// rest.
@@ -51,9 +62,13 @@ class Optimizer {
   std::int64_t num_steps() const { return num_steps_; }
 
  private:
+  /// State by name: one tensor per arena, laid out as its values.
+  virtual std::map<std::string, std::vector<Tensor>> flat_state() const { return {}; }
+
   /// Changes the values of arena `index` by its settled gradients, times grad_scale.
   virtual void update(std::size_t index, double grad_scale, Where where) = 0;
 
+  std::vector<Tensor> parameters_;  // in the order in which they were given
   std::vector<ParameterArena> arenas_;
   double learning_rate_ = 0;
   std::int64_t num_steps_ = 0;

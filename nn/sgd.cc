@@ -15,6 +15,11 @@ SGD::SGD(const std::vector<Tensor>& parameters, const SGDOptions& options, Where
   if (options.momentum > 0) velocities_ = zeros_like_arenas();
 }
 
+std::map<std::string, std::vector<Tensor>> SGD::flat_state() const {
+  if (velocities_.empty()) return {};
+  return {{"momentum", velocities_}};
+}
+
 void SGD::update(std::size_t index, double grad_scale, Where where) {
   const ParameterArena& arena = arenas()[index];
   const auto settings = [this, grad_scale] {

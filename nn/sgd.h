@@ -29,6 +29,7 @@ class SGD : public Optimizer {
                Where where = Where::current());
 
  private:
+  std::map<std::string, std::vector<Tensor>> flat_state() const override;
   void update(std::size_t index, double grad_scale, Where where) override;
 
   SGDOptions options_;

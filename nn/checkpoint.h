@@ -1,0 +1,87 @@
+// Checkpoint: all that a training run must remember, by name, and the file that holds it.
+//
+//     nn::Checkpoint checkpoint;
+//     checkpoint.add("model", net);                     net        ---.
+//     checkpoint.add("optimizer", optimizer);           optimizer  ---+--- save ---> run.ckpt
+//     checkpoint.add("random", default_generator());    random     ---+--- load <---
+//     checkpoint.add("step", step);                     step       ---'
+//     checkpoint.load("run.ckpt");                     false if there is none yet
+//     for (; step < 1000; ++step) {
+//       ...
+//       if (step % 100 == 0) checkpoint.save("run.ckpt");
+//     }
+//
+// The same list serves both ways, so nothing is saved that is not loaded. A run that loads goes on bit by bit as
+// the one that saved would have, if the list is complete: schedules are functions of the step, loaders have two
+// numbers, `epoch` and `consumed` (data/sampler.h), and everything random comes from generators.
+//
+// Saving replaces the file as a whole or not at all (atomic_file.h), loading takes it as a whole or not at all; the
+// format is that of tensor_file.h, of tensors "model.0.weight", "optimizer.0.momentum", "step" ().
+// For many ranks: parallel/train/distributed_checkpoint.h. (autograd/checkpoint.h is another thing of that name.)
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "nn/grad_scaler.h"
+#include "nn/module.h"
+#include "nn/optimizer.h"
+#include "nn/state_dict.h"
+
+namespace ringrad::nn {
+
+class Checkpoint {
+ public:
+  /// Puts something on the list; it must outlive this object.
+  ///
+  /// Throws: ValueError unless the name is new, not empty, and without dots
+  void add(const std::string& name, Module& module, Where where = Where::current());
+  void add(const std::string& name, Optimizer& optimizer, Where where = Where::current());
+  void add(const std::string& name, GradScaler& scaler, Where where = Where::current());
+  void add(const std::string& name, Tensor& tensor, Where where = Where::current());
+  void add(const std::string& name, std::int64_t& number, Where where = Where::current());
+  void add(const std::string& name, double& number, Where where = Where::current());
+  /// Every rank has its own: kept as (ranks, 2) int64, seed and offset of each.
+  void add(const std::string& name, Generator& generator, Where where = Where::current());
+
+  /// Throws as write_tensors (tensor_file.h).
+  void save(const std::filesystem::path& path, Where where = Where::current()) const;
+
+  /// False, and nothing changes, if there is no such file.
+  ///
+  /// Throws: as read_tensors for a damaged file, as load_state for another model's; nothing has changed then
+  bool load(const std::filesystem::path& path, Where where = Where::current());
+
+  /// What the file holds: tensors that are the listed things' own, and copies of numbers.
+  StateDict state() const;
+
+  /// Gives all things on the list their values. Of generators it takes those of `rank`; a rank that is not there
+  /// keeps its own.
+  ///
+  /// Throws: ValueError, ShapeError or DTypeError that lists missing and unexpected names, and tensors that are not
+  ///         alike; ValueError for numbers that cannot be
+  void load_state(const StateDict& state, int rank = 0, Where where = Where::current());
+
+  /// The names under which state() has something of this rank alone.
+  const std::vector<std::string>& names_per_rank() const { return names_per_rank_; }
+
+ private:
+  struct Item {
+    std::string name;
+    std::function<StateDict()>
+        get;  // names are below the item's; one without a name is the item itself
+    std::function<void(const StateDict&, Where)> set;
+  };
+
+  void add_item(Item item, Where where);
+
+  std::vector<Item> items_;
+  std::vector<std::string> names_per_rank_;
+};
+
+}  // namespace ringrad::nn

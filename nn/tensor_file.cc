@@ -1,0 +1,294 @@
+#include "nn/tensor_file.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/transfer.h"
+#include "kernels/copy.h"
+#include "nn/atomic_file.h"
+
+static_assert(std::endian::native == std::endian::little);
+
+namespace ringrad::nn {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kFront = R"({"__metadata__":{"crc32":")";
+constexpr std::string_view kNoDigits = "00000000";
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::uint64_t kDigitsAt = kLengthBytes + kFront.size();
+constexpr std::uint64_t kFixedBytes = kDigitsAt + kNoDigits.size();
+constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the format's own bound
+constexpr std::uint64_t kAlignment = 8;                  // of the first tensor
+constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
+constexpr int kMostDepth = 3;  // of the header: an object of objects of lists
+
+// By DType.
+constexpr std::array<std::string_view, kNumDTypes> kDTypeNames = {"F32", "F64", "F16", "BF16",
+                                                                  "I32", "I64", "U8",  "BOOL"};
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+class Crc {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;  // zlib would begin anew at a null pointer
+    value_ = crc32_z(value_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  }
+  // Eight lower-case hexadecimal digits.
+  std::string digits() const {
+    std::array<char, 9> text{};
+    std::snprintf(text.data(), text.size(), "%08lx", value_);
+    return text.data();
+  }
+
+ private:
+  uLong value_ = crc32_z(0, nullptr, 0);
+};
+
+// --- Writing ---
+
+// Wide elements first, so that all are aligned.
+std::vector<std::pair<std::string, Tensor>> in_file_order(const StateDict& tensors) {
+  std::vector<std::pair<std::string, Tensor>> ordered(tensors.begin(), tensors.end());
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
+    return size_bytes(a.second.dtype()) > size_bytes(b.second.dtype());
+  });
+  return ordered;
+}
+
+std::uint64_t num_bytes(const Tensor& x) {
+  return static_cast<std::uint64_t>(x.numel()) * size_bytes(x.dtype());
+}
+
+std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tensors, Where where) {
+  nlohmann::ordered_json header{{"__metadata__", {{"crc32", kNoDigits}}}};
+  std::uint64_t end = 0;
+  for (const auto& [name, tensor] : tensors) {
+    RINGRAD_CHECK(name != "__metadata__", ValueError, where,
+                  "save: the name __metadata__ belongs to the format; got a tensor of this name");
+    const std::uint64_t begin = std::exchange(end, end + num_bytes(tensor));
+    header[name] = {
+        {"dtype", kDTypeNames[static_cast<std::size_t>(tensor.dtype())]},
+        {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
+        {"data_offsets", {begin, end}}};
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception& error) {
+    throw ValueError(concat("save: names must be UTF-8; got ", error.what()), where);
+  }
+  RINGRAD_ASSERT(text.starts_with(kFront));
+  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  RINGRAD_CHECK(text.size() <= kMostHeaderBytes, ValueError, where, "save: names must fit into ",
+                kMostHeaderBytes, " bytes of header; got ", text.size());
+  return text;
+}
+
+// --- Reading ---
+
+struct Entry {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  std::uint64_t begin, end;  // of its bytes, behind the header
+};
+
+class Reader {
+ public:
+  Reader(const std::filesystem::path& path, Where where) : path_(path), where_(where) {
+    std::error_code error;
+    // Opening a pipe would wait for somebody to write into it.
+    if (!std::filesystem::is_regular_file(path, error))
+      fail("be a file", error ? error.message() : "something else");
+    file_.open(path, std::ios::binary);
+    file_.seekg(0, std::ios::end);
+    const auto end = file_.tellg();
+    if (!file_ || end < 0) fail("be readable", "an error");
+    size_ = static_cast<std::uint64_t>(end);
+  }
+
+  StateDict read() {
+    check_sum();
+    StateDict result;
+    for (const Entry& entry : entries()) {
+      const Options on_host{.dtype = entry.dtype, .device = Device()};
+      const Tensor tensor = empty(entry.shape, on_host, where_);
+      const std::span bytes(tensor.raw_data(), entry.end - entry.begin);
+      read(data_begin_ + entry.begin, bytes);
+      if (entry.dtype == DType::bool_ &&
+          std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; }))
+        fail("have truth values of 0 and 1", concat("others in ", entry.name));
+      result.emplace(entry.name, tensor);
+    }
+    return result;
+  }
+
+ private:
+  template <class Facts>
+  [[noreturn]] void fail(const char* rule, const Facts& got) const {
+    throw DataError(concat("load: ", path_.string(), " must ", rule, "; got ", got), where_);
+  }
+
+  void read(std::uint64_t offset, std::span<std::byte> out) {
+    file_.seekg(static_cast<std::streamoff>(offset));
+    file_.read(reinterpret_cast<char*>(out.data()), std::ssize(out));
+    if (!file_) fail("be readable to its end", "an error");
+  }
+
+  std::string text(std::uint64_t offset, std::uint64_t count) {
+    std::string text(count, '\0');
+    read(offset, std::as_writable_bytes(std::span(text.data(), text.size())));
+    return text;
+  }
+
+  // Everything else may rely on it.
+  void check_sum() {
+    if (size_ < kFixedBytes || text(kLengthBytes, kFront.size()) != kFront)
+      fail("begin with its length and checksum",
+           concat("a file of ", size_, " bytes that does not"));
+    const std::string expected = text(kDigitsAt, kNoDigits.size());
+    Crc sum;
+    std::vector<std::byte> block(kBlockBytes);
+    for (std::uint64_t at = 0; at < size_; at += kBlockBytes) {
+      const std::span part(block.data(), std::min<std::uint64_t>(kBlockBytes, size_ - at));
+      read(at, part);
+      if (at == 0) std::memcpy(&part[kDigitsAt], kNoDigits.data(), kNoDigits.size());
+      sum.add(part);
+    }
+    if (sum.digits() != expected)
+      fail("be as it was written: its checksum must match",
+           concat(size_, " bytes of checksum ", sum.digits(), " for ", expected));
+  }
+
+  Json header() {
+    std::uint64_t length = 0;
+    read(0, std::as_writable_bytes(std::span(&length, 1)));
+    if (length > std::min(kMostHeaderBytes, size_ - kLengthBytes))
+      fail("hold its header", concat("a header of ", length, " bytes in ", size_));
+    data_begin_ = kLengthBytes + length;
+    std::array<std::set<std::string>, kMostDepth + 1> names;  // seen in the objects that are open
+    const auto check = [&](int depth, Json::parse_event_t event, const Json& parsed) {
+      if (depth > kMostDepth) fail("have a header of tensors", "one that is nested deeper");
+      const auto level = static_cast<std::size_t>(depth);
+      if (event == Json::parse_event_t::object_start && depth < kMostDepth)
+        names[level + 1].clear();
+      if (event == Json::parse_event_t::key && !names[level].insert(parsed).second)
+        fail("have each name once", concat('"', parsed.get<std::string>(), "\" twice"));
+      return true;
+    };
+    try {
+      return Json::parse(text(kLengthBytes, length), check);
+    } catch (const Json::exception& error) {
+      fail("have a header in JSON", error.what());
+    }
+  }
+
+  // In the order of the file, which they fill.
+  std::vector<Entry> entries() {
+    std::vector<Entry> entries;
+    const Json all = header();
+    for (const auto& [name, value] : all.items())
+      if (name != "__metadata__") entries.push_back(entry(name, value));
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
+    std::uint64_t end = 0;
+    for (const Entry& entry : entries) {
+      if (entry.begin != end)
+        fail("have tensors one right behind the other",
+             concat(entry.name, " at ", entry.begin, " after ", end));
+      end = entry.end;
+    }
+    if (end != size_ - data_begin_)
+      fail("end with its last tensor", concat(end, " bytes of ", size_ - data_begin_));
+    return entries;
+  }
+
+  Entry entry(const std::string& name, const Json& value) const {
+    const auto refuse = [&] {
+      fail("describe tensors by dtype, shape and data_offsets", concat(name, ": ", value.dump()));
+    };
+    const auto are_numbers = [](const Json& list) {
+      return list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& number) {
+               return number.is_number_unsigned();
+             });
+    };
+    if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
+        !value.contains("shape") || !value.contains("data_offsets"))
+      refuse();
+    const Json &kind = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
+    if (!kind.is_string() || !are_numbers(shape) || shape.size() > kMaxDims ||
+        !are_numbers(offsets) || offsets.size() != 2)
+      refuse();
+    const auto* dtype = std::find(kDTypeNames.begin(), kDTypeNames.end(), kind.get<std::string>());
+    if (dtype == kDTypeNames.end()) refuse();
+    Entry entry{name, static_cast<DType>(dtype - kDTypeNames.begin()), Shape(),
+                offsets[0].get<std::uint64_t>(), offsets[1].get<std::uint64_t>()};
+    std::vector<std::int64_t> extents;
+    std::int64_t bytes = static_cast<std::int64_t>(size_bytes(entry.dtype));
+    bool is_empty = false;
+    for (const Json& number : shape) {
+      const auto extent = number.get<std::uint64_t>();
+      is_empty |= extent == 0;
+      if (__builtin_mul_overflow(bytes, std::max<std::uint64_t>(extent, 1), &bytes)) refuse();
+      extents.push_back(static_cast<std::int64_t>(extent));
+    }
+    if (is_empty) bytes = 0;
+    if (entry.begin > entry.end || entry.end > size_ - data_begin_ ||
+        entry.end - entry.begin != static_cast<std::uint64_t>(bytes))
+      refuse();
+    entry.shape = Shape(extents);
+    return entry;
+  }
+
+  const std::filesystem::path path_;
+  const Where where_;
+  std::ifstream file_;
+  std::uint64_t size_ = 0, data_begin_ = 0;
+};
+
+}  // namespace
+
+void write_tensors(const std::filesystem::path& path, const StateDict& tensors, Where where) {
+  const auto ordered = in_file_order(tensors);
+  const std::string header = make_header(ordered, where);
+  const std::array<std::uint64_t, 1> length{header.size()};
+  AtomicFile file(path, where);
+  Crc sum;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    sum.add(bytes);
+    file.write(bytes);
+  };
+  write(bytes_of(length));
+  write(bytes_of(header));
+  for (const auto& [name, tensor] : ordered) {
+    const Tensor there = to_host(kernels::contiguous(tensor, where), where);
+    write({there.raw_data(), num_bytes(there)});
+  }
+  file.overwrite(kDigitsAt, bytes_of(sum.digits()));
+  file.commit();
+}
+
+StateDict read_tensors(const std::filesystem::path& path, Where where) {
+  return Reader(path, where).read();
+}
+
+}  // namespace ringrad::nn
