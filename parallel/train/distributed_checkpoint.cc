@@ -1,0 +1,83 @@
+#include "parallel/train/distributed_checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "nn/tensor_file.h"
+
+namespace ringrad {
+namespace {
+
+constexpr Options kNumbers{.dtype = DType::int64, .device = Device()};
+
+// Rank 0's number, on all ranks.
+std::int64_t number_of_root(std::int64_t number, Communicator& comm, Where where) {
+  const Tensor shared = full({1}, number, kNumbers);
+  comm.broadcast(shared, 0, where);
+  return shared.item<std::int64_t>();
+}
+
+// Does something on rank 0. What it throws there is thrown on all ranks.
+template <class Body>
+void on_root(Communicator& comm, Where where, Body body) {
+  std::string error;
+  if (comm.rank() == 0) try {
+      body();
+    } catch (const Error& caught) {
+      error = caught.message();
+    } catch (const std::exception& caught) {
+      error = caught.what();
+    }
+  const std::int64_t length = number_of_root(std::ssize(error), comm, where);
+  if (length == 0) return;
+  const Tensor text = empty({length}, {.dtype = DType::uint8, .device = Device()});
+  std::memcpy(text.raw_data(), error.data(), error.size());
+  comm.broadcast(text, 0, where);
+  error.assign(reinterpret_cast<const char*>(text.raw_data()), static_cast<std::size_t>(length));
+  throw DataError("rank 0: " + error, where);
+}
+
+bool is_per_rank(const nn::Checkpoint& checkpoint, const std::string& name) {
+  const auto& names = checkpoint.names_per_rank();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+void save_checkpoint(const nn::Checkpoint& checkpoint, const std::filesystem::path& path,
+                     Communicator& comm, Where where) {
+  nn::StateDict state = checkpoint.state();
+  for (const std::string& name : checkpoint.names_per_rank()) {
+    Tensor& own = state.at(name);
+    const Tensor rows = empty({comm.world_size(), own.shape()[1]}, kNumbers);
+    comm.all_gather(rows, own, where);
+    own = rows;
+  }
+  on_root(comm, where, [&] { nn::write_tensors(path, state, where); });
+}
+
+bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& path,
+                     Communicator& comm, Where where) {
+  bool found = false;
+  nn::StateDict state;
+  on_root(comm, where, [&] {
+    found = std::filesystem::exists(path);
+    if (!found) return;
+    state = nn::read_tensors(path, where);
+    checkpoint.load_state(state, 0, where);
+  });
+  if (!number_of_root(found, comm, where)) return false;
+  for (const auto& [name, own] : checkpoint.state()) {
+    Shape shape = own.shape();
+    const bool is_root = comm.rank() == 0;
+    if (is_per_rank(checkpoint, name))
+      shape = {number_of_root(is_root ? state.at(name).shape()[0] : 0, comm, where), shape[1]};
+    if (!is_root) state[name] = empty(shape, {.dtype = own.dtype(), .device = Device()}, where);
+    comm.broadcast(state.at(name), 0, where);
+  }
+  if (comm.rank() != 0) checkpoint.load_state(state, comm.rank(), where);
+  return true;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,213 @@
+// Ranks that save and go on are compared, bit by bit, with ranks that were never interrupted.
+
+#include "parallel/train/distributed_checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "autograd/cross_entropy.h"
+#include "autograd/movement.h"
+#include "core/random.h"
+#include "core/stream.h"
+#include "data/distributed_sampler.h"
+#include "data/loader.h"
+#include "data/tensor_dataset.h"
+#include "nn/activation.h"
+#include "nn/adam.h"
+#include "nn/batch_norm.h"
+#include "nn/linear.h"
+#include "nn/sequential.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/train/distributed_data_parallel.h"
+#include "tests/nn/folder.h"
+#include "tests/parallel/comm/processes.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using ringrad::testing::Folder;
+using ringrad::testing::Processes;
+
+TensorDataset points() {
+  const DefaultDeviceGuard guard{Device()};
+  Generator generator(3);
+  return TensorDataset({randn({48, 6}, {}, generator), randint(0, 3, {48}, generator)});
+}
+
+Communicator& seeded(Communicator& comm) {
+  manual_seed(static_cast<std::uint64_t>(comm.rank()) + 10);
+  return comm;
+}
+
+// One rank's program, its objects new; each rank has dropout of its own.
+struct Training {
+  explicit Training(Communicator& group)
+      : comm(seeded(group)), sampler(48, {comm.world_size(), comm.rank()}, true, 4) {
+    checkpoint.add("model", net);
+    checkpoint.add("optimizer", optimizer);
+    checkpoint.add("random", default_generator());
+    checkpoint.add("step", step);
+    checkpoint.add("epoch", position.epoch);
+    checkpoint.add("consumed", position.consumed);
+  }
+
+  void run(std::int64_t last_step) {
+    const TensorDataset set = points();
+    DataLoader loader(set, sampler, {.batch_size = 12 / comm.world_size()});
+    loader.set_position(position);
+    while (step < last_step)
+      for (const Batch& batch : loader) {
+        optimizer.zero_grad();
+        const Device device = default_device();
+        cross_entropy(replica(to(batch.input(), device)), to(batch.target(), device)).backward();
+        optimizer.step();
+        position = loader.position();
+        if (++step == last_step) break;
+      }
+  }
+
+  Communicator& comm;
+  nn::Sequential net{nn::Linear(6, 16), nn::BatchNorm1d(16), nn::Dropout(0.2), nn::Linear(16, 3)};
+  DistributedDataParallel replica{net, comm};
+  nn::Adam optimizer{net.parameters()};
+  DistributedSampler sampler;
+  SamplerPosition position;
+  std::int64_t step = 0;
+  nn::Checkpoint checkpoint;
+};
+
+// All bits of a rank's state, a number for each tensor.
+std::vector<std::int64_t> fingerprint(const nn::StateDict& state) {
+  std::vector<std::int64_t> sums;
+  for (const auto& [name, tensor] : state) {
+    const Tensor host = to(tensor.detach(), Device());
+    std::uint64_t sum = 14695981039346656037u;
+    const std::size_t count = static_cast<std::size_t>(host.numel()) * size_bytes(host.dtype());
+    for (std::size_t i = 0; i < count; ++i)
+      sum = (sum ^ static_cast<std::uint64_t>(host.raw_data()[i])) * 1099511628211u;
+    sums.push_back(static_cast<std::int64_t>(sum));
+  }
+  return sums;
+}
+
+void expect_to_go_on(Communicator& comm, const std::filesystem::path& path) {
+  Training straight(comm);
+  straight.run(10);
+  const auto expected = fingerprint(straight.checkpoint.state());
+  {
+    Training first(comm);
+    EXPECT_FALSE(load_checkpoint(first.checkpoint, path, comm));
+    first.run(6);  // in the middle of the second epoch
+    save_checkpoint(first.checkpoint, path, comm);
+  }
+  Training second(comm);
+  manual_seed(1);
+  EXPECT_TRUE(load_checkpoint(second.checkpoint, path, comm));
+  EXPECT_EQ(second.step, 6);
+  EXPECT_EQ(second.position, (SamplerPosition{1, 24}));
+  second.run(10);
+  // The two share the default generator: what it must be after the run is noted first.
+  EXPECT_EQ(fingerprint(second.checkpoint.state()), expected);
+}
+
+// The first test: a process that forks has no threads.
+TEST(DistributedCheckpointTest, ProcessesGoOnAsIfTheyHadNotBeenInterrupted) {
+  const Folder folder;
+  Processes ranks(3, ProcessGroupOptions(), [&](Communicator& comm) {
+    expect_to_go_on(comm, folder / "run");
+    return std::string();
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.wait(rank), 0);
+}
+
+TEST(DistributedCheckpointTest, RanksGoOnAsIfTheyHadNotBeenInterrupted) {
+  for (const int world_size : {1, 2, 4}) {
+    SCOPED_TRACE(world_size);
+    const Folder folder;
+    run_ranks(world_size, [&](Communicator& comm) { expect_to_go_on(comm, folder / "run"); });
+    EXPECT_EQ(folder.files(), std::vector<std::string>{"run"});
+  }
+}
+
+TEST(DistributedCheckpointTest, SoDoRanksOnGpus) {
+  if (num_cuda_devices() < 2) GTEST_SKIP() << "there are fewer than two GPUs";
+  const Folder folder;
+  run_ranks(2, [&](Communicator& comm) {
+    const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank()));
+    expect_to_go_on(comm, folder / "run");
+  });
+}
+
+// What is saved is the same whatever the number of ranks, but for their random numbers; each takes its own, and
+// ranks that are new keep theirs.
+TEST(DistributedCheckpointTest, AnotherNumberOfRanksGoesOn) {
+  const Folder folder;
+  run_ranks(3, [&](Communicator& comm) {
+    Training training(comm);
+    training.run(5);
+    default_generator() = Generator(100 + static_cast<std::uint64_t>(comm.rank()));
+    save_checkpoint(training.checkpoint, folder / "run", comm);
+  });
+  for (const int world_size : {1, 2, 4, 6})
+    run_ranks(world_size, [&](Communicator& comm) {
+      Training training(comm);
+      ASSERT_TRUE(load_checkpoint(training.checkpoint, folder / "run", comm));
+      EXPECT_TRUE(replicas_identical(training.net, comm));
+      EXPECT_EQ(training.position, (SamplerPosition{1, 12}));
+      EXPECT_EQ(default_generator().seed(),
+                comm.rank() < 3 ? 100u + comm.rank() : 10u + comm.rank());
+      training.run(9);
+      training.replica.sync_buffers();
+      EXPECT_TRUE(replicas_identical(training.net, comm));
+    });
+}
+
+// On every rank the same error, and afterwards a group that works.
+template <class Body>
+void expect_error_on_all_ranks(Body body, std::string_view text) {
+  run_ranks(3, [&](Communicator& comm) {
+    try {
+      body(comm);
+      ADD_FAILURE() << "rank " << comm.rank() << " threw nothing";
+    } catch (const DataError& error) {
+      EXPECT_TRUE(error.message().starts_with("rank 0: ")) << error.message();
+      EXPECT_NE(error.message().find(text), std::string::npos) << error.message();
+    }
+    const Tensor one = ones({1});
+    comm.all_reduce(one);
+    EXPECT_EQ(one.item<int>(), 3);
+  });
+}
+
+TEST(DistributedCheckpointTest, AFailureOnRankZeroIsThrownOnAllRanks) {
+  const Folder folder;
+  expect_error_on_all_ranks(
+      [&](Communicator& comm) {
+        Training training(comm);
+        save_checkpoint(training.checkpoint, folder / "absent" / "run", comm);
+      },
+      "must be writable; got \"No such file or directory\"");
+  std::ofstream(folder / "damaged") << std::string(100, 'x');
+  expect_error_on_all_ranks(
+      [&](Communicator& comm) {
+        Training training(comm);
+        load_checkpoint(training.checkpoint, folder / "damaged", comm);
+      },
+      "must begin with its length and checksum");
+  nn::Checkpoint other;
+  std::int64_t step = 1;
+  other.add("step", step);
+  other.save(folder / "other");
+  expect_error_on_all_ranks(
+      [&](Communicator& comm) {
+        Training training(comm);
+        load_checkpoint(training.checkpoint, folder / "other", comm);
+      },
+      "missing: consumed epoch model.0.bias");
+}
+
+}  // namespace
+}  // namespace ringrad
