@@ -147,7 +147,9 @@ std::unique_ptr<Chaos> chaos_of_environment() {
   if (!plan) return nullptr;
   const RankEnvironment job = rank_environment();
   if (!job.launched) return nullptr;
-  std::vector<ChaosFault> faults = parse_chaos(plan, job.world_size);
+  // The job may have had more ranks before its restarts.
+  const int most_ranks = job.restart > 0 ? std::numeric_limits<int>::max() : job.world_size;
+  std::vector<ChaosFault> faults = parse_chaos(plan, most_ranks);
   std::erase_if(faults, [&](const ChaosFault& fault) {
     return fault.rank != job.rank || fault.restart != job.restart;
   });

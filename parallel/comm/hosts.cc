@@ -79,6 +79,12 @@ std::vector<Host> parse_hosts(const std::string& text, Where where) {
   return hosts;
 }
 
+int num_ranks_of(const std::vector<Host>& hosts) {
+  int sum = 0;
+  for (const Host& host : hosts) sum += host.num_ranks;
+  return sum;
+}
+
 std::string address_for(const std::vector<Host>& hosts, Where where) {
   const auto elsewhere =
       std::find_if(hosts.begin(), hosts.end(), [](const Host& h) { return !h.is_here(); });

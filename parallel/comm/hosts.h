@@ -24,6 +24,9 @@ struct Host {
 ///         letters, digits, and . _ - @, that does not begin with -, and 1 to 4096 ranks
 std::vector<Host> parse_hosts(const std::string& text, Where where = Where::current());
 
+/// The ranks on all of them.
+int num_ranks_of(const std::vector<Host>& hosts);
+
 /// The address from which this machine reaches the first of these hosts that is elsewhere; "127.0.0.1" if all are
 /// here.
 ///

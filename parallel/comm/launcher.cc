@@ -38,15 +38,10 @@ int exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int num_ranks_of(const std::vector<Host>& hosts) {
-  int sum = 0;
-  for (const Host& host : hosts) sum += host.num_ranks;
-  return sum;
-}
-
 struct Rank {
   std::string prefix;
   bool running = true;
+  bool killed = false;  // by somebody else
   LastLines errors{};
 };
 
@@ -56,6 +51,7 @@ struct Failure {
   int exit_code;
   const std::deque<std::string>* last_lines;
   bool by_signal;
+  std::size_t first_rank, end_rank;  // whose failure it is
 };
 
 // One run of the job, from the first rank's start to the last one's end.
@@ -87,6 +83,18 @@ class Job {
   /// The signal that ended it, or 0.
   int interrupted() const { return interrupted_; }
   int exit_code() const { return failure_ ? failure_->exit_code : 0; }
+
+  /// Where there are ranks that did not fail. REQUIRES: one did
+  std::vector<Host> hosts_left() const {
+    std::vector<Host> left = options_.hosts;
+    std::size_t rank = 0;
+    for (std::size_t h = 0; h < left.size(); ++h)
+      for (int i = 0; i < options_.hosts[h].num_ranks; ++i, ++rank)
+        left[h].num_ranks -=
+            ranks_[rank].killed || (rank >= failure_->first_rank && rank < failure_->end_rank);
+    std::erase_if(left, [](const Host& host) { return host.num_ranks == 0; });
+    return left;
+  }
 
   void report() const {
     if (!failure_) return;
@@ -232,9 +240,11 @@ class Job {
 
   void note_end(std::size_t host, std::size_t rank, int status) {
     const bool counts = std::exchange(ranks_[rank].running, false);  // not after its host was lost
-    if (counts && status != 0)
-      fail({concat("rank ", rank, place_of(host)), text_of_status(status),
-            ringrad::exit_code(status), &ranks_[rank].errors.lines(), WIFSIGNALED(status)});
+    if (!counts || status == 0) return;
+    ranks_[rank].killed =
+        WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !sent_term_ && !ending_;
+    fail({concat("rank ", rank, place_of(host)), text_of_status(status), ringrad::exit_code(status),
+          &ranks_[rank].errors.lines(), WIFSIGNALED(status), rank, rank + 1});
   }
 
   void find_lost_hosts() {
@@ -253,8 +263,9 @@ class Job {
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       if (is_rank_of(host, r)) any |= std::exchange(ranks_[r].running, false);
     if (any)
-      fail(
-          {concat("host ", options_.hosts[host].name), why, 1, &links_[host].last_errors(), false});
+      fail({concat("host ", options_.hosts[host].name), why, 1, &links_[host].last_errors(), false,
+            static_cast<std::size_t>(first_rank(host)),
+            static_cast<std::size_t>(first_rank(host) + options_.hosts[host].num_ranks)});
   }
 
   void fail(Failure failure) {
@@ -338,6 +349,9 @@ LaunchOptions complete(LaunchOptions options, Where where) {
   RINGRAD_CHECK(options.host_timeout.count() > 0, ValueError, where,
                 "launch: host_timeout must be positive; got ", options.host_timeout.count(), " ms");
   if (options.hosts.empty()) options.hosts = {{"localhost", options.num_ranks}};
+  RINGRAD_CHECK(options.min_ranks >= 0 && options.min_ranks <= num_ranks_of(options.hosts),
+                ValueError, where, "launch: min_ranks must be in [0, ", num_ranks_of(options.hosts),
+                "], the ranks there are; got ", options.min_ranks);
   const bool all_here = std::all_of(options.hosts.begin(), options.hosts.end(),
                                     [](const Host& host) { return host.is_here(); });
   if (!all_here) {
@@ -357,7 +371,7 @@ LaunchOptions complete(LaunchOptions options, Where where) {
 }  // namespace
 
 int launch(const LaunchOptions& wanted, Where where) {
-  const LaunchOptions options = complete(wanted, where);
+  LaunchOptions options = complete(wanted, where);
   const SignalReader signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
   inherit_orphans();
   for (int attempt = 0;; ++attempt) {
@@ -366,7 +380,15 @@ int launch(const LaunchOptions& wanted, Where where) {
     job.report();
     if (job.interrupted()) return job.exit_code() ? job.exit_code() : 128 + job.interrupted();
     if (job.exit_code() == 0 || attempt == options.max_restarts) return job.exit_code();
-    std::fprintf(stderr, "ringrun: restart %d of %d\n", attempt + 1, options.max_restarts);
+    if (options.min_ranks > 0) options.hosts = job.hosts_left();
+    const int left = num_ranks_of(options.hosts);
+    if (left < options.min_ranks) {
+      std::fprintf(stderr, "ringrun: no restart: at least %d ranks must be left; got %d\n",
+                   options.min_ranks, left);
+      return job.exit_code();
+    }
+    std::fprintf(stderr, "ringrun: restart %d of %d on %d ranks\n", attempt + 1,
+                 options.max_restarts, left);
   }
 }
 

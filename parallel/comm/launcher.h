@@ -15,6 +15,9 @@
 // collectives fail, then SIGTERM, then SIGKILL. Nothing outlives the job: a rank's own children go with it, also
 // if the launcher, an agent, or the connection between them ends. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
 // passed on to the ranks, unless they are ignored. Ranks read nothing from the terminal.
+//
+// A job that failed may be started anew, on as many ranks or on those that are left: all but the rank that failed
+// first, those that somebody has killed, and those of a host that was lost. Ranks are counted anew, without gaps.
 
 #pragma once
 
@@ -33,6 +36,8 @@ struct LaunchOptions {
   std::vector<Host> hosts{};         ///< the first ranks are on the first
   /// How often a job that failed is started anew, with RINGRAD_RESTART_COUNT = 1, 2, ...
   int max_restarts = 0;
+  /// Restarts are on as many ranks as are left, if these are at least so many; 0: always on all.
+  int min_ranks = 0;
   std::chrono::milliseconds grace = std::chrono::seconds(5);
   int port = 0;         ///< of the store; 0 takes a free one
   std::string chaos{};  ///< planned faults (chaos.h)
@@ -56,8 +61,8 @@ struct LaunchOptions {
 /// REQUIRES: it is the program's main thread, there are no others, and the program has no other children: they
 ///           would be killed
 ///
-/// Throws: ValueError unless there is a program, num_ranks >= 1, max_restarts >= 0, host_timeout > 0, `chaos` is a
-///         plan for such a job, and the path `ringrun` is plain enough for a remote shell; CollectiveError if the
+/// Throws: ValueError unless there is a program, num_ranks >= 1, max_restarts >= 0, min_ranks is in [0, num_ranks],
+///         host_timeout > 0, `chaos` is a plan for such a job, and the path `ringrun` is plain enough for a remote shell; CollectiveError if the
 ///         store cannot be served; Error if the program cannot be started
 int launch(const LaunchOptions& options, Where where = Where::current());
 

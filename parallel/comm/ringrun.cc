@@ -43,6 +43,12 @@ struct Arguments {
     app.add_option("--max-restarts", options.max_restarts,
                    "How often a job that failed is started anew")
         ->check(CLI::Range(0, 1'000'000));
+    app.add_option(
+           "--min-ranks", options.min_ranks,
+           "Start it anew on the ranks that are left, without the one that failed first, those "
+           "that were killed and those of lost hosts, while there are so many; if not told, "
+           "on all")
+        ->check(CLI::Range(1, 4096));
     app.add_option("--grace", grace_s, "Seconds that ranks have to end after one has failed")
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();

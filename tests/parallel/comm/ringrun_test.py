@@ -119,6 +119,30 @@ class FailsTest(Unique):
         self.assertEqual(run.returncode, 3)
         self.assertNotIn('run 2', run.stdout)
 
+    def test_starts_anew_on_the_ranks_that_are_left(self):
+        # The others end as a consequence, with an error of their own, and are not lost.
+        script = ('echo $RANK of $WORLD_SIZE in $RINGRAD_RESTART_COUNT; '
+                  '[ $RINGRAD_RESTART_COUNT = 2 ] && exit; [ $RANK = 1 ] && %s; trap "exit 3" TERM; sleep 30 & wait')
+        options = ('-n', '4', '--max-restarts', '2', '--grace', '0.1')
+        for how in ('kill -9 $$', 'exit 5'):
+            run = ringrun(*options, '--min-ranks', '2', script=script % how)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(sorted(run.stdout.splitlines()),
+                             sorted(f'[{r}] {r} of {n} in {k}' for k, n in enumerate((4, 3, 2)) for r in range(n)))
+            self.assertIn('ringrun: restart 1 of 2 on 3 ranks\n', run.stderr)
+        run = ringrun(*options, '--min-ranks', '3', script=script % 'exit 5')
+        self.assertEqual(run.returncode, 5)
+        self.assertTrue(run.stderr.endswith('ringrun: no restart: at least 3 ranks must be left; got 2\n'), run.stderr)
+        self.assertEqual(run.stdout.count(' in 1'), 3)
+        # Two that somebody kills are both lost.
+        both = script.replace('= 1 ]', '-ge 2 ]').replace('COUNT = 2', 'COUNT = 1')
+        run = ringrun(*options, '--min-ranks', '1', script=both % 'kill -9 $$')
+        self.assertIn('ringrun: restart 1 of 2 on 2 ranks\n', run.stderr)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        run = ringrun('-n', '2', '--min-ranks', '3', script='echo started')
+        self.assertEqual((run.returncode, run.stdout), (1, ''))
+        self.assertIn('min_ranks must be in [0, 2], the ranks there are; got 3', run.stderr)
+
     def test_refuses_what_makes_no_sense(self):
         for arguments, text in [(['-n', '0', 'ls'], '-'), (['-n', '2'], 'a program must follow'),
                                 (['ls'], 'required'), (['-n', 'two', 'ls'], 'two'),
