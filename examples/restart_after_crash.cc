@@ -1,0 +1,100 @@
+// Training that goes on after a crash: a checkpoint every few steps, and a launcher that starts the job anew.
+//
+//     ringrun -n 2 --max-restarts 1 --chaos kill:1@step=7 restart_after_crash --checkpoint run.ckpt
+//
+// prints where it was resumed, and ends with the same parameters, to the bit, as without --chaos. With --min-ranks 1
+// it goes on with the rank that is left. What had been done since the checkpoint is done again, so what counts has
+// seen each sample of each epoch once, whatever happened. Started once more, it goes on where it ended.
+
+#include <iostream>
+
+#include "examples/job.h"
+#include "ringrad.h"
+using namespace ringrad;
+
+constexpr std::int64_t kSamples = 240, kGlobalBatch = 24;
+
+struct Settings {
+  std::string checkpoint = "restart_after_crash.ckpt";
+  int epochs = 2, every = 5;
+};
+
+// Inputs, the number of each sample, targets.
+TensorDataset numbered(const TensorDataset& set) {
+  const DefaultDeviceGuard guard{Device()};
+  return TensorDataset({set.tensors()[0], arange(set.size()), set.tensors()[1]});
+}
+
+// A number in which every bit of every parameter counts.
+std::uint64_t checksum(const nn::Module& module) {
+  std::uint64_t sum = 0;
+  for (const Tensor& parameter : module.parameters())
+    for (const float value : parameter.to_vector<float>())
+      sum = sum * 1099511628211 + std::bit_cast<std::uint32_t>(value);
+  return sum;
+}
+
+void train(Communicator& comm, const Settings& settings) {
+  const bool prints = comm.rank() == 0;
+  manual_seed(static_cast<std::uint64_t>(comm.rank()));  // each rank drops others
+  nn::Sequential net(nn::Linear(2, 32), nn::ReLU(), nn::Dropout(0.1), nn::Linear(32, 3));
+  DistributedDataParallel model(net, comm);
+  nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const TensorDataset data = numbered(spirals(kSamples, 3));
+  DistributedSampler sampler(kSamples, {.num_replicas = comm.world_size(), .rank = comm.rank()});
+  DataLoader loader(data, sampler, {.batch_size = kGlobalBatch / comm.world_size()});
+
+  SamplerPosition position;
+  std::int64_t step = 0;
+  Tensor seen = zeros({kSamples}, {.dtype = DType::int64, .device = Device()});  // in this epoch
+  nn::Checkpoint checkpoint;
+  checkpoint.add("model", net);
+  checkpoint.add("optimizer", optimizer);
+  checkpoint.add("random", default_generator());
+  checkpoint.add("epoch", position.epoch);
+  checkpoint.add("consumed", position.consumed);
+  checkpoint.add("step", step);
+  checkpoint.add("seen", seen);
+  if (load_checkpoint(checkpoint, settings.checkpoint, comm) && prints)
+    std::cout << "resumed at step " << step << ", epoch " << position.epoch << ", sample "
+              << position.consumed << " on " << comm.world_size() << " ranks\n";
+
+  loader.set_position(position);
+  while (position.epoch < settings.epochs) {
+    for (const Batch& batch : loader) {
+      optimizer.zero_grad();
+      const Tensor x = to(batch.input(), default_device()),
+                   y = to(batch.target(), default_device());
+      cross_entropy(model(x), y).backward();
+      optimizer.step();
+
+      const Tensor now = zeros({kSamples}, {.dtype = DType::int64, .device = Device()});
+      for (const std::int64_t sample : batch.tensors[1].to_vector<std::int64_t>())
+        ++now.data<std::int64_t>()[sample];
+      comm.all_reduce(now);
+      add_(seen, now);
+      position = loader.position();
+      if (++step % settings.every == 0) save_checkpoint(checkpoint, settings.checkpoint, comm);
+    }
+    const auto times = seen.to_vector<std::int64_t>();
+    if (prints)
+      std::cout << "epoch " << position.epoch << ": " << std::count(times.begin(), times.end(), 1)
+                << " of " << kSamples << " samples seen once\n";
+    mul_(seen, 0);
+    position = loader.position();
+  }
+  save_checkpoint(checkpoint, settings.checkpoint, comm);
+  if (prints)
+    std::cout << step << " steps, parameters " << std::hex << checksum(net) << std::dec << '\n';
+}
+
+int main(int argc, char** argv) {
+  Settings settings;
+  Job job("Trains a small network, and goes on from its last checkpoint if there is one.");
+  job.options().add_option("--checkpoint", settings.checkpoint, "the file");
+  job.options().add_option("--epochs", settings.epochs, "passes over the data");
+  job.options()
+      .add_option("--every", settings.every, "steps from one checkpoint to the next")
+      ->check(CLI::PositiveNumber);
+  return job.run(argc, argv, [&](Communicator& comm) { train(comm, settings); });
+}
