@@ -1,7 +1,5 @@
 #include "nn/batch_norm.h"
 
-#include "autograd/batch_norm.h"
-
 namespace ringrad::nn {
 
 BatchNorm::BatchNorm(const char* name, std::int64_t channels, const BatchNormConfig& config,
@@ -21,6 +19,8 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual, 
   check_shape(x.shape(), where);
   const BatchNormOptions options{
       .training = is_training(), .momentum = config_.momentum, .eps = config_.eps, .relu = relu};
+  if (is_training() && training_function_)
+    return training_function_(x, weight, bias, running_mean, running_var, options, residual, where);
   return batch_norm(x, weight, bias, running_mean, running_var, options, residual, where);
 }
 

@@ -2,6 +2,9 @@
 
 #pragma once
 
+#include <functional>
+
+#include "autograd/batch_norm.h"
 #include "nn/module.h"
 
 namespace ringrad::nn {
@@ -11,6 +14,12 @@ struct BatchNormConfig {
   double momentum = 0.1;
   bool affine = true;  ///< with weight and bias
 };
+
+/// A function in place of ringrad::batch_norm, which has the same arguments.
+using BatchNormFunction =
+    std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const Tensor& running_mean, const Tensor& running_var,
+                         const BatchNormOptions& options, const Tensor& residual, Where where)>;
 
 /// What both have in common; they differ in the shapes they take.
 ///
@@ -23,6 +32,9 @@ class BatchNorm : public Module {
   Tensor forward_relu(const Tensor& x, Where where = Where::current()) override;
   /// relu(forward(x) + residual), the end of a residual block, in one pass as well.
   Tensor forward_add_relu(const Tensor& x, const Tensor& residual, Where where = Where::current());
+  /// From now on it normalises with this function in training, for one over many ranks. An empty one stands for
+  /// ringrad::batch_norm.
+  void train_with(BatchNormFunction function) { training_function_ = std::move(function); }
   std::string describe() const override;
 
   Tensor weight, bias;  ///< undefined unless affine
@@ -38,6 +50,7 @@ class BatchNorm : public Module {
 
   const char* name_;
   BatchNormConfig config_;
+  BatchNormFunction training_function_;
 };
 
 /// Shapes: (B, C) or (B, C, L), like the input

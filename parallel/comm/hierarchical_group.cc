@@ -8,11 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/view.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
 #include "parallel/comm/collective_call.h"
 #include "parallel/comm/failure_board.h"
+#include "parallel/comm/rank_blocks.h"
 
 namespace ringrad {
 namespace {
@@ -70,12 +68,12 @@ class HierarchicalCommunicator final : public Communicator {
         store_(store.another(options.join_timeout, where)),
         network_(std::move(network)),
         hosts_(ranks_by_host(*network_, options.host.empty() ? name_of_machine() : options.host,
-                             where)),
-        places_(places_in(hosts_, world_size())),
-        own_(places_[static_cast<std::size_t>(rank())]),
-        local_(join_process_group(store_, concat(group(), "/host", own_.host), own_.local,
-                                  static_cast<int>(hosts_[own_.host].size()), options, where)),
-        leaders_(network_->split(own_.local == 0 ? 0 : -1, 0, where)),
+                             where),
+               rank()),
+        local_(join_process_group(store_, concat(group(), "/host", hosts_.own.block),
+                                  hosts_.own.local, hosts_.size_of(hosts_.own.block), options,
+                                  where)),
+        leaders_(network_->split(hosts_.own.local == 0 ? 0 : -1, 0, where)),
         board_(
             store_, group(), rank(), world_size(), options.deadline, [this] { interrupt(); },
             where) {
@@ -118,23 +116,10 @@ class HierarchicalCommunicator final : public Communicator {
   std::unique_ptr<Communicator> do_shrink(Where where) override;
 
  private:
-  // Where a rank is: on which host, and the how many-th there.
-  struct Place {
-    std::size_t host = 0;
-    int local = 0;
-  };
-
-  static std::vector<Place> places_in(const std::vector<std::vector<int>>& hosts, int world_size) {
-    std::vector<Place> places(static_cast<std::size_t>(world_size));
-    for (std::size_t host = 0; host < hosts.size(); ++host)
-      for (std::size_t local = 0; local < hosts[host].size(); ++local)
-        places[static_cast<std::size_t>(hosts[host][local])] = {host, static_cast<int>(local)};
-    return places;
-  }
-
   bool reaches(const Device&) const override { return true; }
-  const Place& place_of(int rank) const { return places_[static_cast<std::size_t>(rank)]; }
-  bool leads() const { return own_.local == 0; }
+  BlockCollectives by_host() const {
+    return {hosts_, *local_, leaders_.get(), SumOrder::canonical};
+  }
 
   void interrupt() noexcept {
     for (Communicator* const part : {local_.get(), leaders_.get(), network_.get()})
@@ -147,17 +132,10 @@ class HierarchicalCommunicator final : public Communicator {
   void perform_collective(const CollectiveCall& call, Where where, Body body);
   void compare(const Operation& operation);
 
-  void gather(const Tensor& output, const Tensor& input, Where where);
-  void reduce_everywhere(const Tensor& tensor, ReduceOp op, Where where);
-  template <class Body>
-  void with_carrier(const Tensor& tensor, ReduceOp op, Where where, Body body);
-
   const HierarchicalOptions options_;
   Store store_;
   const std::unique_ptr<Communicator> network_;
-  const std::vector<std::vector<int>> hosts_;
-  const std::vector<Place> places_;  // (world_size)
-  const Place own_;
+  const RankBlocks hosts_;
   const std::unique_ptr<Communicator> local_;
   std::unique_ptr<Communicator> leaders_;  // null unless this rank leads its host
   std::uint64_t num_collectives_ = 0, num_messages_ = 0;
@@ -194,14 +172,7 @@ void HierarchicalCommunicator::perform_collective(const CollectiveCall& call, Wh
 
 // All ranks must have made the same call before data move.
 void HierarchicalCommunicator::compare(const Operation& operation) {
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(CollectiveCall));
-  const Options bytes{.dtype = DType::uint8, .device = Device()};
-  const Tensor own = empty({kBytes}, bytes, operation.where),
-               all = empty({world_size(), kBytes}, bytes, operation.where);
-  std::memcpy(own.raw_data(), &operation.call, sizeof(CollectiveCall));
-  gather(all, own, operation.where);
-  std::vector<CollectiveCall> calls(static_cast<std::size_t>(world_size()));
-  std::memcpy(calls.data(), all.raw_data(), calls.size() * sizeof(CollectiveCall));
+  const auto calls = by_host().calls(operation.call, operation.where);
   if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
   board_.fail_and_throw(
       operation, concat(operation, ": all ranks must make the same call; got ", list_calls(calls)));
@@ -209,91 +180,31 @@ void HierarchicalCommunicator::compare(const Operation& operation) {
 
 // --- Collectives -------------------------------------------------------------------------------------------------
 
-// Hosts send blocks of one size, so that one call is enough; those of hosts with fewer ranks end in nothing.
-void HierarchicalCommunicator::gather(const Tensor& output, const Tensor& input, Where where) {
-  const Options like{.dtype = output.dtype(), .device = output.device()};
-  const std::int64_t part = input.numel();
-  const auto num_hosts = static_cast<std::int64_t>(hosts_.size());
-  const auto size_of = [](const auto& host) { return static_cast<std::int64_t>(host.size()); };
-  std::int64_t most = 0;
-  for (const auto& host : hosts_) most = std::max(most, size_of(host));
-  const Tensor block = empty({most, part}, like, where);
-  local_->all_gather(view::slice(block, 0, 0, size_of(hosts_[own_.host])), input, where);
-  const Tensor rows = view::reshape(output, {world_size(), part});
-  if (leads()) {
-    const Tensor blocks = empty({num_hosts, most, part}, like, where);
-    leaders_->all_gather(blocks, block, where);
-    for (int r = 0; r < world_size(); ++r) {
-      const auto& [host, local] = place_of(r);
-      kernels::copy_(
-          view::select(rows, 0, r),
-          view::select(view::select(blocks, 0, static_cast<std::int64_t>(host)), 0, local), where);
-    }
-  }
-  local_->broadcast(output, 0, where);
-}
-
-// body(x, op) reduces x in place, which carries what the tensor holds; a mean is a sum that is divided at the end.
-template <class Body>
-void HierarchicalCommunicator::with_carrier(const Tensor& tensor, ReduceOp op, Where where,
-                                            Body body) {
-  const bool rounds = op != ReduceOp::min && op != ReduceOp::max;
-  const bool is_narrow = tensor.dtype() == DType::float16 || tensor.dtype() == DType::bfloat16;
-  const Tensor x = rounds && is_narrow ? kernels::cast(tensor, DType::float32, where) : tensor;
-  body(x, op == ReduceOp::mean ? ReduceOp::sum : op);
-  if (op == ReduceOp::mean)
-    kernels::binary<ops::Div>(
-        x, full({}, world_size(), {.dtype = x.dtype(), .device = x.device()}, where), x, where);
-  if (rounds && is_narrow) kernels::copy_(tensor, x, where);
-}
-
-void HierarchicalCommunicator::reduce_everywhere(const Tensor& tensor, ReduceOp op, Where where) {
-  with_carrier(tensor, op, where, [&](const Tensor& x, ReduceOp sum) {
-    local_->reduce(x, 0, sum, where);
-    if (leads()) leaders_->all_reduce(x, sum, where);
-    local_->broadcast(x, 0, where);
-  });
-}
-
 void HierarchicalCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
   perform_collective(call_of(CollectiveOp::all_reduce, tensor, op), where,
-                     [&] { reduce_everywhere(tensor, op, where); });
+                     [&] { by_host().all_reduce(tensor, op, where); });
 }
 
 void HierarchicalCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input,
                                                  ReduceOp op, Where where) {
-  perform_collective(call_of(CollectiveOp::reduce_scatter, input, op), where, [&] {
-    const Tensor all = kernels::clone(input, where);
-    reduce_everywhere(all, op, where);
-    const Tensor parts = view::reshape(all, {world_size(), output.numel()});
-    kernels::copy_(output, view::reshape(view::select(parts, 0, rank()), output.shape()), where);
-  });
+  perform_collective(call_of(CollectiveOp::reduce_scatter, input, op), where,
+                     [&] { by_host().reduce_scatter(output, input, op, where); });
 }
 
 void HierarchicalCommunicator::do_all_gather(const Tensor& output, const Tensor& input,
                                              Where where) {
   perform_collective(call_of(CollectiveOp::all_gather, output), where,
-                     [&] { gather(output, input, where); });
+                     [&] { by_host().all_gather(output, input, where); });
 }
 
 void HierarchicalCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
-  perform_collective(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, [&] {
-    const auto& [host, local] = place_of(root);
-    if (own_.host == host) local_->broadcast(tensor, local, where);
-    if (leads()) leaders_->broadcast(tensor, static_cast<int>(host), where);
-    if (own_.host != host) local_->broadcast(tensor, 0, where);
-  });
+  perform_collective(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where,
+                     [&] { by_host().broadcast(tensor, root, where); });
 }
 
 void HierarchicalCommunicator::do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
-  perform_collective(call_of(CollectiveOp::reduce, tensor, op, root), where, [&] {
-    const auto& [host, local] = place_of(root);
-    with_carrier(tensor, op, where, [&](const Tensor& x, ReduceOp sum) {
-      local_->reduce(x, 0, sum, where);
-      if (leads()) leaders_->reduce(x, static_cast<int>(host), sum, where);
-      if (own_.host == host && local != 0) local_->broadcast(x, 0, where);
-    });
-  });
+  perform_collective(call_of(CollectiveOp::reduce, tensor, op, root), where,
+                     [&] { by_host().reduce(tensor, root, op, where); });
 }
 
 // To compare the calls is all there is to it.

@@ -75,15 +75,13 @@ struct Outcome {
 
 }  // namespace
 
-void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
-               const GroupOptions& options, Where where) {
-  auto comms = make_thread_group(world_size, options, where);
-  Outcome outcome(world_size);
-  const int team = std::max(1, omp_get_max_threads() / world_size);
-  const auto run_rank = [&](int rank) {
+void run_on_threads(std::vector<std::unique_ptr<Communicator>> comms, int team,
+                    const std::function<void(Communicator&)>& body, Where where) {
+  Outcome outcome(comms.at(0)->world_size());
+  const auto run_rank = [&](std::size_t i) {
     omp_set_num_threads(team);
-    const TraceThread name(rank, "compute");
-    const std::unique_ptr<Communicator> comm = std::move(comms[rank]);  // leaves when it returns
+    const std::unique_ptr<Communicator> comm = std::move(comms[i]);  // leaves when it returns
+    const TraceThread name(comm->rank(), "compute");
     try {
       body(*comm);
     } catch (...) {
@@ -92,15 +90,20 @@ void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
   };
 
   std::vector<std::thread> threads;
-  threads.reserve(world_size);
+  threads.reserve(comms.size());
   try {
-    while (static_cast<int>(threads.size()) < world_size)
-      threads.emplace_back(run_rank, static_cast<int>(threads.size()));
+    while (threads.size() < comms.size()) threads.emplace_back(run_rank, threads.size());
   } catch (...) {  // no more threads, or memory: those that run must not wait for the rest
     outcome.note(*comms[threads.size()], std::current_exception());
   }
   for (std::thread& thread : threads) thread.join();
   outcome.rethrow_cause(where);
+}
+
+void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
+               const GroupOptions& options, Where where) {
+  run_on_threads(make_thread_group(world_size, options, where),
+                 std::max(1, omp_get_max_threads() / world_size), body, where);
 }
 
 }  // namespace ringrad

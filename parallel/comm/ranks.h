@@ -9,6 +9,8 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/thread_communicator.h"
@@ -24,5 +26,10 @@ namespace ringrad {
 ///         else as it is.
 void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
                const GroupOptions& options = {}, Where where = Where::current());
+
+/// What run_ranks is made of: a thread per communicator, which may be all of a group or some, each with an OpenMP team of
+/// `team` threads. Throws what run_ranks does of `body`.
+void run_on_threads(std::vector<std::unique_ptr<Communicator>> comms, int team,
+                    const std::function<void(Communicator&)>& body, Where where = Where::current());
 
 }  // namespace ringrad

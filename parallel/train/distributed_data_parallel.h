@@ -9,8 +9,9 @@
 // identical bits after every step, since an all-reduce gives the same bits on all ranks and the
 // optimizer is deterministic. With equal parts of the batch the average of the ranks' mean losses
 // is the mean loss of the global batch, so n ranks compute what one rank computes on the whole
-// batch, up to the rounding of a different order of summation. Batch norm normalises by each rank's
-// own part.
+// batch, up to the rounding of a different order of summation. With unequal parts it is not: a rank's loss must
+// then be its sum times n / global batch. Batch norm normalises by each rank's own part, unless it is synchronised
+// (sync_batch_norm.h). For bits that do not depend on how many processes or GPUs there are, see comm/logical_ranks.h.
 //
 // Gradients live in one flat arena, and a bucket is a slice of it, so nothing is packed. A CPU model's arena lies
 // where the communicator reduces it in place, unless an optimizer made it before:

@@ -41,5 +41,27 @@ TEST(DistributedDataParallelExampleTest, WrongArgumentsAreNamed) {
                    "got threads of a launcher");
 }
 
+// 1 rank says what every number of ranks must come close to.
+TEST(ResidualBlockExampleTest, RanksComputeWhatOneComputesEverywhere) {
+  constexpr auto kNumber = [](const std::string& text, const std::string& before) {
+    const std::size_t at = text.find(before);
+    EXPECT_NE(at, std::string::npos) << before << " in: " << text;
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + before.size()));
+  };
+  const std::string of_one = run("examples/residual_block --world-size 1").output;
+  EXPECT_EQ(kNumber(of_one, "whole batch: "), 0) << of_one;
+  for (const std::string& command : testing::every_way("residual_block", 3)) {
+    const Outcome outcome = run(command + " 2>/dev/null");
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    const std::string output = testing::without_ranks(outcome.output);
+    EXPECT_NE(output.find("3 replicas are identical, bit by bit"), std::string::npos) << output;
+    EXPECT_LT(kNumber(output, "whole batch: "), 1e-4) << command;
+    for (const char* step : {"step 1: loss ", "step 10: loss "})
+      EXPECT_NEAR(kNumber(output, step), kNumber(of_one, step), 1e-4) << command;
+    EXPECT_LT(kNumber(output, "step 10: loss "), kNumber(output, "step 1: loss ")) << command;
+  }
+  EXPECT_GT(run("examples/residual_block --world-size 5 2>/dev/null").exit_code, 0);
+}
+
 }  // namespace
 }  // namespace ringrad

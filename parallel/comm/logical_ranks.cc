@@ -1,0 +1,302 @@
+#include "parallel/comm/logical_ranks.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/collective_call.h"
+#include "parallel/comm/rank_blocks.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/comm/thread_communicator.h"
+
+namespace ringrad {
+namespace {
+
+struct Failure {
+  int culprit = -1;  // -1: none yet
+  std::string text;
+};
+
+// Failures travel between physical ranks as the reason of an abort.
+constexpr std::string_view kMark = "logical rank ";
+
+std::string as_reason(const Failure& failure) {
+  return concat(kMark, failure.culprit, ": ", failure.text);
+}
+Failure from_message(const std::string& message, const Failure& otherwise) {
+  const std::size_t mark = message.find(kMark);
+  if (mark == message.npos) return otherwise;
+  char* end = nullptr;
+  const long culprit = std::strtol(message.c_str() + mark + kMark.size(), &end, 10);
+  return {static_cast<int>(culprit), std::string(end + 2)};
+}
+
+// What the logical ranks of one physical rank have together.
+class Site {
+ public:
+  explicit Site(std::unique_ptr<Communicator> physical) : physical_(std::move(physical)) {}
+
+  /// The group of physical ranks: one thread's, but for abort() and failed_rank().
+  Communicator& physical() const { return *physical_; }
+
+  Failure failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+  /// The first one counts.
+  Failure fail(const Failure& failure) {
+    const std::lock_guard lock(mutex_);
+    if (failure_.culprit < 0) failure_ = failure;
+    return failure_;
+  }
+
+  /// What one thread makes and the others take, between two calls that all make.
+  std::map<int, std::shared_ptr<Site>> parts;
+
+ private:
+  const std::unique_ptr<Communicator> physical_;
+  mutable std::mutex mutex_;
+  Failure failure_;  // guarded by mutex_
+};
+
+class LogicalCommunicator final : public Communicator {
+ public:
+  LogicalCommunicator(std::string group, const RankBlocks& blocks,
+                      std::unique_ptr<Communicator> local, std::shared_ptr<Site> site)
+      : Communicator(blocks.rank, blocks.world_size(), std::move(group)),
+        blocks_(blocks),
+        site_(std::move(site)),
+        local_(std::move(local)) {}
+
+  ~LogicalCommunicator() override {
+    if (std::uncaught_exceptions() > exceptions_before_) abort("an exception ended its work");
+  }
+
+  Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
+    return local_->empty_shared(shape, options, where);
+  }
+  void abort(const std::string& reason) noexcept override { fail({rank(), reason}); }
+  int failed_rank() const noexcept override { return site_->failure().culprit; }
+
+ protected:
+  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override {
+    perform(call_of(CollectiveOp::all_reduce, tensor, op), where,
+            [&] { by_block().all_reduce(tensor, op, where); });
+  }
+  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
+                         Where where) override {
+    perform(call_of(CollectiveOp::reduce_scatter, input, op), where,
+            [&] { by_block().reduce_scatter(output, input, op, where); });
+  }
+  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override {
+    perform(call_of(CollectiveOp::all_gather, output), where,
+            [&] { by_block().all_gather(output, input, where); });
+  }
+  void do_broadcast(const Tensor& tensor, int root, Where where) override {
+    perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where,
+            [&] { by_block().broadcast(tensor, root, where); });
+  }
+  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override {
+    perform(call_of(CollectiveOp::reduce, tensor, op, root), where,
+            [&] { by_block().reduce(tensor, root, op, where); });
+  }
+  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override {
+    perform(call_of(CollectiveOp::all_to_all, input), where,
+            [&] { by_block().all_to_all(output, input, where); });
+  }
+  // To compare the calls is all there is to it.
+  void do_meet(const CollectiveCall& call, Where where) override {
+    perform(call, where, [] {});
+  }
+  void do_send(const Tensor&, int, Where where) override { refuse_message("send", where); }
+  void do_recv(const Tensor&, int, Where where) override { refuse_message("recv", where); }
+  std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
+                                         Where where) override;
+
+ private:
+  bool reaches(const Device&) const override { return true; }
+  bool leads() const { return blocks_.own.local == 0; }
+  const std::vector<int>& own_block() const { return blocks_.ranks[blocks_.own.block]; }
+  BlockCollectives by_block() const {
+    return {blocks_, *local_, leads() ? &site_->physical() : nullptr, SumOrder::tree};
+  }
+
+  [[noreturn]] static void refuse_message(const char* operation, Where where) {
+    throw CollectiveError(concat(operation, ": logical ranks have collectives only; got a message"),
+                          where);
+  }
+
+  template <class Body>
+  void perform(const CollectiveCall& call, Where where, Body body);
+  template <class Body>
+  void guarded(const Operation& operation, Body body);
+  void compare(const Operation& operation);
+  Failure fail(const Failure& failure) noexcept;
+  Failure found_in(const CollectiveError& error) const;
+  [[noreturn]] static void throw_broken(const Operation& operation, const Failure& failure);
+  std::vector<int> heads_of_parts(int own, Where where) const;
+
+  const RankBlocks blocks_;
+  const std::shared_ptr<Site> site_;
+  const std::unique_ptr<Communicator> local_;
+  std::uint64_t num_calls_ = 0;
+  const int exceptions_before_ = std::uncaught_exceptions();
+};
+
+// --- One call --------------------------------------------------------------------------------------------------
+
+template <class Body>
+void LogicalCommunicator::perform(const CollectiveCall& call, Where where, Body body) {
+  const Operation operation{call, rank(), ++num_calls_, where, {}};
+  guarded(operation, [&] { compare(operation); });
+  guarded(operation, body);
+}
+
+template <class Body>
+void LogicalCommunicator::guarded(const Operation& operation, Body body) {
+  if (const Failure failure = site_->failure(); failure.culprit >= 0)
+    throw_broken(operation, failure);
+  try {
+    body();
+  } catch (const CollectiveError& error) {
+    throw_broken(operation, fail(found_in(error)));
+  }
+}
+
+// All ranks must have made the same call before data move.
+void LogicalCommunicator::compare(const Operation& operation) {
+  const auto calls = by_block().calls(operation.call, operation.where);
+  if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
+  const std::string text = "all ranks must make the same call; got " + list_calls(calls);
+  fail({rank(), text});
+  throw CollectiveError(concat(operation, ": ", text), operation.where);
+}
+
+// --- Failures --------------------------------------------------------------------------------------------------
+
+// Tells all ranks, here and elsewhere.
+Failure LogicalCommunicator::fail(const Failure& failure) noexcept {
+  const Failure first = site_->fail(failure);
+  local_->abort(first.text);
+  site_->physical().abort(as_reason(first));
+  return first;
+}
+
+// Whose failure it was that a part of the group has thrown.
+Failure LogicalCommunicator::found_in(const CollectiveError& error) const {
+  const std::string message(error.message());
+  if (const int physical = site_->physical().failed_rank(); physical >= 0)
+    return from_message(message, {blocks_.ranks[static_cast<std::size_t>(physical)][0],
+                                  "among physical ranks, " + message});
+  const auto local = static_cast<std::size_t>(std::max(local_->failed_rank(), 0));
+  return {own_block()[local],
+          concat("among ", list_ranks(own_block()), ", counted from 0, ", message)};
+}
+
+void LogicalCommunicator::throw_broken(const Operation& operation, const Failure& failure) {
+  throw CollectiveError(concat(operation, ": the group must be whole; got a failure of rank ",
+                               failure.culprit, ": ", failure.text),
+                        operation.where);
+}
+
+// --- Groups of parts -----------------------------------------------------------------------------------------------
+
+// The first rank of each rank's part, -1 for none.
+std::vector<int> LogicalCommunicator::heads_of_parts(int own, Where where) const {
+  const Options numbers{.dtype = DType::int32, .device = Device()};
+  const Tensor all = empty({world_size()}, numbers, where);
+  by_block().all_gather(all, full({1}, own, numbers, where), where);
+  return all.to_vector<int>();
+}
+
+// A part has its own group of the physical ranks that it lies on. The thread that may call those makes the groups of
+// all parts, in one order everywhere.
+std::unique_ptr<Communicator> LogicalCommunicator::do_split(const std::vector<int>& ranks,
+                                                            const std::string& name, Where where) {
+  const int head = ranks.empty() ? -1 : ranks[0];
+  const auto own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+  std::unique_ptr<Communicator> local;
+  std::shared_ptr<Site> site;
+  guarded({{}, rank(), num_calls_, where, {}}, [&] {
+    const std::vector<int> heads = heads_of_parts(head, where);
+    for (int part = 0; leads() && part < world_size(); ++part) {
+      if (std::find(heads.begin(), heads.end(), part) == heads.end()) continue;
+      const bool is_here = std::any_of(own_block().begin(), own_block().end(), [&](int r) {
+        return heads[static_cast<std::size_t>(r)] == part;
+      });
+      auto physical = site_->physical().split(is_here ? 0 : -1, 0, where);
+      if (is_here) site_->parts[part] = std::make_shared<Site>(std::move(physical));
+    }
+    local = local_->split(head, own, where);
+    if (local) site = site_->parts.at(head);
+    local_->barrier(where);
+    if (leads()) site_->parts.clear();
+  });
+  if (!local) return nullptr;
+  std::vector<std::vector<int>> blocks;  // of new ranks
+  for (std::size_t block = 0; block < blocks_.ranks.size(); ++block) {
+    std::vector<int> here;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      if (blocks_.place_of(ranks[i]).block == block) here.push_back(static_cast<int>(i));
+    if (!here.empty()) blocks.push_back(std::move(here));
+  }
+  return std::make_unique<LogicalCommunicator>(name, RankBlocks(std::move(blocks), own),
+                                               std::move(local), std::move(site));
+}
+
+// --- All of them ---------------------------------------------------------------------------------------------------
+
+void check_same_number(Communicator& comm, int num_logical, Where where) {
+  const Options numbers{.dtype = DType::int32, .device = Device()};
+  const Tensor all = empty({comm.world_size()}, numbers, where);
+  comm.all_gather(all, full({1}, num_logical, numbers, where), where);
+  for (int rank = 0; rank < comm.world_size(); ++rank)
+    RINGRAD_CHECK(all.data<int>()[rank] == all.data<int>()[0], CollectiveError, where,
+                  "logical ranks: all ranks must ask for as many; got ", all.data<int>()[0],
+                  " on rank 0 and ", all.data<int>()[rank], " on rank ", rank);
+}
+
+}  // namespace
+
+void run_logical_ranks(Communicator& comm, int num_logical,
+                       const std::function<void(Communicator&)>& body,
+                       const LogicalRanksOptions& options, Where where) {
+  check_same_number(comm, num_logical, where);
+  const int num_physical = comm.world_size(), share = num_logical / num_physical;
+  RINGRAD_CHECK(num_logical >= 1 && num_logical <= kMaxRanks && num_logical % num_physical == 0,
+                ValueError, where, "logical ranks: there must be a multiple of ", num_physical,
+                " in [1, ", kMaxRanks, "]; got ", num_logical);
+  RINGRAD_CHECK(options.num_threads > 0, ValueError, where,
+                "logical ranks: num_threads must be positive; got ", options.num_threads);
+  std::vector<std::vector<int>> blocks(static_cast<std::size_t>(num_physical),
+                                       std::vector<int>(static_cast<std::size_t>(share)));
+  for (int r = 0; r < num_physical; ++r)
+    std::iota(blocks[static_cast<std::size_t>(r)].begin(),
+              blocks[static_cast<std::size_t>(r)].end(), r * share);
+
+  auto locals =
+      make_thread_group(share, {.deadline = options.deadline, .order = SumOrder::tree}, where);
+  const auto site = std::make_shared<Site>(comm.split(0, 0, where));
+  std::vector<std::unique_ptr<Communicator>> ranks;
+  for (int i = 0; i < share; ++i)
+    ranks.push_back(std::make_unique<LogicalCommunicator>(
+        comm.group() + ".logical", RankBlocks(blocks, comm.rank() * share + i),
+        std::move(locals[static_cast<std::size_t>(i)]), site));
+  const Device device = default_device();
+  run_on_threads(
+      std::move(ranks), options.num_threads,
+      [&](Communicator& logical) {
+        const DefaultDeviceGuard guard(device);
+        body(logical);
+      },
+      where);
+}
+
+}  // namespace ringrad

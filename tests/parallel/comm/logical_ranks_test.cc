@@ -1,0 +1,245 @@
+// Logical ranks on physical ones that are threads, processes, or over Gloo.
+
+#include "parallel/comm/logical_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "parallel/comm/gloo_group.h"
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/ranks.h"
+#include "tests/parallel/comm/backend_suite.h"
+#include "tests/parallel/comm/processes.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::error_of;
+using testing::expect_contains;
+using testing::expect_same_bits;
+using testing::expect_throws;
+using Body = std::function<void(Communicator&)>;
+
+// Threads, with the device under test as their default.
+void on_logical(int num_physical, int num_logical, const Body& body,
+                const LogicalRanksOptions& options = {}, const GroupOptions& physical = {}) {
+  const Device device = default_device();
+  run_ranks(
+      num_physical,
+      [&](Communicator& comm) {
+        const DefaultDeviceGuard guard(device);
+        run_logical_ranks(comm, num_logical, body, options);
+      },
+      physical);
+}
+
+// All that a backend must do but messages.
+void run_suite(Communicator& comm) {
+  testing::expect_exact_collectives(comm);
+  testing::expect_any_place(comm);
+  testing::expect_identical_bits(comm, {});
+  testing::expect_split(comm);
+  testing::expect_differences_named(comm, {});
+  testing::expect_abort_told(comm, {});
+  testing::expect_second_thread_refused(comm);
+}
+
+// --- Processes, first: these tests fork, and there are no threads yet ------------------------------------------
+
+void on_processes(int num_physical, int num_logical, const testing::Join& join, const Body& body) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "a process that has used a GPU cannot fork";
+  testing::Processes processes(num_physical, join, [&](Communicator& comm) -> std::string {
+    run_logical_ranks(comm, num_logical, body);
+    return "";
+  });
+  for (int rank = 0; rank < num_physical; ++rank)
+    EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+const testing::Join kSharedMemory = [](Store& store, int rank, int size) {
+  return join_process_group(store, "test", rank, size, {});
+};
+const testing::Join kGloo = [](Store& store, int rank, int size) {
+  return join_gloo_group(store, "test", rank, size, {});
+};
+
+TEST(LogicalRanksTest, ProcessesDoWhatEveryBackendDoes) {
+  on_processes(2, 4, kSharedMemory, run_suite);
+  on_processes(2, 4, kGloo, run_suite);
+}
+
+// --- Bits -------------------------------------------------------------------------------------------------------
+
+constexpr int kLogical = 8;
+constexpr std::int64_t kCount = 1003;
+
+Tensor values_of(int rank, DType dtype) { return testing::odd_values(dtype, rank, kCount); }
+
+// What eight ranks get that add in tree order.
+Tensor expected_sum(DType dtype, ReduceOp op) {
+  const Device device = default_device();
+  Tensor result;
+  run_ranks(kLogical,
+            [&](Communicator& comm) {
+              const DefaultDeviceGuard guard(device);
+              const Tensor x = values_of(comm.rank(), dtype);
+              comm.all_reduce(x, op);
+              if (comm.rank() == 0) result = to_host(x);
+            },
+            {.order = SumOrder::tree});
+  return result;
+}
+
+// The physical groups add in rank order: the tree must come from us.
+TEST(LogicalRanksTest, BitsAreThoseOfATreeOverThemWhateverThePhysicalRanks) {
+  for (const auto& [dtype, op] :
+       {std::pair(DType::float32, ReduceOp::sum), std::pair(DType::float64, ReduceOp::mean),
+        std::pair(DType::float16, ReduceOp::product), std::pair(DType::bfloat16, ReduceOp::mean),
+        std::pair(DType::bfloat16, ReduceOp::max)}) {
+    const Tensor expected = expected_sum(dtype, op);
+    for (const int num_physical : {1, 2, 4, 8})
+      on_logical(num_physical, kLogical, [&, dtype = dtype, op = op](Communicator& comm) {
+        SCOPED_TRACE(concat(op, ' ', dtype, " on ", num_physical));
+        const Tensor x = values_of(comm.rank(), dtype), y = values_of(comm.rank(), dtype);
+        comm.all_reduce(x, op);
+        expect_same_bits(to_host(x), expected);
+        comm.reduce(y, 5, op);
+        if (comm.rank() == 5) expect_same_bits(to_host(y), expected);
+      });
+  }
+}
+
+// Three on each of two, whose sums are no part of the tree over six; and parts of a group that lie anyhow.
+TEST(LogicalRanksTest, BitsAreThoseOfTheTreeAlsoWhereBlocksAreNoSubtrees) {
+  const auto sums = [](int num_physical) {
+    std::vector<Tensor> results(6);
+    on_logical(num_physical, 6, [&](Communicator& comm) {
+      const Tensor x = values_of(comm.rank(), DType::float32),
+                   y = values_of(comm.rank(), DType::float32);
+      comm.all_reduce(x);
+      const auto part = comm.split(comm.rank() == 1 ? 1 : 0, -comm.rank());
+      part->all_reduce(y);
+      results[static_cast<std::size_t>(comm.rank())] =
+          view::reshape(to_host(comm.rank() == 0 ? x : y), {kCount});
+    });
+    return results;
+  };
+  const auto expected = sums(1);
+  for (const int num_physical : {2, 3, 6}) {
+    const auto actual = sums(num_physical);
+    for (std::size_t r = 0; r < 6; ++r) expect_same_bits(actual[r], expected[r]);
+  }
+}
+
+// --- As a backend ----------------------------------------------------------------------------------------------
+
+TEST(LogicalRanksTest, ThreadsDoWhatEveryBackendDoes) {
+  for (const auto& [num_physical, num_logical] :
+       {std::pair(1, 1), std::pair(1, 3), std::pair(2, 2), std::pair(2, 4)})
+    on_logical(num_physical, num_logical, run_suite);
+}
+
+TEST(LogicalRanksTest, EachHasItsNumber) {
+  std::mutex mutex;
+  std::vector<int> found;
+  on_logical(2, 6, [&](Communicator& comm) {
+    EXPECT_EQ(comm.world_size(), 6);
+    const std::lock_guard lock(mutex);
+    found.push_back(comm.rank());
+  });
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(LogicalRanksTest, ThePhysicalGroupIsFreeAfterwards) {
+  const Body body = [](Communicator& logical) {
+    if (logical.rank() == 3) throw ValueError("told to fail", Where::current());
+    logical.barrier();
+  };
+  run_ranks(2, [&](Communicator& comm) {
+    for (int round = 0; round < 2; ++round) {
+      EXPECT_THROW(run_logical_ranks(comm, 4, body), Error);
+      testing::expect_sum_works(comm);
+    }
+  });
+}
+
+// --- Errors ----------------------------------------------------------------------------------------------------
+
+TEST(LogicalRanksTest, MessagesAndShrinkingAreRefused) {
+  on_logical(2, 4, [](Communicator& comm) {
+    expect_throws<CollectiveError>([&] { comm.send(ones({1}), (comm.rank() + 1) % 4); },
+                                   "send: logical ranks have collectives only; got a message");
+    expect_throws<CollectiveError>([&] { comm.recv(ones({1}), (comm.rank() + 1) % 4); },
+                                   "recv: logical ranks have collectives only; got a message");
+    comm.barrier();
+  });
+}
+
+TEST(LogicalRanksTest, TheNumberMustBeAMultipleAndTheSameEverywhere) {
+  for (const int num_logical : {0, 3, -2, 258})
+    run_ranks(2, [&](Communicator& comm) {
+      expect_throws<ValueError>(
+          [&] { run_logical_ranks(comm, num_logical, [](Communicator&) {}); },
+          concat("there must be a multiple of 2 in [1, 256]; got ", num_logical));
+    });
+  run_ranks(2, [](Communicator& comm) {
+    expect_throws<CollectiveError>(
+        [&] { run_logical_ranks(comm, 2 + 2 * comm.rank(), [](Communicator&) {}); },
+        "all ranks must ask for as many; got 2 on rank 0 and 4 on rank 1");
+  });
+  run_ranks(1, [](Communicator& comm) {
+    expect_throws<ValueError>(
+        [&] { run_logical_ranks(comm, 2, [](Communicator&) {}, {.num_threads = 0}); },
+        "num_threads must be positive; got 0");
+  });
+}
+
+// The culprit may lead its physical rank or not, and those who wait may be beside it or elsewhere.
+TEST(LogicalRanksTest, AnExceptionEndsAllAndNamesItsRank) {
+  for (const int culprit : {0, 3, 4, 5})
+    run_ranks(2, [&](Communicator& comm) {
+      const std::string error = [&] {
+        try {
+          run_logical_ranks(comm, 6, [&](Communicator& logical) {
+            if (logical.rank() == culprit) throw ShapeError("told to fail", Where::current());
+            const std::string seen = error_of([&] { logical.all_reduce(ones({3})); });
+            expect_contains(seen, concat("got a failure of rank ", culprit, ": "));
+            expect_contains(seen, "told to fail");
+            EXPECT_EQ(logical.failed_rank(), culprit);
+          });
+        } catch (const ShapeError& thrown) {
+          return std::string(thrown.message());
+        }
+        return std::string();
+      }();
+      EXPECT_EQ(error,
+                comm.rank() == culprit / 3 ? concat("rank ", culprit, ": told to fail") : "");
+      comm.barrier();
+    });
+}
+
+TEST(LogicalRanksTest, ARankThatIsLateEndsAll) {
+  for (const int late : {0, 3})
+    on_logical(2, 4,
+               [&](Communicator& comm) {
+                 if (comm.rank() == late)
+                   while (comm.failed_rank() < 0) std::this_thread::yield();
+                 expect_contains(error_of([&] { comm.barrier(); }), "got no call from rank");
+               },
+               {.deadline = std::chrono::milliseconds(600)},
+               {.deadline = std::chrono::milliseconds(300)});
+}
+
+TEST(LogicalRanksTest, ARankThatLeavesEndsAll) {
+  for (const int leaving : {0, 1, 3})
+    on_logical(2, 4, [&](Communicator& comm) {
+      if (comm.rank() == leaving) return;
+      expect_contains(error_of([&] { comm.barrier(); }), "left");
+    });
+}
+
+}  // namespace
+}  // namespace ringrad
