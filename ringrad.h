@@ -60,4 +60,6 @@
 #include "parallel/train/distributed_data_parallel.h"
 #include "parallel/train/local_sgd.h"
 #include "parallel/train/parameter_server.h"
+#include "parallel/train/same_model.h"
+#include "parallel/train/sharded_optimizer.h"
 #include "parallel/train/sync_batch_norm.h"

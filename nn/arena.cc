@@ -105,6 +105,21 @@ void ParameterArena::pack(Where where) {
   }
 }
 
+// An arena of the result alone must find both parts to be whole storages, and the result to fill them.
+Tensor ParameterArena::flat_parameter(std::int64_t offset, std::int64_t count) const {
+  const auto part_of = [&](const Tensor& flat) {
+    const std::size_t width = size_bytes(flat.dtype());
+    const Ref<Storage> part =
+        Storage::slice(flat.storage(), static_cast<std::size_t>(offset) * width,
+                       static_cast<std::size_t>(count) * width);
+    return slice_of(flat_view(part, flat.dtype(), flat.made_at()), 0,
+                    view::slice(flat, 0, offset, offset + count), flat.made_at());
+  };
+  const Tensor parameter = part_of(values_).set_requires_grad();
+  leaf_of(parameter)->grad = part_of(gradients_);
+  return parameter;
+}
+
 void ParameterArena::clear_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (Leaf* leaf = leaf_of(parameters_[i])) {

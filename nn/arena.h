@@ -48,6 +48,11 @@ class ParameterArena {
   const std::vector<Tensor>& parameters() const { return parameters_; }
   const std::vector<Slice>& slices() const { return slices_; }
 
+  /// Elements [offset, offset + count) as one flat parameter, whose gradient is the same part of gradients(). An
+  /// optimizer that is given it alone changes this arena in place.
+  /// REQUIRES: the part lies in the arena
+  Tensor flat_parameter(std::int64_t offset, std::int64_t count) const;
+
   /// Makes every gradient zero, without writing: the next backward pass overwrites what is there.
   void clear_gradients() const;
 

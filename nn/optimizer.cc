@@ -70,6 +70,13 @@ void Optimizer::load_state_dict(const StateDict& state, Where where) {
   copy_state("load_state_dict", own, state, where);
 }
 
+std::int64_t Optimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [name, flat] : flat_state())
+    for (const Tensor& state : flat) bytes += static_cast<std::int64_t>(state.storage()->bytes());
+  return bytes;
+}
+
 void Optimizer::step(Where where) { step(1, where); }
 
 // An update goes over the whole arena; momentum and weight decay would move a frozen parameter.

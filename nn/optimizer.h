@@ -50,6 +50,9 @@ class Optimizer {
   /// Goes on from there. Throws as Module::load_state_dict, and ValueError for a negative step or rate.
   void load_state_dict(const StateDict& state, Where where = Where::current());
 
+  /// The memory of momentum and the like, beside values and gradients.
+  std::int64_t state_bytes() const;
+
  protected:
   /// Throws ValueError for no parameters, or a negative learning rate; as ParameterArena for the
   /// rest.

@@ -12,7 +12,7 @@
 //
 // Calls are the collectives and messages of all groups of the rank, counted from 1, the barrier in which ranks
 // join included. Steps are counted from 1 by chaos_step(); DistributedDataParallel calls it when a forward pass
-// in training begins. A rank says on stderr what it does to itself.
+// in training begins, ShardedOptimizer when its step does. A rank says on stderr what it does to itself.
 //
 // A fault happens in the first run of a job, or in restart N if it says so: else no restart could succeed. The
 // plan reaches ranks as RINGRAD_CHAOS, under any launcher; ranks that are threads have no faults. Without a plan

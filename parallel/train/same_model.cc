@@ -1,6 +1,7 @@
 #include "parallel/train/same_model.h"
 
-#include <cstring>
+#include <algorithm>
+#include <cstdint>
 
 namespace ringrad {
 
@@ -27,15 +28,14 @@ std::string first_difference(const std::string& ours, const std::string& theirs)
 void check_same_model(const char* scheme, const nn::Module& module, Communicator& comm,
                       Where where) {
   const std::string ours = describe_model(module);
-  Tensor length = full({1}, static_cast<std::int64_t>(ours.size()),
-                       {.dtype = DType::int64, .device = Device()});
+  const Tensor length = full({1}, static_cast<std::int64_t>(ours.size()),
+                             {.dtype = DType::int64, .device = Device()});
   comm.broadcast(length, 0, where);
-  std::string reference = ours;
-  reference.resize(static_cast<std::size_t>(length.item<std::int64_t>()));
-  Tensor bytes = empty({length.item<std::int64_t>()}, {.dtype = DType::uint8, .device = Device()});
-  if (comm.rank() == 0) std::memcpy(bytes.raw_data(), ours.data(), ours.size());
+  const auto count = length.item<std::int64_t>();
+  const Tensor bytes = empty({count}, {.dtype = DType::uint8, .device = Device()});
+  if (comm.rank() == 0) std::copy(ours.begin(), ours.end(), bytes.data<std::uint8_t>());
   comm.broadcast(bytes, 0, where);
-  std::memcpy(reference.data(), bytes.raw_data(), reference.size());
+  const std::string reference(bytes.data<std::uint8_t>(), bytes.data<std::uint8_t>() + count);
 
   Tensor differing = zeros({comm.world_size()}, {.dtype = DType::int32, .device = Device()});
   differing.data<std::int32_t>()[comm.rank()] = ours != reference;

@@ -1,0 +1,138 @@
+#include "parallel/train/sharded_optimizer.h"
+
+#include <cmath>
+
+#include "autograd/in_place.h"
+#include "core/view.h"
+#include "kernels/optimizer_step.h"
+#include "parallel/comm/chaos.h"
+#include "parallel/train/replica.h"
+
+namespace ringrad {
+namespace {
+
+constexpr std::int64_t kCutBytes = 64;
+
+// The arenas that the replica makes are those of an optimizer of the same parameters.
+std::vector<Tensor> trained_parameters(const nn::Module& module, Communicator& comm, Where where) {
+  const Replica replica("ShardedOptimizer", module, comm, where);
+  std::vector<Tensor> trained;
+  for (const Tensor& parameter : module.parameters())
+    if (parameter.requires_grad()) trained.push_back(parameter);
+  return trained;
+}
+
+// The optimizer of elements [begin, end) of the arena; null if there are none.
+std::unique_ptr<nn::Optimizer> optimizer_of(const nn::ParameterArena& arena, std::int64_t begin,
+                                            std::int64_t end,
+                                            const ShardedOptimizer::MakeOptimizer& make,
+                                            Where where) {
+  if (begin == end) return nullptr;
+  const Tensor parameter = arena.flat_parameter(begin, end - begin);
+  const std::byte* const place = parameter.raw_data();
+  std::unique_ptr<nn::Optimizer> made = make({parameter});
+  RINGRAD_CHECK(made && made->arenas().size() == 1 &&
+                    made->arenas().front().values().numel() == end - begin &&
+                    made->arenas().front().values().raw_data() == place,
+                ValueError, where,
+                "ShardedOptimizer: make_optimizer must return an optimizer of exactly the "
+                "parameters that it is given; got ",
+                made ? "one of others" : "none");
+  return made;
+}
+
+const Tensor& values_of(const nn::Optimizer& optimizer) {
+  return optimizer.arenas().front().values();
+}
+const Tensor& gradients_of(const nn::Optimizer& optimizer) {
+  return optimizer.arenas().front().gradients();
+}
+
+}  // namespace
+
+ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
+                                   const MakeOptimizer& make_optimizer, Where where)
+    : Optimizer(trained_parameters(module, comm, where), 0, where), comm_(comm) {
+  for (const nn::ParameterArena& arena : arenas()) {
+    const std::int64_t count = arena.values().numel();
+    const std::int64_t unit =
+        kCutBytes / static_cast<std::int64_t>(size_bytes(arena.values().dtype()));
+    const std::int64_t part = count / unit / comm.world_size() * unit;
+    const std::int64_t begin = comm.rank() * part, parts_end = comm.world_size() * part;
+    cuts_.push_back({parts_end, optimizer_of(arena, begin, begin + part, make_optimizer, where),
+                     optimizer_of(arena, parts_end, count, make_optimizer, where)});
+  }
+  set_learning_rate(local_optimizers().front()->learning_rate(), where);
+}
+
+void ShardedOptimizer::average_gradients(Where where) {
+  if (averaged_) return;
+  for (std::size_t i = 0; i < cuts_.size(); ++i) {
+    const auto& [parts_end, own, rest] = cuts_[i];
+    arenas()[i].settle();
+    const Tensor parts = view::slice(arenas()[i].gradients(), 0, 0, parts_end);
+    if (own) comm_.reduce_scatter(gradients_of(*own), parts, ReduceOp::mean, where);
+    if (rest) comm_.all_reduce(gradients_of(*rest), ReduceOp::mean, where);
+  }
+  averaged_ = true;
+}
+
+void ShardedOptimizer::step(Where where) {
+  chaos_step();
+  average_gradients(where);
+  Optimizer::step(where);
+  zero_grad();
+}
+
+void ShardedOptimizer::update(std::size_t index, double grad_scale, Where where) {
+  const auto& [parts_end, own, rest] = cuts_[index];
+  for (nn::Optimizer* optimizer : {own.get(), rest.get()})
+    if (optimizer) {
+      optimizer->set_learning_rate(learning_rate(), where);
+      optimizer->step(grad_scale, where);
+    }
+  const Tensor parts = view::slice(arenas()[index].values(), 0, 0, parts_end);
+  if (own) comm_.all_gather(parts, values_of(*own), where);
+}
+
+double ShardedOptimizer::clip_grad_norm(double max_norm, Where where) {
+  RINGRAD_CHECK(max_norm > 0, ValueError, where,
+                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
+  average_gradients(where);
+  double own_squares = 0, rest_squares = 0;
+  for (const auto& [parts_end, own, rest] : cuts_) {
+    if (own) own_squares += kernels::sum_of_squares(gradients_of(*own), where);
+    if (rest) rest_squares += kernels::sum_of_squares(gradients_of(*rest), where);
+  }
+  const Tensor squares =
+      full({1}, own_squares, {.dtype = DType::float64, .device = Device()}, where);
+  comm_.all_reduce(squares, ReduceOp::sum, where);
+  const double norm = std::sqrt(squares.item<double>() + rest_squares);
+  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
+                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
+  if (norm > max_norm)
+    for (const nn::Optimizer* optimizer : local_optimizers())
+      mul_(gradients_of(*optimizer), max_norm / norm, where);
+  return norm;
+}
+
+void ShardedOptimizer::zero_grad() {
+  Optimizer::zero_grad();
+  averaged_ = false;
+}
+
+std::int64_t ShardedOptimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const nn::Optimizer* optimizer : local_optimizers()) bytes += optimizer->state_bytes();
+  return bytes;
+}
+
+std::vector<nn::Optimizer*> ShardedOptimizer::local_optimizers() const {
+  std::vector<nn::Optimizer*> all;
+  for (const auto& [parts_end, own, rest] : cuts_)
+    for (nn::Optimizer* optimizer : {own.get(), rest.get()})
+      if (optimizer) all.push_back(optimizer);
+  return all;
+}
+
+}  // namespace ringrad
