@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/trace.h"
+#include "parallel/comm/rethrow.h"
 
 namespace ringrad {
 namespace {
@@ -23,30 +24,6 @@ std::string message_of(const std::exception_ptr& error) noexcept {
     return e.what();
   } catch (...) {
     return "an exception of unknown type";
-  }
-}
-
-// Throws a `Type` with the rank before its message if the error is one.
-template <class Type>
-void rethrow_if(const Error& error, int rank) {
-  if (dynamic_cast<const Type*>(&error) != nullptr)
-    throw Type(concat("rank ", rank, ": ", error.message()), error.where());
-}
-
-template <class... Types>
-void rethrow_as_one_of(const Error& error, int rank) {
-  (rethrow_if<Types>(error, rank), ...);
-}
-
-[[noreturn]] void rethrow_with_rank(const std::exception_ptr& error, int rank, Where where) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {
-    rethrow_as_one_of<ShapeError, DTypeError, DeviceError, IndexError, ValueError, AutogradError,
-                      DataError, OutOfMemoryError, CollectiveError, InternalError>(e, rank);
-    throw Error(concat("rank ", rank, ": ", e.message()), e.where());
-  } catch (const std::exception& e) {
-    std::throw_with_nested(Error(concat("rank ", rank, ": ", e.what()), where));
   }
 }
 
@@ -67,9 +44,9 @@ struct Outcome {
   // then any other will do.
   void rethrow_cause(Where where) const {
     if (first_failed >= 0 && errors[first_failed])
-      rethrow_with_rank(errors[first_failed], first_failed, where);
+      rethrow_of(concat("rank ", first_failed), errors[first_failed], where);
     for (std::size_t rank = 0; rank < errors.size(); ++rank)
-      if (errors[rank]) rethrow_with_rank(errors[rank], static_cast<int>(rank), where);
+      if (errors[rank]) rethrow_of(concat("rank ", rank), errors[rank], where);
   }
 };
 
