@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "tests/examples/commands.h"
@@ -61,6 +62,39 @@ TEST(ResidualBlockExampleTest, RanksComputeWhatOneComputesEverywhere) {
     EXPECT_LT(kNumber(output, "step 10: loss "), kNumber(output, "step 1: loss ")) << command;
   }
   EXPECT_GT(run("examples/residual_block --world-size 5 2>/dev/null").exit_code, 0);
+}
+
+TEST(DataParallelExampleTest, SeveralDevicesTrainLikeOne) {
+  for (const std::string device : {"cpu", "cuda"}) {
+    const Outcome outcome =
+        run("examples/data_parallel --devices 3 --steps 6 --device " + device + " 2>/dev/null");
+    EXPECT_EQ(outcome.exit_code, 0) << device;
+    const std::string& output = outcome.output;
+    EXPECT_NE(output.find(device + ":0: 43 images"), std::string::npos) << output;
+    EXPECT_NE(output.find(device + ":2: 42 images"), std::string::npos) << output;
+    const auto number_after = [&](const std::string& text) {
+      const std::size_t at = output.find(text);
+      EXPECT_NE(at, std::string::npos) << text << " in " << output;
+      return at == std::string::npos ? NAN : std::stod(output.substr(at + text.size()));
+    };
+    EXPECT_LT(number_after("step 6: loss "), 0.8 * number_after("step 1: loss ")) << output;
+    EXPECT_LT(number_after("parameters differ by at most "), 1e-5) << output;
+  }
+}
+
+TEST(ShardedOptimizerExampleTest, SavesMemoryAndGivesTheSameBitsEverywhere) {
+  for (const std::string& command : testing::every_way("sharded_optimizer", 3)) {
+    const Outcome outcome = run(command + " --epochs 2 2>/dev/null");
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    const std::string output = testing::without_ranks(outcome.output);
+    EXPECT_NE(output.find("3 replicas are identical, and their bits are those with replicated"),
+              std::string::npos)
+        << command << ": " << output;
+    // Six tensors in an arena of 672 pieces of 64 bytes, and Adam keeps two numbers for each in it.
+    EXPECT_NE(output.find("on each rank: 86016 replicated, sharded 28672 28672 28672\n"),
+              std::string::npos)
+        << command << ": " << output;
+  }
 }
 
 }  // namespace
