@@ -65,8 +65,8 @@ void train(Communicator& comm, const Data& data, std::int64_t staleness, int num
 
 int main(int argc, char** argv) {
   int num_steps = 200;
-  Job job(
-      "Trains on points of three spirals with a parameter server and workers of unequal speed.");
+  Job job("Trains on points of three spirals with a parameter server and workers of unequal speed.",
+          4);
   job.options().add_option("--steps", num_steps, "of each worker")->check(CLI::PositiveNumber);
   return job.run(argc, argv, [&](Communicator& comm) {
     const TensorDataset spirals = ringrad::spirals(1024, 3);

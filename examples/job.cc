@@ -23,7 +23,8 @@ RankEnvironment environment_or_exit() {
 
 }  // namespace
 
-Job::Job(const std::string& about) : environment_(environment_or_exit()), options_(about) {
+Job::Job(const std::string& about, int world_size)
+    : environment_(environment_or_exit()), options_(about), world_size_(world_size) {
   if (is_launched()) {
     world_size_ = environment_.world_size;
     backend_ = "processes";

@@ -26,8 +26,8 @@ namespace ringrad {
 
 class Job {
  public:
-  /// Adds --world-size, --device, --backend and --nccl to the program's options.
-  explicit Job(const std::string& about);
+  /// Adds --world-size, --device, --backend and --nccl to the program's options; `world_size` is what they are without.
+  explicit Job(const std::string& about, int world_size = 2);
 
   CLI::App& options() { return options_; }
   /// Plans of the group, for thread ranks and for the backends that have plans.
@@ -56,7 +56,7 @@ class Job {
   const RankEnvironment environment_;
   CLI::App options_;
   GroupOptions group_;
-  int world_size_ = 2;
+  int world_size_;
   std::string device_ = "cpu", backend_ = "threads";
   bool nccl_ = false;
 };
