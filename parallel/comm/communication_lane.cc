@@ -60,7 +60,10 @@ class ThreadLane final : public CommunicationLane::Implementation {
     auto job = std::make_shared<Job>(shared_, std::move(name), std::move(task));
     {
       const std::lock_guard lock(shared_->mutex);
-      jobs_.push_back(job);
+      if (shared_->failed)
+        job->end(shared_->failed);
+      else
+        jobs_.push_back(job);
     }
     shared_->changed.notify_all();
     return Work(std::move(job));
@@ -77,6 +80,7 @@ class ThreadLane final : public CommunicationLane::Implementation {
     std::mutex mutex;
     std::condition_variable changed;
     CommunicationLane::Times times;
+    std::exception_ptr failed;  // until somebody has waited for it
   };
 
   struct Job final : Work::State {
@@ -91,11 +95,19 @@ class ThreadLane final : public CommunicationLane::Implementation {
         shared->changed.wait(lock, [&] { return done; });
         shared->times.waited_s += seconds(Clock::now() - begin);
       }
-      if (error) std::rethrow_exception(error);
+      if (!error) return;
+      shared->failed = nullptr;
+      std::rethrow_exception(error);
     }
     bool is_done() const override {
       const std::lock_guard lock(shared->mutex);
       return done;
+    }
+    // What the task holds is let go before anybody is told.
+    void end(std::exception_ptr with) {
+      task = nullptr;
+      error = std::move(with);
+      done = true;
     }
 
     const std::shared_ptr<Shared> shared;
@@ -122,11 +134,15 @@ class ThreadLane final : public CommunicationLane::Implementation {
       } catch (...) {
         error = std::current_exception();
       }
-      job->task = nullptr;  // what it holds is let go before anybody is told
+      job->task = nullptr;  // outside of the lock
       lock.lock();
-      job->error = std::move(error);
-      job->done = true;
       shared_->times.work_s += worked_s;
+      job->end(error);
+      if (error) {
+        shared_->failed = error;
+        for (const auto& later : jobs_) later->end(error);
+        jobs_.clear();
+      }
       shared_->changed.notify_all();
     }
   }
@@ -143,6 +159,15 @@ class ThreadLane final : public CommunicationLane::Implementation {
 class StreamLane final : public CommunicationLane::Implementation {
  public:
   StreamLane(Communicator& comm, Device device) : comm_(comm), stream_(device) {}
+
+  // What is freed from now on may be in use by work that nobody has waited for, since an exception came between.
+  ~StreamLane() override {
+    try {
+      const DeviceGuard device(stream_.device());
+      Event(stream_).block(current_stream(stream_.device()));
+    } catch (const std::exception&) {  // the device has failed, and whoever uses it next is told
+    }
+  }
 
   Work run(std::string name, CommunicationLane::Task task, Where where) override {
     const DeviceGuard device(stream_.device(), where);

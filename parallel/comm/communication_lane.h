@@ -12,6 +12,9 @@
 // communicator to itself from run() until the last Work was waited for; a call by the caller meanwhile throws, as it
 // would from any second thread.
 //
+// After a task that failed no other is begun until somebody has waited for it, and those between them fail with it: their
+// collectives would meet others of the ranks where nothing failed.
+//
 // A lane without overlap does everything at once, on the caller's thread and stream. On the CPU that is the faster
 // one where ranks have no cores to spare: communication then takes its time from the computation beside it.
 

@@ -66,6 +66,31 @@ TEST(CommunicationLaneTest, WhoWaitsGetsTheErrorEachTimeAndTheLaneGoesOn) {
   });
 }
 
+// A rank whose second task fails must not begin its third, which would meet the second one of another rank.
+TEST(CommunicationLaneTest, WhatComesAfterAFailureFailsWithItUntilThatIsKnown) {
+  run_ranks(1, [](Communicator& comm) {
+    CommunicationLane lane(comm, Device(), true);
+    std::promise<void> all_are_queued;
+    int num_begun = 0;
+    const auto count = [&](Communicator&) { ++num_begun; };
+    const auto fail = [](Communicator&) { throw ValueError("told to", Where::current()); };
+    const Work first =
+        lane.run("first", [&](Communicator&) { all_are_queued.get_future().wait(); });
+    const Work failing = lane.run("failing", fail), queued = lane.run("queued", count);
+    all_are_queued.set_value();
+    first.wait();
+    while (!failing.is_done()) std::this_thread::yield();
+    const Work later = lane.run("later", count);
+    EXPECT_TRUE(queued.is_done());
+    EXPECT_TRUE(later.is_done());
+    for (const Work& work : {later, queued, failing})
+      expect_throws<ValueError>([&] { work.wait(); }, "told to");
+    EXPECT_EQ(num_begun, 0);
+    lane.run("afterwards", count).wait();
+    EXPECT_EQ(num_begun, 1);
+  });
+}
+
 TEST(CommunicationLaneTest, WorksOutliveTheLane) {
   run_ranks(1, [](Communicator& comm) {
     Work work;
