@@ -56,6 +56,7 @@
 #include "nn/tensor_file.h"
 #include "parallel/comm/logical_ranks.h"
 #include "parallel/comm/ranks.h"
+#include "parallel/train/communication_hooks.h"
 #include "parallel/train/data_parallel.h"
 #include "parallel/train/distributed_checkpoint.h"
 #include "parallel/train/distributed_data_parallel.h"

@@ -135,11 +135,13 @@ void Reducer::make_buckets(const std::vector<int>& arrival) {
     const auto& [last_offset, last_count] = arena.slices()[last.index];
     Bucket bucket;
     bucket.parameters = range;
-    bucket.content.gradients = view::slice(arena.gradients(), 0, arena.slices()[first.index].offset,
-                                           last_offset + last_count);
+    const std::int64_t begin = arena.slices()[first.index].offset;
+    bucket.content.gradients = view::slice(arena.gradients(), 0, begin, last_offset + last_count);
     bucket.content.index = buckets_.size();
     for (std::size_t p = range.begin; p < range.end; ++p) {
-      bucket.content.names.push_back(parameters_[p].name);
+      const std::size_t i = parameters_[p].index;
+      bucket.content.parameters.push_back(
+          {parameters_[p].name, arena.parameters()[i].shape(), arena.slices()[i].offset - begin});
       parameters_[p].bucket = buckets_.size();
     }
     summary_.bucket_bytes.push_back(places_[range.end - 1].end_bytes -

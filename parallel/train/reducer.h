@@ -25,15 +25,22 @@
 
 namespace ringrad {
 
-/// What a communication hook gets.
+/// A parameter's part of a bucket: as many elements of the bucket's gradients as its shape has, from `offset` on.
+struct BucketParameter {
+  std::string name;
+  Shape shape;
+  std::int64_t offset = 0;
+};
+
+/// What a communication hook gets; it stays as it is until the hook's work is done.
 struct GradientBucket {
   Tensor gradients;  ///< flat, this rank's own; the hook leaves the average over the ranks there
   std::size_t index = 0;  ///< among num_buckets, in the order of reduction
   std::size_t num_buckets = 0;
-  std::vector<std::string> names;  ///< of the parameters in it
+  std::vector<BucketParameter> parameters;  ///< between them the gradients hold zeros
 };
 
-/// Starts the reduction of a bucket on the lane, and returns without waiting for it.
+/// Starts the reduction of a bucket on the lane, and returns without waiting for it (communication_hooks.h).
 using CommunicationHook =
     std::function<Work(const GradientBucket& bucket, CommunicationLane& lane)>;
 

@@ -145,7 +145,8 @@ TEST(ReducerTest, BucketsFollowTheOrderInWhichGradientsCome) {
       DistributedDataParallel replica(
           net, comm, {.bucket_bytes = 280, .first_bucket_bytes = 280, .overlap = overlap});
       replica.set_communication_hook([&](const GradientBucket& bucket, CommunicationLane& lane) {
-        order.push_back(bucket.names.front().substr(0, bucket.names.front().find('.')));
+        order.push_back(
+            bucket.parameters.front().name.substr(0, bucket.parameters.front().name.find('.')));
         return lane.run("average", [gradients = bucket.gradients](Communicator& on_lane) {
           on_lane.all_reduce(gradients, ReduceOp::mean);
         });

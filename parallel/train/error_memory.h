@@ -1,0 +1,37 @@
+// ErrorMemory: what lossy compression of gradients has left out so far, to be sent with later ones.
+//
+//     g_1 --(+)-- left --> compress --> sent            sum of sent + left = sum of g
+//             ^                |
+//             '---- left <-----'
+//
+// So nothing is lost, only late, and SGD converges at the rate of the uncompressed one (Stich, Cordonnier, Jaggi 2018,
+// arXiv:1809.07599; Karimireddy et al. 2019, arXiv:1901.09847).
+//
+// It lies like the gradients: one number for each element of the storage that a bucket is a slice of. So it stays right
+// when buckets are cut anew.
+
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "core/storage.h"
+#include "core/tensor.h"
+
+namespace ringrad {
+
+/// For one thread at a time.
+class ErrorMemory {
+ public:
+  /// Adds gradients, a contiguous slice of their storage, to what was left of earlier ones there. The result is this
+  /// memory's own slice of float32 or float64: whoever sends a part of it takes that part away.
+  Tensor add(const Tensor& gradients, Where where);
+
+ private:
+  const Tensor& left_of(const Tensor& gradients, Where where);
+
+  // With the gradients' storage that each belongs to, which is kept, so that no other gets its address.
+  std::vector<std::pair<Ref<Storage>, Tensor>> left_;
+};
+
+}  // namespace ringrad

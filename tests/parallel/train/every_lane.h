@@ -1,0 +1,75 @@
+// What holds for gradients must hold wherever they are and whoever carries them.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/stream.h"
+#include "kernels/copy.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/train/reducer.h"
+
+namespace ringrad::testing {
+
+/// Calls body(communicator, overlap) on `world_size` threads: on the CPU and with a GPU each, which is the default device,
+/// by the thread or stream that computes and by another one.
+template <class Body>
+void on_every_lane(int world_size, Body body) {
+  for (const bool on_gpus : {false, true})
+    for (const Overlap overlap : {Overlap::never, Overlap::always}) {
+      if (on_gpus && num_cuda_devices() < world_size) continue;
+      SCOPED_TRACE(on_gpus ? "on GPUs" : "on the CPU");
+      SCOPED_TRACE(overlap == Overlap::always ? "with overlap" : "without overlap");
+      run_ranks(world_size, [&](Communicator& comm) {
+        const DefaultDeviceGuard guard(on_gpus ? Device(DeviceType::cuda, comm.rank()) : Device());
+        body(comm, overlap);
+        synchronize(default_device());
+      });
+    }
+}
+
+/// A bucket of one parameter, and what a hook makes of it on this rank: the lane and the memory stay the same from pass
+/// to pass, as in a reducer.
+class OneBucket {
+ public:
+  OneBucket(Communicator& comm, Overlap overlap, const Shape& shape, CommunicationHook hook,
+            DType dtype = DType::float32)
+      : hook_(std::move(hook)),
+        lane_(comm, default_device(), overlap == Overlap::always),
+        bucket_{.gradients = zeros({shape.numel()}, {.dtype = dtype}),
+                .num_buckets = 1,
+                .parameters = {{"weight", shape, 0}}} {}
+
+  /// The average, on the CPU.
+  template <class T>
+  std::vector<T> reduce(const std::vector<T>& gradients) {
+    const Tensor own = from_values<T>(gradients, bucket_.gradients.shape());
+    kernels::copy_(bucket_.gradients, own);
+    hook_(bucket_, lane_).wait();
+    return bucket_.gradients.to_vector<T>();
+  }
+
+ private:
+  const CommunicationHook hook_;
+  CommunicationLane lane_;
+  const GradientBucket bucket_;
+};
+
+/// True if all ranks hold the same bytes.
+template <class T>
+bool same_on_all_ranks(Communicator& comm, const std::vector<T>& values) {
+  const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(T));
+  const Options on_host{.dtype = DType::uint8, .device = Device()};
+  const Tensor least = empty({bytes}, on_host), most = empty({bytes}, on_host);
+  std::memcpy(least.raw_data(), values.data(), static_cast<std::size_t>(bytes));
+  std::memcpy(most.raw_data(), values.data(), static_cast<std::size_t>(bytes));
+  comm.all_reduce(least, ReduceOp::min);
+  comm.all_reduce(most, ReduceOp::max);
+  return least.to_vector<int>() == most.to_vector<int>();
+}
+
+}  // namespace ringrad::testing
