@@ -60,6 +60,7 @@
 #include "parallel/train/data_parallel.h"
 #include "parallel/train/distributed_checkpoint.h"
 #include "parallel/train/distributed_data_parallel.h"
+#include "parallel/train/join.h"
 #include "parallel/train/local_sgd.h"
 #include "parallel/train/parameter_server.h"
 #include "parallel/train/same_model.h"

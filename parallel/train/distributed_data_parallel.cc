@@ -35,14 +35,18 @@ Tensor DistributedDataParallel::forward(const Tensor& x, Where where) {
   const TraceSpan span("forward", "compute");
   if (module_.is_training()) chaos_step();
   reducer_->check_frozen(where);
-  if (broadcasts_buffers_ && module_.is_training()) sync_buffers(where);
+  if (module_.is_training() && grad_enabled()) {
+    if (join_) join_(x, where);
+    if (broadcasts_buffers_ && !reducer_->is_paused()) sync_buffers(where);
+  }
   return module_.forward(x, where);
 }
 
 void DistributedDataParallel::sync_buffers(Where where) {
   reducer_->wait();
   if (comm_.world_size() == 1) return;
-  for (const auto& [name, buffer] : module_.named_buffers()) comm_.broadcast(buffer, 0, where);
+  for (const auto& [name, buffer] : module_.named_buffers())
+    comm_.broadcast(buffer, buffers_root_, where);
 }
 
 bool replicas_identical(const nn::Module& module, Communicator& comm, Where where) {

@@ -34,10 +34,13 @@
 //       if (part + 1 < k) alone.emplace(model);        each rank adds up its own parts,
 //       (loss(model(x[part])) / k).backward();         and the last pass averages the sums
 //     }
+//
+// What else: fewer bytes on the link, communication_hooks.h; ranks with unequal numbers of samples, join.h.
 
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -90,14 +93,20 @@ class DistributedDataParallel {
   /// left out. Printable.
   CommunicationSummary summary() { return reducer_->summary(); }
 
-  /// Gives all ranks rank 0's buffers: before evaluation, so that all evaluate the same model.
+  /// Gives all ranks rank 0's buffers, or with a Join those of the lowest rank that has data: before evaluation, so that
+  /// all evaluate the same model.
   void sync_buffers(Where where = Where::current());
 
  private:
+  friend class Join;
+
   nn::Module& module_;
   Communicator& comm_;
   const bool broadcasts_buffers_;
   std::shared_ptr<Reducer> reducer_;
+  // While a Join lives: what it does before a forward pass, and whose buffers it has all ranks take.
+  std::function<void(const Tensor& x, Where where)> join_;
+  int buffers_root_ = 0;
 };
 
 /// True on every rank if all ranks' parameters and buffers are equal bit by bit. Every rank must

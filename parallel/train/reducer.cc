@@ -247,6 +247,10 @@ void Reducer::wait() {
 }
 
 void Reducer::reduce_zeros() {
+  RINGRAD_CHECK(!options_.static_graph || has_learned_, AutogradError, where_,
+                "DistributedDataParallel: with static_graph every rank must have data in the first "
+                "pass; got none on rank ",
+                comm_.rank());
   wait();
   for (const nn::ParameterArena& arena : arenas_) arena.clear_gradients();
   next_bucket_ = 0;

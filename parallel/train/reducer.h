@@ -59,7 +59,8 @@ struct DistributedDataParallelOptions {
   /// Every pass reaches the same parameters: buckets need not wait for those that the first did not reach, and those
   /// that it reached on no rank are not communicated. A pass that differs throws AutogradError.
   bool static_graph = false;
-  /// Broadcast rank 0's buffers (running statistics) before every forward pass in training.
+  /// Broadcast rank 0's buffers (running statistics) before every forward pass in training that is to be reduced: not
+  /// under NoSync or NoGrad.
   bool broadcast_buffers = true;
 };
 

@@ -1,0 +1,68 @@
+// Join: data parallel training where ranks have unequally many samples. Those that run out of data early take part in
+// the others' reductions until all are done.
+//
+//     Join join(model);
+//     for (const Batch& batch : loader) {
+//       optimizer.zero_grad();
+//       cross_entropy(model(batch.input()), batch.target()).backward();
+//       optimizer.step();
+//     }
+//     join.finish([&] { optimizer.step(); });
+//
+//     rows    step 1   step 2   step 3         before each forward pass every rank says how many rows it has,
+//     rank 0    4        4        1            and weighs its gradients by
+//     rank 1    4        2       finish: 0
+//     rank 2    4       finish: 0  0              weight = world_size rows / total rows
+//
+// Guarantee: if a rank's loss is the mean over the rows of its x, axis 0, each step averages over the samples of all
+// ranks in that step alike, as one rank would that has them all, up to rounding. Where all have equally many rows the
+// weights are 1, and so are the bits what they are without. Replicas and optimizers stay identical bit by bit, since
+// all ranks take every step. Buffers (running statistics) are those of the lowest rank that has data; after finish() all
+// ranks have those of the last one.
+//
+// While a Join lives, each forward pass in training that is recorded must be followed by one backward pass. Under NoSync
+// nothing is announced: the rows are counted with those of the pass that reduces, so that a step of several parts is
+// exact if the parts of a rank have equally many rows. A step must not end under NoSync.
+//
+// A rank without data calls no forward pass. Modules with collectives of their own, as batch norm that is synchronised
+// between ranks, would wait for it in vain: they get CollectiveError.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "parallel/train/distributed_data_parallel.h"
+
+namespace ringrad {
+
+class Join {
+ public:
+  /// From now on the model's forward passes announce their rows, in one small all_gather.
+  ///
+  /// REQUIRES: model outlives it; every rank makes one at the same point. Ranks that do not are named by the
+  ///           CollectiveError of the next forward pass
+  /// Throws:   ValueError if the model has one already
+  explicit Join(DistributedDataParallel& model, Where where = Where::current());
+  ~Join();
+  Join(const Join&) = delete;
+  Join& operator=(const Join&) = delete;
+
+  /// Takes part in the other ranks' passes with no rows until no rank has any. After each of them the gradients are
+  /// everybody's average, and `step` does what the other ranks do after backward: steps of optimizers and schedules.
+  /// Returns how many there were.
+  ///
+  /// Throws: ValueError if it was called before, or if rows were added up under NoSync and not reduced;
+  ///         AutogradError with static_graph if this rank has had no data at all; what `step` throws
+  std::int64_t finish(const std::function<void()>& step, Where where = Where::current());
+
+ private:
+  void before_forward(const Tensor& x, Where where);
+  bool announce(std::int64_t rows, Where where);
+
+  DistributedDataParallel& model_;
+  std::int64_t rows_ = 0;  // since the latest reduction, of passes under NoSync
+  bool finished_ = false;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,388 @@
+// Ranks with unequal numbers of samples. The reference is one rank that sees, step by step, the samples of all.
+
+#include "parallel/train/join.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "autograd/cross_entropy.h"
+#include "autograd/elementwise.h"
+#include "autograd/grad_mode.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "core/random.h"
+#include "core/view.h"
+#include "kernels/concatenate.h"
+#include "nn/activation.h"
+#include "nn/batch_norm.h"
+#include "nn/linear.h"
+#include "nn/sequential.h"
+#include "nn/sgd.h"
+#include "parallel/comm/flight_recorder.h"
+#include "tests/parallel/train/every_lane.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_throws;
+using testing::on_every_lane;
+
+// rows[rank][step]; a rank without rows in a step has run out of data.
+using Rows = std::vector<std::vector<std::int64_t>>;
+
+struct Batch {
+  Tensor x, y;
+};
+
+Batch batch_of(int rank, std::size_t step, std::int64_t rows) {
+  Generator generator(1000 * static_cast<std::uint64_t>(rank) + step);
+  return {randn({rows, 6}, {}, generator), randint(0, 3, {rows}, generator)};
+}
+
+Batch all_of(const Rows& rows, std::size_t step) {
+  std::vector<Tensor> x, y;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank)
+    if (step < rows[rank].size()) {
+      const Batch batch = batch_of(static_cast<int>(rank), step, rows[rank][step]);
+      x.push_back(batch.x);
+      y.push_back(batch.y);
+    }
+  return {kernels::concatenate(x), kernels::concatenate(y)};
+}
+
+std::size_t num_steps(const Rows& rows) {
+  std::size_t most = 0;
+  for (const auto& steps : rows) most = std::max(most, steps.size());
+  return most;
+}
+
+nn::Sequential make_net() {
+  manual_seed(1);
+  return nn::Sequential(nn::Linear(6, 16), nn::ReLU(), nn::Linear(16, 16), nn::Tanh(),
+                        nn::Linear(16, 3));
+}
+
+std::vector<Tensor> copies(const nn::Module& net) {
+  std::vector<Tensor> result;
+  for (const Tensor& parameter : net.parameters()) result.push_back(clone(parameter.detach()));
+  return result;
+}
+
+constexpr nn::SGDOptions kSgd{.learning_rate = 0.1, .momentum = 0.9};
+
+// The parameters after each step of one rank on the samples of all.
+std::vector<std::vector<Tensor>> reference(const Rows& rows) {
+  nn::Sequential net = make_net();
+  nn::SGD optimizer(net.parameters(), kSgd);
+  std::vector<std::vector<Tensor>> result;
+  for (std::size_t step = 0; step < num_steps(rows); ++step) {
+    const Batch batch = all_of(rows, step);
+    optimizer.zero_grad();
+    cross_entropy(net(batch.x), batch.y).backward();
+    optimizer.step();
+    result.push_back(copies(net));
+  }
+  return result;
+}
+
+const Rows kUneven[] = {
+    {{4, 4, 4, 4}, {4, 4, 1}},             // the last batch of rank 1 is small
+    {{3}, {4, 4, 4}},                      // rank 0 ends first
+    {{}, {5, 2}},                          // rank 0 has no data at all
+    {{2, 2, 2}, {1, 7, 2, 5, 1}, {4, 4}},  // nothing fits
+    {{3, 1}, {3}, {}, {3, 3, 3}},
+};
+
+TEST(JoinTest, EveryStepAveragesOverTheSamplesOfAllRanks) {
+  for (const Rows& rows : kUneven) {
+    SCOPED_TRACE(&rows - kUneven);
+    on_every_lane(static_cast<int>(rows.size()), [&rows](Communicator& comm, Overlap overlap) {
+      const auto expected = reference(rows);
+      nn::Sequential net = make_net();
+      DistributedDataParallel model(net, comm, {.bucket_bytes = 600, .overlap = overlap});
+      nn::SGD optimizer(net.parameters(), kSgd);
+      std::size_t step = 0;
+      const auto check = [&] {
+        ASSERT_LT(step, expected.size());
+        for (std::size_t i = 0; i < expected[step].size(); ++i)
+          expect_close(net.parameters()[i].detach(), expected[step][i], 64);
+        ++step;
+      };
+      Join join(model);
+      const auto& own = rows[static_cast<std::size_t>(comm.rank())];
+      for (const std::int64_t count : own) {
+        const Batch batch = batch_of(comm.rank(), step, count);
+        optimizer.zero_grad();
+        cross_entropy(model(batch.x), batch.y).backward();
+        optimizer.step();
+        check();
+      }
+      const std::int64_t joined = join.finish([&] {
+        optimizer.step();
+        check();
+      });
+      EXPECT_EQ(joined, static_cast<std::int64_t>(expected.size() - own.size()));
+      EXPECT_EQ(step, expected.size());
+      EXPECT_TRUE(replicas_identical(net, comm));
+      for (const Tensor& parameter : net.parameters()) parameter.set_grad({});
+      optimizer.step();  // moves by the momentum alone
+      EXPECT_TRUE(replicas_identical(net, comm)) << "the momentum differs";
+    });
+  }
+}
+
+TEST(JoinTest, WithEqualBatchesItChangesNoBit) {
+  on_every_lane(3, [](Communicator& comm, Overlap overlap) {
+    const auto trained = [&](bool joins) {
+      nn::Sequential net = make_net();
+      DistributedDataParallel model(net, comm, {.bucket_bytes = 600, .overlap = overlap});
+      nn::SGD optimizer(net.parameters(), kSgd);
+      std::optional<Join> join;
+      if (joins) join.emplace(model);
+      for (std::size_t step = 0; step < 3; ++step) {
+        const Batch batch = batch_of(comm.rank(), step, 5);
+        optimizer.zero_grad();
+        cross_entropy(model(batch.x), batch.y).backward();
+        optimizer.step();
+      }
+      if (join) {
+        EXPECT_EQ(join->finish([] { ADD_FAILURE(); }), 0);
+      }
+      return copies(net);
+    };
+    const auto with = trained(true), without = trained(false);
+    for (std::size_t i = 0; i < with.size(); ++i) testing::expect_same_bits(with[i], without[i]);
+  });
+}
+
+// An epoch with a Join, one without, and one with another.
+TEST(JoinTest, AfterItTheModelIsWhatItWas) {
+  on_every_lane(2, [](Communicator& comm, Overlap overlap) {
+    nn::Sequential net = make_net();
+    DistributedDataParallel model(net, comm, {.overlap = overlap});
+    const auto gradients = [&](std::int64_t rows) {
+      const Batch batch = batch_of(comm.rank(), 0, rows);
+      net.zero_grad();
+      cross_entropy(model(batch.x), batch.y).backward();
+      return net.parameters().front().grad().to_vector<float>();
+    };
+    const std::int64_t uneven = comm.rank() == 0 ? 2 : 6;
+    const auto alone = gradients(uneven);
+    std::vector<float> joined;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      {
+        Join join(model);
+        joined = gradients(uneven);
+        join.finish([] {});
+      }
+      EXPECT_NE(joined, alone);
+      EXPECT_EQ(gradients(uneven), alone);
+    }
+  });
+}
+
+// Rank 1 has one part less in the last step. Its parts have equally many rows, and its loss is divided by their number.
+TEST(JoinTest, RowsUnderNoSyncCountInThePassThatReduces) {
+  on_every_lane(2, [](Communicator& comm, Overlap overlap) {
+    nn::Sequential net = make_net(), whole = make_net();
+    DistributedDataParallel model(net, comm, {.overlap = overlap});
+    Join join(model);
+    const Rows rows{{3, 3}, {5}};  // of parts, one step
+    const std::size_t num_parts = rows[static_cast<std::size_t>(comm.rank())].size();
+    const std::size_t calls_before = comm.flight().records().size();
+    for (std::size_t part = 0; part < num_parts; ++part) {
+      std::optional<DistributedDataParallel::NoSync> alone;
+      if (part + 1 < num_parts) alone.emplace(model);
+      const Batch batch =
+          batch_of(comm.rank(), part, rows[static_cast<std::size_t>(comm.rank())][part]);
+      const Tensor loss = cross_entropy(model(batch.x), batch.y);
+      (loss / static_cast<double>(num_parts)).backward();
+      if (alone) {
+        EXPECT_EQ(comm.flight().records().size(), calls_before);
+      }
+    }
+    const Batch first = all_of(rows, 0), second = all_of(rows, 1);
+    const std::vector<Tensor> x{first.x, second.x}, y{first.y, second.y};
+    cross_entropy(whole(kernels::concatenate(x)), kernels::concatenate(y)).backward();
+    for (std::size_t i = 0; i < net.parameters().size(); ++i)
+      expect_close(net.parameters()[i].grad(), whole.parameters()[i].grad(), 64);
+    join.finish([] {});
+  });
+}
+
+// Evaluation in between, and forward passes without backward, are this rank's own affair.
+TEST(JoinTest, OnlyPassesThatAreReducedAreAnnounced) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Sequential net = make_net();
+    DistributedDataParallel model(net, comm);
+    Join join(model);
+    if (comm.rank() == 1) {
+      {
+        const NoGrad guard;
+        model(ones({2, 6}));
+      }
+      net.eval();
+      model(ones({2, 6}));
+      net.train();
+    }
+    EXPECT_EQ(join.finish([] {}), 0);
+  });
+}
+
+// Batch norm's statistics are those of the lowest rank with data before each step, and in the end of the last one.
+TEST(JoinTest, BuffersAreThoseOfTheRanksThatHaveData) {
+  on_every_lane(3, [](Communicator& comm, Overlap overlap) {
+    const Rows rows{{4}, {4, 4, 4}, {4, 4}};
+    nn::Sequential net(nn::Linear(6, 4), nn::BatchNorm1d(4), nn::Linear(4, 3));
+    DistributedDataParallel model(net, comm, {.overlap = overlap});
+    nn::SGD optimizer(net.parameters(), kSgd);
+    Join join(model);
+    Tensor own_mean;
+    for (std::size_t step = 0; step < rows[static_cast<std::size_t>(comm.rank())].size(); ++step) {
+      const Batch batch = batch_of(comm.rank(), step, 4);
+      optimizer.zero_grad();
+      cross_entropy(model(batch.x), batch.y).backward();
+      optimizer.step();
+      own_mean = clone(net.named_buffers().front().second);
+    }
+    join.finish([&] { optimizer.step(); });
+    EXPECT_TRUE(replicas_identical(net, comm));
+    comm.broadcast(own_mean, 1);  // the last with data
+    testing::expect_same_bits(net.named_buffers().front().second, own_mean);
+  });
+}
+
+// --- Errors --------------------------------------------------------------------------------------------------
+
+void on_one_rank(const std::function<void(nn::Sequential&, DistributedDataParallel&)>& body) {
+  run_ranks(1, [&](Communicator& comm) {
+    nn::Sequential net = make_net();
+    DistributedDataParallel model(net, comm);
+    body(net, model);
+  });
+}
+
+TEST(JoinTest, AfterFinishThereAreNoMoreForwardPassesInTraining) {
+  on_one_rank([](nn::Sequential& net, DistributedDataParallel& model) {
+    {
+      Join join(model);
+      join.finish([] {});
+      expect_throws<ValueError>([&] { model(ones({2, 6})); }, "after finish()");
+      expect_throws<ValueError>([&] { join.finish([] {}); }, "must be called once");
+      net.eval();
+      model(ones({2, 6}));
+      net.train();
+    }
+    model(ones({2, 6}));
+  });
+}
+
+TEST(JoinTest, AModelHasOneAtATime) {
+  on_one_rank([](nn::Sequential&, DistributedDataParallel& model) {
+    const Join join(model);
+    expect_throws<ValueError>([&] { const Join second(model); }, "one at a time");
+  });
+}
+
+TEST(JoinTest, ABatchHasRows) {
+  on_one_rank([](nn::Sequential&, DistributedDataParallel& model) {
+    const Join join(model);
+    expect_throws<ValueError>([&] { model(ones({0, 6})); }, "rows along axis 0; got shape (0, 6)");
+    expect_throws<ValueError>([&] { model(scalar_tensor(1)); }, "rows along axis 0; got shape ()");
+  });
+}
+
+TEST(JoinTest, AStepMustNotEndUnderNoSync) {
+  on_one_rank([](nn::Sequential&, DistributedDataParallel& model) {
+    Join join(model);
+    {
+      const DistributedDataParallel::NoSync alone(model);
+      sum(model(ones({2, 6}))).backward();
+    }
+    expect_throws<ValueError>([&] { join.finish([] {}); }, "got 2 rows that were not reduced");
+  });
+}
+
+TEST(JoinTest, RanksThatDoNotJoinAreNamed) {
+  expect_throws<CollectiveError>(
+      [] {
+        run_ranks(3, [](Communicator& comm) {
+          nn::Sequential net = make_net();
+          DistributedDataParallel model(net, comm);
+          std::optional<Join> join;
+          if (comm.rank() != 1) join.emplace(model);
+          const Batch batch = batch_of(comm.rank(), 0, 4);
+          cross_entropy(model(batch.x), batch.y).backward();
+        });
+      },
+      "all_gather(int64, 3 elements) on ranks 0, 2 and all_reduce(");
+}
+
+TEST(JoinTest, ARankThatFailsWhileOthersHaveFinishedEndsThem) {
+  for (const bool in_step : {true, false})
+    expect_throws<ValueError>(
+        [in_step] {
+          run_ranks(2, [in_step](Communicator& comm) {
+            nn::Sequential net = make_net();
+            DistributedDataParallel model(net, comm);
+            Join join(model);
+            const auto fail = [] { throw ValueError("told to fail", Where::current()); };
+            for (std::size_t step = 0; comm.rank() == 1 && step < 3; ++step) {
+              const Batch batch = batch_of(comm.rank(), step, 4);
+              if (!in_step && step == 1) fail();
+              cross_entropy(model(batch.x), batch.y).backward();
+            }
+            join.finish([&] {
+              if (in_step) fail();
+            });
+          });
+        },
+        in_step ? "rank 0: told to fail" : "rank 1: told to fail");
+}
+
+// A module that talks to the other ranks in its forward pass, as synchronised batch norm does.
+TEST(JoinTest, ModulesWithCollectivesCannotRunWithoutAllRanks) {
+  struct Talks : nn::Module {
+    explicit Talks(Communicator& group) : comm(group) {}
+    Communicator& comm;
+    nn::Linear& linear = child("linear", nn::Linear(6, 3));
+    Tensor forward(const Tensor& x, Where) override {
+      const Tensor mean = clone(x.detach());
+      comm.all_reduce(mean, ReduceOp::mean);
+      return linear(x - mean);
+    }
+  };
+  expect_throws<CollectiveError>(
+      [] {
+        run_ranks(2, [](Communicator& comm) {
+          Talks net(comm);
+          DistributedDataParallel model(net, comm);
+          Join join(model);
+          if (comm.rank() == 0) sum(model(ones({2, 6}))).backward();
+          join.finish([] {});
+        });
+      },
+      "all_reduce(mean, float32, 12 elements) on rank 0");
+}
+
+TEST(JoinTest, AStaticGraphNeedsDataInTheFirstPass) {
+  expect_throws<AutogradError>(
+      [] {
+        run_ranks(2, [](Communicator& comm) {
+          nn::Sequential net = make_net();
+          DistributedDataParallel model(net, comm, {.static_graph = true});
+          Join join(model);
+          if (comm.rank() == 0) sum(model(ones({2, 6}))).backward();
+          join.finish([] {});
+        });
+      },
+      "must have data in the first pass; got none on rank 1");
+}
+
+}  // namespace
+}  // namespace ringrad
