@@ -8,28 +8,20 @@
 #include <utility>
 #include <vector>
 
-#include "core/stream.h"
 #include "kernels/copy.h"
-#include "parallel/comm/ranks.h"
 #include "parallel/train/reducer.h"
+#include "tests/parallel/train/ranks_on_devices.h"
 
 namespace ringrad::testing {
 
-/// Calls body(communicator, overlap) on `world_size` threads: on the CPU and with a GPU each, which is the default device,
-/// by the thread or stream that computes and by another one.
+/// Calls body(communicator, overlap) on ranks of the CPU and of GPUs (ranks_on_devices.h): what they communicate goes by
+/// the thread or stream that computes, and then by another one.
 template <class Body>
 void on_every_lane(int world_size, Body body) {
-  for (const bool on_gpus : {false, true})
-    for (const Overlap overlap : {Overlap::never, Overlap::always}) {
-      if (on_gpus && num_cuda_devices() < world_size) continue;
-      SCOPED_TRACE(on_gpus ? "on GPUs" : "on the CPU");
-      SCOPED_TRACE(overlap == Overlap::always ? "with overlap" : "without overlap");
-      run_ranks(world_size, [&](Communicator& comm) {
-        const DefaultDeviceGuard guard(on_gpus ? Device(DeviceType::cuda, comm.rank()) : Device());
-        body(comm, overlap);
-        synchronize(default_device());
-      });
-    }
+  for (const Overlap overlap : {Overlap::never, Overlap::always}) {
+    SCOPED_TRACE(overlap == Overlap::always ? "with overlap" : "without overlap");
+    run_ranks_on_devices(world_size, [&](Communicator& comm) { body(comm, overlap); });
+  }
 }
 
 /// A bucket of one parameter, and what a hook makes of it on this rank: the lane and the memory stay the same from pass
