@@ -32,7 +32,7 @@ namespace ringrad {
 enum class Tail {
   pad,   ///< the epoch's first are dealt again: shares are equal, fewer than num_replicas repeat
   drop,  ///< they are left out in this epoch: shares are equal, nothing repeats
-  keep,  ///< the first ranks get one more: each sample once; for evaluation without collectives
+  keep,  ///< the first ranks get one more: each sample once; for evaluation without collectives, training with a Join
 };
 
 /// One rank's share of the work.

@@ -109,6 +109,7 @@ CommunicationHook top_k_compression(const TopKOptions& options, Where where) {
                   where, "top_k_compression: a bucket must hold less than 2^31 elements; got ",
                   bucket.gradients.numel());
     const auto average_chosen = [=, gradients = bucket.gradients](Communicator& comm) {
+      if (gradients.numel() == 0) return;
       const Tensor left = memory->add(gradients, where);
       if (left.dtype() == DType::float64)
         reduce<double>(gradients, left, ratio, comm, where);

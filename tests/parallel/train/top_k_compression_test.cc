@@ -101,6 +101,12 @@ TEST(TopKCompressionTest, WithRatioOneItAverages) {
   });
 }
 
+TEST(TopKCompressionTest, ABucketMayBeEmpty) {
+  on_every_lane(2, [](Communicator& comm, Overlap overlap) {
+    EXPECT_TRUE(OneBucket(comm, overlap, {0}, top_k_compression()).reduce(Vector()).empty());
+  });
+}
+
 TEST(TopKCompressionTest, AtLeastOneIsSentAndOfEqualOnesTheFirst) {
   on_every_lane(2, [](Communicator& comm, Overlap overlap) {
     OneBucket bucket(comm, overlap, {5}, top_k_compression({.ratio = 1e-9}));
