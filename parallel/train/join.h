@@ -24,8 +24,8 @@
 // nothing is announced: the rows are counted with those of the pass that reduces, so that a step of several parts is
 // exact if the parts of a rank have equally many rows. A step must not end under NoSync.
 //
-// A rank without data calls no forward pass. Modules with collectives of their own, as batch norm that is synchronised
-// between ranks, would wait for it in vain: they get CollectiveError.
+// A rank without data makes no forward pass. Modules with collectives of their own, as sync_batch_norm.h, wait for it in
+// vain and end with CollectiveError, at the latest at the group's deadline.
 
 #pragma once
 

@@ -15,8 +15,8 @@
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "autograd/in_place.h"
+#include "core/storage.h"
 #include "core/trace.h"
-#include "core/view.h"
 #include "parallel/comm/rank_environment.h"
 
 namespace ringrad {
@@ -53,6 +53,15 @@ std::vector<nn::ParameterArena> make_arenas(const nn::Module& module, Communicat
     return comm.empty_shared({count}, options, where);
   };
   return nn::make_arenas(trained, make_gradients, where);
+}
+
+// Elements [begin, end) of an arena, with a version of their own: one bucket is changed on the lane, the next one here.
+Tensor bucket_of(const Tensor& gradients, std::int64_t begin, std::int64_t end) {
+  const std::size_t width = size_bytes(gradients.dtype());
+  auto part = Storage::slice(gradients.storage(), static_cast<std::size_t>(begin) * width,
+                             static_cast<std::size_t>(end - begin) * width);
+  return Tensor(make_ref<TensorImpl>(std::move(part), 0, Shape{end - begin}, Strides{1},
+                                     gradients.dtype(), gradients.made_at()));
 }
 
 Device device_of(const std::vector<nn::ParameterArena>& arenas) {
@@ -136,7 +145,7 @@ void Reducer::make_buckets(const std::vector<int>& arrival) {
     Bucket bucket;
     bucket.parameters = range;
     const std::int64_t begin = arena.slices()[first.index].offset;
-    bucket.content.gradients = view::slice(arena.gradients(), 0, begin, last_offset + last_count);
+    bucket.content.gradients = bucket_of(arena.gradients(), begin, last_offset + last_count);
     bucket.content.index = buckets_.size();
     for (std::size_t p = range.begin; p < range.end; ++p) {
       const std::size_t i = parameters_[p].index;
