@@ -26,14 +26,22 @@ std::string quoted(const std::string& text) {
 // The name of a thread of a rank; anonymous ones get a number.
 using ThreadName = std::pair<int, std::string>;
 
+// As a launcher says it: those of parallel/comm/rank_environment.h.
+const char* rank_in_environment() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name)) return rank;
+  return nullptr;
+}
+
 int rank_of_process() {
-  const char* rank = std::getenv("RANK");
+  const char* rank = rank_in_environment();
   return rank ? std::atoi(rank) : 0;
 }
 
 thread_local ThreadName thread_name{rank_of_process(), ""};
 
-// The file: an array of events, one per line. Readers forgive an end that is missing, as after a kill.
+// The file: an array of events, one per line, each of which is written as it ends. Readers forgive an end of the array
+// that is missing, as after a kill.
 class TraceFile {
  public:
   TraceFile(const std::string& path, Where where) : file_(std::fopen(path.c_str(), "w")) {
@@ -59,6 +67,7 @@ class TraceFile {
                  "\"dur\":%.3f}",
                  separator(), quoted(name).c_str(), quoted(category).c_str(), thread_name.first,
                  thread->second, us(begin.time_since_epoch()), us(end - begin));
+    std::fflush(file_.get());
   }
 
  private:
@@ -83,7 +92,12 @@ struct Tracer {
   std::unique_ptr<TraceFile> file;
 
   // Spans of threads that outlive it are dropped.
-  ~Tracer() { detail::is_tracing = false; }
+  ~Tracer() { end(); }
+  void end() {
+    const std::lock_guard lock(mutex);
+    detail::is_tracing = false;
+    file.reset();
+  }
 };
 
 Tracer& tracer() {
@@ -96,7 +110,7 @@ const bool is_asked_for = [] {
   const char* path = std::getenv("RINGRAD_TRACE");
   if (!path || !*path) return false;
   try {
-    trace_to(std::getenv("RANK") ? concat(path, '.', rank_of_process()) : path);
+    trace_to(rank_in_environment() ? concat(path, '.', rank_of_process()) : path);
   } catch (const Error& error) {
     std::fprintf(stderr, "RINGRAD_TRACE: %s\n", error.what());
   }
@@ -106,19 +120,14 @@ const bool is_asked_for = [] {
 }  // namespace
 
 void trace_to(const std::string& path, Where where) {
+  end_trace();
   Tracer& all = tracer();
   const std::lock_guard lock(all.mutex);
-  all.file.reset();
   all.file = std::make_unique<TraceFile>(path, where);
   detail::is_tracing = true;
 }
 
-void end_trace() {
-  Tracer& all = tracer();
-  const std::lock_guard lock(all.mutex);
-  detail::is_tracing = false;
-  all.file.reset();
-}
+void end_trace() { tracer().end(); }
 
 TraceThread::TraceThread(int rank, std::string name)
     : before_(std::exchange(thread_name, {rank, std::move(name)})) {}

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "tests/testing.h"
@@ -82,7 +83,39 @@ TEST_F(TraceTest, ManyThreadsWriteOneFile) {
   EXPECT_EQ(count, 400);
 }
 
+// What a process that is killed leaves: all but the end of the array.
+TEST_F(TraceTest, ASpanIsInTheFileAsSoonAsItHasEnded) {
+  trace_to(path_);
+  { const TraceSpan span("last words", "compute"); }
+  std::stringstream text;
+  text << std::ifstream(path_).rdbuf() << ']';
+  EXPECT_EQ(json::parse(text).back()["name"], "last words");
+}
+
+TEST_F(TraceTest, AProcessOfALauncherHasAFileOfItsOwn) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the variables are read when a program begins
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    SCOPED_TRACE(variable);
+    const std::string path = path_ + variable;
+    setenv("RINGRAD_TRACE", path.c_str(), 1);
+    setenv(variable, "1", 1);
+    EXPECT_EXIT(
+        {
+          { const TraceSpan span("of rank 1", "compute"); }
+          std::exit(0);
+        },
+        ::testing::ExitedWithCode(0), "");
+    unsetenv("RINGRAD_TRACE");
+    unsetenv(variable);
+    std::ifstream file(path + ".1");
+    const json events = json::parse(file, nullptr, false);
+    ASSERT_TRUE(events.is_array() && !events.empty());
+    EXPECT_EQ(events.back()["pid"], 1);
+  }
+}
+
 TEST_F(TraceTest, AFileThatCannotBeWrittenIsNamed) {
+  trace_to(path_);
   testing::expect_throws<DataError>([] { trace_to("/nowhere/trace.json"); }, "/nowhere/trace.json");
   EXPECT_FALSE(is_tracing());
 }
