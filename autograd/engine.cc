@@ -64,7 +64,7 @@ class Pass {
            !leaf.has_hooks() && captures_.empty() && !options_.create_graph;
   }
   bool captures() const { return !captures_.empty(); }
-  const Pass* outer() const { return outer_; }
+  Pass* outer() const { return outer_; }
 
  private:
   struct Capture {
@@ -312,7 +312,9 @@ Tensor grad(const Tensor& output, const Tensor& input, const Tensor& grad_output
 
 void at_end_of_backward(std::function<void()> callback) {
   RINGRAD_ASSERT(current_pass);
-  current_pass->add_callback(std::move(callback));
+  Pass* pass = current_pass;
+  while (pass->outer()) pass = pass->outer();
+  pass->add_callback(std::move(callback));
 }
 
 Tensor add_gradients(const Tensor& a, const Tensor& b, Where where) {

@@ -71,7 +71,8 @@ Tensor grad(const Tensor& output, const Tensor& input, const Tensor& grad_output
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
               BackwardOptions options = {}, Where where = Where::current());
 
-/// Calls `callback` when the backward pass that runs now on this thread has ended without an error.
+/// Calls `callback` when the backward pass that runs now on this thread, the outermost one if they nest, has ended
+/// without an error.
 /// REQUIRES: called from a hook or a backward function.
 void at_end_of_backward(std::function<void()> callback);
 

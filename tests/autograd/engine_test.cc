@@ -7,6 +7,7 @@
 
 #include "autograd/elementwise.h"
 #include "autograd/function.h"
+#include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "autograd/movement.h"
 #include "autograd/reduce.h"
@@ -261,6 +262,24 @@ TEST(EngineTest, CallbackRunsAfterTheWholePass) {
   register_completed_hook(x, [&](const Tensor&) { events.push_back("leaf"); });
   y.backward();
   EXPECT_EQ(events, (std::vector<std::string>{"leaf", "end"}));
+}
+
+TEST(EngineTest, CallbackOfANestedPassRunsAfterTheOutermost) {
+  const Tensor inner = leaf(1), outer = leaf(1);
+  std::vector<std::string> events;
+  register_completed_hook(inner, [&](const Tensor&) {
+    events.push_back("inner");
+    at_end_of_backward([&] { events.push_back("end"); });
+  });
+  register_completed_hook(outer, [&](const Tensor&) { events.push_back("outer"); });
+  const Tensor y = outer * 2;
+  register_hook(y, [&](const Tensor&) {
+    const EnableGrad guard;
+    (inner * 2).backward();
+    return Tensor();
+  });
+  y.backward();
+  EXPECT_EQ(events, (std::vector<std::string>{"inner", "outer", "end"}));
 }
 
 TEST(EngineTest, HookReplacesTheGradientUntilItIsRemoved) {
