@@ -188,19 +188,20 @@ void Reducer::gradient_completed(std::size_t p) {
         "lie in the buckets; got one with it",
         where_);
   }
+  Parameter& parameter = parameters_[p];
+  RINGRAD_CHECK(parameter.is_used, AutogradError, where_,
+                "DistributedDataParallel: with static_graph every pass must reach the same "
+                "parameters; got a gradient of ",
+                parameter.name, ", which the first pass did not reach");
+  parameter.was_reached = true;
   if (is_paused()) return;
   if (running_pass_.expired()) begin_pass();
-  Parameter& parameter = parameters_[p];
   RINGRAD_CHECK(parameter.bucket >= next_bucket_, AutogradError, where_,
                 "DistributedDataParallel: a backward pass must complete each gradient once; got a "
                 "second part of ",
                 parameter.name,
                 " after its bucket was reduced, as from two checkpointed segments that share a "
                 "parameter");
-  RINGRAD_CHECK(parameter.is_used, AutogradError, where_,
-                "DistributedDataParallel: with static_graph every pass must reach the same "
-                "parameters; got a gradient of ",
-                parameter.name, ", which the first pass did not reach");
   if (parameter.arrival > 0) return;
   parameter.arrival = ++num_arrived_;
   --buckets_[parameter.bucket].num_missing;
@@ -286,14 +287,15 @@ void Reducer::check_reached() const {
 
 // The order in which rank 0's gradients came is the order of buckets from now on.
 void Reducer::learn_from_first_pass() {
-  if (comm_.world_size() == 1 || parameters_.empty()) return;
+  if (parameters_.empty()) return;
   const auto n = static_cast<std::int64_t>(parameters_.size());
   const Options on_host{.dtype = DType::int32, .device = Device()};
   const Tensor order = empty({n}, on_host), used = empty({n}, on_host);
   for (std::int64_t p = 0; p < n; ++p) {
-    const int arrival = parameters_[static_cast<std::size_t>(p)].arrival;
-    order.data<std::int32_t>()[p] = arrival > 0 ? arrival : static_cast<std::int32_t>(n) + 1;
-    used.data<std::int32_t>()[p] = arrival > 0;
+    const Parameter& parameter = parameters_[static_cast<std::size_t>(p)];
+    order.data<std::int32_t>()[p] =
+        parameter.arrival > 0 ? parameter.arrival : static_cast<std::int32_t>(n) + 1;
+    used.data<std::int32_t>()[p] = parameter.was_reached;
   }
   comm_.broadcast(order, 0, where_);
   if (options_.static_graph) comm_.all_reduce(used, ReduceOp::max, where_);
@@ -303,7 +305,7 @@ void Reducer::learn_from_first_pass() {
   summary_.follows_arrival =
       summary_.bucket_bytes != sizes_before || buckets_.front().parameters != first_before;
   if (!options_.static_graph) return;
-  for (Parameter& parameter : parameters_) parameter.is_used = parameter.arrival > 0;
+  for (Parameter& parameter : parameters_) parameter.is_used = parameter.was_reached;
   for (Bucket& bucket : buckets_)
     bucket.is_used = std::any_of(used.data<std::int32_t>() + bucket.parameters.begin,
                                  used.data<std::int32_t>() + bucket.parameters.end,

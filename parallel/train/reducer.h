@@ -74,8 +74,11 @@ struct CommunicationSummary {
   double exposed_s = 0;             ///< of which backward waited for
   std::vector<std::string> unused;  ///< parameters that the latest pass did not reach on this rank
 
-  /// The share of communication that was hidden behind computation.
-  double overlap() const { return communication_s > 0 ? 1 - exposed_s / communication_s : 0; }
+  /// The share of communication that was hidden behind computation. None if waiting, of which waking up is a part, took
+  /// longer than communication itself.
+  double overlap() const {
+    return exposed_s < communication_s ? 1 - exposed_s / communication_s : 0;
+  }
 };
 std::ostream& operator<<(std::ostream& out, const CommunicationSummary& summary);
 
@@ -119,8 +122,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     std::size_t arena = 0;
     std::size_t index = 0;  // in the arena
     std::size_t bucket = 0;
-    int arrival = 0;      // in this pass, from 1; 0: not yet
-    bool is_used = true;  // in a static graph: by this rank's passes
+    int arrival = 0;           // in this pass, from 1; 0: not yet
+    bool was_reached = false;  // by any pass of this rank, also one that is not reduced
+    bool is_used = true;       // in a static graph: by this rank's passes
   };
   struct Bucket {
     BucketRange parameters;

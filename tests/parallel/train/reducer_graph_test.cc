@@ -1,0 +1,122 @@
+// Reducers and graphs: what counts as one pass, and as the same pass again.
+
+#include <gtest/gtest.h>
+
+#include "autograd/checkpoint.h"
+#include "autograd/elementwise.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "kernels/copy.h"
+#include "nn/linear.h"
+#include "nn/sequential.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/train/distributed_data_parallel.h"
+#include "tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_same_bits;
+using testing::expect_throws;
+
+nn::Sequential three_layers() {
+  return nn::Sequential(nn::Linear(8, 8), nn::Linear(8, 8), nn::Linear(8, 8));
+}
+
+std::vector<Tensor> copies_of_gradients(const nn::Module& net) {
+  std::vector<Tensor> result;
+  for (const Tensor& parameter : net.parameters())
+    result.push_back(kernels::clone(parameter.grad()));
+  return result;
+}
+
+// Two parts, the second of which need not be used, and may be checkpointed.
+struct TwoParts : nn::Module {
+  nn::Sequential& first = child("first", three_layers());
+  nn::Sequential& second = child("second", three_layers());
+  bool uses_second = true, checkpoints = false;
+
+  Tensor forward(const Tensor& x, Where) override {
+    const Tensor y = run(first, x);
+    return uses_second ? run(second, y) : y;
+  }
+
+ private:
+  Tensor run(nn::Module& part, const Tensor& x) const {
+    if (!checkpoints) return part(x);
+    return checkpoint([&](const std::vector<Tensor>& inputs) { return part(inputs[0]); }, {x});
+  }
+};
+
+TEST(ReducerGraphTest, AStaticGraphMayLeaveParametersOut) {
+  for (const int world_size : {1, 2})
+    run_ranks(world_size, [](Communicator& comm) {
+      TwoParts net;
+      net.uses_second = false;
+      DistributedDataParallel replica(net, comm, {.static_graph = true});
+      for (int pass = 0; pass < 2; ++pass) sum(replica(ones({2, 8}))).backward();
+      EXPECT_EQ(replica.summary().num_passes, 2);
+    });
+}
+
+// Else what they have added to parameters that are not communicated would differ between ranks for ever.
+TEST(ReducerGraphTest, InAStaticGraphPassesWithoutSyncCount) {
+  for (const bool comes_first : {true, false})
+    expect_throws<AutogradError>(
+        [&] {
+          run_ranks(2, [&](Communicator& comm) {
+            TwoParts net;
+            DistributedDataParallel replica(net, comm, {.static_graph = true});
+            const auto pass = [&](bool uses_second) {
+              net.uses_second = uses_second;
+              sum(replica(ones({2, 8}))).backward();
+            };
+            if (!comes_first) pass(false);
+            {
+              const DistributedDataParallel::NoSync alone(replica);
+              pass(true);
+            }
+            for (int i = 0; i < 2; ++i) pass(false);
+          });
+        },
+        "with static_graph every pass must reach the same parameters");
+}
+
+// Each runs a backward pass of its own, inside of the one that is reduced.
+TEST(ReducerGraphTest, CheckpointedSegmentsAreOnePass) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always})
+    run_ranks(2, [&](Communicator& comm) {
+      TwoParts net;
+      net.checkpoints = true;
+      DistributedDataParallel replica(
+          net, comm,
+          {.bucket_bytes = 300, .overlap = overlap, .allow_unused = false, .static_graph = true});
+      const Tensor x = full({2, 8}, comm.rank() + 1).set_requires_grad();
+      for (int pass = 0; pass < 2; ++pass) {
+        net.zero_grad();
+        sum(replica(x)).backward();
+      }
+      EXPECT_EQ(replica.summary().num_passes, 2);
+      const std::vector<Tensor> gradients = copies_of_gradients(net);
+      net.checkpoints = false;
+      net.zero_grad();
+      sum(replica(x)).backward();
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        expect_same_bits(net.parameters()[i].grad(), gradients[i]);
+    });
+}
+
+TEST(ReducerGraphTest, WhatIsHiddenIsAShare) {
+  const auto hidden = [](double communication_s, double exposed_s) {
+    CommunicationSummary summary;
+    summary.communication_s = communication_s;
+    summary.exposed_s = exposed_s;
+    return summary.overlap();
+  };
+  EXPECT_EQ(hidden(4, 1), 0.75);
+  EXPECT_EQ(hidden(1, 2), 0) << "as with small buckets, where waking up takes longer";
+  EXPECT_EQ(hidden(0, 0), 0);
+}
+
+}  // namespace
+}  // namespace ringrad
