@@ -236,12 +236,21 @@ CommunicationLane::CommunicationLane(Communicator& comm, Device device, bool ove
 }
 
 CommunicationLane::~CommunicationLane() {
-  if (implementation_ && std::uncaught_exceptions() > exceptions_before_)
+  if (std::uncaught_exceptions() > exceptions_before_ && is_at_work())
     comm_.abort("an exception ended its work");
 }
 
+bool CommunicationLane::is_at_work() const noexcept {
+  try {
+    return !latest_.is_done();
+  } catch (const std::exception&) {
+    return true;  // the device has failed, and will not be done
+  }
+}
+
 Work CommunicationLane::run(std::string name, Task task, Where where) {
-  if (implementation_) return implementation_->run(std::move(name), std::move(task), where);
+  if (implementation_)
+    return latest_ = implementation_->run(std::move(name), std::move(task), where);
   const double taken_s = run_traced(name, task, comm_);
   inline_times_.work_s += taken_s;
   inline_times_.waited_s += taken_s;

@@ -39,8 +39,8 @@ class CommunicationLane {
   /// REQUIRES: comm outlives it
   CommunicationLane(Communicator& comm, Device device, bool overlaps);
 
-  /// Waits until its thread has come to an end. If an exception is under way, the group is aborted first: the thread
-  /// would wait for ranks that wait for this one.
+  /// Waits until its thread has come to an end. If an exception is under way and work is not done, the group is aborted
+  /// first: the thread would wait for ranks that wait for this one.
   ~CommunicationLane();
 
   /// The task may throw; whoever waits gets that. The name is for traces.
@@ -60,9 +60,12 @@ class CommunicationLane {
   class Implementation;
 
  private:
+  bool is_at_work() const noexcept;
+
   Communicator& comm_;
   const int exceptions_before_;
   Times inline_times_;
+  Work latest_;
   std::unique_ptr<Implementation> implementation_;
 };
 

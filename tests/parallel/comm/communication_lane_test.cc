@@ -123,6 +123,19 @@ TEST(CommunicationLaneTest, ARankThatFailsTakesItsLaneAlong) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
+TEST(CommunicationLaneTest, AnExceptionAfterAllWorkIsDoneLeavesTheGroupAlone) {
+  run_ranks(2, [](Communicator& comm) {
+    try {
+      CommunicationLane lane(comm, Device(), true);
+      const Tensor x = ones({1});
+      lane.run("sum", [&](Communicator& on_lane) { on_lane.all_reduce(x); }).wait();
+      throw ValueError("told to stop early", Where::current());
+    } catch (const ValueError&) {
+    }
+    comm.barrier();
+  });
+}
+
 TEST(CommunicationLaneTest, TimesSayHowLongItWorkedAndWasWaitedFor) {
   run_ranks(1, [](Communicator& comm) {
     for (const bool overlaps : {true, false}) {
