@@ -6,6 +6,7 @@
 //     ringrun -n 4 distributed_data_parallel [--backend gloo]          processes, over shared memory or TCP
 //     mpirun -n 4 distributed_data_parallel --backend mpi
 
+#include <algorithm>
 #include <iostream>
 
 #include "examples/job.h"
@@ -20,7 +21,7 @@ void train(Communicator& comm, int epochs) {
 
   const TensorDataset data = spirals(1024, 3);
   DistributedSampler sampler(data.size(), {.num_replicas = comm.world_size(), .rank = comm.rank()});
-  DataLoader loader(data, sampler, {.batch_size = 128 / comm.world_size()});
+  DataLoader loader(data, sampler, {.batch_size = std::max(1, 128 / comm.world_size())});
   for (int epoch = 1; epoch <= epochs; ++epoch) {
     Tensor loss;
     for (const Batch& batch : loader) {
