@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/stream.h"
 #include "core/trace.h"
@@ -19,11 +20,12 @@ namespace ringrad {
 
 using Clock = TraceClock;
 
+// What all lanes of a communicator are on a device. Each has times of its own.
 class CommunicationLane::Implementation {
  public:
   virtual ~Implementation() = default;
-  virtual Work run(std::string name, Task task, Where where) = 0;
-  virtual Times take_times() = 0;
+  virtual Work run(std::string name, Task task, std::shared_ptr<Times> times, Where where) = 0;
+  virtual Times take(Times& times) = 0;
 };
 
 namespace {
@@ -56,8 +58,9 @@ class ThreadLane final : public CommunicationLane::Implementation {
     thread_.join();
   }
 
-  Work run(std::string name, CommunicationLane::Task task, Where) override {
-    auto job = std::make_shared<Job>(shared_, std::move(name), std::move(task));
+  Work run(std::string name, CommunicationLane::Task task,
+           std::shared_ptr<CommunicationLane::Times> times, Where) override {
+    auto job = std::make_shared<Job>(shared_, std::move(name), std::move(task), std::move(times));
     {
       const std::lock_guard lock(shared_->mutex);
       if (shared_->failed)
@@ -69,9 +72,9 @@ class ThreadLane final : public CommunicationLane::Implementation {
     return Work(std::move(job));
   }
 
-  CommunicationLane::Times take_times() override {
+  CommunicationLane::Times take(CommunicationLane::Times& times) override {
     const std::lock_guard lock(shared_->mutex);
-    return std::exchange(shared_->times, {});
+    return std::exchange(times, {});
   }
 
  private:
@@ -79,13 +82,16 @@ class ThreadLane final : public CommunicationLane::Implementation {
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;
-    CommunicationLane::Times times;
     std::exception_ptr failed;  // until somebody has waited for it
   };
 
   struct Job final : Work::State {
-    Job(std::shared_ptr<Shared> all, std::string what, CommunicationLane::Task how)
-        : shared(std::move(all)), name(std::move(what)), task(std::move(how)) {}
+    Job(std::shared_ptr<Shared> all, std::string what, CommunicationLane::Task how,
+        std::shared_ptr<CommunicationLane::Times> takes)
+        : shared(std::move(all)),
+          name(std::move(what)),
+          task(std::move(how)),
+          times(std::move(takes)) {}
 
     void wait() const override {
       std::unique_lock lock(shared->mutex);
@@ -93,7 +99,7 @@ class ThreadLane final : public CommunicationLane::Implementation {
         const TraceSpan span("wait for communication", "wait");
         const auto begin = Clock::now();
         shared->changed.wait(lock, [&] { return done; });
-        shared->times.waited_s += seconds(Clock::now() - begin);
+        times->waited_s += seconds(Clock::now() - begin);
       }
       if (!error) return;
       shared->failed = nullptr;
@@ -113,6 +119,7 @@ class ThreadLane final : public CommunicationLane::Implementation {
     const std::shared_ptr<Shared> shared;
     const std::string name;
     CommunicationLane::Task task;
+    const std::shared_ptr<CommunicationLane::Times> times;
     bool done = false;
     std::exception_ptr error;
   };
@@ -136,7 +143,7 @@ class ThreadLane final : public CommunicationLane::Implementation {
       }
       job->task = nullptr;  // outside of the lock
       lock.lock();
-      shared_->times.work_s += worked_s;
+      job->times->work_s += worked_s;
       job->end(error);
       if (error) {
         shared_->failed = error;
@@ -169,28 +176,30 @@ class StreamLane final : public CommunicationLane::Implementation {
     }
   }
 
-  Work run(std::string name, CommunicationLane::Task task, Where where) override {
+  Work run(std::string name, CommunicationLane::Task task,
+           std::shared_ptr<CommunicationLane::Times> times, Where where) override {
     const DeviceGuard device(stream_.device(), where);
     add_finished();
     Event(current_stream(stream_.device())).block(stream_, where);
     const StreamGuard guard(stream_);
     const Event begin(stream_, true, where);
     run_traced(name, task, comm_);
-    auto queued = std::make_shared<Queued>(stream_.device(), begin, Event(stream_, true, where));
+    auto queued = std::make_shared<Queued>(stream_.device(), begin, Event(stream_, true, where),
+                                           std::move(times));
     queued_.push_back(queued);
     return Work(std::move(queued));
   }
 
-  CommunicationLane::Times take_times() override {
+  CommunicationLane::Times take(CommunicationLane::Times& times) override {
     stream_.synchronize();
     add_finished();
-    return std::exchange(times_, {});
+    return std::exchange(times, {});
   }
 
  private:
   struct Queued final : Work::State {
-    Queued(Device on, Event from, Event to)
-        : device(on), begin(std::move(from)), end(std::move(to)) {}
+    Queued(Device on, Event from, Event to, std::shared_ptr<CommunicationLane::Times> takes)
+        : device(on), begin(std::move(from)), end(std::move(to)), times(std::move(takes)) {}
 
     void wait() const override {
       const DeviceGuard guard(device);
@@ -202,6 +211,7 @@ class StreamLane final : public CommunicationLane::Implementation {
 
     const Device device;
     const Event begin, end;
+    const std::shared_ptr<CommunicationLane::Times> times;
     mutable std::optional<Event>
         waited_from;  // where the stream that waits would else have gone on
   };
@@ -211,9 +221,10 @@ class StreamLane final : public CommunicationLane::Implementation {
     while (!queued_.empty()) {
       const Queued& first = *queued_.front();
       if (!first.is_done() || (first.waited_from && !first.waited_from->is_done())) return;
-      times_.work_s += Event::milliseconds(first.begin, first.end) / 1e3;
+      first.times->work_s += Event::milliseconds(first.begin, first.end) / 1e3;
       if (first.waited_from)
-        times_.waited_s += std::max(0.0, Event::milliseconds(*first.waited_from, first.end) / 1e3);
+        first.times->waited_s +=
+            std::max(0.0, Event::milliseconds(*first.waited_from, first.end) / 1e3);
       queued_.pop_front();
     }
   }
@@ -221,23 +232,45 @@ class StreamLane final : public CommunicationLane::Implementation {
   Communicator& comm_;
   const Stream stream_;
   std::deque<std::shared_ptr<const Queued>> queued_;
-  CommunicationLane::Times times_;
 };
+
+// The one that serves the communicator on this device.
+std::shared_ptr<CommunicationLane::Implementation> shared_lane(Communicator& comm, Device device) {
+  struct Known {
+    const Communicator* comm;
+    Device device;
+    std::weak_ptr<CommunicationLane::Implementation> lane;
+  };
+  static std::mutex mutex;
+  static std::vector<Known> all;
+  const std::lock_guard lock(mutex);
+  std::erase_if(all, [](const Known& known) { return known.lane.expired(); });
+  for (const Known& known : all)
+    if (known.comm == &comm && known.device == device)
+      if (auto lane = known.lane.lock()) return lane;
+  std::shared_ptr<CommunicationLane::Implementation> lane;
+  if (device.is_cpu())
+    lane = std::make_shared<ThreadLane>(comm);
+  else
+    lane = std::make_shared<StreamLane>(comm, device);
+  all.push_back({&comm, device, lane});
+  return lane;
+}
 
 }  // namespace
 
 CommunicationLane::CommunicationLane(Communicator& comm, Device device, bool overlaps)
-    : comm_(comm), exceptions_before_(std::uncaught_exceptions()) {
-  if (!overlaps) return;
-  if (device.is_cpu())
-    implementation_ = std::make_unique<ThreadLane>(comm);
-  else
-    implementation_ = std::make_unique<StreamLane>(comm, device);
-}
+    : comm_(comm),
+      exceptions_before_(std::uncaught_exceptions()),
+      implementation_(overlaps ? shared_lane(comm, device) : nullptr) {}
 
 CommunicationLane::~CommunicationLane() {
   if (std::uncaught_exceptions() > exceptions_before_ && is_at_work())
     comm_.abort("an exception ended its work");
+  try {
+    latest_.wait();
+  } catch (...) {  // whoever waited for it was told
+  }
 }
 
 bool CommunicationLane::is_at_work() const noexcept {
@@ -250,15 +283,15 @@ bool CommunicationLane::is_at_work() const noexcept {
 
 Work CommunicationLane::run(std::string name, Task task, Where where) {
   if (implementation_)
-    return latest_ = implementation_->run(std::move(name), std::move(task), where);
+    return latest_ = implementation_->run(std::move(name), std::move(task), times_, where);
   const double taken_s = run_traced(name, task, comm_);
-  inline_times_.work_s += taken_s;
-  inline_times_.waited_s += taken_s;
+  times_->work_s += taken_s;
+  times_->waited_s += taken_s;
   return {};
 }
 
 CommunicationLane::Times CommunicationLane::take_times() {
-  return implementation_ ? implementation_->take_times() : std::exchange(inline_times_, {});
+  return implementation_ ? implementation_->take(*times_) : std::exchange(*times_, {});
 }
 
 }  // namespace ringrad

@@ -297,8 +297,16 @@ void Reducer::learn_from_first_pass() {
         parameter.arrival > 0 ? parameter.arrival : static_cast<std::int32_t>(n) + 1;
     used.data<std::int32_t>()[p] = parameter.was_reached;
   }
-  comm_.broadcast(order, 0, where_);
-  if (options_.static_graph) comm_.all_reduce(used, ReduceOp::max, where_);
+  // On the lane, where another model's buckets may be under way.
+  lane_
+      .run(
+          "order of buckets",
+          [&](Communicator& comm) {
+            comm.broadcast(order, 0, where_);
+            if (options_.static_graph) comm.all_reduce(used, ReduceOp::max, where_);
+          },
+          where_)
+      .wait();
   const std::vector<std::int64_t> sizes_before = summary_.bucket_bytes;
   const BucketRange first_before = buckets_.front().parameters;
   make_buckets(order.to_vector<int>());

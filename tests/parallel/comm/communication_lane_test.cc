@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "core/stream.h"
@@ -133,6 +134,32 @@ TEST(CommunicationLaneTest, AnExceptionAfterAllWorkIsDoneLeavesTheGroupAlone) {
     } catch (const ValueError&) {
     }
     comm.barrier();
+  });
+}
+
+TEST(CommunicationLaneTest, TwoLanesOfOneCommunicatorWorkInOneOrder) {
+  run_ranks(2, [](Communicator& comm) {
+    CommunicationLane one(comm, Device(), true);
+    std::optional<CommunicationLane> other(std::in_place, comm, Device(), true);
+    std::promise<void> both_are_given;
+    const Tensor x = full({4}, comm.rank()), y = full({4}, 10 * comm.rank());
+    const Work first = one.run("first", [&](Communicator& on_lane) {
+      both_are_given.get_future().wait();
+      on_lane.all_reduce(x);
+    });
+    const Work second = other->run("second", [&](Communicator& on_lane) {
+      EXPECT_TRUE(x.to_vector<float>() == std::vector<float>(4, 1)) << "the first is done";
+      on_lane.all_reduce(y);
+    });
+    both_are_given.set_value();
+    second.wait();
+    EXPECT_TRUE(first.is_done());
+    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(4, 10));
+    EXPECT_EQ(one.take_times().waited_s, 0) << "each has its own";
+    EXPECT_GT(other->take_times().work_s, 0);
+    other.reset();
+    one.run("goes on", [&](Communicator& on_lane) { on_lane.all_reduce(x); }).wait();
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 2));
   });
 }
 

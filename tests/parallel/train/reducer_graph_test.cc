@@ -9,6 +9,7 @@
 #include "kernels/copy.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
+#include "nn/sgd.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/train/distributed_data_parallel.h"
 #include "tests/testing.h"
@@ -103,6 +104,29 @@ TEST(ReducerGraphTest, CheckpointedSegmentsAreOnePass) {
       sum(replica(x)).backward();
       for (std::size_t i = 0; i < gradients.size(); ++i)
         expect_same_bits(net.parameters()[i].grad(), gradients[i]);
+    });
+}
+
+// As a generator and the critic that it is trained by.
+TEST(ReducerGraphTest, OnePassMayGoThroughTwoModels) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always})
+    run_ranks(3, [&](Communicator& comm) {
+      nn::Sequential generator = three_layers(), critic = three_layers();
+      const DistributedDataParallelOptions options{.bucket_bytes = 1, .overlap = overlap};
+      DistributedDataParallel first(generator, comm, options), second(critic, comm, options);
+      nn::SGD optimizer(generator.parameters(), {.learning_rate = 0.01}),
+          critic_optimizer(critic.parameters(), {.learning_rate = 0.01});
+      for (int step = 0; step < 20; ++step) {
+        optimizer.zero_grad();
+        critic_optimizer.zero_grad();
+        mean(square(second(first(full({2, 8}, comm.rank()))))).backward();
+        optimizer.step();
+        critic_optimizer.step();
+      }
+      EXPECT_TRUE(replicas_identical(generator, comm));
+      EXPECT_TRUE(replicas_identical(critic, comm));
+      EXPECT_EQ(first.summary().num_passes, 20);
+      EXPECT_EQ(second.summary().num_passes, 20);
     });
 }
 
