@@ -60,7 +60,7 @@ bool replicas_identical(const nn::Module& module, Communicator& comm, Where wher
     kernels::copy_(own, tensor, where);
     comm.broadcast(reference, 0, where);
     const auto bytes = static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype());
-    if (std::memcmp(own.raw_data(), reference.raw_data(), bytes) != 0)
+    if (bytes > 0 && std::memcmp(own.raw_data(), reference.raw_data(), bytes) != 0)
       identical.data<std::int32_t>()[0] = 0;
   }
   comm.all_reduce(identical, ReduceOp::min, where);

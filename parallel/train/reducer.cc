@@ -18,6 +18,7 @@
 #include "core/storage.h"
 #include "core/trace.h"
 #include "parallel/comm/rank_environment.h"
+#include "parallel/train/same_model.h"
 
 namespace ringrad {
 namespace {
@@ -100,7 +101,7 @@ Reducer::Reducer(nn::Module& module, Communicator& comm,
     names.emplace(parameter.impl(), name);
     if (parameter.requires_grad()) continue;
     frozen_.push_back(parameter);
-    comm.broadcast(parameter.detach(), 0, where);
+    broadcast_value(parameter, comm, where);
   }
   std::int64_t total_bytes = 0;
   for (std::size_t a = 0; a < arenas_.size(); ++a) {

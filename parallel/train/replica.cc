@@ -12,7 +12,7 @@ Replica::Replica(const char* scheme, const nn::Module& module, Communicator& com
     (parameter.requires_grad() ? trained : frozen_).push_back(parameter);
   arenas_ = nn::make_arenas(trained, {}, where);
   for (const nn::ParameterArena& arena : arenas_) comm.broadcast(arena.values(), 0, where);
-  for (const Tensor& parameter : frozen_) comm.broadcast(parameter.detach(), 0, where);
+  for (const Tensor& parameter : frozen_) broadcast_value(parameter, comm, where);
   broadcast_buffers(module, comm, where);
   mark_changed(where);
 }

@@ -3,15 +3,25 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/copy.h"
+
 namespace ringrad {
+namespace {
+
+// An arena keeps a parameter's order in memory, and is communicated as it lies there.
+std::string describe(const nn::NamedTensor& named) {
+  const auto& [name, tensor] = named;
+  const std::string text = concat(name, ' ', tensor.dtype(), ' ', tensor.shape());
+  return tensor.is_contiguous() ? text : concat(text, " strides ", tensor.strides());
+}
+
+}  // namespace
 
 std::string describe_model(const nn::Module& module) {
   std::string text;
-  for (const auto& [name, tensor] : module.named_parameters())
-    text += concat(name, ' ', tensor.dtype(), ' ', tensor.shape(),
-                   tensor.requires_grad() ? "\n" : " frozen\n");
-  for (const auto& [name, tensor] : module.named_buffers())
-    text += concat(name, ' ', tensor.dtype(), ' ', tensor.shape(), '\n');
+  for (const nn::NamedTensor& named : module.named_parameters())
+    text += describe(named) + (named.second.requires_grad() ? "\n" : " frozen\n");
+  for (const nn::NamedTensor& named : module.named_buffers()) text += describe(named) + '\n';
   return text;
 }
 
@@ -49,8 +59,16 @@ void check_same_model(const char* scheme, const nn::Module& module, Communicator
       ours == reference ? std::string() : concat(", first at ", first_difference(ours, reference)));
 }
 
+void broadcast_value(const Tensor& tensor, Communicator& comm, Where where) {
+  const Tensor value = tensor.detach();
+  if (value.is_contiguous()) return comm.broadcast(value, 0, where);
+  const Tensor in_order = kernels::contiguous(value, where);
+  comm.broadcast(in_order, 0, where);
+  kernels::copy_(value, in_order, where);
+}
+
 void broadcast_buffers(const nn::Module& module, Communicator& comm, Where where) {
-  for (const auto& [name, buffer] : module.named_buffers()) comm.broadcast(buffer, 0, where);
+  for (const auto& [name, buffer] : module.named_buffers()) broadcast_value(buffer, comm, where);
 }
 
 }  // namespace ringrad

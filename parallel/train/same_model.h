@@ -9,7 +9,8 @@
 
 namespace ringrad {
 
-/// Every parameter and buffer of the module, one per line: name, dtype, shape, and whether it is frozen.
+/// Every parameter and buffer of the module, one per line: name, dtype, shape, strides unless it is
+/// contiguous, and whether it is frozen.
 std::string describe_model(const nn::Module& module);
 
 /// The first line in which two texts differ, from both: "weight float32 (3, 4)" and "weight float32 (5, 4)".
@@ -20,6 +21,9 @@ std::string first_difference(const std::string& ours, const std::string& theirs)
 /// Throws: CollectiveError on all ranks, naming those whose description differs from rank 0's
 void check_same_model(const char* scheme, const nn::Module& module, Communicator& comm,
                       Where where);
+
+/// Gives all ranks rank 0's value, whatever its strides.
+void broadcast_value(const Tensor& tensor, Communicator& comm, Where where = Where::current());
 
 /// Gives all ranks rank 0's buffers: before evaluation, so that all evaluate the same model.
 void broadcast_buffers(const nn::Module& module, Communicator& comm,

@@ -6,6 +6,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/movement.h"
 #include "autograd/reduce.h"
+#include "core/random.h"
 #include "kernels/copy.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
@@ -128,6 +129,57 @@ TEST(ReducerGraphTest, OnePassMayGoThroughTwoModels) {
       EXPECT_EQ(first.summary().num_passes, 20);
       EXPECT_EQ(second.summary().num_passes, 20);
     });
+}
+
+TEST(ReducerGraphTest, AModelMayHaveNoParametersAndEmptyBuffers) {
+  struct Nothing : nn::Module {
+    Tensor forward(const Tensor& x, Where) override { return x; }
+  };
+  struct Empty : Nothing {
+    Tensor none = buffer("none", empty({0}));
+  };
+  run_ranks(2, [](Communicator& comm) {
+    Nothing nothing;
+    Empty with_buffer;
+    for (nn::Module* net :
+         {static_cast<nn::Module*>(&nothing), static_cast<nn::Module*>(&with_buffer)}) {
+      DistributedDataParallel replica(*net, comm, {.overlap = Overlap::always});
+      EXPECT_EQ(replica(ones({2})).numel(), 2);
+      EXPECT_TRUE(replicas_identical(*net, comm));
+      EXPECT_EQ(replica.num_buckets(), 0u);
+    }
+  });
+}
+
+// Its columns may lie one after the other.
+struct Matrix : nn::Module {
+  Tensor weight = parameter("weight", randn({3, 5}));
+  explicit Matrix(bool by_columns) {
+    if (by_columns) weight.set_data(transpose(randn({5, 3}), 0, 1));
+  }
+};
+
+TEST(ReducerGraphTest, FrozenParametersNeedNotBeContiguous) {
+  run_ranks(2, [](Communicator& comm) {
+    manual_seed(static_cast<std::uint64_t>(comm.rank()));
+    Matrix net(true);
+    net.weight.set_requires_grad(false);
+    ASSERT_FALSE(net.weight.is_contiguous());
+    const DistributedDataParallel replica(net, comm);
+    EXPECT_TRUE(replicas_identical(net, comm));
+  });
+}
+
+// Their memory is communicated as it lies.
+TEST(ReducerGraphTest, RanksWhoseParametersLieInAnotherOrderAreNamed) {
+  expect_throws<CollectiveError>(
+      [] {
+        run_ranks(2, [](Communicator& comm) {
+          Matrix net(comm.rank() == 1);
+          const DistributedDataParallel replica(net, comm);
+        });
+      },
+      "different on rank 1");
 }
 
 TEST(ReducerGraphTest, WhatIsHiddenIsAShare) {
