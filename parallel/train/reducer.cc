@@ -202,9 +202,12 @@ void Reducer::gradient_completed(std::size_t p) {
                 "second part of ",
                 parameter.name,
                 " after its bucket was reduced, as from two checkpointed segments that share a "
-                "parameter");
-  if (parameter.arrival > 0) return;
+                "parameter; with static_graph they may");
+  ++parameter.parts;
+  const bool learns = options_.static_graph && !has_learned_;
+  if (!learns && parameter.parts != parameter.num_parts) return;
   parameter.arrival = ++num_arrived_;
+  if (learns) return;  // whether more parts come is not known yet
   --buckets_[parameter.bucket].num_missing;
   reduce_complete(false);
 }
@@ -216,7 +219,7 @@ void Reducer::begin_pass() {
   if (is_tracing()) pass_begin_ = TraceClock::now();
   next_bucket_ = 0;
   num_arrived_ = 0;
-  for (Parameter& parameter : parameters_) parameter.arrival = 0;
+  for (Parameter& parameter : parameters_) parameter.arrival = parameter.parts = 0;
   for (Bucket& bucket : buckets_)
     bucket.num_missing = static_cast<std::size_t>(
         std::count_if(parameters_.begin() + static_cast<std::ptrdiff_t>(bucket.parameters.begin),
@@ -292,10 +295,10 @@ void Reducer::learn_from_first_pass() {
   const auto n = static_cast<std::int64_t>(parameters_.size());
   const Options on_host{.dtype = DType::int32, .device = Device()};
   const Tensor order = empty({n}, on_host), used = empty({n}, on_host);
+  const int never = num_arrived_ + 1;
   for (std::int64_t p = 0; p < n; ++p) {
     const Parameter& parameter = parameters_[static_cast<std::size_t>(p)];
-    order.data<std::int32_t>()[p] =
-        parameter.arrival > 0 ? parameter.arrival : static_cast<std::int32_t>(n) + 1;
+    order.data<std::int32_t>()[p] = parameter.arrival > 0 ? parameter.arrival : never;
     used.data<std::int32_t>()[p] = parameter.was_reached;
   }
   // On the lane, where another model's buckets may be under way.
@@ -314,7 +317,10 @@ void Reducer::learn_from_first_pass() {
   summary_.follows_arrival =
       summary_.bucket_bytes != sizes_before || buckets_.front().parameters != first_before;
   if (!options_.static_graph) return;
-  for (Parameter& parameter : parameters_) parameter.is_used = parameter.was_reached;
+  for (Parameter& parameter : parameters_) {
+    parameter.is_used = parameter.was_reached;
+    parameter.num_parts = std::max(parameter.parts, 1);
+  }
   for (Bucket& bucket : buckets_)
     bucket.is_used = std::any_of(used.data<std::int32_t>() + bucket.parameters.begin,
                                  used.data<std::int32_t>() + bucket.parameters.end,

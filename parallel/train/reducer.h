@@ -57,7 +57,8 @@ struct DistributedDataParallelOptions {
   /// What a gradient that no rank's loss reached is: zero, or an AutogradError that names the parameters.
   bool allow_unused = true;
   /// Every pass reaches the same parameters: buckets need not wait for those that the first did not reach, and those
-  /// that it reached on no rank are not communicated. A pass that differs throws AutogradError.
+  /// that it reached on no rank are not communicated. Checkpointed segments may share parameters. The first pass is
+  /// reduced at its end. A pass that differs throws AutogradError.
   bool static_graph = false;
   /// Broadcast rank 0's buffers (running statistics) before every forward pass in training that is to be reduced: not
   /// under NoSync or NoGrad.
@@ -122,7 +123,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     std::size_t arena = 0;
     std::size_t index = 0;  // in the arena
     std::size_t bucket = 0;
-    int arrival = 0;           // in this pass, from 1; 0: not yet
+    int arrival = 0;    // in this pass, from 1; 0: not yet
+    int parts = 0;      // of its gradient that have come in this pass
+    int num_parts = 1;  // that come in every pass of a static graph, as from checkpointed segments
     bool was_reached = false;  // by any pass of this rank, also one that is not reduced
     bool is_used = true;       // in a static graph: by this rank's passes
   };

@@ -131,6 +131,38 @@ TEST(ReducerGraphTest, OnePassMayGoThroughTwoModels) {
     });
 }
 
+TEST(ReducerGraphTest, CheckpointedSegmentsOfAStaticGraphMayShareParameters) {
+  struct Twice : nn::Module {
+    nn::Linear& layer = child("layer", nn::Linear(8, 8));
+    bool checkpoints = true;
+    Tensor forward(const Tensor& x, Where) override { return once(once(x)); }
+    Tensor once(const Tensor& x) const {
+      if (!checkpoints) return layer(x);
+      return checkpoint([&](const std::vector<Tensor>& inputs) { return layer(inputs[0]); }, {x});
+    }
+  };
+  for (const Overlap overlap : {Overlap::never, Overlap::always})
+    run_ranks(2, [&](Communicator& comm) {
+      const auto gradients = [&](bool checkpoints, bool is_static) {
+        manual_seed(1);
+        Twice net;
+        net.checkpoints = checkpoints;
+        DistributedDataParallel replica(
+            net, comm, {.bucket_bytes = 1, .overlap = overlap, .static_graph = is_static});
+        const Tensor x = full({2, 8}, comm.rank() + 1).set_requires_grad();
+        for (int pass = 0; pass < 3; ++pass) {
+          net.zero_grad();
+          sum(replica(x)).backward();
+        }
+        EXPECT_EQ(replica.summary().num_passes, 3);
+        return copies_of_gradients(net);
+      };
+      const auto expected = gradients(false, false), actual = gradients(true, true);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        testing::expect_close(actual[i], expected[i]);
+    });
+}
+
 TEST(ReducerGraphTest, AModelMayHaveNoParametersAndEmptyBuffers) {
   struct Nothing : nn::Module {
     Tensor forward(const Tensor& x, Where) override { return x; }
