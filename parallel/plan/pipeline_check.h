@@ -1,0 +1,48 @@
+// pipeline_check: a proof that a pipeline schedule computes every gradient once, or a counter-example.
+//
+// Proved, in this order:
+//
+//   shape      stages are on their devices; stages and micro-batches exist
+//   once       each stage computes each micro-batch once forward and once backward, as a whole or in its two halves
+//   order      whatever an action needs has been made before: a stage's input, the gradient of its output, its own
+//              forward pass
+//   matching   messages are received in the order in which they were sent
+//   progress   no deadlock when every channel holds `slots` messages
+//
+// Devices take their actions in order and channels are first in first out, so which runs are possible differs in time
+// only: what is proved for one holds for all (replay.h).
+
+#pragma once
+
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/plan/check.h"
+#include "parallel/plan/pipeline_plan.h"
+
+namespace ringrad {
+
+/// Where and how a schedule fails. Indices are -1 where they mean nothing.
+struct PipelineCounterExample {
+  PlanFault fault;
+  int device;
+  int index;         ///< into the device's actions
+  std::string text;  ///< "<what must hold>; got <what happens>"
+};
+
+/// Nothing if the plan, which has its messages, is proved for channels of `slots` messages; else the first failure.
+///
+/// REQUIRES: slots >= 1
+std::optional<PipelineCounterExample> pipeline_check(const PipelinePlan& plan, int slots = 1);
+
+/// The most micro-batches of which each device keeps the activations at the same time, counted per stage.
+///
+/// REQUIRES: pipeline_check proves the plan
+std::vector<int> peak_kept(const PipelinePlan& plan);
+
+/// "deadlock: <text>"
+std::ostream& operator<<(std::ostream& out, const PipelineCounterExample& example);
+
+}  // namespace ringrad

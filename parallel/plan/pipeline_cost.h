@@ -1,0 +1,38 @@
+// How long a pipeline schedule takes: its run in time, action by action, under a model of the stages.
+//
+//     device 0   | F | F | F | F |       | B  | B  |           busy: the units that are filled
+//     device 1       | F | B  | F | B  |                       bubble: the rest, until the last device is done
+//
+// A message takes `message_s` from when it was made until it can be used, and no device's time.
+
+#pragma once
+
+#include <vector>
+
+#include "parallel/plan/pipeline_plan.h"
+
+namespace ringrad {
+
+/// Seconds per micro-batch, of each stage; a stage that is not listed takes what the last one does.
+struct PipelineCosts {
+  std::vector<double> forward_s = {1};
+  std::vector<double> backward_input_s = {1};
+  std::vector<double> backward_weight_s = {1};
+  double message_s = 0;
+};
+
+struct PipelineTimes {
+  struct Span {
+    double start_s = 0;
+    double end_s = 0;
+  };
+  std::vector<std::vector<Span>> spans;  ///< of plan.actions
+  double total_s = 0;                    ///< until the last action ends
+  /// The share of the devices' time in which they wait: 1 - sum of busy times / (devices * total).
+  double bubble = 0;
+};
+
+/// Throws: std::invalid_argument unless costs are positive (message_s: not negative), and the plan runs to its end
+PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& costs);
+
+}  // namespace ringrad

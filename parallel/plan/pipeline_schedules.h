@@ -1,0 +1,55 @@
+// The schedules: p devices, v stages on each, m micro-batches. Pure functions; no plan has its messages yet
+// (with_messages). With a backward pass of two units for a forward pass of one, for p = 4, m = 8, v = 1:
+//
+//     schedule       bubble, units     kept per device     device 0
+//     gpipe          3 (p - 1)         m                   F0 ... F7 B7 ... B0
+//     1f1b           3 (p - 1)         p - device          F0 F1 F2 F3 B0 F4 B1 F5 ...
+//     interleaved    3 (p - 1) / v     more                F0.0 ... F0.3 F4.0 ...     stage 0, then 4
+//     zero_bubble      (p - 1)         p                   F0 F1 F2 F3 I0 W0 F4 I1 ...
+//
+// A bubble is time in which a device waits for others. A fraction of bubbles is bubble / (3 m v + bubble) in the units of
+// a stage.
+//
+// Papers: Huang et al. 2019, "GPipe", arXiv:1811.06965; Narayanan et al. 2021, "Efficient Large-Scale Language Model
+// Training on GPU Clusters Using Megatron-LM", arXiv:2104.04473 (1f1b and interleaved); Qi et al. 2023, "Zero Bubble
+// Pipeline Parallelism", arXiv:2401.10241 (ZB-H1)
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/plan/pipeline_plan.h"
+
+namespace ringrad {
+
+/// All forward passes, then all backward passes, the latest micro-batch first.
+///
+/// Throws: std::invalid_argument, here and below, unless all numbers are positive
+PipelinePlan gpipe(int num_devices, int num_micro_batches);
+
+/// One forward, one backward: as soon as a device has the forward passes that those behind it need to be busy, it
+/// alternates, so it keeps no more than p - device micro-batches.
+PipelinePlan one_forward_one_backward(int num_devices, int num_micro_batches);
+
+/// The same with v stages per device, of which each is 1/v as long: so is the wait until the first micro-batch has
+/// come to the last device. Micro-batches go in groups of p through a device's stages.
+///
+/// Throws: std::invalid_argument also unless num_micro_batches is a multiple of num_devices
+PipelinePlan interleaved(int num_devices, int stages_per_device, int num_micro_batches);
+
+/// 1F1B with backward in two halves: only the gradient of the input is waited for. Device d is d micro-batches late with
+/// the gradients of weights, and does those at the end, where it would wait. For that it keeps p micro-batches, as device
+/// 0 does anyway.
+PipelinePlan zero_bubble(int num_devices, int num_micro_batches);
+
+/// The names: gpipe, 1f1b, interleaved, zero_bubble.
+std::vector<std::string> pipeline_schedule_names();
+
+/// A schedule by its name.
+///
+/// Throws: std::invalid_argument also for an unknown name, or stages_per_device > 1 but for interleaved
+PipelinePlan make_pipeline_plan(const std::string& schedule, int num_devices, int stages_per_device,
+                                int num_micro_batches);
+
+}  // namespace ringrad
