@@ -92,9 +92,6 @@ Reducer::Reducer(nn::Module& module, Communicator& comm,
       where_(where),
       options_(options),
       arenas_(make_arenas(module, comm, where)),
-      hook_([where](const GradientBucket& bucket, CommunicationLane& lane) {
-        return average(bucket, lane, where);
-      }),
       lane_(comm, device_of(arenas_), overlaps(options.overlap, arenas_, comm)) {
   std::map<const TensorImpl*, std::string> names;
   for (const auto& [name, parameter] : module.named_parameters()) {
@@ -240,7 +237,7 @@ void Reducer::reduce(Bucket& bucket) {
   if (!bucket.is_used) return;
   const NoGrad guard;
   if (weight_ != 1) mul_(bucket.content.gradients, weight_, where_);
-  works_.push_back(hook_(bucket.content, lane_));
+  works_.push_back(hook_ ? hook_(bucket.content, lane_) : average(bucket.content, lane_, where_));
 }
 
 // Parameters that this rank's loss did not reach may have been reached on others: their buckets go now.
@@ -347,7 +344,8 @@ std::ostream& operator<<(std::ostream& out, const CommunicationSummary& summary)
   std::ostringstream text;  // leaves the stream's format alone
   text << std::fixed << std::setprecision(3) << summary.num_passes << " passes reduced "
        << static_cast<double>(bytes) / 1e6 << " MB each in " << summary.bucket_bytes.size()
-       << " buckets" << (summary.follows_arrival ? ", in the order of arrival" : "") << "; "
+       << (summary.bucket_bytes.size() == 1 ? " bucket" : " buckets")
+       << (summary.follows_arrival ? ", in the order of arrival" : "") << "; "
        << summary.communication_s * 1e3 / passes << " ms of communication per pass, of which "
        << summary.exposed_s * 1e3 / passes << " ms were waited for: " << std::setprecision(0)
        << summary.overlap() * 100 << " % hidden";

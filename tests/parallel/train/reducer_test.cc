@@ -162,6 +162,19 @@ TEST(ReducerTest, BucketsFollowTheOrderInWhichGradientsCome) {
   });
 }
 
+TEST(ReducerTest, AnEmptyHookAveragesAsThereWasNone) {
+  run_ranks(2, [](Communicator& comm) {
+    TwoHalves net;
+    DistributedDataParallel replica(net, comm);
+    replica.set_communication_hook(
+        [](const GradientBucket&, CommunicationLane&) { return Work(); });
+    replica.set_communication_hook({});
+    sum(replica(full({2, 8}, comm.rank()))).backward();
+    nn::SGD(net.parameters(), {.learning_rate = 0.1}).step();
+    EXPECT_TRUE(replicas_identical(net, comm));
+  });
+}
+
 TEST(ReducerTest, ParametersThatAPassLeavesOutAreNamed) {
   run_ranks(2, [](Communicator& comm) {
     TwoHalves net;
