@@ -99,13 +99,14 @@ class FailsTest(Unique):
         self.assert_nothing_left()
 
     def test_leaves_no_descendants(self):
-        # One in the rank's process group, and one that has left it and its session.
-        with tempfile.NamedTemporaryFile() as started:
+        # One in the rank's process group, and one that has left it and its session. No rank ends before both have
+        # seen all four.
+        with tempfile.NamedTemporaryFile() as seen:
             sleep = f'exec -a {self.word} sleep 1000'
-            run = ringrun('-n', '2', script=f'({sleep}) & setsid bash -c "{sleep}" & sleep 0.2; '
-                                            f'pgrep -f "^{self.word}" >> {started.name}; '
-                                            f'while [ $(wc -l < {started.name}) -lt 8 ]; do '
-                                            f'[ $((++i)) -lt 500 ] || exit 9; sleep 0.01; done')
+            run = ringrun('-n', '2', script=f'({sleep}) & setsid bash -c "{sleep}" & '
+                                            f'until [ $(pgrep -fc "^{self.word}") = 4 ]; do sleep 0.01; done; '
+                                            f'echo >> {seen.name}; '
+                                            f'until [ $(wc -l < {seen.name}) = 2 ]; do sleep 0.01; done')
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assert_nothing_left()
 
