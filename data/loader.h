@@ -71,7 +71,7 @@ class DataLoader {
 
   /// In a pass, the one that moved last: where all ranks are when each has dealt with its batch at hand.
   /// The last batch of an epoch leads to the end of that epoch, from where a pass has no batches. Before
-  /// and after a pass: where the next one begins. A pass left early stays where it was left.
+  /// and after a pass: where the next one begins. A pass left early, or by an exception, stays where it was left.
   const SamplerPosition& position() const { return position_ ? *position_ : sampler_.position(); }
 
   /// Where the next pass begins. Throws ValueError unless the sampler has this position.
@@ -111,6 +111,7 @@ class DataLoader::Iterator {
   friend class DataLoader;
   Iterator(DataLoader& loader, const SamplerPosition& from, std::unique_ptr<Prefetcher> batches)
       : loader_(&loader), next_(from), batches_(std::move(batches)) {
+    loader_->position_ = from;  // where a pass is left whose first batch cannot be made
     advance();
   }
 

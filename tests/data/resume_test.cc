@@ -214,6 +214,29 @@ TEST(ResumeTest, APassThatIsLeftEarlyStaysWhereItWas) {
   EXPECT_EQ(loader.begin()->target().to_vector<std::int64_t>(), (Indices{4, 5, 6, 7}));
 }
 
+// Its first samples cannot be had, as long as it is told so.
+struct Failing final : Dataset {
+  bool fails = false;
+  std::int64_t size() const override { return 10; }
+  Batch fetch(std::span<const std::int64_t> indices, Where where) const override {
+    RINGRAD_CHECK(!fails || indices[0] > 3, DataError, where, "no disk");
+    return {{full({std::ssize(indices)}, indices[0])}};
+  }
+};
+
+TEST(ResumeTest, APassThatFailsAtItsFirstBatchStaysWhereItBegan) {
+  Failing set;
+  for (const int num_workers : {0, 2}) {
+    SequentialSampler sampler(10);
+    DataLoader loader(set, sampler, {.batch_size = 4, .num_workers = num_workers});
+    for ([[maybe_unused]] const Batch& batch : loader) continue;
+    set.fails = true;
+    expect_throws<DataError>([&] { loader.begin(); }, "no disk");
+    EXPECT_EQ(loader.position(), (SamplerPosition{1, 0}));
+    set.fails = false;
+  }
+}
+
 TEST(ResumeTest, ThrowsForAPositionThatNoEpochHas) {
   DistributedSampler sampler(10, {4, 1});
   for (const std::int64_t consumed : {std::int64_t{-1}, std::int64_t{11}, INT64_MAX})
