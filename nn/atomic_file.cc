@@ -23,16 +23,24 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, Where where)
   try {
     open();
   } catch (...) {
-    if (file_ >= 0) close(file_);
+    close_all();
     throw;
   }
 }
 
+void AtomicFile::close_all() {
+  for (const int file : {file_, folder_})
+    if (file >= 0) close(file);
+}
+
 // Who holds the lock owns the name: it is checked after, because a writer before us may have renamed the file
-// that we have opened.
+// that we have opened. Not to block: a pipe of that name would wait for somebody to read from it.
 void AtomicFile::open() {
+  folder_ = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  check(folder_ >= 0, "lie in a folder that can be opened");
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   for (;;) {
-    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    file_ = ::open(temporary_.c_str(), kFlags, 0666);
     check(file_ >= 0, "be writable");
     check(flock(file_, LOCK_EX | LOCK_NB) == 0, "be written by one process at a time");
     struct stat ours {
@@ -48,7 +56,7 @@ void AtomicFile::open() {
 
 AtomicFile::~AtomicFile() {
   if (!committed_) unlink(temporary_.c_str());
-  close(file_);
+  close_all();
 }
 
 void AtomicFile::check(bool succeeded, const char* what) const {
@@ -76,12 +84,7 @@ void AtomicFile::commit() {
   check(fsync(file_) == 0, "be written to the disk");
   check(rename(temporary_.c_str(), path_.c_str()) == 0, "be replaceable");
   committed_ = true;
-  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  check(folder >= 0, "lie in a folder that can be opened");
-  const bool synced = fsync(folder) == 0 || errno == EINVAL;  // file systems without such a thing
-  const int error = errno;
-  close(folder);
-  errno = error;
+  const bool synced = fsync(folder_) == 0 || errno == EINVAL;  // file systems without such a thing
   check(synced, "be written to the disk");
 }
 

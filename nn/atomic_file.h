@@ -34,17 +34,19 @@ class AtomicFile {
   /// Changes what has been written.
   void overwrite(std::int64_t offset, std::span<const std::byte> bytes);
 
-  /// Puts the file in its place. Throws: DataError, and then the old file is there
+  /// Puts the file in its place. Throws: DataError, and then the old file is there; if the disk fails while it notes
+  /// that the file has been replaced, one of the two
   void commit();
 
  private:
   void open();
+  void close_all();
   /// Throws DataError with what errno says, unless `succeeded`.
   void check(bool succeeded, const char* what) const;
 
   const std::filesystem::path path_, temporary_;
   const Where where_;
-  int file_ = -1;
+  int file_ = -1, folder_ = -1;
   bool committed_ = false;
 };
 

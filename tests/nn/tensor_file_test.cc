@@ -254,8 +254,9 @@ TEST(TensorFileTest, AFullDiskLeavesTheOldFile) {
 TEST(TensorFileTest, ThrowsWhereNoFileCanBe) {
   const Folder folder;
   const StateDict tensors{{"x", tensor({1})}};
-  expect_throws<DataError>([&] { write_tensors(folder / "absent" / "file", tensors); },
-                           "must be writable; got \"No such file or directory\"");
+  expect_throws<DataError>(
+      [&] { write_tensors(folder / "absent" / "file", tensors); },
+      "must lie in a folder that can be opened; got \"No such file or directory\"");
   std::filesystem::create_directory(folder / "folder");
   expect_throws<DataError>([&] { write_tensors(folder / "folder", tensors); },
                            "must be replaceable; got \"Is a directory\"");
@@ -284,6 +285,29 @@ TEST(AtomicFileTest, OneProcessWritesAtATime) {
   EXPECT_EQ(bytes_of(folder / "file"), text);
   AtomicFile(folder / "file").commit();
   EXPECT_EQ(bytes_of(folder / "file"), "");
+}
+
+// What can fail does so before the old file is replaced.
+TEST(AtomicFileTest, NeedsNoMoreDescriptorsToCommit) {
+  const Folder folder;
+  write_bytes(folder / "file", "old");
+  AtomicFile file(folder / "file");
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  expect_throws<DataError>([&] { AtomicFile other(folder / "other"); },
+                           "must lie in a folder that can be opened; got \"Too many open files");
+  EXPECT_NO_THROW(file.commit());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(bytes_of(folder / "file"), "");
+  EXPECT_EQ(folder.files(), std::vector<std::string>{"file"});
+}
+
+TEST(AtomicFileTest, APipeIsNotWaitedFor) {
+  const Folder folder;
+  ASSERT_EQ(mkfifo((folder / "file.tmp").c_str(), 0600), 0);
+  expect_throws<DataError>([&] { AtomicFile file(folder / "file"); }, "must be writable; got");
 }
 
 // What a process that was killed has left.

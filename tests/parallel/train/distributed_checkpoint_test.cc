@@ -189,7 +189,7 @@ TEST(DistributedCheckpointTest, AFailureOnRankZeroIsThrownOnAllRanks) {
         Training training(comm);
         save_checkpoint(training.checkpoint, folder / "absent" / "run", comm);
       },
-      "must be writable; got \"No such file or directory\"");
+      "must lie in a folder that can be opened; got \"No such file or directory\"");
   std::ofstream(folder / "damaged") << std::string(100, 'x');
   expect_error_on_all_ranks(
       [&](Communicator& comm) {
