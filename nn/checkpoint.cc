@@ -54,13 +54,15 @@ void Checkpoint::add(const std::string& name, Module& module, Where where) {
 void Checkpoint::add(const std::string& name, Optimizer& optimizer, Where where) {
   add_item(
       {name, [&optimizer] { return optimizer.state_dict(); },
-       [&optimizer](const StateDict& state, Where at) { optimizer.load_state_dict(state, at); }},
+       [&optimizer](const StateDict& state, Where at) { optimizer.load_state_dict(state, at); },
+       [&optimizer](const StateDict& state, Where at) { optimizer.check_state_dict(state, at); }},
       where);
 }
 
 void Checkpoint::add(const std::string& name, GradScaler& scaler, Where where) {
   add_item({name, [&scaler] { return scaler.state_dict(); },
-            [&scaler](const StateDict& state, Where at) { scaler.load_state_dict(state, at); }},
+            [&scaler](const StateDict& state, Where at) { scaler.load_state_dict(state, at); },
+            [&scaler](const StateDict& state, Where at) { scaler.check_state_dict(state, at); }},
            where);
 }
 
@@ -125,12 +127,14 @@ void Checkpoint::load_state(const StateDict& state, int rank, Where where) {
                           ? view::slice(found->second, 0, rank, rank + 1)
                           : own.at(name);
   check_same_layout("load_checkpoint", own, given, where);
-  for (const Item& item : items_) {
+  const auto part_of = [&](const Item& item) {
     StateDict part;
     for (const auto& [below, tensor] : item.get())
       part.emplace(below, given.at(full_name(item.name, below)));
-    item.set(part, where);
-  }
+    return part;
+  };
+  for (const Item& item : items_) item.check(part_of(item), where);
+  for (const Item& item : items_) item.set(part_of(item), where);
 }
 
 void Checkpoint::save(const std::filesystem::path& path, Where where) const {
@@ -138,7 +142,7 @@ void Checkpoint::save(const std::filesystem::path& path, Where where) const {
 }
 
 bool Checkpoint::load(const std::filesystem::path& path, Where where) {
-  if (!std::filesystem::exists(path)) return false;
+  if (!may_be_file(path)) return false;
   load_state(read_tensors(path, where), 0, where);
   return true;
 }

@@ -64,7 +64,7 @@ class Checkpoint {
   /// keeps its own.
   ///
   /// Throws: ValueError, ShapeError or DTypeError that lists missing and unexpected names, and tensors that are not
-  ///         alike; ValueError for numbers that cannot be
+  ///         alike; ValueError for numbers that cannot be; nothing has changed then
   void load_state(const StateDict& state, int rank = 0, Where where = Where::current());
 
   /// The names under which state() has something of this rank alone.
@@ -76,6 +76,8 @@ class Checkpoint {
     std::function<StateDict()>
         get;  // names are below the item's; one without a name is the item itself
     std::function<void(const StateDict&, Where)> set;
+    // Throws what set would, beyond names, shapes and dtypes.
+    std::function<void(const StateDict&, Where)> check = [](const StateDict&, Where) {};
   };
 
   void add_item(Item item, Where where);

@@ -48,15 +48,19 @@ StateDict GradScaler::state_dict() const {
           {"good_steps", scalar_tensor(good_steps_, {.dtype = DType::int64, .device = Device()})}};
 }
 
-void GradScaler::load_state_dict(const StateDict& state, Where where) {
+void GradScaler::check_state_dict(const StateDict& state, Where where) const {
   check_same_layout("load_state_dict", state_dict(), state, where);
   const auto scale = state.at("scale").item<double>(where);
   const auto good_steps = state.at("good_steps").item<std::int64_t>(where);
   RINGRAD_CHECK(scale > 0 && good_steps >= 0, ValueError, where,
                 "load_state_dict: scale must be positive and good_steps not negative; got ", scale,
                 " and ", good_steps);
-  scale_ = scale;
-  good_steps_ = good_steps;
+}
+
+void GradScaler::load_state_dict(const StateDict& state, Where where) {
+  check_state_dict(state, where);
+  scale_ = state.at("scale").item<double>(where);
+  good_steps_ = state.at("good_steps").item<std::int64_t>(where);
   overflowed_ = false;
 }
 

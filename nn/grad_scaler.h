@@ -49,6 +49,8 @@ class GradScaler {
   StateDict state_dict() const;
   /// Throws as Module::load_state_dict, and ValueError unless scale > 0 and good_steps >= 0.
   void load_state_dict(const StateDict& state, Where where = Where::current());
+  /// Throws what load_state_dict would.
+  void check_state_dict(const StateDict& state, Where where = Where::current()) const;
 
  private:
   GradScalerOptions options_;

@@ -12,6 +12,17 @@
 
 namespace ringrad::nn {
 
+namespace {
+
+void check_learning_rate(double rate, Where where) {
+  RINGRAD_CHECK(rate >= 0, ValueError, where,
+                "optimizer: the learning rate must not be negative; got ", rate);
+  refuse_while_capturing("set_learning_rate(), which would not be repeated: call it outside",
+                         where);
+}
+
+}  // namespace
+
 Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where)
     : parameters_(parameters) {
   RINGRAD_CHECK(!parameters.empty(), ValueError, where,
@@ -25,10 +36,7 @@ void Optimizer::zero_grad() const {
 }
 
 void Optimizer::set_learning_rate(double rate, Where where) {
-  RINGRAD_CHECK(rate >= 0, ValueError, where,
-                "optimizer: the learning rate must not be negative; got ", rate);
-  refuse_while_capturing("set_learning_rate(), which would not be repeated: call it outside",
-                         where);
+  check_learning_rate(rate, where);
   learning_rate_ = rate;
 }
 
@@ -59,15 +67,19 @@ StateDict Optimizer::state_dict() const {
   return state;
 }
 
-void Optimizer::load_state_dict(const StateDict& state, Where where) {
-  const StateDict own = state_dict();
-  check_same_layout("load_state_dict", own, state, where);
+void Optimizer::check_state_dict(const StateDict& state, Where where) const {
+  check_same_layout("load_state_dict", state_dict(), state, where);
   const auto step = state.at("step").item<std::int64_t>(where);
   RINGRAD_CHECK(step >= 0, ValueError, where,
                 "load_state_dict: the step must not be negative; got ", step);
-  set_learning_rate(state.at("learning_rate").item<double>(where), where);
-  num_steps_ = step;
-  copy_state("load_state_dict", own, state, where);
+  check_learning_rate(state.at("learning_rate").item<double>(where), where);
+}
+
+void Optimizer::load_state_dict(const StateDict& state, Where where) {
+  check_state_dict(state, where);
+  learning_rate_ = state.at("learning_rate").item<double>(where);
+  num_steps_ = state.at("step").item<std::int64_t>(where);
+  copy_state("load_state_dict", state_dict(), state, where);
 }
 
 std::int64_t Optimizer::state_bytes() const {

@@ -49,6 +49,8 @@ class Optimizer {
 
   /// Goes on from there. Throws as Module::load_state_dict, and ValueError for a negative step or rate.
   void load_state_dict(const StateDict& state, Where where = Where::current());
+  /// Throws what load_state_dict would.
+  void check_state_dict(const StateDict& state, Where where = Where::current()) const;
 
   /// The memory of momentum and the like, beside values and gradients.
   std::int64_t state_bytes() const;

@@ -291,4 +291,9 @@ StateDict read_tensors(const std::filesystem::path& path, Where where) {
   return Reader(path, where).read();
 }
 
+bool may_be_file(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return std::filesystem::status(path, unknown).type() != std::filesystem::file_type::not_found;
+}
+
 }  // namespace ringrad::nn

@@ -33,4 +33,7 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
 /// Throws: DataError that names the file, and what is wrong with it, unless it is just as it was written
 StateDict read_tensors(const std::filesystem::path& path, Where where = Where::current());
 
+/// False if there is no such file. True if there is one, or if nobody can tell: read_tensors then says why.
+bool may_be_file(const std::filesystem::path& path);
+
 }  // namespace ringrad::nn

@@ -62,7 +62,7 @@ bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& pa
   bool found = false;
   nn::StateDict state;
   on_root(comm, where, [&] {
-    found = std::filesystem::exists(path);
+    found = nn::may_be_file(path);
     if (!found) return;
     state = nn::read_tensors(path, where);
     checkpoint.load_state(state, 0, where);

@@ -216,6 +216,20 @@ TEST(CheckpointTest, WithoutAFileNothingIsLoaded) {
   EXPECT_EQ(step, 3);
 }
 
+TEST(CheckpointTest, WhatMayBeAFileIsNotTakenForNone) {
+  const Folder folder;
+  std::filesystem::create_symlink("itself", folder / "itself");
+  std::int64_t step = 3;
+  Checkpoint checkpoint;
+  checkpoint.add("step", step);
+  expect_throws<DataError>([&] { checkpoint.load(folder / "itself"); },
+                           "must be a file; got Too many levels of symbolic links");
+  expect_throws<DataError>([&] { checkpoint.load(folder / std::string(300, 'x')); },
+                           "must be a file; got File name too long");
+  std::filesystem::create_directory(folder / "folder");
+  expect_throws<DataError>([&] { checkpoint.load(folder / "folder"); }, "must be a file");
+}
+
 TEST(CheckpointTest, AnotherModelsFileIsRefusedWithAllDifferences) {
   const Folder folder;
   Linear saved(3, 2), other(4, 2, /*bias=*/false);
@@ -287,6 +301,31 @@ TEST(CheckpointTest, ThrowsForNumbersThatCannotBe) {
   state = scaler.state_dict();
   state["scale"] = scalar_tensor(0, {.dtype = DType::float64});
   expect_throws<ValueError>([&] { scaler.load_state_dict(state); }, "scale must be positive");
+}
+
+TEST(CheckpointTest, NumbersThatCannotBeChangeNothing) {
+  Linear net(2, 2);
+  SGD optimizer(net.parameters(), {.learning_rate = 0.5, .momentum = 0.9});
+  GradScaler scaler({.initial_scale = 8});
+  std::int64_t step = 5;
+  Checkpoint checkpoint;
+  checkpoint.add("step", step);
+  checkpoint.add("model", net);
+  checkpoint.add("optimizer", optimizer);
+  checkpoint.add("scaler", scaler);
+  const auto copy = [&] {
+    StateDict state;
+    for (const auto& [name, tensor] : checkpoint.state()) state[name] = clone(tensor.detach());
+    return state;
+  };
+  const StateDict before = copy();
+  for (const std::string name : {"optimizer.step", "optimizer.learning_rate", "scaler.scale"}) {
+    StateDict other;
+    for (const auto& [key, tensor] : before)
+      other[key] = full(tensor.shape(), key == name ? -1 : 7, {.dtype = tensor.dtype()});
+    expect_throws<ValueError>([&] { checkpoint.load_state(other); }, "negative");
+    expect_same_state(checkpoint.state(), before);
+  }
 }
 
 }  // namespace
