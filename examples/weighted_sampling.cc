@@ -31,14 +31,14 @@ TensorDataset clouds(const std::vector<std::int64_t>& sizes, std::uint64_t seed)
 
 // Trains on this rank's share of the draws; returns each class's part of all draws of all ranks.
 PerClass train(nn::Module& net, const TensorDataset& data, const std::vector<double>& weights,
-               Communicator& comm) {
+               int epochs, Communicator& comm) {
   DistributedDataParallel model(net, comm);
   nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   DistributedSampler sampler = distributed_weighted_sampler(
       weights, data.size(), {.num_replicas = comm.world_size(), .rank = comm.rank()});
   DataLoader loader(data, sampler, {.batch_size = 48 / comm.world_size()});
   const Tensor seen = zeros({kClasses}, {.dtype = DType::float64, .device = Device()});
-  for (int epoch = 0; epoch < 8; ++epoch)
+  for (int epoch = 0; epoch < epochs; ++epoch)
     for (const Batch& batch : loader) {
       optimizer.zero_grad();
       const Tensor x = to(batch.input(), default_device()),
@@ -64,7 +64,7 @@ PerClass accuracy(nn::Module& net) {
   return right;
 }
 
-void compare(Communicator& comm) {
+void compare(int epochs, Communicator& comm) {
   const std::vector<std::int64_t> sizes{540, 45, 15};
   const TensorDataset data = clouds(sizes, 1);
   if (comm.rank() == 0) std::printf("              seen in training       accuracy by class\n");
@@ -75,7 +75,7 @@ void compare(Communicator& comm) {
           kind[0] == 'w' ? 1.0 / static_cast<double>(sizes[static_cast<std::size_t>(c)]) : 1);
     manual_seed(1);
     nn::Sequential net(nn::Linear(2, 32), nn::ReLU(), nn::Linear(32, kClasses));
-    const PerClass seen = train(net, data, weights, comm), right = accuracy(net);
+    const PerClass seen = train(net, data, weights, epochs, comm), right = accuracy(net);
     if (comm.rank() == 0)
       std::printf("%-12s  %.2f  %.2f  %.2f       %.2f  %.2f  %.2f\n", kind, seen[0], seen[1],
                   seen[2], right[0], right[1], right[2]);
@@ -83,6 +83,8 @@ void compare(Communicator& comm) {
 }
 
 int main(int argc, char** argv) {
+  int epochs = 8;
   Job job("Trains on a data set with rare classes, with and without weighted sampling.");
-  return job.run(argc, argv, compare);
+  job.options().add_option("--epochs", epochs, "passes over the data")->check(CLI::PositiveNumber);
+  return job.run(argc, argv, [&](Communicator& comm) { compare(epochs, comm); });
 }
