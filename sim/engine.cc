@@ -94,14 +94,22 @@ void Engine::stop_follower(const Op& op, Op& follower) {
                                     ", which has failed: " + cause->message};
 }
 
+// Who uses it is mostly just before `op`: the way back ends where all of them have been met, however much is queued.
 std::shared_ptr<Op> Engine::find_use(const void* memory, const Op* op) const {
   const QuietLock lock(mutex_);
-  const std::unordered_set<const Op*> before = ancestors(op);
+  std::unordered_set<const Op*> users, before{op};
   for (const auto& [key, other] : pending_)
-    if (!before.contains(key) &&
-        std::find(other->uses.begin(), other->uses.end(), memory) != other->uses.end())
-      return other;
-  return nullptr;
+    if (key != op && std::find(other->uses.begin(), other->uses.end(), memory) != other->uses.end())
+      users.insert(key);
+  std::deque<const Op*> open;
+  if (op) open.push_back(op);
+  for (; !users.empty() && !open.empty(); open.pop_front())
+    for (const auto& predecessor : open.front()->predecessors)
+      if (before.insert(predecessor.get()).second) {
+        users.erase(predecessor.get());
+        open.push_back(predecessor.get());
+      }
+  return users.empty() ? nullptr : pending_.at(*users.begin());
 }
 
 // --- Waiting ---------------------------------------------------------------------------------------
