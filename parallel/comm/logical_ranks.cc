@@ -25,17 +25,19 @@ struct Failure {
 };
 
 // Failures travel between physical ranks as the reason of an abort.
-constexpr std::string_view kMark = "logical rank ";
+constexpr std::string_view kMark = "logical rank ", kAfter = ": ";
 
 std::string as_reason(const Failure& failure) {
-  return concat(kMark, failure.culprit, ": ", failure.text);
+  return concat(kMark, failure.culprit, kAfter, failure.text);
 }
 Failure from_message(const std::string& message, const Failure& otherwise) {
   const std::size_t mark = message.find(kMark);
   if (mark == message.npos) return otherwise;
   char* end = nullptr;
   const long culprit = std::strtol(message.c_str() + mark + kMark.size(), &end, 10);
-  return {static_cast<int>(culprit), std::string(end + 2)};
+  const std::string_view rest(end);
+  if (!rest.starts_with(kAfter)) return otherwise;  // words of somebody else
+  return {static_cast<int>(culprit), std::string(rest.substr(kAfter.size()))};
 }
 
 // What the logical ranks of one physical rank have together.

@@ -221,6 +221,17 @@ TEST(LogicalRanksTest, AnExceptionEndsAllAndNamesItsRank) {
     });
 }
 
+// It may look like what failures travel as, and end where those go on.
+TEST(LogicalRanksTest, TheReasonOfAnAbortIsWhateverItIs) {
+  for (const std::string reason : {"logical rank 1", "logical rank "})
+    on_logical(2, 4, [&](Communicator& comm) {
+      if (comm.rank() == 3) comm.abort(reason);
+      const std::string seen = error_of([&] { comm.barrier(); });
+      expect_contains(seen, "got a failure of rank 3: ");
+      expect_contains(seen, reason);
+    });
+}
+
 TEST(LogicalRanksTest, ARankThatIsLateEndsAll) {
   for (const int late : {0, 3})
     on_logical(2, 4,
