@@ -78,6 +78,35 @@ TEST(PowerSgdTest, AverageOfLowerRankIsExactAndCostsNoRankLater) {
   });
 }
 
+// Seven columns of P are rounding error. Taken for directions, they would not be orthogonal.
+TEST(PowerSgdTest, ManyDependentColumnsLeaveOneExact) {
+  run_ranks(1, [](Communicator& comm) {
+    for (int seed = 0; seed < 50; ++seed) {
+      OneBucket bucket(comm, Overlap::never, {kRows, kColumns}, power_sgd({.rank = 8}));
+      for (int pass = 0; pass < 3; ++pass) {
+        const auto [compressed, exact] =
+            averages(comm, bucket, matrix_of_rank(1, comm, 10 * seed + pass));
+        expect_close(compressed, exact, 32);
+      }
+    }
+  });
+}
+
+// Columns of P that are nearly parallel: what one subtraction leaves is a thousandth, with a thousand times its rounding.
+TEST(PowerSgdTest, SmallDirectionsBesideLargeOnesStayOrthogonal) {
+  run_ranks(1, [](Communicator& comm) {
+    for (int seed = 0; seed < 50; ++seed) {
+      Generator generator(static_cast<std::uint64_t>(seed));
+      const Tensor left = randn({kRows, 4}, {}, generator);
+      const Tensor scales = tensor({1, 1e-3f, 1e-3f, 1e-3f});
+      OneBucket bucket(comm, Overlap::never, {kRows, kColumns}, power_sgd({.rank = 4}));
+      const auto [compressed, exact] =
+          averages(comm, bucket, matmul(left * scales, randn({4, kColumns}, {}, generator)));
+      EXPECT_LT(norm(compressed - exact), 1000 * testing::epsilon(DType::float32) * norm(exact));
+    }
+  });
+}
+
 TEST(PowerSgdTest, ScaleDoesNotMatter) {
   on_every_lane(2, [](Communicator& comm, Overlap overlap) {
     for (const double scale : {1e-30, 1e30}) {
