@@ -36,12 +36,12 @@ bool has_spare_cores(const Communicator& comm) {
 }
 
 bool overlaps(Overlap wanted, const std::vector<nn::ParameterArena>& arenas,
-              const Communicator& comm) {
+              const Communicator& comm, bool moved_by_library) {
   if (arenas.empty() || comm.world_size() == 1 || wanted == Overlap::never) return false;
   const Device device = arenas.front().values().device();
   for (const nn::ParameterArena& arena : arenas)
     if (arena.values().device() != device) return false;  // one lane serves one device
-  return wanted == Overlap::always || !device.is_cpu() || has_spare_cores(comm);
+  return wanted == Overlap::always || !device.is_cpu() || moved_by_library || has_spare_cores(comm);
 }
 
 std::vector<nn::ParameterArena> make_arenas(const nn::Module& module, Communicator& comm,
@@ -92,7 +92,8 @@ Reducer::Reducer(nn::Module& module, Communicator& comm,
       where_(where),
       options_(options),
       arenas_(make_arenas(module, comm, where)),
-      lane_(comm, device_of(arenas_), overlaps(options.overlap, arenas_, comm)) {
+      links_(comm.world_size() > 1 ? comm.links(device_of(arenas_), where) : std::nullopt),
+      lane_(comm, device_of(arenas_), overlaps(options.overlap, arenas_, comm, !links_)) {
   std::map<const TensorImpl*, std::string> names;
   for (const auto& [name, parameter] : module.named_parameters()) {
     names.emplace(parameter.impl(), name);
@@ -113,22 +114,19 @@ Reducer::Reducer(nn::Module& module, Communicator& comm,
       places_.push_back({a, offset * width, (offset + count) * width});
     }
   }
-  sizes_ = sizes_for(total_bytes, where);
+  sizes_ = sizes_for(total_bytes);
   make_buckets({});
   summary_.overlaps = lane_.overlaps();
 }
 
-BucketSizes Reducer::sizes_for(std::int64_t bytes, Where where) {
+BucketSizes Reducer::sizes_for(std::int64_t bytes) const {
   BucketSizes sizes{options_.first_bucket_bytes, options_.bucket_bytes};
-  if (sizes.bytes == 0) {
-    const auto links = comm_.world_size() == 1 ? std::optional<CostModel>()
-                                               : comm_.links(device_of(arenas_), where);
-    const BucketSizes fitting = links && links->within_host.beta_s_per_byte > 0
-                                    ? fitting_bucket_sizes(bytes, links->within_host.alpha_s,
-                                                           links->within_host.beta_s_per_byte)
-                                    : BucketSizes{kBucketBytes / 4, kBucketBytes};
-    sizes.bytes = fitting.bytes;
-  }
+  if (sizes.bytes == 0)
+    sizes.bytes = links_ && links_->within_host.beta_s_per_byte > 0
+                      ? fitting_bucket_sizes(bytes, links_->within_host.alpha_s,
+                                             links_->within_host.beta_s_per_byte)
+                            .bytes
+                      : kBucketBytes;
   if (sizes.first_bytes == 0) sizes.first_bytes = std::max<std::int64_t>(sizes.bytes / 4, 1);
   return sizes;
 }

@@ -14,6 +14,7 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,7 @@ struct DistributedDataParallelOptions {
   /// The same for the first; 0 means a quarter.
   std::int64_t first_bucket_bytes = 0;
   /// Whether buckets are reduced while backward goes on, or by the thread that computes it. On a GPU automatic means
-  /// always; on the CPU, where this machine has more cores than all its ranks' threads use.
+  /// always; on the CPU, over a network (where threads mostly wait), or if this machine has twice as many cores as ranks.
   Overlap overlap = Overlap::automatic;
   /// What a gradient that no rank's loss reached is: zero, or an AutogradError that names the parameters.
   bool allow_unused = true;
@@ -137,7 +138,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   };
   struct Pass {};
 
-  BucketSizes sizes_for(std::int64_t bytes, Where where);
+  BucketSizes sizes_for(std::int64_t bytes) const;
   void make_buckets(const std::vector<int>& arrival);
   void gradient_completed(std::size_t parameter);
   void begin_pass();
@@ -151,6 +152,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   const Where where_;
   const DistributedDataParallelOptions options_;
   std::vector<nn::ParameterArena> arenas_;
+  const std::optional<CostModel> links_;  // none if a library moves the data
   std::vector<Tensor> frozen_;
   std::vector<Parameter> parameters_;  // in the order of arena and place
   std::vector<ParameterPlace> places_;
