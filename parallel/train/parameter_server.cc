@@ -196,10 +196,10 @@ void Server::serve(Worker& worker) noexcept {
   const auto fail = [&](std::string_view message) {
     const std::lock_guard lock(mutex_);
     if (!failure_)
-      failure_ = concat("serve_parameters: every worker must pull, push or finish in time; got a "
-                        "failure of rank ",
-                        worker.number + 1, ", which is rank 1 of ", worker.line->group(), ": ",
-                        message);
+      failure_ = concat(
+          "serve_parameters: every worker must pull, push or finish in time; got a "
+          "failure of rank ",
+          worker.number + 1, ", which is rank 1 of ", worker.line->group(), ": ", message);
     changed_.notify_all();
   };
   try {
