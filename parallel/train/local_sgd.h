@@ -13,7 +13,8 @@
 //     average.sync();                        the last steps
 //
 // Each rank owns a full replica and its own optimizer with its own state: momentum is not averaged. Averaged are the
-// parameters, and the floating buffers (running statistics; the others become rank 0's).
+// parameters, and the floating buffers (running statistics; the others become rank 0's). So who goes on with
+// DistributedDataParallel needs a new optimizer: with momentum that differs by rank replicas would drift apart.
 //
 // Guarantees:
 // - All replicas hold identical bits at the start and after each average, and differ in between.
