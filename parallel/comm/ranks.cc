@@ -79,8 +79,9 @@ void run_on_threads(std::vector<std::unique_ptr<Communicator>> comms, int team,
 
 void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
                const GroupOptions& options, Where where) {
-  run_on_threads(make_thread_group(world_size, options, where),
-                 std::max(1, omp_get_max_threads() / world_size), body, where);
+  auto comms = make_thread_group(world_size, options, where);  // checks world_size
+  const int team = std::max(1, omp_get_max_threads() / world_size);
+  run_on_threads(std::move(comms), team, body, where);
 }
 
 }  // namespace ringrad
