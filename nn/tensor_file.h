@@ -21,8 +21,7 @@
 namespace ringrad::nn {
 
 /// Writes a file in place of the one that may be there, which stays as it is if that fails (atomic_file.h); a link is
-/// replaced, not followed. The
-/// tensors may be on any device, of any strides.
+/// replaced, not followed. The tensors may be on any device, of any strides.
 ///
 /// Throws: DataError if the file cannot be written; ValueError for a name that is not UTF-8, or "__metadata__"
 void write_tensors(const std::filesystem::path& path, const StateDict& tensors,

@@ -10,11 +10,11 @@
 // On the CPU the lane is a thread, on a GPU a stream: what it is given begins after all that the caller has done or
 // queued before, one after the other. All ranks must give their lanes the same work in the same order. The lane has the
 // communicator to itself from run() until the last Work was waited for; a call by the caller meanwhile throws, as it
-// would from any second thread. Lanes of one communicator on one device are the same lane, each with times of its own: two
-// models that one backward pass goes through are reduced in one order on all ranks.
+// would from any second thread. Lanes of one communicator on one device are the same lane, each with times of its own:
+// two models that one backward pass goes through are reduced in one order on all ranks.
 //
-// After a task that failed no other is begun until somebody has waited for it, and those between them fail with it: their
-// collectives would meet others of the ranks where nothing failed.
+// After a task that failed no other is begun until somebody has waited for it, and those between them fail with it:
+// their collectives would meet others of the ranks where nothing failed.
 //
 // A lane without overlap does everything at once, on the caller's thread and stream. On the CPU that is the faster
 // one where ranks have no cores to spare: communication then takes its time from the computation beside it.
@@ -40,11 +40,12 @@ class CommunicationLane {
   /// REQUIRES: comm outlives it
   CommunicationLane(Communicator& comm, Device device, bool overlaps);
 
-  /// Waits until its work is done, on a GPU by the current stream. If an exception is under way and work is not done, the group is aborted
-  /// first: its thread would wait for ranks that wait for this one.
+  /// Waits until its work is done, on a GPU by the current stream. If an exception is under way and work is not done,
+  /// the group is aborted first: its thread would wait for ranks that wait for this one.
   ~CommunicationLane();
 
-  /// The task may throw; whoever waits gets that. The name is for traces.
+  /// The task may throw; whoever waits gets that, or the caller at once, where the lane works on its thread: without
+  /// overlap, and on GPUs. The name is for traces.
   Work run(std::string name, Task task, Where where = Where::current());
 
   Communicator& comm() const { return comm_; }

@@ -84,7 +84,8 @@ class DistributedDataParallel {
   nn::Module& module() { return module_; }
   std::size_t num_buckets() const { return reducer_->num_buckets(); }
 
-  /// Reduces buckets by `hook` instead of averaging them as they are (communication_hooks.h), which an empty one stands for.
+  /// Reduces buckets by `hook` (communication_hooks.h) instead of averaging them as they are, which an empty one stands
+  /// for.
   void set_communication_hook(CommunicationHook hook) {
     reducer_->set_communication_hook(std::move(hook));
   }

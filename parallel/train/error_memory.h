@@ -7,8 +7,8 @@
 // So nothing is lost, only late, and SGD converges at the rate of the uncompressed one (Stich, Cordonnier, Jaggi 2018,
 // arXiv:1809.07599; Karimireddy et al. 2019, arXiv:1901.09847).
 //
-// It lies like the gradients: one number for each element of the whole storage that a bucket is a slice of. So it stays right
-// when buckets are cut anew.
+// It lies like the gradients: one number for each element of the whole storage that a bucket is a slice of. So it stays
+// right when buckets are cut anew.
 
 #pragma once
 
