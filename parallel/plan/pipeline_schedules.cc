@@ -34,7 +34,7 @@ PipelinePlan gpipe(int num_devices, int num_micro_batches) {
   for (int device = 0; device < num_devices; ++device) {
     auto& actions = plan.actions[static_cast<std::size_t>(device)];
     for (int b = 0; b < num_micro_batches; ++b) actions.push_back({forward, device, b});
-    for (int b = num_micro_batches; b-- > 0;) actions.push_back({backward, device, b});
+    for (int b = 0; b < num_micro_batches; ++b) actions.push_back({backward, device, b});
   }
   return plan;
 }

@@ -2,7 +2,7 @@
 // (with_messages). With a backward pass of two units for a forward pass of one, for p = 4, m = 8, v = 1:
 //
 //     schedule       bubble, units     kept per device     device 0
-//     gpipe          3 (p - 1)         m                   F0 ... F7 B7 ... B0
+//     gpipe          3 (p - 1)         m                   F0 ... F7 B0 ... B7
 //     1f1b           3 (p - 1)         p - device          F0 F1 F2 F3 B0 F4 B1 F5 ...
 //     interleaved    3 (p - 1) / v     more                F0.0 ... F0.3 F4.0 ...     stage 0, then 4
 //     zero_bubble      (p - 1)         p                   F0 F1 F2 F3 I0 W0 F4 I1 ...
@@ -23,7 +23,8 @@
 
 namespace ringrad {
 
-/// All forward passes, then all backward passes, the latest micro-batch first.
+/// All forward passes, then all backward passes. As in every schedule here, a stage's backward passes go from the first
+/// micro-batch to the last, so that gradients are added in one order and have the same bits.
 ///
 /// Throws: std::invalid_argument, here and below, unless all numbers are positive
 PipelinePlan gpipe(int num_devices, int num_micro_batches);
