@@ -55,6 +55,7 @@
 #include "nn/sgd.h"
 #include "nn/tensor_file.h"
 #include "parallel/comm/logical_ranks.h"
+#include "parallel/comm/mesh.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/train/communication_hooks.h"
 #include "parallel/train/data_parallel.h"

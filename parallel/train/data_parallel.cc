@@ -16,6 +16,7 @@
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "parallel/comm/rethrow.h"
+#include "parallel/comm/same_text.h"
 #include "parallel/train/device_threads.h"
 #include "parallel/train/same_model.h"
 

@@ -13,9 +13,6 @@ namespace ringrad {
 /// contiguous, and whether it is frozen.
 std::string describe_model(const nn::Module& module);
 
-/// The first line in which two texts differ, from both: "weight float32 (3, 4)" and "weight float32 (5, 4)".
-std::string first_difference(const std::string& ours, const std::string& theirs);
-
 /// Every rank must call it, with the name of what asks for it.
 ///
 /// Throws: CollectiveError on all ranks, naming those whose description differs from rank 0's

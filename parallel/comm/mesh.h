@@ -1,0 +1,97 @@
+// Mesh: ranks as a grid with named axes, one communicator per axis. What schemes of parallel training are composed by:
+// each works along an axis of its own and need not know the others.
+//
+//     Mesh mesh(comm, {{"data", 2}, {"tensor", 3}});
+//
+//                  tensor 0   1   2         row major, the last axis varies fastest: rank = data * 3 + tensor
+//         data 0          0   1   2
+//         data 1          3   4   5         on rank 4, axis("data") joins ranks 1 4, axis("tensor") ranks 3 4 5
+//
+//     DistributedDataParallel replica(net, mesh.axis("data"));
+//
+// axis(name) joins the ranks that differ in that coordinate only, in its order: a rank's number in the group is its
+// coordinate. An axis of size 1 is a group of one. Neighbours on the last axis have neighbouring ranks, most often on
+// the same machine: it is the place for what communicates most.
+//
+// Failure: a rank that an exception ends breaks its groups on all axes, the whole group first, so that the cause stands
+// there. The ranks that wait for it get CollectiveError, and by ending as well they end those that wait for them, and
+// so on to every rank, since all are connected by axes. A rank that goes on after such an error, or one that gives up
+// without an exception, calls abort(). No call waits longer than the group's deadline in any case.
+//
+// Each of the communicators serves one thread at a time, different ones may be used at once.
+
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+
+namespace ringrad {
+
+struct MeshAxis {
+  std::string name;
+  int size;
+
+  bool operator==(const MeshAxis&) const = default;
+};
+
+class Mesh {
+ public:
+  /// All ranks of `world` construct it together, which must outlive it and stays as it is.
+  ///
+  /// Throws: on all ranks, CollectiveError naming those whose axes are not rank 0's; ValueError unless there is an
+  ///         axis, names are new and not empty, sizes are positive and multiply to the world size
+  Mesh(Communicator& world, std::vector<MeshAxis> axes, Where where = Where::current());
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  const std::vector<MeshAxis>& axes() const { return axes_; }
+  Communicator& world() const { return world_; }
+
+  /// The ranks that differ from this one in that coordinate only. Throws ValueError unless there is such an axis, as do
+  /// size() and coordinate().
+  Communicator& axis(const std::string& name, Where where = Where::current()) const;
+  int size(const std::string& name, Where where = Where::current()) const;
+  /// This rank's place on the axis, in [0, size).
+  int coordinate(const std::string& name, Where where = Where::current()) const;
+
+  /// Where a rank lies, one coordinate per axis; and who lies there.
+  ///
+  ///   rank = (c[0] * size[1] + c[1]) * size[2] + c[2] ...
+  ///
+  /// Throws: IndexError unless they are in the mesh
+  std::vector<int> coordinates_of(int rank, Where where = Where::current()) const;
+  int rank_of(const std::vector<int>& coordinates, Where where = Where::current()) const;
+
+  /// A new group of the ranks that differ from this one in these coordinates only, in the order of rank. All ranks of
+  /// the mesh call it. It is the caller's: abort() does not reach it.
+  ///
+  /// Throws: ValueError unless the names are axes, each once; CollectiveError unless all ranks ask for the same
+  std::unique_ptr<Communicator> plane(const std::vector<std::string>& names,
+                                      Where where = Where::current()) const;
+
+  /// Breaks the whole group, and this rank's groups on all axes (Communicator::abort).
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  std::size_t index_of(const std::string& name, Where where) const;
+
+  Communicator& world_;
+  const std::vector<MeshAxis> axes_;
+  std::vector<int> coordinates_;  // of this rank
+  std::vector<std::unique_ptr<Communicator>> groups_;
+  const int exceptions_before_;
+};
+
+/// The grid, a line per row, with this rank in brackets:
+///
+///     mesh of data 2 x tensor 3
+///       data 0:   0    1    2
+///       data 1:   3   [4]   5
+std::ostream& operator<<(std::ostream& out, const Mesh& mesh);
+
+}  // namespace ringrad
