@@ -59,6 +59,7 @@
 #include "parallel/comm/ranks.h"
 #include "parallel/train/communication_hooks.h"
 #include "parallel/train/data_parallel.h"
+#include "parallel/train/differentiable_collectives.h"
 #include "parallel/train/distributed_checkpoint.h"
 #include "parallel/train/distributed_data_parallel.h"
 #include "parallel/train/join.h"
@@ -67,3 +68,4 @@
 #include "parallel/train/same_model.h"
 #include "parallel/train/sharded_optimizer.h"
 #include "parallel/train/sync_batch_norm.h"
+#include "parallel/train/tensor_parallel.h"
