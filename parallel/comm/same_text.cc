@@ -7,20 +7,18 @@
 #include "parallel/comm/collective_call.h"
 
 namespace ringrad {
-namespace {
 
-std::string text_of_rank_0(const std::string& ours, Communicator& comm, Where where) {
+std::string text_of_root(const std::string& ours, Communicator& comm, Where where) {
   const Tensor length = full({1}, static_cast<std::int64_t>(ours.size()),
                              {.dtype = DType::int64, .device = Device()});
   comm.broadcast(length, 0, where);
   const auto count = length.item<std::int64_t>();
+  if (count == 0) return {};
   const Tensor bytes = empty({count}, {.dtype = DType::uint8, .device = Device()});
   if (comm.rank() == 0) std::copy(ours.begin(), ours.end(), bytes.data<std::uint8_t>());
   comm.broadcast(bytes, 0, where);
   return {bytes.data<std::uint8_t>(), bytes.data<std::uint8_t>() + count};
 }
-
-}  // namespace
 
 std::string first_difference(const std::string& ours, const std::string& theirs) {
   std::size_t line = 0;
@@ -34,7 +32,7 @@ std::string first_difference(const std::string& ours, const std::string& theirs)
 
 void check_same_text(const std::string& rule, const std::string& ours, Communicator& comm,
                      Where where) {
-  const std::string reference = text_of_rank_0(ours, comm, where);
+  const std::string reference = text_of_root(ours, comm, where);
   const Tensor differs =
       zeros({comm.world_size()}, {.dtype = DType::int32, .device = Device()}, where);
   differs.data<std::int32_t>()[comm.rank()] = ours != reference;

@@ -9,6 +9,9 @@
 
 namespace ringrad {
 
+/// Rank 0's text, on all ranks.
+std::string text_of_root(const std::string& ours, Communicator& comm, Where where);
+
 /// The first line in which two texts differ, from both: "weight float32 (3, 4)" and "weight float32 (5, 4)".
 std::string first_difference(const std::string& ours, const std::string& theirs);
 

@@ -1,10 +1,10 @@
 #include "parallel/train/distributed_checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "nn/tensor_file.h"
+#include "parallel/train/on_root.h"
 
 namespace ringrad {
 namespace {
@@ -16,26 +16,6 @@ std::int64_t number_of_root(std::int64_t number, Communicator& comm, Where where
   const Tensor shared = full({1}, number, kNumbers);
   comm.broadcast(shared, 0, where);
   return shared.item<std::int64_t>();
-}
-
-// Does something on rank 0. What it throws there is thrown on all ranks.
-template <class Body>
-void on_root(Communicator& comm, Where where, Body body) {
-  std::string error;
-  if (comm.rank() == 0) try {
-      body();
-    } catch (const Error& caught) {
-      error = caught.message();
-    } catch (const std::exception& caught) {
-      error = caught.what();
-    }
-  const std::int64_t length = number_of_root(std::ssize(error), comm, where);
-  if (length == 0) return;
-  const Tensor text = empty({length}, {.dtype = DType::uint8, .device = Device()});
-  std::memcpy(text.raw_data(), error.data(), error.size());
-  comm.broadcast(text, 0, where);
-  error.assign(reinterpret_cast<const char*>(text.raw_data()), static_cast<std::size_t>(length));
-  throw DataError("rank 0: " + error, where);
 }
 
 bool is_per_rank(const nn::Checkpoint& checkpoint, const std::string& name) {
@@ -54,14 +34,14 @@ void save_checkpoint(const nn::Checkpoint& checkpoint, const std::filesystem::pa
     comm.all_gather(rows, own, where);
     own = rows;
   }
-  on_root(comm, where, [&] { nn::write_tensors(path, state, where); });
+  on_root<DataError>(comm, where, [&] { nn::write_tensors(path, state, where); });
 }
 
 bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& path,
                      Communicator& comm, Where where) {
   bool found = false;
   nn::StateDict state;
-  on_root(comm, where, [&] {
+  on_root<DataError>(comm, where, [&] {
     found = nn::may_be_file(path);
     if (!found) return;
     state = nn::read_tensors(path, where);
