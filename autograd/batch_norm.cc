@@ -28,21 +28,23 @@ struct Saved {
   }
 };
 
+// The sums that the input's gradient is made of are those of the parameters: all are set at once.
 void backward_fused(BackwardContext& context, const Saved& saved) {
+  if (!saved.options.relu) context.set(3, context.grad_output());
+  const bool masked = context.needs(3) && saved.options.relu;
+  if (!masked && !context.needs(0) && !context.needs(1) && !context.needs(2)) return;
   const kernels::BatchNormSaved values = saved.unpacked();
   const double rows =
       saved.options.training ? static_cast<double>(values.x.numel() / values.mean.numel()) : 0;
-  const bool masked = context.needs(3) && values.relu;
   const auto [sums, gradients] = kernels::batch_norm_backward(
       context.grad_output(), values, saved.mask, rows, context.needs(0) || masked);
-  if (context.needs(0)) context.set(0, gradients.grad_input);
-  if (masked) context.set(3, gradients.grad_residual);
-  if (context.needs(3) && !masked) context.set(3, context.grad_output());
+  context.set(0, gradients.grad_input);
+  if (saved.options.relu) context.set(3, gradients.grad_residual);
   const auto in_dtype_of = [](const Tensor& grad, const SavedTensor& parameter) {
     return parameter.defined() ? to(grad, parameter.get().dtype()) : Tensor();
   };
-  if (context.needs(1)) context.set(1, in_dtype_of(sums.grad_xhat, saved.weight));
-  if (context.needs(2)) context.set(2, in_dtype_of(sums.grad, saved.bias));
+  context.set(1, in_dtype_of(sums.grad_xhat, saved.weight));
+  context.set(2, in_dtype_of(sums.grad, saved.bias));
 }
 
 // The same in terms of operators that are recorded themselves: the statistics are functions of x

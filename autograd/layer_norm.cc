@@ -46,11 +46,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
              auto gradients = kernels::layer_norm_backward(context.grad_output(), x.get(),
                                                            weight.get(), mean, rstd);
              context.set(0, std::move(gradients.input));
-             const auto set_parameter = [&](int i, const Tensor& gradient) {
-               if (context.needs(i)) context.set(i, to(gradient, dtypes[static_cast<unsigned>(i)]));
-             };
-             set_parameter(1, gradients.weight);
-             set_parameter(2, gradients.bias);
+             context.set(1, to(gradients.weight, dtypes[1]));
+             context.set(2, to(gradients.bias, dtypes[2]));
            });
   return y;
 }

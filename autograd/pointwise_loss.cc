@@ -40,11 +40,12 @@ Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, con
             weight = save(positive_weight)](BackwardContext& context) {
              const Tensor& grad = context.grad_output();
              const Tensor a = x.get(), t = targets.get(), w = weight.get();
-             if (!grad_enabled() && !context.needs(1))
-               return context.set(0,
-                                  kernels::pointwise_loss_backward(loss, grad, a, t, w, reduction));
+             const bool fused = !grad_enabled();
+             if (fused && context.needs(0))
+               context.set(0, kernels::pointwise_loss_backward(loss, grad, a, t, w, reduction));
+             if (fused && !context.needs(1)) return;
              const Tensor g = reduction == Reduction::mean ? grad / a.numel() : grad;
-             if (context.needs(0)) context.set(0, derivative_x(loss, a, t, w) * g);
+             if (!fused && context.needs(0)) context.set(0, derivative_x(loss, a, t, w) * g);
              if (context.needs(1)) context.set(1, derivative_targets(loss, a, t, w) * g);
            });
   return y;

@@ -271,7 +271,9 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
     if (context.needs(0)) context.set(0, gather_grad_x(parts, where));
     for (std::size_t i = 0; i < parts[0].grads.size(); ++i) {
       const int input = static_cast<int>(i) + 1;
-      if (context.needs(input)) context.set(input, sum_of_grads(parts, i, where));
+      context.set(
+          input,
+          sum_of_grads(parts, i, where));  // also for a second half, which need not run all again
     }
   }
 

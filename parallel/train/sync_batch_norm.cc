@@ -129,8 +129,9 @@ void backward(BackwardContext& context, const Saved& saved, Communicator& comm) 
     if (context.needs(0)) context.set(0, gradients.grad_input);
     if (masked) context.set(3, gradients.grad_residual);
   }
-  if (context.needs(1)) context.set(1, to(own.grad_xhat, values.weight.dtype()));
-  if (context.needs(2)) context.set(2, to(own.grad, values.bias.dtype()));
+  // Known already, whether they are needed now or in a second half.
+  if (values.weight.defined()) context.set(1, to(own.grad_xhat, values.weight.dtype()));
+  if (values.bias.defined()) context.set(2, to(own.grad, values.bias.dtype()));
   if (context.needs(3) && !masked) context.set(3, grad);
 }
 
