@@ -23,6 +23,7 @@
 #include "autograd/pool.h"
 #include "autograd/reduce.h"
 #include "autograd/softmax.h"
+#include "autograd/split_backward.h"
 #include "core/allocator_cuda.h"
 #include "core/random.h"
 #include "core/stream.h"

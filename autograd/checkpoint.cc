@@ -1,7 +1,10 @@
 #include "autograd/checkpoint.h"
 
+#include <memory>
+
 #include "autograd/autocast.h"
 #include "autograd/function.h"
+#include "autograd/split_backward.h"
 #include "core/random.h"
 #include "core/stream.h"
 #include "core/view.h"
@@ -18,6 +21,20 @@ std::vector<Tensor> as_leaves(const std::vector<SavedTensor>& saved,
     if (needs[i]) leaves.back().set_requires_grad();
   }
   return leaves;
+}
+
+// The first half for a segment that was run again: its leaves wait for the second one.
+void backward_first_half(BackwardContext& context, const Tensor& y,
+                         const std::vector<Tensor>& leaves) {
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : leaves)
+    if (x.requires_grad()) inputs.push_back(x);
+  auto [grads, weights] =
+      backward_inputs({&y, 1}, {&context.grad_output(), 1}, inputs, context.where());
+  for (std::size_t i = 0, next = 0; i < leaves.size(); ++i)
+    if (leaves[i].requires_grad()) context.set(static_cast<int>(i), grads[next++]);
+  context.later([rest = std::make_shared<WeightGradients>(std::move(weights)),
+                 where = context.where()] { rest->accumulate(where); });
 }
 
 // The default generator as it was then, while this lives.
@@ -72,6 +89,7 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
              again = f(leaves);
            }
            if (!again.requires_grad()) return;
+           if (context.in_first_half()) return backward_first_half(context, again, leaves);
            again.backward(context.grad_output(), {}, context.where());
            for (std::size_t i = 0; i < leaves.size(); ++i)
              if (needs[i]) context.set(static_cast<int>(i), leaves[i].grad());

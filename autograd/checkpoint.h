@@ -22,6 +22,8 @@ namespace ringrad {
 /// default_generator() are the same in both runs. f must be a pure function of its inputs and
 /// leaves: a module that updates running statistics would update them twice.
 ///
+/// In a split pass (split_backward.h) the first half runs f again and keeps what the leaves' gradients need.
+///
 /// Throws:  AutogradError from backward with create_graph, which is not supported, and from
 ///          grad(), which must leave leaves alone
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,

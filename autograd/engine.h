@@ -9,7 +9,8 @@
 // as soon as its last contribution has arrived, in the middle of the pass, so that its gradient can
 // be communicated while earlier layers still compute.
 //
-// Backward passes may nest (a checkpointed segment runs one of its own inside of its node).
+// Backward passes may nest (a checkpointed segment runs one of its own inside of its node), and run in two halves
+// (split_backward.h).
 
 #pragma once
 
@@ -26,23 +27,34 @@ namespace ringrad {
 /// inputs.
 class BackwardContext {
  public:
-  BackwardContext(Node& node, std::vector<Tensor>& grad_inputs, Where where)
-      : node_(node), edges_(node.edges()), grad_inputs_(grad_inputs), where_(where) {}
+  /// For the node's own edges, or, in a half of a pass, for those of them that are in it.
+  BackwardContext(Node& node, std::span<Edge> edges, std::vector<Tensor>& grad_inputs, Where where,
+                  std::function<void()>* later = nullptr)
+      : node_(node), edges_(edges), grad_inputs_(grad_inputs), where_(where), later_(later) {}
 
   /// d(root)/d(output k). Undefined only for an output that no gradient reached; with one output
   /// that cannot happen.
   const Tensor& grad_output(int k = 0) const { return node_.gradient(k); }
 
-  /// True if input i wants a gradient.
+  /// True if input i wants a gradient. The two halves of a split pass (split_backward.h) call once each, and need
+  /// different gradients.
   bool needs(int i) const { return static_cast<bool>(edges_[static_cast<unsigned>(i)].node); }
 
-  /// Hands over d(root)/d(input i). An undefined tensor means zero. Ignored if input i wants none.
+  /// Hands over d(root)/d(input i). An undefined tensor means zero. Ignored if input i wants none;
+  /// but if all that the second half will need is set in the first, the second does not call again: so a function that
+  /// computes several gradients in one go sets them all.
   void set(int i, Tensor grad_input);
 
   /// The place in which input i's gradient will end up anyway, to be written completely, e.g. a
   /// slice of a gradient arena that was cleared; an undefined tensor if there is none. Pass it to
   /// set() after writing: no copy is made.
   Tensor destination(int i) const;
+
+  /// True in a first half.
+  bool in_first_half() const { return later_ != nullptr; }
+  /// What the second half calls, in this node's turn, instead of this function again: for one that runs a backward pass
+  /// of its own, which must add to leaves once, and then only. REQUIRES: in_first_half()
+  void later(std::function<void()> callback);
 
   /// The user's line that called backward.
   const Where& where() const { return where_; }
@@ -52,6 +64,7 @@ class BackwardContext {
   std::span<Edge> edges_;
   std::vector<Tensor>& grad_inputs_;
   Where where_;
+  std::function<void()>* later_;
 };
 
 /// The gradients d(sum of outputs weighted by grad_outputs)/d(inputs), without touching any grad().

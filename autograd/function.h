@@ -74,6 +74,8 @@ class FunctionNode final : public Node {
       : Node(name, where, num_outputs, sizeof(FunctionNode)),
         edges_(std::move(edges)),
         backward_(std::move(backward)) {}
+  FunctionNode(const FunctionNode& other, std::optional<F>&& backward)
+      : Node(other, sizeof(FunctionNode)), backward_(std::move(backward)) {}
 
   void apply(BackwardContext& context) override {
     RINGRAD_CHECK(
@@ -84,6 +86,11 @@ class FunctionNode final : public Node {
     (*backward_)(context);
   }
   void release_saved() override { backward_.reset(); }
+  Ref<Node> move_function() override {
+    Ref<Node> taker = make_ref<FunctionNode>(*this, std::move(backward_));
+    backward_.reset();
+    return taker;
+  }
   std::span<Edge> edges() override { return edges_; }
 
  private:

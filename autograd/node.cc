@@ -46,6 +46,16 @@ Node::Node(const char* name, Where where, int num_outputs, std::size_t object_by
     more_gradients_ = std::make_unique<Tensor[]>(static_cast<std::size_t>(num_outputs - 1));
 }
 
+Node::Node(const Node& other, std::size_t object_bytes)
+    : name_(other.name_),
+      where_(other.where_),
+      sequence_(other.sequence_),
+      num_outputs_(other.num_outputs_),
+      object_bytes_(static_cast<std::uint32_t>(object_bytes)) {
+  if (num_outputs_ > 1)
+    more_gradients_ = std::make_unique<Tensor[]>(static_cast<std::size_t>(num_outputs_ - 1));
+}
+
 Node::~Node() = default;
 
 void Node::operator delete(Node* node, std::destroying_delete_t) {

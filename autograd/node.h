@@ -50,6 +50,9 @@ class Node : public History {
   virtual void apply(BackwardContext& context) = 0;
   /// Drops what was saved for apply().
   virtual void release_saved() = 0;
+  /// Moves what apply() needs to a node without edges; this one is then as after release_saved(). Null if it has no
+  /// function to move.
+  virtual Ref<Node> move_function() { return {}; }
   /// One edge per input.
   virtual std::span<Edge> edges() = 0;
 
@@ -75,6 +78,7 @@ class Node : public History {
   struct Visit {
     std::uint64_t pass = 0;    ///< number of the pass that visits this node; 0 for none
     std::int32_t pending = 0;  ///< consumers of the outputs that have not run yet
+    bool leads = false;        ///< to an input of a split pass; see split_backward.cc
   };
   Visit visit;
 
@@ -85,6 +89,10 @@ class Node : public History {
   static void operator delete(void* block, std::size_t bytes) { pool_deallocate(block, bytes); }
   static void operator delete(Node* node, std::destroying_delete_t);
 
+ protected:
+  /// Stands in for another node, in its place in the order.
+  Node(const Node& other, std::size_t object_bytes);
+
  private:
   struct Hooks;
 
@@ -93,7 +101,7 @@ class Node : public History {
   std::uint64_t sequence_;
   int num_outputs_;
   std::uint32_t object_bytes_;
-  bool is_leaf_;
+  bool is_leaf_ = false;
   Node* next_to_delete_ = nullptr;
   Tensor first_gradient_;
   std::unique_ptr<Tensor[]> more_gradients_;

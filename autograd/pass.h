@@ -1,0 +1,141 @@
+// Pass: one backward pass over the part of the graph that its roots reach, as engine.h describes it. Only for those
+// who run a pass: the engine, and split_backward.cc, which runs one half of it.
+
+#pragma once
+
+#include <cstdint>
+#include <forward_list>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "autograd/engine.h"
+#include "autograd/node.h"
+
+namespace ringrad {
+
+class Pass {
+ public:
+  Pass(BackwardOptions options, Where where);
+  virtual ~Pass();
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+
+  void add_root(const Edge& root, Tensor gradient);
+  /// Roots that a user names, checked. No gradients stand for ones.
+  void add_roots(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs);
+  /// Takes the gradients that reach the inputs into `results`, which must live as long; leaves then accumulate
+  /// nothing.
+  void capture(const char* operation, std::span<const Tensor> inputs, std::span<Tensor> results);
+  void run();
+
+  void add_callback(std::function<void()> callback) { callbacks_.push_back(std::move(callback)); }
+  const Tensor& keep_while_node_runs(Tensor x) { return kept_.emplace_front(std::move(x)); }
+  /// True if what is delivered next to this leaf is its whole gradient and replaces the old one.
+  bool may_write_into(Leaf& leaf) const {
+    return leaf.overwrite && leaf.visit.pending == 1 && !leaf.gradient(0).defined() &&
+           !leaf.has_hooks() && captures_.empty() && !options_.create_graph;
+  }
+  /// True for grad(), which must not touch any leaf's gradient, neither now nor later.
+  virtual bool spares_leaves() const { return !captures_.empty(); }
+  Pass* outer() const { return outer_; }
+  /// The node that this thread's innermost pass calls now.
+  static Node* running() { return running_; }
+
+  /// The lists of a pass, whose memory the next one uses again: a small network has a thousand passes in the time of
+  /// a few thousand allocations.
+  struct Workspace {
+    std::vector<Ref<Node>> roots;
+    std::vector<Node*> entered;  ///< every node of the pass
+    std::vector<Node*> ready;    ///< a heap; the largest sequence number on top
+    std::vector<Tensor> grad_inputs;
+
+    void clear();
+  };
+
+ protected:
+  struct Capture {
+    Node* node;
+    int output;
+    Tensor* result;
+  };
+
+  /// Enters the nodes that will run, and counts the consumers of each.
+  virtual void discover();
+  /// Calls a node that is no leaf, and hands its results on.
+  virtual void run_node(Node& node);
+
+  /// Returns true on the first visit of this pass.
+  bool enter(Node* node);
+  bool was_entered(const Node& node) const { return node.visit.pass == number_; }
+  /// Runs the node's hooks and takes what is captured there. True if its function is to be called.
+  bool arrive(Node& node);
+  /// Calls the node's function for those of its edges that are given; see BackwardContext.
+  void call(Node& node, std::span<Edge> edges, std::function<void()>* later = nullptr);
+  /// Clears what the pass kept on the node.
+  void leave(Node& node);
+  /// Delivers what the function has set along these edges, whose nodes then wait for one consumer less.
+  void hand_on(std::span<Edge> edges);
+
+  Workspace lists_;
+  std::vector<Capture> captures_;
+
+ private:
+  // A node that an outer pass is in the middle of visiting.
+  struct Suspended {
+    Node* node;
+    Node::Visit visit;
+    std::vector<Tensor> gradients;
+  };
+
+  void suspend(Node& node);
+  void make_ready(Node* node);
+  void apply(Node& node);
+  void deliver(const Edge& edge, Tensor gradient);
+
+  static constinit inline thread_local Node* running_ = nullptr;
+
+  BackwardOptions options_;
+  Where where_;
+  std::uint64_t number_;
+  Pass* outer_;
+  Node* outer_node_;
+  std::vector<Suspended> suspended_;
+  std::forward_list<Tensor> kept_;
+  std::vector<std::function<void()>> callbacks_;
+};
+
+// Implementation details follow: what every node goes through.
+
+inline bool Pass::arrive(Node& node) {
+  running_ = &node;
+  node.run_hooks();
+  bool reached = false;
+  for (int k = 0; k < node.num_outputs(); ++k) reached |= node.gradient(k).defined();
+  for (const Capture& capture : captures_)
+    if (capture.node == &node) *capture.result = node.gradient(capture.output);
+  return reached && !(node.is_leaf() && !captures_.empty());
+}
+
+inline void Pass::call(Node& node, std::span<Edge> edges, std::function<void()>* later) {
+  BackwardContext context(node, edges, lists_.grad_inputs, where_, later);
+  node.apply(context);
+  kept_.clear();
+}
+
+inline void Pass::leave(Node& node) {
+  for (int k = 0; k < node.num_outputs(); ++k) node.gradient(k) = {};
+  node.visit.pass = 0;
+  running_ = nullptr;
+}
+
+inline void Pass::hand_on(std::span<Edge> edges) {
+  std::vector<Tensor>& grad_inputs = lists_.grad_inputs;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (!edges[i].node) continue;
+    if (grad_inputs[i].defined()) deliver(edges[i], std::move(grad_inputs[i]));
+    if (--edges[i].node->visit.pending == 0) make_ready(edges[i].node.get());
+  }
+}
+
+}  // namespace ringrad

@@ -1,0 +1,193 @@
+#include "autograd/split_backward.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "autograd/pass.h"
+#include "autograd/saved_tensor.h"
+
+namespace ringrad {
+namespace {
+
+// Those of a node's edges that belong to one half. The others want no gradient in it.
+std::vector<Edge> edges_where(Node& node, bool lead) {
+  std::vector<Edge> edges;
+  for (const Edge& edge : node.edges())
+    edges.push_back(edge.node && edge.node->visit.leads == lead ? edge : Edge());
+  return edges;
+}
+
+bool any(std::span<const Edge> edges) {
+  return std::any_of(edges.begin(), edges.end(), [](const Edge& e) { return bool(e.node); });
+}
+
+bool leads_to_weights(std::span<const Edge> edges) {
+  return std::any_of(edges.begin(), edges.end(),
+                     [](const Edge& e) { return e.node && !e.node->visit.leads; });
+}
+
+// Stands for a node in the second half, with its edges to weights. It has the node's function, or, where the first half
+// has computed the gradients already, these.
+class WeightNode final : public Node {
+ public:
+  WeightNode(const Node& node, std::vector<Edge> edges)
+      : Node(node, sizeof(WeightNode)), edges_(std::move(edges)) {}
+
+  void keep_function(Ref<Node> function) { function_ = std::move(function); }
+  void keep_gradients(std::span<const Tensor> grad_inputs, std::function<void()> later) {
+    for (std::size_t i = 0; i < edges_.size(); ++i)
+      grad_inputs_.push_back(save(edges_[i].node ? grad_inputs[i] : Tensor()));
+    later_ = std::move(later);
+  }
+
+  void apply(BackwardContext& context) override {
+    if (function_) return function_->apply(context);
+    if (later_) later_();
+    for (std::size_t i = 0; i < grad_inputs_.size(); ++i)
+      context.set(static_cast<int>(i), grad_inputs_[i].get());
+  }
+  void release_saved() override {
+    function_ = {};
+    grad_inputs_.clear();
+    later_ = {};
+  }
+  std::span<Edge> edges() override { return edges_; }
+
+ private:
+  std::vector<Edge> edges_;
+  Ref<Node> function_;
+  std::vector<SavedTensor> grad_inputs_;
+  std::function<void()> later_;
+};
+
+}  // namespace
+
+// The pass through the nodes that lead to an input. Each lies above only such, or is one: its consumers all run.
+class FirstHalf final : public Pass {
+ public:
+  FirstHalf(WeightGradients& weights, Where where) : Pass({}, where), weights_(weights) {}
+  bool spares_leaves() const override { return false; }
+
+ private:
+  void discover() override;
+  void run_node(Node& node) override;
+  void mark_inputs();
+  void postpone_other_roots();
+  void divide(Node& node, std::span<Edge> to_inputs, std::vector<Edge> to_weights);
+
+  WeightGradients& weights_;
+};
+
+void FirstHalf::mark_inputs() {
+  for (const Capture& capture : captures_)
+    if (was_entered(*capture.node)) capture.node->visit.leads = true;
+}
+
+void FirstHalf::discover() {
+  Pass::discover();
+  std::vector<Node*> order;  // consumers first
+  const auto append_if_free = [&](Node* node) {
+    if (node->visit.pending == 0) order.push_back(node);
+  };
+  for (const Ref<Node>& root : lists_.roots) append_if_free(root.get());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    for (const Edge& edge : order[i]->edges()) {
+      if (!edge.node) continue;
+      --edge.node->visit.pending;
+      append_if_free(edge.node.get());
+    }
+
+  mark_inputs();
+  for (auto node = order.rbegin(); node != order.rend(); ++node)
+    for (const Edge& edge : (*node)->edges()) {
+      if (!edge.node || !edge.node->visit.leads) continue;
+      (*node)->visit.leads = true;
+      ++edge.node->visit.pending;
+    }
+  postpone_other_roots();
+}
+
+void FirstHalf::postpone_other_roots() {
+  for (const Ref<Node>& root : lists_.roots)
+    for (int k = 0; !root->visit.leads && k < root->num_outputs(); ++k)
+      if (root->gradient(k).defined())
+        weights_.add({root, k}, std::exchange(root->gradient(k), {}));
+  std::erase_if(lists_.roots, [](const Ref<Node>& root) { return !root->visit.leads; });
+}
+
+void FirstHalf::run_node(Node& node) {
+  std::span<Edge> to_inputs = node.edges();
+  std::vector<Edge> part, to_weights;
+  if (leads_to_weights(to_inputs)) {
+    to_weights = edges_where(node, false);
+    part = edges_where(node, true);
+    to_inputs = part;
+  }
+  lists_.grad_inputs.assign(to_inputs.size(), Tensor());
+  if (arrive(node)) divide(node, to_inputs, std::move(to_weights));
+  leave(node);
+  hand_on(to_inputs);
+}
+
+// Calls the node's function for its edges to inputs, if it has any, and keeps what those to weights need.
+void FirstHalf::divide(Node& node, std::span<Edge> to_inputs, std::vector<Edge> to_weights) {
+  std::function<void()> later;
+  if (any(to_inputs)) call(node, to_inputs, &later);
+  const std::vector<Tensor>& grad_inputs = lists_.grad_inputs;
+  bool is_computed = true;
+  for (std::size_t i = 0; i < to_weights.size(); ++i)
+    is_computed &= !to_weights[i].node || grad_inputs[i].defined();
+
+  if (!is_computed && !later) {
+    const auto rest = make_ref<WeightNode>(node, std::move(to_weights));
+    rest->keep_function(node.move_function());
+    for (int k = 0; k < node.num_outputs(); ++k)
+      if (node.gradient(k).defined()) weights_.add({rest, k}, node.gradient(k));
+    return;
+  }
+  if (later || !to_weights.empty()) {
+    const auto rest = make_ref<WeightNode>(node, std::move(to_weights));
+    rest->keep_gradients(grad_inputs, std::move(later));
+    // Says only that something has arrived: its own gradients are not needed any more.
+    weights_.add({rest, 0}, empty({0}, {.device = Device()}));
+  }
+  node.release_saved();
+}
+
+void WeightGradients::add(Edge edge, Tensor gradient) {
+  const std::uint32_t version = gradient.version();
+  roots_.push_back({std::move(edge), std::move(gradient), version});
+}
+
+void WeightGradients::accumulate(Where where) {
+  RINGRAD_CHECK(std::exchange(is_due_, false), AutogradError, where,
+                "WeightGradients::accumulate: it must be called once for each first half; got a "
+                "second call, or "
+                "one without a first half");
+  std::vector<Root> roots = std::exchange(roots_, {});
+  Pass pass({}, where);
+  for (Root& root : roots) {
+    const Node& node = *root.edge.node;
+    RINGRAD_CHECK(root.gradient.version() == root.version, AutogradError, where,
+                  "WeightGradients::accumulate: the gradient of shape ", root.gradient.shape(),
+                  " that reached ", node.name(), " (", to_string(node.where()),
+                  ") must not change between the halves; it was changed in place at ",
+                  to_string(root.gradient.storage()->changed_at()));
+    pass.add_root(root.edge, std::move(root.gradient));
+  }
+  pass.run();
+}
+
+SplitBackward backward_inputs(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
+                              std::span<const Tensor> inputs, Where where) {
+  SplitBackward halves{.grad_inputs = std::vector<Tensor>(inputs.size()), .weights = {}};
+  FirstHalf pass(halves.weights, where);
+  pass.add_roots(outputs, grad_outputs);
+  pass.capture("backward_inputs", inputs, halves.grad_inputs);
+  pass.run();
+  halves.weights.is_due_ = true;
+  return halves;
+}
+
+}  // namespace ringrad
