@@ -59,6 +59,7 @@
 #include "parallel/comm/mesh.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/train/auto_partition.h"
+#include "parallel/train/branches.h"
 #include "parallel/train/communication_hooks.h"
 #include "parallel/train/data_parallel.h"
 #include "parallel/train/differentiable_collectives.h"

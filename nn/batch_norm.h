@@ -35,6 +35,7 @@ class BatchNorm : public Module {
   /// From now on it normalises with this function in training, for one over many ranks. An empty one stands for
   /// ringrad::batch_norm.
   void train_with(BatchNormFunction function) { training_function_ = std::move(function); }
+  bool trains_with_function() const { return static_cast<bool>(training_function_); }
   std::string describe() const override;
 
   Tensor weight, bias;  ///< undefined unless affine

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "autograd/autocast.h"
 #include "autograd/function.h"
 #include "autograd/grad_mode.h"
 #include "autograd/movement.h"
@@ -17,6 +15,7 @@
 #include "kernels/elementwise.h"
 #include "parallel/comm/rethrow.h"
 #include "parallel/comm/same_text.h"
+#include "parallel/train/caller_state.h"
 #include "parallel/train/device_threads.h"
 #include "parallel/train/same_model.h"
 
@@ -53,37 +52,6 @@ class Mirror {
   bool shares_memory_;
   Ref<Storage> seen_;
   std::uint32_t seen_version_ = 0, own_version_ = 0;
-};
-
-// What decides, beside its inputs, what the caller's operators do. Each replica gets it for the time of its work.
-struct CallerState {
-  explicit CallerState(const std::vector<Device>& devices) {
-    for (const Device& device : devices)
-      streams.push_back(device.is_cuda() ? std::optional(current_stream(device)) : std::nullopt);
-  }
-
-  bool records = grad_enabled();
-  DType autocast = autocast_dtype();
-  Generator generator = default_generator();
-  std::vector<std::optional<Stream>> streams;  // one per device
-};
-
-class AsCaller {
- public:
-  AsCaller(const CallerState& caller, int k, Device device)
-      : device_(device), mode_(caller.records), autocast_(caller.autocast) {
-    if (const auto& stream = caller.streams[static_cast<std::size_t>(k)]) stream_.emplace(*stream);
-    const Generator& generator = caller.generator;
-    constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio: seeds far apart
-    default_generator() = Generator(generator.seed() ^ static_cast<std::uint64_t>(k) * kGolden);
-    default_generator().set_offset(generator.offset());
-  }
-
- private:
-  DefaultDeviceGuard device_;
-  GradMode mode_;
-  Autocast autocast_;
-  std::optional<StreamGuard> stream_;
 };
 
 // What a replica computes in one forward pass, and its own graph of it.
@@ -211,7 +179,7 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
   // Calls body(k, parts[k]) on all threads, in the caller's state, and throws what the first of them has thrown.
   template <class Body>
   void run(std::vector<Part>& parts, Where where, Body body) {
-    const CallerState caller(devices_);
+    const CallerState caller;
     const auto errors = threads_.run(
         static_cast<int>(parts.size()),
         [&](int thread) {

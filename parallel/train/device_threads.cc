@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace ringrad {
@@ -31,8 +32,9 @@ void DeviceThreads::close() noexcept {
 std::vector<std::exception_ptr> DeviceThreads::run(int count, const std::function<void(int)>& body,
                                                    Where where) {
   std::unique_lock lock(mutex_);
-  RINGRAD_CHECK(!body_, ValueError, where,
-                "DataParallel: a call must end before the next one; got a second at the same time");
+  RINGRAD_CHECK(
+      !body_, ValueError, where,
+      "DeviceThreads: a call must end before the next one; got a second at the same time");
   errors_.assign(static_cast<std::size_t>(count), nullptr);
   body_ = &body;
   num_called_ = num_running_ = count;
@@ -64,6 +66,13 @@ void DeviceThreads::work(int k, int team) {
     errors_[static_cast<std::size_t>(k)] = std::move(error);
     if (--num_running_ == 0) ended_.notify_one();
   }
+}
+
+DeviceThreads& threads_of_caller(int count) {
+  thread_local std::map<std::pair<int, int>, DeviceThreads> crews;  // by threads and their teams
+  const std::pair key(count, omp_get_max_threads() / count);
+  const auto found = crews.find(key);
+  return found != crews.end() ? found->second : crews.try_emplace(key, count).first->second;
 }
 
 }  // namespace ringrad

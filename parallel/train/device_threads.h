@@ -1,4 +1,4 @@
-// DeviceThreads: threads that wait for work, one per device of a process.
+// DeviceThreads: threads that wait for work: one per device of a process, or per branch of a network.
 //
 // A thread that lives on keeps its OpenMP team, and its lists of free memory. Nobody polls; the caller waits as long as
 // the work takes, as if it did it itself.
@@ -47,5 +47,11 @@ class DeviceThreads {
 
   std::vector<std::thread> threads_;
 };
+
+/// `count` threads of the calling thread's own, which share its OpenMP team; made at the first such call, and kept
+/// until it ends. All blocks of a network use the same ones.
+///
+/// REQUIRES: count <= omp_get_max_threads()
+DeviceThreads& threads_of_caller(int count);
 
 }  // namespace ringrad
