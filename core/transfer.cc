@@ -5,6 +5,7 @@
 
 #include "core/cuda_check.h"
 #include "core/device_fault.h"
+#include "core/device_watch.h"
 #include "core/stream.h"
 
 namespace ringrad {
@@ -23,6 +24,13 @@ void copy_between_gpus(void* to, Device to_device, const void* from, Device from
         where);
   }
   Event(source, /*timing=*/false, where).block(target, where);
+}
+
+// A copy into ordinary memory waits inside the runtime, where nobody would notice that it is for a rank that has died.
+void wait_for_ranks(const Stream& stream, Where where) {
+  const DeviceGuard guard(stream.device(), where);
+  watch_ranks(stream.device(),
+              [&] { return cudaStreamQuery(stream.handle()) != cudaErrorNotReady; });
 }
 
 }  // namespace
@@ -44,12 +52,15 @@ void copy_bytes_async(void* to, Device to_device, const void* from, Device from_
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes,
                 Where where) {
-  if (to_device.is_cpu() && from_device.is_cuda())
+  const bool waits = to_device.is_cpu() && from_device.is_cuda();
+  if (waits) {
     refuse_while_capturing("a copy to the CPU (item(), to_vector(), printing ...)", where);
+    wait_for_ranks(current_stream(from_device), where);
+  }
   if (to_device.is_cuda() && from_device.is_cpu())
     refuse_while_capturing("a copy from the CPU, whose bytes a replay would not find again", where);
   copy_bytes_async(to, to_device, from, from_device, bytes, where);
-  if (to_device.is_cpu() && from_device.is_cuda()) current_stream(from_device).synchronize(where);
+  if (waits) current_stream(from_device).synchronize(where);
 }
 
 Tensor to_host(const Tensor& x, Where where) {
