@@ -105,14 +105,18 @@ class Communicator {
   /// Throws: CollectiveError, and the group is broken, unless all ranks meet for the same call
   void meet_for(const CollectiveCall& call, Where where);
 
-  /// Sends to one rank; returns when the tensor has been copied, which may be before it is
-  /// received. Messages from one rank to another arrive in order.
+  /// Sends to one rank; returns when the tensor has been copied, on a GPU when that is queued, which may be before it
+  /// is received. Messages from one rank to another arrive in order, whatever devices they come from and go to.
   ///
+  /// Async:   among threads or processes of one machine a message stays on GPUs, in the order of the current streams,
+  ///          and no host waits for a GPU: from a GPU that has taken part in a collective of this group. Before that,
+  ///          and where a library moves the data, it goes through the CPU's memory
   /// Throws:  ShapeError unless contiguous, ValueError unless `to` is another rank, CollectiveError
   void send(const Tensor& tensor, int to, Where where = Where::current());
 
-  /// Receives the next message of rank `from` into the tensor. Throws as send, and CollectiveError
-  /// if the message has another dtype or number of elements.
+  /// Receives the next message of rank `from` into the tensor, which may be on another device than what was sent; on
+  /// the CPU it is there when the call returns. Throws as send, and CollectiveError if the message has another dtype
+  /// or number of elements, or was on the GPU of a process that has ended.
   void recv(const Tensor& tensor, int from, Where where = Where::current());
 
   /// The ranks that give the same `color`, as a group of their own, in the order of `key` and, where keys

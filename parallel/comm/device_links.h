@@ -15,14 +15,17 @@
 #include "core/error.h"
 #include "core/stream.h"
 #include "parallel/comm/all_reduce_kernels.h"
+#include "parallel/comm/message_channel.h"
 #include "parallel/comm/rank_session.h"
 
 namespace ringrad {
 
 class DeviceLinks {
  public:
-  /// A rank's events; no collective needs more. Plans of 64 ranks in 8 segments take 1017.
-  static constexpr std::size_t kEvents = 2048;
+  /// A rank's events: first those of collectives, none of which needs more; plans of 64 ranks in 8 segments take
+  /// 1017. Then two for each message that may be on its way from this rank or to it (device_messages.h).
+  static constexpr std::size_t kCollectiveEvents = 2048;
+  static constexpr std::size_t kEvents = kCollectiveEvents + 2 * kMaxRanks * MessageChannel::kSlots;
 
   virtual ~DeviceLinks() = default;
 
@@ -44,6 +47,8 @@ class DeviceLinks {
   virtual std::uintptr_t name(const std::byte* own) const = 0;
   virtual bool is_visible(const std::byte* own) const = 0;
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
+  /// This rank leaves: keeps memory of allocate() for as long as another rank may use it.
+  virtual void keep(std::shared_ptr<std::byte> memory) = 0;
 
   /// What kernels of other ranks need of a rank (all_reduce_kernels.h), if the group's options ask for kernels,
   /// there are few enough ranks, and all have access to each other.

@@ -42,12 +42,13 @@ class DeviceRun {
         data_(data),
         sums_(current_stream(device_)),
         copies_(copies),
-        first_event_(number % 2 * (DeviceLinks::kEvents / 2)),
+        first_event_(number % 2 * (DeviceLinks::kCollectiveEvents / 2)),
         seen_by_sums_(session_.world_size(), 0),
         seen_by_copies_(session_.world_size(), 0) {
-    RINGRAD_CHECK(program_.publications.size() <= DeviceLinks::kEvents / 2, ValueError, where_,
-                  operation_, ": a plan for GPUs must have at most ", DeviceLinks::kEvents / 2,
-                  " messages per rank; got ", program_.publications.size());
+    RINGRAD_CHECK(program_.publications.size() <= DeviceLinks::kCollectiveEvents / 2, ValueError,
+                  where_, operation_, ": a plan for GPUs must have at most ",
+                  DeviceLinks::kCollectiveEvents / 2, " messages per rank; got ",
+                  program_.publications.size());
   }
 
   /// Queues this rank's part; returns when every other rank has queued what it depends on. Throws: CollectiveError

@@ -48,6 +48,7 @@ void DeviceRunner::meet(Operation& operation) {
   try {
     links_->meet(operation);
     kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
+    messages_.emplace(session_, *links_, device_);
   } catch (const std::exception& error) {
     session_.group().fail(error.what());  // the others may have met: there is no second time
     throw;
@@ -135,6 +136,32 @@ void DeviceRunner::to_carrier(DType dtype, const std::byte* in, DType carrier, s
 void DeviceRunner::from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
                                 std::int64_t count, Where where) {
   to_carrier(carrier, in, dtype, out, count, where);
+}
+
+// --- Messages ---
+
+void DeviceRunner::send(MessageChannel& channel, Operation& operation, const std::byte* elements) {
+  refuse_while_capturing("a message", operation.where);
+  watch_.claim();
+  const Event reached(current_stream(device_), /*timing=*/false, operation.where);
+  messages_->send(channel, operation, elements);
+  queued(operation, reached);
+}
+
+void DeviceRunner::receive(MessageChannel& channel, const Operation& operation, std::uintptr_t sent,
+                           const Tensor& tensor) {
+  refuse_while_capturing("a message", operation.where);
+  watch_.claim();
+  const Device device = tensor.device();
+  const Tensor here = device == device_
+                          ? tensor
+                          : empty(tensor.shape(), {tensor.dtype(), device_}, operation.where);
+  const Event reached(current_stream(device_), /*timing=*/false, operation.where);
+  messages_->receive(channel, operation, sent, here.raw_data());
+  queued(operation, reached);
+  if (device != device_)
+    copy_bytes(tensor.raw_data(), device, here.raw_data(), device_, here.storage()->bytes(),
+               operation.where);
 }
 
 // --- Running a plan ---

@@ -32,7 +32,9 @@
 
 #include "core/device_watch.h"
 #include "core/stream.h"
+#include "core/tensor.h"
 #include "parallel/comm/device_links.h"
+#include "parallel/comm/device_messages.h"
 #include "parallel/comm/kernel_all_reduce.h"
 #include "parallel/comm/plan_runner.h"
 #include "parallel/comm/rank_session.h"
@@ -49,7 +51,7 @@ class DeviceRunner final : public PlanRunner {
 
   /// Ends kernels that wait for other ranks. Thread-safe.
   void abort() noexcept {
-    if (has_met_.load(std::memory_order_acquire)) kernels_->abort();
+    if (has_met()) kernels_->abort();
   }
   /// True once what was queued has ended without its result.
   bool gave_up() { return kernels_ && kernels_->gave_up(); }
@@ -57,6 +59,17 @@ class DeviceRunner final : public PlanRunner {
   void leave_behind() noexcept;
 
   void meet(Operation& operation) override;
+  /// True once a collective has shown the ranks each other's GPUs. Then messages from this GPU stay on it.
+  bool has_met() const { return has_met_.load(std::memory_order_acquire); }
+
+  /// A message from this GPU, whose elements are there. REQUIRES: has_met()
+  void send(MessageChannel& channel, Operation& operation, const std::byte* elements);
+  /// A message that wait_for_message has found to lie on the sender's GPU, under this name. On the CPU the tensor is
+  /// there when it returns.
+  ///
+  /// REQUIRES: has_met(), as the sender has
+  void receive(MessageChannel& channel, const Operation& operation, std::uintptr_t sent,
+               const Tensor& tensor);
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override;
   bool is_visible(const std::byte* p) const override;
@@ -87,6 +100,7 @@ class DeviceRunner final : public PlanRunner {
   std::unique_ptr<DeviceLinks> links_;
   const Stream copies_;
   std::optional<KernelAllReduce> kernels_;  // once the ranks have met
+  std::optional<DeviceMessages> messages_;  // likewise
   std::atomic<bool> has_met_ = false;
   std::uint64_t num_runs_ = 0;
   bool has_given_up_ = false;  // on what was queued when a call failed

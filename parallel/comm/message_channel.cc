@@ -14,8 +14,7 @@ void MessageChannels::make_shared(std::byte* shared, int world_size) {
   for (int i = 0; i < world_size * world_size; ++i) new (channels + i) MessageChannel;
 }
 
-void Outbox::put(RankGroup& group, MessageChannel& channel, Operation& operation,
-                 const std::byte* elements) {
+void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation) {
   const CollectiveCall& call = operation.call;
   const bool in_time = group.wait_until(operation, call.peer, [&] {
     return operation.sequence - channel.taken.load(std::memory_order_acquire) <=
@@ -25,18 +24,18 @@ void Outbox::put(RankGroup& group, MessageChannel& channel, Operation& operation
     group.fail_and_throw(operation, concat(operation, ": rank ", call.peer, " must receive within ",
                                            group.deadline_s(), " s; got ", MessageChannel::kSlots,
                                            " messages that it has not taken"));
-  const std::size_t bytes = call.count * size_bytes(call.dtype);
-  Place& place = places_[operation.sequence % places_.size()];
-  if (place.bytes < bytes) place = {group.memory().allocate(bytes, operation.where), bytes};
-  if (bytes > 0) std::memcpy(place.memory.get(), elements, bytes);
-  channel.slot(operation.sequence) = {call.dtype, call.count,
-                                      group.distance(operation.rank, place.memory.get())};
+}
+
+void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& operation,
+                  DeviceType device, std::uintptr_t elements) {
+  const CollectiveCall& call = operation.call;
+  channel.slot(operation.sequence) = {call.dtype, device, call.count, elements};
   channel.sent.store(operation.sequence, std::memory_order_release);
   group.wake_waiting();
 }
 
-void take_message(RankGroup& group, MessageChannel& channel, Operation& operation,
-                  std::byte* elements) {
+const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& channel,
+                                             Operation& operation) {
   const CollectiveCall& call = operation.call;
   const bool in_time = group.wait_until(operation, call.peer, [&] {
     return channel.sent.load(std::memory_order_acquire) >= operation.sequence;
@@ -50,10 +49,23 @@ void take_message(RankGroup& group, MessageChannel& channel, Operation& operatio
         operation, concat(operation, ": the message must be ", slot.dtype, ", ", slot.count,
                           " elements as sent by rank ", call.peer, "; got a tensor of ", call.dtype,
                           ", ", call.count, " elements"));
-  const std::size_t bytes = call.count * size_bytes(call.dtype);
-  if (bytes > 0) std::memcpy(elements, group.address(call.peer, slot.elements), bytes);
+  return slot;
+}
+
+void publish_taken(RankGroup& group, MessageChannel& channel, const Operation& operation) {
   channel.taken.store(operation.sequence, std::memory_order_release);
   group.wake_waiting();
+}
+
+void Outbox::send(RankGroup& group, MessageChannel& channel, Operation& operation,
+                  const std::byte* elements) {
+  wait_for_slot(group, channel, operation);
+  const std::size_t bytes = operation.call.count * size_bytes(operation.call.dtype);
+  Place& place = places_[operation.sequence % places_.size()];
+  if (place.bytes < bytes) place = {group.memory().allocate(bytes, operation.where), bytes};
+  if (bytes > 0) std::memcpy(place.memory.get(), elements, bytes);
+  publish_sent(group, channel, operation, DeviceType::cpu,
+               group.distance(operation.rank, place.memory.get()));
 }
 
 }  // namespace ringrad

@@ -5,7 +5,8 @@
 //
 // The sender owns `sent` and the slots not in use, the receiver owns `taken` and the slots in use;
 // each hands slots over by releasing its counter. Channels lie in the memory that all ranks share; what is in
-// a message lies in the sender's own, which keeps it for the next message of that slot.
+// a message lies in the sender's own, which keeps it for the next message of that slot: in that of its CPU
+// (Outbox), or of its GPU (device_messages.h), as the slot says.
 
 #pragma once
 
@@ -25,8 +26,9 @@ struct MessageChannel {
 
   struct Slot {
     DType dtype = DType::float32;
+    DeviceType device = DeviceType::cpu;
     std::int64_t count = 0;
-    std::uintptr_t elements = 0;  // distance from the sender's base
+    std::uintptr_t elements = 0;  // distance from the sender's base, or a name (device_links.h)
   };
 
   // A line each: the two ends write them at the same time.
@@ -57,17 +59,33 @@ class MessageChannels {
   int world_size_;
 };
 
-/// Where the messages to one rank are kept until they are taken.
+// A message in four steps. REQUIRES: operation.call says what the elements are and who is at the other end;
+// operation.sequence is the message's number.
+
+/// Waits until the message has a slot.
+///
+/// Throws: CollectiveError, and breaks the group, if the receiver has left or does not come in time
+void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation);
+
+/// The message is there, on such a device, under such a name.
+void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& operation,
+                  DeviceType device, std::uintptr_t elements);
+
+/// Waits for it.
+///
+/// Throws: as wait_for_slot, and if the message is of another dtype or size
+const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& channel,
+                                             Operation& operation);
+
+/// Its slot is free.
+void publish_taken(RankGroup& group, MessageChannel& channel, const Operation& operation);
+
+/// Where messages of the CPU to one rank are kept until they are taken.
 class Outbox {
  public:
-  /// Copies the elements that `operation` is about into the channel, as its message number, when there
-  /// is a free slot; take_message copies them out.
-  ///
-  /// REQUIRES: operation.call says what the elements are and who is at the other end
-  /// Throws:   CollectiveError, and breaks the group, if the other end has left or does not come in
-  ///           time; take_message also if the message is of another dtype or size
-  void put(RankGroup& group, MessageChannel& channel, Operation& operation,
-           const std::byte* elements);
+  /// Sends a copy of the elements. Throws: as wait_for_slot
+  void send(RankGroup& group, MessageChannel& channel, Operation& operation,
+            const std::byte* elements);
 
   /// Messages that were not taken outlive their sender.
   void leave_to(GroupMemory& memory) {
@@ -82,8 +100,5 @@ class Outbox {
   };
   std::array<Place, MessageChannel::kSlots> places_;
 };
-
-void take_message(RankGroup& group, MessageChannel& channel, Operation& operation,
-                  std::byte* elements);
 
 }  // namespace ringrad

@@ -230,6 +230,9 @@ class ProcessLinks final : public DeviceLinks {
             [exports = exports_](std::byte* p) { exports->release(p); }};
   }
 
+  // The segments stay until nobody uses them, and nothing else comes to lie in them.
+  void keep(std::shared_ptr<std::byte>) override {}
+
   KernelPeer kernel_peer(int rank) override {
     if (rank == rank_) return own_kernels_;
     const ProcessCard& card = *peers_[rank].card;

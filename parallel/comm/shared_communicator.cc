@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/transfer.h"
-#include "kernels/copy.h"
 #include "parallel/comm/collective_call.h"
 #include "parallel/comm/device_runner.h"
 #include "parallel/comm/host_runner.h"
@@ -94,6 +93,7 @@ class SharedCommunicator final : public Communicator {
 
  private:
   bool reaches(const Device&) const override { return true; }
+  void check_gpu();
   PlanRunner& runner_on(Device device, Where where);
   PlanCollectives begin(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, int root,
                         Where where);
@@ -122,11 +122,16 @@ class SharedCommunicator final : public Communicator {
 
 PlanCollectives SharedCommunicator::begin(CollectiveOp op, const Tensor& buffer, ReduceOp reduce,
                                           int root, Where where) {
-  if (gpu_ && gpu_->gave_up()) abort("its GPU gave up waiting for another rank's");
+  check_gpu();
   Operation operation = session_.begin(call_of(op, buffer, reduce, root), where);
   PlanRunner& runner = runner_on(buffer.device(), where);
   runner.meet(operation);
   return {session_, runner, operation};
+}
+
+// What this rank's GPU gave up has left no result that others should get.
+void SharedCommunicator::check_gpu() {
+  if (gpu_ && gpu_->gave_up()) abort("its GPU gave up waiting for another rank's");
 }
 
 PlanRunner& SharedCommunicator::runner_on(Device device, Where where) {
@@ -159,9 +164,11 @@ void SharedCommunicator::do_meet(const CollectiveCall& call, Where where) {
 
 // --- Messages ---
 
-// The next on its channel, whatever collectives there were. Messages travel through memory of the CPU.
+// The next on its channel, whatever collectives there were. A rank that receives from a GPU has met its sender: by
+// program order, since the sender has met it before.
 Operation SharedCommunicator::message(CollectiveOp op, const Tensor& tensor, int peer,
                                       std::uint64_t sequence, Where where) {
+  check_gpu();
   Operation operation{call_of(op, tensor, ReduceOp::sum, peer), rank(), sequence, where, {}};
   group_.check_whole(operation);
   return operation;
@@ -169,20 +176,27 @@ Operation SharedCommunicator::message(CollectiveOp op, const Tensor& tensor, int
 
 void SharedCommunicator::do_send(const Tensor& tensor, int to, Where where) {
   Operation operation = message(CollectiveOp::send, tensor, to, num_messages_to_[to] + 1, where);
-  const Tensor on_host = to_host(tensor, where);
-  outboxes_[to].put(group_, channels_.between(rank(), to), operation, on_host.raw_data());
+  MessageChannel& channel = channels_.between(rank(), to);
+  if (gpu_ && gpu_->has_met() && gpu_->device() == tensor.device())
+    gpu_->send(channel, operation, tensor.raw_data());
+  else
+    outboxes_[to].send(group_, channel, operation, to_host(tensor, where).raw_data());
   num_messages_to_[to] = operation.sequence;
 }
 
 void SharedCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
   Operation operation =
       message(CollectiveOp::recv, tensor, from, num_messages_from_[from] + 1, where);
-  const bool is_on_host = tensor.device().is_cpu();
-  const Tensor on_host =
-      is_on_host ? tensor
-                 : empty(tensor.shape(), {.dtype = tensor.dtype(), .device = Device()}, where);
-  take_message(group_, channels_.between(from, rank()), operation, on_host.raw_data());
-  if (!is_on_host) kernels::copy_(tensor, on_host, where);
+  MessageChannel& channel = channels_.between(from, rank());
+  const MessageChannel::Slot& sent = wait_for_message(group_, channel, operation);
+  if (sent.device == DeviceType::cuda) {
+    gpu_->receive(channel, operation, sent.elements, tensor);
+  } else {
+    const std::byte* elements = group_.address(from, sent.elements);
+    copy_bytes(tensor.raw_data(), tensor.device(), elements, Device(),
+               static_cast<std::size_t>(sent.count) * size_bytes(sent.dtype), where);
+    publish_taken(group_, channel, operation);
+  }
   num_messages_from_[from] = operation.sequence;
 }
 

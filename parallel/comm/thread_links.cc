@@ -41,6 +41,7 @@ struct ThreadCard : std::enable_shared_from_this<ThreadCard> {
   Device device;
   std::array<cudaEvent_t, DeviceLinks::kEvents> events{};
   std::shared_ptr<std::byte> mail;
+  std::vector<std::shared_ptr<std::byte>> kept;
   DeviceLinks::KernelPeer kernels;
 
   explicit ThreadCard(Device device) : device(device) {}
@@ -112,6 +113,9 @@ class ThreadLinks final : public DeviceLinks {
                                 {.dtype = DType::uint8, .device = own_->device}, where);
     return {memory.raw_data(), [memory](std::byte*) {}};
   }
+
+  // Whoever has met this rank has its card until what it has queued itself is done.
+  void keep(std::shared_ptr<std::byte> memory) override { own_->kept.push_back(std::move(memory)); }
 
   cudaEvent_t event(int rank, std::size_t number, Where where) override {
     cudaEvent_t& event = cards_[rank]->events[number];

@@ -164,20 +164,23 @@ inline void expect_messages(Communicator& comm) {
   comm.barrier();
 }
 
-/// A message reaches its receiver also if its sender has gone.
+/// A message reaches its receiver also if its sender has gone, whether or not a collective has come before it.
 inline void expect_messages_outlive_senders(Communicator& comm) {
   constexpr std::int64_t kCount = 1 << 20;
   if (comm.world_size() == 1) return;
-  auto part = comm.split(0);
-  if (comm.rank() == 0) {
-    part->send(full({kCount}, 7), 1);
-    part.reset();
-  } else if (comm.rank() == 1) {
-    const Tensor x = zeros({kCount});
-    part->recv(x, 0);
-    expect_same_bits(x, full({kCount}, 7));
+  for (const bool is_first : {true, false}) {
+    auto part = comm.split(0);
+    if (!is_first) part->all_reduce(ones({1}));
+    if (comm.rank() == 0) {
+      part->send(full({kCount}, 7), 1);
+      part.reset();
+    } else if (comm.rank() == 1) {
+      const Tensor x = zeros({kCount});
+      part->recv(x, 0);
+      expect_same_bits(x, full({kCount}, 7));
+    }
+    comm.barrier();
   }
-  comm.barrier();
 }
 
 // --- Groups ------------------------------------------------------------------------------------------------

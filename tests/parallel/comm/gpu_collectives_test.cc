@@ -14,6 +14,7 @@
 #include "parallel/comm/ranks.h"
 #include "parallel/plan/algorithms.h"
 #include "tests/parallel/comm/checked_collectives.h"
+#include "tests/parallel/comm/on_gpus.h"
 
 namespace ringrad {
 namespace {
@@ -24,6 +25,7 @@ using testing::expect_exact;
 using testing::expect_same_bits;
 using testing::expect_throws;
 using testing::kAllDTypes;
+using testing::on_gpus;
 
 class GpuCollectivesTest : public ::testing::Test {
  protected:
@@ -31,20 +33,6 @@ class GpuCollectivesTest : public ::testing::Test {
     if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
   }
 };
-
-// Rank r of n works on GPU r % num_devices.
-void on_gpus(int n, int num_devices, const std::function<void(Communicator&)>& body,
-             const GroupOptions& options = {}) {
-  const int devices = std::min(num_devices, num_cuda_devices());
-  run_ranks(
-      n,
-      [&](Communicator& comm) {
-        const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank() % devices));
-        body(comm);
-        synchronize(default_device());
-      },
-      options);
-}
 
 constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
                                Collective::all_gather, Collective::broadcast,

@@ -140,6 +140,28 @@ TEST_F(GpuProcessTest, SubgroupsAndMessages) {
       }));
 }
 
+// Far more than fit on the way, of sizes that grow, on streams that change, to GPUs and to the CPU.
+TEST_F(GpuProcessTest, MessagesStayOnGpus) {
+  for (const int num_devices : {1, 3})
+    on_processes(3, on_gpu(num_devices, [](Communicator& comm) {
+                   comm.all_reduce(ones({1}));  // now the ranks know each other's GPUs
+                   const int right = (comm.rank() + 1) % 3, left = (comm.rank() + 2) % 3;
+                   for (int k = 1; k <= 10; ++k) {
+                     const Stream side(default_device());
+                     const StreamGuard guard(side);
+                     const DType dtype = testing::kAllDTypes[k % 8];
+                     const Tensor x = testing::input_of(dtype, ReduceOp::max, comm.rank(), k * k);
+                     const Device to = k % 3 == 0 ? Device() : default_device();
+                     const Tensor y = empty({k * k}, {.dtype = dtype, .device = to});
+                     comm.send(x, right);
+                     kernels::zero_(x);
+                     comm.recv(y, left);
+                     testing::expect_same_bits(
+                         y, testing::input_of(dtype, ReduceOp::max, left, k * k));
+                   }
+                 }));
+}
+
 // Else they would fill the heap, where each rank shows what it has on its GPU.
 TEST_F(GpuProcessTest, SubgroupsGiveTheirMemoryBack) {
   ProcessGroupOptions options;
@@ -239,7 +261,6 @@ class QueuedWorkTest : public GpuProcessTest {
     int others_ended;
   };
 
- private:
   int ended_[2] = {-1, -1};
 };
 
@@ -253,6 +274,63 @@ TEST_F(QueuedWorkTest, ADeathEndsKernelsThatWait) {
 
 TEST_F(QueuedWorkTest, AWaitForWhatADeadRankHadQueuedIsGivenUp) {
   expect_early_error(DeviceAlgorithm::plan, die, "got a failure of rank 1: it has died");
+}
+
+// Its host has sent the message; its GPU dies before it comes to it.
+TEST_F(QueuedWorkTest, AWaitForAMessageOfADeadRankIsGivenUp) {
+  Processes processes(2, ProcessGroupOptions{},
+                      on_gpu(2,
+                             [&](Communicator& comm) {
+                               const Tensor x = ones({1000});
+                               comm.all_reduce(x);
+                               if (comm.rank() == 1) {
+                                 cudaLaunchHostFunc(current_stream(default_device()).handle(), die,
+                                                    nullptr);
+                                 comm.send(x, 0);
+                                 synchronize(default_device());
+                               }
+                               testing::expect_throws<CollectiveError>(
+                                   [&] {
+                                     comm.recv(x, 1);
+                                     x.to_vector<float>();
+                                   },
+                                   "rank 1");
+                               std::fflush(stdout);
+                               _exit(::testing::Test::HasFailure() ? 1 : 0);
+                             }),
+                      wake_gpus);
+  EXPECT_EQ(processes.wait(1), -SIGKILL);
+  EXPECT_EQ(processes.wait(0), 0);
+}
+
+TEST_F(QueuedWorkTest, AMessageOnTheGpuOfAProcessThatHasEndedIsRefused) {
+  int met[2];  // rank 0 waits for nothing of rank 1's any more
+  ASSERT_EQ(pipe(met), 0);
+  Processes processes(2, ProcessGroupOptions{},
+                      on_gpu(2,
+                             [&](Communicator& comm) {
+                               const Tensor x = ones({1000});
+                               comm.all_reduce(x);
+                               if (comm.rank() == 1) {
+                                 comm.send(x, 0);
+                                 char word = 0;
+                                 _exit(read(met[0], &word, 1) == 1 ? 0 : 1);
+                               }
+                               char ended = 0;
+                               EXPECT_EQ(write(met[1], "x", 1), 1);
+                               EXPECT_EQ(read(ended_[0], &ended, 1), 1);
+                               testing::expect_throws<CollectiveError>(
+                                   [&] { comm.recv(x, 1); },
+                                   "the sender's process must live until its message is received; "
+                                   "got the end of rank 1");
+                               std::fflush(stdout);
+                               _exit(::testing::Test::HasFailure() ? 1 : 0);
+                             }),
+                      wake_gpus);
+  EXPECT_EQ(processes.wait(1), 0);
+  EXPECT_EQ(write(ended_[1], "x", 1), 1);
+  EXPECT_EQ(processes.wait(0), 0);
+  for (const int end : met) close(end);
 }
 
 TEST_F(QueuedWorkTest, AnAbortEndsKernelsOfOtherProcesses) {

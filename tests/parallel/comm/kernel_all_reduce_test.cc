@@ -15,7 +15,8 @@
 #include "core/allocator_cuda.h"
 #include "parallel/comm/ranks.h"
 #include "tests/parallel/comm/checked_collectives.h"
-#include "tests/parallel/comm/wait_for_word.h"
+#include "tests/parallel/comm/on_gpus.h"
+#include "tests/parallel/comm/stall.h"
 
 namespace ringrad {
 namespace {
@@ -24,6 +25,7 @@ using std::chrono::milliseconds;
 using testing::expect_exact;
 using testing::expect_throws;
 using testing::kAllDTypes;
+using testing::Stall;
 
 constexpr DeviceAlgorithm kKernels[] = {DeviceAlgorithm::one_shot_kernel,
                                         DeviceAlgorithm::two_shot_kernel,
@@ -52,15 +54,12 @@ class KernelAllReduceTest : public ::testing::TestWithParam<DeviceAlgorithm> {
   void on_gpus(int n, int num_devices, const std::function<void(Communicator&)>& body,
                GroupOptions options = {}) {
     options.device_all_reduce = GetParam();
-    const int devices = std::min(num_devices, num_cuda_devices());
-    run_ranks(
-        n,
+    testing::on_gpus(
+        n, num_devices,
         [&](Communicator& comm) {
-          const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank() % devices));
           const Stream own(default_device());
           const StreamGuard on_own(own);
           body(comm);
-          synchronize(default_device());
         },
         options);
   }
@@ -204,23 +203,6 @@ void finish() {
   } catch (const CollectiveError&) {
   }
 }
-
-// Rank 1's stream stands still until the word is raised, by itself if nobody does within 5 s.
-class Stall {
- public:
-  Stall() {
-    void* memory = nullptr;
-    EXPECT_EQ(cudaHostAlloc(&memory, sizeof(std::uint64_t), cudaHostAllocPortable), cudaSuccess);
-    word_ = new (memory) std::uint64_t(0);
-  }
-  ~Stall() { cudaFreeHost(word_); }
-
-  void begin() { testing::wait_for_word(default_device(), word_); }
-  void end() { std::atomic_ref(*word_).store(1); }
-
- private:
-  std::uint64_t* word_;
-};
 
 TEST_P(KernelAllReduceTest, KernelsGiveUpAtTheDeadline) {
   Stall stall;
