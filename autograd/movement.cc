@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/function.h"
+#include "core/transfer.h"
 #include "core/view.h"
 #include "kernels/concatenate.h"
 #include "kernels/copy.h"
@@ -210,10 +211,8 @@ Tensor to(const Tensor& x, DType dtype, Where where) {
 
 Tensor to(const Tensor& x, Device device, Where where) {
   if (x.device(where) == device) return x;
-  Kind kind(x);
-  kind.options.device = device;
-  Tensor y = empty(kind.shape, kind.options, where);
-  kernels::copy_(y, x, where);
+  const Tensor dense = kernels::to_layout(x, Kind(x).options.layout, where);
+  Tensor y = to_device(dense, device, where);
   if (needs_grad(x))
     record("to", where, y, {&x}, [device = x.device()](BackwardContext& context) {
       context.set(0, to(context.grad_output(), device));

@@ -92,7 +92,8 @@ Tensor to_layout(const Tensor& x, Layout layout, Where where = Where::current())
 /// integers.
 Tensor to(const Tensor& x, DType dtype, Where where = Where::current());
 
-/// x itself if it is on this device, else a copy there.
+/// x itself if it is on this device, else a copy there; the gradient comes back. Between GPUs no host waits, and
+/// either GPU waits for the copy only (core/transfer.h).
 Tensor to(const Tensor& x, Device device, Where where = Where::current());
 
 // -- Joining ------------------------------------------------------------------------------------

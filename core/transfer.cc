@@ -1,8 +1,11 @@
 #include "core/transfer.h"
 
 #include <cstring>
+#include <map>
 #include <memory>
+#include <utility>
 
+#include "core/allocator_cuda.h"
 #include "core/cuda_check.h"
 #include "core/device_fault.h"
 #include "core/device_watch.h"
@@ -11,19 +14,50 @@
 namespace ringrad {
 namespace {
 
-// Both GPUs' streams wait for each other: the copy comes after what either did before, and before
-// what either does later.
+// The calling thread's stream for copies from one GPU to another, of the target.
+const Stream& stream_between(Device from, Device to, Where where) {
+  thread_local std::map<std::pair<int, int>, Stream> streams;
+  const std::pair key(from.index, to.index);
+  auto found = streams.find(key);
+  if (found == streams.end()) found = streams.emplace(key, Stream(to, where)).first;
+  return found->second;
+}
+
+// After what the source has been given, and what `between` has; both GPUs' later work comes after it.
+void copy_on(const Stream& between, void* to, const void* from, Device from_device,
+             std::size_t bytes, Where where) {
+  refuse_while_capturing("a copy between GPUs", where);
+  const Stream source = current_stream(from_device), target = current_stream(between.device());
+  Event(source, /*timing=*/false, where).block(between, where);
+  {
+    const DeviceGuard guard(between.device(), where);
+    RINGRAD_CUDA_CHECK(cudaMemcpyPeerAsync(to, between.device().index, from, from_device.index,
+                                           bytes, between.handle()),
+                       where);
+  }
+  const Event copied(between, /*timing=*/false, where);
+  copied.block(source, where);
+  copied.block(target, where);
+}
+
 void copy_between_gpus(void* to, Device to_device, const void* from, Device from_device,
                        std::size_t bytes, Where where) {
-  const Stream source = current_stream(from_device), target = current_stream(to_device);
-  Event(target, /*timing=*/false, where).block(source, where);
-  {
-    const DeviceGuard guard(from_device, where);
-    RINGRAD_CUDA_CHECK(
-        cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, source.handle()),
-        where);
-  }
-  Event(source, /*timing=*/false, where).block(target, where);
+  const Stream& between = stream_between(from_device, to_device, where);
+  Event(current_stream(to_device), /*timing=*/false, where).block(between, where);
+  copy_on(between, to, from, from_device, bytes, where);
+}
+
+// Its memory is allocated in the order of the copies, and so need not wait for the target's.
+Tensor to_other_gpu(const Tensor& x, const Options& there, Where where) {
+  const Stream& between = stream_between(x.device(), there.device, where);
+  const Tensor result = [&] {
+    const StreamGuard guard(between);
+    return empty(x.shape(), there, where);
+  }();
+  if (x.numel() == 0) return result;
+  copy_on(between, result.raw_data(), x.raw_data(), x.device(), result.storage()->bytes(), where);
+  record_stream(result.raw_data(), current_stream(there.device), where);
+  return result;
 }
 
 // A copy into ordinary memory waits inside the runtime, where nobody would notice that it is for a rank that has died.
@@ -77,7 +111,10 @@ Tensor to_host(const Tensor& x, Where where) {
 
 Tensor to_device(const Tensor& x, Device device, Where where) {
   if (x.device(where) == device) return x;
-  const Tensor result = empty(x.shape(), {.dtype = x.dtype(), .device = device}, where);
+  const Layout layout = x.is_contiguous() ? Layout::contiguous : Layout::channels_last;
+  const Options there{.dtype = x.dtype(), .device = device, .layout = layout};
+  if (device.is_cuda() && x.device().is_cuda()) return to_other_gpu(x, there, where);
+  const Tensor result = empty(x.shape(), there, where);
   copy_bytes(result.raw_data(), device, x.raw_data(), x.device(), result.storage()->bytes(), where);
   return result;
 }

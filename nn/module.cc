@@ -99,6 +99,14 @@ void Module::to(DType dtype, Where where) {
   for (const auto& [name, module] : children_) module->to(dtype, where);
 }
 
+Tensor Module::to(const Tensor& x, Device device, Where where) {
+  return ringrad::to(x, device, where);
+}
+
+Tensor Module::to(const Tensor& x, DType dtype, Where where) {
+  return ringrad::to(x, dtype, where);
+}
+
 void Module::visit(const std::function<void(const std::string&, Module&)>& visit) {
   visit("", *this);
   for (const auto& [name, module] : children_)

@@ -77,6 +77,10 @@ class Module {
   void to(Device device, Where where = Where::current());
   void to(DType dtype, Where where = Where::current());
 
+  /// A tensor elsewhere or of another dtype (autograd/movement.h), for members: those above hide it from them.
+  static Tensor to(const Tensor& x, Device device, Where where = Where::current());
+  static Tensor to(const Tensor& x, DType dtype, Where where = Where::current());
+
   /// Calls visit(path, module) for this module and all below, parents first.
   void visit(const std::function<void(const std::string& path, Module& module)>& visit);
 

@@ -2,8 +2,12 @@
 
 #include <sstream>
 
+#include "core/allocator_cuda.h"
 #include "core/view.h"
+#include "kernels/elementwise.h"
+#include "kernels/fill.h"
 #include "tests/core/needs_gpu.h"
+#include "tests/parallel/comm/stall.h"
 #include "tests/testing.h"
 
 namespace ringrad {
@@ -68,6 +72,63 @@ TEST_F(TransferTest, BetweenGpusCopiesFollowTheWorkOfBoth) {
                Where::current());
     for (const float copied : there.to_vector<float>()) ASSERT_EQ(copied, value);
   }
+}
+
+// The source's later work follows the copy, and not what the target does before it.
+TEST_F(TransferTest, AFreshCopyWaitsForNoWorkOfItsTarget) {
+  if (!has_two()) GTEST_SKIP() << "one GPU only";
+  const Tensor x = full({1000}, 7, {.device = gpu});
+  testing::Stall stall;
+  const DefaultDeviceGuard guard(other_gpu);
+  stall.begin();
+  const Event over(current_stream(other_gpu));
+  const Tensor y = to_device(x, other_gpu);
+  kernels::fill_(x, 8);
+  synchronize(gpu);
+  EXPECT_FALSE(over.is_done());
+  stall.end();
+  expect_same_bits(to_host(y), full({1000}, 7, {.device = Device()}));
+}
+
+// Overwritten right after it, and both given back at once, where blocks are used again.
+TEST_F(TransferTest, AFreshCopyIsOfWhatTheSourceHeldInItsOrder) {
+  if (!has_two()) GTEST_SKIP() << "one GPU only";
+  for (const bool caching : {false, true}) {
+    set_cuda_caching(caching);
+    testing::Stall stall;
+    const DefaultDeviceGuard guard(gpu);
+    stall.begin();
+    const Event over(current_stream(gpu));
+    Tensor sum = zeros({1000}, {.device = other_gpu});
+    for (int round = 0; round < 5; ++round) {
+      const Tensor x = full({1000}, round), y = to_device(x, other_gpu);
+      kernels::fill_(x, -1);
+      kernels::add_(sum, y);
+    }
+    EXPECT_FALSE(over.is_done());
+    stall.end();
+    EXPECT_EQ(sum.to_vector<float>(), std::vector<float>(1000, 0 + 1 + 2 + 3 + 4));
+  }
+  set_cuda_caching(false);
+}
+
+TEST_F(TransferTest, AFreshCopyRunsBesideTheTargetsEarlierWork) {
+  if (!has_two() || !is_cuda_simulated()) GTEST_SKIP() << "times are exact in simulation only";
+  const Tensor x = ones({1 << 17}, {.device = gpu}), there = ones({1 << 17}, {.device = other_gpu});
+  const auto time = [&](int num_fills, bool copies) {
+    synchronize(gpu);
+    synchronize(other_gpu);
+    const Stream target = current_stream(other_gpu);
+    const Event begin(target, /*timing=*/true);
+    for (int i = 0; i < num_fills; ++i) kernels::fill_(there, i);
+    const Tensor y = copies ? to_device(x, other_gpu) : there;
+    const Event end(target, /*timing=*/true);
+    end.synchronize();
+    return Event::milliseconds(begin, end);
+  };
+  const double work = time(20, false), copy = time(0, true);
+  EXPECT_GT(work, copy);
+  EXPECT_LT(time(20, true), work + copy / 2);
 }
 
 TEST_F(TransferTest, PinnedMemoryIsCopiedWithoutWaiting) {
