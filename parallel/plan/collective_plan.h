@@ -59,6 +59,9 @@ enum class Collective : std::uint8_t {
   reduce,
   all_to_all,
 };
+inline constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
+                                              Collective::all_gather, Collective::broadcast,
+                                              Collective::reduce,     Collective::all_to_all};
 
 enum class StepOp : std::uint8_t { send, recv, recv_reduce, stage, send_staged };
 

@@ -1,9 +1,11 @@
 #include "parallel/plan/pipeline_cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 namespace ringrad {
 namespace {
@@ -40,7 +42,65 @@ void check(const PipelineCosts& costs) {
     throw std::invalid_argument("pipeline: the cost of a message must not be negative");
 }
 
+void check(const PipelinePlan& plan, const std::vector<std::vector<PipelineTimes::Span>>& spans) {
+  const auto fail = [](const std::string& text) {
+    throw std::invalid_argument("pipeline: " + text);
+  };
+  if (spans.size() != plan.actions.size())
+    fail("there must be spans for each device; got those of " + std::to_string(spans.size()) +
+         " devices and " + std::to_string(plan.actions.size()) + " devices");
+  for (std::size_t device = 0; device < spans.size(); ++device) {
+    const std::string of_device = " of device " + std::to_string(device);
+    if (spans[device].size() != plan.actions[device].size())
+      fail("every action must have a span; got " + std::to_string(spans[device].size()) +
+           " spans and " + std::to_string(plan.actions[device].size()) + " actions" + of_device);
+    double before_s = 0;
+    for (const auto& [start_s, end_s] : spans[device]) {
+      if (!(before_s <= start_s && start_s <= end_s && std::isfinite(end_s)))
+        fail("spans must follow each other; got one from " + std::to_string(start_s) + " s to " +
+             std::to_string(end_s) + " s after " + std::to_string(before_s) + " s" + of_device);
+      before_s = end_s;
+    }
+  }
+}
+
 }  // namespace
+
+PipelineTimes times_of_spans(const PipelinePlan& plan,
+                             std::vector<std::vector<PipelineTimes::Span>> spans) {
+  check(plan, spans);
+  PipelineTimes times{.spans = std::move(spans)};
+  double busy_s = 0;
+  for (std::size_t device = 0; device < plan.actions.size(); ++device)
+    for (std::size_t i = 0; i < plan.actions[device].size(); ++i) {
+      const auto& [start_s, end_s] = times.spans[device][i];
+      if (is_compute(plan.actions[device][i].op)) busy_s += end_s - start_s;
+      times.total_s = std::max(times.total_s, end_s);
+    }
+  if (times.total_s > 0)
+    times.bubble = 1 - busy_s / (static_cast<double>(plan.num_devices) * times.total_s);
+  return times;
+}
+
+PipelineCosts mean_costs(const PipelinePlan& plan, const PipelineTimes& times) {
+  constexpr double kLeast_s = 1e-12;  // of what the clock did not see
+  PipelineCosts costs;
+  costs.forward_s.assign(static_cast<std::size_t>(plan.num_stages), kLeast_s);
+  costs.backward_input_s = costs.backward_weight_s = costs.forward_s;
+  for (std::size_t device = 0; device < plan.actions.size(); ++device)
+    for (std::size_t i = 0; i < plan.actions[device].size(); ++i) {
+      const auto& [op, stage, micro_batch] = plan.actions[device][i];
+      const auto& [start_s, end_s] = times.spans[device][i];
+      const auto at = static_cast<std::size_t>(stage);
+      const double share_s = (end_s - start_s) / plan.num_micro_batches;
+      if (op == forward) costs.forward_s[at] += share_s;
+      if (op == backward || op == backward_input)
+        costs.backward_input_s[at] += op == backward ? share_s / 2 : share_s;
+      if (op == backward || op == backward_weight)
+        costs.backward_weight_s[at] += op == backward ? share_s / 2 : share_s;
+    }
+  return costs;
+}
 
 PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& costs) {
   check(costs);
@@ -48,7 +108,6 @@ PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& cost
   times.spans.resize(plan.actions.size());
   // When what is sent is there; keyed by what receives it.
   std::map<std::tuple<PipelineOp, int, int>, double> arrivals;
-  double busy_s = 0;
   for (bool moves = true; moves;) {
     moves = false;
     for (std::size_t device = 0; device < plan.actions.size(); ++device) {
@@ -68,8 +127,6 @@ PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& cost
         if (op == send_gradient)
           arrivals[{recv_gradient, stage - 1, micro_batch}] = start_s + costs.message_s;
         spans.push_back({start_s, start_s + takes_s});
-        busy_s += takes_s;
-        times.total_s = std::max(times.total_s, start_s + takes_s);
       }
     }
   }
@@ -77,9 +134,7 @@ PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& cost
     if (times.spans[device].size() < plan.actions[device].size())
       throw std::invalid_argument("pipeline: the plan must run to its end; got device " +
                                   std::to_string(device) + " that waits for ever");
-  if (times.total_s > 0)
-    times.bubble = 1 - busy_s / (static_cast<double>(plan.num_devices) * times.total_s);
-  return times;
+  return times_of_spans(plan, std::move(times.spans));
 }
 
 }  // namespace ringrad

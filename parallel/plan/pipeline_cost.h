@@ -32,6 +32,19 @@ struct PipelineTimes {
   double bubble = 0;
 };
 
+/// The times of a run whose actions took these spans: when it ended, and its bubble. Devices wait whenever they do not
+/// compute, also inside of a receive.
+///
+/// Throws: std::invalid_argument unless there is a span for every action of the plan, in their order: 0 <= start of the
+///         first, start <= end, end <= start of the next
+PipelineTimes times_of_spans(const PipelinePlan& plan,
+                             std::vector<std::vector<PipelineTimes::Span>> spans);
+
+/// What the stages took on average in a run; whole backward passes count half as either half.
+///
+/// REQUIRES: times are the plan's
+PipelineCosts mean_costs(const PipelinePlan& plan, const PipelineTimes& times);
+
 /// Throws: std::invalid_argument unless costs are positive (message_s: not negative), and the plan runs to its end
 PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& costs);
 

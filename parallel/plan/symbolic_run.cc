@@ -3,7 +3,10 @@
 namespace ringrad {
 
 SymbolicRun::SymbolicRun(const CollectivePlan& plan, const Replay& run)
-    : plan_(plan), run_(run), values_(plan.world_size) {
+    : plan_(plan),
+      run_(run),
+      values_(plan.world_size),
+      made_(plan.steps.size(), SymbolicValues::kNone) {
   for (int rank = 0; rank < plan.world_size; ++rank)
     for (int chunk = 0; chunk < plan.num_chunks; ++chunk) held_.push_back(input(rank, chunk));
   staged_.assign(held_.size(), SymbolicValues::kNone);
@@ -59,7 +62,7 @@ std::optional<SymbolicRun::Fault> SymbolicRun::run_step(int index) {
     return Fault{
         index, true,
         "rank " + std::to_string(twice) + " must contribute once; got " + values_.to_string(total)};
-  held_[own] = total;
+  held_[own] = made_[index] = total;
   return {};
 }
 

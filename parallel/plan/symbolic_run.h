@@ -19,8 +19,8 @@ class SymbolicRun {
  public:
   using Value = SymbolicValues::Value;
 
-  /// REQUIRES: run = replay(plan, ...) has finished, and no loan is overwritten: what a receiver
-  ///           reads is what the sender held when it sent. Both outlive this object.
+  /// REQUIRES: run = replay(plan, ...), and no loan is overwritten: what a receiver reads is what the
+  ///           sender held when it sent. Both outlive this object. A run that got stuck is as far as it came.
   SymbolicRun(const CollectivePlan& plan, const Replay& run);
 
   /// The step that has no meaning, and why.
@@ -34,13 +34,18 @@ class SymbolicRun {
   /// What a rank holds in a chunk in the end; kNone if nothing is known of it.
   Value held(int rank, int chunk) const { return held_[at(rank, chunk)]; }
 
+  /// What a step that receives has written; kNone for others, and for those after a fault.
+  Value made(int step_index) const { return made_[step_index]; }
+
+  /// What a rank begins with in a chunk.
+  Value input(int rank, int chunk) const;
+
   SymbolicValues& values() { return values_; }
 
  private:
   std::size_t at(int rank, int chunk) const {
     return static_cast<std::size_t>(rank) * plan_.num_chunks + chunk;
   }
-  Value input(int rank, int chunk) const;
   std::optional<Fault> run_step(int index);
   Value add_terms(int index);
 
@@ -48,6 +53,7 @@ class SymbolicRun {
   const Replay& run_;
   SymbolicValues values_;
   std::vector<Value> held_;    // (world_size, num_chunks)
+  std::vector<Value> made_;    // (steps)
   std::vector<Value> staged_;  // (world_size, num_chunks) the copies beside the buffers
   std::optional<Fault> fault_;
 };

@@ -29,6 +29,9 @@ class SymbolicValues {
   /// a + b. REQUIRES: neither is kNone
   Value sum(Value a, Value b);
 
+  /// How often each rank contributes: (world_size). REQUIRES: not kNone
+  const std::vector<int>& counts(Value value) const { return nodes_[value].count; }
+
   /// True if every rank's contribution occurs exactly once.
   bool is_complete(Value value) const;
 

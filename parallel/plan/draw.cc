@@ -1,0 +1,213 @@
+// draw: pictures of plans.
+//
+//     draw ring --ranks 4                                     a collective, as a page to step through
+//     draw ring --ranks 4 --format svg                        all its steps in one picture
+//     draw binomial --collective broadcast --ranks 8
+//     draw pipeline --plan 1f1b --stages 4 --micro-batches 8  a pipeline's schedule
+//     draw pipeline --measured run.json                       what it took in truth, below what was to be expected
+//     draw plan.json                                          a plan of yours (plan_json.h, pipeline_json.h)
+
+#include <CLI/CLI.hpp>
+#include <cctype>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "parallel/plan/algorithms.h"
+#include "parallel/plan/draw_collective.h"
+#include "parallel/plan/draw_pipeline.h"
+#include "parallel/plan/pipeline_json.h"
+#include "parallel/plan/pipeline_schedules.h"
+#include "parallel/plan/plan_json.h"
+
+namespace ringrad {
+namespace {
+
+constexpr int kMostStages = 64, kMostMicroBatches = 512;
+
+struct Settings {
+  std::string what;
+  std::string output, format;
+
+  // of a collective
+  std::string collective = name(Collective::all_reduce);
+  int ranks = 4;
+  PlanOptions options;
+
+  // of a pipeline
+  std::string schedule = "1f1b", measured;
+  int stages = 4, stages_per_device = 1, micro_batches = 8;
+  double forward = 1, backward = 2, message = 0;
+};
+
+struct Picture {
+  std::string name;  // of the file, without its end
+  std::string format;
+  std::string text;
+};
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) throw std::invalid_argument("draw: the file must be readable; got " + path);
+  return text;
+}
+
+Picture draw(const CollectivePlan& plan, const Settings& settings) {
+  const std::string format = settings.format.empty() ? "html" : settings.format;
+  return {plan.algorithm + "_" + name(plan.collective) + "_" + std::to_string(plan.world_size),
+          format, format == "svg" ? collective_svg(plan) : collective_html(plan)};
+}
+
+Picture pipeline_picture(const PipelinePlan& plan, const Settings& settings, std::string svg) {
+  if (settings.format == "html")
+    throw std::invalid_argument("draw: a pipeline's format must be svg; got html");
+  return {"pipeline_" + plan.schedule + "_" + std::to_string(plan.num_stages), "svg",
+          std::move(svg)};
+}
+
+// What the stages took on average is what the plan is drawn with.
+Picture draw(const PipelineRun& run, const Settings& settings) {
+  const PipelineTimes planned = pipeline_times(run.plan, mean_costs(run.plan, run.times));
+  return pipeline_picture(run.plan, settings, pipeline_svg(run.plan, planned, &run.times));
+}
+
+Picture draw_pipeline(const Settings& settings) {
+  if (!settings.measured.empty())
+    return draw(pipeline_run_from_json(read(settings.measured)), settings);
+  if (settings.stages % settings.stages_per_device != 0)
+    throw std::invalid_argument("draw: --stages must be a multiple of --stages-per-device; got " +
+                                std::to_string(settings.stages) + " and " +
+                                std::to_string(settings.stages_per_device));
+  const PipelinePlan plan = with_messages(
+      make_pipeline_plan(settings.schedule, settings.stages / settings.stages_per_device,
+                         settings.stages_per_device, settings.micro_batches));
+  const PipelineCosts costs{.forward_s = {settings.forward},
+                            .backward_input_s = {settings.backward / 2},
+                            .backward_weight_s = {settings.backward / 2},
+                            .message_s = settings.message};
+  return pipeline_picture(
+      plan, settings, pipeline_svg(plan, pipeline_times(plan, costs), nullptr, {.unit = "units"}));
+}
+
+Picture draw_file(const std::string& path, const Settings& settings) {
+  const std::string text = read(path);
+  if (text.find("\"schedule\"") != std::string::npos)
+    return draw(pipeline_run_from_json(text), settings);
+  return draw(collective_plan_from_json(text), settings);
+}
+
+Collective collective_named(const std::string& text) {
+  for (const Collective known : kCollectives)
+    if (text == name(known)) return known;
+  throw std::invalid_argument("draw: there is no collective '" + text + "'");
+}
+
+Picture draw(const Settings& settings) {
+  if (settings.what == "pipeline") return draw_pipeline(settings);
+  if (settings.what.ends_with(".json")) return draw_file(settings.what, settings);
+  return draw(make_plan(collective_named(settings.collective), settings.what, settings.ranks,
+                        settings.options),
+              settings);
+}
+
+// A plan's own name may hold anything.
+std::string file_name(const Picture& picture) {
+  std::string result = picture.name;
+  for (char& c : result)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  return result + "." + picture.format;
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw std::invalid_argument("draw: the file must be writable; got " + path);
+  std::fprintf(stderr, "draw: wrote %s\n", path.c_str());
+}
+
+std::string all_algorithms() {
+  std::string text;
+  for (const Collective collective : kCollectives) {
+    text += std::string("\n  ") + name(collective) + ":";
+    for (const std::string& algorithm : algorithm_names(collective)) text += " " + algorithm;
+  }
+  return text;
+}
+
+void add_collective_options(CLI::App& app, Settings& settings) {
+  const char* const group = "Of a collective";
+  std::vector<std::string> collectives;
+  for (const Collective known : kCollectives) collectives.push_back(name(known));
+  const auto add = [&](const char* option, auto& value, const char* text) {
+    return app.add_option(option, value, text)->group(group)->capture_default_str();
+  };
+  add("--collective", settings.collective, "What ranks do")->check(CLI::IsMember(collectives));
+  add("--ranks", settings.ranks, "How many")->check(CLI::Range(1, kMostDrawnRanks));
+  add("--segments", settings.options.segments, "Into how many a chunk is cut")
+      ->check(CLI::Range(1, kMostDrawnChunks));
+  add("--root", settings.options.root, "Rank, of broadcast and reduce");
+  add("--ranks-per-host", settings.options.ranks_per_host, "Of hierarchical")
+      ->check(CLI::Range(1, kMostDrawnRanks));
+}
+
+void add_pipeline_options(CLI::App& app, Settings& settings) {
+  const char* const group = "Of a pipeline";
+  std::vector<CLI::Option*> all;
+  const auto add = [&](const char* option, auto& value, const char* text) {
+    return all.emplace_back(
+        app.add_option(option, value, text)->group(group)->capture_default_str());
+  };
+  add("--plan", settings.schedule, "The schedule")->check(CLI::IsMember(pipeline_schedule_names()));
+  add("--stages", settings.stages, "How many, on all devices")->check(CLI::Range(1, kMostStages));
+  add("--stages-per-device", settings.stages_per_device, "Of interleaved")
+      ->check(CLI::Range(1, kMostStages));
+  add("--micro-batches", settings.micro_batches, "How many")
+      ->check(CLI::Range(1, kMostMicroBatches));
+  add("--forward", settings.forward, "Time of a stage's forward pass");
+  add("--backward", settings.backward, "Time of its backward pass");
+  add("--message", settings.message, "Time of a message");
+  CLI::Option* measured = app.add_option("--measured", settings.measured,
+                                         "A run to draw, with its plan: pipeline_json.h")
+                              ->group(group);
+  for (CLI::Option* option : all) measured->excludes(option);
+}
+
+int run(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Pictures of plans: collectives as pages to step through, pipelines as SVG.");
+  app.footer("Algorithms:" + all_algorithms());
+  app.add_option("what", settings.what, "An algorithm, 'pipeline', or a plan's file, *.json")
+      ->required();
+  app.add_option("-o,--output", settings.output, "The file; by default named like the plan");
+  app.add_option("--format", settings.format, "html (of collectives, the default) or svg")
+      ->check(CLI::IsMember({"html", "svg"}));
+  add_collective_options(app, settings);
+  add_pipeline_options(app, settings);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const Picture picture = draw(settings);
+  write(settings.output.empty() ? file_name(picture) : settings.output, picture.text);
+  return 0;
+}
+
+}  // namespace
+}  // namespace ringrad
+
+int main(int argc, char** argv) {
+  try {
+    return ringrad::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,37 @@
+// Runs of pipelines as JSON, to keep what was measured and to draw it beside what was planned (draw_pipeline.h).
+//
+//     {
+//       "schedule": "1f1b", "num_devices": 2, "num_stages": 2, "num_micro_batches": 4,
+//       "devices": [
+//         [
+//           {"op": "forward", "stage": 0, "micro_batch": 0, "start_s": 0, "end_s": 0.0012},
+//           ...
+
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "parallel/plan/pipeline_cost.h"
+#include "parallel/plan/pipeline_plan.h"
+
+namespace ringrad {
+
+/// A plan, and when its actions ran, in seconds since the run's beginning.
+struct PipelineRun {
+  PipelinePlan plan;
+  PipelineTimes times;
+};
+
+/// One action per line. pipeline_run_from_json gives equal spans back.
+///
+/// REQUIRES: plan.schedule is UTF-8, and times are the plan's
+std::string to_json(const PipelineRun& run);
+
+/// Whether the plan is a good one is pipeline_check's business.
+///
+/// Throws: std::invalid_argument that names the field unless each is there, has its type, and none is unknown; as
+///         times_of_spans; and unless stages are a multiple of devices, and actions are of stages of their device
+PipelineRun pipeline_run_from_json(std::string_view text);
+
+}  // namespace ringrad
