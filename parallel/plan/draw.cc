@@ -5,22 +5,26 @@
 //     draw binomial --collective broadcast --ranks 8
 //     draw pipeline --plan 1f1b --stages 4 --micro-batches 8  a pipeline's schedule
 //     draw pipeline --measured run.json                       what it took in truth, below what was to be expected
+//     draw ring --ranks 4 --format json                       the plan itself, to begin one of yours
 //     draw plan.json                                          a plan of yours (plan_json.h, pipeline_json.h)
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "parallel/plan/algorithms.h"
 #include "parallel/plan/draw_collective.h"
 #include "parallel/plan/draw_pipeline.h"
+#include "parallel/plan/pipeline_check.h"
+#include "parallel/plan/pipeline_cost.h"
 #include "parallel/plan/pipeline_json.h"
 #include "parallel/plan/pipeline_schedules.h"
 #include "parallel/plan/plan_json.h"
@@ -61,20 +65,45 @@ std::string read(const std::string& path) {
 Picture draw(const CollectivePlan& plan, const Settings& settings) {
   const std::string format = settings.format.empty() ? "html" : settings.format;
   return {plan.algorithm + "_" + name(plan.collective) + "_" + std::to_string(plan.world_size),
-          format, format == "svg" ? collective_svg(plan) : collective_html(plan)};
+          format,
+          format == "svg"    ? collective_svg(plan)
+          : format == "json" ? to_json(plan)
+                             : collective_html(plan)};
 }
 
 Picture pipeline_picture(const PipelinePlan& plan, const Settings& settings, std::string svg) {
-  if (settings.format == "html")
-    throw std::invalid_argument("draw: a pipeline's format must be svg; got html");
+  if (!settings.format.empty() && settings.format != "svg")
+    throw std::invalid_argument("draw: a pipeline's format must be svg; got " + settings.format);
   return {"pipeline_" + plan.schedule + "_" + std::to_string(plan.num_stages), "svg",
           std::move(svg)};
 }
 
-// What the stages took on average is what the plan is drawn with.
+// How long a run's plan would take if every action of a stage took as long as they did on average. A run may have been
+// kept without its messages.
+PipelineTimes planned_times(const PipelineRun& run) {
+  PipelinePlan plan = run.plan;
+  const auto is_message = [](const PipelineAction& action) { return !is_compute(action.op); };
+  const bool has_messages = std::any_of(
+      plan.actions.begin(), plan.actions.end(),
+      [&](const auto& actions) { return std::any_of(actions.begin(), actions.end(), is_message); });
+  if (!has_messages) plan = with_messages(plan);
+  if (const auto wrong = pipeline_check(plan, plan.num_micro_batches)) {
+    std::ostringstream text;
+    text << "draw: the plan of a run must be proved; got " << *wrong;
+    throw std::invalid_argument(std::move(text).str());
+  }
+  PipelineTimes times = pipeline_times(plan, mean_costs(run.plan, run.times));
+  if (has_messages) return times;
+  std::vector<std::vector<PipelineTimes::Span>> spans(plan.actions.size());
+  for (std::size_t device = 0; device < plan.actions.size(); ++device)
+    for (std::size_t i = 0; i < plan.actions[device].size(); ++i)
+      if (!is_message(plan.actions[device][i])) spans[device].push_back(times.spans[device][i]);
+  return times_of_spans(run.plan, std::move(spans));
+}
+
 Picture draw(const PipelineRun& run, const Settings& settings) {
-  const PipelineTimes planned = pipeline_times(run.plan, mean_costs(run.plan, run.times));
-  return pipeline_picture(run.plan, settings, pipeline_svg(run.plan, planned, &run.times));
+  return pipeline_picture(run.plan, settings,
+                          pipeline_svg(run.plan, planned_times(run), &run.times));
 }
 
 Picture draw_pipeline(const Settings& settings) {
@@ -186,8 +215,9 @@ int run(int argc, char** argv) {
   app.add_option("what", settings.what, "An algorithm, 'pipeline', or a plan's file, *.json")
       ->required();
   app.add_option("-o,--output", settings.output, "The file; by default named like the plan");
-  app.add_option("--format", settings.format, "html (of collectives, the default) or svg")
-      ->check(CLI::IsMember({"html", "svg"}));
+  app.add_option("--format", settings.format,
+                 "svg, or of a collective html, which is the default, or json")
+      ->check(CLI::IsMember({"html", "svg", "json"}));
   add_collective_options(app, settings);
   add_pipeline_options(app, settings);
   try {

@@ -8,9 +8,7 @@
 
 namespace ringrad {
 
-inline constexpr Collective kAllCollectives[] = {Collective::all_reduce, Collective::reduce_scatter,
-                                                 Collective::all_gather, Collective::broadcast,
-                                                 Collective::reduce,     Collective::all_to_all};
+inline constexpr auto& kAllCollectives = kCollectives;
 
 /// Up to which plans are proved. Sanitizers, twenty times slower, see the same code with fewer ranks.
 #ifdef RINGRAD_SANITIZE
