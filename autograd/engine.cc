@@ -8,6 +8,7 @@
 #include "autograd/function.h"
 #include "autograd/grad_mode.h"
 #include "autograd/pass.h"
+#include "core/trace.h"
 #include "kernels/elementwise.h"
 
 namespace ringrad {
@@ -129,6 +130,7 @@ void Pass::discover() {
 }
 
 void Pass::run() {
+  const TraceSpan span("backward", "compute");
   discover();
   const GradMode mode(options_.create_graph);
   const Autocast off(DType::float32);
@@ -162,6 +164,7 @@ void Pass::run_node(Node& node) {
 
 // Runs the node's own function, unless no gradient has reached it.
 void Pass::apply(Node& node) {
+  const TraceSpan span(node.name(), "backward");
   if (arrive(node)) {
     call(node, node.edges());
     if (!options_.retain_graph && !options_.create_graph) node.release_saved();

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace ringrad {
@@ -51,7 +52,7 @@ class TraceFile {
   ~TraceFile() { std::fputs("\n]\n", file_.get()); }
 
   void write(const std::string& name, const char* category, TraceClock::time_point begin,
-             TraceClock::time_point end) {
+             TraceClock::time_point end, const std::string& args) {
     if (thread_name.second.empty()) thread_name.second = concat("thread ", ++num_anonymous_);
     const auto [thread, is_new] =
         threads_.try_emplace(thread_name, static_cast<int>(threads_.size()));
@@ -64,9 +65,10 @@ class TraceFile {
     };
     std::fprintf(file_.get(),
                  "%s\n{\"name\":%s,\"cat\":%s,\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
-                 "\"dur\":%.3f}",
+                 "\"dur\":%.3f%s%s%s}",
                  separator(), quoted(name).c_str(), quoted(category).c_str(), thread_name.first,
-                 thread->second, us(begin.time_since_epoch()), us(end - begin));
+                 thread->second, us(begin.time_since_epoch()), us(end - begin),
+                 args.empty() ? "" : ",\"args\":{", args.c_str(), args.empty() ? "" : "}");
     std::fflush(file_.get());
   }
 
@@ -105,6 +107,17 @@ Tracer& tracer() {
   return tracer;
 }
 
+// The names that threads have now. Never destroyed: threads may outlive all else.
+struct LiveThreads {
+  std::mutex mutex;
+  std::set<ThreadName> names;
+};
+
+LiveThreads& live_threads() {
+  static auto* const live = new LiveThreads;
+  return *live;
+}
+
 // What the environment asks for. A file that cannot be written must not end the program before it has begun.
 const bool is_asked_for = [] {
   const char* path = std::getenv("RINGRAD_TRACE");
@@ -129,15 +142,25 @@ void trace_to(const std::string& path, Where where) {
 
 void end_trace() { tracer().end(); }
 
-TraceThread::TraceThread(int rank, std::string name)
-    : before_(std::exchange(thread_name, {rank, std::move(name)})) {}
-TraceThread::~TraceThread() { thread_name = std::move(before_); }
+TraceThread::TraceThread(int rank, std::string name) : before_(std::move(thread_name)) {
+  const std::lock_guard lock(live_threads().mutex);
+  thread_name = {rank, name};
+  for (int number = 2; !live_threads().names.insert(thread_name).second; ++number)
+    thread_name.second = concat(name, " (", number, ')');
+}
+TraceThread::~TraceThread() {
+  const std::lock_guard lock(live_threads().mutex);
+  live_threads().names.erase(thread_name);
+  thread_name = std::move(before_);
+}
+
+int trace_rank() { return thread_name.first; }
 
 void trace_span(const std::string& name, const char* category, TraceClock::time_point begin,
-                TraceClock::time_point end) {
+                TraceClock::time_point end, const std::string& args) {
   Tracer& all = tracer();
   const std::lock_guard lock(all.mutex);
-  if (all.file) all.file->write(name, category, begin, end);
+  if (all.file) all.file->write(name, category, begin, end, args);
 }
 
 }  // namespace ringrad

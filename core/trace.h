@@ -8,8 +8,13 @@
 //       ...
 //     }
 //
-// A process of several ranks names its threads: TraceThread thread(rank, "compute"). Without a file a span costs one
-// load and one branch. Times are the host's; what runs on a GPU is shown when it is queued.
+// Who looks at a span sees what is said of it, as members of a JSON object, which is put together only if there is a file:
+//
+//     const TraceSpan span("recv_reduce", "step", [&] { return concat("\"chunk\":", chunk); });
+//
+// What has spans: layers, the nodes of a backward pass, collectives and the steps of their plans on CPUs, steps of
+// optimizers, batches. A process of several ranks names its threads: TraceThread thread(rank, "compute"). Without
+// a file a span costs one load and one branch. Times are the host's; what runs on a GPU is shown when it is queued.
 
 #pragma once
 
@@ -31,7 +36,8 @@ void trace_to(const std::string& path, Where where = Where::current());
 /// Completes the file and writes no more.
 void end_trace();
 
-/// What the calling thread is called in the trace, until the end of the scope.
+/// What the calling thread is called in the trace, until the end of the scope; with a number behind it while another
+/// thread of the rank has the same name, so that each row of the picture is one thread.
 class TraceThread {
  public:
   TraceThread(int rank, std::string name);
@@ -43,11 +49,14 @@ class TraceThread {
   std::pair<int, std::string> before_;
 };
 
+/// The rank of the calling thread, for the threads that it starts.
+int trace_rank();
+
 using TraceClock = std::chrono::steady_clock;
 
-/// One span that has ended.
+/// One span that has ended. `args` are members of a JSON object, or nothing.
 void trace_span(const std::string& name, const char* category, TraceClock::time_point begin,
-                TraceClock::time_point end);
+                TraceClock::time_point end, const std::string& args = {});
 
 namespace detail {
 extern std::atomic<bool> is_tracing;
@@ -55,14 +64,22 @@ extern std::atomic<bool> is_tracing;
 
 inline bool is_tracing() { return detail::is_tracing.load(std::memory_order_relaxed); }
 
+struct NoTraceArgs {
+  std::string operator()() const { return {}; }
+};
+
+template <class Args = NoTraceArgs>
 class TraceSpan {
  public:
+  /// `args` is called when the span ends, if it is written.
   /// REQUIRES: both strings outlive the span
-  TraceSpan(const char* name, const char* category) : name_(name), category_(category) {
+  TraceSpan(const char* name, const char* category, Args args = {})
+      : name_(name), category_(category), args_(std::move(args)) {
     if (is_tracing()) begin_ = TraceClock::now();
   }
   ~TraceSpan() {
-    if (begin_ != TraceClock::time_point{}) trace_span(name_, category_, begin_, TraceClock::now());
+    if (begin_ != TraceClock::time_point{})
+      trace_span(name_, category_, begin_, TraceClock::now(), args_());
   }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
@@ -70,6 +87,7 @@ class TraceSpan {
  private:
   const char* name_;
   const char* category_;
+  [[no_unique_address]] Args args_;
   TraceClock::time_point begin_{};
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/trace.h"
+
 namespace ringrad {
 
 static_assert(std::input_iterator<DataLoader::Iterator>);
@@ -47,6 +49,7 @@ DataLoader::Iterator DataLoader::begin(Where where) {
 }
 
 void DataLoader::Iterator::advance() {
+  const TraceSpan span("next batch", "data");
   current_ = batches_->next();
   loader_->position_.reset();
   if (!current_) return;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
+#include "core/trace.h"
+
 namespace ringrad {
 
 Prefetcher::Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window)
@@ -10,7 +13,11 @@ Prefetcher::Prefetcher(std::int64_t count, Make make, int num_threads, std::int6
   if (num_threads == 0 || count == 0) return;
   slots_.resize(static_cast<std::size_t>(std::min(window, count)));
   try {
-    for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { work(); });
+    for (int i = 0; i < num_threads; ++i)
+      threads_.emplace_back([this, i, rank = trace_rank()] {
+        const TraceThread name(rank, concat("loader ", i));
+        work();
+      });
   } catch (...) {  // the system has no more threads: those already begun must not outlive us
     close();
     throw;
@@ -30,6 +37,7 @@ void Prefetcher::close() noexcept {
 }
 
 Prefetcher::Slot Prefetcher::fill(std::int64_t number) const noexcept {
+  const TraceSpan span("make batch", "data", [&] { return concat("\"number\":", number); });
   Slot slot;
   try {
     slot.batch = make_(number);

@@ -141,6 +141,7 @@ Tensor Module::buffer(const std::string& name, const Tensor& value, Where where)
 
 Module& Module::add_child(const std::string& name, std::unique_ptr<Module> module, Where where) {
   check_name(name, where);
+  module->trace_name_ = concat(name, ' ', module->describe());
   children_.emplace_back(name, std::move(module));
   return *children_.back().second;
 }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "core/trace.h"
 #include "nn/state_dict.h"
 
 namespace ringrad::nn {
@@ -44,7 +45,14 @@ class Module {
   /// makes use of it.
   virtual Tensor forward_relu(const Tensor& x, Where where = Where::current());
 
-  Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
+  /// forward, which a trace shows (core/trace.h).
+  Tensor operator()(const Tensor& x, Where where = Where::current()) {
+    const TraceSpan span(trace_name(), "layer");
+    return forward(x, where);
+  }
+
+  /// What traces call it: its name in the module that it is a child of, and what it is.
+  const char* trace_name() const { return trace_name_.c_str(); }
 
   /// One line that says what this is, without its children: "Linear(784, 128)".
   virtual std::string describe() const { return "Module"; }
@@ -111,6 +119,7 @@ class Module {
   void print(std::ostream& out, int indent) const;
 
   bool training_ = true;
+  std::string trace_name_ = "model";
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;

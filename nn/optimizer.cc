@@ -6,6 +6,7 @@
 #include "autograd/in_place.h"
 #include "autograd/movement.h"
 #include "core/capture.h"
+#include "core/trace.h"
 #include "core/view.h"
 #include "kernels/copy.h"
 #include "kernels/optimizer_step.h"
@@ -93,6 +94,7 @@ void Optimizer::step(Where where) { step(1, where); }
 
 // An update goes over the whole arena; momentum and weight decay would move a frozen parameter.
 void Optimizer::step(double grad_scale, Where where) {
+  const TraceSpan span("optimizer step", "compute");
   if (is_capturing())
     at_each_replay([this] { ++num_steps_; });
   else

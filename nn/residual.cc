@@ -26,12 +26,17 @@ void Residual::add_shortcut(std::int64_t in_channels, std::int64_t out_channels,
 
 Tensor Residual::forward(const Tensor& x, Where where) {
   Tensor y = x;
-  for (std::size_t i = 0; i + 1 < layers_.size(); ++i)
-    y = layers_[i].norm->forward_relu(layers_[i].conv->forward(y, where), where);
+  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
+    const auto& [conv, norm] = layers_[i];
+    y = (*conv)(y, where);
+    const TraceSpan span(norm->trace_name(), "layer");
+    y = norm->forward_relu(y, where);
+  }
   const auto& [last_conv, last_norm] = layers_.back();
-  y = last_conv->forward(y, where);
+  y = (*last_conv)(y, where);
   const Tensor shortcut =
-      shortcut_.conv ? shortcut_.norm->forward(shortcut_.conv->forward(x, where), where) : x;
+      shortcut_.conv ? (*shortcut_.norm)((*shortcut_.conv)(x, where), where) : x;
+  const TraceSpan span(last_norm->trace_name(), "layer");
   return last_norm->forward_add_relu(y, shortcut, where);
 }
 

@@ -6,7 +6,9 @@ Tensor Sequential::forward(const Tensor& x, Where where) {
   Tensor y = x;
   for (std::size_t i = 0; i < num_children(); ++i) {
     const bool relu_follows = i + 1 < num_children() && is_relu_[i + 1];
-    y = relu_follows ? child_at(i).forward_relu(y, where) : child_at(i).forward(y, where);
+    Module& layer = child_at(i);
+    const TraceSpan span(layer.trace_name(), "layer");
+    y = relu_follows ? layer.forward_relu(y, where) : layer.forward(y, where);
     if (relu_follows) ++i;
   }
   return y;

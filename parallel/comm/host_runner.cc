@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/trace.h"
 #include "parallel/comm/reduce_terms.h"
 
 namespace ringrad {
@@ -11,6 +12,19 @@ namespace {
 
 void copy_elements(std::byte* to, const std::byte* from, std::int64_t count, DType dtype) {
   if (count > 0) std::memcpy(to, from, count * size_bytes(dtype));
+}
+
+// What traces say of a collective, and of a step of its plan.
+std::string trace_args(const Operation& operation) {
+  return concat("\"call\":\"", operation, "\",\"sequence\":", operation.sequence);
+}
+
+std::string trace_args(const Instruction& instruction) {
+  std::string peers;
+  for (const Term& term : instruction.terms)
+    peers += concat(peers.empty() ? "" : ",", term.ready.rank);
+  return concat("\"step\":", instruction.step, ",\"chunk\":", instruction.chunk, ",\"peers\":[",
+                peers, ']');
 }
 
 }  // namespace
@@ -59,6 +73,7 @@ bool HostRunner::try_all_reduce(Operation& operation, std::byte* data) {
   if (options.all_reduce || options.order == SumOrder::tree ||
       call.count > static_cast<std::int64_t>(RankGroup::kLetterBytes / size_bytes(carrier)))
     return false;
+  const TraceSpan span("letter", "collective", [&] { return trace_args(operation); });
   ringrad::to_carrier(call.dtype, data, group_.next_letter(), call.count);
   session_.enter(operation, {}, session_.reserve(0), 0);
   terms_.clear();
@@ -86,6 +101,8 @@ double HostRunner::seconds(const Operation&, const std::function<void()>& work) 
 // --- Running a plan ---
 
 void HostRunner::run(const PlanPrograms& programs, Operation operation, PlanData data) {
+  const TraceSpan span(programs.algorithm.c_str(), "collective",
+                       [&] { return trace_args(operation); });
   const int rank = session_.rank();
   const PlanProgram& program = programs.ranks[rank];
   operation.call.plan = programs.fingerprint;
@@ -119,6 +136,7 @@ void HostRunner::run(const PlanPrograms& programs, Operation operation, PlanData
 
 void HostRunner::stage(const Instruction& instruction, const PlanData& data) const {
   if (instruction.op != StepOp::stage) return;
+  const TraceSpan span(name(instruction.op), "step", [&] { return trace_args(instruction); });
   const ElementRange from = data.range(instruction.place.part),
                      to = data.range(instruction.copy.part);
   copy_elements(address(session_.rank(), instruction.copy.area, to.begin, data),
@@ -128,6 +146,7 @@ void HostRunner::stage(const Instruction& instruction, const PlanData& data) con
 
 void HostRunner::receive(const Instruction& instruction, Operation& operation, const PlanData& data,
                          std::uint64_t entered) {
+  const TraceSpan span(name(instruction.op), "step", [&] { return trace_args(instruction); });
   const int rank = session_.rank();
   const ElementRange range = data.range(instruction.place.part);
   const auto at = [&](int peer, Place place) {
@@ -139,7 +158,10 @@ void HostRunner::receive(const Instruction& instruction, Operation& operation, c
   group_.check_whole(operation);  // a rank that was late does not go on
   terms_.clear();
   for (const auto& [ready, place] : instruction.terms) {
-    if (ready.rank != rank) group_.wait(operation, ready.rank, entered + ready.progress, entered);
+    if (ready.rank != rank) {
+      const TraceSpan wait("wait for a rank", "wait");
+      group_.wait(operation, ready.rank, entered + ready.progress, entered);
+    }
     terms_.push_back(at(ready.rank, place));
   }
   // A message without elements was waited for too: it may bring word that a loan was read.

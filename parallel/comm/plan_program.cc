@@ -100,6 +100,8 @@ class Compiler {
       const Step& step = plan_.steps[i];
       Instruction& instruction = instructions_[i];
       instruction.op = step.op;
+      instruction.step = step.step;
+      instruction.chunk = step.chunk;
       instruction.place = place_of(step);
       instruction.copy = copies_[at(step.rank, step.chunk)];
       if (!is_receive(step.op)) continue;

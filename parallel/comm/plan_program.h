@@ -67,6 +67,7 @@ struct Delivery {
 
 struct Instruction {
   StepOp op;
+  int step = 0, chunk = 0;       ///< in the plan, for traces
   Place place;                   ///< of the chunk
   Place copy = {};               ///< stage: where the copy goes
   bool completes = false;        ///< recv_reduce: the result is the first to hold everything

@@ -16,7 +16,6 @@
 #include "autograd/hooks.h"
 #include "autograd/in_place.h"
 #include "core/storage.h"
-#include "core/trace.h"
 #include "parallel/comm/rank_environment.h"
 #include "parallel/train/same_model.h"
 
@@ -211,7 +210,6 @@ void Reducer::begin_pass() {
   wait();  // for what a pass that failed has left
   const auto pass = std::make_shared<Pass>();
   running_pass_ = pass;
-  if (is_tracing()) pass_begin_ = TraceClock::now();
   next_bucket_ = 0;
   num_arrived_ = 0;
   for (Parameter& parameter : parameters_) parameter.arrival = parameter.parts = 0;
@@ -243,7 +241,6 @@ void Reducer::finish() {
   running_pass_.reset();
   check_reached();
   reduce_complete(true);
-  if (is_tracing()) trace_span("backward", "compute", pass_begin_, TraceClock::now());
   wait();
   ++summary_.num_passes;
   if (!std::exchange(has_learned_, true)) learn_from_first_pass();

@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "core/trace.h"
 #include "nn/arena.h"
 #include "nn/module.h"
 #include "parallel/comm/communication_lane.h"
@@ -165,7 +164,6 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   int num_arrived_ = 0;
   // Owned by the engine's callback: a pass that fails takes it along, and the next one starts anew.
   std::weak_ptr<Pass> running_pass_;
-  TraceClock::time_point pass_begin_ = TraceClock::now();  // of its first gradient
   bool has_learned_ = false;
   CommunicationSummary summary_;
   std::vector<Work> works_;  // of this pass

@@ -69,6 +69,36 @@ TEST_F(TraceTest, WithoutAFileNothingIsWritten) {
   EXPECT_TRUE(spans().empty());
 }
 
+TEST_F(TraceTest, WhatIsSaidOfASpanIsPutTogetherOnlyForAFile) {
+  int asked = 0;
+  const auto args = [&] { return concat("\"chunk\":", ++asked); };
+  { const TraceSpan span("unseen", "step", args); }
+  EXPECT_EQ(asked, 0);
+  trace_to(path_);
+  { const TraceSpan span("seen", "step", args); }
+  end_trace();
+  EXPECT_EQ(spans().at("seen")["args"]["chunk"], 1);
+}
+
+TEST_F(TraceTest, ThreadsOfOneNameHaveRowsOfTheirOwn) {
+  trace_to(path_);
+  {
+    const TraceThread one(2, "loader 0");
+    const TraceSpan span("first", "data");
+    std::thread([rank = trace_rank()] {
+      EXPECT_EQ(rank, 2);
+      const TraceThread other(rank, "loader 0");
+      const TraceSpan second("second", "data");
+    }).join();
+  }
+  const TraceThread after(2, "loader 0");
+  { const TraceSpan span("third", "data"); }
+  end_trace();
+  auto all = spans();
+  EXPECT_NE(all["first"]["tid"], all["second"]["tid"]);
+  EXPECT_EQ(all["first"]["tid"], all["third"]["tid"]);
+}
+
 TEST_F(TraceTest, ManyThreadsWriteOneFile) {
   trace_to(path_);
   std::vector<std::thread> threads;
