@@ -219,18 +219,26 @@ std::optional<PipelineCounterExample> pipeline_check(const PipelinePlan& plan, i
   return Run(plan, slots).check();
 }
 
-std::vector<int> peak_kept(const PipelinePlan& plan) {
-  std::vector<int> peaks;
+std::vector<std::int64_t> peak_kept_bytes(const PipelinePlan& plan,
+                                          const std::vector<std::int64_t>& saved_bytes) {
+  std::vector<std::int64_t> peaks;
   for (const auto& actions : plan.actions) {
-    int kept = 0, peak = 0;
-    for (const PipelineAction& action : actions) {
-      kept += action.op == forward;
+    std::int64_t kept = 0, peak = 0;
+    for (const auto& [op, stage, micro_batch] : actions) {
+      const std::int64_t bytes = saved_bytes[static_cast<std::size_t>(stage)];
+      if (op == forward) kept += bytes;
       peak = std::max(peak, kept);
-      kept -= action.op == backward || action.op == backward_weight;
+      if (op == backward || op == backward_weight) kept -= bytes;
     }
     peaks.push_back(peak);
   }
   return peaks;
+}
+
+std::vector<int> peak_kept(const PipelinePlan& plan) {
+  const std::vector<std::int64_t> one_each(static_cast<std::size_t>(plan.num_stages), 1);
+  const std::vector<std::int64_t> peaks = peak_kept_bytes(plan, one_each);
+  return {peaks.begin(), peaks.end()};
 }
 
 std::ostream& operator<<(std::ostream& out, const PipelineCounterExample& example) {

@@ -14,6 +14,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -41,6 +42,12 @@ std::optional<PipelineCounterExample> pipeline_check(const PipelinePlan& plan, i
 ///
 /// REQUIRES: pipeline_check proves the plan
 std::vector<int> peak_kept(const PipelinePlan& plan);
+
+/// The same in bytes, where stage s keeps saved_bytes[s] of a micro-batch.
+///
+/// REQUIRES: as above; as many numbers as stages
+std::vector<std::int64_t> peak_kept_bytes(const PipelinePlan& plan,
+                                          const std::vector<std::int64_t>& saved_bytes);
 
 /// "deadlock: <text>"
 std::ostream& operator<<(std::ostream& out, const PipelineCounterExample& example);

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 namespace ringrad {
@@ -34,12 +32,11 @@ double seconds_of(const PipelineAction& action, const PipelineCosts& costs) {
 }
 
 void check(const PipelineCosts& costs) {
-  for (const auto* stages : {&costs.forward_s, &costs.backward_input_s, &costs.backward_weight_s})
-    if (stages->empty() ||
-        std::any_of(stages->begin(), stages->end(), [](double s) { return !(s > 0); }))
-      throw std::invalid_argument("pipeline: costs of stages must be positive");
-  if (!(costs.message_s >= 0))
-    throw std::invalid_argument("pipeline: the cost of a message must not be negative");
+  for (const auto* stages :
+       {&costs.forward_s, &costs.backward_input_s, &costs.backward_weight_s, &costs.message_s})
+    if (stages->empty() || std::any_of(stages->begin(), stages->end(),
+                                       [](double s) { return !(s >= 0) || !std::isfinite(s); }))
+      throw std::invalid_argument("pipeline: costs of stages and messages must not be negative");
 }
 
 void check(const PipelinePlan& plan, const std::vector<std::vector<PipelineTimes::Span>>& spans) {
@@ -63,6 +60,31 @@ void check(const PipelinePlan& plan, const std::vector<std::vector<PipelineTimes
     }
   }
 }
+
+// When what is sent is there, by what receives it; -1 until it is known.
+class Arrivals {
+ public:
+  explicit Arrivals(const PipelinePlan& plan)
+      : num_stages_(plan.num_stages),
+        num_micro_batches_(plan.num_micro_batches),
+        times_(2 * static_cast<std::size_t>(num_stages_) *
+                   static_cast<std::size_t>(num_micro_batches_),
+               -1) {}
+
+  double& operator()(PipelineOp receive, int stage, int micro_batch) {
+    if (stage < 0 || stage >= num_stages_ || micro_batch < 0 || micro_batch >= num_micro_batches_)
+      throw std::invalid_argument(
+          "pipeline: a message must be for a stage and of a micro-batch that exist; got stage " +
+          std::to_string(stage) + ", micro-batch " + std::to_string(micro_batch));
+    const std::size_t row = 2 * static_cast<std::size_t>(stage) + (receive == recv_gradient);
+    return times_[row * static_cast<std::size_t>(num_micro_batches_) +
+                  static_cast<std::size_t>(micro_batch)];
+  }
+
+ private:
+  const int num_stages_, num_micro_batches_;
+  std::vector<double> times_;  // (num_stages, 2, num_micro_batches)
+};
 
 }  // namespace
 
@@ -106,8 +128,7 @@ PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& cost
   check(costs);
   PipelineTimes times;
   times.spans.resize(plan.actions.size());
-  // When what is sent is there; keyed by what receives it.
-  std::map<std::tuple<PipelineOp, int, int>, double> arrivals;
+  Arrivals arrivals(plan);
   for (bool moves = true; moves;) {
     moves = false;
     for (std::size_t device = 0; device < plan.actions.size(); ++device) {
@@ -117,15 +138,17 @@ PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& cost
         const auto& [op, stage, micro_batch] = action;
         double start_s = spans.empty() ? 0 : spans.back().end_s;
         if (op == recv_activation || op == recv_gradient) {
-          const auto arrival = arrivals.find({op, stage, micro_batch});
-          if (arrival == arrivals.end()) break;
-          start_s = std::max(start_s, arrival->second);
+          const double arrival_s = arrivals(op, stage, micro_batch);
+          if (arrival_s < 0) break;
+          start_s = std::max(start_s, arrival_s);
         }
         const double takes_s = seconds_of(action, costs);
         if (op == send_activation)
-          arrivals[{recv_activation, stage + 1, micro_batch}] = start_s + costs.message_s;
+          arrivals(recv_activation, stage + 1, micro_batch) =
+              start_s + of_stage(costs.message_s, stage);
         if (op == send_gradient)
-          arrivals[{recv_gradient, stage - 1, micro_batch}] = start_s + costs.message_s;
+          arrivals(recv_gradient, stage - 1, micro_batch) =
+              start_s + of_stage(costs.message_s, stage - 1);
         spans.push_back({start_s, start_s + takes_s});
       }
     }

@@ -3,7 +3,7 @@
 //     device 0   | F | F | F | F |       | B  | B  |           busy: the units that are filled
 //     device 1       | F | B  | F | B  |                       bubble: the rest, until the last device is done
 //
-// A message takes `message_s` from when it was made until it can be used, and no device's time.
+// A message takes its time from when it was made until it can be used, and no device's time.
 
 #pragma once
 
@@ -13,12 +13,13 @@
 
 namespace ringrad {
 
-/// Seconds per micro-batch, of each stage; a stage that is not listed takes what the last one does.
+/// Seconds per micro-batch, of each stage; a stage that is not listed takes what the last one does. Messages between
+/// stages s and s + 1 take message_s[s], either way.
 struct PipelineCosts {
   std::vector<double> forward_s = {1};
   std::vector<double> backward_input_s = {1};
   std::vector<double> backward_weight_s = {1};
-  double message_s = 0;
+  std::vector<double> message_s = {0};
 };
 
 struct PipelineTimes {
@@ -45,7 +46,7 @@ PipelineTimes times_of_spans(const PipelinePlan& plan,
 /// REQUIRES: times are the plan's
 PipelineCosts mean_costs(const PipelinePlan& plan, const PipelineTimes& times);
 
-/// Throws: std::invalid_argument unless costs are positive (message_s: not negative), and the plan runs to its end
+/// Throws: std::invalid_argument unless costs are finite and not negative, and the plan runs to its end
 PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& costs);
 
 }  // namespace ringrad

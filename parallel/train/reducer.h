@@ -21,7 +21,7 @@
 #include "nn/arena.h"
 #include "nn/module.h"
 #include "parallel/comm/communication_lane.h"
-#include "parallel/train/gradient_buckets.h"
+#include "parallel/plan/gradient_buckets.h"
 
 namespace ringrad {
 

@@ -70,7 +70,7 @@ TEST(PipelineSchedulesTest, BubblesAreThoseOfTheory) {
 TEST(PipelineSchedulesTest, MessagesTakeTimeButNoDevicesTime) {
   const PipelinePlan plan = with_messages(gpipe(2, 1));
   EXPECT_DOUBLE_EQ(pipeline_times(plan, {}).total_s, 6);
-  EXPECT_DOUBLE_EQ(pipeline_times(plan, {.message_s = 0.5}).total_s, 7);
+  EXPECT_DOUBLE_EQ(pipeline_times(plan, {.message_s = {0.5}}).total_s, 7);
   EXPECT_DOUBLE_EQ(pipeline_times(plan, {.forward_s = {1, 3}}).total_s, 8);
 }
 

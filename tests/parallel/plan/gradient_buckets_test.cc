@@ -1,4 +1,4 @@
-#include "parallel/train/gradient_buckets.h"
+#include "parallel/plan/gradient_buckets.h"
 
 #include <gtest/gtest.h>
 
