@@ -119,7 +119,7 @@ Picture draw_pipeline(const Settings& settings) {
   const PipelineCosts costs{.forward_s = {settings.forward},
                             .backward_input_s = {settings.backward / 2},
                             .backward_weight_s = {settings.backward / 2},
-                            .message_s = settings.message};
+                            .message_s = {settings.message}};
   return pipeline_picture(
       plan, settings, pipeline_svg(plan, pipeline_times(plan, costs), nullptr, {.unit = "units"}));
 }

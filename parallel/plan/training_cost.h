@@ -14,7 +14,8 @@
 //
 //     step = max over devices of  max(backward's end, lane's end) + optimizer    + what a step needs besides
 //
-// Device s of replica d is rank s * data + d: replicas of a stage are neighbours, as they move more bytes than a pipeline.
+// Device s of replica d is rank s * data + d, as in a Mesh {{"pipeline", p}, {"data", n}}: replicas of a stage are neighbours,
+// as they move more bytes than a pipeline.
 //
 //     bytes on a device = (1 + 1 + state) * parameters + the most that it keeps for backward passes (pipeline_check.h)
 //

@@ -177,6 +177,31 @@ TEST(CollectiveCostTest, TreesOnThousandsOfHostsHaveOrdersOfMagnitudeLessLatency
   EXPECT_LT(gain, 180 * 20);
 }
 
+// arXiv:2507.04786, table of protocols: LL about 1 us per hop and 25 to 50 % of the bandwidth, LL128 2 us and 95 %, Simple
+// 6 us and nearly all; small messages are fastest by LL, large ones by Simple.
+TEST(CollectiveCostTest, ProtocolsOfLowLatencyWinSmallMessages) {
+  struct Protocol {
+    const char* name;
+    double alpha_s, share;
+  };
+  const auto fastest = [](double bytes) {
+    std::string name;
+    double least = INFINITY;
+    for (const auto& [protocol, alpha_s, share] :
+         {Protocol{"LL", 1e-6, 0.375}, {"LL128", 2e-6, 0.95}, {"Simple", 6e-6, 1}}) {
+      const CostModel model{.within_host = {alpha_s, 1 / (share * 450e9)}};
+      const double seconds = all_reduce_seconds("ring", 8, bytes, model);
+      if (seconds < least) name = protocol;
+      least = std::min(least, seconds);
+    }
+    return name;
+  };
+  EXPECT_EQ(fastest(8), "LL");
+  EXPECT_EQ(fastest(64 * 1024), "LL");
+  EXPECT_EQ(fastest(16 * kMiB), "LL128");
+  EXPECT_EQ(fastest(4096 * kMiB), "Simple");
+}
+
 TEST(CollectiveCostTest, AHierarchySendsLessOverTheNetworkThanAFlatRing) {
   const CostModel model = named_topology("hosts:1250", 10'000).links;
   const double flat = all_reduce_seconds("ring", 10'000, 1e9, model),
