@@ -62,20 +62,23 @@ double Clock::duration_us(const Op& op) const {
   return 0;
 }
 
-// When what the op occupies is free; null if it occupies nothing.
-double* Clock::free_at(const Op& op) {
-  if (op.kind == Op::Kind::kernel) return &devices_free_us_[op.device];
-  if (op.kind == Op::Kind::copy) return &links_free_us_[{op.source, op.destination}];
-  return nullptr;
-}
-
-void Clock::begin(Op& op) {
-  if (const double* free = free_at(op)) op.begin_us = std::max(op.begin_us, *free);
+double Clock::earliest_us(const Op& op) const {
+  const auto free_us = [](const auto& all, const auto& key) {
+    const auto it = all.find(key);
+    return it == all.end() ? 0.0 : it->second;
+  };
+  if (op.kind == Op::Kind::kernel)
+    return std::max(op.begin_us, free_us(devices_free_us_, op.device));
+  if (op.kind == Op::Kind::copy)
+    return std::max(op.begin_us, free_us(links_free_us_, std::pair(op.source, op.destination)));
+  return op.begin_us;
 }
 
 void Clock::finish(Op& op) {
   op.end_us = op.begin_us + duration_us(op);
-  if (double* free = free_at(op)) *free = std::max(*free, op.end_us);
+  const auto occupy = [&](double& free_us) { free_us = std::max(free_us, op.end_us); };
+  if (op.kind == Op::Kind::kernel) occupy(devices_free_us_[op.device]);
+  if (op.kind == Op::Kind::copy) occupy(links_free_us_[{op.source, op.destination}]);
   if (recording_ && op.kind != Op::Kind::marker)
     events_.push_back({op.kernel.name, op.kind, op.device, op.stream, op.begin_us, op.end_us});
 }

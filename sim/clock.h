@@ -54,8 +54,10 @@ class Clock {
 
   const Topology& topology() const { return topology_; }
 
-  /// An op that is about to run: fixes begin_us. REQUIRES: begin_us is when it could begin
-  void begin(Op& op);
+  /// When the op could begin, if its predecessors' end has been noted in begin_us: what it needs must be free, too.
+  double earliest_us(const Op& op) const;
+  /// An op that is about to run: fixes begin_us.
+  void begin(Op& op) { op.begin_us = earliest_us(op); }
   /// An op that has run: fixes end_us.
   void finish(Op& op);
 
@@ -70,7 +72,6 @@ class Clock {
 
  private:
   double duration_us(const Op& op) const;
-  double* free_at(const Op& op);
 
   Topology topology_;
   std::map<int, double> devices_free_us_;                // by device

@@ -216,7 +216,11 @@ bool Engine::begin_op() {
     const QuietLock lock(mutex_);
     if (ready_.empty()) return false;
     const auto next =
-        ready_.begin() + static_cast<std::ptrdiff_t>(options_.seed ? random() % ready_.size() : 0);
+        options_.seed
+            ? ready_.begin() + static_cast<std::ptrdiff_t>(random() % ready_.size())
+            : std::min_element(ready_.begin(), ready_.end(), [&](const auto& a, const auto& b) {
+                return clock_.earliest_us(*a) < clock_.earliest_us(*b);
+              });
     op = *next;
     ready_.erase(next);
     clock_.begin(*op);
