@@ -39,14 +39,34 @@ Tensor flat_view(const Ref<Storage>& whole, DType dtype, Where where) {
 ParameterArena::ParameterArena(const std::vector<Tensor>& parameters,
                                const MakeGradients& make_gradients, Where where)
     : parameters_(parameters) {
-  RINGRAD_CHECK(!parameters.empty(), ValueError, where,
+  const std::int64_t end = lay_out(where);
+  if (find_existing()) return;
+  const Options options{.dtype = parameters.front().dtype(), .device = parameters.front().device()};
+  values_ = zeros({end}, options, where);
+  gradients_ = make_gradients ? make_gradients(end, options) : empty({end}, options, where);
+  kernels::zero_(gradients_, where);
+  pack(where);
+}
+
+std::optional<ParameterArena> ParameterArena::existing(const std::vector<Tensor>& parameters,
+                                                       Where where) {
+  ParameterArena arena;
+  arena.parameters_ = parameters;
+  arena.lay_out(where);
+  if (arena.find_existing()) return arena;
+  return {};
+}
+
+// Gives each parameter its place; returns the number of elements.
+std::int64_t ParameterArena::lay_out(Where where) {
+  RINGRAD_CHECK(!parameters_.empty(), ValueError, where,
                 "arena: there must be at least one parameter; got none");
-  const Tensor& first = parameters.front();
+  const Tensor& first = parameters_.front();
   const std::int64_t alignment =
       kAlignmentBytes / static_cast<std::int64_t>(size_bytes(first.dtype()));
   std::set<const TensorImpl*> seen;
   std::int64_t end = 0;
-  for (const Tensor& parameter : parameters) {
+  for (const Tensor& parameter : parameters_) {
     RINGRAD_CHECK(seen.insert(parameter.impl()).second, ValueError, where,
                   "arena: parameters must be distinct; got one of shape ", parameter.shape(),
                   " twice");
@@ -58,12 +78,7 @@ ParameterArena::ParameterArena(const std::vector<Tensor>& parameters,
     slices_.push_back({end, parameter.numel()});
     end += (parameter.numel() + alignment - 1) / alignment * alignment;
   }
-  if (find_existing()) return;
-  const Options options{.dtype = first.dtype(), .device = first.device()};
-  values_ = zeros({end}, options, where);
-  gradients_ = make_gradients ? make_gradients(end, options) : empty({end}, options, where);
-  kernels::zero_(gradients_, where);
-  pack(where);
+  return end;
 }
 
 // True if every parameter and gradient is a slice, at our offset, of one and the same pair of
@@ -155,20 +170,35 @@ void ParameterArena::settle(std::size_t i) const {
 
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
                                         const MakeGradients& make_gradients, Where where) {
-  std::vector<std::vector<Tensor>> groups;
-  for (const Tensor& parameter : parameters) {
-    const auto fits = [&](const std::vector<Tensor>& group) {
-      return group.front().dtype() == parameter.dtype() &&
-             group.front().device() == parameter.device();
-    };
-    const auto group = std::find_if(groups.begin(), groups.end(), fits);
-    if (group == groups.end())
-      groups.push_back({parameter});
-    else
-      group->push_back(parameter);
-  }
+  // In the order of their first parameters.
+  const auto group_by = [](const std::vector<Tensor>& list, const auto& are_alike) {
+    std::vector<std::vector<Tensor>> groups;
+    for (const Tensor& x : list) {
+      const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& candidate) {
+        return are_alike(candidate.front(), x);
+      });
+      if (group == groups.end())
+        groups.push_back({x});
+      else
+        group->push_back(x);
+    }
+    return groups;
+  };
   std::vector<ParameterArena> arenas;
-  for (const auto& group : groups) arenas.emplace_back(group, make_gradients, where);
+  std::vector<Tensor> others;
+  for (const auto& group : group_by(parameters, [](const Tensor&a, const Tensor&b) {
+         return a.storage()->whole() && a.storage()->whole() == b.storage()->whole();
+       })) {
+    auto arena = ParameterArena::existing(group, where);
+    if (arena)
+      arenas.push_back(std::move(*arena));
+    else
+      others.insert(others.end(), group.begin(), group.end());
+  }
+  for (const auto& group : group_by(others, [](const Tensor&a, const Tensor&b) {
+         return a.dtype() == b.dtype() && a.device() == b.device();
+       }))
+    arenas.emplace_back(group, make_gradients, where);
   return arenas;
 }
 

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/tensor.h"
@@ -65,7 +66,13 @@ class ParameterArena {
   /// The same for the gradient of parameter i alone.
   void settle(std::size_t i) const;
 
+  /// The arena that holds exactly these, if there is one. Throws as the constructor.
+  static std::optional<ParameterArena> existing(const std::vector<Tensor>& parameters,
+                                                Where where = Where::current());
+
  private:
+  ParameterArena() = default;
+  std::int64_t lay_out(Where where);
   bool find_existing();
   void pack(Where where);
 
@@ -76,7 +83,8 @@ class ParameterArena {
   Tensor gradients_;
 };
 
-/// One arena per dtype and device that occurs among the parameters.
+/// Arenas of these parameters: those that hold some of them and nothing else, as of the stages of a pipeline, and one per
+/// dtype and device for the others.
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
                                         const MakeGradients& make_gradients = {},
                                         Where where = Where::current());
