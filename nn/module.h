@@ -109,6 +109,10 @@ class Module {
   /// The i-th child.
   Module& child_at(std::size_t i) { return *children_[i].second; }
   std::size_t num_children() const { return children_.size(); }
+  /// The same, given away; an empty place stays behind.
+  std::pair<std::string, std::unique_ptr<Module>> release_child(std::size_t i) {
+    return std::move(children_[i]);
+  }
 
  private:
   friend std::ostream& operator<<(std::ostream& out, const Module& module);

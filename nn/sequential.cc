@@ -14,4 +14,27 @@ Tensor Sequential::forward(const Tensor& x, Where where) {
   return y;
 }
 
+std::vector<Sequential> Sequential::split(Sequential net, const std::vector<std::size_t>& starts,
+                                          Where where) {
+  const std::size_t num_layers = net.num_layers();
+  for (std::size_t s = 0; s < starts.size(); ++s)
+    RINGRAD_CHECK(starts[s] < num_layers && (s == 0 ? starts[s] == 0 : starts[s - 1] < starts[s]),
+                  ValueError, where,
+                  "split: stages must start at layer 0, and then at growing ones below ",
+                  num_layers, "; got stage ", s, " of ", starts.size(), " at layer ", starts[s]);
+  RINGRAD_CHECK(!starts.empty(), ValueError, where,
+                "split: there must be a stage; got no layer for one to start at");
+  std::vector<Sequential> stages(starts.size());
+  for (std::size_t s = 0; s < starts.size(); ++s) {
+    stages[s].train(net.is_training());  // alone: its layers are as they were
+    const std::size_t end = s + 1 < starts.size() ? starts[s + 1] : num_layers;
+    for (std::size_t i = starts[s]; i < end; ++i) {
+      auto [name, layer] = net.release_child(i);
+      stages[s].add_child(name, std::move(layer), where);
+      stages[s].is_relu_.push_back(net.is_relu_[i]);
+    }
+  }
+  return stages;
+}
+
 }  // namespace ringrad::nn

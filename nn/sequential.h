@@ -8,6 +8,9 @@
 
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "nn/activation.h"
 #include "nn/module.h"
 
@@ -29,6 +32,15 @@ class Sequential : public Module {
 
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
   std::string describe() const override { return "Sequential"; }
+
+  std::size_t num_layers() const { return num_children(); }
+
+  /// The stages of a pipeline: stage s is the layers [starts[s], starts[s + 1]), the last one to the end. Layers keep their
+  /// names, so the stages' state_dict()s together are that of the whole.
+  ///
+  /// Throws: ValueError unless starts grow from 0 and each is a layer
+  static std::vector<Sequential> split(Sequential net, const std::vector<std::size_t>& starts,
+                                       Where where = Where::current());
 
  private:
   std::vector<bool> is_relu_;

@@ -133,6 +133,20 @@ TEST(ArenaTest, EveryDeviceHasAnArenaOfItsOwn) {
   EXPECT_THROW(ParameterArena{p}, DeviceError);
 }
 
+TEST(ArenaTest, ArenasOfSomeOfTheParametersStayAsTheyAre) {
+  const auto p = three_parameters(), q = three_parameters();
+  const Tensor alone = ones({3}).set_requires_grad();
+  const ParameterArena first(p), second(q);
+  const auto arenas = make_arenas({q[0], q[1], q[2], alone, p[0], p[1], p[2]});
+  ASSERT_EQ(arenas.size(), 3u);
+  EXPECT_EQ(arenas[0].values().raw_data(), second.values().raw_data());
+  EXPECT_EQ(arenas[1].values().raw_data(), first.values().raw_data());
+  EXPECT_EQ(arenas[2].parameters()[0].impl(), alone.impl());
+  // Not all of q: what is left would be nobody's.
+  EXPECT_EQ(make_arenas({q[0], q[1], p[0], p[1], p[2]}).size(), 2u);
+  EXPECT_NE(q[0].storage()->whole(), second.values().storage());
+}
+
 TEST(ArenaTest, FrozenParametersAndDroppedGradientsCountAsZero) {
   const auto p = three_parameters();
   const ParameterArena arena(p);

@@ -154,5 +154,43 @@ TEST(ModuleTest, ASharedParameterIsOneParameterWithTwoNames) {
   EXPECT_EQ(net.state_dict().at("in.weight").impl(), net.state_dict().at("out").impl());
 }
 
+TEST(SequentialTest, StagesTogetherAreTheWhole) {
+  const auto make = [] {
+    manual_seed(1);
+    return Sequential(Linear(3, 4), ReLU(), BatchNorm1d(4), Linear(4, 2), ReLU());
+  };
+  Sequential whole = make();
+  // Also between a layer and the ReLU that is folded into it.
+  for (const std::vector<std::size_t>& starts :
+       {std::vector<std::size_t>{0}, {0, 1}, {0, 2, 3}, {0, 1, 2, 3, 4}}) {
+    std::vector<Sequential> stages = Sequential::split(make(), starts);
+    ASSERT_EQ(stages.size(), starts.size());
+    const Tensor x = ones({2, 3});
+    Tensor y = x;
+    StateDict state;
+    for (Sequential& stage : stages) {
+      y = stage(y);
+      state.merge(stage.state_dict());
+    }
+    testing::expect_same_bits(y, whole(x));
+    EXPECT_EQ(state.size(), whole.state_dict().size());
+    whole.load_state_dict(state);  // equal names
+  }
+}
+
+TEST(SequentialTest, StagesMustStartAtGrowingLayers) {
+  const auto split = [](const std::vector<std::size_t>& starts) {
+    Sequential::split(Sequential(Linear(3, 4), ReLU(), Linear(4, 2)), starts);
+  };
+  expect_throws<ValueError>([&] { split({}); }, "there must be a stage");
+  expect_throws<ValueError>([&] { split({1}); }, "got stage 0 of 1 at layer 1");
+  expect_throws<ValueError>([&] { split({0, 2, 2}); }, "got stage 2 of 3 at layer 2");
+  expect_throws<ValueError>(
+      [&] {
+        split({0, 3});
+      },
+      "growing ones below 3; got stage 1 of 2 at layer 3");
+}
+
 }  // namespace
 }  // namespace ringrad::nn

@@ -1,0 +1,91 @@
+#include "parallel/train/tied_parameters.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "parallel/comm/same_text.h"
+#include "parallel/train/same_model.h"
+
+namespace ringrad {
+namespace {
+
+Tensor find(const StageParameter& parameter, const std::vector<nn::Module*>& stages, Where where) {
+  for (const auto& [name, tensor] :
+       stages[static_cast<std::size_t>(parameter.stage)]->named_parameters())
+    if (name == parameter.name) return tensor;
+  throw ValueError(concat("Pipeline: a tied parameter must be one of its stage; got \"",
+                          parameter.name, "\" of stage ", parameter.stage),
+                   where);
+}
+
+void check_tie(const std::vector<StageParameter>& tie, std::size_t num_stages, Where where) {
+  RINGRAD_CHECK(tie.size() > 1, ValueError, where,
+                "Pipeline: at least two parameters must be tied; got ", tie.size());
+  for (const auto& [stage, name] : tie)
+    RINGRAD_CHECK(stage >= 0 && static_cast<std::size_t>(stage) < num_stages, ValueError, where,
+                  "Pipeline: tied parameters must be of the stages below ", num_stages,
+                  "; got stage ", stage, " for \"", name, '"');
+}
+
+// This rank's parameter of the tie; undefined if it has none.
+Tensor own_parameter(const std::vector<StageParameter>& tie, const std::vector<nn::Module*>& stages,
+                     const Communicator& comm, Where where) {
+  Tensor own;
+  for (const StageParameter& parameter : tie) {
+    if (parameter.stage % comm.world_size() != comm.rank()) continue;
+    const Tensor found = find(parameter, stages, where);
+    RINGRAD_CHECK(!own.defined() || own.is(found), ValueError, where,
+                  "Pipeline: tied parameters of one rank must be one tensor; got another for \"",
+                  parameter.name, "\" of stage ", parameter.stage);
+    own = found;
+  }
+  return own;
+}
+
+}  // namespace
+
+std::vector<std::vector<StageParameter>> shared_parameters(const std::vector<nn::Module*>& stages) {
+  std::vector<std::vector<StageParameter>> places;
+  std::map<const TensorImpl*, std::size_t> index;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    if (!stages[stage]) continue;
+    for (const auto& [name, tensor] : stages[stage]->named_parameters()) {
+      const auto [place, is_new] = index.try_emplace(tensor.impl(), places.size());
+      if (is_new) places.emplace_back();
+      places[place->second].push_back({static_cast<int>(stage), name});
+    }
+  }
+  std::erase_if(places, [](const auto& parameters) { return parameters.size() < 2; });
+  return places;
+}
+
+TiedParameters::TiedParameters(const std::vector<std::vector<StageParameter>>& ties,
+                               const std::vector<nn::Module*>& stages, Communicator& comm,
+                               Where where) {
+  for (const auto& tie : ties) {
+    check_tie(tie, stages.size(), where);
+    const Tensor own = own_parameter(tie, stages, comm, where);
+    auto group = comm.split(own.defined() ? 0 : -1, 0, where);
+    if (!group || group->world_size() == 1) continue;
+    check_same_text("Pipeline: tied parameters must be alike",
+                    concat(own.dtype(), ' ', own.shape()), *group, where);
+    broadcast_value(own, *group, where);
+    ties_.push_back({own, std::move(group)});
+  }
+}
+
+void TiedParameters::add_gradients(Where where) const {
+  for (const auto& [parameter, group] : ties_) {
+    if (!parameter.grad().defined())
+      parameter.set_grad(
+          zeros(parameter.shape(), {.dtype = parameter.dtype(), .device = parameter.device()}));
+    group->all_reduce(parameter.grad(), ReduceOp::sum, where);
+  }
+}
+
+void TiedParameters::abort(const std::string& reason) const noexcept {
+  for (const Tie& tie : ties_) tie.group->abort(reason);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,54 @@
+// TiedParameters: parameters of several stages of a pipeline that are one and the same, such as an embedding and the
+// last layer's weight.
+//
+//     rank 0   embedding --.                      the lowest rank's value on all;
+//     rank 3   weight -----+-- all_reduce sum     after each step the sum of all gradients, so optimizers change all alike
+//
+// Each tie has a group of its own, of the ranks that hold one of its parameters.
+
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+#include "parallel/comm/communicator.h"
+
+namespace ringrad {
+
+/// A parameter of a stage, by its name in the stage's state_dict().
+struct StageParameter {
+  int stage = 0;
+  std::string name;
+};
+
+/// The parameters that several of the stages have together, as tensors, in the order of their first stage. Stages that
+/// are null have none.
+std::vector<std::vector<StageParameter>> shared_parameters(const std::vector<nn::Module*>& stages);
+
+class TiedParameters {
+ public:
+  /// Stage s is on rank s mod world_size. All ranks call it, with the same ties; those of other ranks' stages are not
+  /// looked at. Gives all of a tie the value that its lowest rank has.
+  ///
+  /// Throws: ValueError for a tie of fewer than two, a stage that is not there, or a name that a stage does not have, or
+  ///         two tensors of one rank; CollectiveError unless all of a tie are alike
+  TiedParameters(const std::vector<std::vector<StageParameter>>& ties,
+                 const std::vector<nn::Module*>& stages, Communicator& comm, Where where);
+
+  /// Gives all of a tie the sum of their gradients. All ranks call it.
+  void add_gradients(Where where) const;
+
+  /// Breaks the groups.
+  void abort(const std::string& reason) const noexcept;
+
+ private:
+  struct Tie {
+    Tensor parameter;
+    std::unique_ptr<Communicator> group;
+  };
+  std::vector<Tie> ties_;  // that this rank has a part in, with others
+};
+
+}  // namespace ringrad

@@ -1,0 +1,138 @@
+// Replicas of pipelines: n data parallel times p stages, against one rank that has the whole model and the whole batch.
+
+#include <memory>
+
+#include "nn/sgd.h"
+#include "parallel/comm/flight_recorder.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/train/sharded_optimizer.h"
+#include "tests/parallel/train/piped_model.h"
+#include "tests/parallel/train/ranks_on_devices.h"
+
+namespace ringrad {
+namespace {
+
+using namespace ringrad::testing;
+
+constexpr std::int64_t kGlobalBatch = 32;
+constexpr int kSteps = 3;
+
+struct Shape2 {
+  int data, pipeline;
+};
+
+// The part of the batch that a replica has.
+LabelledBatch part_of(const LabelledBatch& batch, const Communicator& replicas) {
+  const std::int64_t share = kGlobalBatch / replicas.world_size(), begin = replicas.rank() * share;
+  return {slice(batch.x, 0, begin, begin + share), slice(batch.y, 0, begin, begin + share)};
+}
+
+// The whole model's parameters after some steps of SGD with momentum.
+nn::StateDict reference() {
+  nn::Sequential net = deep_mlp();
+  nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    accumulate(net, mlp_batch(kGlobalBatch, step), 1);
+    optimizer.step();
+  }
+  nn::StateDict state = net.state_dict();
+  for (auto& [name, tensor] : state) tensor = clone(tensor.detach());
+  return state;
+}
+
+// Trains `kSteps` steps; `sharded`: the optimizer's state is dealt to the replicas.
+void expect_one_ranks_numbers(Communicator& comm, Shape2 mesh, const PipelinePlan& plan,
+                              bool sharded) {
+  const auto pipeline_comm = comm.split(comm.rank() / mesh.pipeline),
+             replicas = comm.split(comm.rank() % mesh.pipeline);
+  auto stages = nn::Sequential::split(deep_mlp(), equal_parts(12, plan.num_stages));
+  PipelineOptions options;
+  if (!sharded) options.replicas = replicas.get();
+  Pipeline pipeline(stages, *pipeline_comm, plan, cross_entropy_loss, options);
+  nn::Sequential& own = stages[static_cast<std::size_t>(pipeline_comm->rank())];
+  constexpr nn::SGDOptions kSgd{.learning_rate = 0.1, .momentum = 0.9};
+  std::unique_ptr<nn::SGD> everywhere;
+  std::unique_ptr<ShardedOptimizer> shards;
+  if (sharded)
+    shards = std::make_unique<ShardedOptimizer>(own, *replicas, [&](const auto& parameters) {
+      return std::make_unique<nn::SGD>(parameters, kSgd);
+    });
+  else
+    everywhere = std::make_unique<nn::SGD>(pipeline.parameters(), kSgd);
+
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    const LabelledBatch part = part_of(mlp_batch(kGlobalBatch, step), *replicas);
+    if (sharded)
+      shards->zero_grad();
+    else
+      everywhere->zero_grad();
+    pipeline.train_step(part.x, part.y);
+    if (sharded)
+      shards->step();
+    else
+      everywhere->step();
+    for (int s = pipeline_comm->rank(); s < plan.num_stages; s += mesh.pipeline)
+      EXPECT_TRUE(replicas_identical(stages[static_cast<std::size_t>(s)], *replicas));
+  }
+  const nn::StateDict expected = reference();
+  for (int s = pipeline_comm->rank(); s < plan.num_stages; s += mesh.pipeline)
+    for (const auto& [name, parameter] : stages[static_cast<std::size_t>(s)].named_parameters())
+      expect_close(parameter.detach(), expected.at(name), 64);
+}
+
+TEST(HybridTest, ComputesWhatOneRankDoes) {
+  for (const Shape2 mesh : {Shape2{2, 2}, {2, 4}, {4, 2}})
+    for (const char* schedule : {"gpipe", "1f1b", "zero_bubble"}) {
+      SCOPED_TRACE(::testing::Message() << mesh.data << " x " << mesh.pipeline << ' ' << schedule);
+      run_ranks(mesh.data * mesh.pipeline, [&](Communicator& comm) {
+        expect_one_ranks_numbers(comm, mesh, make_pipeline_plan(schedule, mesh.pipeline, 1, 4),
+                                 false);
+      });
+    }
+}
+
+TEST(HybridTest, WithSeveralStagesPerRank) {
+  run_ranks(4, [&](Communicator& comm) {
+    expect_one_ranks_numbers(comm, {2, 2}, interleaved(2, 3, 4), false);
+  });
+}
+
+TEST(HybridTest, SoItIsOnGpus) {
+  if (num_cuda_devices() == 0) GTEST_SKIP();
+  run_ranks(4, [&](Communicator& comm) {
+    const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank() % num_cuda_devices()));
+    expect_one_ranks_numbers(comm, {2, 2}, zero_bubble(2, 2), false);
+  });
+}
+
+TEST(HybridTest, ShardedOptimizerStateGivesTheSameNumbers) {
+  for (const Shape2 mesh : {Shape2{2, 2}, {4, 2}})
+    run_ranks(mesh.data * mesh.pipeline, [&](Communicator& comm) {
+      expect_one_ranks_numbers(comm, mesh, one_forward_one_backward(mesh.pipeline, 4), true);
+    });
+}
+
+TEST(HybridTest, GradientsAreReducedOnceAStepInTheStagesLastBackwardPass) {
+  run_ranks(4, [&](Communicator& comm) {
+    const auto pipeline_comm = comm.split(comm.rank() / 2), replicas = comm.split(comm.rank() % 2);
+    auto stages = nn::Sequential::split(deep_mlp(), {0, 6});
+    Pipeline pipeline(stages, *pipeline_comm, one_forward_one_backward(2, 4), cross_entropy_loss,
+                      {.replicas = replicas.get()});
+    const auto num_all_reduces = [&] {
+      int count = 0;
+      for (const FlightRecord& record : replicas->flight().records())
+        count += record.call.op == CollectiveOp::all_reduce;
+      return count;
+    };
+    const LabelledBatch batch = mlp_batch(8);
+    pipeline.train_step(batch.x, batch.y);  // the first one also agrees on the order of buckets
+    pipeline.train_step(batch.x, batch.y);
+    const int before = num_all_reduces();
+    pipeline.train_step(batch.x, batch.y);
+    EXPECT_EQ(num_all_reduces() - before, 1);
+  });
+}
+
+}  // namespace
+}  // namespace ringrad

@@ -1,0 +1,12 @@
+// Work of known length, on the simulated clock.
+
+#pragma once
+
+#include "core/device.h"
+
+namespace ringrad::testing {
+
+/// Queues a kernel on the device's current stream that does nothing for so long. REQUIRES: the device is simulated
+void keep_busy(Device device, double microseconds);
+
+}  // namespace ringrad::testing

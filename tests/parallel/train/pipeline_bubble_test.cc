@@ -1,0 +1,116 @@
+// Pipelines on simulated GPUs, by the simulated clock: devices wait as long as theory says. Stages do nothing but take
+// time: as much for a forward pass as for each half of a backward pass, and far more than a message.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "autograd/function.h"
+#include "autograd/movement.h"
+#include "autograd/reduce.h"
+#include "core/stream.h"
+#include "nn/module.h"
+#include "parallel/comm/ranks.h"
+#include "parallel/plan/pipeline_schedules.h"
+#include "parallel/train/pipeline.h"
+#include "tests/parallel/train/keep_busy.h"
+
+namespace ringrad {
+namespace {
+
+constexpr double kMicroseconds = 5000;
+
+struct BusyStage : nn::Module {
+  BusyStage(double us, bool is_first) : microseconds(us), is_first(is_first) {}
+  Tensor forward(const Tensor& x, Where where) override {
+    testing::keep_busy(x.device(), microseconds);
+    const Tensor y = clone(x.detach(), where);
+    record("busy", where, y, {&x, &weight},
+           [us = microseconds, is_first = is_first](BackwardContext& context) {
+             const Tensor& grad = context.grad_output();
+             if (context.needs(0)) {
+               testing::keep_busy(grad.device(), us);
+               context.set(0, grad);
+             }
+             if (context.needs(1)) {
+               // Nobody asks the first stage for the gradient of its input; theory has all stages alike.
+               testing::keep_busy(grad.device(), is_first ? 2 * us : us);
+               context.set(1, ones({1}, {.device = grad.device()}));
+             }
+           });
+    return y;
+  }
+  Tensor weight = parameter("weight", zeros({1}));
+  double microseconds;
+  bool is_first;
+};
+
+// One step after a first one, in which streams and memory are made.
+PipelineTimes measure(const PipelinePlan& plan) {
+  PipelineTimes times;
+  run_ranks(plan.num_devices, [&](Communicator& comm) {
+    const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank()));
+    const double us = kMicroseconds * plan.num_devices / plan.num_stages;
+    std::vector<std::unique_ptr<BusyStage>> stages;
+    std::vector<nn::Module*> modules;
+    for (int s = 0; s < plan.num_stages; ++s) {
+      stages.push_back(std::make_unique<BusyStage>(us, s == 0));
+      modules.push_back(stages.back().get());
+    }
+    Pipeline pipeline(modules, comm, plan, [](const Tensor& y, const Tensor&) { return mean(y); },
+                      {.measure = true});
+    const Tensor x = ones({plan.num_micro_batches, 8});
+    for (int step = 0; step < 2; ++step) pipeline.train_step(x, x);
+    const PipelineTimes all = pipeline.times();
+    if (comm.rank() == 0) times = all;
+  });
+  return times;
+}
+
+class PipelineBubbleTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (num_cuda_devices() < 4 || !is_cuda_simulated()) GTEST_SKIP();
+  }
+};
+
+TEST_P(PipelineBubbleTest, IsTheorysWithinTwoPercentagePoints) {
+  constexpr int p = 4, v = 2;
+  const int m = GetParam();
+  const double waits = 3.0 * (p - 1);
+  const auto expect_bubble = [&](const PipelinePlan& plan, double bubble_units) {
+    EXPECT_NEAR(measure(plan).bubble, bubble_units / (3.0 * m + bubble_units), 0.02)
+        << plan.schedule;
+  };
+  expect_bubble(gpipe(p, m), waits);
+  expect_bubble(one_forward_one_backward(p, m), waits);
+  expect_bubble(interleaved(p, v, m), waits / v);
+  expect_bubble(zero_bubble(p, m), waits / 3);
+}
+
+TEST_P(PipelineBubbleTest, OfZeroBubbleIsUnderHalfOfOneForwardOneBackwards) {
+  EXPECT_LT(measure(zero_bubble(4, GetParam())).bubble,
+            0.5 * measure(one_forward_one_backward(4, GetParam())).bubble);
+}
+
+TEST_P(PipelineBubbleTest, ActionsTakePlaceWhenThePlanSaysSo) {
+  const PipelinePlan plan = with_messages(one_forward_one_backward(4, GetParam()));
+  const double unit_s = kMicroseconds / 1e6;
+  const PipelineTimes planned = pipeline_times(
+      plan, {.forward_s = {unit_s}, .backward_input_s = {unit_s}, .backward_weight_s = {unit_s}});
+  const PipelineTimes measured = measure(plan);
+  EXPECT_NEAR(measured.total_s / planned.total_s, 1, 0.03);
+  for (std::size_t device = 0; device < plan.actions.size(); ++device)
+    for (std::size_t i = 0; i < plan.actions[device].size(); ++i)
+      if (is_compute(plan.actions[device][i].op)) {
+        EXPECT_NEAR(measured.spans[device][i].start_s, planned.spans[device][i].start_s,
+                    0.03 * planned.total_s)
+            << "device " << device << ": " << plan.actions[device][i];
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(MicroBatches, PipelineBubbleTest, ::testing::Values(8, 16));
+
+}  // namespace
+}  // namespace ringrad

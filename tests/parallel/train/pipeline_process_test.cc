@@ -1,0 +1,71 @@
+// Pipelines of processes: the same bits as of threads, and an end when a stage is killed.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <vector>
+
+#include "nn/sgd.h"
+#include "parallel/comm/ranks.h"
+#include "tests/parallel/comm/processes.h"
+#include "tests/parallel/train/piped_model.h"
+
+namespace ringrad {
+namespace {
+
+using namespace ringrad::testing;
+
+// Trains for `num_steps`; < 0: for ever. Returns this rank's parameters.
+std::vector<float> train(Communicator& comm, const PipelinePlan& plan, int num_steps) {
+  auto stages = nn::Sequential::split(deep_mlp(), equal_parts(12, plan.num_stages));
+  Pipeline pipeline(stages, comm, plan, cross_entropy_loss);
+  nn::SGD optimizer(pipeline.parameters(), {.learning_rate = 0.1});
+  for (int step = 0; step != num_steps; ++step) {
+    const LabelledBatch batch = mlp_batch(16, static_cast<std::uint64_t>(step));
+    optimizer.zero_grad();
+    pipeline.train_step(batch.x, batch.y);
+    optimizer.step();
+  }
+  std::vector<float> all;
+  for (const Tensor& parameter : pipeline.parameters())
+    for (const float value : parameter.to_vector<float>()) all.push_back(value);
+  return all;
+}
+
+TEST(PipelineProcessTest, ProcessesComputeWhatThreadsDo) {
+  for (const PipelinePlan& plan : {one_forward_one_backward(2, 4), interleaved(2, 3, 4)}) {
+    Processes processes(2, ProcessGroupOptions(), [&plan](Communicator& comm) -> std::string {
+      const auto own = train(comm, plan, 3);
+      std::vector<float> reference;
+      run_ranks(2, [&](Communicator& thread) {
+        const auto parameters = train(thread, plan, 3);
+        if (thread.rank() == comm.rank()) reference = parameters;
+      });
+      return std::memcmp(own.data(), reference.data(), own.size() * sizeof(float)) == 0
+                 ? ""
+                 : "other bits than threads";
+    });
+    for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+  }
+}
+
+TEST(PipelineProcessTest, AStageThatIsKilledEndsTheOthers) {
+  ProcessGroupOptions options;
+  options.deadline = std::chrono::seconds(5);
+  Processes processes(3, options, [](Communicator& comm) -> std::string {
+    try {
+      train(comm, zero_bubble(3, 4), -1);
+    } catch (const CollectiveError& error) {
+      return comm.failed_rank() >= 0 ? "" : error.what();
+    }
+    return "no error";
+  });
+  processes.wait_until_all_joined();
+  processes.send_signal(1, SIGKILL);
+  for (const int rank : {0, 2}) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+}  // namespace
+}  // namespace ringrad
