@@ -68,6 +68,10 @@ class Pipeline::Executor {
   Tensor train_step(const Tensor& x, const Tensor& target, Where where);
   Tensor forward(const Tensor& x, Where where);
 
+  void sync_buffers(Where where) {
+    for (auto& [index, averaging] : averaging_) averaging.replicas->sync_buffers(where);
+  }
+
   const PipelinePlan& plan() const { return plan_; }
   const PipelineStages& stages() const { return stages_; }
   const std::optional<PipelineClock>& clock() const { return clock_; }
@@ -351,6 +355,8 @@ std::vector<Tensor> Pipeline::parameters() const {
 void Pipeline::train(bool training) {
   for (const auto& [index, stage] : executor_->stages().modules()) stage->train(training);
 }
+
+void Pipeline::sync_buffers(Where where) { executor_->sync_buffers(where); }
 
 const PipelinePlan& Pipeline::plan() const { return executor_->plan(); }
 const std::vector<Tensor>& Pipeline::micro_batch_losses() const {

@@ -114,6 +114,10 @@ class Pipeline {
   void train(bool training = true);
   void eval() { train(false); }
 
+  /// Gives all replicas the buffers (running statistics) of the first: before evaluation. All ranks call it; nothing without
+  /// replicas.
+  void sync_buffers(Where where = Where::current());
+
   /// With its messages.
   const PipelinePlan& plan() const;
   /// The latest train_step's, on the last stage's rank.

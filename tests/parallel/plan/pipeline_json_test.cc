@@ -32,7 +32,7 @@ std::string replaced(std::string text, const std::string& old, const std::string
 }
 
 TEST(PipelineJsonTest, EveryRunComesBackEqual) {
-  const PipelineCosts costs{.forward_s = {0.1, 1. / 3}, .message_s = 0.01};
+  const PipelineCosts costs{.forward_s = {0.1, 1. / 3}, .message_s = {0.01}};
   for (const std::string& schedule : pipeline_schedule_names()) {
     const PipelineRun run = planned_run(schedule, 3, schedule == "interleaved" ? 2 : 1, costs);
     const PipelineRun back = pipeline_run_from_json(to_json(run));
