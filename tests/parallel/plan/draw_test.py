@@ -364,8 +364,8 @@ class Command(unittest.TestCase):
                 (['pipeline', '--format', 'html'], "a pipeline's format must be svg; got html"),
                 (['pipeline', '--plan', '1f1b', '--measured', 'run.json'], 'excludes'),
                 (['pipeline', '--plan', 'interleaved', '--stages', 6, '--stages-per-device', 4], 'must be a multiple'),
-                (['pipeline', '--forward', 0], 'must be positive'),
-                (['pipeline', '--forward', 'nan'], 'must be positive')):
+                (['pipeline', '--forward', -1], 'must not be negative'),
+                (['pipeline', '--forward', 'nan'], 'must not be negative')):
             with self.subTest(arguments=arguments):
                 result = draw(*arguments)
                 self.assertEqual(result.returncode, 2)
