@@ -1,50 +1,24 @@
-// Pipelines on simulated GPUs, by the simulated clock: devices wait as long as theory says. Stages do nothing but take
-// time: as much for a forward pass as for each half of a backward pass, and far more than a message.
+// Pipelines on simulated GPUs, by the simulated clock: devices wait as long as theory says. Stages do nothing
+// but take time (busy_stage.h), far more than a message.
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <vector>
 
-#include "autograd/function.h"
-#include "autograd/movement.h"
 #include "autograd/reduce.h"
 #include "core/stream.h"
-#include "nn/module.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/plan/pipeline_schedules.h"
 #include "parallel/train/pipeline.h"
-#include "tests/parallel/train/keep_busy.h"
+#include "tests/parallel/train/busy_stage.h"
 
 namespace ringrad {
 namespace {
 
 constexpr double kMicroseconds = 5000;
 
-struct BusyStage : nn::Module {
-  BusyStage(double us, bool is_first) : microseconds(us), is_first(is_first) {}
-  Tensor forward(const Tensor& x, Where where) override {
-    testing::keep_busy(x.device(), microseconds);
-    const Tensor y = clone(x.detach(), where);
-    record("busy", where, y, {&x, &weight},
-           [us = microseconds, is_first = is_first](BackwardContext& context) {
-             const Tensor& grad = context.grad_output();
-             if (context.needs(0)) {
-               testing::keep_busy(grad.device(), us);
-               context.set(0, grad);
-             }
-             if (context.needs(1)) {
-               // Nobody asks the first stage for the gradient of its input; theory has all stages alike.
-               testing::keep_busy(grad.device(), is_first ? 2 * us : us);
-               context.set(1, ones({1}, {.device = grad.device()}));
-             }
-           });
-    return y;
-  }
-  Tensor weight = parameter("weight", zeros({1}));
-  double microseconds;
-  bool is_first;
-};
+using testing::BusyStage;
 
 // One step after a first one, in which streams and memory are made.
 PipelineTimes measure(const PipelinePlan& plan) {
