@@ -34,6 +34,10 @@ void train(Communicator& comm, const Settings& settings) {
     throw ValueError(concat("hybrid: --stages must divide the number of ranks; got ",
                             settings.stages, " and ", comm.world_size()),
                      Where::current());
+  if (kGlobalBatch % (comm.world_size() / settings.stages) != 0)
+    throw ValueError(concat("hybrid: replicas must divide ", kGlobalBatch, " images; got ",
+                            comm.world_size() / settings.stages),
+                     Where::current());
   const Mesh mesh(comm,
                   {{"data", comm.world_size() / settings.stages}, {"pipeline", settings.stages}});
   Communicator &replicas = mesh.axis("data"), &line = mesh.axis("pipeline");

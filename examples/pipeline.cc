@@ -103,8 +103,13 @@ int main(int argc, char** argv) {
   job.options().add_option("--steps", settings.steps)->check(CLI::PositiveNumber);
   job.options().add_option("--json", settings.json, "write the last step's times to this file");
   return job.run(argc, argv, [&](Communicator& comm) {
-    for (const std::string& schedule : pipeline_schedule_names())
-      if (settings.schedule == "all" || settings.schedule == schedule)
+    for (const std::string& schedule : pipeline_schedule_names()) {
+      // Interleaved goes through the micro-batches by groups of as many as ranks, and wants two parts for each.
+      const bool can_be =
+          schedule != "interleaved" ||
+          (2 * comm.world_size() <= 8 && settings.micro_batches % comm.world_size() == 0);
+      if (settings.schedule == schedule || (settings.schedule == "all" && can_be))
         train(comm, schedule, settings);
+    }
   });
 }

@@ -5,8 +5,12 @@
 
 #include "core/view.h"
 #include "kernels/copy.h"
+#include "parallel/comm/message_channel.h"
 
 namespace ringrad {
+
+static_assert(2 * kTensorsUnderWay <= MessageChannel::kSlots);
+
 namespace {
 
 // What a tensor is, in a message of fixed size.

@@ -164,6 +164,7 @@ class Run {
   }
 
   Outcome receive(const Channel& channel, Place what, bool& has) {
+    if (has) return fail(PlanFault::duplicate, "must be received once; got a second time");
     std::deque<Place>& messages = channels_[channel];
     if (messages.empty()) return Outcome::waits;
     if (messages.front() != what)

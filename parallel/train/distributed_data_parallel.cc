@@ -34,12 +34,16 @@ DistributedDataParallel::NoSync::~NoSync() { reducer_->resume(); }
 Tensor DistributedDataParallel::forward(const Tensor& x, Where where) {
   const TraceSpan span("forward", "compute");
   if (module_.is_training()) chaos_step();
+  begin_forward(x, where);
+  return module_.forward(x, where);
+}
+
+void DistributedDataParallel::begin_forward(const Tensor& x, Where where) {
   reducer_->check_frozen(where);
   if (module_.is_training() && grad_enabled()) {
     if (join_) join_(x, where);
     if (broadcasts_buffers_ && !reducer_->is_paused()) sync_buffers(where);
   }
-  return module_.forward(x, where);
 }
 
 void DistributedDataParallel::sync_buffers(Where where) {

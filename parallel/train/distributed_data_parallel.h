@@ -81,8 +81,20 @@ class DistributedDataParallel {
   Tensor forward(const Tensor& x, Where where = Where::current());
   Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
 
+  /// What forward() does before the module's own: for those who call that themselves, as a pipeline does. All ranks call
+  /// it. It broadcasts buffers, if the pass is to be reduced.
+  ///
+  /// Throws: AutogradError for a parameter that was frozen when this was constructed and requires a gradient now
+  void begin_forward(const Tensor& x, Where where = Where::current());
+
   nn::Module& module() { return module_; }
   std::size_t num_buckets() const { return reducer_->num_buckets(); }
+
+  /// Averages what has come together under NoSync, if the pass after it reached no parameter and did not. All ranks call
+  /// it, or have such a pass.
+  void average_now() { reducer_->reduce_now(); }
+  /// How often gradients have been averaged.
+  std::int64_t num_passes() const { return reducer_->num_passes(); }
 
   /// Reduces buckets by `hook` (communication_hooks.h) instead of averaging them as they are, which an empty one stands
   /// for.

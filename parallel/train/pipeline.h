@@ -19,7 +19,7 @@
 //
 // Guarantee: gradients are those of the whole model with the same micro-batches one after the other,
 //
-//     for (b ...) (loss(model(x[b]), y[b]) * rows[b] / rows).backward();
+//     for (b ...) loss(model(x[b]), y[b]).backward(full({}, rows[b] / rows));
 //
 // bit by bit, whatever the schedule and the number of ranks, as long as a plan takes each stage's backward passes in
 // the order of micro-batches, as all of ours do. Parameters that several stages share are the exception: their
@@ -33,13 +33,14 @@
 //
 // With replicas, a second axis of ranks that hold the same stages for other parts of the batch (mesh.h), gradients are
 // averaged over them as DistributedDataParallel does, bucket by bucket during a stage's last backward pass. For sharded
-// optimizer state leave them out here, and give each stage a ShardedOptimizer.
+// optimizer state leave them out here, and give each stage a ShardedOptimizer. nn::clip_grad_norm and nn::GradScaler see one
+// rank's gradients only: clip_grad_norm() here takes all, and a GradScaler should not be used.
 //
-// On GPUs nothing waits for the device: messages go on streams of their own. On the CPU a message is copied when it is
-// sent, and again when it is received.
+// Between GPUs of one machine no host waits for a device: messages go on streams of their own. Otherwise a message is copied
+// when it is sent, and again when it is received.
 //
 // Failure: an exception in any stage, or a rank that dies or waits for longer than the deadline, ends train_step() on all
-// ranks, of all replicas, with an error that says which and why.
+// ranks, also of the replicas that are given here, with an error that says which and why.
 //
 // Papers: Huang et al. 2019, "GPipe", arXiv:1811.06965; for the others see pipeline_schedules.h
 
@@ -61,6 +62,8 @@
 
 namespace ringrad {
 
+class PipelineExecutor;
+
 struct PipelineOptions {
   /// The ranks that hold the same stages; must outlive the pipeline.
   Communicator* replicas = nullptr;
@@ -68,8 +71,8 @@ struct PipelineOptions {
   /// Keep only a stage's input until its backward pass, which computes the stage again (autograd/checkpoint.h). Running
   /// statistics are updated once all the same. Not for plans with backward in two halves.
   bool checkpoint = false;
-  /// Parameters that are one and the same, such as an embedding and the last layer's weight: they get the
-  /// lowest rank's value, and the sum of their gradients. Where all stages are given, those that share a tensor are found without.
+  /// Parameters that are one and the same, such as an embedding and the last layer's weight: they get the lowest rank's
+  /// value, and the sum of their gradients. Where all stages are given, those that share a tensor are found without.
   std::vector<std::vector<StageParameter>> tied = {};
   /// Note when each action begins and ends, for times(). Every step then begins when all ranks have come to it.
   bool measure = false;
@@ -83,9 +86,10 @@ class Pipeline {
   /// Stage s is on rank s mod world_size; those of other ranks may be null. Without messages the plan gets them
   /// (with_messages). All ranks construct it at the same point.
   ///
-  /// REQUIRES: stages and communicators outlive it; a stage's parameters are on one device
-  /// Throws:   ValueError unless the plan is proved, is for as many devices as ranks and as many stages as given, and
-  ///           this rank's are not null; CollectiveError if ranks have different plans, or replicas different stages
+  /// REQUIRES: stages and communicators outlive it
+  /// Throws:   CollectiveError on all ranks if they have different plans or options; ValueError unless the plan is proved,
+  ///           is for as many devices as ranks and as many stages as given; on one rank, and CollectiveError on the others,
+  ///           ValueError if its stage is null, DeviceError unless all its parameters are on one device
   Pipeline(const std::vector<nn::Module*>& stages, Communicator& comm, PipelinePlan plan, Loss loss,
            const PipelineOptions& options = {}, Where where = Where::current());
   Pipeline(std::vector<nn::Sequential>& stages, Communicator& comm, PipelinePlan plan, Loss loss,
@@ -94,22 +98,30 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// Adds the gradients of the mean loss over the batch, which is returned on every rank, float32. All ranks call it;
-  /// `x` counts on the first stage's rank, `target` on the last one's.
+  /// Adds the gradients of the mean loss over the batch, which is returned on every rank, float32; with replicas, of this
+  /// replica's batch. All ranks call it; `x` counts on the first stage's rank, `target` on the last one's.
   ///
   /// Shapes:  x (B, ...), target (B, ...), B at least the number of micro-batches -> ()
-  /// Throws:  ShapeError for fewer rows; what a stage throws, with "Pipeline: forward stage 1 micro-batch 0: " before its
+  /// Throws:  AutogradError under NoGrad; ShapeError for fewer rows, or a target of other rows than the output; what a stage throws, with "Pipeline: forward stage 1 micro-batch 0: " before its
   ///          message; CollectiveError on the other ranks
   Tensor train_step(const Tensor& x, const Tensor& target = {}, Where where = Where::current());
 
   /// The output of the last stage for the whole batch, without gradients, on its rank; an undefined tensor on others.
-  /// All ranks call it.
+  /// All ranks call it. There may be fewer rows than micro-batches.
   ///
   /// Throws: as train_step
   Tensor forward(const Tensor& x, Where where = Where::current());
 
-  /// Of this rank's stages, in their order. Those of all ranks together are the whole model's.
+  /// What is trained of this rank's stages, in their order; those of all ranks together are the whole model's. A rank may
+  /// have none, and then needs no optimizer.
   std::vector<Tensor> parameters() const;
+
+  /// Scales the gradients of all ranks by one factor so that their joint Euclidean norm is at most max_norm; returns the
+  /// norm before, the same on all ranks. All ranks call it.
+  ///
+  /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite (nothing is scaled then)
+  double clip_grad_norm(double max_norm, Where where = Where::current());
+
   /// All this rank's stages: training or evaluation.
   void train(bool training = true);
   void eval() { train(false); }
@@ -129,11 +141,10 @@ class Pipeline {
   /// on a simulated. All ranks call it.
   ///
   /// Throws: ValueError unless options.measure, and after a step
-  PipelineTimes times(Where where = Where::current()) const;
+  PipelineTimes times(Where where = Where::current());
 
  private:
-  class Executor;
-  const std::unique_ptr<Executor> executor_;
+  const std::unique_ptr<PipelineExecutor> executor_;
 };
 
 }  // namespace ringrad

@@ -13,7 +13,6 @@
 namespace ringrad {
 
 void PipelineStages::begin(const Tensor& x, const Tensor& target) {
-  clear();
   x_ = x;
   target_ = target;
   if (!grad_enabled()) return;
@@ -30,9 +29,9 @@ void PipelineStages::clear() {
 Tensor PipelineStages::rows_of(const Tensor& batch, const char* name, int b, Where where) const {
   RINGRAD_CHECK(batch.defined(), ValueError, where, name,
                 " must be given on the rank of this stage; got an undefined tensor");
-  RINGRAD_CHECK(batch.dims() > 0 && batch.size(0) >= num_micro_batches_, ShapeError, where, name,
-                " must have a row for each of ", num_micro_batches_, " micro-batches; got ",
-                batch.shape());
+  RINGRAD_CHECK(batch.dims() > 0 && (batch.size(0) >= num_micro_batches_ || !grad_enabled()),
+                ShapeError, where, name, " must have a row for each of ", num_micro_batches_,
+                " micro-batches; got ", batch.shape());
   return view::slice(batch, 0, first_row(batch.size(0), b), first_row(batch.size(0), b + 1), 1,
                      where);
 }
@@ -51,8 +50,10 @@ void PipelineStages::forward(int s, int b, Where where) {
     kept.input = rows_of(x_, "x", b, where);
   else if (grad_enabled())
     kept.input.set_requires_grad(true, where);
-  kept.output = call(*modules_.at(s), kept.input, where);
-  if (!is_last(s))
+  // In evaluation there may be fewer rows than micro-batches; what has none goes through as it is.
+  const bool is_empty = !grad_enabled() && kept.input.dims() > 0 && kept.input.size(0) == 0;
+  kept.output = is_empty ? kept.input : call(*modules_.at(s), kept.input, where);
+  if (!is_last(s) && !is_empty)
     check_floating("what a stage hands on", kept.output, where);
   else if (grad_enabled())
     add_loss(b, kept, where);
@@ -76,9 +77,16 @@ Tensor PipelineStages::call(nn::Module& module, const Tensor& input, Where where
 
 // The stage's output becomes the loss.
 void PipelineStages::add_loss(int b, Kept& kept, Where where) {
-  kept.output = loss_(kept.output, rows_of(target_, "target", b, where));
+  const Tensor target = rows_of(target_, "target", b, where);
+  RINGRAD_CHECK(kept.output.dims() > 0 && kept.output.size(0) == target.size(0), ShapeError, where,
+                "target must have as many rows as the output; got ", target.shape(), " for ",
+                kept.output.shape());
+  const bool is_trained = kept.output.requires_grad();
+  kept.output = loss_(kept.output, target);
   RINGRAD_CHECK(kept.output.numel() == 1, ShapeError, where, "the loss must have one element; got ",
                 kept.output.shape());
+  RINGRAD_CHECK(kept.output.requires_grad() || !is_trained, AutogradError, where,
+                "the loss must be computed from the output; got one without history");
   losses_.resize(static_cast<std::size_t>(num_micro_batches_));
   losses_[static_cast<std::size_t>(b)] = kept.output.detach();
 }

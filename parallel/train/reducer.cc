@@ -259,6 +259,11 @@ void Reducer::reduce_zeros() {
                 comm_.rank());
   wait();
   for (const nn::ParameterArena& arena : arenas_) arena.clear_gradients();
+  reduce_now();
+}
+
+void Reducer::reduce_now() {
+  wait();
   next_bucket_ = 0;
   reduce_complete(true);
   wait();

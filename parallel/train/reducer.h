@@ -106,6 +106,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   /// Takes part in the other ranks' reduction with gradients of zero.
   void reduce_zeros();
+  /// Reduces what has come together while it was paused, where the pass that should have done so has reached nothing.
+  void reduce_now();
+  std::int64_t num_passes() const { return summary_.num_passes; }
 
   /// Until nothing is being reduced; backward passes that end without an error do so themselves.
   void wait();

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "kernels/copy.h"
+#include "nn/arena.h"
 #include "parallel/comm/same_text.h"
 #include "parallel/train/same_model.h"
 
@@ -45,19 +48,30 @@ Tensor own_parameter(const std::vector<StageParameter>& tie, const std::vector<n
 
 }  // namespace
 
-std::vector<std::vector<StageParameter>> shared_parameters(const std::vector<nn::Module*>& stages) {
-  std::vector<std::vector<StageParameter>> places;
+std::vector<std::vector<StageParameter>> all_ties(
+    const std::vector<std::vector<StageParameter>>& given, const std::vector<nn::Module*>& stages,
+    Where where) {
+  std::set<std::pair<int, std::string>> known;
+  for (const auto& tie : given)
+    for (const auto& [stage, name] : tie)
+      RINGRAD_CHECK(known.emplace(stage, name).second, ValueError, where,
+                    "Pipeline: a parameter must be in one tie; got \"", name, "\" of stage ", stage,
+                    " twice");
+  std::vector<std::vector<StageParameter>> found;
   std::map<const TensorImpl*, std::size_t> index;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     if (!stages[stage]) continue;
     for (const auto& [name, tensor] : stages[stage]->named_parameters()) {
-      const auto [place, is_new] = index.try_emplace(tensor.impl(), places.size());
-      if (is_new) places.emplace_back();
-      places[place->second].push_back({static_cast<int>(stage), name});
+      if (known.contains({static_cast<int>(stage), name})) continue;
+      const auto [place, is_new] = index.try_emplace(tensor.impl(), found.size());
+      if (is_new) found.emplace_back();
+      found[place->second].push_back({static_cast<int>(stage), name});
     }
   }
-  std::erase_if(places, [](const auto& parameters) { return parameters.size() < 2; });
-  return places;
+  auto ties = given;
+  for (auto& tie : found)
+    if (tie.size() > 1) ties.push_back(std::move(tie));
+  return ties;
 }
 
 TiedParameters::TiedParameters(const std::vector<std::vector<StageParameter>>& ties,
@@ -69,18 +83,38 @@ TiedParameters::TiedParameters(const std::vector<std::vector<StageParameter>>& t
     auto group = comm.split(own.defined() ? 0 : -1, 0, where);
     if (!group || group->world_size() == 1) continue;
     check_same_text("Pipeline: tied parameters must be alike",
-                    concat(own.dtype(), ' ', own.shape()), *group, where);
+                    concat(own.dtype(), ' ', own.shape(), own.requires_grad() ? "" : " frozen"),
+                    *group, where);
     broadcast_value(own, *group, where);
-    ties_.push_back({own, std::move(group)});
+    if (own.requires_grad()) ties_.push_back({own, std::move(group)});
   }
+}
+
+// The lowest rank's is the sum so far.
+void TiedParameters::begin_step() const {
+  for (const auto& [parameter, group] : ties_)
+    if (group->rank() > 0) nn::clear_gradient(parameter);
+}
+
+bool TiedParameters::is_repeated(const Tensor& parameter) const {
+  return std::any_of(ties_.begin(), ties_.end(), [&](const Tie& tie) {
+    return tie.parameter.is(parameter) && tie.group->rank() > 0;
+  });
 }
 
 void TiedParameters::add_gradients(Where where) const {
   for (const auto& [parameter, group] : ties_) {
+    RINGRAD_CHECK(
+        parameter.requires_grad(), AutogradError, where,
+        "Pipeline: tied parameters must be trained as they were in the beginning; got one "
+        "of shape ",
+        parameter.shape(), " that is frozen now");
     if (!parameter.grad().defined())
       parameter.set_grad(
           zeros(parameter.shape(), {.dtype = parameter.dtype(), .device = parameter.device()}));
-    group->all_reduce(parameter.grad(), ReduceOp::sum, where);
+    const Tensor gradient = parameter.grad(), in_order = kernels::contiguous(gradient, where);
+    group->all_reduce(in_order, ReduceOp::sum, where);
+    if (!in_order.is(gradient)) kernels::copy_(gradient, in_order, where);
   }
 }
 

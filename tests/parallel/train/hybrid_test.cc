@@ -1,7 +1,10 @@
 // Replicas of pipelines: n data parallel times p stages, against one rank that has the whole model and the whole batch.
 
+#include <functional>
 #include <memory>
+#include <utility>
 
+#include "nn/module.h"
 #include "nn/sgd.h"
 #include "parallel/comm/flight_recorder.h"
 #include "parallel/comm/ranks.h"
@@ -111,6 +114,68 @@ TEST(HybridTest, ShardedOptimizerStateGivesTheSameNumbers) {
     run_ranks(mesh.data * mesh.pipeline, [&](Communicator& comm) {
       expect_one_ranks_numbers(comm, mesh, one_forward_one_backward(mesh.pipeline, 4), true);
     });
+}
+
+// The parameters of a rank's stage and those of its replicas get the same gradients, whatever passes have reached.
+struct Gate : nn::Module {
+  explicit Gate(std::function<bool(int)> is_open) : opens(std::move(is_open)) {}
+  Tensor forward(const Tensor& x, Where where) override {
+    return opens(num_calls++) ? linear(x, where) : x;
+  }
+  nn::Linear& linear = child("linear", nn::Linear(6, 6));
+  std::function<bool(int)> opens;
+  int num_calls = 0;
+};
+
+TEST(HybridTest, GradientsAreAveragedIfTheLastMicroBatchReachesNone) {
+  // On all replicas, on one.
+  for (const bool on_all : {true, false})
+    run_ranks(4, [&](Communicator& comm) {
+      const auto line = comm.split(comm.rank() / 2), replicas = comm.split(comm.rank() % 2);
+      manual_seed(1);
+      Gate gate([&](int call) { return call < 3 || !(on_all || replicas->rank() == 1); });
+      nn::Linear last(6, 3);
+      Pipeline pipeline({&gate, &last}, *line, gpipe(2, 4), cross_entropy_loss,
+                        {.replicas = replicas.get()});
+      const LabelledBatch batch = mlp_batch(8, static_cast<std::uint64_t>(replicas->rank()));
+      pipeline.train_step(batch.x, batch.y);
+      const Tensor own = line->rank() == 0 ? gate.linear.weight.grad() : last.weight.grad();
+      const Tensor first = clone(own);
+      replicas->broadcast(first);
+      expect_same_bits(own, first);
+    });
+}
+
+TEST(HybridTest, ReplicasHaveOneSetOfRunningStatistics) {
+  run_ranks_on_devices(4, [](Communicator& comm) {
+    const auto line = comm.split(comm.rank() / 2), replicas = comm.split(comm.rank() % 2);
+    manual_seed(static_cast<std::uint64_t>(comm.rank()));  // the first replica's values must win
+    nn::Sequential first(nn::Linear(6, 8), nn::BatchNorm1d(8)), last(nn::Linear(8, 3));
+    Pipeline pipeline({&first, &last}, *line, gpipe(2, 2), cross_entropy_loss,
+                      {.replicas = replicas.get()});
+    for (int step = 0; step < 2; ++step) {
+      const auto seed = static_cast<std::uint64_t>(10 * step + replicas->rank());
+      const LabelledBatch batch = mlp_batch(8, seed);
+      pipeline.train_step(batch.x, batch.y);
+    }
+    nn::Sequential& own = line->rank() == 0 ? first : last;
+    EXPECT_EQ(replicas_identical(own, *replicas),
+              line->rank() == 1);  // each has its own last batch
+    pipeline.sync_buffers();
+    EXPECT_TRUE(replicas_identical(own, *replicas));
+  });
+}
+
+TEST(HybridTest, AParameterThatIsTrainedLaterIsRefused) {
+  run_ranks(2, [](Communicator& comm) {
+    const auto line = comm.split(comm.rank());
+    nn::Linear layer(6, 3);
+    layer.bias.set_requires_grad(false);
+    Pipeline pipeline({&layer}, *line, gpipe(1, 2), cross_entropy_loss, {.replicas = &comm});
+    layer.bias.set_requires_grad();
+    const LabelledBatch batch = mlp_batch(4);
+    expect_throws<AutogradError>([&] { pipeline.train_step(batch.x, batch.y); }, "frozen");
+  });
 }
 
 TEST(HybridTest, GradientsAreReducedOnceAStepInTheStagesLastBackwardPass) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/function.h"
+#include "autograd/grad_mode.h"
 #include "nn/module.h"
 #include "parallel/comm/ranks.h"
 #include "tests/parallel/train/piped_model.h"
@@ -79,15 +80,74 @@ TEST(PipelineFailureTest, AMissingStageEndsAllRanks) {
   const auto errors = errors_of(2, [](Communicator& comm) {
     auto stages = nn::Sequential::split(deep_mlp(), {0, 6});
     const std::vector<nn::Module*> own = {&stages[0], comm.rank() == 1 ? nullptr : &stages[1]};
-    try {
-      const Pipeline pipeline(own, comm, gpipe(2, 2), cross_entropy_loss);
-    } catch (const ValueError&) {
-      comm.abort("it has no stage");  // as leaving the rank's function would
-      throw;
-    }
+    const Pipeline pipeline(own, comm, gpipe(2, 2), cross_entropy_loss);
   });
   expect_in(errors[1], "rank 1 must have stage 1; got null");
   expect_in(errors[0], "rank 1");
+}
+
+TEST(PipelineFailureTest, RanksMustAgreeOnMessagesAndOptions) {
+  // Both orders are proved, each for itself.
+  PipelinePlan other = with_messages(gpipe(2, 2));
+  auto& sends = other.actions[0];
+  std::swap(sends[1], sends[2]);  // forward 0, forward 1, send 0, send 1
+  expect_refused(
+      2,
+      [&](Communicator& comm) {
+        make_pipeline(comm, comm.rank() == 0 ? with_messages(gpipe(2, 2)) : other);
+      },
+      "all ranks must have rank 0's plan and options; different on rank 1");
+  expect_refused(
+      2,
+      [&](Communicator& comm) {
+        PipelineOptions options;
+        options.measure = comm.rank() == 1;
+        make_pipeline(comm, gpipe(2, 2), 2, options);
+      },
+      "all ranks must have rank 0's plan and options");
+}
+
+TEST(PipelineFailureTest, AParameterIsInOneTie) {
+  expect_refused(
+      2,
+      [](Communicator& comm) {
+        PipelineOptions options;
+        options.tied = {{{0, "0.weight"}, {1, "7.weight"}}, {{0, "0.weight"}, {1, "9.weight"}}};
+        make_pipeline(comm, gpipe(2, 2), 2, options);
+      },
+      "a parameter must be in one tie; got \"0.weight\" of stage 0 twice");
+}
+
+TEST(PipelineFailureTest, TrainingNeedsGradientsAndALossWithHistory) {
+  expect_refused(
+      2,
+      [](Communicator& comm) {
+        auto stages = nn::Sequential::split(deep_mlp(), {0, 6});
+        Pipeline pipeline(stages, comm, gpipe(2, 2), cross_entropy_loss);
+        const NoGrad guard;
+        const LabelledBatch batch = mlp_batch(4);
+        pipeline.train_step(batch.x, batch.y);
+      },
+      "gradients must be on; got a call under NoGrad");
+  expect_refused(
+      1,
+      [](Communicator& comm) {
+        auto stages = nn::Sequential::split(deep_mlp(), {0});
+        Pipeline pipeline(stages, comm, gpipe(1, 2), [](const Tensor& y, const Tensor& target) {
+          return cross_entropy(y, target).detach();
+        });
+        const LabelledBatch batch = mlp_batch(4);
+        pipeline.train_step(batch.x, batch.y);
+      },
+      "the loss must be computed from the output; got one without history");
+  expect_refused(
+      1,
+      [](Communicator& comm) {
+        auto stages = nn::Sequential::split(deep_mlp(), {0});
+        Pipeline pipeline(stages, comm, gpipe(1, 2), cross_entropy_loss);
+        pipeline.train_step(mlp_batch(8).x, mlp_batch(2).y);
+      },
+      "target must have as many rows as the output; got (1,) for (4, 3)");
 }
 
 // A stage that does something else in a certain call.
@@ -246,10 +306,12 @@ TEST(PipelineFailureTest, TheRanksOfAPipelineThatFailedCanGoOnInANewGroup) {
     nn::Sequential whole = deep_mlp();
     accumulate(whole, mlp_batch(8), 4);
     auto stages = nn::Sequential::split(deep_mlp(), {0, 6});
-    {
+    // Rank 0 may have failed before rank 1 has constructed its pipeline.
+    const auto fail = [&] {
       Pipeline pipeline(stages, comm, gpipe(2, 4), cross_entropy_loss);
-      EXPECT_ANY_THROW(pipeline.train_step(mlp_batch(3).x, mlp_batch(8).y));
-    }
+      pipeline.train_step(mlp_batch(3).x, mlp_batch(8).y);
+    };
+    EXPECT_ANY_THROW(fail());
     const auto again = comm.shrink();
     for (nn::Sequential& stage : stages) stage.zero_grad();
     Pipeline pipeline(stages, *again, gpipe(2, 4), cross_entropy_loss);

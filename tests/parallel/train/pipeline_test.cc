@@ -157,6 +157,64 @@ TEST(PipelineTest, ForwardGivesTheWholeModelsOutputOnTheLastStagesRank) {
     });
 }
 
+TEST(PipelineTest, ForwardTakesFewerRowsThanMicroBatchesAndKeepsTheirOrder) {
+  // Micro-batches from the last to the first.
+  PipelinePlan backwards = empty_pipeline_plan("backwards", 2, 1, 4);
+  for (int device = 0; device < 2; ++device)
+    for (const PipelineOp op : {PipelineOp::forward, PipelineOp::backward})
+      for (int b = 4; b-- > 0;)
+        backwards.actions[static_cast<std::size_t>(device)].push_back({op, device, b});
+  for (const auto& plan : {gpipe(1, 4), gpipe(2, 4), backwards})
+    run_ranks(plan.num_devices, [&](Communicator& comm) {
+      nn::Sequential whole = deep_mlp();
+      auto stages = nn::Sequential::split(deep_mlp(), equal_parts(12, plan.num_stages));
+      Pipeline pipeline(stages, comm, plan, cross_entropy_loss);
+      for (const std::int64_t rows : {1, 3, 8}) {
+        const Tensor x = mlp_batch(rows).x, output = pipeline.forward(x);
+        if (comm.rank() == plan.num_devices - 1) expect_close(output, whole.forward(x).detach());
+      }
+    });
+}
+
+TEST(PipelineTest, ClipsTheNormOfAllRanksGradients) {
+  run_ranks_on_devices(3, [](Communicator& comm) {
+    nn::Sequential whole = deep_mlp();
+    const LabelledBatch batch = mlp_batch(8);
+    accumulate(whole, batch, 4);
+    const nn::SGD reference(whole.parameters(), {.learning_rate = 0.1});
+    const double norm = nn::clip_grad_norm(reference.arenas(), 0.1);
+    ASSERT_GT(norm, 0.1);
+    auto stages = nn::Sequential::split(deep_mlp(), equal_parts(12, 3));
+    Pipeline pipeline(stages, comm, gpipe(3, 4), cross_entropy_loss);
+    pipeline.train_step(batch.x, batch.y);
+    EXPECT_NEAR(pipeline.clip_grad_norm(0.1), norm, 1e-5 * norm);
+    const auto& own = stages[static_cast<std::size_t>(comm.rank())];
+    for (const auto& [name, parameter] : own.named_parameters())
+      for (const auto& [whole_name, expected] : whole.named_parameters())
+        if (name == whole_name) expect_close(parameter.grad(), expected.grad());
+  });
+}
+
+TEST(PipelineTest, TellsTheLossOfEachMicroBatch) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Sequential whole = deep_mlp();
+    auto stages = nn::Sequential::split(deep_mlp(), {0, 6});
+    Pipeline pipeline(stages, comm, one_forward_one_backward(2, 4), cross_entropy_loss);
+    pipeline.eval();
+    EXPECT_FALSE(stages[static_cast<std::size_t>(comm.rank())].is_training());
+    const LabelledBatch batch = mlp_batch(8);
+    pipeline.train_step(batch.x, batch.y);
+    pipeline.forward(batch.x);  // changes nothing about them
+    const auto& losses = pipeline.micro_batch_losses();
+    ASSERT_EQ(losses.size(), comm.rank() == 1 ? 4u : 0u);
+    for (std::size_t b = 0; b < losses.size(); ++b) {
+      const auto row = static_cast<std::int64_t>(2 * b);
+      const Tensor y = whole.forward(slice(batch.x, 0, row, row + 2));
+      expect_same_bits(losses[b], cross_entropy(y, slice(batch.y, 0, row, row + 2)).detach());
+    }
+  });
+}
+
 TEST(PipelineTest, StagesNeedNotBeThereWhereTheyDoNotRun) {
   run_ranks(2, [&](Communicator& comm) {
     auto stages = nn::Sequential::split(deep_mlp(), {0, 5});
@@ -198,18 +256,18 @@ TEST(PipelineTest, TiedParametersGetTheSumOfTheirGradientsAndStayEqual) {
   const auto square_loss = [](const Tensor& y, const Tensor& target) {
     return mean(square(y - target));
   };
-  for (const bool is_found : {true, false})
+  // Found, given, or both.
+  for (const int way : {0, 1, 2})
     run_ranks_on_devices(2, [&](Communicator& comm) {
+      const bool is_found = way != 1;
       manual_seed(3);
       const Tensor weight = randn({4, 6}), x = randn({8, 6});
       Projection down(clone(weight), false);
       Projection up(is_found ? down.weight : clone(weight) * (1.0f + comm.rank()), true);
       std::vector<nn::Module*> stages = {&down, &up};
       PipelineOptions options;
-      if (!is_found) {
-        stages[comm.rank() == 0 ? 1 : 0] = nullptr;
-        options.tied = {{{0, "weight"}, {1, "weight"}}};
-      }
+      if (!is_found) stages[comm.rank() == 0 ? 1 : 0] = nullptr;
+      if (way > 0) options.tied = {{{0, "weight"}, {1, "weight"}}};
       Pipeline pipeline(stages, comm, gpipe(2, 2), square_loss, options);
       const Tensor& own = comm.rank() == 0 ? down.weight : up.weight;
       nn::SGD optimizer(pipeline.parameters(), {.learning_rate = 0.1});
@@ -219,8 +277,10 @@ TEST(PipelineTest, TiedParametersGetTheSumOfTheirGradientsAndStayEqual) {
       for (int step = 0; step < 3; ++step) {
         optimizer.zero_grad();
         reference.set_grad({});
-        pipeline.train_step(x, x);
-        square_loss(matmul(matmul(x, transpose(reference, 0, 1)), reference), x).backward();
+        for (int part = 0; part <= step; ++part) {  // steps may add up
+          pipeline.train_step(x, x);
+          square_loss(matmul(matmul(x, transpose(reference, 0, 1)), reference), x).backward();
+        }
         expect_close(own.grad(), reference.grad());
         optimizer.step();
         kernels::add_(reference.detach(), reference.grad(), -0.1);
