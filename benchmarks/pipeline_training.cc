@@ -5,7 +5,7 @@
 //     pipeline_training --overhead                                     microseconds per action of a pipeline's plan
 //
 // In each of several rounds the machine is measured and its splits predicted (train/training_machine.h), then each split
-// runs; medians and least of the rounds are told. Every rank has one OpenMP thread.
+// runs; medians of the rounds are told. Every rank has its share of the processors; for --overhead one thread.
 
 #include <omp.h>
 
@@ -56,7 +56,6 @@ Tensor loss_of(const Tensor& output, const Tensor& target) { return cross_entrop
 double measure(const Settings& settings, const TrainingSplit& split) {
   double median_s = 0;
   run_ranks(split.data * split.pipeline, [&](Communicator& comm) {
-    omp_set_num_threads(1);
     const Mesh mesh(comm, {{"pipeline", split.pipeline}, {"data", split.data}});
     auto stages = nn::Sequential::split(nn::make_model(settings.model), split.starts);
     Pipeline pipeline(stages, mesh.axis("pipeline"),
