@@ -1,12 +1,13 @@
 // Pipeline: a model that is cut into stages, one or several on each rank, which work on different micro-batches of a
 // batch at the same time.
 //
+//     auto loss = [](const Tensor& y, const Tensor& target) { return cross_entropy(y, target); };
 //     std::vector<nn::Sequential> stages = nn::Sequential::split(make_net(), {0, 3});
-//     Pipeline pipeline(stages, comm, one_forward_one_backward(2, 4), cross_entropy);
+//     Pipeline pipeline(stages, comm, one_forward_one_backward(2, 4), loss);
 //     nn::SGD optimizer(pipeline.parameters(), {.learning_rate = 0.1});
 //     for (...) {
 //       optimizer.zero_grad();
-//       Tensor loss = pipeline.train_step(x, y);          forward and backward of all micro-batches
+//       Tensor mean_loss = pipeline.train_step(x, y);     forward and backward of all micro-batches
 //       optimizer.step();
 //     }
 //
@@ -102,8 +103,9 @@ class Pipeline {
   /// replica's batch. All ranks call it; `x` counts on the first stage's rank, `target` on the last one's.
   ///
   /// Shapes:  x (B, ...), target (B, ...), B at least the number of micro-batches -> ()
-  /// Throws:  AutogradError under NoGrad; ShapeError for fewer rows, or a target of other rows than the output; what a stage throws, with "Pipeline: forward stage 1 micro-batch 0: " before its
-  ///          message; CollectiveError on the other ranks
+  /// Throws:  AutogradError under NoGrad; ShapeError for fewer rows, or a target of other rows than the output; what a
+  ///          stage throws, with "Pipeline: forward stage 1 micro-batch 0: " before its message; CollectiveError on the
+  ///          other ranks
   Tensor train_step(const Tensor& x, const Tensor& target = {}, Where where = Where::current());
 
   /// The output of the last stage for the whole batch, without gradients, on its rank; an undefined tensor on others.
@@ -119,7 +121,8 @@ class Pipeline {
   /// Scales the gradients of all ranks by one factor so that their joint Euclidean norm is at most max_norm; returns the
   /// norm before, the same on all ranks. All ranks call it.
   ///
-  /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite (nothing is scaled then)
+  /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite: nothing is scaled then, and the
+  ///         pipeline goes on
   double clip_grad_norm(double max_norm, Where where = Where::current());
 
   /// All this rank's stages: training or evaluation.

@@ -299,12 +299,12 @@ std::vector<Tensor> PipelineExecutor::parameters() const {
 }
 
 double PipelineExecutor::clip_grad_norm(double max_norm, Where where) {
+  RINGRAD_CHECK(max_norm > 0, ValueError, where,
+                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
+  const NoGrad guard;
+  std::vector<Tensor> gradients;
   double norm = 0;
   run("clip_grad_norm", [&] {
-    RINGRAD_CHECK(max_norm > 0, ValueError, where,
-                  "clip_grad_norm: the largest norm must be positive; got ", max_norm);
-    const NoGrad guard;
-    std::vector<Tensor> gradients;
     const Tensor squares = zeros({1}, {.dtype = DType::float64, .device = Device()}, where);
     for (const Tensor& parameter : parameters()) {
       if (!parameter.grad().defined()) continue;
@@ -315,11 +315,12 @@ double PipelineExecutor::clip_grad_norm(double max_norm, Where where) {
     }
     comm_.all_reduce(squares, ReduceOp::sum, where);
     norm = std::sqrt(squares.item<double>());
-    RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
-                  "clip_grad_norm: gradients must be finite; got a norm of ", norm);
-    if (norm > max_norm)
-      for (const Tensor& gradient : gradients) mul_(gradient, max_norm / norm, where);
   });
+  // The same on all ranks, which may skip this step together.
+  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
+                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
+  if (norm > max_norm)
+    for (const Tensor& gradient : gradients) mul_(gradient, max_norm / norm, where);
   return norm;
 }
 
@@ -330,12 +331,9 @@ void PipelineExecutor::sync_buffers(Where where) {
 }
 
 PipelineTimes PipelineExecutor::times(Where where) {
+  RINGRAD_CHECK(clock_, ValueError, where, "times: the pipeline must measure; got options without");
   PipelineTimes times;
-  run("times", [&] {
-    RINGRAD_CHECK(clock_, ValueError, where,
-                  "times: the pipeline must measure; got options without");
-    times = clock_->times(plan_, where);
-  });
+  run("times", [&] { times = clock_->times(plan_, where); });
   return times;
 }
 

@@ -27,8 +27,6 @@ class StageReplicas {
   void before_last_backward() { not_yet_.reset(); }
   /// Averages what the last pass itself has not, since it reached no parameter.
   void after_last_backward();
-  /// Whatever the step has come to.
-  void end_step() { not_yet_.reset(); }
 
   void sync_buffers(Where where);
 

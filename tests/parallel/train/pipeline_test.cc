@@ -4,7 +4,9 @@
 #include "parallel/train/pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "autograd/in_place.h"
 #include "autograd/matmul.h"
 #include "autograd/reduce.h"
 #include "core/allocator.h"
@@ -186,6 +188,11 @@ TEST(PipelineTest, ClipsTheNormOfAllRanksGradients) {
     ASSERT_GT(norm, 0.1);
     auto stages = nn::Sequential::split(deep_mlp(), equal_parts(12, 3));
     Pipeline pipeline(stages, comm, gpipe(3, 4), cross_entropy_loss);
+    pipeline.train_step(batch.x, batch.y);
+    // Of one rank's gradients, and told to all, who go on.
+    if (comm.rank() == 1) fill_(pipeline.parameters()[0].grad(), INFINITY);
+    EXPECT_THROW(pipeline.clip_grad_norm(0.1), ValueError);
+    for (nn::Sequential& stage : stages) stage.zero_grad();
     pipeline.train_step(batch.x, batch.y);
     EXPECT_NEAR(pipeline.clip_grad_norm(0.1), norm, 1e-5 * norm);
     const auto& own = stages[static_cast<std::size_t>(comm.rank())];
