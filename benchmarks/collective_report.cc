@@ -5,15 +5,10 @@
 #include <map>
 
 #include "benchmarks/collective_backends.h"
+#include "benchmarks/timing.h"
 
 namespace ringrad::bench {
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 struct Rates {
   double algbw, busbw;  // GB/s

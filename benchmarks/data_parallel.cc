@@ -15,7 +15,6 @@
 
 #include <omp.h>
 
-#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -77,12 +76,6 @@ struct Settings {
                                 : Overlap::automatic;
   }
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Memory of this process, where pages that it shares with others count by its part: another rank's gradients, which it
 // reads where they lie, are not its own.

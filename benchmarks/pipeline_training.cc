@@ -14,6 +14,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "autograd/cross_entropy.h"
@@ -44,12 +45,6 @@ struct Settings {
   bool overhead = false;
 };
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
-
 Tensor loss_of(const Tensor& output, const Tensor& target) { return cross_entropy(output, target); }
 
 // Seconds of a step of `split`, the median of some, on thread ranks.
@@ -61,16 +56,18 @@ double measure(const Settings& settings, const TrainingSplit& split) {
     Pipeline pipeline(stages, mesh.axis("pipeline"),
                       one_forward_one_backward(split.pipeline, split.micro_batches), loss_of,
                       {.replicas = &mesh.axis("data")});
-    nn::SGD optimizer(pipeline.parameters(), {.learning_rate = 0.01, .momentum = 0.9});
+    std::optional<nn::SGD> optimizer;  // a stage may have nothing to train
+    if (const auto parameters = pipeline.parameters(); !parameters.empty())
+      optimizer.emplace(parameters, nn::SGDOptions{.learning_rate = 0.01, .momentum = 0.9});
     const std::int64_t rows = split.samples * split.micro_batches;
     const Tensor x = randn({rows, 1, 28, 28}), y = randint(0, 10, {rows});
     std::vector<double> seconds;
     for (int step = 0; step < 2 + settings.steps; ++step) {
       comm.barrier();
       const double begin = now_seconds();
-      optimizer.zero_grad();
+      if (optimizer) optimizer->zero_grad();
       pipeline.train_step(x, y);
-      optimizer.step();
+      if (optimizer) optimizer->step();
       comm.barrier();
       if (step >= 2) seconds.push_back(now_seconds() - begin);
     }

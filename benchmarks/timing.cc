@@ -60,6 +60,11 @@ double percentile(const std::vector<double>& sorted, double fraction) {
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return percentile(values, 0.5);
+}
+
 double now_seconds() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
@@ -85,10 +90,10 @@ Timing MachineWatch::judge(std::vector<double> samples, double own_cpu_seconds) 
   const double foreign = machine_cpu_seconds() - machine_cpu_ - own_cpu_seconds;
   const bool busy = foreign > 0.03 + 0.06 * (now_seconds() - start_);
   std::sort(samples.begin(), samples.end());
-  const double median = percentile(samples, 0.5);
+  const double middle = percentile(samples, 0.5);
   const double range = percentile(samples, 0.75) - percentile(samples, 0.25);
-  return {.us = median * 1e6,
-          .iqr_percent = range / median * 100,
+  return {.us = middle * 1e6,
+          .iqr_percent = range / middle * 100,
           .reference_gbps = std::min(reference_gbps_, reference_speed(threads_)),
           .busy = busy};
 }

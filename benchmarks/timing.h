@@ -25,6 +25,9 @@ struct Timing {
   bool busy = false;          // other processes used the CPUs meanwhile
 };
 
+/// The middle one, of an even number the mean of the two. REQUIRES: there are any
+double median(std::vector<double> values);
+
 /// Seconds on a clock that never goes back.
 double now_seconds();
 

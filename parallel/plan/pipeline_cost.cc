@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <queue>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace ringrad {
@@ -26,17 +30,25 @@ double seconds_of(const PipelineAction& action, const PipelineCosts& costs) {
       return input;
     case backward_weight:
       return weight;
-    default:
-      return 0;
+    case send_activation:
+    case recv_gradient:
+      return of_stage(costs.copy_s, action.stage);
+    case recv_activation:
+    case send_gradient:
+      return of_stage(costs.copy_s, action.stage - 1);
   }
+  return 0;
 }
 
 void check(const PipelineCosts& costs) {
-  for (const auto* stages :
-       {&costs.forward_s, &costs.backward_input_s, &costs.backward_weight_s, &costs.message_s})
+  for (const auto* stages : {&costs.forward_s, &costs.backward_input_s, &costs.backward_weight_s,
+                             &costs.message_s, &costs.copy_s})
     if (stages->empty() || std::any_of(stages->begin(), stages->end(),
                                        [](double s) { return !(s >= 0) || !std::isfinite(s); }))
       throw std::invalid_argument("pipeline: costs of stages and messages must not be negative");
+  if (costs.contention.empty() || std::any_of(costs.contention.begin(), costs.contention.end(),
+                                              [](double f) { return !(f >= 1) || std::isinf(f); }))
+    throw std::invalid_argument("pipeline: contention must be at least 1");
 }
 
 void check(const PipelinePlan& plan, const std::vector<std::vector<PipelineTimes::Span>>& spans) {
@@ -61,29 +73,125 @@ void check(const PipelinePlan& plan, const std::vector<std::vector<PipelineTimes
   }
 }
 
-// When what is sent is there, by what receives it; -1 until it is known.
-class Arrivals {
+struct Message {
+  double arrival_s = -1;  // -1: not sent
+  int receiver = -1;      // the device that waits for it; -1: none
+};
+
+// By what receives them.
+class Messages {
  public:
-  explicit Arrivals(const PipelinePlan& plan)
+  explicit Messages(const PipelinePlan& plan)
       : num_stages_(plan.num_stages),
         num_micro_batches_(plan.num_micro_batches),
-        times_(2 * static_cast<std::size_t>(num_stages_) *
-                   static_cast<std::size_t>(num_micro_batches_),
-               -1) {}
+        messages_(2 * static_cast<std::size_t>(num_stages_) *
+                  static_cast<std::size_t>(num_micro_batches_)) {}
 
-  double& operator()(PipelineOp receive, int stage, int micro_batch) {
+  Message& operator()(PipelineOp receive, int stage, int micro_batch) {
     if (stage < 0 || stage >= num_stages_ || micro_batch < 0 || micro_batch >= num_micro_batches_)
       throw std::invalid_argument(
           "pipeline: a message must be for a stage and of a micro-batch that exist; got stage " +
           std::to_string(stage) + ", micro-batch " + std::to_string(micro_batch));
     const std::size_t row = 2 * static_cast<std::size_t>(stage) + (receive == recv_gradient);
-    return times_[row * static_cast<std::size_t>(num_micro_batches_) +
-                  static_cast<std::size_t>(micro_batch)];
+    return messages_[row * static_cast<std::size_t>(num_micro_batches_) +
+                     static_cast<std::size_t>(micro_batch)];
   }
 
  private:
   const int num_stages_, num_micro_batches_;
-  std::vector<double> times_;  // (num_stages, 2, num_micro_batches)
+  std::vector<Message> messages_;  // (num_stages, 2, num_micro_batches)
+};
+
+// The run of a plan, event by event. All devices that are busy are slowed alike. So there is a clock of work beside that of
+// time, which goes slower the more of them are, and by which the end of what a device does is known when it begins.
+class Run {
+ public:
+  Run(const PipelinePlan& plan, const PipelineCosts& costs)
+      : plan_(plan), costs_(costs), messages_(plan), spans_(plan.actions.size()) {
+    for (std::size_t device = 0; device < plan.actions.size(); ++device) begin_next(device);
+    while (!busy_.empty() || !arriving_.empty()) {
+      const double end_s =
+          busy_.empty() ? kNever : now_s_ + (busy_.top().at_s - work_s_) * slowed();
+      const bool arrives = !arriving_.empty() && arriving_.top().at_s < end_s;
+      const Event event = arrives ? arriving_.top() : busy_.top();
+      work_s_ = arrives ? work_s_ + (event.at_s - now_s_) / slowed() : event.at_s;
+      now_s_ = arrives ? event.at_s : end_s;
+      (arrives ? arriving_ : busy_).pop();
+      arrives ? begin(event.device) : end(event);
+    }
+    for (std::size_t device = 0; device < plan.actions.size(); ++device)
+      if (spans_[device].size() < plan.actions[device].size())
+        throw std::invalid_argument("pipeline: the plan must run to its end; got device " +
+                                    std::to_string(device) + " that waits for ever");
+  }
+
+  std::vector<std::vector<PipelineTimes::Span>> take_spans() { return std::move(spans_); }
+
+ private:
+  struct Event {
+    double at_s;  // the end, by the clock of work; the arrival, by that of time
+    double start_s;
+    std::size_t device;
+
+    bool operator>(const Event& other) const { return at_s > other.at_s; }
+  };
+  using Events = std::priority_queue<Event, std::vector<Event>, std::greater<>>;
+
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  double slowed() const {
+    return costs_
+        .contention[std::min(std::max<std::size_t>(busy_.size(), 1), costs_.contention.size()) - 1];
+  }
+
+  const PipelineAction& action_of(std::size_t device) const {
+    return plan_.actions[device][spans_[device].size()];
+  }
+
+  void begin_next(std::size_t device) {
+    if (spans_[device].size() == plan_.actions[device].size()) return;
+    const auto& [op, stage, micro_batch] = action_of(device);
+    if (op == recv_activation || op == recv_gradient) {
+      Message& message = messages_(op, stage, micro_batch);
+      if (message.arrival_s < 0) {
+        message.receiver = static_cast<int>(device);
+        return;
+      }
+      if (message.arrival_s > now_s_) {
+        arriving_.push({message.arrival_s, now_s_, device});
+        return;
+      }
+    }
+    begin(device);
+  }
+
+  void begin(std::size_t device) {
+    busy_.push({work_s_ + seconds_of(action_of(device), costs_), now_s_, device});
+  }
+
+  void end(const Event& event) {
+    const auto& [op, stage, micro_batch] = action_of(event.device);
+    if (op == send_activation)
+      send(messages_(recv_activation, stage + 1, micro_batch), of_stage(costs_.message_s, stage));
+    if (op == send_gradient)
+      send(messages_(recv_gradient, stage - 1, micro_batch), of_stage(costs_.message_s, stage - 1));
+    spans_[event.device].push_back({event.start_s, now_s_});
+    begin_next(event.device);
+  }
+
+  void send(Message& message, double seconds) {
+    message.arrival_s = now_s_ + seconds;
+    if (message.receiver >= 0)
+      arriving_.push({message.arrival_s, now_s_, static_cast<std::size_t>(message.receiver)});
+    message.receiver = -1;
+  }
+
+  const PipelinePlan& plan_;
+  const PipelineCosts& costs_;
+  Messages messages_;
+  Events busy_, arriving_;
+  double now_s_ = 0, work_s_ = 0;
+  std::vector<std::vector<PipelineTimes::Span>> spans_;
 };
 
 }  // namespace
@@ -126,38 +234,7 @@ PipelineCosts mean_costs(const PipelinePlan& plan, const PipelineTimes& times) {
 
 PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& costs) {
   check(costs);
-  PipelineTimes times;
-  times.spans.resize(plan.actions.size());
-  Arrivals arrivals(plan);
-  for (bool moves = true; moves;) {
-    moves = false;
-    for (std::size_t device = 0; device < plan.actions.size(); ++device) {
-      auto& spans = times.spans[device];
-      for (; spans.size() < plan.actions[device].size(); moves = true) {
-        const PipelineAction& action = plan.actions[device][spans.size()];
-        const auto& [op, stage, micro_batch] = action;
-        double start_s = spans.empty() ? 0 : spans.back().end_s;
-        if (op == recv_activation || op == recv_gradient) {
-          const double arrival_s = arrivals(op, stage, micro_batch);
-          if (arrival_s < 0) break;
-          start_s = std::max(start_s, arrival_s);
-        }
-        const double takes_s = seconds_of(action, costs);
-        if (op == send_activation)
-          arrivals(recv_activation, stage + 1, micro_batch) =
-              start_s + of_stage(costs.message_s, stage);
-        if (op == send_gradient)
-          arrivals(recv_gradient, stage - 1, micro_batch) =
-              start_s + of_stage(costs.message_s, stage - 1);
-        spans.push_back({start_s, start_s + takes_s});
-      }
-    }
-  }
-  for (std::size_t device = 0; device < plan.actions.size(); ++device)
-    if (times.spans[device].size() < plan.actions[device].size())
-      throw std::invalid_argument("pipeline: the plan must run to its end; got device " +
-                                  std::to_string(device) + " that waits for ever");
-  return times_of_spans(plan, std::move(times.spans));
+  return times_of_spans(plan, Run(plan, costs).take_spans());
 }
 
 }  // namespace ringrad

@@ -3,7 +3,9 @@
 //     device 0   | F | F | F | F |       | B  | B  |           busy: the units that are filled
 //     device 1       | F | B  | F | B  |                       bubble: the rest, until the last device is done
 //
-// A message takes its time from when it was made until it can be used, and no device's time.
+// A message takes its time from when it was made until it can be used, and no device's time, unless devices copy messages
+// themselves. Devices that share processors or memory slow each other down while they are busy, and have them to themselves
+// while the others wait: `contention`.
 
 #pragma once
 
@@ -14,12 +16,16 @@
 namespace ringrad {
 
 /// Seconds per micro-batch, of each stage; a stage that is not listed takes what the last one does. Messages between
-/// stages s and s + 1 take message_s[s], either way.
+/// stages s and s + 1 take message_s[s], either way, and before that copy_s[s] of the sender's own time and, when they have
+/// arrived, as much of the receiver's.
 struct PipelineCosts {
   std::vector<double> forward_s = {1};
   std::vector<double> backward_input_s = {1};
   std::vector<double> backward_weight_s = {1};
   std::vector<double> message_s = {0};
+  std::vector<double> copy_s = {0};
+  /// How many times longer a device computes or copies while 1, 2, ... of them do; more than are listed: the last.
+  std::vector<double> contention = {1};
 };
 
 struct PipelineTimes {
@@ -46,7 +52,10 @@ PipelineTimes times_of_spans(const PipelinePlan& plan,
 /// REQUIRES: times are the plan's
 PipelineCosts mean_costs(const PipelinePlan& plan, const PipelineTimes& times);
 
-/// Throws: std::invalid_argument unless costs are finite and not negative, and the plan runs to its end
+/// The plan's run. While k devices are busy, the work of each gets on at 1 / contention[k - 1] of its speed.
+///
+/// Throws: std::invalid_argument unless costs are finite and not negative, contention is at least 1, and the plan runs to
+///         its end
 PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& costs);
 
 }  // namespace ringrad

@@ -70,13 +70,18 @@ void check(const TrainingSetup& setup) {
   check_starts(setup);
   require(setup.bucket_bytes >= 0, "the size of buckets must not be negative",
           std::to_string(setup.bucket_bytes));
-  require(std::isfinite(setup.contention) && setup.contention >= 1, "contention must be at least 1",
-          std::to_string(setup.contention));
+  require(!setup.contention.empty(), "contention must be given", "none");
+  for (const double factor : setup.contention)
+    require(std::isfinite(factor) && factor >= 1, "contention must be at least 1",
+            std::to_string(factor));
   all_reduce_seconds("ring", 1, 0, setup.links);  // checks them
   for (const double figure :
        {setup.optimizer_s_per_byte, setup.state_bytes_per_byte, setup.other_s})
     require(is_cost(figure), "the optimizer's and other costs must not be negative",
             std::to_string(figure));
+  if (setup.copies)
+    for (const double figure : {setup.copies->alpha_s, setup.copies->beta_s_per_byte})
+      require(is_cost(figure), "copies must not cost less than nothing", std::to_string(figure));
 }
 
 // --- Who is whose neighbour ----------------------------------------------------------------------------------
@@ -112,6 +117,12 @@ std::vector<Stage> stages_of(const TrainingSetup& setup) {
   return stages;
 }
 
+// How many times longer a device computes while it and others do, `devices` together.
+double contention_of(const TrainingSetup& setup, std::int64_t devices) {
+  const auto most = static_cast<std::int64_t>(setup.contention.size());
+  return setup.contention[static_cast<std::size_t>(std::min(devices, most) - 1)];
+}
+
 template <class T>
 T sum(const TrainingSetup& setup, const Stage& stage, T LayerCost::*cost) {
   T total = 0;
@@ -121,20 +132,22 @@ T sum(const TrainingSetup& setup, const Stage& stage, T LayerCost::*cost) {
 
 PipelineCosts pipeline_costs(const TrainingSetup& setup, const PipelinePlan& plan,
                              const std::vector<Stage>& stages) {
-  PipelineCosts costs{{}, {}, {}, {}};
+  PipelineCosts costs{{}, {}, {}, {}, {}, {}};
+  for (int devices = 1; devices <= setup.pipeline; ++devices)
+    costs.contention.push_back(contention_of(setup, std::int64_t{devices} * setup.data));
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const Stage& stage = stages[s];
-    costs.forward_s.push_back(setup.contention * sum(setup, stage, &LayerCost::forward_s));
-    costs.backward_input_s.push_back(setup.contention *
-                                     sum(setup, stage, &LayerCost::backward_input_s));
-    costs.backward_weight_s.push_back(setup.contention *
-                                      sum(setup, stage, &LayerCost::backward_weight_s));
+    costs.forward_s.push_back(sum(setup, stage, &LayerCost::forward_s));
+    costs.backward_input_s.push_back(sum(setup, stage, &LayerCost::backward_input_s));
+    costs.backward_weight_s.push_back(sum(setup, stage, &LayerCost::backward_weight_s));
     const int here = plan.device_of(static_cast<int>(s)),
               there = plan.device_of(static_cast<int>(s) + 1);
-    const LinkCost& link = pipeline_link(setup, here, there);
-    costs.message_s.push_back(link.alpha_s +
-                              static_cast<double>(setup.layers[stage.end - 1].output_bytes) *
-                                  link.beta_s_per_byte);
+    const LinkCost& link = setup.copies ? *setup.copies : pipeline_link(setup, here, there);
+    const double seconds =
+        link.alpha_s +
+        static_cast<double>(setup.layers[stage.end - 1].output_bytes) * link.beta_s_per_byte;
+    costs.copy_s.push_back(setup.copies ? seconds : 0);
+    costs.message_s.push_back(setup.copies ? 0 : seconds);
   }
   return costs;
 }
@@ -147,18 +160,18 @@ struct Bucket {
 };
 
 // When each layer's gradients of the weights are complete in a stage's last backward pass, from its last layer to its
-// first: in the halves of a backward pass, the second one.
+// first: in the halves of a backward pass, the second one. The layers share the span in proportion to their costs.
 std::vector<double> completion_s(const TrainingSetup& setup, const Stage& stage, PipelineOp op,
                                  PipelineTimes::Span span) {
   const auto weight_of = [&](const LayerCost& layer) {
     return layer.backward_weight_s + (op == PipelineOp::backward ? layer.backward_input_s : 0);
   };
   std::vector<double> times;
-  double now_s = span.start_s;
-  for (std::size_t i = stage.end; i > stage.begin; --i) {
-    now_s += setup.contention * weight_of(setup.layers[i - 1]);
-    times.push_back(now_s);
-  }
+  double done_s = 0;
+  for (std::size_t i = stage.end; i > stage.begin; --i)
+    times.push_back(done_s += weight_of(setup.layers[i - 1]));
+  const double slowed = done_s > 0 ? (span.end_s - span.start_s) / done_s : 1;
+  for (double& time : times) time = span.start_s + time * slowed;
   return times;
 }
 
@@ -292,8 +305,9 @@ TrainingPrediction predict_step(const TrainingSetup& setup) {
     devices.push_back(run_device(setup, plan, times, stages, d));
     const Device& device = devices.back();
     const Reductions reductions = reduce(setup, device);
-    const double optimizer_s =
-        setup.contention * setup.optimizer_s_per_byte * static_cast<double>(device.parameter_bytes);
+    const double optimizer_s = contention_of(setup, std::int64_t{setup.data} * setup.pipeline) *
+                               setup.optimizer_s_per_byte *
+                               static_cast<double>(device.parameter_bytes);
     const double end_s = std::max(device.end_s, reductions.end_s);
     if (d > 0 && end_s + optimizer_s + setup.other_s <= prediction.step_s) continue;
     prediction.step_s = end_s + optimizer_s + setup.other_s;

@@ -23,8 +23,8 @@
 // counted: the batch, operators' workspace, messages under way.
 //
 // What it does not know: ranks that are late, other traffic on a network, messages of a pipeline and of the data axis that
-// share a port, and gradients that are made slower by reductions at the same time. What devices that share cores or memory
-// do to each other's computation is measured and given as `contention`.
+// share a port, and gradients that are made slower by reductions at the same time. What devices that share processors or
+// memory do to each other's computation is measured and given as `contention`; all replicas compute or wait at a time.
 //
 // Time and memory grow with pipeline * stages_per_device * micro_batches, not with data: 10,000 devices take milliseconds.
 
@@ -32,6 +32,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,12 +53,16 @@ struct TrainingSetup {
       0};  ///< (pipeline * stages_per_device) first layers of the stages
 
   CostModel links;
+  /// What a message between stages takes of its sender's own time, and of its receiver's; nothing besides. None: links
+  /// carry it while the devices compute.
+  std::optional<LinkCost> copies;
   std::vector<std::string> all_reduces;  ///< that may be chosen; none: all that have a formula
   std::int64_t bucket_bytes = 0;         ///< 0: what fits the links
   bool overlap =
       true;  ///< buckets are reduced while backward goes on; else after the device's last backward pass
 
-  double contention = 1;            ///< how many times longer a device computes while all do
+  /// How many times longer a device computes while 1, 2, ... devices do; more than are listed: the last.
+  std::vector<double> contention = {1};
   double optimizer_s_per_byte = 0;  ///< of parameters
   double state_bytes_per_byte = 1;  ///< the optimizer's, per byte of parameters: momentum 1, Adam 2
   double other_s = 0;               ///< what a step needs besides: the loss, fetching a batch
@@ -86,7 +91,7 @@ struct TrainingPrediction {
 
 /// Throws: std::invalid_argument unless there is a layer and no cost of one is negative; data, pipeline, stages per device
 ///         and micro-batches are positive and there are at most 2^31 - 1 devices and 2^22 forward passes; `starts` has a
-///         layer for every stage, 0 first, growing, all below layers.size(); contention >= 1 and the other figures are not
+///         layer for every stage, 0 first, growing, all below layers.size(); contention is given and at least 1, and the other figures are not
 ///         negative; as make_pipeline_plan and fastest_all_reduce
 TrainingPrediction predict_step(const TrainingSetup& setup);
 

@@ -8,12 +8,14 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "autograd/cross_entropy.h"
 #include "autograd/reduce.h"
 #include "core/random.h"
 #include "nn/sgd.h"
 #include "parallel/comm/ranks.h"
+#include "parallel/comm/tensor_message.h"
 #include "parallel/train/assumed_layers.h"
 #include "parallel/train/layer_profile.h"
 
@@ -60,10 +62,74 @@ class Team {
   const int before_ = omp_get_max_threads();
 };
 
-// Links, and the time of forward and backward passes that all ranks begin together, until the last one is done.
+double total_seconds(const std::vector<LayerCost>& layers) {
+  return std::accumulate(
+      layers.begin(), layers.end(), 0.0,
+      [](double seconds, const LayerCost& layer) { return seconds + layer.seconds(); });
+}
+
+// What the layers take one after the other, each at its best, as parts of what they take together.
+void scale_to(std::vector<LayerCost>& layers, double pass_s) {
+  const double sum_s = total_seconds(layers);
+  if (sum_s <= 0) return;
+  for (LayerCost& layer : layers)
+    for (double* part : {&layer.forward_s, &layer.backward_input_s, &layer.backward_weight_s})
+      *part *= pass_s / sum_s;
+}
+
+// The layers of so many samples, on one rank with its share of the processors and nobody beside it.
+std::vector<LayerCost> measure_layers(nn::Sequential& net, const TrainingTask& task, int devices,
+                                      std::int64_t samples) {
+  std::vector<LayerCost> layers;
+  run_ranks(1, [&](Communicator&) {
+    const Team team(devices);
+    const Tensor images = images_of(task, samples);
+    layers = profile_layers(net, images);
+    scale_to(layers, median_seconds([&] { sum(net(images)).backward(); }));
+  });
+  return layers;
+}
+
+// Half of the time from when a tensor is sent until it is there: either rank's part. As in a pipeline, what is sent and
+// what is received is other memory each time.
+double half_message_seconds(Communicator& comm, std::int64_t elements) {
+  constexpr std::size_t kTensors = 8;
+  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < kTensors; ++i) tensors.push_back(zeros({elements}));
+  std::size_t turn = 0;
+  return median_seconds([&] {
+           Tensor& tensor = tensors[turn++ % kTensors];
+           comm.barrier();
+           if (comm.rank() == 0) send_tensor(comm, tensor, 1);
+           if (comm.rank() == 1) tensor = recv_tensor(comm, 0, Device());
+         }) /
+         2;
+}
+
+LinkCost measure_copies(Communicator& comm) {
+  constexpr std::int64_t kFew = 1, kMany = 1 << 20;
+  const double few_s = half_message_seconds(comm, kFew), many_s = half_message_seconds(comm, kMany);
+  return {.alpha_s = few_s,
+          .beta_s_per_byte = std::max(many_s - few_s, 0.0) / (sizeof(float) * (kMany - kFew))};
+}
+
+// The time of forward and backward passes that so many ranks begin together, until the last one is done. They take turns,
+// as a processor that several ranks share has not seen a rank's data for a while.
+double passes_seconds(Communicator& comm, nn::Sequential& net, const Tensor& images, int active) {
+  int turn = 0;
+  return median_seconds([&] {
+    const int first = turn++ * active % comm.world_size();
+    comm.barrier();
+    if ((comm.rank() - first + comm.world_size()) % comm.world_size() < active)
+      sum(net(images)).backward();
+    comm.barrier();
+  });
+}
+
 struct Together {
   CostModel links;
-  double passes_s = 0;
+  std::optional<LinkCost> copies;  // from two ranks on
+  std::vector<double> passes_s;    // of 1, 2, ... ranks
 };
 
 Together measure_together(const TrainingTask& task, int devices, std::int64_t samples) {
@@ -71,13 +137,18 @@ Together measure_together(const TrainingTask& task, int devices, std::int64_t sa
   run_ranks(devices, [&](Communicator& comm) {
     nn::Sequential net = nn::make_model(task.model, task.images);
     const Tensor images = images_of(task, samples);
-    const auto links = comm.links(Device());
-    const double passes_s = median_seconds([&] {
-      comm.barrier();
-      sum(net(images)).backward();
-      comm.barrier();
-    });
-    if (comm.rank() == 0) together = {links.value_or(CostModel()), passes_s};
+    Together measured = {comm.links(Device()).value_or(CostModel()), {}, {}};
+    if (devices > 1) measured.copies = measure_copies(comm);
+    std::vector<double>& passes_s = measured.passes_s;
+    for (int active = 1; std::ssize(passes_s) < devices; active = std::min(2 * active, devices)) {
+      const double seconds = passes_seconds(comm, net, images, active);
+      // Between two that are measured, on a straight line.
+      const auto known = static_cast<int>(passes_s.size());
+      const double last_s = known > 0 ? passes_s.back() : 0;
+      for (int k = known + 1; k <= active; ++k)
+        passes_s.push_back(last_s + (seconds - last_s) * (k - known) / (active - known));
+    }
+    if (comm.rank() == std::min(1, devices - 1)) together = measured;  // the one that receives
   });
   return together;
 }
@@ -97,11 +168,12 @@ TrainingMachine this_machine(const TrainingTask& task, int devices, std::int64_t
   common.all_reduces = kCanonical;
   common.overlap = processors() >= 2 * devices;  // as DistributedDataParallel decides
   common.state_bytes_per_byte = task.state_per_parameter;
-  std::vector<LayerCost>
-      share;  // the layers of a replica's share, which contention is measured against
+  const std::vector<LayerCost> share = measure_layers(*net, task, devices, samples);
+  question.layers = [net, task, devices, samples, share](std::int64_t of_micro_batch) {
+    return of_micro_batch == samples ? share : measure_layers(*net, task, devices, of_micro_batch);
+  };
   {
     const Team team(devices);
-    share = profile_layers(*net, images_of(task, samples));
     nn::SGD optimizer(net->parameters(), {.learning_rate = 0, .momentum = 0.9});
     const double bytes = 4.0 * static_cast<double>(net->num_parameters());
     common.optimizer_s_per_byte = median_seconds([&] { optimizer.step(); }) / bytes;
@@ -111,21 +183,17 @@ TrainingMachine this_machine(const TrainingTask& task, int devices, std::int64_t
   }
   const Together together = measure_together(task, devices, samples);
   common.links = together.links;
-  const double alone_s = std::accumulate(
-      share.begin(), share.end(), 0.0,
-      [](double seconds, const LayerCost& layer) { return seconds + layer.seconds(); });
-  common.contention = std::max(together.passes_s / alone_s, 1.0);
-  question.layers = [net, task, devices, samples, share](std::int64_t of_micro_batch) {
-    if (of_micro_batch == samples) return share;
-    const Team team(devices);
-    return profile_layers(*net, images_of(task, of_micro_batch));
-  };
+  common.copies = together.copies;
+  common.contention.clear();
+  for (const double passes_s : together.passes_s)
+    common.contention.push_back(std::max(passes_s / total_seconds(share), 1.0));
   machine.measured = {
-      "layers, the optimizer and the loss on one rank, with its share of the processors",
-      "alpha, beta and gamma between " + std::to_string(devices) + " threads",
-      "contention, how much longer passes take while all ranks compute than layers alone at their "
-      "best: " +
-          std::to_string(common.contention)};
+      "passes on one rank with its share of the processors, layers as parts of them, the optimizer "
+      "and the loss",
+      "alpha, beta and gamma between " + std::to_string(devices) +
+          " threads, and what a message takes of each of two",
+      "contention, how much longer passes take while 1, 2, 4, ... ranks compute; all: " +
+          std::to_string(common.contention.back())};
   machine.assumed = {common.overlap ? "reductions beside backward cost it nothing"
                                     : "no overlap: there are fewer than two processors per rank",
                      "stages of a pipeline slow each other as much as replicas do"};

@@ -166,11 +166,39 @@ TEST(TrainingCostTest, MemoryIsParametersGradientsStateAndWhatIsKept) {
 TEST(TrainingCostTest, ContentionSlowsComputationOnly) {
   TrainingSetup setup = with_links(setup_of(8, 4, 2, 4));
   const TrainingPrediction before = predict_step(setup);
-  setup.contention = 2.5;
+  setup.contention = {2.5};
   const TrainingPrediction after = predict_step(setup);
   EXPECT_NEAR(after.compute_s, 2.5 * before.compute_s, 1e-12);
   EXPECT_NEAR(after.optimizer_s, 2.5 * before.optimizer_s, 1e-12);
   EXPECT_DOUBLE_EQ(after.communication_s, before.communication_s);
+}
+
+// Two devices on one processor: alone in the bubbles, where they are as fast as ever.
+TEST(TrainingCostTest, WaitingDevicesLeaveTheirProcessorsToOthers) {
+  TrainingSetup setup = setup_of(8, 1, 2, 4);
+  setup.optimizer_s_per_byte = 0;
+  setup.contention = {1, 2};
+  const double work_s = 8 * 3e-3 * 4;
+  EXPECT_NEAR(step_s(setup), work_s, 1e-12);
+  setup.data = 2;  // four devices, two or all of which compute at a time
+  setup.contention = {1, 1, 1, 2};
+  const double shared_s = step_s(setup);
+  EXPECT_NEAR(shared_s, work_s, 1e-12);
+  setup.contention = {1, 1, 2};
+  EXPECT_DOUBLE_EQ(step_s(setup), shared_s);  // three never do
+}
+
+TEST(TrainingCostTest, CopiesTakeTheTimeOfDevices) {
+  TrainingSetup setup = setup_of(8, 1, 2, 1);
+  const double before_s = step_s(setup);
+  setup.copies = LinkCost{.alpha_s = 1e-4, .beta_s_per_byte = 1e-9};
+  const double copy_s = 1e-4 + 1e-9 * kOutput;  // of an activation and of a gradient, by two
+  EXPECT_NEAR(step_s(setup), before_s + 4 * copy_s, 1e-12);
+  setup.links.within_host.alpha_s = 1;  // links carry nothing then
+  EXPECT_NEAR(step_s(setup), before_s + 4 * copy_s, 1e-12);
+  setup.pipeline = 1;
+  setup.starts = {0};
+  EXPECT_NEAR(step_s(setup), step_s(setup_of(8, 1, 1)), 1e-12);
 }
 
 // --- What holds of any prediction ----------------------------------------------------------------------------
@@ -278,9 +306,11 @@ TEST(TrainingCostTest, RefusesWhatMakesNoSense) {
     s.schedule = "interleaved";
     s.micro_batches = 3;
   });
-  expect_refused("contention must be at least 1", [](auto& s) { s.contention = 0.5; });
+  expect_refused("contention must be at least 1", [](auto& s) { s.contention = {1, 0.5}; });
+  expect_refused("contention must be given", [](auto& s) { s.contention.clear(); });
   expect_refused("must not be negative", [](auto& s) { s.optimizer_s_per_byte = -1; });
   expect_refused("must not be negative", [](auto& s) { s.bucket_bytes = -1; });
+  expect_refused("copies must not cost less", [](auto& s) { s.copies = {1e-6, -1}; });
   expect_refused("alpha, beta and gamma", [](auto& s) { s.links.within_host.alpha_s = NAN; });
   expect_refused("the algorithm must be one of", [](auto& s) { s.all_reduces = {"star"}; });
 }

@@ -121,7 +121,7 @@ TEST(TrainingSplitsTest, RefuseWhatMakesNoSense) {
   expect_refused([](SplitQuestion& q) { q.interleaved_stages = 0; });
   expect_refused([](SplitQuestion& q) { q.memory_limit_bytes = -1; });
   expect_refused([](SplitQuestion& q) { q.schedules = {"2f2b"}; });
-  expect_refused([](SplitQuestion& q) { q.common.contention = 0; });
+  expect_refused([](SplitQuestion& q) { q.common.contention = {0}; });
   expect_refused([](SplitQuestion& q) { q.common.links.within_host.alpha_s = -1; });
 }
 

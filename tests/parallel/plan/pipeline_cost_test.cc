@@ -1,0 +1,100 @@
+// Times of pipelines whose devices are in each other's way, against runs by hand and what must hold of any.
+
+#include "parallel/plan/pipeline_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "parallel/plan/pipeline_schedules.h"
+
+namespace ringrad {
+namespace {
+
+std::vector<PipelinePlan> many_plans() {
+  std::vector<PipelinePlan> plans;
+  for (const std::string& schedule : pipeline_schedule_names())
+    for (const int p : {1, 2, 3, 4})
+      plans.push_back(
+          with_messages(make_pipeline_plan(schedule, p, schedule == "interleaved" ? 2 : 1, 2 * p)));
+  return plans;
+}
+
+const PipelineCosts kUnlikeStages = {
+    .forward_s = {1, 3, 0.5, 2}, .backward_input_s = {2, 0.25}, .backward_weight_s = {1, 4, 2}};
+
+// One processor for all: it is never idle, so the time is that of one device that does everything.
+TEST(PipelineCostTest, DevicesThatShareOneProcessorTakeTheSumOfTheirWork) {
+  for (const PipelinePlan& plan : many_plans()) {
+    PipelineCosts costs = kUnlikeStages;
+    const PipelineTimes apart = pipeline_times(plan, costs);
+    const double work_s = (1 - apart.bubble) * apart.total_s * plan.num_devices;
+    for (int devices = 2; devices <= plan.num_devices; ++devices)
+      costs.contention.push_back(devices);
+    EXPECT_NEAR(pipeline_times(plan, costs).total_s, work_s, 1e-9 * work_s) << plan;
+  }
+}
+
+TEST(PipelineCostTest, ContentionOfOneDeviceSlowsAllAlike) {
+  for (const PipelinePlan& plan : many_plans()) {
+    PipelineCosts costs = kUnlikeStages;
+    const PipelineTimes before = pipeline_times(plan, costs);
+    costs.contention = {2.5};
+    const PipelineTimes after = pipeline_times(plan, costs);
+    EXPECT_NEAR(after.total_s, 2.5 * before.total_s, 1e-9 * after.total_s) << plan;
+    EXPECT_NEAR(after.bubble, before.bubble, 1e-9) << plan;
+  }
+}
+
+TEST(PipelineCostTest, OnlyTimeTogetherIsSlowed) {
+  // F0.1 is alone for half a second until F1.0's input is there; both then take 1.5 times as long.
+  const PipelinePlan plan = with_messages(gpipe(2, 2));
+  const PipelineTimes times = pipeline_times(plan, {.message_s = {0.5}, .contention = {1, 1.5}});
+  std::vector<double> ends_s[2];
+  for (std::size_t device : {0, 1})
+    for (std::size_t i = 0; i < plan.actions[device].size(); ++i)
+      if (is_compute(plan.actions[device][i].op))
+        ends_s[device].push_back(times.spans[device][i].end_s);
+  EXPECT_EQ(ends_s[0], (std::vector<double>{1, 2.25, 9, 11}));
+  EXPECT_EQ(ends_s[1], (std::vector<double>{2.75, 3.75, 5.75, 8.5}));
+}
+
+TEST(PipelineCostTest, CopiesTakeBothDevicesTime) {
+  EXPECT_DOUBLE_EQ(pipeline_times(with_messages(gpipe(2, 1)), {.copy_s = {0.5}}).total_s,
+                   6 + 4 * 0.5);
+  // Device 0 sends its second activation before it waits: F S F S | R B R B.
+  const PipelinePlan plan = with_messages(gpipe(2, 2));
+  EXPECT_DOUBLE_EQ(pipeline_times(plan, {.copy_s = {0.5}}).spans[0][3].end_s, 2 * (1 + 0.5));
+  EXPECT_DOUBLE_EQ(pipeline_times(plan, {.copy_s = {0.5}}).bubble,
+                   1 - 12 / (2 * pipeline_times(plan, {.copy_s = {0.5}}).total_s));
+  for (const PipelinePlan& each : many_plans()) {
+    const double free_s = pipeline_times(each, {}).total_s,
+                 copied_s = pipeline_times(each, {.copy_s = {0.25}}).total_s;
+    EXPECT_EQ(copied_s > free_s, each.num_devices > 1) << each;
+    EXPECT_GE(copied_s, pipeline_times(each, {.message_s = {0.25}}).total_s) << each;
+  }
+}
+
+TEST(PipelineCostTest, WrongCostsAndEndlessPlansAreRefused) {
+  const auto expect_refused = [](const PipelinePlan& plan, const PipelineCosts& costs) {
+    EXPECT_THROW(pipeline_times(plan, costs), std::invalid_argument);
+  };
+  const PipelinePlan plan = with_messages(gpipe(2, 2));
+  expect_refused(plan, {.forward_s = {}});
+  expect_refused(plan, {.copy_s = {-1}});
+  expect_refused(plan, {.message_s = {NAN}});
+  expect_refused(plan, {.contention = {}});
+  expect_refused(plan, {.contention = {1, 0.9}});
+  expect_refused(plan, {.contention = {INFINITY}});
+  PipelinePlan endless = plan;  // device 1 waits for what is never sent
+  std::erase_if(endless.actions[0],
+                [](const auto& action) { return action.op == PipelineOp::send_activation; });
+  expect_refused(endless, {});
+  PipelinePlan nowhere = plan;
+  nowhere.actions[0].push_back({PipelineOp::recv_gradient, 7, 0});
+  expect_refused(nowhere, {});
+}
+
+}  // namespace
+}  // namespace ringrad
