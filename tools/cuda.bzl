@@ -11,6 +11,12 @@ load("//tools:ringrad.bzl", "ringrad_library", "ringrad_test")
 # may happen that the source does not ask for.
 _SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas"]
 
+# Headers must mean the same in all sources of a program (core/allocator.h).
+_PLAIN_COPTS = select({
+    "//:plain_kernels": ["-fno-sanitize=all", "-D__SANITIZE_ADDRESS__=1"],
+    "//conditions:default": [],
+})
+
 _ARCHITECTURES = [
     "-gencode=arch=compute_80,code=sm_80",
     "-gencode=arch=compute_90,code=sm_90",
@@ -99,7 +105,7 @@ def ringrad_cuda_library(
             "//conditions:default": simulated,
         }),
         hdrs = hdrs,
-        copts = _SIMULATED_COPTS,
+        copts = _SIMULATED_COPTS + ([] if testonly else _PLAIN_COPTS),
         testonly = testonly,
         textual_hdrs = srcs,
         deps = deps,

@@ -1,7 +1,8 @@
 // PipelineClock: when each action of a pipeline's step began and ended, on the clocks of all ranks.
 //
 // A step begins when all ranks have come to it. From there the CPU's times are the host's, and a GPU's those of its
-// stream: of events before and after what an action has queued.
+// stream: of events before and after what an action has queued. Ranks that read one clock, as threads and processes of a
+// machine do, count from the first of them; others each from when it saw that all had come.
 
 #pragma once
 
@@ -32,7 +33,8 @@ class PipelineClock {
   PipelineTimes times(const PipelinePlan& plan, Where where) const;
 
  private:
-  std::vector<double> own_seconds() const;
+  struct Reading;
+  Reading own() const;
 
   Communicator& comm_;
   const Device device_;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "autograd/in_place.h"
 #include "autograd/matmul.h"
@@ -336,6 +338,40 @@ TEST(PipelineTest, TimesAreThoseOfThePlansActions) {
     EXPECT_GT(times.total_s, 0);
     EXPECT_GE(times.bubble, 0);
     EXPECT_LT(times.bubble, 1);
+  });
+}
+
+// Also by the clocks of ranks that share processors, and see late that a step has begun.
+TEST(PipelineTest, NothingIsReceivedBeforeItIsSent) {
+  using enum PipelineOp;
+  run_ranks(6, [&](Communicator& comm) {
+    const DefaultDeviceGuard guard{Device()};
+    auto stages = nn::Sequential::split(deep_mlp(), equal_parts(12, 6));
+    Pipeline pipeline(stages, comm, one_forward_one_backward(6, 6), cross_entropy_loss,
+                      {.measure = true});
+    const LabelledBatch batch = mlp_batch(12);
+    for (int step = 0; step < 10; ++step) {
+      pipeline.train_step(batch.x, batch.y);
+      const PipelineTimes times = pipeline.times();
+      std::map<std::tuple<PipelineOp, int, int>, double> sent_s;  // by what receives it
+      const auto for_all = [&](const auto& body) {
+        for (std::size_t device = 0; device < times.spans.size(); ++device)
+          for (std::size_t i = 0; i < times.spans[device].size(); ++i)
+            body(pipeline.plan().actions[device][i], times.spans[device][i]);
+      };
+      for_all([&](const PipelineAction& action, const PipelineTimes::Span& span) {
+        const auto& [op, stage, micro_batch] = action;
+        if (op == send_activation) sent_s[{recv_activation, stage + 1, micro_batch}] = span.start_s;
+        if (op == send_gradient) sent_s[{recv_gradient, stage - 1, micro_batch}] = span.start_s;
+      });
+      EXPECT_EQ(sent_s.size(), 2u * 5 * 6);
+      for_all([&](const PipelineAction& action, const PipelineTimes::Span& span) {
+        const auto sent = sent_s.find({action.op, action.stage, action.micro_batch});
+        if (sent != sent_s.end()) {
+          EXPECT_GE(span.end_s, sent->second) << action;
+        }
+      });
+    }
   });
 }
 
