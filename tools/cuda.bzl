@@ -11,7 +11,7 @@ load("//tools:ringrad.bzl", "ringrad_library", "ringrad_test")
 # may happen that the source does not ask for.
 _SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas"]
 
-# Headers must mean the same in all sources of a program (core/allocator.h).
+# For AddressSanitizer only: headers must mean the same in all sources of a program (core/allocator.h).
 _PLAIN_COPTS = select({
     "//:plain_kernels": ["-fno-sanitize=all", "-D__SANITIZE_ADDRESS__=1"],
     "//conditions:default": [],

@@ -4,12 +4,12 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "parallel/comm/collective_call.h"
 #include "parallel/comm/failure_board.h"
+#include "parallel/comm/hosts.h"
 #include "parallel/comm/rank_blocks.h"
 
 namespace ringrad {
@@ -21,8 +21,7 @@ constexpr std::size_t kLongestName = 256;
 
 // Processes of one name can share memory: containers may be on one machine and still see nothing of each other.
 std::string name_of_machine() {
-  std::string name;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  std::string name = boot_id();
   for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
     std::error_code unknown;
     name += ' ' + std::filesystem::read_symlink(space, unknown).string();

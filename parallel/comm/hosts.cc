@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <fstream>
 #include <memory>
 #include <sstream>
 #include <string_view>
@@ -77,6 +78,12 @@ std::vector<Host> parse_hosts(const std::string& text, Where where) {
   RINGRAD_CHECK(!hosts.empty() && text.back() != ',', ValueError, where,
                 "hosts: hosts must be listed as h1:2,h2:2; got \"", text, '"');
   return hosts;
+}
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
 }
 
 int num_ranks_of(const std::vector<Host>& hosts) {

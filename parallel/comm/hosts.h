@@ -24,6 +24,10 @@ struct Host {
 ///         letters, digits, and . _ - @, that does not begin with -, and 1 to 4096 ranks
 std::vector<Host> parse_hosts(const std::string& text, Where where = Where::current());
 
+/// The name that this machine has until it is started again: all its processes and containers get the same; empty if
+/// the system does not tell.
+std::string boot_id();
+
 /// The ranks on all of them.
 int num_ranks_of(const std::vector<Host>& hosts);
 

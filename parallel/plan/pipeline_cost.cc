@@ -102,8 +102,8 @@ class Messages {
   std::vector<Message> messages_;  // (num_stages, 2, num_micro_batches)
 };
 
-// The run of a plan, event by event. All devices that are busy are slowed alike. So there is a clock of work beside that of
-// time, which goes slower the more of them are, and by which the end of what a device does is known when it begins.
+// The run of a plan, event by event. All devices that are busy are slowed alike. So there is a clock of work beside the
+// one of time, which goes slower the more of them are, and by which the end of what a device does is known when it begins.
 class Run {
  public:
   Run(const PipelinePlan& plan, const PipelineCosts& costs)
@@ -112,7 +112,7 @@ class Run {
     while (!busy_.empty() || !arriving_.empty()) {
       const double end_s =
           busy_.empty() ? kNever : now_s_ + (busy_.top().at_s - work_s_) * slowed();
-      const bool arrives = !arriving_.empty() && arriving_.top().at_s < end_s;
+      const bool arrives = busy_.empty() || (!arriving_.empty() && arriving_.top().at_s < end_s);
       const Event event = arrives ? arriving_.top() : busy_.top();
       work_s_ = arrives ? work_s_ + (event.at_s - now_s_) / slowed() : event.at_s;
       now_s_ = arrives ? event.at_s : end_s;

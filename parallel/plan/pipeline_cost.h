@@ -3,9 +3,9 @@
 //     device 0   | F | F | F | F |       | B  | B  |           busy: the units that are filled
 //     device 1       | F | B  | F | B  |                       bubble: the rest, until the last device is done
 //
-// A message takes its time from when it was made until it can be used, and no device's time, unless devices copy messages
-// themselves. Devices that share processors or memory slow each other down while they are busy, and have them to themselves
-// while the others wait: `contention`.
+// A message takes its time from when it was made until it can be used, and no device's time, unless devices copy
+// messages themselves. Devices that share processors or memory slow each other down while they compute or copy, and have
+// them to themselves while the others wait: `contention`.
 
 #pragma once
 
@@ -16,8 +16,8 @@
 namespace ringrad {
 
 /// Seconds per micro-batch, of each stage; a stage that is not listed takes what the last one does. Messages between
-/// stages s and s + 1 take message_s[s], either way, and before that copy_s[s] of the sender's own time and, when they have
-/// arrived, as much of the receiver's.
+/// stages s and s + 1 take message_s[s], either way, and before that copy_s[s] of the sender's own time and, when they
+/// have arrived, as much of the receiver's.
 struct PipelineCosts {
   std::vector<double> forward_s = {1};
   std::vector<double> backward_input_s = {1};
@@ -35,7 +35,8 @@ struct PipelineTimes {
   };
   std::vector<std::vector<Span>> spans;  ///< of plan.actions
   double total_s = 0;                    ///< until the last action ends
-  /// The share of the devices' time in which they wait: 1 - sum of busy times / (devices * total).
+  /// The share of the devices' time in which they do not compute, but wait or copy messages:
+  /// 1 - sum of compute times / (devices * total).
   double bubble = 0;
 };
 
@@ -52,10 +53,10 @@ PipelineTimes times_of_spans(const PipelinePlan& plan,
 /// REQUIRES: times are the plan's
 PipelineCosts mean_costs(const PipelinePlan& plan, const PipelineTimes& times);
 
-/// The plan's run. While k devices are busy, the work of each gets on at 1 / contention[k - 1] of its speed.
+/// The plan's run. While k devices compute or copy, the work of each gets on at 1 / contention[k - 1] of its speed.
 ///
-/// Throws: std::invalid_argument unless costs are finite and not negative, contention is at least 1, and the plan runs to
-///         its end
+/// Throws: std::invalid_argument unless costs are finite and not negative, contention is at least 1, the plan runs to its
+///         end, and that is at a finite time
 PipelineTimes pipeline_times(const PipelinePlan& plan, const PipelineCosts& costs);
 
 }  // namespace ringrad

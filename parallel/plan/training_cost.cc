@@ -142,7 +142,7 @@ PipelineCosts pipeline_costs(const TrainingSetup& setup, const PipelinePlan& pla
     costs.backward_weight_s.push_back(sum(setup, stage, &LayerCost::backward_weight_s));
     const int here = plan.device_of(static_cast<int>(s)),
               there = plan.device_of(static_cast<int>(s) + 1);
-    const LinkCost& link = setup.copies ? *setup.copies : pipeline_link(setup, here, there);
+    const LinkCost link = setup.copies.value_or(pipeline_link(setup, here, there));
     const double seconds =
         link.alpha_s +
         static_cast<double>(setup.layers[stage.end - 1].output_bytes) * link.beta_s_per_byte;

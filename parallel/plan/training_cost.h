@@ -22,9 +22,10 @@
 // Parameters, gradients, optimizer's state; saved_bytes of a stage's layers and the input that it has received. Not
 // counted: the batch, operators' workspace, messages under way.
 //
-// What it does not know: ranks that are late, other traffic on a network, messages of a pipeline and of the data axis that
-// share a port, and gradients that are made slower by reductions at the same time. What devices that share processors or
-// memory do to each other's computation is measured and given as `contention`; all replicas compute or wait at a time.
+// What it does not know: ranks that are late, other traffic on a network, messages of a pipeline and of the data axis
+// that share a port, and gradients that are made slower by reductions at the same time. What devices that share
+// processors or memory do to each other's computation is measured and given as `contention`; all replicas compute or
+// wait at a time.
 //
 // Time and memory grow with pipeline * stages_per_device * micro_batches, not with data: 10,000 devices take milliseconds.
 
@@ -70,8 +71,8 @@ struct TrainingSetup {
 
 struct TrainingPrediction {
   double step_s = 0;
-  double bubble =
-      0;  ///< share of the devices' time in which they wait, until the last backward pass ends
+  /// Share of the devices' time in which they do not compute, but wait or copy, until the last backward pass ends.
+  double bubble = 0;
 
   // Of the device that is the last.
   double compute_s = 0;        ///< forward and backward passes
@@ -91,8 +92,8 @@ struct TrainingPrediction {
 
 /// Throws: std::invalid_argument unless there is a layer and no cost of one is negative; data, pipeline, stages per device
 ///         and micro-batches are positive and there are at most 2^31 - 1 devices and 2^22 forward passes; `starts` has a
-///         layer for every stage, 0 first, growing, all below layers.size(); contention is given and at least 1, and the other figures are not
-///         negative; as make_pipeline_plan and fastest_all_reduce
+///         layer for every stage, 0 first, growing, all below layers.size(); contention is given and at least 1, and the other
+///         figures are not negative; as make_pipeline_plan and fastest_all_reduce
 TrainingPrediction predict_step(const TrainingSetup& setup);
 
 }  // namespace ringrad

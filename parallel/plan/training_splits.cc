@@ -104,7 +104,7 @@ class Splits {
     PartitionOptions options = partition_options(plan);
     options.memory_limit_bytes = question_.memory_limit_bytes;
     options.state_per_parameter = setup.state_bytes_per_byte;
-    options.link = setup.links.within_host;
+    options.link = setup.copies.value_or(setup.links.within_host);
     return optimal_partition(setup.layers, plan.num_stages, options).starts;
   }
 

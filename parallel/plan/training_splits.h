@@ -28,8 +28,8 @@ struct SplitQuestion {
   std::int64_t memory_limit_bytes = 0;  ///< of each device; 0: none
   /// The layers of a micro-batch of so many samples; asked once for each number.
   std::function<std::vector<LayerCost>(std::int64_t samples)> layers;
-  /// What holds for all splits: links, all_reduces, bucket_bytes, overlap, contention, optimizer, other. The rest stays
-  /// as it is.
+  /// What holds for all splits: links, copies, all_reduces, bucket_bytes, overlap, contention, optimizer, other. The
+  /// rest stays as it is.
   TrainingSetup common = {};
 };
 

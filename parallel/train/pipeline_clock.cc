@@ -1,20 +1,21 @@
 #include "parallel/train/pipeline_clock.h"
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "parallel/comm/hosts.h"
+
 namespace ringrad {
 namespace {
 
-// Processes of one boot read one steady clock. Of its name a hash, in as many bits as a double holds.
-double clock_of_machine() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return static_cast<double>(std::hash<std::string>()(boot) >> 11);
+// Processes of one boot read one steady clock. Of its name a hash, in as many bits as a double holds; `unknown` if it
+// has none.
+double clock_of_machine(double unknown) {
+  const std::string boot = boot_id();
+  return boot.empty() ? unknown : static_cast<double>(std::hash<std::string>()(boot) >> 11);
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ PipelineClock::Reading PipelineClock::own() const {
     const auto since = [](auto time, auto begin) {
       return std::chrono::duration<double>(time - begin).count();
     };
-    reading.clock = clock_of_machine();
+    reading.clock = clock_of_machine(reading.clock);
     reading.begin_s = since(host_.front(), std::chrono::steady_clock::time_point());
     for (const auto& time : host_) reading.seconds.push_back(since(time, host_.front()));
   }

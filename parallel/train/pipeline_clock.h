@@ -1,8 +1,8 @@
 // PipelineClock: when each action of a pipeline's step began and ended, on the clocks of all ranks.
 //
 // A step begins when all ranks have come to it. From there the CPU's times are the host's, and a GPU's those of its
-// stream: of events before and after what an action has queued. Ranks that read one clock, as threads and processes of a
-// machine do, count from the first of them; others each from when it saw that all had come.
+// stream: of events before and after what an action has queued. Ranks that read one clock, as threads and processes of
+// a machine do, count from the first of them; others each from when it saw that all had come.
 
 #pragma once
 

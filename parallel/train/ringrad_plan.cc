@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -125,6 +126,7 @@ Json to_json(const Settings& settings, const TrainingMachine& machine,
   Json rows = Json::array();
   for (const TrainingSplit& split : splits) rows.push_back(to_json(split, settings));
   const CostModel& links = machine.question.common.links;
+  const std::optional<LinkCost>& copies = machine.question.common.copies;
   return {{"model", settings.task.model},
           {"devices", settings.devices},
           {"topology", settings.topology},
@@ -132,6 +134,8 @@ Json to_json(const Settings& settings, const TrainingMachine& machine,
           {"alpha_s", links.within_host.alpha_s},
           {"beta_s_per_byte", links.within_host.beta_s_per_byte},
           {"gamma_s_per_byte", links.gamma_s_per_byte},
+          {"copy_alpha_s", copies ? Json(copies->alpha_s) : Json()},
+          {"copy_beta_s_per_byte", copies ? Json(copies->beta_s_per_byte) : Json()},
           {"contention", machine.question.common.contention},
           {"splits", rows},
           {"best", best < 0 ? Json() : Json(best)},

@@ -33,10 +33,15 @@ double seconds_of(const std::function<void()>& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-double median_seconds(const std::function<void()>& call) {
-  for (int i = 0; i < kWarmUp; ++i) call();
+// `before` is called before each call, and not timed.
+double median_seconds(
+    const std::function<void()>& call, const std::function<void()>& before = [] {}) {
   std::vector<double> seconds;
-  for (int i = 0; i < kRepeats; ++i) seconds.push_back(seconds_of(call));
+  for (int i = -kWarmUp; i < kRepeats; ++i) {
+    before();
+    const double took_s = seconds_of(call);
+    if (i >= 0) seconds.push_back(took_s);
+  }
   std::nth_element(seconds.begin(), seconds.begin() + kRepeats / 2, seconds.end());
   return seconds[kRepeats / 2];
 }
@@ -90,20 +95,19 @@ std::vector<LayerCost> measure_layers(nn::Sequential& net, const TrainingTask& t
   return layers;
 }
 
-// Half of the time from when a tensor is sent until it is there: either rank's part. As in a pipeline, what is sent and
+// On rank 1, half of the time until a tensor of rank 0 is there: either rank's part. As in a pipeline, what is sent and
 // what is received is other memory each time.
 double half_message_seconds(Communicator& comm, std::int64_t elements) {
   constexpr std::size_t kTensors = 8;
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < kTensors; ++i) tensors.push_back(zeros({elements}));
   std::size_t turn = 0;
-  return median_seconds([&] {
-           Tensor& tensor = tensors[turn++ % kTensors];
-           comm.barrier();
-           if (comm.rank() == 0) send_tensor(comm, tensor, 1);
-           if (comm.rank() == 1) tensor = recv_tensor(comm, 0, Device());
-         }) /
-         2;
+  const auto message = [&] {
+    Tensor& tensor = tensors[turn++ % kTensors];
+    if (comm.rank() == 0) send_tensor(comm, tensor, 1);
+    if (comm.rank() == 1) tensor = recv_tensor(comm, 0, Device());
+  };
+  return median_seconds(message, [&] { comm.barrier(); }) / 2;
 }
 
 LinkCost measure_copies(Communicator& comm) {
@@ -113,17 +117,17 @@ LinkCost measure_copies(Communicator& comm) {
           .beta_s_per_byte = std::max(many_s - few_s, 0.0) / (sizeof(float) * (kMany - kFew))};
 }
 
-// The time of forward and backward passes that so many ranks begin together, until the last one is done. They take turns,
-// as a processor that several ranks share has not seen a rank's data for a while.
+// The time of forward and backward passes that so many ranks begin together, until the last one is done. They take
+// turns, as a processor that several ranks share has not seen a rank's data for a while.
 double passes_seconds(Communicator& comm, nn::Sequential& net, const Tensor& images, int active) {
   int turn = 0;
-  return median_seconds([&] {
+  const auto passes = [&] {
     const int first = turn++ * active % comm.world_size();
-    comm.barrier();
     if ((comm.rank() - first + comm.world_size()) % comm.world_size() < active)
       sum(net(images)).backward();
     comm.barrier();
-  });
+  };
+  return median_seconds(passes, [&] { comm.barrier(); });
 }
 
 struct Together {
@@ -139,6 +143,7 @@ Together measure_together(const TrainingTask& task, int devices, std::int64_t sa
     const Tensor images = images_of(task, samples);
     Together measured = {comm.links(Device()).value_or(CostModel()), {}, {}};
     if (devices > 1) measured.copies = measure_copies(comm);
+    sum(net(images)).backward();  // nobody's turn is its first pass
     std::vector<double>& passes_s = measured.passes_s;
     for (int active = 1; std::ssize(passes_s) < devices; active = std::min(2 * active, devices)) {
       const double seconds = passes_seconds(comm, net, images, active);
@@ -148,7 +153,8 @@ Together measure_together(const TrainingTask& task, int devices, std::int64_t sa
       for (int k = known + 1; k <= active; ++k)
         passes_s.push_back(last_s + (seconds - last_s) * (k - known) / (active - known));
     }
-    if (comm.rank() == std::min(1, devices - 1)) together = measured;  // the one that receives
+    if (comm.rank() == std::min(1, devices - 1))
+      together = std::move(measured);  // the one that receives
   });
   return together;
 }
@@ -192,7 +198,8 @@ TrainingMachine this_machine(const TrainingTask& task, int devices, std::int64_t
       "and the loss",
       "alpha, beta and gamma between " + std::to_string(devices) +
           " threads, and what a message takes of each of two",
-      "contention, how much longer passes take while 1, 2, 4, ... ranks compute; all: " +
+      "contention, how much longer passes take while 1, 2, 4, ... ranks compute, on straight lines "
+      "between them; all: " +
           std::to_string(common.contention.back())};
   machine.assumed = {common.overlap ? "reductions beside backward cost it nothing"
                                     : "no overlap: there are fewer than two processors per rank",

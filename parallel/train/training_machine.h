@@ -26,7 +26,7 @@ struct TrainingMachine {
 /// Devices that are threads of this process, each with its share of the processors. Measured on one rank: forward and
 /// backward passes, the layers as parts of them, the optimizer and the loss. With as many ranks: the links; what a message
 /// takes of both ends; and contention, how much longer a pass over a replica's share takes while 1, 2, 4, ... ranks, in
-/// turns, compute and the others wait.
+/// turns, compute and the others wait, with straight lines between these numbers.
 ///
 /// Throws: ValueError for an unknown model, unless 1 <= devices <= 32
 TrainingMachine this_machine(const TrainingTask& task, int devices, std::int64_t batch);

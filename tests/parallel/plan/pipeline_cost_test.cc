@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <stdexcept>
+#include <tuple>
 
 #include "parallel/plan/pipeline_schedules.h"
 
@@ -23,6 +26,79 @@ std::vector<PipelinePlan> many_plans() {
 
 const PipelineCosts kUnlikeStages = {
     .forward_s = {1, 3, 0.5, 2}, .backward_input_s = {2, 0.25}, .backward_weight_s = {1, 4, 2}};
+
+// The same run in small steps of time: what is asked of every device at a time, in no clever order.
+double total_in_steps(const PipelinePlan& plan, const PipelineCosts& costs) {
+  constexpr double kStep_s = 1.0 / 64;
+  struct Progress {
+    std::size_t next = 0;
+    double left_s = -1;  // of the action at hand; -1: none
+  };
+  const auto of_stage = [](const std::vector<double>& of, int stage) {
+    return of[std::min(static_cast<std::size_t>(stage), of.size() - 1)];
+  };
+  std::vector<Progress> devices(plan.actions.size());
+  std::map<std::tuple<PipelineOp, int, int>, double> arrivals_s;
+  double now_s = 0;
+  for (;; now_s += kStep_s) {
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (std::size_t d = 0; d < devices.size(); ++d) {
+        auto& [next, left_s] = devices[d];
+        if (next == plan.actions[d].size()) continue;
+        const auto& [op, stage, micro_batch] = plan.actions[d][next];
+        const double input_s = of_stage(costs.backward_input_s, stage),
+                     weight_s = of_stage(costs.backward_weight_s, stage);
+        const bool receives = op == PipelineOp::recv_activation || op == PipelineOp::recv_gradient;
+        const bool upwards = op == PipelineOp::send_activation || op == PipelineOp::recv_gradient;
+        const int border = upwards ? stage : stage - 1;
+        if (left_s < 0) {
+          const auto arrival = arrivals_s.find({op, stage, micro_batch});
+          if (receives && (arrival == arrivals_s.end() || arrival->second > now_s)) continue;
+          left_s = op == PipelineOp::forward           ? of_stage(costs.forward_s, stage)
+                   : op == PipelineOp::backward        ? input_s + weight_s
+                   : op == PipelineOp::backward_input  ? input_s
+                   : op == PipelineOp::backward_weight ? weight_s
+                                                       : of_stage(costs.copy_s, border);
+        }
+        if (left_s > kStep_s * 1e-6) continue;
+        if (op == PipelineOp::send_activation)
+          arrivals_s[{PipelineOp::recv_activation, stage + 1, micro_batch}] =
+              now_s + of_stage(costs.message_s, border);
+        if (op == PipelineOp::send_gradient)
+          arrivals_s[{PipelineOp::recv_gradient, stage - 1, micro_batch}] =
+              now_s + of_stage(costs.message_s, border);
+        ++next;
+        left_s = -1;
+        moves = true;
+      }
+    }
+    const auto busy = std::count_if(devices.begin(), devices.end(),
+                                    [](const Progress& device) { return device.left_s > 0; });
+    const auto most = std::ssize(costs.contention);
+    for (Progress& device : devices)
+      if (device.left_s > 0)
+        device.left_s -=
+            kStep_s / costs.contention[static_cast<std::size_t>(std::min(busy, most)) - 1];
+    bool done = true;
+    for (std::size_t d = 0; d < devices.size(); ++d)
+      done = done && devices[d].next == plan.actions[d].size();
+    if (done) return now_s;
+  }
+}
+
+// Factors are powers of two and costs whole, so steps fall on the ends of actions.
+TEST(PipelineCostTest, AgreesWithARunInSmallSteps) {
+  for (const PipelinePlan& plan : many_plans()) {
+    const PipelineCosts costs = {.forward_s = {1, 3, 2},
+                                 .backward_input_s = {2, 1},
+                                 .backward_weight_s = {1, 4, 2},
+                                 .message_s = {0.5, 1},
+                                 .copy_s = {0.25, 0, 0.5},
+                                 .contention = {1, 2, 2, 4}};
+    EXPECT_NEAR(pipeline_times(plan, costs).total_s, total_in_steps(plan, costs), 1e-9) << plan;
+  }
+}
 
 // One processor for all: it is never idle, so the time is that of one device that does everything.
 TEST(PipelineCostTest, DevicesThatShareOneProcessorTakeTheSumOfTheirWork) {
@@ -87,6 +163,8 @@ TEST(PipelineCostTest, WrongCostsAndEndlessPlansAreRefused) {
   expect_refused(plan, {.contention = {}});
   expect_refused(plan, {.contention = {1, 0.9}});
   expect_refused(plan, {.contention = {INFINITY}});
+  expect_refused(plan, {.forward_s = {1e308}});  // ends when no double can say
+  expect_refused(plan, {.forward_s = {1e10}, .contention = {1e308}});
   PipelinePlan endless = plan;  // device 1 waits for what is never sent
   std::erase_if(endless.actions[0],
                 [](const auto& action) { return action.op == PipelineOp::send_activation; });

@@ -109,6 +109,21 @@ TEST(TrainingSplitsTest, TenThousandDevices) {
   EXPECT_GE(fastest_split(splits), 0);
 }
 
+// Where devices copy messages themselves, that is what a cut must avoid, whatever the links cost.
+TEST(TrainingSplitsTest, CutsAreMadeByWhatMessagesCost) {
+  SplitQuestion question = question_of(2, 64);
+  question.schedules = {"1f1b"};
+  question.layers = [](std::int64_t) {
+    std::vector<LayerCost> layers(4, {.name = "layer", .forward_s = 1, .output_bytes = 1000});
+    layers[0].output_bytes = 1;
+    return layers;
+  };
+  question.common.links = {};
+  EXPECT_EQ(predict_splits(question)[1].starts, (std::vector<std::size_t>{0, 2}));
+  question.common.copies = LinkCost{.beta_s_per_byte = 1};
+  EXPECT_EQ(predict_splits(question)[1].starts, (std::vector<std::size_t>{0, 1}));
+}
+
 TEST(TrainingSplitsTest, RefuseWhatMakesNoSense) {
   const auto expect_refused = [](auto change) {
     SplitQuestion question = question_of(8, 256);

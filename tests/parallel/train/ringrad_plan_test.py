@@ -68,6 +68,8 @@ class RingradPlan(unittest.TestCase):
         self.assertGreater(said['alpha_s'], 0)
         self.assertGreater(said['beta_s_per_byte'], 0)
         self.assertGreaterEqual(min(said['contention']), 1)
+        self.assertEqual(len(said['contention']), 2)
+        self.assertGreater(said['copy_alpha_s'], 0)
         self.assertEqual(len(said['measured']), 3)
         self.assertIn('measured ', printed)
 
