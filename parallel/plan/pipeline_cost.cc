@@ -103,7 +103,8 @@ class Messages {
 };
 
 // The run of a plan, event by event. All devices that are busy are slowed alike. So there is a clock of work beside the
-// one of time, which goes slower the more of them are, and by which the end of what a device does is known when it begins.
+// one of time, which goes slower the more of them are, and by which the end of what a device does is known when it
+// begins.
 class Run {
  public:
   Run(const PipelinePlan& plan, const PipelineCosts& costs)

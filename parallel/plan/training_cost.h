@@ -92,8 +92,8 @@ struct TrainingPrediction {
 
 /// Throws: std::invalid_argument unless there is a layer and no cost of one is negative; data, pipeline, stages per device
 ///         and micro-batches are positive and there are at most 2^31 - 1 devices and 2^22 forward passes; `starts` has a
-///         layer for every stage, 0 first, growing, all below layers.size(); contention is given and at least 1, and the other
-///         figures are not negative; as make_pipeline_plan and fastest_all_reduce
+///         layer for every stage, 0 first, growing, all below layers.size(); contention is given and at
+///         least 1, and the other figures are not negative; as make_pipeline_plan and fastest_all_reduce
 TrainingPrediction predict_step(const TrainingSetup& setup);
 
 }  // namespace ringrad

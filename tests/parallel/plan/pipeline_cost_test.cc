@@ -87,7 +87,7 @@ double total_in_steps(const PipelinePlan& plan, const PipelineCosts& costs) {
   }
 }
 
-// Factors are powers of two and costs whole, so steps fall on the ends of actions.
+// Factors are powers of two and costs multiples of a quarter, so steps fall on the ends of actions.
 TEST(PipelineCostTest, AgreesWithARunInSmallSteps) {
   for (const PipelinePlan& plan : many_plans()) {
     const PipelineCosts costs = {.forward_s = {1, 3, 2},
