@@ -63,7 +63,7 @@ std::string memory_report(Device device);
 
 /// While it lives, what this thread allocates on the device comes from memory of its own, which
 /// stays where it is until the last copy of `pool` is gone: for work that is captured once and
-/// replayed at the same addresses (graph.h).
+/// replayed at the same addresses (capture.h).
 class PrivatePool {
  public:
   explicit PrivatePool(Device device);

@@ -1,10 +1,11 @@
-// Blocks of memory cut from segments: the bookkeeping of allocator_cuda.h, which knows of no GPU.
+// Blocks of memory cut from segments: the bookkeeping of allocator_cuda.h. It calls no function of CUDA; blocks
+// carry the streams that use them, for the allocator.
 //
 //     segment  | used 3 MiB | free 1 MiB | used 8 MiB | free 8 MiB |
 //
 // A request takes the smallest free block that holds it and splits off the rest; a freed block merges
-// with free neighbours. Blocks never change pools, so whoever gets a block may rely on what its pool
-// promises about the users before.
+// with free neighbours. A block stays in its pool until disown(), so whoever gets a block may rely on
+// what its pool promises about the users before.
 //
 // Not for concurrent use.
 

@@ -13,9 +13,11 @@
 //     }
 //     Event done(side);                      everything queued on `side` up to here
 //     done.block(current_stream(device));    later work on the current stream waits for it
-//     record_stream(x, side);                x's memory is not reused before `side` is done with it
+//     record_stream(block, side);            a block of memory that another stream allocated is not
+//                                            reused before `side` is done with it (allocator_cuda.h)
 //
-// Work that a thread queues on its default streams needs no thought: it runs in program order.
+// Work that a thread queues on one device's default stream runs in program order. Nothing orders the
+// default streams of two devices but events, and the copies between them (transfer.h).
 
 #pragma once
 
