@@ -11,10 +11,12 @@ namespace {
 
 // What the backward function keeps.
 struct Saved {
-  SavedTensor x, weight, bias;
-  SavedTensor residual;  // with ReLU only, which asks for the sign of y
-  SavedTensor mean;      // in evaluation the caller's running mean itself
-  Tensor rstd, mask;     // made here and seen by nobody else
+  SavedTensor x;
+  SavedTensor weight;          // for the gradient of x, and with ReLU, which asks for the sign of y
+  SavedTensor bias, residual;  // with ReLU only
+  SavedTensor mean;            // in evaluation the caller's running mean itself
+  Tensor rstd, mask;           // made here and seen by nobody else
+  DType weight_dtype, bias_dtype;
   BatchNormOptions options;
 
   kernels::BatchNormSaved unpacked() const {
@@ -40,17 +42,18 @@ void backward_fused(BackwardContext& context, const Saved& saved) {
       context.grad_output(), values, saved.mask, rows, context.needs(0) || masked);
   context.set(0, gradients.grad_input);
   if (saved.options.relu) context.set(3, gradients.grad_residual);
-  const auto in_dtype_of = [](const Tensor& grad, const SavedTensor& parameter) {
-    return parameter.defined() ? to(grad, parameter.get().dtype()) : Tensor();
-  };
-  context.set(1, in_dtype_of(sums.grad_xhat, saved.weight));
-  context.set(2, in_dtype_of(sums.grad, saved.bias));
+  if (context.needs(1)) context.set(1, to(sums.grad_xhat, saved.weight_dtype));
+  if (context.needs(2)) context.set(2, to(sums.grad, saved.bias_dtype));
 }
 
 // The same in terms of operators that are recorded themselves: the statistics are functions of x
-// again.
+// again. 16-bit dtypes compute in float32, as the kernels do.
 void backward_recorded(BackwardContext& context, const Saved& saved) {
-  const Tensor x = saved.x.get();
+  const auto wide = [](const Tensor& half) {
+    return size_bytes(half.dtype()) == 2 ? to(half, DType::float32) : half;
+  };
+  const DType dtype = saved.x.get().dtype();
+  const Tensor x = wide(saved.x.get());
   Shape axes;  // all but the channels
   Shape channels = Shape::filled(x.dims(), 1);
   channels[1] = x.shape()[1];
@@ -60,13 +63,14 @@ void backward_recorded(BackwardContext& context, const Saved& saved) {
   const auto mean_of = [&](const Tensor& values) { return mean(values, axes, true); };
 
   const bool training = saved.options.training;
-  const Tensor centred = x - (training ? mean_of(x) : per_channel(saved.mean.get()));
+  const Tensor distances = x - (training ? mean_of(x) : per_channel(saved.mean.get()));
+  const Tensor centred = training ? distances - mean_of(distances) : distances;
   const Tensor rstd =
       training ? rsqrt(mean_of(square(centred)) + saved.options.eps) : per_channel(saved.rstd);
   const Tensor xhat = centred * rstd;
   const Tensor scale = saved.weight.defined() ? per_channel(saved.weight.get()) * rstd : rstd;
 
-  Tensor grad = context.grad_output();
+  Tensor grad = wide(context.grad_output());
   if (saved.options.relu) {
     Tensor y = saved.weight.defined() ? xhat * per_channel(saved.weight.get()) : xhat;
     if (saved.bias.defined()) y = y + per_channel(saved.bias.get());
@@ -75,10 +79,15 @@ void backward_recorded(BackwardContext& context, const Saved& saved) {
   }
   if (context.needs(0))
     context.set(
-        0, training ? scale * (grad - mean_of(grad) - xhat * mean_of(grad * xhat)) : scale * grad);
-  if (context.needs(1)) context.set(1, sum(grad * xhat, axes));
-  if (context.needs(2)) context.set(2, sum(grad, axes));
-  if (context.needs(3)) context.set(3, grad);
+        0,
+        to(scale * (training ? grad - mean_of(grad) - xhat * mean_of(grad * xhat) : grad), dtype));
+  if (context.needs(1)) context.set(1, to(sum(grad * xhat, axes), saved.weight_dtype));
+  if (context.needs(2)) context.set(2, to(sum(grad, axes), saved.bias_dtype));
+  if (context.needs(3)) context.set(3, to(grad, dtype));
+}
+
+DType dtype_or(const Tensor& parameter, const Tensor& x) {
+  return parameter.defined() ? parameter.dtype() : x.dtype();
 }
 
 }  // namespace
@@ -111,9 +120,16 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                        options.momentum, running_mean, running_var, where);
   if (needs_grad(x, weight, bias, residual))
     record("batch_norm", where, y, {&x, &weight, &bias, &residual},
-           [saved = Saved{save(x), save(weight), save(bias),
-                          save(options.relu ? residual : Tensor()), save(result.moments.mean),
-                          result.rstd, result.mask, options}](BackwardContext& context) {
+           [saved = Saved{.x = save(x),
+                          .weight = save_if(options.relu || x.requires_grad(), weight),
+                          .bias = save_if(options.relu, bias),
+                          .residual = save_if(options.relu, residual),
+                          .mean = save(result.moments.mean),
+                          .rstd = result.rstd,
+                          .mask = result.mask,
+                          .weight_dtype = dtype_or(weight, x),
+                          .bias_dtype = dtype_or(bias, x),
+                          .options = options}](BackwardContext& context) {
              grad_enabled() ? backward_recorded(context, saved) : backward_fused(context, saved);
            });
   return y;

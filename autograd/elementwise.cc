@@ -11,26 +11,38 @@ namespace {
 // -- The derivative of a row: one fused loop, or public operators where it is recorded itself -----
 //
 // What looks at nothing saved, or at one operand only, is a single operator: there is nothing to
-// fuse.
+// fuse. Composed formulas compute 16-bit dtypes in float32, as the loops do: a float16 on the way
+// overflows or vanishes easily.
+
+bool is_half(const Tensor& x) { return size_bytes(x.dtype()) == 2; }
+Tensor in_float32(const Tensor& x) { return to(x, DType::float32); }
 
 template <class Op>
 Tensor gradient(const Op& op, const Tensor& grad, const Tensor& saved) {
-  if constexpr (Op::kSaves != ops::Saves::nothing)
+  if constexpr (Op::kSaves != ops::Saves::nothing) {
     if (!grad_enabled()) return kernels::unary_backward(op, grad, saved);
+    if (is_half(grad)) return to(op.backward(in_float32(grad), in_float32(saved)), grad.dtype());
+  }
   return op.backward(grad, saved);
 }
 
 template <class Op>
 Tensor gradient_a(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  if constexpr (Op::kSavedForA == ops::kBoth)
+  if constexpr (Op::kSavedForA == ops::kBoth) {
     if (!grad_enabled()) return kernels::binary_backward_a<Op>(grad, a, b);
+    if (is_half(grad))
+      return to(Op::backward_a(in_float32(grad), in_float32(a), in_float32(b)), grad.dtype());
+  }
   return Op::backward_a(grad, a, b);
 }
 
 template <class Op>
 Tensor gradient_b(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  if constexpr (Op::kSavedForB == ops::kBoth)
+  if constexpr (Op::kSavedForB == ops::kBoth) {
     if (!grad_enabled()) return kernels::binary_backward_b<Op>(grad, a, b);
+    if (is_half(grad))
+      return to(Op::backward_b(in_float32(grad), in_float32(a), in_float32(b)), grad.dtype());
+  }
   return Op::backward_b(grad, a, b);
 }
 

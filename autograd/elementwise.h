@@ -57,9 +57,9 @@ Tensor sigmoid(const Tensor& x, Where where = Where::current());
 /// 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x. Floats.
 Tensor erf(const Tensor& x, Where where = Where::current());
 
-/// max(x, 0); the gradient at 0 is 0. Numbers.
+/// max(x, 0); the gradient at 0 is 0, and NaN passes it on. Numbers.
 Tensor relu(const Tensor& x, Where where = Where::current());
-/// The gradient of relu, for operators that fuse it: grad where y > 0, else 0. Floating dtypes.
+/// The gradient of relu, for operators that fuse it: 0 where y <= 0, else grad. Floating dtypes.
 /// Differentiable in grad; y is taken as constant.
 /// Throws:  ShapeError or DTypeError unless grad and y agree
 Tensor relu_gradient(const Tensor& grad, const Tensor& y, Where where = Where::current());
@@ -75,7 +75,7 @@ Tensor floor(const Tensor& x, Where where = Where::current());
 Tensor ceil(const Tensor& x, Where where = Where::current());
 /// The nearest integer, halves to the even one; the gradient is 0. Numbers; the dtype stays.
 Tensor round(const Tensor& x, Where where = Where::current());
-/// x limited to [low, high]; the gradient is 0 outside. Numbers.
+/// x limited to [low, high]; the gradient is 0 outside, at the bounds and for NaN. Numbers.
 /// Throws:  ValueError unless low <= high
 Tensor clamp(const Tensor& x, Scalar low, Scalar high, Where where = Where::current());
 
@@ -102,7 +102,7 @@ Tensor pow(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor pow(const Tensor& a, Scalar b, Where where = Where::current());
 Tensor pow(Scalar a, const Tensor& b, Where where = Where::current());
 /// The larger one; NaN if one is NaN. Where they are equal, each tensor receives half of the
-/// gradient. Numbers.
+/// gradient; where one is NaN, both receive all of it. Numbers.
 Tensor maximum(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor maximum(const Tensor& a, Scalar b, Where where = Where::current());
 /// The smaller one; otherwise as maximum.

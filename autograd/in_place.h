@@ -10,7 +10,8 @@
 // Throws:  AutogradError if y or x requires a gradient while operations are recorded;
 //          ShapeError if x does not broadcast to y's shape; DeviceError;
 //          DTypeError if y cannot hold the result (floats in integers, numbers in bool);
-//          ValueError if two elements of y are one place in memory, as in an expanded tensor
+//          ValueError if two elements of y are one place in memory, as in an expanded tensor; fill_
+//          and zero_, which write all elements alike, take expanded tensors
 
 #pragma once
 

@@ -24,8 +24,8 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& destination) {
 
 // Gradients of a fused linear layer on the matrices x (M, K) and grad (M, N).
 void linear_backward(BackwardContext& context, const Tensor& grad, const Tensor& x,
-                     const Tensor& weight, const Shape& x_shape) {
-  if (context.needs(0)) context.set(0, view::reshape(kernels::matmul(grad, weight), x_shape));
+                     const Tensor& weight) {
+  if (context.needs(0)) context.set(0, kernels::matmul(grad, weight));
   if (context.needs(1))
     context.set(1, product(view::transpose(grad, 0, 1), x, context.destination(1)));
   if (context.needs(2)) context.set(2, kernels::sum_to(grad, {grad.shape()[1]}));
@@ -33,8 +33,8 @@ void linear_backward(BackwardContext& context, const Tensor& grad, const Tensor&
 
 // The same, composed of operators that are recorded themselves.
 void linear_backward_recorded(BackwardContext& context, const Tensor& grad, const Tensor& x,
-                              const Tensor& weight, const Shape& x_shape) {
-  if (context.needs(0)) context.set(0, reshape(matmul(grad, weight), x_shape));
+                              const Tensor& weight) {
+  if (context.needs(0)) context.set(0, matmul(grad, weight));
   if (context.needs(1)) context.set(1, matmul(transposed(grad), x));
   if (context.needs(2)) context.set(2, sum(grad, {0}));
 }
@@ -56,11 +56,15 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
 
   Tensor y = kernels::matmul(a, b, {}, where);
   if (needs_grad(a, b))
-    record("matmul", where, y, {&a, &b}, [a = save(a), b = save(b)](BackwardContext& context) {
-      const Tensor& grad = context.grad_output();
-      if (context.needs(0)) context.set(0, sum_to(matmul(grad, transposed(b.get())), a.shape()));
-      if (context.needs(1)) context.set(1, sum_to(matmul(transposed(a.get()), grad), b.shape()));
-    });
+    record("matmul", where, y, {&a, &b},
+           [a = save_if(b.requires_grad(), a), b = save_if(a.requires_grad(), b),
+            a_shape = a.shape(), b_shape = b.shape()](BackwardContext& context) {
+             const Tensor& grad = context.grad_output();
+             if (context.needs(0))
+               context.set(0, sum_to(matmul(grad, transposed(b.get())), a_shape));
+             if (context.needs(1))
+               context.set(1, sum_to(matmul(transposed(a.get()), grad), b_shape));
+           });
   return y;
 }
 
@@ -77,25 +81,27 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool re
   const std::int64_t outputs = weight.shape()[0], features = weight.shape()[1];
   Shape y_shape = x.shape();
   y_shape[x.dims() - 1] = outputs;
+  std::int64_t num_rows = 1;  // not x.numel() / features, which may be 0 / 0
+  for (int i = 0; i + 1 < x.dims(); ++i) num_rows *= x.shape()[i];
   // A matrix of all rows; recorded only where it is a copy of a strided x, which does not happen
   // for two axes.
-  const Tensor rows =
-      x.dims() == 2 ? x : reshape(x, {features ? x.numel() / features : 0, features}, where);
+  const Tensor rows = x.dims() == 2 ? x : reshape(x, {num_rows, features}, where);
 
   const Tensor matrix =
       kernels::matmul(rows, view::transpose(weight, 0, 1), {.bias = bias, .relu = relu}, where);
   Tensor y = x.dims() == 2 ? matrix : view::reshape(matrix, y_shape, where);
   if (needs_grad(rows, weight, bias))
-    record("linear", where, y, {&rows, &weight, &bias},
-           [x = save(rows), weight = save(weight),
-            y = relu ? save_output(y) : SavedTensor()](BackwardContext& context) {
-             Tensor grad = context.grad_output();
-             if (y.defined()) grad = relu_gradient(grad, y.get());
-             const Shape rows_shape{x.shape()[0], weight.shape()[0]};
-             grad = reshape(grad, rows_shape);
-             const auto backward = grad_enabled() ? linear_backward_recorded : linear_backward;
-             backward(context, grad, x.get(), weight.get(), x.shape());
-           });
+    record(
+        "linear", where, y, {&rows, &weight, &bias},
+        [x = save_if(weight.requires_grad(), rows), weight = save_if(rows.requires_grad(), weight),
+         y = relu ? save_output(y) : SavedTensor(),
+         rows_shape = matrix.shape()](BackwardContext& context) {
+          Tensor grad = context.grad_output();
+          if (y.defined()) grad = relu_gradient(grad, y.get());
+          grad = reshape(grad, rows_shape);
+          const auto backward = grad_enabled() ? linear_backward_recorded : linear_backward;
+          backward(context, grad, x.get(), weight.get());
+        });
   return y;
 }
 

@@ -112,14 +112,29 @@ void Leaf::follow(const Tensor& tensor) {
   strides_ = tensor.strides();
   dtype_ = tensor.dtype();
   device_ = tensor.device();
-  grad = {};
-  overwrite = false;
+  set({});
+}
+
+void Leaf::clear() {
+  overwrite = true;
+  zeros_at_.reset();
 }
 
 void Leaf::settle() {
   if (!overwrite) return;
   overwrite = false;
   kernels::zero_(grad);
+  zeros_at_ = grad.version();
+}
+
+void Leaf::set(Tensor x) {
+  grad = std::move(x);
+  overwrite = false;
+  zeros_at_.reset();
+}
+
+bool Leaf::has_gradient() const {
+  return grad.defined() && !overwrite && zeros_at_ != grad.version();
 }
 
 // Steal or accumulate: the first gradient is taken over when nobody else holds it, later ones are
@@ -156,6 +171,7 @@ void Leaf::apply(BackwardContext& context) {
         is_dense(shape_, strides_) ? view::as_strided(fresh, shape_, strides_, 0, where()) : fresh;
     kernels::copy_(grad, incoming);
   }
+  zeros_at_.reset();
   for (const auto& hook : completed_hooks) hook(grad);
 }
 

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -124,8 +125,15 @@ class Leaf final : public Node {
   /// settles it.
   bool overwrite = false;
 
+  /// Clears the gradient that lives in grad: the next one replaces it.
+  void clear();
   /// Writes the zeros that `overwrite` stands for.
   void settle();
+  /// Makes x the gradient.
+  void set(Tensor x);
+  /// False if there is none, or only the zeros of settle(): neither a backward pass nor anybody who changed
+  /// grad in place has left one since clear().
+  bool has_gradient() const;
 
   /// The tensor was moved or converted: its gradients look like it from now on, and the old one is
   /// dropped. Hooks stay.
@@ -135,6 +143,7 @@ class Leaf final : public Node {
   std::vector<std::function<void(const Tensor& grad)>> completed_hooks;
 
  private:
+  std::optional<std::uint32_t> zeros_at_;  // version of grad in which settle() left it
   Shape shape_;
   Strides strides_;
   DType dtype_;

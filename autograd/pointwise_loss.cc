@@ -19,9 +19,25 @@ Tensor derivative_x(PointwiseLoss loss, const Tensor& x, const Tensor& t, const 
   return w.defined() ? (p - t) + (w - 1) * t * (p - 1) : p - t;
 }
 
+// log(1 + exp(-x)). One operation: composed of abs and relu it would have no slope at 0, where the
+// function has one.
+Tensor softplus_of_negative(const Tensor& x) {
+  const Where where = Where::current();
+  Tensor y;
+  {
+    const NoGrad guard;
+    y = log1p(exp(-abs(x))) + relu(-x);
+  }
+  if (needs_grad(x))
+    record("softplus", where, y, {&x}, [x = save(x)](BackwardContext& context) {
+      context.set(0, context.grad_output() * (sigmoid(x.get()) - 1));
+    });
+  return y;
+}
+
 Tensor derivative_targets(PointwiseLoss loss, const Tensor& x, const Tensor& t, const Tensor& w) {
   if (loss != PointwiseLoss::bce_with_logits) return -derivative_x(loss, x, t, w);
-  return w.defined() ? (w - 1) * (log1p(exp(-abs(x))) + relu(-x)) - x : -x;
+  return w.defined() ? (w - 1) * softplus_of_negative(x) - x : -x;
 }
 
 // One node for any of the losses: the usual gradient, that of x alone, is one fused pass.
@@ -39,7 +55,8 @@ Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, con
            [loss, reduction, x = save(x), targets = save(targets),
             weight = save(positive_weight)](BackwardContext& context) {
              const Tensor& grad = context.grad_output();
-             const Tensor a = x.get(), t = targets.get(), w = weight.get();
+             const Tensor a = x.get(), t = targets.get();
+             const Tensor w = weight.defined() ? weight.get().detach() : Tensor();  // a constant
              const bool fused = !grad_enabled();
              if (fused && context.needs(0))
                context.set(0, kernels::pointwise_loss_backward(loss, grad, a, t, w, reduction));

@@ -33,14 +33,15 @@ class Reduced {
   Shape shape_, kept_;
 };
 
-// max or min: the gradient goes to the elements that were chosen, in equal parts.
+// max or min: the gradient goes to the elements that were chosen, in equal parts. NaNs are chosen
+// wherever there are any.
 Tensor record_choice(const char* name, const Tensor& x, const Shape& axes, Tensor y, Where where) {
   if (needs_grad(x))
     record(name, where, y, {&x},
            [x = save(x), y = save_output(y),
             reduced = Reduced(x, axes, where)](BackwardContext& context) {
              const Tensor result = reduced.restored(y.get());
-             const Tensor chosen = eq(x.get(), result);
+             const Tensor chosen = logical_or(eq(x.get(), result), isnan(x.get()));
              const Tensor ties = to(kernels::sum_to(chosen, result.shape()), result.dtype());
              const Tensor part = reduced.restored(context.grad_output()) / ties;
              context.set(0, ringrad::where(chosen, part, 0));

@@ -47,6 +47,12 @@ class SavedTensor {
 /// Keeps an input of the operation. An undefined tensor is kept as such.
 SavedTensor save(const Tensor& input);
 
+/// Keeps an input if the gradient that is made of it is wanted: a product saves a factor only if the
+/// other one requires a gradient. What is not saved takes no memory, and may be changed in place.
+inline SavedTensor save_if(bool is_wanted, const Tensor& input) {
+  return is_wanted ? save(input) : SavedTensor();
+}
+
 /// Keeps a result of the operation, which is its output number `index`.
 SavedTensor save_output(const Tensor& output, int index = 0);
 

@@ -38,8 +38,7 @@ void Tensor::set_grad(const Tensor& grad, Where where) const {
     check_same_dtype("set_grad", grad, *this, where);
     check_same_device("set_grad", grad, *this, where);
   }
-  leaf->grad = grad;
-  leaf->overwrite = false;
+  leaf->set(grad);
 }
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options, Where where) const {

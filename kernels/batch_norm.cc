@@ -295,17 +295,21 @@ BatchNormGradients batch_norm_backward_apply(const Tensor& grad_output, const Ba
     const cpu::Stripes stripes = stripes_of(x_rows);
     const cpu::ChannelMap<T> map = channel_map<T>(stripes, saved);
     const std::vector<T> rstd = channel_values<T>(saved.rstd, stripes.channels, 1);
-    std::vector<T> slope = channel_values<T>(sums.grad_xhat, stripes.channels, 0);
-    std::vector<T> constant = channel_values<T>(sums.grad, stripes.channels, 0);
-    const T share = rows > 0 ? static_cast<T>(1 / rows) : T{0};
-    for (std::size_t c = 0; c < rstd.size(); ++c) {
-      slope[c] *= -map.scale[c] * rstd[c] * share;
-      constant[c] *= -map.scale[c] * share;
+    std::vector<T> slope, constant;  // none if the moments count as constants
+    if (rows > 0) {
+      const T share = static_cast<T>(1 / rows);
+      slope = channel_values<T>(sums.grad_xhat, stripes.channels, 0);
+      constant = channel_values<T>(sums.grad, stripes.channels, 0);
+      for (std::size_t c = 0; c < rstd.size(); ++c) {
+        slope[c] *= -map.scale[c] * rstd[c] * share;
+        constant[c] *= -map.scale[c] * share;
+      }
+      slope = repeat(stripes, slope);
+      constant = repeat(stripes, constant);
     }
-    cpu::batch_norm_backward_apply(stripes, map, repeat(stripes, slope), repeat(stripes, constant),
-                                   x_rows.data<T>(), data_or_null<T>(residual_rows),
-                                   grad_rows.data<T>(), result.grad_input.data<T>(),
-                                   data_or_null<T>(result.grad_residual));
+    cpu::batch_norm_backward_apply(
+        stripes, map, slope, constant, x_rows.data<T>(), data_or_null<T>(residual_rows),
+        grad_rows.data<T>(), result.grad_input.data<T>(), data_or_null<T>(result.grad_residual));
   });
   return {from_rows(result.grad_input, x, where), from_rows(result.grad_residual, x, where)};
 }

@@ -89,14 +89,14 @@ RINGRAD_CLONES void sum_gradients(std::int64_t width, std::int64_t n, const T* _
     for (std::int64_t j = 0; j < columns; ++j) {
       const T distance = x[i + j] - mean[j];
       const T y = normalized<kResidual>(distance, scale[j], bias[j], residual, i + j);
-      const T g = kRelu && !(y > 0) ? T{0} : grad[i + j];
+      const T g = kRelu && y <= 0 ? T{0} : grad[i + j];
       sum_g[j] += g;
       sum_gx[j] += g * distance;
     }
   }
 }
 
-template <class T, bool kRelu, bool kResidual>
+template <class T, bool kMoments, bool kRelu, bool kResidual>
 RINGRAD_CLONES void backward_apply(std::int64_t width, std::int64_t n, const T* __restrict mean,
                                    const T* __restrict scale, const T* __restrict bias,
                                    const T* __restrict slope, const T* __restrict constant,
@@ -108,8 +108,9 @@ RINGRAD_CLONES void backward_apply(std::int64_t width, std::int64_t n, const T* 
     for (std::int64_t j = 0; j < columns; ++j) {
       const T distance = x[i + j] - mean[j];
       const T y = normalized<kResidual>(distance, scale[j], bias[j], residual, i + j);
-      const T g = kRelu && !(y > 0) ? T{0} : grad[i + j];
-      grad_x[i + j] = scale[j] * g + slope[j] * distance + constant[j];
+      const T g = kRelu && y <= 0 ? T{0} : grad[i + j];
+      grad_x[i + j] = scale[j] * g;
+      if constexpr (kMoments) grad_x[i + j] += slope[j] * distance + constant[j];
       if constexpr (kResidual) grad_residual[i + j] = g;
     }
   }
@@ -243,9 +244,13 @@ void batch_norm_backward_apply(const Stripes& stripes, const ChannelMap<T>& map,
                                const std::vector<T>& slope, const std::vector<T>& constant,
                                const T* x, const T* residual, const T* grad_y, T* grad_x,
                                T* grad_residual) {
-  const auto loop = residual   ? backward_apply<T, true, true>
-                    : map.relu ? backward_apply<T, true, false>
-                               : backward_apply<T, false, false>;
+  const auto choose = [&]<bool kMoments>() {
+    return residual   ? backward_apply<T, kMoments, true, true>
+           : map.relu ? backward_apply<T, kMoments, true, false>
+                      : backward_apply<T, kMoments, false, false>;
+  };
+  const auto loop =
+      slope.empty() ? choose.template operator()<false>() : choose.template operator()<true>();
   for_each_chunk(stripes, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
     loop(stripes.width, end - begin, map.mean.data(), map.scale.data(), map.bias.data(),
          slope.data(), constant.data(), x + begin, from(residual, begin), grad_y + begin,

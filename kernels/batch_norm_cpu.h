@@ -49,7 +49,8 @@ void batch_norm_backward_sums(const Stripes& stripes, const ChannelMap<T>& map, 
                               const T* residual, const T* grad_y, T* sum_g, T* sum_gx);
 
 /// grad_x = scale * g + slope * (x - mean) + constant, slope and constant repeated; and, with a residual,
-/// grad_residual = g.
+/// grad_residual = g. Without slope and constant, both empty, grad_x = scale * g: an infinite x does not
+/// matter then.
 template <class T>
 void batch_norm_backward_apply(const Stripes& stripes, const ChannelMap<T>& map,
                                const std::vector<T>& slope, const std::vector<T>& constant,

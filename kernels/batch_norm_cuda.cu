@@ -73,7 +73,7 @@ struct Normalization {
   /// grad, unless ReLU cut y off
   template <bool kRelu>
   __device__ Math passed(Math x, Math residual, Math grad) const {
-    return kRelu && !((*this)(x, residual) > 0) ? Math{0} : grad;
+    return kRelu && (*this)(x, residual) <= 0 ? Math{0} : grad;
   }
 
   Math mean = 0, scale = 0, bias = 0;
@@ -117,7 +117,8 @@ struct SumGradients {
   Pair<Math> sums{0, 0};
 };
 
-// scale * (g - sum_g / rows - xhat * sum_gx / rows), as scale * g + slope * (x - mean) + constant
+// scale * (g - sum_g / rows - xhat * sum_gx / rows), as scale * g + slope * (x - mean) + constant; scale * g
+// where the moments count as constants, whatever x is
 template <class T, bool kRelu, bool kResidual>
 struct ApplyGradient {
   using Math = MathType<T>;
@@ -128,14 +129,17 @@ struct ApplyGradient {
       : normalization(pass, c),
         slope(-normalization.scale * load_parameter(pass.rstd, c, Math{1}) * pass.share *
               load_parameter(pass.sum_gx, c, Math{0})),
-        constant(-normalization.scale * pass.share * load_parameter(pass.sum_g, c, Math{0})) {}
+        constant(-normalization.scale * pass.share * load_parameter(pass.sum_g, c, Math{0})),
+        has_moments(pass.share > 0) {}
   __device__ Math operator()(Math x, Math residual, Math& grad) const {
     grad = normalization.template passed<kRelu>(x, residual, grad);
-    return normalization.scale * grad + slope * (x - normalization.mean) + constant;
+    const Math scaled = normalization.scale * grad;
+    return has_moments ? scaled + slope * (x - normalization.mean) + constant : scaled;
   }
 
   Normalization<T, kResidual> normalization;
   Math slope = 0, constant = 0;
+  bool has_moments = false;
 };
 
 // One channel per thread, in float64 whatever the dtypes.

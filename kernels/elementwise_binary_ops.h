@@ -41,7 +41,7 @@ struct Div : BinaryRow<Domain::real, kB, kBoth> {
     return grad / b;
   }
   static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
-    return -grad * a / (b * b);
+    return -grad * (a / b / b);  // b * b might overflow or vanish
   }
 };
 
@@ -51,39 +51,42 @@ struct AddRelu : BinaryRow<Domain::number> {
   static constexpr auto forward(auto a, auto b) { return where(a + b < 0, 0, a + b); }
 };
 
-/// The conditions replace 0 * inf by the limit: constant in a where b = 0, and in b where a = 0.
+/// The conditions replace 0 * inf by the limit: constant in a where b = 0, and in b where a = 0 and
+/// b >= 0. They choose before grad is multiplied, or a second derivative would multiply what they drop by 0.
 struct Pow : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "pow";
   static constexpr auto forward(auto a, auto b) { return power(a, b); }
   static constexpr auto backward_a(const auto& grad, const auto& a, const auto& b) {
-    return where(b == 0, 0, grad * (b * pow(a, b - 1)));
+    return grad * where(b == 0, 0, b * pow(a, b - 1));
   }
   static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
-    return where(a == 0, 0, grad * (pow(a, b) * log(a)));
+    const auto slope = pow(a, b) * log(a);
+    return grad * where(a == 0, where(b >= 0, 0, slope), slope);
   }
 };
 
-/// NaN if one is NaN. Where the operands are equal, each receives half of the gradient.
+/// NaN if one is NaN; both operands then receive the gradient, so that the NaN reaches what made it.
+/// Where the operands are equal, each receives half of the gradient.
 struct Maximum : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "maximum";
   static constexpr auto forward(auto a, auto b) { return where(a > b || a != a, a, b); }
   static constexpr auto backward_a(const auto& grad, const auto& a, const auto& b) {
-    return where(a > b, grad, where(a == b, grad / 2, 0));
+    return where(a < b, 0, where(a == b, grad / 2, grad));
   }
   static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
-    return where(a < b, grad, where(a == b, grad / 2, 0));
+    return where(a > b, 0, where(a == b, grad / 2, grad));
   }
 };
 
-/// NaN if one is NaN. Where the operands are equal, each receives half of the gradient.
+/// As Maximum for NaN and equal operands.
 struct Minimum : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "minimum";
   static constexpr auto forward(auto a, auto b) { return where(a < b || a != a, a, b); }
   static constexpr auto backward_a(const auto& grad, const auto& a, const auto& b) {
-    return where(a < b, grad, where(a == b, grad / 2, 0));
+    return where(a > b, 0, where(a == b, grad / 2, grad));
   }
   static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
-    return where(a > b, grad, where(a == b, grad / 2, 0));
+    return where(a < b, 0, where(a == b, grad / 2, grad));
   }
 };
 

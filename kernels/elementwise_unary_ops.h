@@ -23,7 +23,7 @@ struct Abs : UnaryRow<Domain::number, Saves::input> {
 struct Square : UnaryRow<Domain::number, Saves::input> {
   static constexpr const char* kName = "square";
   static constexpr auto forward(auto x) { return x * x; }
-  static constexpr auto backward(const auto& grad, const auto& x) { return grad * (2 * x); }
+  static constexpr auto backward(const auto& grad, const auto& x) { return grad * x * 2; }
 };
 
 struct Exp : UnaryRow<Domain::real, Saves::output> {
@@ -59,15 +59,14 @@ struct Sqrt : UnaryRow<Domain::real, Saves::output> {
 struct Rsqrt : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "rsqrt";
   static constexpr auto forward(auto x) { return 1 / sqrt(x); }
-  static constexpr auto backward(const auto& grad, const auto& y) {
-    return grad * (y * y * y) / -2;
-  }
+  // Factor by factor: y^3 may overflow or vanish where the product does not.
+  static constexpr auto backward(const auto& grad, const auto& y) { return grad * y * y * y / -2; }
 };
 
 struct Reciprocal : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "reciprocal";
   static constexpr auto forward(auto x) { return 1 / x; }
-  static constexpr auto backward(const auto& grad, const auto& y) { return -grad * (y * y); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return -grad * y * y; }
 };
 
 struct Sin : UnaryRow<Domain::real, Saves::input> {
@@ -102,12 +101,18 @@ struct Erf : UnaryRow<Domain::real, Saves::input> {
   }
 };
 
-/// NaN stays NaN. The output says as much as the input, and is what the next layer saves anyway.
+/// NaN stays NaN and passes its gradient on. The output says as much as the input, and is what the
+/// next layer saves anyway.
 struct Relu : UnaryRow<Domain::number, Saves::output> {
   static constexpr const char* kName = "relu";
   static constexpr auto forward(auto x) { return where(x < 0, 0, x); }
-  static constexpr auto backward(const auto& grad, const auto& y) { return where(y > 0, grad, 0); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return where(y <= 0, 0, grad); }
 };
+
+/// Limits x to [-30, 30], outside which gelu's slope is 0 or 1 to all digits: its formulas give inf * 0 there.
+constexpr auto within_bend(auto x) {
+  return where(x > 30, like(x, 30), where(x < -30, like(x, -30), x));
+}
 
 /// x Phi(x), where Phi is the distribution function of the standard normal distribution.
 struct Gelu : UnaryRow<Domain::real, Saves::input> {
@@ -119,7 +124,8 @@ struct Gelu : UnaryRow<Domain::real, Saves::input> {
     return like(x, std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(x * x / -2);
   }
   static constexpr auto forward(auto x) { return x * distribution(x); }
-  static constexpr auto backward(const auto& grad, const auto& x) {
+  static constexpr auto backward(const auto& grad, const auto& any_x) {
+    const auto x = within_bend(any_x);
     return grad * (distribution(x) + x * density(x));
   }
 };
@@ -137,7 +143,8 @@ struct GeluTanh : UnaryRow<Domain::real, Saves::input> {
     return like(x, kSlope) * (1 + like(x, 3 * kCubic) * x * x);
   }
   static constexpr auto forward(auto x) { return like(x, 0.5) * x * (1 + tanh_u(x)); }
-  static constexpr auto backward(const auto& grad, const auto& x) {
+  static constexpr auto backward(const auto& grad, const auto& any_x) {
+    const auto x = within_bend(any_x);
     const auto t = tanh_u(x);
     return grad * like(x, 0.5) * (1 + t + x * (1 - t * t) * du_dx(x));
   }
@@ -177,7 +184,7 @@ struct Round : UnaryRow<Domain::number> {
   static constexpr auto backward(const auto& grad, const auto&) { return zero_like(grad); }
 };
 
-/// x limited to [low, high]; NaN stays NaN.
+/// x limited to [low, high]; NaN stays NaN. The gradient is 0 outside, at the bounds and for NaN.
 struct Clamp : UnaryRow<Domain::number, Saves::input> {
   static constexpr const char* kName = "clamp";
   Scalar low, high;
@@ -190,7 +197,7 @@ struct Clamp : UnaryRow<Domain::number, Saves::input> {
     return where(x < like(x, low), like(x, low), where(x > like(x, high), like(x, high), x));
   }
   constexpr auto backward(const auto& grad, const auto& x) const {
-    return where(x < like(x, low), 0, where(x > like(x, high), 0, grad));
+    return where(x > like(x, low), where(x < like(x, high), grad, 0), 0);
   }
 };
 
@@ -218,8 +225,9 @@ struct ScalarPow : UnaryRow<Domain::number, Saves::output> {
   DType promoted(DType x, Where where) const { return promote_number(kName, x, base, where); }
   constexpr auto forward(auto x) const { return power(like(x, base), x); }
   constexpr auto backward(const auto& grad, const auto& y) const {
-    if (base.to<double>() == 0) return zero_like(grad);  // the formula would give 0 * -inf
-    return grad * (y * like(y, std::log(base.to<double>())));
+    const auto slope = y * like(y, std::log(base.to<double>()));
+    // 0^x is 1, 0 or infinite. Where it is finite the formula would give 0 * -inf.
+    return grad * (base.to<double>() == 0 ? where(y <= 1, 0, slope) : slope);
   }
 };
 

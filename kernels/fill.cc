@@ -1,14 +1,27 @@
 #include "kernels/fill.h"
 
 #include "core/fill_cuda.h"
+#include "core/view.h"
 #include "kernels/convert.h"
 #include "kernels/copy.h"
 
 namespace ringrad::kernels {
 
+namespace {
+
+// x with each element of an expanded axis once. All are filled alike, so the order does not matter.
+Tensor without_repeats(Tensor x, Where where) {
+  for (int axis = 0; axis < x.dims(); ++axis)
+    if (x.strides()[axis] == 0 && x.shape()[axis] > 1) x = view::slice(x, axis, 0, 1, 1, where);
+  return x;
+}
+
+}  // namespace
+
 // A fill is a copy of one broadcast element; the copy's loops know that case.
-void fill_(const Tensor& x, Scalar value, Where where) {
-  if (x.numel(where) == 0) return;
+void fill_(const Tensor& expanded, Scalar value, Where where) {
+  if (expanded.numel(where) == 0) return;
+  const Tensor x = without_repeats(expanded, where);
   if (x.device().is_cuda() && is_dense(x.shape(), x.strides())) {
     dispatch_dtype(value.dtype(), [&]<class From>() {
       dispatch_dtype(x.dtype(), [&]<class To>() {

@@ -7,7 +7,8 @@
 namespace ringrad::kernels {
 
 /// x[...] = value, converted as copy_ converts.
-/// Throws:  ValueError if two elements of x are one place in memory, as in an expanded tensor
+/// Elements of an expanded axis are one place in memory, and are written once.
+/// Throws:  ValueError if elements of x overlap in any other way
 void fill_(const Tensor& x, Scalar value, Where where = Where::current());
 
 /// x[...] = 0

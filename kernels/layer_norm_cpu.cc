@@ -19,19 +19,29 @@ template <class T>
 RINGRAD_CLONES void normalize_row(std::int64_t C, T eps, const T* __restrict x,
                                   const T* __restrict weight, const T* __restrict bias,
                                   T* __restrict y, T* mean, T* rstd) {
-  T sum = 0, squares = 0;
+  const T n = static_cast<T>(C);
+  T sum = 0, distances = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t c = 0; c < C; ++c) sum += x[c];
-  const T centre = sum / static_cast<T>(C);
-#pragma omp simd reduction(+ : squares)
-  for (std::int64_t c = 0; c < C; ++c) squares += (x[c] - centre) * (x[c] - centre);
-  const T scale = 1 / std::sqrt(squares / static_cast<T>(C) + eps);
-  for (std::int64_t c = 0; c < C; ++c) y[c] = (x[c] - centre) * scale;
+  // Rounding leaves the centre beside the mean, by many deviations if the mean is large. The distances
+  // from it are exact there, and their own mean, `shift`, is what is missing.
+  const T centre = sum / n;
+#pragma omp simd reduction(+ : distances, squares)
+  for (std::int64_t c = 0; c < C; ++c) {
+    const T distance = x[c] - centre;
+    distances += distance;
+    squares += distance * distance;
+  }
+  const T shift = distances / n;
+  const T var = std::max(squares / n - shift * shift, T{0});
+  const T scale = 1 / std::sqrt(var + eps);
+  const T offset = -shift * scale;
+  for (std::int64_t c = 0; c < C; ++c) y[c] = (x[c] - centre) * scale + offset;
   if (weight)
     for (std::int64_t c = 0; c < C; ++c) y[c] *= weight[c];
   if (bias)
     for (std::int64_t c = 0; c < C; ++c) y[c] += bias[c];
-  *mean = centre;
+  *mean = centre + shift;
   *rstd = scale;
 }
 

@@ -2,6 +2,9 @@
 //
 //     layer_norm_block_per_row      rows of any length, read three times; most often from the cache
 //     layer_norm_in_registers       rows that fit into the registers of their threads: read once
+//
+// Rounding leaves the centre of a row beside its mean, by many deviations if the mean is large. The distances
+// from it are exact there, and their own mean, `shift`, is what is missing.
 
 #include <cmath>
 
@@ -28,23 +31,38 @@ struct Forward {
   Math eps;
 };
 
-// y of one pack from its distances to the mean.
+// What a row's distances from its centre say: the mean's own distance, and 1 / the deviation.
+template <class Math>
+struct Moments {
+  Math shift, rstd;
+
+  __device__ Moments(Pair<Math> distances_and_squares, std::int64_t C, Math eps) {
+    const auto n = static_cast<Math>(C);
+    shift = distances_and_squares.first / n;
+    const Math var = distances_and_squares.second / n - shift * shift;
+    rstd = 1 / std::sqrt((var < 0 ? Math{0} : var) + eps);  // below 0 by rounding, of equal values
+  }
+};
+
+// y of one pack from its distances to the centre.
 template <class T, class Index, class Math>
 __device__ void store_normalized(const Forward<T>& args, const Row<T, Index>& row, Index pack,
-                                 Math rstd, Math (&distances)[kPack<T>]) {
+                                 const Moments<Math>& moments, Math (&distances)[kPack<T>]) {
   Math weight[kPack<T>], bias[kPack<T>];
   load_parameters<T>(args.weight, row.column(pack), static_cast<Index>(args.C), Math{1}, weight);
   load_parameters<T>(args.bias, row.column(pack), static_cast<Index>(args.C), Math{0}, bias);
 #pragma unroll
-  for (int i = 0; i < kPack<T>; ++i) distances[i] = distances[i] * rstd * weight[i] + bias[i];
+  for (int i = 0; i < kPack<T>; ++i)
+    distances[i] = (distances[i] - moments.shift) * moments.rstd * weight[i] + bias[i];
   row.store(args.y, pack, distances);
 }
 
-// Block b takes row b, thread t its packs t, t + kThreads ... Shared memory: a number per warp.
+// Block b takes row b, thread t its packs t, t + kThreads ... Shared memory: three numbers per warp.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) layer_norm_block_per_row(Forward<T> args) {
   using Math = MathType<T>;
   RINGRAD_SHARED(Math, shared, [kThreads / kWarp]);
+  RINGRAD_SHARED(Pair<Math>, shared_pairs, [kThreads / kWarp]);
   const Row<T> row(blockIdx.x * args.C, args.C);
   // visit(pack, its distances from `centre`), which are 0 outside of the row
   const auto for_each_pack = [&](Math centre, auto visit) {
@@ -56,63 +74,65 @@ __global__ void __launch_bounds__(kThreads, 2) layer_norm_block_per_row(Forward<
       visit(pack, values);
     }
   };
-  Math sum = 0, squares = 0;
+  Math sum = 0;
   for_each_pack(0, [&](std::int64_t, const Math(&values)[kPack<T>]) {
     for (const Math value : values) sum += value;
   });
-  const Math mean = block_reduce<kThreads>(sum, Plus(), shared) / static_cast<Math>(args.C);
-  for_each_pack(mean, [&](std::int64_t, const Math(&values)[kPack<T>]) {
-    for (const Math value : values) squares += value * value;
+  const Math centre = block_reduce<kThreads>(sum, Plus(), shared) / static_cast<Math>(args.C);
+  Pair<Math> sums{0, 0};
+  for_each_pack(centre, [&](std::int64_t, const Math(&values)[kPack<T>]) {
+    for (const Math value : values) sums = sums + Pair<Math>{value, value * value};
   });
-  const Math var = block_reduce<kThreads>(squares, Plus(), shared) / static_cast<Math>(args.C);
-  const Math rstd = 1 / std::sqrt(var + args.eps);
-  for_each_pack(mean, [&](std::int64_t pack, Math(&values)[kPack<T>]) {
-    store_normalized(args, row, pack, rstd, values);
+  const Moments<Math> moments(block_reduce<kThreads>(sums, Plus(), shared_pairs), args.C, args.eps);
+  for_each_pack(centre, [&](std::int64_t pack, Math(&values)[kPack<T>]) {
+    store_normalized(args, row, pack, moments, values);
   });
   if (threadIdx.x == 0) {
-    args.mean[blockIdx.x] = mean;
-    args.rstd[blockIdx.x] = rstd;
+    args.mean[blockIdx.x] = centre + moments.shift;
+    args.rstd[blockIdx.x] = moments.rstd;
   }
 }
 
 // Block b takes rows b * blockDim.y ...; thread (x, y) packs x, x + kRowThreads ... of its y-th. Shared
-// memory: a number per warp of a row. REQUIRES: at most kPacks<T> * kRowThreads packs per row
+// memory: three numbers per warp of a row. REQUIRES: at most kPacks<T> * kRowThreads packs per row
 template <class T, int kRowThreads>
 __global__ void __launch_bounds__(kRowBlock<kRowThreads>, 768 / kRowBlock<kRowThreads>)
     layer_norm_in_registers(Forward<T> args) {
   using Math = MathType<T>;
   RINGRAD_SHARED(Math, shared, [kRowWarps<kRowThreads>]);
+  RINGRAD_SHARED(Pair<Math>, shared_pairs, [kRowWarps<kRowThreads>]);
   const std::int64_t r = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const bool exists = r < args.rows;
   const Row<T, int> row(exists ? r * args.C : 0, exists ? static_cast<int>(args.C) : 0);
   const auto pack_of = [](int p) { return static_cast<int>(threadIdx.x) + p * kRowThreads; };
   Math values[kPacks<T>][kPack<T>];
-  Math sum = 0, squares = 0;
+  Math sum = 0;
 #pragma unroll
   for (int p = 0; p < kPacks<T>; ++p) {
     row.load(args.x, pack_of(p), Math{0}, values[p]);
 #pragma unroll
     for (const Math value : values[p]) sum += value;
   }
-  const Math mean = row_reduce<kRowThreads>(sum, Plus(), shared) / static_cast<Math>(args.C);
+  const Math centre = row_reduce<kRowThreads>(sum, Plus(), shared) / static_cast<Math>(args.C);
+  Pair<Math> sums{0, 0};
 #pragma unroll
   for (int p = 0; p < kPacks<T>; ++p)
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
       Math& value = values[p][i];
-      value = row.holds(pack_of(p), i) ? value - mean : Math{0};
-      squares += value * value;
+      value = row.holds(pack_of(p), i) ? value - centre : Math{0};
+      sums = sums + Pair<Math>{value, value * value};
     }
-  const Math var = row_reduce<kRowThreads>(squares, Plus(), shared) / static_cast<Math>(args.C);
-  const Math rstd = 1 / std::sqrt(var + args.eps);
+  const Moments<Math> moments(row_reduce<kRowThreads>(sums, Plus(), shared_pairs), args.C,
+                              args.eps);
 #pragma unroll
   for (int p = 0; p < kPacks<T>; ++p) {
     const int pack = pack_of(p);
-    if (pack < row.packs()) store_normalized(args, row, pack, rstd, values[p]);
+    if (pack < row.packs()) store_normalized(args, row, pack, moments, values[p]);
   }
   if (exists && threadIdx.x == 0) {
-    args.mean[r] = mean;
-    args.rstd[r] = rstd;
+    args.mean[r] = centre + moments.shift;
+    args.rstd[r] = moments.rstd;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/view.h"
 #include "kernels/copy.h"
+#include "kernels/elementwise.h"
 #include "kernels/fill.h"
 #include "kernels/reduce_cpu.h"
 #include "kernels/reduce_cuda.h"
@@ -31,6 +32,9 @@ struct Reduction {
 
   // The sum over x, divided; `empty` where there is nothing to sum.
   void run_sum(double divisor, double empty, Where where) const;
+
+  // One element of each group, in the shape of `result`.
+  Tensor first_elements(Where where) const;
 
   // The result in the shape the caller asked for.
   Tensor shaped(bool keepdim, Where where) const;
@@ -90,6 +94,13 @@ void Reduction::run_sum(double divisor, double empty, Where where) const {
     cpu::sum(plan, x, divisor, result);
 }
 
+Tensor Reduction::first_elements(Where where) const {
+  Tensor elements = x;
+  for (int i = 0; i < x.dims(); ++i)
+    if (reduced >> i & 1u) elements = view::slice(elements, i, 0, 1, 1, where);
+  return elements;
+}
+
 Tensor Reduction::shaped(bool keepdim, Where where) const {
   if (keepdim || reduced == 0) return result;
   Shape shape;
@@ -100,6 +111,41 @@ Tensor Reduction::shaped(bool keepdim, Where where) const {
     strides.push_back(result.strides()[i]);
   }
   return view::as_strided(result, shape, strides, 0, where);
+}
+
+// Two passes over x. The first sums distances from the group's first element, which are small also where
+// the elements are large. So the mean is known more exactly than x's dtype can hold it; the second pass
+// takes the rounded one, and what that adds to the sum is subtracted.
+void compute_var(const Reduction& reduction, std::int64_t correction, Where where) {
+  using namespace ops;
+  const DType dtype = reduction.x.dtype(), wide = DType::float64;
+  const auto sum_over_x = [&](auto on_cpu, auto on_cuda, const Tensor& center) {
+    const Tensor sum = empty_like(cast(center, wide, where), where);
+    if (reduction.x.device().is_cuda())
+      on_cuda(reduction.plan, reduction.x, center, sum, where);
+    else
+      on_cpu(reduction.plan, reduction.x, center, sum);
+    return sum;
+  };
+  const auto times = [&](const Tensor& a, double number) {
+    return unary(RightScalar<Mul>(number), a, where);
+  };
+  const auto count = static_cast<double>(reduction.count);
+  const Tensor first = empty_like(reduction.result, where);
+  copy_(first, reduction.first_elements(where), where);
+  const Tensor distance =
+      times(sum_over_x(cpu::sum_deviations, cuda::sum_deviations, first), 1 / count);
+  const Tensor mean = binary<Add>(cast(first, wide, where), distance, where);
+  const Tensor center = cast(mean, dtype, where);
+  const Tensor squares =
+      sum_over_x(cpu::sum_squared_deviations, cuda::sum_squared_deviations, center);
+  const Tensor rounding = binary<Sub>(mean, cast(center, wide, where), where);
+  const Tensor excess = times(unary(Square(), rounding, where), count);
+  // Of equal elements the difference may be below 0, by rounding.
+  const Tensor sum = unary(RightScalar<Maximum>(0), binary<Sub>(squares, excess, where), where);
+  const double divisor =
+      static_cast<double>(std::max<std::int64_t>(0, reduction.count - correction));
+  copy_(reduction.result, unary(RightScalar<Div>(divisor), sum, where), where);
 }
 
 struct Choice {
@@ -146,18 +192,11 @@ Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool kee
   if (size_bytes(x.dtype()) == 2)  // a mean rounded to 16 bits is no center
     return cast(var(cast(x, DType::float32, where), axes, correction, keepdim, where), x.dtype(),
                 where);
-  Reduction reduction("var", x, axes, x.dtype(), where);
-  reduction.run_sum(static_cast<double>(reduction.count), kNan, where);
-  if (x.numel() > 0) {
-    const Tensor center = std::exchange(reduction.result, empty_like(reduction.result, where));
-    const auto divisor =
-        static_cast<double>(std::max<std::int64_t>(0, reduction.count - correction));
-    if (x.device().is_cuda())
-      cuda::sum_squared_deviations(reduction.plan, reduction.x, center, divisor, reduction.result,
-                                   where);
-    else
-      cpu::sum_squared_deviations(reduction.plan, reduction.x, center, divisor, reduction.result);
-  }
+  const Reduction reduction("var", x, axes, x.dtype(), where);
+  if (x.numel() == 0)
+    fill_(reduction.result, kNan, where);
+  else
+    compute_var(reduction, correction, where);
   return reduction.shaped(keepdim, where);
 }
 

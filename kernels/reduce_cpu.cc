@@ -32,6 +32,7 @@ using reduce_ops::kHasCenter;
 using reduce_ops::Max;
 using reduce_ops::Min;
 using reduce_ops::Sum;
+using reduce_ops::SumDeviations;
 using reduce_ops::SumSquaredDeviations;
 
 constexpr std::int64_t kMaxLanes = 1024;  // their totals take 8 KiB of the first-level cache
@@ -278,6 +279,16 @@ struct Quotients {
   }
 };
 
+template <template <class> class Op>
+void reduce_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                       const Tensor& result) {
+  const auto run = [&]<class T>() {
+    reduce<Op<T>>(plan, x.data<T>(), center.data<T>(), Quotients<double>{result.data<double>(), 1});
+  };
+  x.dtype() == DType::float64 ? run.template operator()<double>()
+                              : run.template operator()<float>();
+}
+
 template <template <class> class Choice>
 void choose(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
   dispatch_dtype(x.dtype(), [&]<class T>() {
@@ -305,14 +316,14 @@ void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& 
   });
 }
 
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                    const Tensor& result) {
+  reduce_deviations<SumDeviations>(plan, x, center, result);
+}
+
 void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
-                            double divisor, const Tensor& result) {
-  const auto run = [&]<class T>() {
-    reduce<SumSquaredDeviations<T>>(plan, x.data<T>(), center.data<T>(),
-                                    Quotients<T>{result.data<T>(), divisor});
-  };
-  x.dtype() == DType::float64 ? run.template operator()<double>()
-                              : run.template operator()<float>();
+                            const Tensor& result) {
+  reduce_deviations<SumSquaredDeviations>(plan, x, center, result);
 }
 
 void max(const ReducePlan& plan, const Tensor& x, const Tensor& result) {

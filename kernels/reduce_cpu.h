@@ -10,9 +10,12 @@ namespace ringrad::kernels::cpu {
 /// result = sum x / divisor; integers are not divided.
 void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result);
 
-/// result = sum (x - center)^2 / divisor.    REQUIRES: float32 or float64; center as result
+/// result = sum x - center, or its square.    REQUIRES: x and center float32 or float64, result float64;
+/// center lies as result
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                    const Tensor& result);
 void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
-                            double divisor, const Tensor& result);
+                            const Tensor& result);
 
 /// result = the largest, or smallest; NaN if there is one.
 void max(const ReducePlan& plan, const Tensor& x, const Tensor& result);

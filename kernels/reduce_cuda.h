@@ -10,8 +10,10 @@ namespace ringrad::kernels::cuda {
 /// As their namesakes in reduce_cpu.h, of tensors on a GPU.
 void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result,
          Where where);
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                    const Tensor& result, Where where);
 void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
-                            double divisor, const Tensor& result, Where where);
+                            const Tensor& result, Where where);
 void max(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
 void min(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
 

@@ -34,6 +34,11 @@ struct Sum {
 };
 
 template <class T>
+struct SumDeviations : Sum<T> {
+  static constexpr T map(T x, T center) { return x - center; }
+};
+
+template <class T>
 struct SumSquaredDeviations : Sum<T> {
   static constexpr T map(T x, T center) { return (x - center) * (x - center); }
 };

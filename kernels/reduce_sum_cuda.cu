@@ -5,8 +5,9 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-template <class T>
-struct Deviations : reduce_ops::SumSquaredDeviations<T> {
+// An operation on an element's distance from the center of its result.
+template <template <class> class Op, class T>
+struct Deviations : Op<T> {
   using Center = T;
   const T* centers;  // (num_results)
   std::int64_t num_results;
@@ -15,10 +16,19 @@ struct Deviations : reduce_ops::SumSquaredDeviations<T> {
       : centers(centers), num_results(num_results) {}
 
   __device__ T center(std::int64_t result) const { return centers[result % num_results]; }
-  constexpr T map(T x, std::int64_t, T center) const {
-    return reduce_ops::SumSquaredDeviations<T>::map(x, center);
-  }
+  constexpr T map(T x, std::int64_t, T center) const { return Op<T>::map(x, center); }
 };
+
+template <template <class> class Op>
+void reduce_deviations(const char* name, const ReducePlan& plan, const Tensor& x,
+                       const Tensor& center, const Tensor& result, Where where) {
+  const auto run = [&]<class T>() {
+    reduce(name, plan, Deviations<Op, T>(center.data<T>(), plan.num_results), x.data<T>(),
+           Quotient<double>{result.data<double>(), 1}, x.device(), where);
+  };
+  x.dtype() == DType::float64 ? run.template operator()<double>()
+                              : run.template operator()<float>();
+}
 
 }  // namespace
 
@@ -37,14 +47,15 @@ void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& 
   });
 }
 
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                    const Tensor& result, Where where) {
+  reduce_deviations<reduce_ops::SumDeviations>("sum_deviations", plan, x, center, result, where);
+}
+
 void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
-                            double divisor, const Tensor& result, Where where) {
-  const auto run = [&]<class T>() {
-    reduce("sum_squared_deviations", plan, Deviations<T>(center.data<T>(), plan.num_results),
-           x.data<T>(), Quotient<T>{result.data<T>(), divisor}, x.device(), where);
-  };
-  x.dtype() == DType::float64 ? run.template operator()<double>()
-                              : run.template operator()<float>();
+                            const Tensor& result, Where where) {
+  reduce_deviations<reduce_ops::SumSquaredDeviations>("sum_squared_deviations", plan, x, center,
+                                                      result, where);
 }
 
 }  // namespace ringrad::kernels::cuda

@@ -1,7 +1,10 @@
 #include "autograd/batch_norm.h"
 
+#include <limits>
+
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
+#include "autograd/grad_mode.h"
 #include "autograd/gradient_check.h"
 #include "autograd/in_place.h"
 #include "autograd/movement.h"
@@ -189,6 +192,61 @@ TEST(AutogradBatchNormTest, ACallThatThrowsLeavesRunningStatisticsAlone) {
       "batch_norm: ");
   expect_same_bits(mean, zeros({2}));
   expect_same_bits(var, ones({2}));
+}
+
+// In evaluation the gradient of x is grad * weight * rstd, whatever x is.
+TEST(AutogradBatchNormTest, AnInfiniteInputHasAFiniteGradientInEvaluation) {
+  constexpr float kInf = std::numeric_limits<float>::infinity(),
+                  kNan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor values = tensor({1, 2, kInf, kNan, 3, -kInf});
+  for (const Shape& shape : {Shape{3, 2}, Shape{1, 2, 3}, Shape{3, 2, 1, 1}}) {
+    const Tensor x = reshape(values, shape).detach().set_requires_grad();
+    const Tensor weight = tensor({2, 3}).set_requires_grad(), mean = zeros({2}), var = full({2}, 4);
+    const BatchNormOptions options{.training = false, .eps = 0};
+    const Tensor plain = batch_norm(x, weight, {}, mean, var, options);
+    expect_close(grad(plain, x, ones(shape)), shape.size() == 3
+                                                  ? std::vector<double>{1, 1, 1, 1.5, 1.5, 1.5}
+                                                  : std::vector<double>{1, 1.5, 1, 1.5, 1, 1.5});
+    BatchNormOptions with_relu = options;
+    with_relu.relu = true;
+    expect_close(grad(batch_norm(x, weight, {}, mean, var, with_relu), x, ones(shape)),
+                 shape.size() == 3 ? std::vector<double>{1, 1, 1, 1.5, 1.5, 0}
+                                   : std::vector<double>{1, 1.5, 1, 1.5, 1, 0});
+  }
+}
+
+TEST(AutogradBatchNormTest, RecordedGradientsOfHalvesEqualTheFusedOnes) {
+  Random random(8);
+  for (const DType dtype : {DType::float16, DType::bfloat16})
+    for (const bool training : {false, true}) {
+      const Tensor x = random.tensor({6, 2}, dtype).set_requires_grad();
+      const Tensor weight = random.tensor({2}, dtype).set_requires_grad();
+      const Tensor bias = random.tensor({2}, dtype).set_requires_grad();
+      const Tensor weights = random.tensor({6, 2}, dtype);
+      const Tensor y = batch_norm(x, weight, bias, zeros({2}), ones({2}), {.training = training});
+      for (const Tensor& input : {x, weight, bias}) {
+        const Tensor fused = grad(y, input, weights, {.retain_graph = true});
+        const Tensor recorded = grad(y, input, weights, {.create_graph = true});
+        EXPECT_EQ(recorded.dtype(), input.dtype());
+        expect_close(recorded, fused, 64);
+      }
+    }
+}
+
+// Its gradient is a sum of the incoming one, so only ReLU needs to know it.
+TEST(AutogradBatchNormTest, BiasMayChangeBeforeBackward) {
+  const Tensor x = tensor({{1, 2}, {3, 5}}).set_requires_grad();
+  const Tensor bias = zeros({2}).set_requires_grad();
+  for (const bool relu : {false, true}) {
+    const Tensor y = batch_norm(x, {}, bias, {}, {}, {.relu = relu});
+    const NoGrad guard;
+    add_(bias, 1);
+    if (relu)
+      EXPECT_THROW(y.backward(ones({2, 2})), AutogradError);
+    else
+      y.backward(ones({2, 2}));
+  }
+  expect_close(bias.grad(), {2, 2});
 }
 
 // The statistics of an evaluation are the caller's buffers, which a training step may change.

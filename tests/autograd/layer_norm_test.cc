@@ -1,5 +1,6 @@
 #include "autograd/layer_norm.h"
 
+#include "autograd/engine.h"
 #include "autograd/gradient_check.h"
 #include "autograd/reduce.h"
 #include "tests/testing.h"
@@ -80,6 +81,23 @@ TEST(AutogradLayerNormTest, GradientsKeepThe16BitDtypes) {
     sum(layer_norm(x, weight)).backward();
     EXPECT_EQ(x.grad().dtype(), dtype);
     EXPECT_EQ(weight.grad().dtype(), dtype);
+  }
+}
+
+TEST(AutogradLayerNormTest, RecordedGradientsOfHalvesEqualTheFusedOnes) {
+  Random random(7);
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    const Tensor x = random.tensor({3, 4}, 99, 101, dtype).set_requires_grad();
+    const Tensor weight = random.tensor({4}, dtype).set_requires_grad();
+    const Tensor bias = random.tensor({4}).set_requires_grad();
+    const Tensor weights = random.tensor({3, 4}, dtype);
+    const Tensor y = layer_norm(x, weight, bias);
+    for (const Tensor& input : {x, weight, bias}) {
+      const Tensor fused = grad(y, input, weights, {.retain_graph = true});
+      const Tensor recorded = grad(y, input, weights, {.create_graph = true});
+      EXPECT_EQ(recorded.dtype(), input.dtype());
+      expect_close(recorded, fused, 64);
+    }
   }
 }
 

@@ -1,7 +1,10 @@
 #include "autograd/matmul.h"
 
 #include "autograd/elementwise.h"
+#include "autograd/engine.h"
+#include "autograd/grad_mode.h"
 #include "autograd/gradient_check.h"
+#include "autograd/in_place.h"
 #include "autograd/movement.h"
 #include "autograd/reduce.h"
 #include "tests/testing.h"
@@ -137,6 +140,45 @@ TEST(AutogradLinearTest, AnEmptyBatchGivesZeroGradients) {
   sum(y).backward();
   expect_close(weight.grad(), zeros({4, 3}));
   expect_close(bias.grad(), zeros({4}));
+}
+
+TEST(AutogradLinearTest, SumsOverNothingGiveTheBias) {
+  for (const Shape& shape : {Shape{0}, Shape{2, 0}, Shape{2, 3, 0}, Shape{0, 3, 0}}) {
+    SCOPED_TRACE(concat(shape));
+    const Tensor x = zeros(shape).set_requires_grad();
+    const Tensor weight = ones({4, 0}).set_requires_grad(), bias = full({4}, 3).set_requires_grad();
+    const Tensor y = linear(x, weight, bias);
+    Shape y_shape = shape;
+    y_shape[shape.size() - 1] = 4;
+    expect_close(y, full(y_shape, 3));
+    sum(y).backward();
+    EXPECT_EQ(x.grad().shape(), shape);
+    EXPECT_EQ(weight.grad().shape(), (Shape{4, 0}));
+    expect_close(bias.grad(), full({4}, static_cast<double>(y.numel() / 4)));
+  }
+}
+
+// A first layer's input, and a frozen layer's weight, may change before backward.
+TEST(AutogradLinearTest, WhatNoGradientIsMadeOfMayBeChangedInPlace) {
+  Random random(7);
+  const Tensor a = random.tensor({3, 2}), b = random.tensor({4, 2});
+  using Product = Tensor (*)(const Tensor& x, const Tensor& weight);
+  const Product products[] = {
+      [](const Tensor& x, const Tensor& weight) { return linear(x, weight); },
+      [](const Tensor& x, const Tensor& weight) { return matmul(x, transpose(weight, 0, 1)); },
+      [](const Tensor& x, const Tensor& weight) { return x * slice(weight, 0, 0, 3); }};
+  for (const Product product : products)
+    for (const bool learns_weight : {false, true}) {
+      const Tensor x = clone(a).set_requires_grad(!learns_weight);
+      const Tensor weight = clone(b).set_requires_grad(learns_weight);
+      const Tensor& learned = learns_weight ? weight : x;
+      const Tensor expected = grad(product(x, weight), learned, ones(product(x, weight).shape()));
+      const Tensor y = product(x, weight);
+      const NoGrad guard;
+      mul_(learned, 2);
+      y.backward(ones(y.shape()));
+      expect_close(learned.grad(), expected);
+    }
 }
 
 TEST(AutogradLinearTest, ThrowsAtTheCallersLine) {

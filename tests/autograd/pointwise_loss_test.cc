@@ -1,6 +1,7 @@
 #include "autograd/pointwise_loss.h"
 
 #include "autograd/elementwise.h"
+#include "autograd/engine.h"
 #include "autograd/gradient_check.h"
 #include "autograd/reduce.h"
 #include "tests/testing.h"
@@ -37,6 +38,21 @@ TEST(PointwiseLossTest, GradientsAgreeWithDifferences) {
     expect_gradients([&](Inputs in) { return bce_with_logits(in[0], in[1], weight, reduction); },
                      random);
   }
+}
+
+// d loss / d t = (w - 1) log(1 + exp(-x)) - x is smooth in x, also at 0.
+TEST(PointwiseLossTest, TheSecondDerivativeOfWeightedCrossEntropyHoldsAtZero) {
+  const Tensor x = tensor({0, 0, 1, -1}).set_requires_grad();
+  const Tensor t = tensor({0.25, 1, 0, 0.5}).set_requires_grad();
+  const Tensor w = tensor({3, 0.5, 2, 1}).set_requires_grad();  // a constant all the same
+  const Tensor loss = bce_with_logits(x, t, w, Reduction::sum);
+  const Tensor by_t = grad(loss, t, {}, {.create_graph = true});
+  expect_close(by_t, (w - 1) * log1p(exp(-x.detach())) - x.detach());
+  const Tensor by_t_and_x = grad(sum(by_t), x, {}, {.create_graph = true});
+  const Tensor p = sigmoid(x.detach());
+  expect_close(by_t_and_x, (w - 1) * (p - 1) - 1);
+  EXPECT_FALSE(grad(sum(by_t_and_x), w, {}, {.retain_graph = true}).defined());
+  expect_close(grad(sum(by_t_and_x), x), (w - 1) * p * (1 - p));
 }
 
 TEST(PointwiseLossTest, EqualsItsCompositionOfSmallerOperators) {

@@ -56,11 +56,17 @@ TEST(AutogradReduceTest, TiesShareTheGradientEvenly) {
   expect_close(x.grad(), {.5, 0, .5, 1, 1, 1});
 }
 
-TEST(AutogradReduceTest, ANanTakesNoGradient) {
-  const Tensor x = tensor({1, std::numeric_limits<float>::quiet_NaN()});
-  x.set_requires_grad();
-  max(x).backward();
-  expect_close(x.grad(), {0, 0});
+// As in PyTorch: what became the result receives its gradient.
+TEST(AutogradReduceTest, NansShareTheGradientEvenly) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto reduce : {max, min}) {
+    const Tensor x = tensor({{1, kNan, 1, kNan}, {1, 0, 0, 1}});
+    x.set_requires_grad();
+    sum(reduce(x, {1}, false, Where::current())).backward();
+    const bool is_max = reduce == max;
+    const double one = is_max ? .5 : 0, zero = is_max ? 0 : .5;
+    expect_close(x.grad(), {0, .5, 0, .5, one, zero, zero, one});
+  }
 }
 
 TEST(AutogradReduceTest, PositionsHaveNoHistory) {

@@ -122,17 +122,20 @@ def losses():
     write("losses", cases)
 
 
-def run_optimizer(make):
-    """20 steps on two parameters with the gradients of 0.5 * |p * scale - target|^2."""
+def run_optimizer(make, leaves_out=False):
+    """20 steps on two parameters with the gradients of 0.5 * |p * scale - target|^2.
+
+    If leaves_out, no loss reaches the second parameter in steps 0, 3, 6 ..."""
     torch.manual_seed(3)
     start = [torch.randn(3, 2), torch.randn(4)]
     scales = [torch.rand(3, 2) + 0.5, torch.rand(4) + 0.5]
     targets = [torch.randn(3, 2), torch.randn(4)]
     parameters = [p.clone().requires_grad_() for p in start]
     optimizer = make(parameters)
-    for _ in range(20):
-        optimizer.zero_grad()
-        sum(0.5 * ((p * s - t) ** 2).sum() for p, s, t in zip(parameters, scales, targets)).backward()
+    for step in range(20):
+        optimizer.zero_grad(set_to_none=True)
+        losses = [0.5 * ((p * s - t) ** 2).sum() for p, s, t in zip(parameters, scales, targets)]
+        sum(losses[:1] if leaves_out and step % 3 == 0 else losses).backward()
         optimizer.step()
     case = {}
     for i in range(2):
@@ -142,7 +145,7 @@ def run_optimizer(make):
 
 def optimizers():
     optim = torch.optim
-    write("optimizers", {
+    cases = {
         "SGD": run_optimizer(lambda p: optim.SGD(p, lr=0.1)),
         "SGD momentum": run_optimizer(lambda p: optim.SGD(p, lr=0.05, momentum=0.9)),
         "SGD momentum dampening weight_decay": run_optimizer(
@@ -151,7 +154,14 @@ def optimizers():
         "Adam": run_optimizer(lambda p: optim.Adam(p, lr=0.02)),
         "Adam weight_decay": run_optimizer(lambda p: optim.Adam(p, lr=0.02, weight_decay=0.1)),
         "AdamW": run_optimizer(lambda p: optim.AdamW(p, lr=0.02)),
-    })
+    }
+    cases |= {f"{name} leaves out": run_optimizer(make, leaves_out=True) for name, make in {
+        "SGD momentum dampening weight_decay":
+            lambda p: optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01),
+        "Adam weight_decay": lambda p: optim.Adam(p, lr=0.02, weight_decay=0.1),
+        "AdamW": lambda p: optim.AdamW(p, lr=0.02),
+    }.items()}
+    write("optimizers", cases)
 
 
 def schedules():

@@ -56,9 +56,21 @@ TEST(FillTest, CountsAsAChange) {
 
 TEST(FillTest, AnEmptyTensorIsFine) { kernels::zero_(empty({0, 2})); }
 
-TEST(FillTest, ThrowsWhenElementsCoincide) {
-  expect_throws<ValueError>([] { kernels::fill_(view::expand(zeros({1}), {4}), 1); },
-                            "must have its own place in memory; got shape (4,)");
+TEST(FillTest, AnExpandedTensorIsFilledWhereItLies) {
+  const Tensor x = ones({2, 3});
+  kernels::fill_(view::expand(view::slice(x, 1, 1, 2), {4, 2, 5}), 7);
+  expect_close(x, {1, 7, 1, 1, 7, 1});
+  const Tensor number = ones({});
+  kernels::zero_(view::expand(number, {1000}));
+  expect_close(number, {0});
+}
+
+TEST(FillTest, ThrowsWhenElementsCoincideOtherwise) {
+  expect_throws<ValueError>(
+      [] {
+        kernels::fill_(view::as_strided(zeros({4}), {3, 2}, {1, 1}, 0), 1);
+      },
+      "must have its own place in memory; got shape (3, 2)");
 }
 
 }  // namespace

@@ -1,0 +1,413 @@
+#!/usr/bin/env python3
+"""Compares random programs of our operators with PyTorch's: results, gradients, second derivatives.
+
+    bazel build //tests/fuzz_torch:run_programs
+    python3 tests/fuzz_torch/compare.py bazel-bin/tests/fuzz_torch/run_programs --programs 2000 --seed 1
+
+Needs PyTorch 2 (pip install torch, best in a virtual environment outside of the tree). A difference counts if
+we are farther than PyTorch from the truth, PyTorch in float64 on the same inputs, by more than rounding. Prints
+each program that differs as JSON, which run_programs takes, and a line of figures last.
+"""
+
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+
+import torch
+import torch.nn.functional as F
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16,
+          "bfloat16": torch.bfloat16}
+UNARY = {
+    "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "square": torch.square, "exp": torch.exp,
+    "expm1": torch.expm1, "log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal, "sin": torch.sin, "cos": torch.cos,
+    "tanh": torch.tanh, "sigmoid": torch.sigmoid, "erf": torch.erf, "relu": torch.relu,
+    "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "floor": torch.floor,
+    "round": torch.round,
+}
+BINARY = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "pow": torch.pow,
+    "maximum": torch.maximum, "minimum": torch.minimum, "add_relu": lambda a, b: torch.relu(a + b),
+    "where": lambda a, b: torch.where(a > b, a, b * 2),
+}
+NUMBER = {
+    "clamp": lambda x, w: x.clamp(w["low"], w["high"]),
+    "pow_number": lambda x, w: x ** w["number"],
+    "number_pow": lambda x, w: torch.pow(w["number"], x),
+    "number_div": lambda x, w: w["number"] / x,
+    "mul_number": lambda x, w: x * w["number"],
+}
+
+
+def sliced(x, w):
+    index = [slice(None)] * x.dim()
+    index[w["axis"]] = slice(w["start"], w["end"], w["step"])
+    return x[tuple(index)]
+
+
+def axes_of(x, w):
+    return w["axes"] or list(range(x.dim()))
+
+
+def chosen(choose, x, w):
+    """amax or amin with the gradient of max(): NaNs that became the result share it, as ties do."""
+    axes = axes_of(x, w)
+    y = choose(x.detach(), axes, True)
+    ties = (x == y) | x.isnan()
+    share = torch.where(ties, ZeroOf.apply(x), 0).sum(axes, True) / ties.sum(axes, True)
+    y = y + share
+    return y if w["keepdim"] else y.squeeze(axes)
+
+
+class ZeroOf(torch.autograd.Function):
+    """x - x, also where x is infinite."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.zeros_like(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+OTHER = {
+    "transpose": lambda x, w: x[0].transpose(w["axis0"], w["axis1"]),
+    "reshape": lambda x, w: x[0].reshape(w["shape"]),
+    "expand": lambda x, w: x[0].expand(w["shape"]),
+    "slice": lambda x, w: sliced(x[0], w),
+    "select": lambda x, w: x[0].select(w["axis"], w["index"]),
+    "unsqueeze": lambda x, w: x[0].unsqueeze(w["axis"]),
+    "concatenate": lambda x, w: torch.cat(x, w["axis"]),
+    "index_select": lambda x, w: x[0].index_select(w["axis"], torch.tensor(w["indices"], dtype=torch.int64)),
+    "gather": lambda x, w: x[0].gather(
+        w["axis"], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"])),
+    "sum": lambda x, w: x[0].sum(axes_of(x[0], w), w["keepdim"]),
+    "mean": lambda x, w: x[0].mean(axes_of(x[0], w), w["keepdim"]),
+    "var": lambda x, w: x[0].var(axes_of(x[0], w), correction=w["correction"], keepdim=w["keepdim"]),
+    "max": lambda x, w: chosen(torch.amax, x[0], w),
+    "min": lambda x, w: chosen(torch.amin, x[0], w),
+    "softmax": lambda x, w: x[0].softmax(w["axis"]),
+    "log_softmax": lambda x, w: x[0].log_softmax(w["axis"]),
+    "layer_norm": lambda x, w: F.layer_norm(x[0], x[1].shape, x[1], x[2]),
+    "batch_norm": lambda x, w: F.batch_norm(x[0], None, None, x[1], x[2], training=True),
+    "batch_norm_evaluation": lambda x, w: F.batch_norm(
+        x[0], torch.full_like(x[1], 0.5).detach(), torch.full_like(x[1], 2).detach(), x[1], x[2]),
+    "matmul": lambda x, w: x[0] @ x[1],
+    "linear": lambda x, w: torch.relu(F.linear(*x)) if w["relu"] else F.linear(*x),
+    "conv2d": lambda x, w: F.conv2d(*x, stride=w["stride"], padding=w["padding"]),
+    "max_pool2d": lambda x, w: F.max_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
+    "avg_pool2d": lambda x, w: F.avg_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
+    "cross_entropy": lambda x, w: F.cross_entropy(
+        x[0], torch.tensor(w["indices"], dtype=torch.int64), reduction=w["reduction"],
+        label_smoothing=w["label_smoothing"]),
+    "mse_loss": lambda x, w: F.mse_loss(*x, reduction=w["reduction"]),
+    "l1_loss": lambda x, w: F.l1_loss(*x, reduction=w["reduction"]),
+    "bce_with_logits": lambda x, w: F.binary_cross_entropy_with_logits(
+        x[0], x[1], pos_weight=x[2].detach(), reduction=w["reduction"]),
+}
+
+
+def apply(step, x):
+    name, w = step["op"], step["with"]
+    if name in UNARY:
+        return UNARY[name](x[0])
+    if name in BINARY:
+        return BINARY[name](*x)
+    if name in NUMBER:
+        return NUMBER[name](x[0], w)
+    return OTHER[name](x, w)
+
+
+# --- Random programs -------------------------------------------------------------------------------------------
+
+EXTREMES = [0.0, -0.0, 1.0, -1.0, 0.5, math.inf, -math.inf, math.nan, 1e25, -1e25, 1e-25, 3e38, 1e-38, 300.0,
+            -300.0, 6e4, 1e-7]
+
+
+class Maker:
+    """Makes one program; shapes are those of a dry run by PyTorch in float64."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.kind = rng.choices(["plain", "grid", "extreme", "offset"], [5, 2, 2, 1])[0]
+        self.dtype = rng.choices(list(DTYPES), [5, 3, 2, 2])[0]
+        self.inputs, self.steps, self.tensors = [], [], []
+
+    def value(self):
+        rng = self.rng
+        if self.kind == "extreme" and rng.random() < 0.3:
+            return rng.choice(EXTREMES)
+        if self.kind == "grid":
+            return rng.choice([-2, -1, -0.5, 0, 0, 0.5, 1, 2])
+        return rng.uniform(-2, 2) + (rng.choice([0, 1e3]) if self.kind == "offset" else 0)
+
+    def shape(self, dims=None):
+        rng = self.rng
+        dims = rng.randint(0, 4) if dims is None else dims
+        return [rng.choice([0] + [1, 2, 3, 4, 5] * 6) for _ in range(dims)]
+
+    def input(self, shape, learns=None, positive=False):
+        count = math.prod(shape)
+        values = [self.value() for _ in range(count)]
+        if positive:
+            values = [abs(v) if v == v else 1.0 for v in values]
+        x = torch.tensor(values, dtype=torch.float64).reshape(shape).to(DTYPES[self.dtype])
+        learns = self.rng.random() < 0.8 if learns is None else learns
+        self.inputs.append({"shape": shape, "dtype": self.dtype, "learns": learns,
+                            "values": [repr(v) for v in x.double().flatten().tolist()]})
+        self.tensors.append(x.double())
+        return len(self.tensors) - 1
+
+    def broadcastable(self, x):
+        shape = list(x.shape)[self.rng.randint(0, x.dim()):] if self.rng.random() < 0.3 else list(x.shape)
+        return [1 if self.rng.random() < 0.15 else extent for extent in shape]
+
+    def some(self, count):
+        return self.rng.sample(range(count), self.rng.randint(0, count)) if count else []
+
+    def axis(self, x):
+        return self.rng.randrange(-x.dim(), x.dim())
+
+    def candidate(self, i):
+        """A step on tensor i: (name, inputs, arguments), where an input is a number or the shape of a new one."""
+        rng, x = self.rng, self.tensors[i]
+        name = rng.choice([*UNARY, *BINARY, *BINARY, *NUMBER, *OTHER, *OTHER])
+        if name in UNARY:
+            return name, [i], {}
+        if name in BINARY:
+            same = [j for j, t in enumerate(self.tensors) if t.shape == x.shape]
+            other = rng.choice(same) if rng.random() < 0.4 else self.broadcastable(x)
+            return name, [i, other] if rng.random() < 0.5 else [other, i], {}
+        if name == "clamp":
+            return name, [i], {"low": rng.choice([-1, -0.5, 0]), "high": rng.choice([0, 0.5, 1])}
+        if name in NUMBER:
+            return name, [i], {"number": rng.choice([0, 1, 2, 3, -1, 0.5, -2, 1.5, 1e3, 1e-3])}
+        if name == "reshape":
+            return name, [i], {"shape": rng.choice([[x.numel()], [1, x.numel()], list(x.shape)[::-1]])}
+        if name == "expand":
+            return name, [i], {"shape": self.shape(1) + [3 if e == 1 else e for e in x.shape]}
+        if name == "unsqueeze":
+            return name, [i], {"axis": rng.randrange(-x.dim() - 1, x.dim() + 1)}
+        if name in ("sum", "mean", "var", "max", "min"):
+            w = {"axes": self.some(x.dim()), "keepdim": rng.random() < 0.5}
+            count = math.prod(x.shape[k] for k in w["axes"] or range(x.dim()))
+            return name, [i], w | ({"correction": rng.choice([0, 1]) if count > 1 else 0} if name == "var" else {})
+        if name in ("mse_loss", "l1_loss"):
+            return name, [i, list(x.shape)], {"reduction": rng.choice(["none", "mean", "sum"])}
+        if name == "bce_with_logits":
+            return name, [i, list(x.shape), self.broadcastable(x)], {
+                "reduction": rng.choice(["none", "mean", "sum"])}
+        if x.dim() == 0:
+            return None
+        axis = self.axis(x)
+        size = x.shape[axis]
+        if name == "transpose":
+            return name, [i], {"axis0": axis, "axis1": self.axis(x)}
+        if name == "slice":
+            return name, [i], {"axis": axis, "start": rng.randint(0, size), "end": rng.randint(0, size),
+                               "step": rng.randint(1, 2)}
+        if name == "select":
+            return (name, [i], {"axis": axis, "index": rng.randrange(size)}) if size else None
+        if name == "concatenate":
+            other = list(x.shape)
+            other[axis] = rng.randint(0, 3)
+            return name, [i, other], {"axis": axis}
+        if name == "index_select":
+            return name, [i], {"axis": axis, "indices": rng.choices(range(size), k=rng.randint(0, 4)) if size else []}
+        if name == "gather":
+            shape = list(x.shape)
+            shape[axis] = rng.randint(0, 4) if size else 0
+            count = math.prod(shape)
+            return name, [i], {"axis": axis, "shape": shape,
+                               "indices": rng.choices(range(size), k=count) if count else []}
+        if name in ("softmax", "log_softmax"):
+            return name, [i], {"axis": axis}
+        if name == "layer_norm":
+            return name, [i, [x.shape[-1]], [x.shape[-1]]], {}
+        if name == "matmul":
+            return name, [i, [x.shape[-1]] + self.shape(rng.randint(0, 1))], {}
+        if name == "linear":
+            n = rng.randint(1, 4)
+            return name, [i, [n, x.shape[-1]], [n]], {"relu": rng.random() < 0.5}
+        if x.dim() < 2:
+            return None
+        if name.startswith("batch_norm"):  # of nothing it has no moments: ours throws
+            if x.numel() == 0:
+                return None
+            return name, [i, [x.shape[1]], [x.shape[1]]], {}
+        if name == "cross_entropy" and x.dim() == 2 and x.numel():
+            return name, [i], {"indices": rng.choices(range(x.shape[1]), k=x.shape[0]),
+                               "reduction": rng.choice(["none", "mean", "sum"]),
+                               "label_smoothing": rng.choice([0, 0.1])}
+        if x.dim() == 4 and x.numel() and min(x.shape[2:]) >= 2:
+            if name == "conv2d":
+                n = rng.randint(1, 3)
+                k = rng.randint(1, 2)
+                return name, [i, [n, x.shape[1], k, k], [n]], {"stride": rng.randint(1, 2), "padding": rng.randint(0, 1)}
+            if name.endswith("pool2d"):
+                return name, [i], {"kernel": 2, "stride": rng.randint(1, 2), "padding": rng.randint(0, 1)}
+        return None
+
+    def add_step(self):
+        last = len(self.tensors) - 1
+        i = last if self.rng.random() < 0.7 else self.rng.randint(0, last)
+        step = self.candidate(i)
+        if step is None:
+            return
+        name, given, w = step
+        kept = len(self.inputs), len(self.tensors)
+        # New inputs come before all steps: they are inserted, and numbers move, when the program is written.
+        numbers = [self.input(g) if isinstance(g, list) else g for g in given]
+        try:
+            y = apply({"op": name, "with": w}, [self.tensors[n] for n in numbers])
+        except (RuntimeError, IndexError, ValueError):
+            y = None
+        if y is None or y.numel() > 2000:
+            del self.inputs[kept[0]:], self.tensors[kept[1]:]
+            return
+        self.steps.append({"op": name, "in": numbers, "with": w, "number": len(self.tensors)})
+        self.tensors.append(y)
+
+    def program(self):
+        self.input(self.shape(4) if self.rng.random() < 0.3 else self.shape(), learns=True)
+        if self.rng.random() < 0.3:
+            self.input(self.inputs[0]["shape"])
+        length = self.rng.randint(1, 5)
+        for _ in range(30):
+            if len(self.steps) < length:
+                self.add_step()
+        if not self.steps:
+            return None
+        step_numbers = {step["number"] for step in self.steps}
+        order = [n for n in range(len(self.tensors)) if n not in step_numbers] + sorted(step_numbers)
+        place = {n: p for p, n in enumerate(order)}
+        steps = [{"op": s["op"], "in": [place[n] for n in s["in"]], "with": s["with"]} for s in self.steps]
+        weights = [repr(self.rng.choice([-1, -0.5, 0.5, 1, 1.5])) for _ in range(self.tensors[-1].numel())]
+        return {"inputs": self.inputs, "steps": steps, "weights": weights}
+
+
+# --- What PyTorch makes of one -----------------------------------------------------------------------------------
+
+
+def differentiate(y, inputs, create_graph):
+    if not y.requires_grad:
+        return [None] * len(inputs)
+    return list(torch.autograd.grad(y, inputs, create_graph=create_graph, retain_graph=True, allow_unused=True))
+
+
+def run_torch(program, dtype=None):
+    tensors, learning = [], []
+    for given in program["inputs"]:
+        x = torch.tensor([float(v) for v in given["values"]], dtype=torch.float64).reshape(given["shape"])
+        x = x.to(dtype or DTYPES[given["dtype"]])
+        tensors.append(x.requires_grad_(given["learns"]))
+        if given["learns"]:
+            learning.append(tensors[-1])
+    for step in program["steps"]:
+        tensors.append(apply(step, [tensors[i] for i in step["in"]]))
+    y = tensors[-1]
+    weights = torch.tensor([float(v) for v in program["weights"]], dtype=y.dtype).reshape(y.shape)
+    gradients = differentiate((y * weights).sum(), learning, True)
+    parts = [(g.double() * torch.linspace(0.5, 1.5, g.numel(), dtype=torch.float64).reshape(g.shape)).sum()
+             for g in gradients if g is not None and g.requires_grad]
+    second = differentiate(sum(parts), learning, False) if parts else [None] * len(learning)
+    return {"result": [y], "plain": gradients, "gradients": gradients, "second": second}
+
+
+# --- The comparison ------------------------------------------------------------------------------------------------
+
+
+def parse(text, like):
+    if text is None:
+        return torch.zeros_like(like, dtype=torch.float64)
+    values = torch.tensor([float(v) for v in text["values"].split()], dtype=torch.float64)
+    return values.reshape(text["shape"])
+
+
+def zeros_if_none(x, like):
+    return torch.zeros(like, dtype=torch.float64) if x is None else x.detach().double()
+
+
+def explain(what, ours, peer, truth, dtype):
+    """None if ours is as good as PyTorch's."""
+    if ours.shape != truth.shape:
+        return f"{what}: shape {list(ours.shape)}, not {list(truth.shape)}"
+    rounded = truth.to(dtype).double()  # overflows as the dtype does
+    for i, (a, b, t, r) in enumerate(zip(ours.flatten().tolist(), peer.flatten().tolist(),
+                                         truth.flatten().tolist(), rounded.flatten().tolist())):
+        if (a != a and (b != b or t != t)) or a == b or a == t or a == r:
+            continue
+        if math.isinf(a) and math.isinf(t):  # 1 / 0 and 1 / -0
+            continue
+        if t != t and what.startswith("second"):  # at a pole, where formulas may cancel 0 * inf or not
+            continue
+        if not math.isfinite(a) or not (math.isfinite(b) or math.isfinite(t)):
+            return f"{what}[{i}]: {a}, PyTorch {b}, float64 {t}"
+        finite = truth[truth.isfinite()].abs()
+        scale = max(abs(t) if math.isfinite(t) else 0, finite.max().item() if finite.numel() else 0, 1)
+        allowed = 100 * torch.finfo(dtype).eps * scale
+        error = min(abs(a - v) for v in (b, t) if math.isfinite(v))
+        peer_error = abs(b - t) if math.isfinite(b) and math.isfinite(t) else math.inf
+        if error > allowed + 8 * peer_error:
+            return f"{what}[{i}]: {a}, PyTorch {b}, float64 {t}"
+    return None
+
+
+def difference(program, answer):
+    dtype = DTYPES[program["inputs"][0]["dtype"]]
+    if "error" in answer:
+        return "error: " + answer["error"]
+    peer, truth = run_torch(program), run_torch(program, torch.float64)
+    shapes = [given["shape"] for given in program["inputs"] if given["learns"]]
+    for what in ("result", "plain", "gradients", "second"):
+        texts = [answer["result"]] if what == "result" else answer[what]
+        for k, text in enumerate(texts):
+            like = truth["result"][0].shape if what == "result" else shapes[k]
+            t, p = zeros_if_none(truth[what][k], like), zeros_if_none(peer[what][k], like)
+            found = explain(f"{what} {k}", parse(text, t), p, t, dtype)
+            if found:
+                return found
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runner", help="the built run_programs")
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with subprocess.Popen([options.runner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as runner:
+        found = skipped = 0
+        for k in range(options.programs):
+            program = Maker(random.Random(f"{options.seed} {k}")).program()
+            if program is None:
+                skipped += 1
+                continue
+            print(json.dumps(program), file=runner.stdin, flush=True)
+            line = runner.stdout.readline()
+            if not line:
+                print("run_programs died of", json.dumps(program))
+                return 1
+            try:
+                what = difference(program, json.loads(line))
+            except RuntimeError as error:  # PyTorch lacks a second derivative, or a 16-bit kernel
+                skipped += 1
+                continue
+            if what:
+                found += 1
+                names = " ".join(step["op"] for step in program["steps"])
+                print(f"{options.seed} {k} {program['inputs'][0]['dtype']}: {names}: {what}")
+                print("   ", json.dumps(program))
+        runner.stdin.close()
+    print(json.dumps({"programs": options.programs - skipped, "skipped": skipped, "differ": found}))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+#include "tests/fuzz_torch/operators.h"
+
+#include "autograd/batch_norm.h"
+#include "autograd/convolution.h"
+#include "autograd/cross_entropy.h"
+#include "autograd/elementwise.h"
+#include "autograd/gather.h"
+#include "autograd/index_select.h"
+#include "autograd/layer_norm.h"
+#include "autograd/matmul.h"
+#include "autograd/movement.h"
+#include "autograd/pointwise_loss.h"
+#include "autograd/pool.h"
+#include "autograd/reduce.h"
+#include "autograd/softmax.h"
+
+namespace ringrad::fuzz_torch {
+
+using nlohmann::json;
+using In = const std::vector<Tensor>&;
+using Arguments = const json&;
+
+Shape shape_of(const json& extents) {
+  Shape shape;
+  for (const std::int64_t extent : extents) shape.push_back(extent);
+  return shape;
+}
+
+namespace {
+
+using Unary = Tensor (*)(const Tensor& x, Where where);
+using Binary = Tensor (*)(const Tensor& a, const Tensor& b, Where where);
+using Reduce = Tensor (*)(const Tensor& x, const Shape& axes, bool keepdim, Where where);
+
+Operator of(Unary f) {
+  return [f](In in, Arguments) { return f(in[0], Where::current()); };
+}
+Operator of(Binary f) {
+  return [f](In in, Arguments) { return f(in[0], in[1], Where::current()); };
+}
+Operator of(Reduce f) {
+  return [f](In in, Arguments with) {
+    return f(in[0], shape_of(with["axes"]), with["keepdim"], Where::current());
+  };
+}
+
+Tensor indices_of(Arguments with) {
+  const std::vector<std::int64_t> values = with["indices"];
+  const Tensor indices =
+      empty(with.contains("shape") ? shape_of(with["shape"])
+                                   : Shape{static_cast<std::int64_t>(values.size())},
+            {.dtype = DType::int64});
+  std::copy(values.begin(), values.end(), indices.data<std::int64_t>());
+  return indices;
+}
+
+Reduction reduction_of(Arguments with) {
+  const std::string name = with["reduction"];
+  return name == "none" ? Reduction::none : name == "sum" ? Reduction::sum : Reduction::mean;
+}
+
+Pool2dOptions pool_of(Arguments with) {
+  const std::int64_t kernel = with["kernel"], stride = with["stride"], padding = with["padding"];
+  return {.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}};
+}
+
+std::map<std::string, Operator> elementwise() {
+  return {
+      {"neg", of(static_cast<Unary>(neg))},
+      {"abs", of(static_cast<Unary>(abs))},
+      {"sign", of(static_cast<Unary>(sign))},
+      {"square", of(static_cast<Unary>(square))},
+      {"exp", of(static_cast<Unary>(exp))},
+      {"expm1", of(static_cast<Unary>(expm1))},
+      {"log", of(static_cast<Unary>(log))},
+      {"log1p", of(static_cast<Unary>(log1p))},
+      {"sqrt", of(static_cast<Unary>(sqrt))},
+      {"rsqrt", of(static_cast<Unary>(rsqrt))},
+      {"reciprocal", of(static_cast<Unary>(reciprocal))},
+      {"sin", of(static_cast<Unary>(sin))},
+      {"cos", of(static_cast<Unary>(cos))},
+      {"tanh", of(static_cast<Unary>(tanh))},
+      {"sigmoid", of(static_cast<Unary>(sigmoid))},
+      {"erf", of(static_cast<Unary>(erf))},
+      {"relu", of(static_cast<Unary>(relu))},
+      {"gelu", of(static_cast<Unary>(gelu))},
+      {"gelu_tanh", of(static_cast<Unary>(gelu_tanh))},
+      {"floor", of(static_cast<Unary>(floor))},
+      {"round", of(static_cast<Unary>(round))},
+      {"add", of(static_cast<Binary>(add))},
+      {"sub", of(static_cast<Binary>(sub))},
+      {"mul", of(static_cast<Binary>(mul))},
+      {"div", of(static_cast<Binary>(div))},
+      {"pow", of(static_cast<Binary>(pow))},
+      {"maximum", of(static_cast<Binary>(maximum))},
+      {"minimum", of(static_cast<Binary>(minimum))},
+      {"add_relu", of(static_cast<Binary>(add_relu))},
+      {"clamp",
+       [](In in, Arguments with) {
+         return clamp(in[0], with["low"].get<double>(), with["high"].get<double>());
+       }},
+      {"pow_number",
+       [](In in, Arguments with) { return pow(in[0], with["number"].get<double>()); }},
+      {"number_pow",
+       [](In in, Arguments with) { return pow(with["number"].get<double>(), in[0]); }},
+      {"number_div", [](In in, Arguments with) { return with["number"].get<double>() / in[0]; }},
+      {"mul_number", [](In in, Arguments with) { return in[0] * with["number"].get<double>(); }},
+      {"where", [](In in, Arguments) { return where(in[0] > in[1], in[0], in[1] * 2); }},
+  };
+}
+
+std::map<std::string, Operator> movement() {
+  return {
+      {"transpose",
+       [](In in, Arguments with) { return transpose(in[0], with["axis0"], with["axis1"]); }},
+      {"reshape", [](In in, Arguments with) { return reshape(in[0], shape_of(with["shape"])); }},
+      {"expand", [](In in, Arguments with) { return expand(in[0], shape_of(with["shape"])); }},
+      {"slice",
+       [](In in, Arguments with) {
+         return slice(in[0], with["axis"], with["start"], with["end"], with["step"]);
+       }},
+      {"select", [](In in, Arguments with) { return select(in[0], with["axis"], with["index"]); }},
+      {"unsqueeze", [](In in, Arguments with) { return unsqueeze(in[0], with["axis"]); }},
+      {"concatenate",
+       [](In in, Arguments with) {
+         return concatenate({in[0], in[1]}, with["axis"]);
+       }},
+      {"index_select",
+       [](In in, Arguments with) { return index_select(in[0], with["axis"], indices_of(with)); }},
+      {"gather",
+       [](In in, Arguments with) { return gather(in[0], with["axis"], indices_of(with)); }},
+  };
+}
+
+std::map<std::string, Operator> reductions_and_layers() {
+  return {
+      {"sum", of(static_cast<Reduce>(sum))},
+      {"mean", of(static_cast<Reduce>(mean))},
+      {"max", of(static_cast<Reduce>(max))},
+      {"min", of(static_cast<Reduce>(min))},
+      {"var",
+       [](In in, Arguments with) {
+         return var(in[0], shape_of(with["axes"]), with["correction"], with["keepdim"]);
+       }},
+      {"softmax", [](In in, Arguments with) { return softmax(in[0], with["axis"]); }},
+      {"log_softmax", [](In in, Arguments with) { return log_softmax(in[0], with["axis"]); }},
+      {"layer_norm", [](In in, Arguments) { return layer_norm(in[0], in[1], in[2]); }},
+      {"batch_norm", [](In in, Arguments) { return batch_norm(in[0], in[1], in[2], {}, {}, {}); }},
+      {"batch_norm_evaluation",
+       [](In in, Arguments) {
+         const Tensor mean = full(in[1].shape(), 0.5, {.dtype = in[1].dtype()});
+         const Tensor var = full(in[1].shape(), 2, {.dtype = in[1].dtype()});
+         return batch_norm(in[0], in[1], in[2], mean, var, {.training = false});
+       }},
+      {"matmul", of(static_cast<Binary>(matmul))},
+      {"linear",
+       [](In in, Arguments with) { return linear(in[0], in[1], in[2], with["relu"].get<bool>()); }},
+      {"conv2d",
+       [](In in, Arguments with) {
+         const std::int64_t stride = with["stride"], padding = with["padding"];
+         return conv2d(in[0], in[1], in[2],
+                       {.stride = {stride, stride}, .padding = {padding, padding}});
+       }},
+      {"max_pool2d", [](In in, Arguments with) { return max_pool2d(in[0], pool_of(with)); }},
+      {"avg_pool2d", [](In in, Arguments with) { return avg_pool2d(in[0], pool_of(with)); }},
+      {"cross_entropy",
+       [](In in, Arguments with) {
+         return cross_entropy(in[0], indices_of(with),
+                              {.label_smoothing = with["label_smoothing"].get<double>(),
+                               .reduction = reduction_of(with)});
+       }},
+      {"mse_loss",
+       [](In in, Arguments with) { return mse_loss(in[0], in[1], reduction_of(with)); }},
+      {"l1_loss", [](In in, Arguments with) { return l1_loss(in[0], in[1], reduction_of(with)); }},
+      {"bce_with_logits",
+       [](In in, Arguments with) {
+         return bce_with_logits(in[0], in[1], in[2], reduction_of(with));
+       }},
+  };
+}
+
+}  // namespace
+
+const std::map<std::string, Operator>& operators() {
+  static const std::map<std::string, Operator> all = [] {
+    auto result = elementwise();
+    result.merge(movement());
+    result.merge(reductions_and_layers());
+    return result;
+  }();
+  return all;
+}
+
+}  // namespace ringrad::fuzz_torch
