@@ -12,6 +12,10 @@
 //     order of epoch 3     7 2 9 4 0 8 3 1 6 5
 //     seen by all ranks    7 2 9 4                    SamplerPosition{.epoch = 3, .consumed = 4}
 //     what is left                 0 8 3 1 6 5        is dealt to as many ranks as there are now
+//
+// If what is left does not divide by the ranks, Tail says which samples repeat or stay out. Only with Tail::keep does
+// each sample of the epoch come exactly once; training then needs a Join (parallel/train/join.h), since a rank may
+// have no sample in the last step.
 
 #pragma once
 

@@ -20,20 +20,21 @@ Adam::Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bo
                 options.weight_decay);
 }
 
-void Adam::update(std::size_t index, double grad_scale, Where where) {
-  const ParameterArena& arena = arenas()[index];
-  const auto settings = [this, grad_scale] {
+void Adam::update(const Range& range, double grad_scale, Where where) {
+  const ParameterArena& arena = arenas()[range.arena];
+  const auto settings = [this, grad_scale, num_steps = range.num_steps] {
     return kernels::AdamStep{.learning_rate = learning_rate(),
                              .beta1 = options_.beta1,
                              .beta2 = options_.beta2,
                              .eps = options_.eps,
                              .weight_decay = options_.weight_decay,
                              .decoupled = decoupled_decay_,
-                             .step = num_steps(),
+                             .step = *num_steps,
                              .grad_scale = grad_scale};
   };
-  kernels::replayable_adam_step(arena.values(), arena.gradients(), first_moments_[index],
-                                second_moments_[index], settings, where);
+  kernels::replayable_adam_step(part_of(arena.values(), range), part_of(arena.gradients(), range),
+                                part_of(first_moments_[range.arena], range),
+                                part_of(second_moments_[range.arena], range), settings, where);
 }
 
 }  // namespace ringrad::nn

@@ -19,6 +19,8 @@ struct AdamOptions {
 ///   v = beta2 * v + (1 - beta2) * g^2
 ///   p = p - learning_rate * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 ///
+/// where t counts the steps that have changed this parameter.
+///
 /// Throws:  ValueError unless 0 <= beta < 1 and the other options are not negative
 /// Paper:   Kingma and Ba 2014, arXiv:1412.6980
 class Adam : public Optimizer {
@@ -26,6 +28,8 @@ class Adam : public Optimizer {
   explicit Adam(const std::vector<Tensor>& parameters, const AdamOptions& options = {},
                 Where where = Where::current())
       : Adam(parameters, options, false, where) {}
+
+  void update(const Range& range, double grad_scale, Where where) override;
 
  protected:
   Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bool decoupled_decay,
@@ -35,7 +39,6 @@ class Adam : public Optimizer {
   std::map<std::string, std::vector<Tensor>> flat_state() const override {
     return {{"first_moment", first_moments_}, {"second_moment", second_moments_}};
   }
-  void update(std::size_t index, double grad_scale, Where where) override;
 
   AdamOptions options_;
   bool decoupled_decay_;

@@ -113,9 +113,12 @@ void ParameterArena::pack(Where where) {
     const Tensor value = slice_of(values_, slices_[i].offset, parameter, where);
     kernels::copy_(value, view::alias(parameter), where);
     const Tensor gradient = slice_of(gradients_, slices_[i].offset, parameter, where);
-    if (const Tensor old = parameter.grad(); old.defined()) kernels::copy_(gradient, old, where);
+    Leaf* leaf = leaf_of(parameter);
+    const Tensor old = leaf->has_gradient() ? parameter.grad() : Tensor();
+    if (old.defined()) kernels::copy_(gradient, old, where);
     parameter.set_data(value, where);
-    leaf_of(parameter)->grad = gradient;
+    leaf->set(gradient);
+    if (!old.defined()) leaf->clear();
     slots_.push_back(gradient);
   }
 }
@@ -138,9 +141,18 @@ Tensor ParameterArena::flat_parameter(std::int64_t offset, std::int64_t count) c
 void ParameterArena::clear_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (Leaf* leaf = leaf_of(parameters_[i])) {
-      leaf->grad = slots_[i];
-      leaf->overwrite = true;
+      leaf->set(slots_[i]);
+      leaf->clear();
     }
+}
+
+bool ParameterArena::has_gradient(std::size_t i) const {
+  const Leaf* leaf = leaf_of(parameters_[i]);
+  return leaf && leaf->has_gradient();
+}
+
+void ParameterArena::adopt_gradient(std::size_t i) const {
+  leaf_of(parameters_[i])->set(slots_[i]);
 }
 
 void ParameterArena::settle() const {
@@ -158,14 +170,12 @@ void ParameterArena::settle(std::size_t i) const {
   Leaf* leaf = leaf_of(parameter);
   if (!leaf) return kernels::zero_(slot);  // frozen
   if (!leaf->grad.defined()) {
-    kernels::zero_(slot);
-  } else if (leaf->grad.raw_data() == slot.raw_data()) {
-    return leaf->settle();
-  } else {
-    kernels::copy_(slot, view::alias(leaf->grad));
+    leaf->set(slot);
+    leaf->clear();
   }
-  leaf->grad = slot;
-  leaf->overwrite = false;
+  if (leaf->grad.raw_data() == slot.raw_data()) return leaf->settle();
+  kernels::copy_(slot, view::alias(leaf->grad));
+  leaf->set(slot);
 }
 
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
@@ -206,9 +216,9 @@ void clear_gradient(const Tensor& parameter) {
   Leaf* leaf = leaf_of(parameter);
   if (!leaf || !leaf->grad.defined()) return;
   if (leaf->grad.storage()->whole())
-    leaf->overwrite = true;
+    leaf->clear();
   else
-    leaf->grad = {};
+    leaf->set({});
 }
 
 }  // namespace ringrad::nn

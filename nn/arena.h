@@ -54,8 +54,16 @@ class ParameterArena {
   /// REQUIRES: the part lies in the arena
   Tensor flat_parameter(std::int64_t offset, std::int64_t count) const;
 
-  /// Makes every gradient zero, without writing: the next backward pass overwrites what is there.
+  /// Clears every gradient, without writing: the next backward pass overwrites what is there.
   void clear_gradients() const;
+
+  /// False if parameter i has no gradient: no backward pass has reached it since clear_gradients(), and
+  /// nobody has changed its grad() in place; or it is frozen. Its grad() and its part of gradients()
+  /// then read as zeros.
+  bool has_gradient(std::size_t i) const;
+  /// What lies in gradients() is parameter i's gradient from now on, wherever it came from.
+  /// REQUIRES: settle(i), and the parameter is not frozen
+  void adopt_gradient(std::size_t i) const;
 
   /// Makes the flat gradients what the parameters' grad() are: writes the zeros of those that no
   /// backward pass has reached since clear_gradients(), zeros where a parameter was frozen or its

@@ -5,6 +5,7 @@
 
 #include "core/view.h"
 #include "kernels/copy.h"
+#include "nn/generation.h"
 #include "nn/tensor_file.h"
 
 namespace ringrad::nn {
@@ -36,76 +37,83 @@ bool has_rows(const Tensor& x) {
 
 }  // namespace
 
-void Checkpoint::add_item(Item item, Where where) {
+void Checkpoint::add(const std::string& name, Access access, Where where) {
   const bool is_new = std::none_of(items_.begin(), items_.end(),
-                                   [&](const Item& other) { return other.name == item.name; });
-  RINGRAD_CHECK(is_new && !item.name.empty() && item.name.find('.') == std::string::npos,
-                ValueError, where, "checkpoint: a name must be new and without dots; got \"",
-                item.name, '"');
-  items_.push_back(std::move(item));
+                                   [&](const Item& other) { return other.name == name; });
+  RINGRAD_CHECK(is_new && !name.empty() && name.find('.') == std::string::npos, ValueError, where,
+                "checkpoint: a name must be new and without dots; got \"", name, '"');
+  items_.push_back({name, std::move(access)});
 }
 
 void Checkpoint::add(const std::string& name, Module& module, Where where) {
-  add_item({name, [&module] { return module.state_dict(); },
-            [&module](const StateDict& state, Where at) { module.load_state_dict(state, at); }},
-           where);
+  add(name,
+      Access{[&module] { return module.state_dict(); },
+             [&module](const StateDict& state, Where at) { module.load_state_dict(state, at); }},
+      where);
+  for (const auto& [below, buffer] : module.named_buffers())
+    names_of_buffers_.push_back(full_name(name, below));
 }
 
 void Checkpoint::add(const std::string& name, Optimizer& optimizer, Where where) {
-  add_item(
-      {name, [&optimizer] { return optimizer.state_dict(); },
-       [&optimizer](const StateDict& state, Where at) { optimizer.load_state_dict(state, at); },
-       [&optimizer](const StateDict& state, Where at) { optimizer.check_state_dict(state, at); }},
+  add(name,
+      Access{
+          [&optimizer] { return optimizer.state_dict(); },
+          [&optimizer](const StateDict& state, Where at) { optimizer.load_state_dict(state, at); },
+          [&optimizer](const StateDict& state, Where at) {
+            optimizer.check_state_dict(state, at);
+          }},
       where);
 }
 
 void Checkpoint::add(const std::string& name, GradScaler& scaler, Where where) {
-  add_item({name, [&scaler] { return scaler.state_dict(); },
-            [&scaler](const StateDict& state, Where at) { scaler.load_state_dict(state, at); },
-            [&scaler](const StateDict& state, Where at) { scaler.check_state_dict(state, at); }},
-           where);
+  add(name,
+      Access{[&scaler] { return scaler.state_dict(); },
+             [&scaler](const StateDict& state, Where at) { scaler.load_state_dict(state, at); },
+             [&scaler](const StateDict& state, Where at) { scaler.check_state_dict(state, at); }},
+      where);
 }
 
 void Checkpoint::add(const std::string& name, Tensor& tensor, Where where) {
-  add_item(
-      {name,
-       [&tensor] {
-         return StateDict{{"", tensor}};
-       },
-       [&tensor](const StateDict& state, Where at) { kernels::copy_(tensor, state.at(""), at); }},
+  add(name,
+      Access{[&tensor] {
+               return StateDict{{"", tensor}};
+             },
+             [&tensor](const StateDict& state, Where at) {
+               kernels::copy_(tensor, state.at(""), at);
+             }},
       where);
 }
 
 void Checkpoint::add(const std::string& name, std::int64_t& number, Where where) {
-  add_item({name,
-            [&number] {
-              const Options options{.dtype = DType::int64, .device = Device()};
-              return StateDict{{"", scalar_tensor(number, options)}};
-            },
-            [&number](const StateDict& state, Where at) {
-              number = state.at("").item<std::int64_t>(at);
-            }},
-           where);
+  add(name,
+      Access{[&number] {
+               const Options options{.dtype = DType::int64, .device = Device()};
+               return StateDict{{"", scalar_tensor(number, options)}};
+             },
+             [&number](const StateDict& state, Where at) {
+               number = state.at("").item<std::int64_t>(at);
+             }},
+      where);
 }
 
 void Checkpoint::add(const std::string& name, double& number, Where where) {
-  add_item(
-      {name,
-       [&number] {
-         const Options options{.dtype = DType::float64, .device = Device()};
-         return StateDict{{"", scalar_tensor(number, options)}};
-       },
-       [&number](const StateDict& state, Where at) { number = state.at("").item<double>(at); }},
+  add(name,
+      Access{
+          [&number] {
+            const Options options{.dtype = DType::float64, .device = Device()};
+            return StateDict{{"", scalar_tensor(number, options)}};
+          },
+          [&number](const StateDict& state, Where at) { number = state.at("").item<double>(at); }},
       where);
 }
 
 void Checkpoint::add(const std::string& name, Generator& generator, Where where) {
-  add_item(
-      {name,
-       [&generator] {
-         return StateDict{{"", row_of(generator)}};
-       },
-       [&generator](const StateDict& state, Where) { generator = generator_of(state.at("")); }},
+  add(name,
+      Access{
+          [&generator] {
+            return StateDict{{"", row_of(generator)}};
+          },
+          [&generator](const StateDict& state, Where) { generator = generator_of(state.at("")); }},
       where);
   names_per_rank_.push_back(name);
 }
@@ -113,37 +121,49 @@ void Checkpoint::add(const std::string& name, Generator& generator, Where where)
 StateDict Checkpoint::state() const {
   StateDict state;
   for (const Item& item : items_)
-    for (const auto& [below, tensor] : item.get())
+    for (const auto& [below, tensor] : item.access.get())
       state.emplace(full_name(item.name, below), tensor);
   return state;
 }
 
-void Checkpoint::load_state(const StateDict& state, int rank, Where where) {
+// With this rank's own generators; a rank that is not there keeps what it has.
+StateDict Checkpoint::state_for(int rank, StateDict state) const {
   const StateDict own = this->state();
-  StateDict given = state;
   for (const std::string& name : names_per_rank_)
-    if (const auto found = given.find(name); found != given.end() && has_rows(found->second))
+    if (const auto found = state.find(name); found != state.end() && has_rows(found->second))
       found->second = rank < found->second.shape()[0]
                           ? view::slice(found->second, 0, rank, rank + 1)
                           : own.at(name);
-  check_same_layout("load_checkpoint", own, given, where);
-  const auto part_of = [&](const Item& item) {
-    StateDict part;
-    for (const auto& [below, tensor] : item.get())
-      part.emplace(below, given.at(full_name(item.name, below)));
-    return part;
-  };
-  for (const Item& item : items_) item.check(part_of(item), where);
-  for (const Item& item : items_) item.set(part_of(item), where);
+  return state;
+}
+
+StateDict Checkpoint::part_of(const Item& item, const StateDict& state) {
+  StateDict part;
+  for (const auto& [below, tensor] : item.access.get())
+    part.emplace(below, state.at(full_name(item.name, below)));
+  return part;
+}
+
+void Checkpoint::check_state(const StateDict& state, int rank, Where where) const {
+  const StateDict given = state_for(rank, state);
+  check_same_layout("load_checkpoint", this->state(), given, where);
+  for (const Item& item : items_) item.access.check(part_of(item, given), where);
+}
+
+void Checkpoint::load_state(const StateDict& state, int rank, Where where) {
+  check_state(state, rank, where);
+  const StateDict given = state_for(rank, state);
+  for (const Item& item : items_) item.access.set(part_of(item, given), where);
 }
 
 void Checkpoint::save(const std::filesystem::path& path, Where where) const {
-  write_tensors(path, state(), where);
+  write_tensors(path, state(), run_generation(), where);
 }
 
 bool Checkpoint::load(const std::filesystem::path& path, Where where) {
   if (!may_be_file(path)) return false;
   load_state(read_tensors(path, where), 0, where);
+  if (const auto facts = tensor_file_facts(path)) continue_from_generation(facts->generation);
   return true;
 }
 

@@ -17,6 +17,11 @@
 //
 // Saving replaces the file as a whole or not at all (atomic_file.h), loading takes it as a whole or not at all; the
 // format is that of tensor_file.h, of tensors "model.0.weight", "optimizer.0.momentum", "step" ().
+//
+// Every start of a run has a generation (generation.h), which grows with the clock. A file names the generation that wrote
+// it, and no earlier one replaces it. So a process that was stopped, and wakes up after its job was restarted, cannot
+// overwrite what the new job has saved. A new job that loads nothing relies on the clock being right.
+//
 // For many ranks: parallel/train/distributed_checkpoint.h. (autograd/checkpoint.h is another thing of that name.)
 
 #pragma once
@@ -37,6 +42,15 @@ namespace ringrad::nn {
 
 class Checkpoint {
  public:
+  /// How anything else is read and written. Names are below the item's; an item of one tensor has the name "".
+  struct Access {
+    /// The item's own tensors, and copies of numbers.
+    std::function<StateDict()> get;
+    std::function<void(const StateDict&, Where)> set;
+    /// Throws what set would, beyond names, shapes and dtypes.
+    std::function<void(const StateDict&, Where)> check = [](const StateDict&, Where) {};
+  };
+
   /// Puts something on the list; it must outlive this object.
   ///
   /// Throws: ValueError unless the name is new, not empty, and without dots
@@ -49,7 +63,9 @@ class Checkpoint {
   /// Every rank has its own: kept as (ranks, 2) int64, seed and offset of each.
   void add(const std::string& name, Generator& generator, Where where = Where::current());
 
-  /// Throws as write_tensors (tensor_file.h).
+  void add(const std::string& name, Access access, Where where = Where::current());
+
+  /// Throws: as write_tensors (tensor_file.h); DataError if the file is of a later generation
   void save(const std::filesystem::path& path, Where where = Where::current()) const;
 
   /// False, and nothing changes, if there is no such file.
@@ -66,24 +82,25 @@ class Checkpoint {
   /// Throws: ValueError, ShapeError or DTypeError that lists missing and unexpected names, and tensors that are not
   ///         alike; ValueError for numbers that cannot be; nothing has changed then
   void load_state(const StateDict& state, int rank = 0, Where where = Where::current());
+  /// Throws what load_state would throw, and changes nothing.
+  void check_state(const StateDict& state, int rank = 0, Where where = Where::current()) const;
 
   /// The names under which state() has something of this rank alone.
   const std::vector<std::string>& names_per_rank() const { return names_per_rank_; }
+  /// The names under which state() has buffers of modules.
+  const std::vector<std::string>& names_of_buffers() const { return names_of_buffers_; }
 
  private:
   struct Item {
     std::string name;
-    std::function<StateDict()>
-        get;  // names are below the item's; one without a name is the item itself
-    std::function<void(const StateDict&, Where)> set;
-    // Throws what set would, beyond names, shapes and dtypes.
-    std::function<void(const StateDict&, Where)> check = [](const StateDict&, Where) {};
+    Access access;
   };
 
-  void add_item(Item item, Where where);
+  StateDict state_for(int rank, StateDict state) const;
+  static StateDict part_of(const Item& item, const StateDict& state);
 
   std::vector<Item> items_;
-  std::vector<std::string> names_per_rank_;
+  std::vector<std::string> names_per_rank_, names_of_buffers_;
 };
 
 }  // namespace ringrad::nn

@@ -10,6 +10,7 @@
 #include "core/view.h"
 #include "kernels/copy.h"
 #include "kernels/optimizer_step.h"
+#include "nn/step_counts.h"
 
 namespace ringrad::nn {
 
@@ -22,6 +23,14 @@ void check_learning_rate(double rate, Where where) {
                          where);
 }
 
+// One more, now or at each replay of what is captured.
+void increment(std::int64_t& steps) {
+  if (is_capturing())
+    at_each_replay([&steps] { ++steps; });
+  else
+    ++steps;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where)
@@ -30,6 +39,7 @@ Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate
                 "optimizer: there must be at least one parameter; got none");
   set_learning_rate(learning_rate, where);
   arenas_ = make_arenas(parameters, {}, where);
+  for (const ParameterArena& arena : arenas_) steps_.emplace_back(arena.parameters().size(), 0);
 }
 
 void Optimizer::zero_grad() const {
@@ -50,36 +60,66 @@ std::vector<Tensor> Optimizer::zeros_like_arenas() const {
   return state;
 }
 
+Tensor Optimizer::part_of(const Tensor& flat, const Range& range) {
+  return view::slice(flat, 0, range.begin, range.end);
+}
+
+// For each arena the positions of its parameters among all.
+std::vector<std::vector<std::size_t>> Optimizer::positions() const {
+  std::map<const TensorImpl*, std::size_t> position;
+  for (const Tensor& parameter : parameters_) position.emplace(parameter.impl(), position.size());
+  std::vector<std::vector<std::size_t>> result;
+  for (const ParameterArena& arena : arenas_) {
+    result.emplace_back();
+    for (const Tensor& parameter : arena.parameters())
+      result.back().push_back(position.at(parameter.impl()));
+  }
+  return result;
+}
+
 StateDict Optimizer::state_dict() const {
   const Options number{.dtype = DType::int64, .device = Device()};
   StateDict state{{"step", scalar_tensor(num_steps_, number)},
                   {"learning_rate",
                    scalar_tensor(learning_rate_, {.dtype = DType::float64, .device = Device()})}};
-  std::map<const TensorImpl*, std::size_t> position;
-  for (const Tensor& parameter : parameters_) position.emplace(parameter.impl(), position.size());
+  const auto positions = this->positions();
+  for (std::size_t a = 0; a < arenas_.size(); ++a)
+    for (std::size_t i = 0; i < positions[a].size(); ++i)
+      state.emplace(concat(positions[a][i], ".steps"), scalar_tensor(steps_[a][i], number));
   for (const auto& [name, flat] : flat_state())
     for (std::size_t a = 0; a < arenas_.size(); ++a)
       for (std::size_t i = 0; i < arenas_[a].parameters().size(); ++i) {
         const Tensor& parameter = arenas_[a].parameters()[i];
-        state.emplace(concat(position.at(parameter.impl()), '.', name),
+        state.emplace(concat(positions[a][i], '.', name),
                       view::as_strided(flat[a], parameter.shape(), parameter.strides(),
                                        arenas_[a].slices()[i].offset));
       }
   return state;
 }
 
-void Optimizer::check_state_dict(const StateDict& state, Where where) const {
+void Optimizer::check_state_dict(const StateDict& given, Where where) const {
+  const StateDict state = with_step_counts(given, state_dict());
   check_same_layout("load_state_dict", state_dict(), state, where);
   const auto step = state.at("step").item<std::int64_t>(where);
   RINGRAD_CHECK(step >= 0, ValueError, where,
                 "load_state_dict: the step must not be negative; got ", step);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto steps = state.at(concat(i, ".steps")).item<std::int64_t>(where);
+    RINGRAD_CHECK(steps >= 0, ValueError, where,
+                  "load_state_dict: a parameter's steps must not be negative; got ", steps);
+  }
   check_learning_rate(state.at("learning_rate").item<double>(where), where);
 }
 
-void Optimizer::load_state_dict(const StateDict& state, Where where) {
-  check_state_dict(state, where);
+void Optimizer::load_state_dict(const StateDict& given, Where where) {
+  check_state_dict(given, where);
+  const StateDict state = with_step_counts(given, state_dict());
   learning_rate_ = state.at("learning_rate").item<double>(where);
   num_steps_ = state.at("step").item<std::int64_t>(where);
+  const auto positions = this->positions();
+  for (std::size_t a = 0; a < arenas_.size(); ++a)
+    for (std::size_t i = 0; i < positions[a].size(); ++i)
+      steps_[a][i] = state.at(concat(positions[a][i], ".steps")).item<std::int64_t>(where);
   copy_state("load_state_dict", state_dict(), state, where);
 }
 
@@ -92,21 +132,26 @@ std::int64_t Optimizer::state_bytes() const {
 
 void Optimizer::step(Where where) { step(1, where); }
 
-// An update goes over the whole arena; momentum and weight decay would move a frozen parameter.
 void Optimizer::step(double grad_scale, Where where) {
   const TraceSpan span("optimizer step", "compute");
-  if (is_capturing())
-    at_each_replay([this] { ++num_steps_; });
-  else
-    ++num_steps_;
-  for (std::size_t i = 0; i < arenas_.size(); ++i) {
-    arenas_[i].settle();
-    std::vector<std::pair<Tensor, Tensor>> frozen;
-    for (const Tensor& parameter : arenas_[i].parameters())
-      if (!parameter.requires_grad()) frozen.emplace_back(parameter, clone(parameter, where));
-    update(i, grad_scale, where);
-    for (const auto& [parameter, value] : frozen) kernels::copy_(parameter, value, where);
-    for (const Tensor& parameter : arenas_[i].parameters()) parameter.mark_changed(where);
+  increment(num_steps_);
+  for (std::size_t i = 0; i < arenas_.size(); ++i) update_arena(i, grad_scale, where);
+}
+
+// One update for all parameters, or as many as gaps and different counts make of them.
+void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) {
+  const ParameterArena& arena = arenas_[index];
+  arena.settle();
+  std::vector<std::int64_t>& steps = steps_[index];
+  const std::size_t size = steps.size();
+  for (std::size_t first = 0, next; first < size; first = next) {
+    next = first + 1;
+    if (!arena.has_gradient(first)) continue;
+    while (next < size && steps[next] == steps[first] && arena.has_gradient(next)) ++next;
+    for (std::size_t i = first; i < next; ++i) increment(steps[i]);
+    const auto [offset, count] = arena.slices()[next - 1];
+    update({index, arena.slices()[first].offset, offset + count, &steps[first]}, grad_scale, where);
+    for (std::size_t i = first; i < next; ++i) arena.parameters()[i].mark_changed(where);
   }
 }
 

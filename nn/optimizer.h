@@ -9,8 +9,11 @@
 //     }
 //
 // Constructing one packs the parameters into an arena (nn/arena.h), so that a step is one pass over
-// flat memory. Parameters that a backward pass did not reach since zero_grad() count as having zero
-// gradients. Parameters that were frozen since, by set_requires_grad(false), keep their values.
+// flat memory.
+//
+// A step changes the parameters that have a gradient. It leaves alone those that no backward pass has
+// reached since zero_grad(), and those that were frozen: neither momentum nor weight decay moves them, their
+// state stays, and their steps are not counted (Adam's bias correction depends on the count).
 
 #pragma once
 
@@ -41,10 +44,13 @@ class Optimizer {
   void set_learning_rate(double rate, Where where = Where::current());
 
   const std::vector<ParameterArena>& arenas() const { return arenas_; }
+  /// In the order in which they were given, by which state_dict() numbers them.
+  const std::vector<Tensor>& parameters() const { return parameters_; }
 
-  /// What steps have left behind: "step" () int64 and "learning_rate" () float64, and for the i-th parameter
-  /// that it was made with, in that one's shape, "i.momentum" or what else the algorithm keeps. The latter
-  /// are the optimizer's own tensors, not copies. Options are not part of it.
+  /// What steps have left behind: "step" () int64 and "learning_rate" () float64; and for the i-th parameter
+  /// that it was made with "i.steps" () int64, how many steps have changed it, and in its shape "i.momentum"
+  /// or what else the algorithm keeps. The latter are the optimizer's own tensors, not copies. Options are
+  /// not part of it.
   StateDict state_dict() const;
 
   /// Goes on from there. Throws as Module::load_state_dict, and ValueError for a negative step or rate.
@@ -55,13 +61,26 @@ class Optimizer {
   /// The memory of momentum and the like, beside values and gradients.
   std::int64_t state_bytes() const;
 
+  /// Neighbouring parameters that have been changed equally often: elements [begin, end) of an arena.
+  struct Range {
+    std::size_t arena;
+    std::int64_t begin, end;
+    const std::int64_t*
+        num_steps;  ///< of each, with the one that runs now; lives as the optimizer does
+  };
+  /// Changes the values in `range` by their settled gradients, times grad_scale. What step() is made of.
+  virtual void update(const Range& range, double grad_scale, Where where) = 0;
+
  protected:
   /// Throws ValueError for no parameters, or a negative learning rate; as ParameterArena for the
   /// rest.
   Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where);
 
-  /// Zeros like each arena's values: state with one number per parameter.
+  /// Zeros like each arena's values: state with one number per element.
   std::vector<Tensor> zeros_like_arenas() const;
+
+  /// Elements `range` of a flat tensor.
+  static Tensor part_of(const Tensor& flat, const Range& range);
 
   /// Calls of step() so far, with the one that runs now.
   std::int64_t num_steps() const { return num_steps_; }
@@ -70,11 +89,12 @@ class Optimizer {
   /// State by name: one tensor per arena, laid out as its values.
   virtual std::map<std::string, std::vector<Tensor>> flat_state() const { return {}; }
 
-  /// Changes the values of arena `index` by its settled gradients, times grad_scale.
-  virtual void update(std::size_t index, double grad_scale, Where where) = 0;
+  void update_arena(std::size_t index, double grad_scale, Where where);
+  std::vector<std::vector<std::size_t>> positions() const;
 
   std::vector<Tensor> parameters_;  // in the order in which they were given
   std::vector<ParameterArena> arenas_;
+  std::vector<std::vector<std::int64_t>> steps_;  // of each arena's parameters
   double learning_rate_ = 0;
   std::int64_t num_steps_ = 0;
 };

@@ -20,20 +20,20 @@ std::map<std::string, std::vector<Tensor>> SGD::flat_state() const {
   return {{"momentum", velocities_}};
 }
 
-void SGD::update(std::size_t index, double grad_scale, Where where) {
-  const ParameterArena& arena = arenas()[index];
-  const auto settings = [this, grad_scale] {
+void SGD::update(const Range& range, double grad_scale, Where where) {
+  const ParameterArena& arena = arenas()[range.arena];
+  const auto settings = [this, grad_scale, num_steps = range.num_steps] {
     return kernels::SgdStep{.learning_rate = learning_rate(),
                             .momentum = options_.momentum,
                             .dampening = options_.dampening,
                             .weight_decay = options_.weight_decay,
                             .nesterov = options_.nesterov,
-                            .first = num_steps() == 1,
+                            .first = *num_steps == 1,
                             .grad_scale = grad_scale};
   };
-  kernels::replayable_sgd_step(arena.values(), arena.gradients(),
-                               velocities_.empty() ? Tensor() : velocities_[index], settings,
-                               where);
+  const Tensor velocity = velocities_.empty() ? Tensor() : part_of(velocities_[range.arena], range);
+  kernels::replayable_sgd_step(part_of(arena.values(), range), part_of(arena.gradients(), range),
+                               velocity, settings, where);
 }
 
 }  // namespace ringrad::nn

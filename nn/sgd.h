@@ -15,7 +15,7 @@ struct SGDOptions {
 };
 
 ///   g = grad + weight_decay * p
-///   v = g                                       in the first step, then
+///   v = g                                       in the parameter's first step, then
 ///   v = momentum * v + (1 - dampening) * g
 ///   p = p - learning_rate * v                   or, with nesterov,
 ///   p = p - learning_rate * (g + momentum * v)
@@ -28,9 +28,10 @@ class SGD : public Optimizer {
   explicit SGD(const std::vector<Tensor>& parameters, const SGDOptions& options = {},
                Where where = Where::current());
 
+  void update(const Range& range, double grad_scale, Where where) override;
+
  private:
   std::map<std::string, std::vector<Tensor>> flat_state() const override;
-  void update(std::size_t index, double grad_scale, Where where) override;
 
   SGDOptions options_;
   std::vector<Tensor> velocities_;  // one per arena; empty without momentum

@@ -1,5 +1,6 @@
 #include "nn/state_dict.h"
 
+#include "core/untrusted/quoted_bytes.h"
 #include "kernels/copy.h"
 
 namespace ringrad::nn {
@@ -8,7 +9,7 @@ void check_same_layout(const char* operation, const StateDict& own, const StateD
                        Where where) {
   std::string missing, unexpected, shapes, dtypes;
   for (const auto& [name, tensor] : given)
-    if (!own.contains(name)) unexpected += ' ' + name;
+    if (!own.contains(name)) unexpected += ' ' + quoted_bytes(name);
   for (const auto& [name, tensor] : own) {
     const auto found = given.find(name);
     if (found == given.end()) {

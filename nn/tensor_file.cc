@@ -5,19 +5,23 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/transfer.h"
+#include "core/untrusted/json.h"
+#include "core/untrusted/quoted_bytes.h"
 #include "kernels/copy.h"
 #include "nn/atomic_file.h"
+#include "nn/generation.h"
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -31,8 +35,9 @@ constexpr std::string_view kNoDigits = "00000000";
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kDigitsAt = kLengthBytes + kFront.size();
 constexpr std::uint64_t kFixedBytes = kDigitsAt + kNoDigits.size();
-constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the format's own bound
-constexpr std::uint64_t kAlignment = 8;                  // of the first tensor
+constexpr std::string_view kGeneration = R"(","generation":")";  // behind the checksum
+constexpr std::uint64_t kMostHeaderBytes = 100'000'000;          // the format's own bound
+constexpr std::uint64_t kAlignment = 8;                          // of the first tensor
 constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
 constexpr int kMostDepth = 3;  // of the header: an object of objects of lists
 
@@ -51,12 +56,7 @@ class Crc {
     if (bytes.empty()) return;  // zlib would begin anew at a null pointer
     value_ = crc32_z(value_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
   }
-  // Eight lower-case hexadecimal digits.
-  std::string digits() const {
-    std::array<char, 9> text{};
-    std::snprintf(text.data(), text.size(), "%08lx", value_);
-    return text.data();
-  }
+  std::string digits() const { return crc_digits(static_cast<std::uint32_t>(value_)); }
 
  private:
   uLong value_ = crc32_z(0, nullptr, 0);
@@ -77,8 +77,10 @@ std::uint64_t num_bytes(const Tensor& x) {
   return static_cast<std::uint64_t>(x.numel()) * size_bytes(x.dtype());
 }
 
-std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tensors, Where where) {
+std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tensors,
+                        std::int64_t generation, Where where) {
   nlohmann::ordered_json header{{"__metadata__", {{"crc32", kNoDigits}}}};
+  if (generation > 0) header["__metadata__"]["generation"] = generation_digits(generation);
   std::uint64_t end = 0;
   for (const auto& [name, tensor] : tensors) {
     RINGRAD_CHECK(name != "__metadata__", ValueError, where,
@@ -135,13 +137,14 @@ class Reader {
       read(data_begin_ + entry.begin, bytes);
       if (entry.dtype == DType::bool_ &&
           std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; }))
-        fail("have truth values of 0 and 1", concat("others in ", entry.name));
+        fail("have truth values of 0 and 1", concat("others in ", quoted_bytes(entry.name)));
       result.emplace(entry.name, tensor);
     }
     return result;
   }
 
  private:
+  /// `got` is ours, without raw bytes of the file.
   template <class Facts>
   [[noreturn]] void fail(const char* rule, const Facts& got) const {
     throw DataError(concat("load: ", path_.string(), " must ", rule, "; got ", got), where_);
@@ -175,7 +178,7 @@ class Reader {
     }
     if (sum.digits() != expected)
       fail("be as it was written: its checksum must match",
-           concat(size_, " bytes of checksum ", sum.digits(), " for ", expected));
+           concat(size_, " bytes of checksum ", sum.digits(), " for ", quoted_bytes(expected)));
   }
 
   Json header() {
@@ -184,20 +187,11 @@ class Reader {
     if (length > std::min(kMostHeaderBytes, size_ - kLengthBytes))
       fail("hold its header", concat("a header of ", length, " bytes in ", size_));
     data_begin_ = kLengthBytes + length;
-    std::array<std::set<std::string>, kMostDepth + 1> names;  // seen in the objects that are open
-    const auto check = [&](int depth, Json::parse_event_t event, const Json& parsed) {
-      if (depth > kMostDepth) fail("have a header of tensors", "one that is nested deeper");
-      const auto level = static_cast<std::size_t>(depth);
-      if (event == Json::parse_event_t::object_start && depth < kMostDepth)
-        names[level + 1].clear();
-      if (event == Json::parse_event_t::key && !names[level].insert(parsed).second)
-        fail("have each name once", concat('"', parsed.get<std::string>(), "\" twice"));
-      return true;
-    };
     try {
-      return Json::parse(text(kLengthBytes, length), check);
-    } catch (const Json::exception& error) {
-      fail("have a header in JSON", error.what());
+      return parse_untrusted_json(text(kLengthBytes, length),
+                                  {.depth = kMostDepth, .bytes = kMostHeaderBytes});
+    } catch (const std::invalid_argument& error) {
+      throw DataError(concat("load: the header of ", path_.string(), ' ', error.what()), where_);
     }
   }
 
@@ -214,7 +208,7 @@ class Reader {
     for (const Entry& entry : entries) {
       if (entry.begin != end)
         fail("have tensors one right behind the other",
-             concat(entry.name, " at ", entry.begin, " after ", end));
+             concat(quoted_bytes(entry.name), " at ", entry.begin, " after ", end));
       end = entry.end;
     }
     if (end != size_ - data_begin_)
@@ -224,7 +218,8 @@ class Reader {
 
   Entry entry(const std::string& name, const Json& value) const {
     const auto refuse = [&] {
-      fail("describe tensors by dtype, shape and data_offsets", concat(name, ": ", value.dump()));
+      fail("describe tensors by dtype, shape and data_offsets",
+           concat(quoted_bytes(name), ": ", quoted_bytes(value.dump())));
     };
     const auto are_numbers = [](const Json& list) {
       return list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& number) {
@@ -238,10 +233,10 @@ class Reader {
     if (!kind.is_string() || !are_numbers(shape) || shape.size() > kMaxDims ||
         !are_numbers(offsets) || offsets.size() != 2)
       refuse();
-    const auto* dtype = std::find(kDTypeNames.begin(), kDTypeNames.end(), kind.get<std::string>());
-    if (dtype == kDTypeNames.end()) refuse();
-    Entry entry{name, static_cast<DType>(dtype - kDTypeNames.begin()), Shape(),
-                offsets[0].get<std::uint64_t>(), offsets[1].get<std::uint64_t>()};
+    const auto dtype = dtype_of_name(kind.get<std::string>());
+    if (!dtype) refuse();
+    Entry entry{name, *dtype, Shape(), offsets[0].get<std::uint64_t>(),
+                offsets[1].get<std::uint64_t>()};
     std::vector<std::int64_t> extents;
     std::int64_t bytes = static_cast<std::int64_t>(size_bytes(entry.dtype));
     bool is_empty = false;
@@ -267,11 +262,46 @@ class Reader {
 
 }  // namespace
 
-void write_tensors(const std::filesystem::path& path, const StateDict& tensors, Where where) {
+std::string crc_digits(std::uint32_t crc) {
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08x", crc);
+  return text.data();
+}
+
+std::string_view dtype_name(DType dtype) { return kDTypeNames[static_cast<std::size_t>(dtype)]; }
+
+std::optional<DType> dtype_of_name(std::string_view name) {
+  const auto* const found = std::find(kDTypeNames.begin(), kDTypeNames.end(), name);
+  if (found == kDTypeNames.end()) return {};
+  return static_cast<DType>(found - kDTypeNames.begin());
+}
+
+std::optional<TensorFileFacts> tensor_file_facts(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return {};
+  const std::uint64_t num_bytes = std::filesystem::file_size(path, error);
+  std::string text(kFixedBytes + kGeneration.size() + kGenerationDigits, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), std::ssize(text));
+  if (error || text.compare(kLengthBytes, kFront.size(), kFront) != 0) return {};
+  TensorFileFacts facts{text.substr(kDigitsAt, kNoDigits.size()), 0, num_bytes};
+  const char* const digits = text.data() + kFixedBytes + kGeneration.size();
+  const char* const end = digits + kGenerationDigits;
+  std::int64_t generation = 0;
+  if (text.compare(kFixedBytes, kGeneration.size(), kGeneration) != 0) return facts;
+  if (std::from_chars(digits, end, generation).ptr != end || generation <= 0 ||
+      generation > kLastGeneration)
+    return {};
+  facts.generation = generation;
+  return facts;
+}
+
+namespace {
+
+void write_all(AtomicFile& file, const StateDict& tensors, std::int64_t generation, Where where) {
   const auto ordered = in_file_order(tensors);
-  const std::string header = make_header(ordered, where);
+  const std::string header = make_header(ordered, generation, where);
   const std::array<std::uint64_t, 1> length{header.size()};
-  AtomicFile file(path, where);
   Crc sum;
   const auto write = [&](std::span<const std::byte> bytes) {
     sum.add(bytes);
@@ -284,7 +314,31 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors, 
     write({there.raw_data(), num_bytes(there)});
   }
   file.overwrite(kDigitsAt, bytes_of(sum.digits()));
+}
+
+}  // namespace
+
+void write_tensors(const std::filesystem::path& path, const StateDict& tensors, Where where) {
+  AtomicFile file(path, where);
+  write_all(file, tensors, 0, where);
   file.commit();
+}
+
+void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
+                   std::int64_t generation, Where where) {
+  const auto refuse_later = [&] {
+    if (!may_be_file(path)) return;
+    const auto there = tensor_file_facts(path);
+    RINGRAD_CHECK(there, DataError, where, "save: ", path.string(),
+                  " must be a tensor file, or removed; got another, which may be of a later run");
+    RINGRAD_CHECK(there->generation <= generation, DataError, where, "save: ", path.string(),
+                  " must be of this run or an earlier one; got generation ", there->generation,
+                  ", later than ", generation);
+  };
+  refuse_later();  // before anything is written
+  AtomicFile file(path, generation, where);
+  write_all(file, tensors, generation, where);
+  file.commit(refuse_later);
 }
 
 StateDict read_tensors(const std::filesystem::path& path, Where where) {

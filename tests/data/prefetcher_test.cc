@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <set>
@@ -61,17 +62,23 @@ TEST(PrefetcherTest, MakesEachBatchOnce) {
 }
 
 TEST(PrefetcherTest, WorksAheadToTheEndOfTheWindowAndNoFurther) {
-  std::atomic<std::int64_t> begun = 0;
+  constexpr std::int64_t kWindow = 5;
+  std::atomic<std::int64_t> begun = 0, asked = 0;
   const auto make = [&](std::int64_t number) {
+    EXPECT_LT(number, asked + kWindow);
     ++begun;
     return numbered(number);
   };
-  Prefetcher prefetcher(100, make, 2, 5);
+  Prefetcher prefetcher(100, make, 2, kWindow);
   const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (begun < 5 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
-  std::this_thread::sleep_for(20ms);  // for those who might go too far
-  EXPECT_EQ(begun, 5);
-  expect_rest(prefetcher, 0, 100);
+  for (std::int64_t number = 0; number < 100; ++number) {
+    const std::int64_t end = std::min<std::int64_t>(number + kWindow, 100);
+    while (begun < end && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(begun, end);
+    asked = number + 1;
+    EXPECT_EQ(number_of(prefetcher.next().value()), number);
+  }
+  EXPECT_FALSE(prefetcher.next().has_value());
 }
 
 TEST(PrefetcherTest, ThreadsWorkAtTheSameTime) {

@@ -83,7 +83,7 @@ TEST(ModuleTest, LoadStateDictNamesWhatDoesNotFit) {
   state.erase("scale");
   state["extra"] = ones({1});
   expect_throws<ValueError>([&] { net.load_state_dict(state); },
-                            "missing: scale; unexpected: extra");
+                            "missing: scale; unexpected: \"extra\"");
   state = net.state_dict();
   state["scale"] = ones({2});
   expect_throws<ShapeError>([&] { net.load_state_dict(state); }, "scale");

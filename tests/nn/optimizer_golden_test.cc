@@ -20,7 +20,8 @@ using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const std::vector
 
 class OptimizerGoldenTest : public ::testing::Test {
  protected:
-  void check(const std::string& name, const MakeOptimizer& make) {
+  // With leaves_out no loss reaches the second parameter in steps 0, 3, 6 ...
+  void check(const std::string& name, const MakeOptimizer& make, bool leaves_out = false) {
     SCOPED_TRACE(name);
     const auto& golden = cases_.at(name);
     const std::vector<Tensor> parameters{clone(golden.at("start.0")).set_requires_grad(),
@@ -29,7 +30,8 @@ class OptimizerGoldenTest : public ::testing::Test {
     for (int step = 0; step < 20; ++step) {
       optimizer->zero_grad();
       Tensor loss = scalar_tensor(0.f);
-      for (int i = 0; i < 2; ++i) {
+      const int num_reached = leaves_out && step % 3 == 0 ? 1 : 2;
+      for (int i = 0; i < num_reached; ++i) {
         const Tensor residual =
             parameters[static_cast<std::size_t>(i)] * golden.at(concat("scale.", i)) -
             golden.at(concat("target.", i));
@@ -68,6 +70,18 @@ TEST_F(OptimizerGoldenTest, AdamMatchesPyTorch) {
   check("Adam", maker<Adam>(AdamOptions{.learning_rate = 0.02}));
   check("Adam weight_decay", maker<Adam>(AdamOptions{.learning_rate = 0.02, .weight_decay = 0.1}));
   check("AdamW", maker<AdamW>(AdamOptions{.learning_rate = 0.02, .weight_decay = 0.01}));
+}
+
+// Neither momentum nor decay moves them, and their steps are counted one by one.
+TEST_F(OptimizerGoldenTest, ParametersWithoutAGradientAreLeftAloneAsInPyTorch) {
+  check("SGD momentum dampening weight_decay leaves out",
+        maker<SGD>(SGDOptions{
+            .learning_rate = 0.05, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.01}),
+        true);
+  check("Adam weight_decay leaves out",
+        maker<Adam>(AdamOptions{.learning_rate = 0.02, .weight_decay = 0.1}), true);
+  check("AdamW leaves out", maker<AdamW>(AdamOptions{.learning_rate = 0.02, .weight_decay = 0.01}),
+        true);
 }
 
 }  // namespace

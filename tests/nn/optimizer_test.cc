@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/elementwise.h"
+#include "autograd/in_place.h"
 #include "autograd/movement.h"
 #include "autograd/reduce.h"
 #include "core/stream.h"
@@ -22,30 +23,58 @@ std::vector<Tensor> parameters() {
   return {tensor({1, 2, 3}).set_requires_grad(), tensor({{4, 5}}).set_requires_grad()};
 }
 
-TEST(OptimizerTest, UnreachedParameterCountsAsZeroGradient) {
-  const auto p = parameters();
-  SGD optimizer(p, {.learning_rate = 1});
-  sum(p[0]).backward();
-  sum(p[1]).backward();
-  optimizer.zero_grad();
-  sum(p[0] * 2).backward();
-  optimizer.step();
-  EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{-1, 0, 1}));
-  EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{4, 5}));
+TEST(OptimizerTest, UnreachedParametersAreLeftAlone) {
+  for (const bool is_read : {false, true}) {  // grad() of one reads as zeros, which changes nothing
+    const auto p = parameters();
+    SGD optimizer(p, {.learning_rate = 1, .momentum = 0.5, .weight_decay = 1});
+    sum(p[1] * 0).backward();
+    optimizer.step();
+    const StateDict state = optimizer.state_dict();
+    EXPECT_EQ(state.at("0.momentum").to_vector<float>(), (std::vector<float>{0, 0, 0}));
+    EXPECT_EQ(state.at("1.momentum").to_vector<float>(), (std::vector<float>{4, 5}));
+    EXPECT_EQ(state.at("0.steps").item<std::int64_t>(), 0);
+    EXPECT_EQ(state.at("1.steps").item<std::int64_t>(), 1);
+    optimizer.zero_grad();
+    sum(p[0] * 2).backward();
+    if (is_read) {
+      EXPECT_EQ(p[1].grad().to_vector<float>(), (std::vector<float>{0, 0}));
+    }
+    optimizer.step();
+    EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{-2, -2, -2}));
+    EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{0, 0}));
+    EXPECT_EQ(state.at("1.momentum").to_vector<float>(), (std::vector<float>{4, 5}));
+  }
 }
 
-TEST(OptimizerTest, WeightDecayShrinksUnreachedParametersToo) {
+TEST(OptimizerTest, AGradientThatIsWrittenByHandCounts) {
   const auto p = parameters();
-  SGD optimizer(p, {.learning_rate = 0.5, .weight_decay = 1});
+  SGD optimizer(p, {.learning_rate = 1});
   optimizer.zero_grad();
+  p[0].set_grad(tensor({1, 1, 1}));
+  fill_(p[1].grad(), 2);
   optimizer.step();
-  EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{2, 2.5}));
+  EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{2, 3}));
+  p[0].set_grad({});
+  optimizer.step();
+  EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{0, 1, 2}));
+}
+
+TEST(OptimizerTest, AParameterInTheMiddleIsLeftAlone) {
+  std::vector<Tensor> p;
+  for (int i = 0; i < 5; ++i) p.push_back(full({33}, 4).set_requires_grad());
+  Adam optimizer(p, {.learning_rate = 1, .weight_decay = 1});
+  for (const std::size_t i : {0, 1, 3}) sum(p[i]).backward();
+  optimizer.step();
+  for (std::size_t i = 0; i < p.size(); ++i)
+    ringrad::testing::expect_close(p[i], full({33}, i == 2 || i == 4 ? 4 : 3));
 }
 
 TEST(OptimizerTest, StepAfterTheForwardPassInvalidatesIt) {
   const auto p = parameters();
   SGD optimizer(p, {.learning_rate = 1});
   const Tensor loss = sum(square(p[0]));
+  p[0].set_grad(ones({3}));
   optimizer.step();
   EXPECT_THROW(loss.backward(), AutogradError);
 }
@@ -137,7 +166,31 @@ TEST(OptimizerTest, AFrozenParameterKeepsItsValue) {
   const float moving = b.item();
   optimizer.step();
   EXPECT_EQ(a.to_vector<float>(), at_rest);
+  a.set_requires_grad();
+  sum(a * b).backward();
+  optimizer.step();
+  EXPECT_NE(a.to_vector<float>(), at_rest);
   EXPECT_NE(b.item(), moving);
+}
+
+// As saved before each parameter's steps were counted: all have taken the optimizer's.
+TEST(OptimizerTest, LoadsAStateWithoutTheStepsOfParameters) {
+  const auto steps_of = [](const Optimizer& optimizer, const char* name) {
+    return optimizer.state_dict().at(name).item<std::int64_t>();
+  };
+  const auto old_state = [](const Optimizer& optimizer) {
+    StateDict state = optimizer.state_dict();
+    state.at("step") = scalar_tensor(7, {.dtype = DType::int64, .device = Device()});
+    std::erase_if(state, [](const auto& entry) { return entry.first.ends_with(".steps"); });
+    return state;
+  };
+  Adam optimizer(parameters(), {});
+  StateDict state = old_state(optimizer);
+  optimizer.load_state_dict(state);
+  EXPECT_EQ(steps_of(optimizer, "0.steps"), 7);
+  EXPECT_EQ(steps_of(optimizer, "1.steps"), 7);
+  state.emplace("0.steps", state.at("step"));
+  expect_throws<ValueError>([&] { optimizer.load_state_dict(state); }, "missing: 1.steps");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <csignal>
@@ -15,7 +16,7 @@
 #include <sstream>
 
 #include "core/view.h"
-#include "nn/atomic_file.h"
+#include "nn/generation.h"
 #include "tests/nn/folder.h"
 #include "tests/testing.h"
 
@@ -163,11 +164,10 @@ TEST(TensorFileTest, HeadersThatMakeNoSenseAreRefused) {
            {R"(,"a":{"dtype":"F32","dtype":"I32","shape":[2],"data_offsets":[0,8]}})",
             "each name once"},
            {R"(,"__metadata__":{}})", "each name once"},
-           {nested, "nested deeper"},
-           {"}}", "a header in JSON"},
-           {",", "a header in JSON"},
-           {R"(,"\ud800":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
-            "a header in JSON"}}) {
+           {nested, "nested at most 3 deep"},
+           {"}}", "must be JSON"},
+           {",", "must be JSON"},
+           {R"(,"\ud800":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "must be JSON"}}) {
     SCOPED_TRACE(header.substr(0, 100));
     write_bytes(folder / "file", file_with(header, "12345678"));
     expect_throws<DataError>([&] { read_tensors(folder / "file"); }, text);
@@ -274,52 +274,51 @@ TEST(TensorFileTest, ThrowsWhereNoFileCanBe) {
   EXPECT_EQ(folder.files(), std::vector<std::string>{"folder"});
 }
 
-TEST(AtomicFileTest, OneProcessWritesAtATime) {
+// A terminal must not obey a damaged file.
+TEST(TensorFileTest, ErrorsShowNoRawBytesOfTheFile) {
   const Folder folder;
-  AtomicFile first(folder / "file");
-  expect_throws<DataError>([&] { AtomicFile second(folder / "file"); },
-                           "must be written by one process at a time; got \"Resource temporarily");
-  const std::string text = "of the first";
-  first.write(std::as_bytes(std::span(text)));
-  first.commit();
-  EXPECT_EQ(bytes_of(folder / "file"), text);
-  AtomicFile(folder / "file").commit();
-  EXPECT_EQ(bytes_of(folder / "file"), "");
+  for (const std::string header :
+       {",\"\\u001b[2J\":7}", ",\"a\x1b[2J\":7}", ",\"a\":\xff\x9b}",
+        ",\"a\":{\"dtype\":\"\\u009b2J\",\"shape\":[],\"data_offsets\":[0,8]}}"}) {
+    write_bytes(folder / "file", file_with(header, "12345678"));
+    try {
+      read_tensors(folder / "file");
+      ADD_FAILURE() << "accepted";
+    } catch (const DataError& error) {
+      for (const char c : error.message()) EXPECT_TRUE(c >= ' ' && c < 0x7f) << error.message();
+    }
+  }
 }
 
-// What can fail does so before the old file is replaced.
-TEST(AtomicFileTest, NeedsNoMoreDescriptorsToCommit) {
+TEST(TensorFileTest, AnEarlierGenerationReplacesNothing) {
   const Folder folder;
-  write_bytes(folder / "file", "old");
-  AtomicFile file(folder / "file");
-  rlimit limit{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  const rlimit none{0, limit.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  expect_throws<DataError>([&] { AtomicFile other(folder / "other"); },
-                           "must lie in a folder that can be opened; got \"Too many open files");
-  EXPECT_NO_THROW(file.commit());
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  EXPECT_EQ(bytes_of(folder / "file"), "");
-  EXPECT_EQ(folder.files(), std::vector<std::string>{"file"});
+  const StateDict first{{"x", tensor({1})}}, second{{"x", tensor({2})}};
+  write_tensors(folder / "file", first);
+  write_tensors(folder / "file", second, 5);  // no generation is earlier than any
+  write_tensors(folder / "file", second, 5);
+  EXPECT_EQ(tensor_file_facts(folder / "file")->generation, 5);
+  expect_throws<DataError>([&] { write_tensors(folder / "file", first, 4); },
+                           "must be of this run or an earlier one; got generation 5, later than 4");
+  expect_same(read_tensors(folder / "file"), second);
 }
 
-TEST(AtomicFileTest, APipeIsNotWaitedFor) {
+// It could be of a later run, or of a later version of the format.
+TEST(TensorFileTest, AFileWithoutAReadableGenerationIsNotReplaced) {
   const Folder folder;
-  ASSERT_EQ(mkfifo((folder / "file.tmp").c_str(), 0600), 0);
-  expect_throws<DataError>([&] { AtomicFile file(folder / "file"); }, "must be writable; got");
-}
-
-// What a process that was killed has left.
-TEST(AtomicFileTest, AnOldTemporaryFileIsOverwritten) {
-  const Folder folder;
-  write_bytes(folder / "file.tmp", std::string(1000, 'x'));
-  AtomicFile file(folder / "file");
-  const std::string text = "new";
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
-  EXPECT_EQ(bytes_of(folder / "file"), text);
-  EXPECT_EQ(folder.files(), std::vector<std::string>{"file"});
+  const StateDict state{{"x", tensor({1})}};
+  write_tensors(folder / "file", state, 5);
+  std::string beyond = bytes_of(folder / "file");
+  const std::string digits = generation_digits(5);
+  beyond.replace(beyond.find(digits), digits.size(), std::string(digits.size(), '9'));
+  for (const std::string& bytes : {std::string(), std::string("not a tensor file"), beyond}) {
+    write_bytes(folder / "file", bytes);
+    expect_throws<DataError>([&] { write_tensors(folder / "file", state, 6); },
+                             "must be a tensor file, or removed; got another");
+    EXPECT_EQ(bytes_of(folder / "file"), bytes);
+  }
+  std::filesystem::remove(folder / "file");
+  write_tensors(folder / "file", state, 6);
+  EXPECT_EQ(tensor_file_facts(folder / "file")->generation, 6);
 }
 
 }  // namespace
