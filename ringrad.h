@@ -78,6 +78,7 @@
 #include "parallel/train/parameter_server.h"
 #include "parallel/train/pipeline.h"
 #include "parallel/train/same_model.h"
+#include "parallel/train/sharded_checkpoint.h"
 #include "parallel/train/sharded_optimizer.h"
 #include "parallel/train/sync_batch_norm.h"
 #include "parallel/train/tensor_parallel.h"

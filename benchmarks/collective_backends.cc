@@ -12,6 +12,8 @@
 #include "parallel/comm/process_group.h"
 #include "parallel/comm/rank_environment.h"
 #include "parallel/comm/ranks.h"
+#include "parallel/comm/store.h"
+#include "parallel/comm/store_server.h"
 
 namespace ringrad::bench {
 namespace {

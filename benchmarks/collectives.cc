@@ -27,6 +27,7 @@
 #include "benchmarks/collective_launch.h"
 #include "benchmarks/collective_report.h"
 #include "benchmarks/peers/gloo_collectives.h"
+#include "core/untrusted/options.h"
 
 namespace ringrad::bench {
 namespace {
@@ -286,25 +287,25 @@ void declare(CLI::App& app, Settings& settings) {
   app.add_option("--dtype", settings.dtype, "float32");
   app.add_option("--op", settings.op, "sum, mean, product, min or max; sum");
   app.add_option("--root", settings.common.root, "of broadcast and reduce; 0")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::whole(0, RankBoard::kMaxRanks));
   app.add_option("--segments", settings.common.segments,
                  "of plans that can be cut; 0 chooses by size")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::whole(0, 1 << 20));
   app.add_option("--transfers", settings.transfers,
                  "between GPUs: automatic, copy_engines or kernels; automatic");
   app.add_option("--gpus", settings.common.gpus,
                  "ranks take turns on the first so many; 0 means all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::whole(0, 4096));
   app.add_option("--rounds", settings.rounds, "1")->check(CLI::Range(1, 1000));
   app.add_option("--samples", settings.common.samples, "of a time, each a batch of calls; 15")
       ->check(CLI::Range(1, 10000));
   app.add_flag("--pin,!--no-pin", settings.common.pin,
                "one processor per rank, whoever's, where there are enough; yes");
   app.add_option("--deadline", settings.deadline, "seconds that a case may take; 300")
-      ->check(CLI::PositiveNumber);
+      ->check(option::number(0.001, 86400));
   app.add_option("--plant-wrong", settings.common.plant,
                  "spoil so many elements of one rank's result, to see them counted")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::whole(0, 1 << 30));
   app.add_option("--json", settings.json, "also write everything to this file");
   app.footer(footer());
 }
@@ -315,12 +316,8 @@ int run(int argc, char** argv) {
                "collectives");
   declare(app, settings);
   std::vector<Routine> routines;
-  try {
-    app.parse(argc, argv);
-    routines = check(settings);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  const auto check_all = [&] { routines = check(settings); };
+  if (const auto exit_code = parse_options(app, argc, argv, check_all)) return *exit_code;
   std::printf("# %s, %u CPUs; %d round%s%s\n", processor().c_str(),
               std::thread::hardware_concurrency(), settings.rounds, settings.rounds == 1 ? "" : "s",
               settings.common.pin ? ", pinned" : "");

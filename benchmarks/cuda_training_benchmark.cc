@@ -34,6 +34,7 @@
 #include "benchmarks/timing.h"
 #include "core/random.h"
 #include "core/stream.h"
+#include "core/untrusted/options.h"
 #include "nn/captured_step.h"
 #include "nn/linear.h"
 #include "nn/models.h"
@@ -181,13 +182,11 @@ int run(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(2, 1 << 16));
   app.add_option("--seconds", seconds, "that a sample lasts at least")
-      ->check(CLI::Range(1e-6, 60.0));
-  try {
-    app.parse(argc, argv);
+      ->check(option::number(1e-6, 60));
+  const auto check = [&] {
     if (list == !name.empty()) throw CLI::ValidationError("give either a case or --list");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  };
+  if (const auto exit_code = parse_options(app, argc, argv, check)) return *exit_code;
   const std::vector<TimedCase> cases = all_cases(batches);
   if (list) {
     for (const TimedCase& one : cases) std::cout << one.name << '\n';

@@ -163,17 +163,17 @@ int main(int argc, char** argv) {
   for (const bench::Network& network : bench::networks()) names.emplace_back(network.name);
   options.add_option("--network", settings.network)->check(CLI::IsMember(names));
   options.add_option("--batch", settings.batch, "samples of each rank and step; 0: the network's")
-      ->check(CLI::NonNegativeNumber);
-  options.add_option("--steps", settings.steps)->check(CLI::PositiveNumber);
-  options.add_option("--warmup", settings.warmup)->check(CLI::NonNegativeNumber);
+      ->check(option::whole(0, 1 << 20));
+  options.add_option("--steps", settings.steps)->check(option::steps());
+  options.add_option("--warmup", settings.warmup)->check(option::whole(0, 1000));
   options.add_option("--overlap", settings.overlap, "communication beside backward")
       ->check(CLI::IsMember({"automatic", "never", "always"}));
   options.add_option("--bucket-bytes", settings.bucket_bytes, "0: what fits the links")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::whole(0, std::int64_t{1} << 40));
   options.add_option("--link", settings.link_gb_per_s, "GB/s of an artificial link; 0: none")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::number(0, 1e6));
   options.add_option("--latency", settings.latency_us, "microseconds of the artificial link")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::number(0, 1e6));
   return job.run(argc, argv,
                  [&](Communicator& comm) { bench::measure(comm, settings, job.backend()); });
 }

@@ -23,6 +23,7 @@
 #include "autograd/reduce.h"
 #include "benchmarks/timing.h"
 #include "core/random.h"
+#include "core/untrusted/options.h"
 #include "nn/linear.h"
 #include "nn/models.h"
 #include "nn/sgd.h"
@@ -166,12 +167,12 @@ int main(int argc, char** argv) {
   CLI::App app("Compares predicted steps with measured ones, on thread ranks.");
   app.add_option("--model", settings.model)->check(CLI::IsMember(nn::model_names()));
   app.add_option("--ranks", settings.ranks)->delimiter(',')->check(CLI::Range(1, 32));
-  app.add_option("--batch", settings.batch, "of all replicas together")->check(CLI::PositiveNumber);
-  app.add_option("--micro-batches", settings.micro_batches)->check(CLI::PositiveNumber);
-  app.add_option("--rounds", settings.rounds)->check(CLI::PositiveNumber);
-  app.add_option("--steps", settings.steps, "per round, after two")->check(CLI::PositiveNumber);
+  app.add_option("--batch", settings.batch, "of all replicas together")->check(option::batch());
+  app.add_option("--micro-batches", settings.micro_batches)->check(option::micro_batches());
+  app.add_option("--rounds", settings.rounds)->check(option::whole(1, 1000));
+  app.add_option("--steps", settings.steps, "per round, after two")->check(option::steps());
   app.add_flag("--overhead", settings.overhead, "measure what actions cost by themselves instead");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto exit_code = parse_options(app, argc, argv)) return *exit_code;
   for (const int ranks : settings.ranks)
     settings.overhead ? bench::measure_overhead(settings, ranks) : bench::compare(settings, ranks);
 }

@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   int num_steps = 200;
   Job job("Trains on points of three spirals with a parameter server and workers of unequal speed.",
           4);
-  job.options().add_option("--steps", num_steps, "of each worker")->check(CLI::PositiveNumber);
+  job.options().add_option("--steps", num_steps, "of each worker")->check(option::steps());
   return job.run(argc, argv, [&](Communicator& comm) {
     const TensorDataset spirals = ringrad::spirals(1024, 3);
     const Data data{to(spirals.tensors()[0], default_device()),

@@ -61,8 +61,6 @@ void compare(Communicator& comm, int steps) {
 int main(int argc, char** argv) {
   int steps = 5;
   Job job("Cuts a net into a pipeline badly, shows what waits for what, and cuts it well.");
-  job.options()
-      .add_option("--steps", steps, "of which the fastest counts")
-      ->check(CLI::PositiveNumber);
+  job.options().add_option("--steps", steps, "of which the fastest counts")->check(option::steps());
   return job.run(argc, argv, [&](Communicator& comm) { compare(comm, steps); });
 }

@@ -12,6 +12,7 @@
 #include <iostream>
 #include <map>
 
+#include "core/untrusted/options.h"
 #include "ringrad.h"
 using namespace ringrad;
 
@@ -120,13 +121,13 @@ int main(int argc, char** argv) {
   program.add_option("--mode", mode)
       ->check(CLI::IsMember({"side_by_side", "in_turn", "automatic"}));
   program.add_option("--steps", options.steps, "batches; automatic needs 13 to know")
-      ->check(CLI::PositiveNumber);
+      ->check(option::steps());
   program.add_option("--threads", options.threads, "of OpenMP, for both branches together")
       ->check(CLI::Range(1, 1024));
   program.add_option("--batch", options.batch, "images")->check(CLI::Range(1, 4096));
   program.add_option("--channels", options.channels)->check(CLI::Range(1, 4096));
   program.add_option("--size", options.size, "height and width")->check(CLI::Range(1, 512));
-  CLI11_PARSE(program, argc, argv);
+  if (const auto exit_code = parse_options(program, argc, argv)) return *exit_code;
   options.mode = modes.at(mode);
   try {
     if (options.device == "cuda" && is_cuda_simulated()) std::cerr << "The GPUs are simulated.\n";

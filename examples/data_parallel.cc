@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "core/untrusted/options.h"
 #include "ringrad.h"
 using namespace ringrad;
 
@@ -66,7 +67,7 @@ int main(int argc, char** argv) {
   options.add_option("--devices", num_devices, "how many")->check(CLI::Range(1, 64));
   options.add_option("--device", type, "what they are")->check(CLI::IsMember({"cpu", "cuda"}));
   options.add_option("--steps", steps, "batches")->check(CLI::Range(1, 70));
-  CLI11_PARSE(options, argc, argv);
+  if (const auto exit_code = parse_options(options, argc, argv)) return *exit_code;
   try {
     std::vector<Device> devices;
     for (int k = 0; k < num_devices; ++k) devices.emplace_back(concat(type, ':', k));

@@ -46,6 +46,6 @@ void train(Communicator& comm, int epochs) {
 int main(int argc, char** argv) {
   int epochs = 4;
   Job job("Trains a small network on points of three spirals, data parallel.");
-  job.options().add_option("--epochs", epochs, "passes over the data")->check(CLI::PositiveNumber);
+  job.options().add_option("--epochs", epochs, "passes over the data")->check(option::epochs());
   return job.run(argc, argv, [&](Communicator& comm) { train(comm, epochs); });
 }

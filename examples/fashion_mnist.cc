@@ -39,6 +39,8 @@
 namespace ringrad {
 namespace {
 
+constexpr std::int64_t kMostImages = 1 << 20;
+
 struct Settings {
   std::string model = "convnet";
   int epochs = 3;
@@ -159,25 +161,26 @@ Settings parse(Job& job, int argc, char** argv) {
   CLI::App& app = job.options();
   app.add_option("--model", settings.model, "network")->check(CLI::IsMember(nn::model_names()));
   app.add_option("--epochs", settings.epochs, "passes over the training set")
-      ->check(CLI::PositiveNumber);
+      ->check(option::epochs());
   app.add_option("--batch-size", settings.batch_size,
                  "images per step, of all replicas together; a multiple of the world size")
-      ->check(CLI::PositiveNumber);
+      ->check(option::batch());
   app.add_option("--learning-rate", settings.learning_rate, "peak of the one-cycle schedule")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--momentum", settings.momentum)->check(CLI::Range(0.0, 0.9999));
-  app.add_option("--weight-decay", settings.weight_decay)->check(CLI::NonNegativeNumber);
+      ->check(option::number(1e-12, 1e3));
+  app.add_option("--momentum", settings.momentum)->check(option::number(0.0, 0.9999));
+  app.add_option("--weight-decay", settings.weight_decay)->check(option::number(0, 1e3));
   app.add_flag("--augment", settings.augment, "random crops and flips");
-  app.add_option("--seed", settings.seed, "of initial values, order and augmentation");
+  app.add_option("--seed", settings.seed, "of initial values, order and augmentation")
+      ->check(option::seed());
   std::vector<std::string> plans = algorithm_names(Collective::all_reduce);
   plans.insert(plans.begin(), "automatic");
   app.add_option("--all-reduce", settings.all_reduce, "plan of the gradient all-reduce")
       ->check(CLI::IsMember(plans));
   app.add_option("--train-images", settings.train_images,
                  "use the first N only; 0: all, or 2048 on simulated GPUs")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::whole(0, kMostImages));
   app.add_option("--test-images", settings.test_images, "likewise; 0: all, or 512")
-      ->check(CLI::NonNegativeNumber);
+      ->check(option::whole(0, kMostImages));
   app.add_option("--data", settings.data, "folder of the four IDX files")
       ->check(CLI::ExistingDirectory);
   job.parse(argc, argv);

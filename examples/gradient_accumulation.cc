@@ -69,6 +69,6 @@ int main(int argc, char** argv) {
   int num_parts = 4, epochs = 4;
   Job job("Trains a small network data parallel, with batches that are computed in parts.");
   job.options().add_option("--parts", num_parts, "parts of each batch")->check(CLI::Range(1, 16));
-  job.options().add_option("--epochs", epochs, "passes over the data")->check(CLI::PositiveNumber);
+  job.options().add_option("--epochs", epochs, "passes over the data")->check(option::epochs());
   return job.run(argc, argv, [&](Communicator& comm) { compare(comm, num_parts, epochs); });
 }

@@ -87,9 +87,11 @@ void train(Communicator& comm, const Settings& settings) {
 int main(int argc, char** argv) {
   Settings settings;
   Job job("Trains a small ConvNet, data parallel times pipeline.", 4);
-  job.options().add_option("--stages", settings.stages)->check(CLI::PositiveNumber);
-  job.options().add_option("--micro-batches", settings.micro_batches)->check(CLI::PositiveNumber);
-  job.options().add_option("--steps", settings.steps)->check(CLI::PositiveNumber);
+  job.options().add_option("--stages", settings.stages)->check(option::whole(1, kMaxRanks));
+  job.options()
+      .add_option("--micro-batches", settings.micro_batches)
+      ->check(option::micro_batches());
+  job.options().add_option("--steps", settings.steps)->check(option::steps());
   job.options().add_flag("--sharded", settings.sharded,
                          "deal the optimizer's state to the replicas");
   return job.run(argc, argv, [&](Communicator& comm) { train(comm, settings); });

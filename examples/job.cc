@@ -42,8 +42,7 @@ Job::Job(const std::string& about, int world_size)
 }
 
 void Job::parse(int argc, char** argv) {
-  try {
-    options_.parse(argc, argv);
+  const auto check = [&] {
     if (is_launched() && world_size_ != environment_.world_size)
       throw CLI::ValidationError(concat("--world-size: must be what the launcher started; got ",
                                         world_size_, " and ", environment_.world_size));
@@ -55,9 +54,8 @@ void Job::parse(int argc, char** argv) {
       throw CLI::ValidationError("--device: cuda needs a GPU; got a machine without");
     if (nccl_ && device_ != "cuda")
       throw CLI::ValidationError(concat("--nccl: needs --device cuda; got ", device_));
-  } catch (const CLI::ParseError& error) {
-    std::exit(options_.exit(error));
-  }
+  };
+  if (const auto exit_code = parse_options(options_, argc, argv, check)) std::exit(*exit_code);
 }
 
 Device Job::device_of(int rank) const {

@@ -18,6 +18,7 @@
 #include <functional>
 #include <string>
 
+#include "core/untrusted/options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/group_options.h"
 #include "parallel/comm/rank_environment.h"

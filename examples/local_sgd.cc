@@ -50,7 +50,7 @@ Result train(Communicator& comm, const TensorDataset& data, std::int64_t period,
 int main(int argc, char** argv) {
   int epochs = 20;
   Job job("Trains on points of three spirals by local SGD, with several periods.");
-  job.options().add_option("--epochs", epochs, "passes over the data")->check(CLI::PositiveNumber);
+  job.options().add_option("--epochs", epochs, "passes over the data")->check(option::epochs());
   return job.run(argc, argv, [&](Communicator& comm) {
     const TensorDataset data = spirals(1024, 3);
     for (const std::int64_t period : {1, 4, 16, 64}) {

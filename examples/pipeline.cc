@@ -87,8 +87,11 @@ void train(Communicator& comm, const std::string& schedule, const Settings& sett
             << std::round(1000 * times.bubble) / 10 << " % measured\n  the stages "
             << (equal.item<int>() == 1 ? "have" : "do not have")
             << " the bits of the whole model trained alone\n";
-  if (!settings.json.empty())
-    std::ofstream(settings.json) << to_json(PipelineRun{pipeline.plan(), times});
+  if (settings.json.empty()) return;
+  std::ofstream file(settings.json);
+  file << to_json(PipelineRun{pipeline.plan(), times}) << std::flush;
+  RINGRAD_CHECK(file, DataError, Where::current(), "--json: the file must be writable; got ",
+                settings.json);
 }
 
 int main(int argc, char** argv) {
@@ -99,9 +102,11 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"all", "gpipe", "1f1b", "interleaved", "zero_bubble"}));
   job.options()
       .add_option("--micro-batches", settings.micro_batches, "of 8 images each")
-      ->check(CLI::PositiveNumber);
-  job.options().add_option("--steps", settings.steps)->check(CLI::PositiveNumber);
-  job.options().add_option("--json", settings.json, "write the last step's times to this file");
+      ->check(option::micro_batches());
+  job.options().add_option("--steps", settings.steps)->check(option::steps());
+  job.options()
+      .add_option("--json", settings.json, "write the last step's times to this file")
+      ->check(option::writable_file());
   return job.run(argc, argv, [&](Communicator& comm) {
     for (const std::string& schedule : pipeline_schedule_names()) {
       // Interleaved goes through the micro-batches by groups of as many as ranks, and wants two parts for each.

@@ -72,6 +72,6 @@ void train(Communicator& comm, int steps) {
 int main(int argc, char** argv) {
   int steps = 10;
   Job job("Trains a residual block, data parallel with synchronised batch norm.");
-  job.options().add_option("--steps", steps, "how many batches")->check(CLI::PositiveNumber);
+  job.options().add_option("--steps", steps, "how many batches")->check(option::steps());
   return job.run(argc, argv, [&](Communicator& comm) { train(comm, steps); });
 }

@@ -5,6 +5,10 @@
 // prints where it was resumed, and ends with the same parameters, to the bit, as without --chaos. With --min-ranks 1
 // it goes on with the rank that is left. What had been done since the checkpoint is done again, so what counts has
 // seen each sample of each epoch once, whatever happened. Started once more, it goes on where it ended.
+//
+// A sampler with equal shares would have to repeat samples when the rest of an epoch does not divide by the ranks that
+// are left. Here shares may differ by one sample (Tail::keep), and a Join weighs them: a rank that has no sample in the
+// last step of an epoch takes part in the others'.
 
 #include <iostream>
 
@@ -17,6 +21,7 @@ constexpr std::int64_t kSamples = 240, kGlobalBatch = 24;
 struct Settings {
   std::string checkpoint = "restart_after_crash.ckpt";
   int epochs = 2, every = 5;
+  double deadline_s = 60;
 };
 
 // Inputs, the number of each sample, targets.
@@ -41,7 +46,8 @@ void train(Communicator& comm, const Settings& settings) {
   DistributedDataParallel model(net, comm);
   nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const TensorDataset data = numbered(spirals(kSamples, 3));
-  DistributedSampler sampler(kSamples, {.num_replicas = comm.world_size(), .rank = comm.rank()});
+  DistributedSampler sampler(
+      kSamples, {.num_replicas = comm.world_size(), .rank = comm.rank(), .tail = Tail::keep});
   DataLoader loader(data, sampler, {.batch_size = kGlobalBatch / comm.world_size()});
 
   SamplerPosition position;
@@ -59,23 +65,30 @@ void train(Communicator& comm, const Settings& settings) {
     std::cout << "resumed at step " << step << ", epoch " << position.epoch << ", sample "
               << position.consumed << " on " << comm.world_size() << " ranks\n";
 
+  // What all ranks do in every step, also those that have no batch in the last one of an epoch.
+  const auto finish_step = [&](const Batch* batch) {
+    optimizer.step();
+    const Tensor now = zeros({kSamples}, {.dtype = DType::int64, .device = Device()});
+    if (batch)
+      for (const std::int64_t sample : batch->tensors[1].to_vector<std::int64_t>())
+        ++now.data<std::int64_t>()[sample];
+    comm.all_reduce(now);
+    add_(seen, now);
+    position = batch ? loader.position() : SamplerPosition{position.epoch, kSamples};
+    if (++step % settings.every == 0) save_checkpoint(checkpoint, settings.checkpoint, comm);
+  };
+
   loader.set_position(position);
   while (position.epoch < settings.epochs) {
+    Join join(model);
     for (const Batch& batch : loader) {
       optimizer.zero_grad();
       const Tensor x = to(batch.input(), default_device()),
                    y = to(batch.target(), default_device());
       cross_entropy(model(x), y).backward();
-      optimizer.step();
-
-      const Tensor now = zeros({kSamples}, {.dtype = DType::int64, .device = Device()});
-      for (const std::int64_t sample : batch.tensors[1].to_vector<std::int64_t>())
-        ++now.data<std::int64_t>()[sample];
-      comm.all_reduce(now);
-      add_(seen, now);
-      position = loader.position();
-      if (++step % settings.every == 0) save_checkpoint(checkpoint, settings.checkpoint, comm);
+      finish_step(&batch);
     }
+    join.finish([&] { finish_step(nullptr); });
     const auto times = seen.to_vector<std::int64_t>();
     if (prints)
       std::cout << "epoch " << position.epoch << ": " << std::count(times.begin(), times.end(), 1)
@@ -92,9 +105,17 @@ int main(int argc, char** argv) {
   Settings settings;
   Job job("Trains a small network, and goes on from its last checkpoint if there is one.");
   job.options().add_option("--checkpoint", settings.checkpoint, "the file");
-  job.options().add_option("--epochs", settings.epochs, "passes over the data");
+  job.options()
+      .add_option("--epochs", settings.epochs, "passes over the data")
+      ->check(option::epochs());
   job.options()
       .add_option("--every", settings.every, "steps from one checkpoint to the next")
-      ->check(CLI::PositiveNumber);
-  return job.run(argc, argv, [&](Communicator& comm) { train(comm, settings); });
+      ->check(option::steps());
+  job.options()
+      .add_option("--deadline", settings.deadline_s, "seconds that a rank waits for the others")
+      ->check(option::number(0.1, 3600));
+  job.parse(argc, argv);
+  job.group().deadline =
+      std::chrono::milliseconds(static_cast<std::int64_t>(1000 * settings.deadline_s));
+  return job.run([&](Communicator& comm) { train(comm, settings); });
 }

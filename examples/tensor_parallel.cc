@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   Job job("Trains a small network, tensor parallel and data parallel at once.", 4);
   job.options()
       .add_option("--tensor", tensor, "ranks that share a network")
-      ->check(CLI::PositiveNumber);
-  job.options().add_option("--epochs", epochs, "passes over the data")->check(CLI::PositiveNumber);
+      ->check(option::whole(1, kMaxRanks));
+  job.options().add_option("--epochs", epochs, "passes over the data")->check(option::epochs());
   return job.run(argc, argv, [&](Communicator& comm) { compare(comm, tensor, epochs); });
 }

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "core/untrusted/options.h"
 #include "ringrad.h"
 using namespace ringrad;
 
@@ -62,7 +63,7 @@ int main(int argc, char** argv) {
   options.add_option("--device0", device0, "of the hidden layer");
   options.add_option("--device1", device1, "of the output layer");
   options.add_option("--steps", steps, "how many")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(options, argc, argv);
+  if (const auto exit_code = parse_options(options, argc, argv)) return *exit_code;
   try {
     const Device first(device0), second(device1);
     if (first.is_cuda() && is_cuda_simulated()) std::cerr << "The GPUs are simulated.\n";

@@ -50,6 +50,6 @@ void train(Communicator& comm, int epochs) {
 int main(int argc, char** argv) {
   int epochs = 4;
   Job job("Trains a small network data parallel on ranks with unequally many samples.");
-  job.options().add_option("--epochs", epochs, "passes over the data")->check(CLI::PositiveNumber);
+  job.options().add_option("--epochs", epochs, "passes over the data")->check(option::epochs());
   return job.run(argc, argv, [&](Communicator& comm) { train(comm, epochs); });
 }

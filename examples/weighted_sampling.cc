@@ -85,6 +85,6 @@ void compare(int epochs, Communicator& comm) {
 int main(int argc, char** argv) {
   int epochs = 8;
   Job job("Trains on a data set with rare classes, with and without weighted sampling.");
-  job.options().add_option("--epochs", epochs, "passes over the data")->check(CLI::PositiveNumber);
+  job.options().add_option("--epochs", epochs, "passes over the data")->check(option::epochs());
   return job.run(argc, argv, [&](Communicator& comm) { compare(epochs, comm); });
 }

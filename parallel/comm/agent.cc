@@ -7,14 +7,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "parallel/comm/child_process.h"
+#include "parallel/comm/culprit_report.h"
 #include "parallel/comm/line_reader.h"
 #include "parallel/comm/message_stream.h"
 #include "parallel/comm/system_limits.h"
@@ -25,12 +30,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostUnsent = 1 << 20;  // then ranks wait until the launcher has taken some
+constexpr int kMostRanks = 4096;              // of one host, and before it
 constexpr auto kJobTime = std::chrono::seconds(30);   // for the job to come
 constexpr auto kFlushTime = std::chrono::seconds(5);  // for the last words to go
 
 struct Rank {
   pid_t process;
   LineReader out, err;
+  Descriptor report;
   bool ended = false;
 };
 
@@ -41,7 +48,7 @@ class Agent {
         on_broken_pipe_(on_broken_pipe),
         where_(where),
         signals_({SIGTERM}),
-        stream_(Descriptor(STDIN_FILENO), Descriptor(STDOUT_FILENO)) {}
+        stream_(Descriptor(STDIN_FILENO), Descriptor(STDOUT_FILENO), kLongestFromLauncher) {}
 
   void run() {
     stream_.send(Message::hello, kAgentVersion);
@@ -71,9 +78,9 @@ class Agent {
 
  private:
   bool is_over() const {
-    const std::chrono::milliseconds patience = job_ ? job_->patience : kJobTime;
-    return has_lost_parent_ || !stream_.is_open() ||
-           (patience.count() > 0 && stream_.silence() > patience);
+    if (has_lost_parent_ || !stream_.is_open()) return true;
+    if (!job_) return Clock::now() - begin_ > kJobTime;
+    return job_->patience.count() > 0 && stream_.silence() > job_->patience;
   }
 
   static LineReader& reader_of(Rank& rank, int which) { return which == 1 ? rank.out : rank.err; }
@@ -107,8 +114,9 @@ class Agent {
     while (const auto message = stream_.next(where_)) {
       if (message->kind == Message::job) start(AgentJob::parse(message->text, where_));
       if (message->kind == Message::signal)
-        for (const Rank& rank : ranks_)
-          if (!rank.ended) kill(-rank.process, std::atoi(message->text.c_str()));
+        if (const auto signal = parse_rank_message("0 " + message->text))
+          for (const Rank& rank : ranks_)
+            if (!rank.ended) kill(-rank.process, signal->number);
     }
   }
 
@@ -121,7 +129,12 @@ class Agent {
     const std::vector<int> allowed = job_->pin ? allowed_cpus() : std::vector<int>();
     const auto share = std::ssize(allowed) / job_->num_ranks;
     for (int local = 0; local < job_->num_ranks; ++local) {
+      stream_.keep_alive();  // many ranks take long to start
+      Pipe report = make_pipe(where_);
+      make_non_blocking(report.out);
+      make_non_blocking(report.in);
       std::vector<std::string> own = job_->variables;
+      own.push_back(report_variable(report.in));
       own.push_back(concat("RANK=", job_->first_rank + local));
       own.push_back(concat("LOCAL_RANK=", local));
       // The ranks share the processors.
@@ -133,26 +146,35 @@ class Agent {
       ChildProcess child = start_child({.program = job_->program,
                                         .environment = environment_with(std::move(own)),
                                         .cpus = {first, first + share},
+                                        .report = report.in.number(),
                                         .on_broken_pipe = on_broken_pipe_},
                                        where_);
-      ranks_.push_back(
-          {child.process, LineReader(std::move(child.out)), LineReader(std::move(child.err))});
+      ranks_.push_back({child.process, LineReader(std::move(child.out)),
+                        LineReader(std::move(child.err)), std::move(report.out)});
     }
   }
 
   void take_signal() {
     // Sent when the parent ends. Others may send it to all processes of a job: then the launcher will tell.
     if (signals_.take() == SIGTERM) has_lost_parent_ = getppid() != parent_;
-    int status = 0;
-    for (pid_t process; (process = waitpid(-1, &status, WNOHANG)) > 0;) note_end(process, status);
+    while (const auto process = find_ended_child(false))
+      note_end(*process, is_rank(*process) ? reap_group(*process) : reap_child(*process));
+  }
+
+  // Others are what ranks have left behind, which may lead groups that still work.
+  bool is_rank(pid_t process) const {
+    return std::any_of(ranks_.begin(), ranks_.end(),
+                       [&](const Rank& rank) { return rank.process == process && !rank.ended; });
   }
 
   void note_end(pid_t process, int status) {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       if (ranks_[i].process != process || ranks_[i].ended) continue;
       ranks_[i].ended = true;
-      kill(-process, SIGKILL);  // what it leaves behind
-      stream_.send(Message::ended, concat(job_->first_rank + static_cast<int>(i), ' ', status));
+      const int rank = job_->first_rank + static_cast<int>(i);
+      if (const auto culprit = read_report(ranks_[i].report))
+        stream_.send(Message::blames, concat(rank, ' ', *culprit));
+      stream_.send(Message::ended, concat(rank, ' ', status));
     }
   }
 
@@ -161,6 +183,7 @@ class Agent {
   const Where where_;
   const SignalReader signals_;
   MessageStream stream_;
+  const Clock::time_point begin_ = Clock::now();
   std::optional<AgentJob> job_;
   std::vector<Rank> ranks_;
   bool has_lost_parent_ = false;
@@ -185,24 +208,38 @@ std::string AgentJob::text() const {
   return std::move(out).str();
 }
 
-AgentJob AgentJob::parse(const std::string& text, Where where) {
-  std::istringstream in(text);
-  const auto get = [&] {
-    std::string value;
-    std::getline(in, value, '\0');
-    return value;
+AgentJob AgentJob::parse(std::string_view text, Where where) {
+  const auto check = [&](bool holds, const char* what) {
+    RINGRAD_CHECK(holds, Error, where, "launch: a job must be as its launcher wrote it; got ",
+                  what);
   };
+  const auto get = [&] {
+    const auto end = text.find('\0');
+    check(end != text.npos, "one that ends early");
+    const std::string_view value = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    return std::string(value);
+  };
+  const auto get_number = [&](std::int64_t least, std::int64_t most) {
+    const std::string value = get();
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    check(error == std::errc() && end == value.data() + value.size() && number >= least &&
+              number <= most,
+          "another number than it may hold");
+    return number;
+  };
+  constexpr std::int64_t kLongestPatience_ms = 24 * 3600 * 1000;
   AgentJob job;
-  job.first_rank = std::atoi(get().c_str());
-  job.num_ranks = std::atoi(get().c_str());
-  job.pin = get() == "1";
-  job.patience = std::chrono::milliseconds(std::atoll(get().c_str()));
+  job.first_rank = static_cast<int>(get_number(0, kMostRanks));
+  job.num_ranks = static_cast<int>(get_number(1, kMostRanks));
+  job.pin = get_number(0, 1) != 0;
+  job.patience = std::chrono::milliseconds(get_number(0, kLongestPatience_ms));
   job.folder = get();
-  const std::string num_variables = get();
-  for (int i = std::atoi(num_variables.c_str()); i > 0 && in; --i) job.variables.push_back(get());
-  for (std::string argument; std::getline(in, argument, '\0');) job.program.push_back(argument);
-  RINGRAD_CHECK(!job.program.empty() && job.num_ranks >= 1, Error, where,
-                "launch: a job must have a program and ranks; got \"", text, '"');
+  for (auto left = get_number(0, std::ssize(text)); left > 0; --left)
+    job.variables.push_back(get());
+  while (!text.empty()) job.program.push_back(get());
+  check(!job.program.empty(), "no program");
   return job;
 }
 
@@ -220,7 +257,6 @@ pid_t fork_agent(const Descriptor& in, const Descriptor& out,
   dup2(in.number(), STDIN_FILENO);
   dup2(out.number(), STDOUT_FILENO);
   close_range(3, ~0U, 0);  // an end that is held here would never be seen to close
-  std::signal(SIGPIPE, SIG_IGN);
   inherit_orphans();
   Agent(parent, on_broken_pipe, where).run();
   _exit(0);
@@ -234,9 +270,7 @@ int run_agent(Where where) {
   const pid_t agent = fork_agent(in, out, on_broken_pipe, where);
   in.reset();
   out.reset();
-  int status = 0;
-  while (waitpid(agent, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = reap_child(agent);
   end_children([](pid_t, int) {});
   return status == 0 ? 0 : 1;
 }

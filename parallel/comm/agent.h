@@ -19,6 +19,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -27,7 +28,7 @@
 namespace ringrad {
 
 /// What launcher and agent must agree on.
-inline constexpr const char* kAgentVersion = "ringrad agent 2";
+inline constexpr const char* kAgentVersion = "ringrad agent 3";
 
 struct AgentJob {
   std::vector<std::string> program;      ///< and its arguments
@@ -39,7 +40,8 @@ struct AgentJob {
   std::chrono::milliseconds patience{};
 
   std::string text() const;
-  static AgentJob parse(const std::string& text, Where where);
+  /// Throws: Error unless `text` is what text() returns for a job with a program and ranks
+  static AgentJob parse(std::string_view text, Where where);
   bool operator==(const AgentJob&) const = default;
 };
 

@@ -1,10 +1,7 @@
 #include "parallel/comm/agent_link.h"
 
-#include <sys/wait.h>
-
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 namespace ringrad {
@@ -23,7 +20,8 @@ AgentProcess start_agent(const Host& host, std::vector<std::string> remote_shell
   if (host.is_here()) {
     Pipe to = make_pipe(where), from = make_pipe(where);
     const pid_t process = fork_agent(to.out, from.in, on_broken_pipe, where);
-    return {process, MessageStream(std::move(from.out), std::move(to.in)), Descriptor()};
+    return {process, MessageStream(std::move(from.out), std::move(to.in), kLongestHello),
+            Descriptor()};
   }
   remote_shell.insert(remote_shell.end(), {host.name, ringrun, "--agent"});
   ChildProcess shell = start_child({.program = std::move(remote_shell),
@@ -31,7 +29,7 @@ AgentProcess start_agent(const Host& host, std::vector<std::string> remote_shell
                                     .reads = true,
                                     .on_broken_pipe = on_broken_pipe},
                                    where);
-  return {shell.process, MessageStream(std::move(shell.out), std::move(shell.in)),
+  return {shell.process, MessageStream(std::move(shell.out), std::move(shell.in), kLongestHello),
           std::move(shell.err)};
 }
 
@@ -64,7 +62,9 @@ std::optional<std::string> AgentLink::why_lost() const {
   if (closed_since_ && (status_ || Clock::now() - *closed_since_ > kStatusTime))
     return concat("its connection ended",
                   status_ ? concat(": ", text_of_status(*status_)) : std::string());
-  if (!host_.is_here() && stream_.is_open() && stream_.silence() > patience_)
+  // Any byte resets the silence timer, so the greeting has a deadline of its own.
+  const auto silence = is_greeted_ ? stream_.silence() : Clock::now() - begin_;
+  if (stream_.is_open() && silence > patience_)
     return concat("silent for ", std::chrono::duration<double>(patience_).count(), " s");
   return {};
 }
@@ -72,11 +72,6 @@ std::optional<std::string> AgentLink::why_lost() const {
 void AgentLink::cut() {
   if (!status_) kill(process_, SIGKILL);
   stream_.close();
-}
-
-std::string text_of_status(int status) {
-  if (!WIFSIGNALED(status)) return concat("exit code ", WEXITSTATUS(status));
-  return concat("killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")");
 }
 
 }  // namespace ringrad

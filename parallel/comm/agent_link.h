@@ -19,21 +19,6 @@
 
 namespace ringrad {
 
-/// The last lines of something, which may be shown once more at the end.
-class LastLines {
- public:
-  void add(const std::string& line) {
-    lines_.push_back(line);
-    if (lines_.size() > kMost) lines_.pop_front();
-  }
-  const std::deque<std::string>& lines() const { return lines_; }
-
- private:
-  static constexpr std::size_t kMost = 20;
-
-  std::deque<std::string> lines_;
-};
-
 /// What the launcher has of an agent: its own child, which is the agent or the remote shell to it.
 struct AgentProcess {
   pid_t process;
@@ -50,11 +35,18 @@ AgentProcess start_agent(const Host& host, std::vector<std::string> remote_shell
 
 class AgentLink {
  public:
-  /// A host elsewhere that is silent for `patience` is lost.
+  /// A host that is silent for `patience` is lost.
   AgentLink(Host host, std::chrono::milliseconds patience, AgentProcess agent);
 
   const Host& host() const { return host_; }
   MessageStream& stream() { return stream_; }
+
+  /// Its agent is there and speaks this launcher's language: longer messages are welcome.
+  void greet() {
+    is_greeted_ = true;
+    stream_.set_longest(kLongestFromAgent);
+  }
+  bool is_greeted() const { return is_greeted_; }
 
   /// Adds what it waits for, so many; take() wants them back, with what came.
   static constexpr std::size_t kNumWaited = 3;
@@ -65,6 +57,10 @@ class AgentLink {
   void note_end(pid_t process, int status) {
     if (process == process_) status_ = status;
   }
+
+  bool has_ended() const { return status_.has_value(); }
+  /// True if the child behind the link has ended in another way than an agent that has done all.
+  bool has_failed() const { return status_ && *status_ != 0; }
 
   /// Why the host is lost, if it is: its connection has ended, or it has been silent for too long.
   std::optional<std::string> why_lost() const;
@@ -81,11 +77,10 @@ class AgentLink {
   MessageStream stream_;
   LineReader err_;
   LastLines last_errors_;
+  bool is_greeted_ = false;
+  const MessageStream::Clock::time_point begin_ = MessageStream::Clock::now();
   std::optional<int> status_;  // of the child, once it has ended
   std::optional<MessageStream::Clock::time_point> closed_since_;
 };
-
-/// "exit code 3", "killed by signal 9 (Killed)".
-std::string text_of_status(int status);
 
 }  // namespace ringrad

@@ -65,7 +65,7 @@ __device__ void give_up(const KernelCall& call, int peer, bool aborted) {
   if (atomicCAS(&call.note->state, LateNote::kNone, LateNote::kInWriting) != LateNote::kNone)
     return;
   call.note->late = call.late;
-  call.note->late.peer = peer;
+  call.note->late.peer = call.names[peer];
   call.note->late.aborted = aborted;
   __threadfence_system();  // the note is there before the host is told so
   atomicExch(&call.note->state, LateNote::kNoted);

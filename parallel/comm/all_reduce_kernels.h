@@ -65,9 +65,10 @@ struct KernelCall {
   int rank, world_size;
   std::uint64_t number;  ///< of this call, 1 for the group's first
   Mailbox* mailboxes[kMaxKernelRanks];
-  std::size_t capacity;       ///< of the mailboxes
-  std::uint64_t* abort;       ///< pinned; not zero: give up, or has given up
-  std::uint64_t deadline_ns;  ///< give up after waiting so long
+  int names[kMaxKernelRanks];  ///< the ranks' numbers in the job, for messages
+  std::size_t capacity;        ///< of the mailboxes
+  std::uint64_t* abort;        ///< pinned; not zero: give up, or has given up
+  std::uint64_t deadline_ns;   ///< give up after waiting so long
   LateNote* note;
   LateRank late;  ///< what it will say, but for who
 };

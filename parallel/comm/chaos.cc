@@ -45,6 +45,22 @@ std::chrono::milliseconds wait_in(std::string_view text, std::string_view fault,
   return std::chrono::milliseconds(in_ms ? number : 1000 * number);
 }
 
+// NAME[:N]
+void read_point(std::string_view value, std::string_view text, ChaosFault& fault, Where where) {
+  const auto colon = std::min(value.find(':'), value.size());
+  const auto found = std::ranges::find(kFaultPointNames, value.substr(0, colon));
+  RINGRAD_CHECK(found != std::end(kFaultPointNames), ValueError, where, "chaos: a point must be ",
+                kFaultPointNames[0], " or ", kFaultPointNames[1], "; got \"",
+                value.substr(0, colon), "\" in ", text);
+  fault.event = Event::point;
+  fault.point = static_cast<FaultPoint>(found - std::begin(kFaultPointNames));
+  fault.number = 1;
+  if (colon < value.size())
+    fault.number = number_in<std::uint64_t>(value.substr(colon + 1), 1,
+                                            std::numeric_limits<std::uint64_t>::max(),
+                                            "a passage of a point", text, where);
+}
+
 // What follows one '@'.
 void read_condition(std::string_view condition, std::string_view text, ChaosFault& fault,
                     Where where) {
@@ -56,11 +72,12 @@ void read_condition(std::string_view condition, std::string_view text, ChaosFaul
         number_in(value, 0, std::numeric_limits<int>::max(), "the restart", text, where);
     return;
   }
-  RINGRAD_CHECK(name == "step" || name == "call", ValueError, where,
-                "chaos: after @ must stand step=N, call=N or restart=N; got \"", condition,
-                "\" in ", text);
+  RINGRAD_CHECK(name == "step" || name == "call" || name == "point", ValueError, where,
+                "chaos: after @ must stand step=N, call=N, point=NAME or restart=N; got \"",
+                condition, "\" in ", text);
   RINGRAD_CHECK(!fault.number, ValueError, where,
-                "chaos: a fault must have one step or call; got two in ", text);
+                "chaos: a fault must have one step, call or point; got two in ", text);
+  if (name == "point") return read_point(value, text, fault, where);
   fault.event = name == "step" ? Event::step : Event::call;
   fault.number = number_in<std::uint64_t>(value, 1, std::numeric_limits<std::uint64_t>::max(),
                                           "a step or call", text, where);
@@ -73,7 +90,8 @@ ChaosFault parse_fault(std::string_view text, int world_size, Where where) {
   const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds),
                                  [&](const auto& k) { return k.first == head.substr(0, colon); });
   RINGRAD_CHECK(colon != head.npos && kind != std::end(kKinds), ValueError, where,
-                "chaos: a fault must be KIND:RANK[=VALUE][@step=N|@call=N][@restart=N] with kill, "
+                "chaos: a fault must be "
+                "KIND:RANK[=VALUE][@step=N|@call=N|@point=NAME[:N]][@restart=N] with kill, "
                 "stop, exit, abort or delay; got \"",
                 text, '"');
   ChaosFault fault{.kind = kind->second};
@@ -116,11 +134,15 @@ std::string deed_of(const ChaosFault& fault) {
   return concat("waits ", fault.wait.count(), " ms before");
 }
 
+std::string_view event_of(const ChaosFault& fault) {
+  if (fault.event == Event::point) return name(fault.point);
+  return fault.event == Event::step ? "step" : "call";
+}
+
 void say(const ChaosFault& fault) {
-  const std::string line =
-      concat("ringrad chaos: rank ", fault.rank, ' ', deed_of(fault), ' ',
-             fault.number ? "" : "every ", fault.event == Event::step ? "step" : "call",
-             fault.number ? concat(' ', *fault.number) : "", '\n');
+  const std::string line = concat("ringrad chaos: rank ", fault.rank, ' ', deed_of(fault), ' ',
+                                  fault.number ? "" : "every ", event_of(fault),
+                                  fault.number ? concat(' ', *fault.number) : "", '\n');
   // In one piece, whatever others write. What has been said need not be heard.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
@@ -153,7 +175,10 @@ std::unique_ptr<Chaos> chaos_of_environment() {
   std::erase_if(faults, [&](const ChaosFault& fault) {
     return fault.rank != job.rank || fault.restart != job.restart;
   });
-  return faults.empty() ? nullptr : std::make_unique<Chaos>(std::move(faults));
+  if (faults.empty()) return nullptr;
+  if (std::ranges::any_of(faults, [](const auto& fault) { return fault.event == Event::point; }))
+    fault_handler = [](FaultPoint point) { Chaos::planned()->pass(point); };
+  return std::make_unique<Chaos>(std::move(faults));
 }
 
 }  // namespace
@@ -173,9 +198,10 @@ Chaos* Chaos::planned() {
   return chaos.get();
 }
 
-void Chaos::happens(Event event, std::uint64_t number) {
+void Chaos::happens(Event event, std::uint64_t number, FaultPoint point) {
   for (const ChaosFault& fault : faults_) {
-    if (fault.event != event || (fault.number && *fault.number != number)) continue;
+    if (fault.event != event || fault.point != point || (fault.number && *fault.number != number))
+      continue;
     if (fault.number || number == 1) say(fault);
     suffer(fault);
   }

@@ -2,13 +2,16 @@
 //
 //     ringrun -n 4 --chaos kill:2@step=17,delay:0=50ms ./train
 //
-//     FAULT    KIND:RANK[=VALUE][@step=N|@call=N][@restart=N]        several with commas between them
+//     FAULT    KIND:RANK[=VALUE][@step=N|@call=N|@point=NAME[:N]][@restart=N]     several: commas between them
 //
 //     kill:2@step=17        rank 2 ends by SIGKILL when its training step 17 begins
 //     stop:1@call=5         rank 1 stops (SIGSTOP) before its fifth call: it lives, and does nothing
 //     exit:3=7@call=40      rank 3 exits with code 7, 1 if none is told, without a word to the others
 //     abort:3@call=40       rank 3 ends by SIGABRT
 //     delay:0=50ms          rank 0 waits before each call; with @call or @step, before that one only
+//
+//     kill:1@point=bucket_launched:5        rank 1 ends when it passes that fault point (fault_point.h) for the fifth
+//                                           time; the first if no number is told
 //
 // Calls are the collectives and messages of all groups of the rank, counted from 1, the barrier in which ranks
 // join included. Steps are counted from 1 by chaos_step(); DistributedDataParallel calls it when a forward pass
@@ -20,9 +23,11 @@
 
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,18 +35,20 @@
 #include <vector>
 
 #include "core/error.h"
+#include "parallel/comm/fault_point.h"
 
 namespace ringrad {
 
 struct ChaosFault {
   enum class Kind { kill, stop, exit, abort, delay };
-  enum class Event { step, call };
+  enum class Event { step, call, point };
 
   Kind kind = Kind::kill;
   int rank = 0;
   int exit_code = 1;                 ///< of exit
   std::chrono::milliseconds wait{};  ///< of delay
   Event event = Event::call;
+  FaultPoint point{};                     ///< of Event::point
   std::optional<std::uint64_t> number{};  ///< of the event, from 1; none: all of them
   int restart = 0;                        ///< the run it happens in
 
@@ -68,12 +75,16 @@ class Chaos {
   /// One of these begins. May not return. Thread-safe.
   void call() { happens(ChaosFault::Event::call, ++num_calls_); }
   void step() { happens(ChaosFault::Event::step, ++num_steps_); }
+  void pass(FaultPoint point) {
+    happens(ChaosFault::Event::point, ++num_passes_[static_cast<std::size_t>(point)], point);
+  }
 
  private:
-  void happens(ChaosFault::Event event, std::uint64_t number);
+  void happens(ChaosFault::Event event, std::uint64_t number, FaultPoint point = {});
 
   const std::vector<ChaosFault> faults_;  // of this rank and run
   std::atomic<std::uint64_t> num_calls_{0}, num_steps_{0};
+  std::array<std::atomic<std::uint64_t>, std::size(kFaultPointNames)> num_passes_{};
 };
 
 /// A training step begins on this rank: for loops without DistributedDataParallel.

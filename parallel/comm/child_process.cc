@@ -14,6 +14,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "parallel/comm/culprit_report.h"
 #include "parallel/comm/system_limits.h"
 
 extern char** environ;
@@ -36,9 +37,17 @@ struct Start {
   const cpu_set_t* cpus;  // null for any
   int in, out, err;       // in: -1 for none
   int failure;            // where it says why it cannot
+  int report;             // -1 for none
   pid_t parent;
   const struct sigaction& on_broken_pipe;
 };
+
+// A parent with many children has descriptors of any number. The one that is needed until the program runs must not
+// be the one that the report takes.
+int make_room_for_report(int needed) {
+  return needed == kReportDescriptor ? fcntl(needed, F_DUPFD_CLOEXEC, kReportDescriptor + 1)
+                                     : needed;
+}
 
 [[noreturn]] void become(const Start& start) {
   setpgid(0, 0);
@@ -52,10 +61,13 @@ struct Start {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(start.out, STDOUT_FILENO);
   dup2(start.err, STDERR_FILENO);
+  const int failure = start.report >= 0 ? make_room_for_report(start.failure) : start.failure;
+  if (start.report == kReportDescriptor) fcntl(start.report, F_SETFD, 0);  // dup2() would not
+  if (start.report >= 0) dup2(start.report, kReportDescriptor);
   if (!start.cpus || sched_setaffinity(0, sizeof *start.cpus, start.cpus) == 0)
     execvpe(start.program[0], start.program, start.environment);
   const int error = errno;
-  const ssize_t written = write(start.failure, &error, sizeof error);
+  const ssize_t written = write(failure, &error, sizeof error);
   _exit(written == sizeof error ? 127 : 126);
 }
 
@@ -73,13 +85,16 @@ SignalReader::SignalReader(const std::vector<int>& signals) {
   struct sigaction normal {};
   normal.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &normal, &on_child_before_);  // ignored, it would leave nothing to wait for
-  sigaction(SIGPIPE, nullptr, &on_broken_pipe_);
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignored, &on_broken_pipe_);
   pthread_sigmask(SIG_BLOCK, &wanted, &before_);
   file_ = Descriptor(signalfd(-1, &wanted, SFD_CLOEXEC));
 }
 
 SignalReader::~SignalReader() {
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  sigaction(SIGPIPE, &on_broken_pipe_, nullptr);
   sigaction(SIGCHLD, &on_child_before_, nullptr);
 }
 
@@ -102,6 +117,7 @@ ChildProcess start_child(const ChildOptions& options, Where where) {
                     .out = out.in.number(),
                     .err = err.in.number(),
                     .failure = failure.in.number(),
+                    .report = options.report,
                     .parent = getpid(),
                     .on_broken_pipe = options.on_broken_pipe};
   const pid_t child = fork();
@@ -111,7 +127,7 @@ ChildProcess start_child(const ChildOptions& options, Where where) {
   failure.in.reset();
   int error = 0;
   if (read(failure.out.number(), &error, sizeof error) == sizeof error) {
-    waitpid(child, nullptr, 0);
+    reap_child(child);
     throw Error(concat("launch: the program must start; got \"", std::strerror(error), "\" from ",
                        options.program.front()),
                 where);
@@ -149,10 +165,30 @@ void kill_children() {
   for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
 }
 
-bool wait_for_child(pid_t& process, int& status) {
-  do process = waitpid(-1, &status, 0);
-  while (process < 0 && errno == EINTR);
-  return process > 0;
+std::optional<pid_t> find_ended_child(bool waits) {
+  siginfo_t info{};
+  int result = 0;
+  do result = waitid(P_ALL, 0, &info, WEXITED | WNOWAIT | (waits ? 0 : WNOHANG));
+  while (result != 0 && errno == EINTR);
+  if (result != 0 || info.si_pid == 0) return {};
+  return info.si_pid;
+}
+
+int reap_child(pid_t process) {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+std::string text_of_status(int status) {
+  if (!WIFSIGNALED(status)) return concat("exit code ", WEXITSTATUS(status));
+  return concat("killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")");
+}
+
+int reap_group(pid_t leader) {
+  kill(-leader, SIGKILL);
+  return reap_child(leader);
 }
 
 }  // namespace ringrad

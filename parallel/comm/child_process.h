@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace ringrad {
 
 /// Signals come as something to read while it lives; but for those that are ignored, as under nohup. SIGCHLD is
-/// always among them.
+/// always among them. SIGPIPE is ignored meanwhile: what is written to a process that has ended fails with EPIPE.
 class SignalReader {
  public:
   explicit SignalReader(const std::vector<int>& signals);
@@ -47,6 +48,7 @@ struct ChildOptions {
   std::vector<std::string> environment;  ///< NAME=VALUE; all of it
   std::vector<int> cpus{};               ///< that it may run on; empty for those of this process
   bool reads = false;                    ///< from us; else it finds an end at once
+  int report = -1;                       ///< what it finds at kReportDescriptor; -1 for nothing
   struct sigaction on_broken_pipe {
   };  ///< servers of ours ignore it: a program expects the system's way
 };
@@ -65,6 +67,22 @@ std::vector<int> allowed_cpus();
 /// From now on, what descendants of this process leave behind are its children.
 void inherit_orphans();
 
+/// A child that has ended and is not reaped yet, if there is one. With `waits`, blocks until a child ends or there
+/// is none. Until it is reaped, the system gives its number to no other process or group, so signals sent to either
+/// hit nobody else.
+std::optional<pid_t> find_ended_child(bool waits);
+
+/// Reaps such a child; returns its status as waitpid() does.
+int reap_child(pid_t process);
+
+/// "exit code 3", "killed by signal 9 (Killed)".
+std::string text_of_status(int status);
+
+/// Kills what a child has left in its process group, then reaps it; returns its status.
+///
+/// REQUIRES: find_ended_child() returned it, and the child led a process group of its own
+int reap_group(pid_t leader);
+
 /// Kills all children of this process, and those they leave to it, until there are none; calls ended(process,
 /// status) for each.
 template <class Ended>
@@ -73,17 +91,14 @@ void end_children(Ended ended);
 // Implementation details follow.
 
 void kill_children();
-/// Waits for any child. False if there is none.
-bool wait_for_child(pid_t& process, int& status);
 
 template <class Ended>
 void end_children(Ended ended) {
-  pid_t process = 0;
-  int status = 0;
   for (;;) {
     kill_children();
-    if (!wait_for_child(process, status)) return;
-    ended(process, status);
+    const auto process = find_ended_child(true);
+    if (!process) return;
+    ended(*process, reap_group(*process));
   }
 }
 

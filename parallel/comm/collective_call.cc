@@ -42,7 +42,9 @@ const char* name(CollectiveOp op) {
   return "links";
 }
 
-std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
+namespace {
+
+std::ostream& print(std::ostream& out, const CollectiveCall& call, const RankNames& names) {
   out << name(call.op) << '(';
   if (call.op == CollectiveOp::barrier || call.op == CollectiveOp::links) return out << ')';
   if (call.op == CollectiveOp::all_reduce || call.op == CollectiveOp::reduce_scatter ||
@@ -51,24 +53,26 @@ std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
   out << call.dtype << ", " << call.count << " elements";
   if (call.device == DeviceType::cuda) out << " on cuda";
   if (call.op == CollectiveOp::broadcast || call.op == CollectiveOp::reduce)
-    out << ", root " << call.peer;
-  if (call.op == CollectiveOp::send) out << ", to " << call.peer;
-  if (call.op == CollectiveOp::recv) out << ", from " << call.peer;
+    out << ", root " << names(call.peer);
+  if (call.op == CollectiveOp::send) out << ", to " << names(call.peer);
+  if (call.op == CollectiveOp::recv) out << ", from " << names(call.peer);
   return out << ')';
 }
 
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
+  return print(out, call, {});
+}
+
 std::ostream& operator<<(std::ostream& out, const Operation& operation) {
-  return out << operation.call << " #" << operation.sequence << " on rank " << operation.rank;
+  static const RankNames own_numbers;
+  const RankNames& names = operation.names ? *operation.names : own_numbers;
+  return print(out, operation.call, names)
+         << " #" << operation.sequence << " on rank " << names(operation.rank);
 }
 
-std::string list_ranks(std::span<const int> ranks) {
-  std::ostringstream out;
-  out << (ranks.size() == 1 ? "rank" : "ranks");
-  for (std::size_t i = 0; i < ranks.size(); ++i) out << (i == 0 ? " " : ", ") << ranks[i];
-  return std::move(out).str();
-}
-
-std::string list_calls(std::span<const CollectiveCall> calls) {
+std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names) {
   // Plans are told apart only where nothing else differs.
   const auto asks_alike = [&](CollectiveCall call) {
     call.plan = calls[0].plan;
@@ -85,9 +89,9 @@ std::string list_calls(std::span<const CollectiveCall> calls) {
         listed[r] = true;
         ranks.push_back(static_cast<int>(r));
       }
-    out << (first == 0 ? "" : " and ") << calls[first];
+    print(out << (first == 0 ? "" : " and "), calls[first], names);
     if (only_plans_differ) out << " by plan " << std::hex << calls[first].plan << std::dec;
-    out << " on " << list_ranks(ranks);
+    out << " on " << names.list(ranks);
   }
   return std::move(out).str();
 }

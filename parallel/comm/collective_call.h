@@ -8,11 +8,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/tensor.h"
+#include "parallel/comm/rank_names.h"
 #include "parallel/comm/reduce_op.h"
 
 namespace ringrad {
@@ -37,11 +39,15 @@ struct CollectiveCall {
   ReduceOp reduce = ReduceOp::sum;
   DeviceType device = DeviceType::cpu;
   std::int16_t peer = 0;   ///< root of broadcast and reduce; the other end of send and recv
-  std::uint16_t plan = 0;  ///< PlanPrograms::fingerprint of what the rank is to carry out
+  std::uint16_t zero = 0;  ///< fills the gap: ranks send each other these bytes
   std::int64_t count = 0;  ///< elements of the whole buffer
+  std::uint64_t plan = 0;  ///< PlanPrograms::fingerprint of what the rank is to carry out
 
   bool operator==(const CollectiveCall&) const = default;
 };
+
+static_assert(sizeof(CollectiveCall) == 24 &&
+              std::has_unique_object_representations_v<CollectiveCall>);
 
 /// The call of `op` on a rank whose whole buffer is `buffer`.
 CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce = ReduceOp::sum,
@@ -58,16 +64,16 @@ struct Operation {
   int rank;
   std::uint64_t sequence;  ///< 1 for a rank's first collective, or first message on a channel
   Where where;
-  std::optional<std::chrono::steady_clock::time_point> deadline;  ///< set at the first long wait
+  std::optional<std::chrono::steady_clock::time_point> deadline =
+      {};  ///< set at the first long wait
+  const RankNames* names =
+      nullptr;  ///< of its group, for messages; null if they are the ranks' own numbers
 };
 
-/// "all_reduce(sum, float32, 8 elements) #3 on rank 0"
+/// "all_reduce(sum, float32, 8 elements) #3 on rank 0". Ranks are named by their numbers in the job.
 std::ostream& operator<<(std::ostream& out, const Operation& operation);
 
-/// "rank 1" or "ranks 1, 3".
-std::string list_ranks(std::span<const int> ranks);
-
 /// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1".
-std::string list_calls(std::span<const CollectiveCall> calls);
+std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names);
 
 }  // namespace ringrad

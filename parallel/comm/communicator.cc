@@ -89,19 +89,37 @@ class Reached {
 // the sequence. Communicators may be made of others: the user's call is the outermost of its thread.
 class Communicator::OneCall {
  public:
-  OneCall(Communicator& comm, CollectiveOp op, Where where) : comm_(comm) {
+  OneCall(Communicator& comm, const char* what, Where where) : comm_(comm) {
     RINGRAD_CHECK(!comm_.in_call_.exchange(true, std::memory_order_acquire), CollectiveError, where,
-                  name(op),
-                  ": a communicator serves one thread at a time; got a second call on rank ",
-                  comm_.rank_, " while another is running");
+                  what, ": a communicator serves one thread at a time; got a second call on rank ",
+                  comm_.rank_names_(comm_.rank_), " while another is running");
     ++depth_;
   }
   ~OneCall() {
     --depth_;
     comm_.in_call_.store(false, std::memory_order_release);
   }
+  OneCall(const OneCall&) = delete;
+  OneCall& operator=(const OneCall&) = delete;
 
   bool is_outermost() const { return depth_ == 1; }
+
+  /// The other ranks wait for this one's part of the call. An exception is the end of it, whatever threw it. But a
+  /// tensor that a backend cannot reach is refused before the call begins, as any other wrong argument.
+  template <class Body>
+  auto run(const char* what, Body body) const {
+    try {
+      return body();
+    } catch (const DeviceError&) {
+      throw;
+    } catch (const std::exception& error) {
+      comm_.abort(concat(what, " ended with ", error.what()));
+      throw;
+    } catch (...) {
+      comm_.abort(concat(what, " ended with an exception of unknown type"));
+      throw;
+    }
+  }
 
  private:
   static inline thread_local int depth_ = 0;
@@ -109,10 +127,11 @@ class Communicator::OneCall {
   Communicator& comm_;
 };
 
-Communicator::Communicator(int rank, int world_size, std::string group)
+Communicator::Communicator(int rank, int world_size, std::string group, RankNames rank_names)
     : rank_(rank),
       world_size_(world_size),
       group_(std::move(group)),
+      rank_names_(std::move(rank_names)),
       chaos_(Chaos::planned()),
       flight_(std::make_unique<FlightRecorder>(group_)) {}
 
@@ -120,9 +139,14 @@ Communicator::~Communicator() = default;
 
 template <class Body>
 void Communicator::perform(const CollectiveCall& call, Where where, Body body) {
-  const OneCall one(*this, call.op, where);
+  const OneCall one(*this, name(call.op), where);
   if (chaos_ && one.is_outermost()) [[unlikely]]
     chaos_->call();
+  record(call, where, [&] { one.run(name(call.op), body); });
+}
+
+template <class Body>
+void Communicator::record(const CollectiveCall& call, Where where, Body body) {
   flight_->begin(call, where);
   try {
     body();
@@ -203,24 +227,31 @@ void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where w
   });
 }
 
+// The members of each color, in the order of their keys.
 std::unique_ptr<Communicator> Communicator::split(int color, int key, Where where) {
-  const Tensor own = empty({2}, {.dtype = DType::int64, .device = Device()}, where);
-  own.data<std::int64_t>()[0] = color;
-  own.data<std::int64_t>()[1] = key;
-  const Tensor all = empty({world_size_, 2}, {.dtype = DType::int64, .device = Device()}, where);
-  all_gather(all, own, where);
-  const int number = num_splits_++;
-  const std::int64_t* colors_and_keys = all.data<std::int64_t>();
-  std::vector<int> ranks;
-  for (int r = 0; r < world_size_; ++r)
-    if (color >= 0 && colors_and_keys[2 * r] == color) ranks.push_back(r);
-  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return colors_and_keys[2 * a + 1] < colors_and_keys[2 * b + 1];
+  const OneCall one(*this, "split", where);
+  if (chaos_ && one.is_outermost()) [[unlikely]]
+    chaos_->call();
+  return one.run("split", [&] {
+    const Options numbers{.dtype = DType::int64, .device = Device()};
+    const Tensor own = empty({2}, numbers, where), all = empty({world_size_, 2}, numbers, where);
+    own.data<std::int64_t>()[0] = color;
+    own.data<std::int64_t>()[1] = key;
+    record(call_of(CollectiveOp::all_gather, all), where, [&] { do_all_gather(all, own, where); });
+    const int number = num_splits_++;
+    const std::int64_t* colors_and_keys = all.data<std::int64_t>();
+    std::vector<int> ranks;
+    for (int r = 0; r < world_size_; ++r)
+      if (color >= 0 && colors_and_keys[2 * r] == color) ranks.push_back(r);
+    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+      return colors_and_keys[2 * a + 1] < colors_and_keys[2 * b + 1];
+    });
+    return do_split(ranks, concat(group_, ".split", number, '_', color), where);
   });
-  return do_split(ranks, concat(group_, ".split", number, '_', color), where);
 }
 
 std::unique_ptr<Communicator> Communicator::shrink(Where where) {
+  const OneCall one(*this, "shrink", where);
   RINGRAD_CHECK(failed_rank() >= 0, CollectiveError, where,
                 "shrink: the group must have failed; got a whole group");
   return do_shrink(where);
@@ -252,7 +283,7 @@ void Communicator::send(const Tensor& tensor, int to, Where where) {
   check_tensor("send", tensor, where);
   RINGRAD_CHECK(to >= 0 && to < world_size_ && to != rank_, ValueError, where,
                 "send: the receiver must be another rank in [0, ", world_size_, "); got ", to,
-                " on rank ", rank_);
+                " on rank ", rank_, " of the group");
   perform(call_of(CollectiveOp::send, tensor, ReduceOp::sum, to), where,
           [&] { do_send(Reached(tensor, reaches(tensor.device()), where), to, where); });
 }
@@ -261,7 +292,7 @@ void Communicator::recv(const Tensor& tensor, int from, Where where) {
   check_tensor("recv", tensor, where);
   RINGRAD_CHECK(from >= 0 && from < world_size_ && from != rank_, ValueError, where,
                 "recv: the sender must be another rank in [0, ", world_size_, "); got ", from,
-                " on rank ", rank_);
+                " on rank ", rank_, " of the group");
   perform(call_of(CollectiveOp::recv, tensor, ReduceOp::sum, from), where, [&] {
     tensor.mark_changed(where);
     const Reached reached(tensor, reaches(tensor.device()), where);

@@ -9,11 +9,13 @@
 // and number of elements; the group compares the calls before any data moves. A call returns when
 // the rank's result is complete and its tensors are its own again.
 //
-// Failure: the first error on any rank breaks the group. Each call that is waiting on another rank,
-// and each later one, throws CollectiveError that says which rank failed, why, and what this rank
-// was doing: the operation and its sequence number #k, counted from 1. No call waits longer than
-// the group's deadline. After an error the contents of the tensors of that call are undefined, and
-// a new group is needed to go on. Every rank keeps a record of its latest calls (flight_recorder.h).
+// Failure: the first error on any rank breaks the group, be it another rank's end, a call that does not match, or an
+// exception in a call, such as a lack of memory. Each call that is waiting on another rank, and each later one, throws
+// CollectiveError that says which rank failed, why, and what this rank was doing: the operation and its sequence
+// number #k, counted from 1. Messages name ranks by their numbers in the job (rank_names.h), in every group that
+// split() or shrink() makes. No call waits longer than the group's deadline. After an error the contents of the tensors
+// of that call are undefined, and a new group is needed to go on. Every rank keeps a record of its latest calls
+// (flight_recorder.h).
 //
 // Tensors of GPUs that a backend does not reach are copied to the CPU and back, in the order of the
 // current stream.
@@ -30,6 +32,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "parallel/comm/rank_names.h"
 #include "parallel/comm/reduce_op.h"
 #include "parallel/plan/cost.h"
 
@@ -47,6 +50,8 @@ class Communicator {
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
+  /// The numbers of the group's ranks in the job, by which messages name them.
+  const RankNames& rank_names() const { return rank_names_; }
   /// The group's name, equal on all its ranks.
   const std::string& group() const { return group_; }
 
@@ -127,7 +132,9 @@ class Communicator {
   std::unique_ptr<Communicator> split(int color, int key = 0, Where where = Where::current());
 
   /// After a failure: a group of the ranks that call it before the deadline, in the order of rank. Ranks that
-  /// have ended are not waited for. All that get a group get the same one.
+  /// have ended are not waited for. All that get a group get the same one. A rank that is left out can reach nobody's
+  /// memory any more. Among processes that share memory it is killed before this returns if it is inside a call, or
+  /// if the group has used GPUs; otherwise its next call throws.
   ///
   /// Throws: CollectiveError unless this group is broken; on a rank that came too late; for a second call; if the
   ///         backend cannot
@@ -148,12 +155,13 @@ class Communicator {
   /// rank and the reason. The first abort counts; does not throw.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// The rank whose failure broke the group, -1 while the group is whole.
+  /// The rank of this group whose failure broke it, -1 while the group is whole; rank_names() tells its number in
+  /// the job.
   virtual int failed_rank() const noexcept = 0;
 
  protected:
   /// `group` names the group in records of failures; all its ranks must say the same.
-  Communicator(int rank, int world_size, std::string group);
+  Communicator(int rank, int world_size, std::string group, RankNames rank_names = {});
 
   // What a backend implements. Arguments have been checked, and calls do not overlap.
   virtual void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) = 0;
@@ -184,10 +192,13 @@ class Communicator {
   class OneCall;
   template <class Body>
   void perform(const CollectiveCall& call, Where where, Body body);
+  template <class Body>
+  void record(const CollectiveCall& call, Where where, Body body);
 
   const int rank_;
   const int world_size_;
   const std::string group_;
+  const RankNames rank_names_;
   std::atomic<bool> in_call_{false};
   int num_splits_ = 0;
   Chaos* const chaos_;  // null unless faults are planned

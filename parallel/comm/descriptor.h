@@ -25,6 +25,8 @@ class Descriptor {
 
   int number() const { return number_; }
   bool is_open() const { return number_ >= 0; }
+  /// Gives the descriptor up: another owner closes it.
+  int release() { return std::exchange(number_, -1); }
   void reset() {
     if (is_open()) close(number_);
     number_ = -1;

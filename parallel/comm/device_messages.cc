@@ -39,7 +39,9 @@ DeviceMessages::~DeviceMessages() {
 
 void DeviceMessages::send(MessageChannel& channel, Operation& operation,
                           const std::byte* elements) {
-  const auto& [call, rank, sequence, where, deadline] = operation;
+  const CollectiveCall& call = operation.call;
+  const std::uint64_t sequence = operation.sequence;
+  const Where where = operation.where;
   wait_for_slot(session_.group(), channel, operation);
   std::uintptr_t name = 0;
   if (const std::size_t bytes = bytes_of(call); bytes > 0) {
@@ -61,12 +63,15 @@ void DeviceMessages::send(MessageChannel& channel, Operation& operation,
 
 void DeviceMessages::receive(MessageChannel& channel, const Operation& operation,
                              std::uintptr_t sent, std::byte* elements) {
-  const auto& [call, rank, sequence, where, deadline] = operation;
+  const CollectiveCall& call = operation.call;
+  const std::uint64_t sequence = operation.sequence;
+  const Where where = operation.where;
   if (const std::size_t bytes = bytes_of(call); bytes > 0) {
     if (session_.memory()->has_died(call.peer))
       session_.group().fail_and_throw(
-          operation, concat(operation, ": the sender's process must live until its message is ",
-                            "received; got the end of rank ", call.peer));
+          operation, call.peer,
+          concat(operation, ": the sender's process must live until its message is ",
+                 "received; got the end of rank ", session_.group().name(call.peer)));
     const DeviceGuard guard(device_, where);
     const Stream stream = current_stream(device_);
     const std::byte* from = links_.address(call.peer, sent);

@@ -70,7 +70,7 @@ class EngineCommunicator final : public Communicator {
  public:
   EngineCommunicator(const Store& store, std::string group, int rank, int world_size,
                      std::unique_ptr<Engine> engine, const EngineOptions& options, Where where)
-      : Communicator(rank, world_size, group),
+      : Communicator(rank, world_size, group, options.rank_names),
         options_(options),
         store_(store.another(options.join_timeout, where)),
         collectives_(std::move(engine), rank, world_size, options.largest_piece),
@@ -78,13 +78,14 @@ class EngineCommunicator final : public Communicator {
         num_messages_from_(static_cast<std::size_t>(world_size), 0),
         outbox_(static_cast<std::size_t>(world_size)),
         board_(
-            store_, std::move(group), rank, world_size, options.deadline,
+            store_.another(options.join_timeout, where), std::move(group), rank, world_size,
+            options,
             [this] {
               if (Engine* const working = collectives_.engine()) working->interrupt();
             },
             where) {}
 
-  // What was sent arrives, if somebody takes it.
+  // Waits until the other ranks have received what this one has sent, or the deadline has passed.
   ~EngineCommunicator() override {
     if (std::uncaught_exceptions() > exceptions_before_) board_.fail("an exception ended its work");
     EngineCall call(board_.begin_call(false), board_.broken(), {});
@@ -92,15 +93,13 @@ class EngineCommunicator final : public Communicator {
       for (auto& messages : outbox_)
         for (Message& message : messages)
           if (!board_.broken()) message.wait(call);
-    } catch (const EngineError&) {  // nobody does
+    } catch (const EngineError&) {  // the receiver has failed, or does not receive
     }
     board_.end_call();
   }
 
   void abort(const std::string& reason) noexcept override { board_.fail(reason); }
-  int failed_rank() const noexcept override {
-    return board_.broken() ? board_.failure().culprit : -1;
-  }
+  int failed_rank() const noexcept override { return board_.failed_rank(); }
 
  protected:
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
@@ -119,7 +118,7 @@ class EngineCommunicator final : public Communicator {
 
  private:
   Operation operation(const CollectiveCall& call, std::uint64_t sequence, Where where) const {
-    return {call, rank(), sequence, where, {}};
+    return {call, rank(), sequence, where, {}, &rank_names()};
   }
 
   template <class Body>
@@ -183,8 +182,8 @@ void EngineCommunicator::compare(const Operation& operation, EngineCall& call) {
   std::vector<CollectiveCall> calls(n);
   std::memcpy(calls.data(), all.raw_data(), n * sizeof(CollectiveCall));
   if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
-  board_.fail_and_throw(
-      operation, concat(operation, ": all ranks must make the same call; got ", list_calls(calls)));
+  board_.fail_and_throw(operation, concat(operation, ": all ranks must make the same call; got ",
+                                          list_calls(calls, rank_names())));
 }
 
 // --- Collectives ---------------------------------------------------------------------------------------
@@ -284,8 +283,8 @@ void EngineCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
     if (sent.dtype != call.dtype || sent.count != call.count)
       board_.fail_and_throw(
           operation, concat(operation, ": the message must be ", sent.dtype, ", ", sent.count,
-                            " elements as sent by rank ", from, "; got a tensor of ", call.dtype,
-                            ", ", call.count, " elements"));
+                            " elements as sent by rank ", rank_names()(from), "; got a tensor of ",
+                            call.dtype, ", ", call.count, " elements"));
     collectives_.for_pieces(bytes_in(tensor), [&](std::size_t first, std::size_t bytes) {
       engine.recv(tensor.raw_data() + first, bytes, from, engine_call);
     });
@@ -301,7 +300,9 @@ std::unique_ptr<Communicator> EngineCommunicator::make_subgroup(const std::vecto
   const int size = static_cast<int>(ranks.size());
   const auto own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   auto engine = size == 1 ? nullptr : collectives_.engine()->split(store_, ranks, own, name, where);
-  return make_engine_communicator(store_, name, own, size, std::move(engine), options_, where);
+  EngineOptions options = options_;
+  options.rank_names = rank_names().of(ranks);
+  return make_engine_communicator(store_, name, own, size, std::move(engine), options, where);
 }
 
 std::unique_ptr<Communicator> EngineCommunicator::do_split(const std::vector<int>& ranks,

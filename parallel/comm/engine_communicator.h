@@ -1,8 +1,8 @@
 // A communicator over a foreign library (engine.h): what all such backends share. Collectives are made as
 // engine_collectives.h says: the library moves, and we add, so bits are those of the `canonical` plans.
 //
-// Before data move the ranks exchange what they were called for, 16 bytes each. Failures are found, named and told
-// as failure_board.h says: within the deadline and about a second. A message is copied when it is sent; up to
+// Before data move the ranks exchange what they were called for, 24 bytes each. Failures are found, named and told
+// as failure_board.h says: within the deadline and GroupOptions::verdict_time. A message is copied when it is sent; up to
 // four to each rank may wait to be received. Tensors lie on the CPU.
 
 #pragma once

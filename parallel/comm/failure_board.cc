@@ -1,23 +1,31 @@
 #include "parallel/comm/failure_board.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <sstream>
 #include <utility>
 
+#include "core/untrusted/quoted_bytes.h"
+#include "parallel/comm/culprit_report.h"
+#include "parallel/comm/running_time.h"
+#include "parallel/comm/store_protocol.h"
+
 namespace ringrad {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(20);         // how exactly a deadline is kept
-constexpr auto kLook = std::chrono::milliseconds(100);        // between looks at the board
-constexpr auto kLookAgain = std::chrono::seconds(1);          // where the store did not answer
-constexpr auto kStoreTime = std::chrono::milliseconds(500);   // a store that lives answers by then
-constexpr auto kAnswerTime = std::chrono::milliseconds(700);  // so does a rank, after an alarm
-constexpr auto kJudgeTime = std::chrono::milliseconds(150);   // and whoever judges is ready then
+constexpr auto kTick = std::chrono::milliseconds(20);  // how exactly a deadline is kept
+constexpr auto kLook = SignsOfLife::kLook;             // between looks at the board
+constexpr auto kLookAgain = std::chrono::seconds(1);   // where the store did not answer
 constexpr auto kPause = std::chrono::milliseconds(10);
 
+// Shares of GroupOptions::verdict_time: a store that lives answers by 1 / kStoreShare of it, and the other ranks leave
+// the judge a start of 1 / kJudgeShare. By four fifths of it the judge has heard everybody.
+constexpr int kStoreShare = 2, kJudgeShare = 10;
+
 constexpr const char* kLeft = "left";
+constexpr int kNobody = -1;  // the culprit where no rank is known to be at fault
 
 std::string to_text(const Failure& failure) {
   std::ostringstream out;
@@ -27,29 +35,25 @@ std::string to_text(const Failure& failure) {
   return std::move(out).str();
 }
 
-Failure parse_failure(const std::string& text) {
-  Failure failure;
-  std::size_t num_lost = 0;
-  std::istringstream words(text);
-  words >> failure.culprit >> num_lost;
-  for (int rank = 0; num_lost > 0 && words >> rank; --num_lost) failure.lost.push_back(rank);
-  words.get();
-  failure.text = std::string(std::istreambuf_iterator<char>(words), {});
-  return failure;
-}
-
 }  // namespace
 
-FailureBoard::FailureBoard(const Store& store, std::string group, int rank, int world_size,
-                           std::chrono::nanoseconds deadline, std::function<void()> interrupt,
+FailureBoard::FailureBoard(Store store, std::string group, int rank, int world_size,
+                           const GroupOptions& options, std::function<void()> interrupt,
                            Where where)
     : group_(std::move(group)),
       rank_(rank),
       world_size_(world_size),
-      deadline_(deadline),
+      names_(options.rank_names),
+      deadline_(options.deadline),
+      silence_(longest_silence(options)),
+      verdict_time_(options.verdict_time),
       interrupt_(std::move(interrupt)),
-      store_(store.another(kStoreTime, where)),
-      thread_([this] { watch(); }) {}
+      store_(std::move(store)),
+      signs_(group_, rank, world_size, silence_) {
+  signs_.announce(store_, where);
+  store_.answer_within(std::chrono::ceil<std::chrono::milliseconds>(verdict_time_ / kStoreShare));
+  thread_ = std::thread([this] { watch(); });
+}
 
 FailureBoard::~FailureBoard() {
   {
@@ -71,6 +75,7 @@ FailureBoard::Clock::time_point FailureBoard::begin_call(bool is_collective) {
   const auto longest = Clock::time_point::max() - now;  // a longer deadline would overflow
   const std::lock_guard lock(mutex_);
   in_call_ = true;
+  ++num_calls_;
   if (is_collective) ++num_collectives_;
   return call_deadline_ = now + std::min<Clock::duration>(deadline_, longest);
 }
@@ -110,11 +115,14 @@ bool FailureBoard::look() {
   {
     const std::lock_guard lock(store_mutex_);
     try {
+      signs_.give(store_);
+      watch_others();
       if (!store_.find(place("alarm"))) return true;
       answer();
       failure = store_.find(place("failure"));
+      if (!failure) testify();
     } catch (const CollectiveError& error) {
-      silence_ = error.message();
+      silence_of_store_ = error.message();
       silent_at_ = Clock::now();
       return false;
     }
@@ -123,9 +131,36 @@ bool FailureBoard::look() {
   return true;
 }
 
+// All below is called with store_mutex_ held.
+
+// A call that still waits when its deadline is no more than `silence` away, and did so at the look before this one.
+void FailureBoard::watch_others() {
+  std::uint64_t call = 0;
+  bool waits = false;
+  {
+    const std::lock_guard lock(mutex_);
+    call = num_calls_;
+    waits = in_call_ && Clock::now() >= call_deadline_ - silence_ - 2 * kLook;
+  }
+  if (call != watched_call_) signs_.stop_watching();
+  if (waits && call == std::exchange(watched_call_, call)) signs_.watch(store_);
+}
+
+// For a judge on another machine.
+void FailureBoard::testify() {
+  Clock::time_point heard;
+  {
+    const std::lock_guard lock(mutex_);
+    heard = alarm_heard_;
+  }
+  if (has_testified_ || Clock::now() - heard < verdict_time_ / kJudgeShare) return;
+  has_testified_ = true;
+  signs_.report_deaths(store_);
+}
+
 // --- Failure -------------------------------------------------------------------------------------------
 
-// REQUIRES: store_mutex_ is held
+// With store_mutex_ held.
 void FailureBoard::answer() {
   if (std::exchange(has_answered_, true)) return;
   std::uint64_t num_collectives = 0;
@@ -137,11 +172,25 @@ void FailureBoard::answer() {
   store_.set(place("rank", rank_), std::to_string(num_collectives));
 }
 
+Failure FailureBoard::parse_failure(const std::string& text) const {
+  Failure failure;
+  std::size_t num_lost = 0;
+  std::istringstream words(text);
+  words >> failure.culprit >> num_lost;
+  for (int rank = 0; num_lost > 0 && words >> rank; --num_lost) failure.lost.push_back(rank);
+  words.get();
+  if (!words || failure.culprit < kNobody || failure.culprit >= world_size_)
+    return {kNobody, {}, concat("the store must hold a failure; got ", quoted_bytes(text))};
+  failure.text = std::string(std::istreambuf_iterator<char>(words), {});
+  return failure;
+}
+
 void FailureBoard::record(const Failure& failure) {
   const std::lock_guard lock(mutex_);
   if (broken_.load(std::memory_order_relaxed)) return;
   failure_ = failure;
   broken_.store(true, std::memory_order_release);
+  report_culprit(names_(failure.culprit));  // kNobody too: nothing that follows is to blame anybody
   changed_.notify_all();
   if (in_call_ && !std::exchange(interrupted_, true)) interrupt_();
 }
@@ -175,18 +224,20 @@ void FailureBoard::fail_and_throw(const Operation& operation, const std::string&
 
 void FailureBoard::throw_broken(const Operation& operation) const {
   const Failure failure = this->failure();
-  throw CollectiveError(concat(operation, ": the group must be whole; got a failure of rank ",
-                               failure.culprit, ": ", failure.text),
-                        operation.where);
+  const int culprit = names_(failure.culprit);
+  throw CollectiveError(
+      concat(operation, ": the group must be whole; got a failure of ",
+             culprit < 0 ? "an unknown rank" : concat("rank ", culprit), ": ", failure.text),
+      operation.where);
 }
 
 // What the ranks have answered so far, "" for nothing.
 struct FailureBoard::Answers {
   std::vector<std::string> of_rank;  // (world_size)
+  std::vector<int> lost;             // ascending
 
-  bool complete() const {
-    return std::none_of(of_rank.begin(), of_rank.end(), [](const auto& a) { return a.empty(); });
-  }
+  explicit Answers(int world_size) : of_rank(static_cast<std::size_t>(world_size)) {}
+
   // The ranks whose answer is such.
   template <class Condition>
   std::vector<int> ranks(Condition is_such) const {
@@ -195,52 +246,62 @@ struct FailureBoard::Answers {
       if (is_such(of_rank[r])) found.push_back(static_cast<int>(r));
     return found;
   }
+  bool complete() const {
+    return ranks([](const auto& answer) { return answer.empty(); }).size() == lost.size();
+  }
 };
 
 void FailureBoard::collect(Answers& answers) {
+  answers.lost.clear();
   for (int r = 0; r < world_size_; ++r) {
     std::string& of_rank = answers.of_rank[static_cast<std::size_t>(r)];
     if (of_rank.empty()) of_rank = store_.find(place("rank", r)).value_or("");
+    if (of_rank.empty() && signs_.is_lost(r, store_)) answers.lost.push_back(r);
   }
 }
 
 Failure FailureBoard::judge(const Operation& operation, const Answers& answers, bool late,
                             const std::string& got) const {
   const double deadline_s = std::chrono::duration<double>(deadline_).count();
-  const auto lost = answers.ranks([](const std::string& answer) { return answer.empty(); });
-  if (!lost.empty())
+  if (const std::vector<int>& lost = answers.lost; !lost.empty())
     return {lost[0], lost,
             concat(operation, ": every rank must take part; got no sign of life from ",
-                   list_ranks(lost), ", which died or was stopped")};
+                   names_.list(lost), ", which died or was stopped")};
   const auto left = answers.ranks([](const std::string& answer) { return answer == kLeft; });
   if (!left.empty())
     return {left[0], left,
-            concat(operation, ": every rank must take part; got ", list_ranks(left),
+            concat(operation, ": every rank must take part; got ", names_.list(left),
                    ", which has left the group")};
+  const auto unreadable = answers.ranks(
+      [](const std::string& answer) { return !answer.empty() && !parse_number(answer); });
+  if (!unreadable.empty())
+    return {unreadable[0],
+            {},
+            concat(operation, ": rank ", names_(unreadable[0]),
+                   " must tell how many calls it has entered; got ",
+                   quoted_bytes(answers.of_rank[static_cast<std::size_t>(unreadable[0])]))};
   const CollectiveOp op = operation.call.op;
   const int peer = operation.call.peer;
-  if (late && op == CollectiveOp::recv)
-    return {
-        peer,
-        {},
-        concat(operation, ": rank ", peer, " must send within ", deadline_s, " s; got no message")};
+  const auto late_peer = [&](const char* must, const char* got_instead) {
+    return Failure{peer,
+                   {},
+                   concat(operation, ": rank ", names_(peer), " must ", must, " within ",
+                          deadline_s, " s; got ", got_instead)};
+  };
+  if (late && op == CollectiveOp::recv) return late_peer("send", "no message");
   if (late && op == CollectiveOp::send)
-    return {peer,
-            {},
-            concat(operation, ": rank ", peer, " must receive within ", deadline_s,
-                   " s; got messages that it has not taken")};
-  const auto absent = answers.ranks(
-      [&](const std::string& answer) { return std::stoull(answer) < operation.sequence; });
+    return late_peer("receive", "messages that it has not taken");
+  const auto absent = answers.ranks([&](const std::string& answer) {
+    return parse_number(answer).value_or(0) < static_cast<std::int64_t>(operation.sequence);
+  });
   if (late && !absent.empty())
     return {absent[0],
             {},
             concat(operation, ": every rank must arrive within ", deadline_s,
-                   " s; got no call from ", list_ranks(absent))};
-  if (late)
-    return {rank_,
-            {},
-            concat(operation, ": every rank must finish within ", deadline_s, " s; got ", got)};
-  return {rank_, {}, concat(operation, ": the connections must hold; got ", got)};
+                   " s; got no call from ", names_.list(absent))};
+  const std::string must = late ? concat("every rank must finish within ", deadline_s, " s")
+                                : "the connections must hold";
+  return {kNobody, {}, concat(operation, ": ", must, "; got ", got)};
 }
 
 // The judgement that stands, maybe by this rank.
@@ -248,20 +309,25 @@ Failure FailureBoard::find_out(const Operation& operation, bool late, const std:
   const auto begin = Clock::now();
   const std::lock_guard lock(store_mutex_);
   // What did not answer the thread that looks, while this one waited for it, would cost as much time again.
-  if (silent_at_ >= begin) throw CollectiveError(silence_, operation.where);
+  if (silent_at_ >= begin) throw CollectiveError(silence_of_store_, operation.where);
   const std::string own = std::to_string(rank_);
   const bool judges = store_.set_first(place("alarm"), own) == own;
   answer();
-  // The one who judges may die as well.
-  const auto end = alarm_heard_ + kAnswerTime + (judges ? kJudgeTime.zero() : kJudgeTime);
-  Answers answers{std::vector<std::string>(static_cast<std::size_t>(world_size_))};
+  signs_.watch(store_);
+  // After the deadline little time is left for answers. Before it, this rank waits until every
+  // other rank has answered or is lost. The judge may die too, so the others judge a little later.
+  const auto start = begin + (judges ? Clock::duration() : verdict_time_ / kJudgeShare);
+  const auto end = begin + verdict_time_ * 4 / 5;
+  Answers answers(world_size_);
   for (;;) {
     if (const auto failure = store_.find(place("failure"))) return parse_failure(*failure);
-    const bool is_time = Clock::now() >= end;
-    if (judges || is_time) collect(answers);
-    if (is_time || answers.complete()) {
-      const Failure failure = judge(operation, answers, late, got);
-      return parse_failure(store_.set_first(place("failure"), to_text(failure)));
+    if (Clock::now() >= start) {
+      const bool is_time = late && Clock::now() >= end;
+      collect(answers);
+      if (is_time || answers.complete()) {
+        const Failure failure = judge(operation, answers, late, got);
+        return parse_failure(store_.set_first(place("failure"), to_text(failure)));
+      }
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -278,10 +344,9 @@ void FailureBoard::investigate(const Operation& operation, const std::string& go
     try {
       record(find_out(operation, late, got));
     } catch (const CollectiveError& error) {
-      record({rank_,
-              {},
-              concat(operation, ": the ranks must find out who failed; got ", got,
-                     ", and then: ", error.message())});
+      const std::string text = concat(operation, ": the ranks must find out who failed; got ", got,
+                                      ", and then: ", error.message());
+      record({kNobody, {}, text});
     }
   }
   const Failure failure = this->failure();
@@ -298,11 +363,13 @@ std::vector<int> FailureBoard::agree_on_survivors(Where where) {
   store_.set(place("here", rank_), "", where);
   const std::vector<int> lost = failure().lost;
   std::vector<bool> here(static_cast<std::size_t>(world_size_), false);
+  RunningTime waited(kPause);
+  // A rank that lives has answered the alarm, or soon does.
   const auto is_awaited = [&](int r) {
-    if (std::find(lost.begin(), lost.end(), r) != lost.end()) return false;
-    const auto answer =
-        store_.find(place("rank", r), where);  // to the alarm; who is dead gives none
-    return answer ? *answer != kLeft : Clock::now() - begin < kAnswerTime;
+    if (std::find(lost.begin(), lost.end(), r) != lost.end() || signs_.has_ended(r, store_))
+      return false;
+    const auto answer = store_.find(place("rank", r), where);
+    return answer ? *answer != kLeft : waited.advance() < silence_;
   };
   for (bool complete = false; !complete;) {
     complete = true;
@@ -318,10 +385,15 @@ std::vector<int> FailureBoard::agree_on_survivors(Where where) {
     if (here[r]) seen << r << ' ';
   std::istringstream decision(store_.set_first(place("survivors"), std::move(seen).str(), where));
   const std::vector<int> survivors(std::istream_iterator<int>(decision), {});
+  RINGRAD_CHECK(std::all_of(survivors.begin(), survivors.end(),
+                            [&](int r) { return r >= 0 && r < world_size_; }),
+                CollectiveError, where,
+                "shrink: the store must hold the survivors; got something else");
   RINGRAD_CHECK(std::find(survivors.begin(), survivors.end(), rank_) != survivors.end(),
                 CollectiveError, where, "shrink: ranks must come within ",
-                std::chrono::duration<double>(deadline_).count(), " s; rank ", rank_,
+                std::chrono::duration<double>(deadline_).count(), " s; rank ", names_(rank_),
                 " was late, and the others have gone on");
+  retract_report();
   return survivors;
 }
 

@@ -14,9 +14,12 @@
 //     <group>/failure    the judgement; the first one stands for all
 //     <group>/here<r>, <group>/survivors    who wants to go on without the others, and who does
 //
-// So who has died or was stopped is told from who is late, who has left, and who is only busy. Where the store
-// is gone as well, each rank says so and judges for itself. Nobody misses a store that is gone while all goes
-// well.
+// A rank that does not answer is lost if its process has ended or it gives no sign of life (signs_of_life.h). The ranks
+// begin to watch each other some time before a deadline, so one that was stopped is named soon after it. A rank that
+// has answered, or is neither dead nor silent for long enough, is late at most.
+//
+// Where the store is gone as well, each rank says so and judges for itself. Nobody misses a store that is gone while
+// all goes well.
 
 #pragma once
 
@@ -31,12 +34,14 @@
 #include <vector>
 
 #include "parallel/comm/collective_call.h"
+#include "parallel/comm/group_options.h"
+#include "parallel/comm/signs_of_life.h"
 #include "parallel/comm/store.h"
 
 namespace ringrad {
 
 struct Failure {
-  int culprit = -1;
+  int culprit = -1;       ///< -1: nobody is known to be at fault
   std::vector<int> lost;  ///< ranks that gave no sign of life
   std::string text;
 };
@@ -45,10 +50,13 @@ class FailureBoard {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// `store` is the board's own connection. Joining may take as long as its timeouts say; later an
+  /// answer must come within a share of verdict_time.
+  ///
   /// `interrupt` has this rank's call throw soon, if it is in one. It is called by another thread, and must not
   /// throw.
-  FailureBoard(const Store& store, std::string group, int rank, int world_size,
-               std::chrono::nanoseconds deadline, std::function<void()> interrupt, Where where);
+  FailureBoard(Store store, std::string group, int rank, int world_size,
+               const GroupOptions& options, std::function<void()> interrupt, Where where);
   /// This rank leaves the group.
   ~FailureBoard();
   FailureBoard(const FailureBoard&) = delete;
@@ -58,6 +66,12 @@ class FailureBoard {
   const std::atomic<bool>& broken() const { return broken_; }
   /// REQUIRES: broken()
   Failure failure() const;
+  /// -1 while the group is whole; then the culprit, or this rank if nobody is known to be at fault.
+  int failed_rank() const {
+    if (!broken()) return -1;
+    const int culprit = failure().culprit;
+    return culprit < 0 ? rank_ : culprit;
+  }
 
   /// This rank enters a call, and leaves it; returns when it must end.
   Clock::time_point begin_call(bool is_collective);
@@ -75,8 +89,8 @@ class FailureBoard {
   }
   /// Breaks the group and throws CollectiveError with `text`, which starts with the operation.
   [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text);
-  /// The engine has said `got`: finds out together with the other ranks who failed, in about a second, breaks
-  /// the group, and throws CollectiveError.
+  /// The engine has said `got`: finds out together with the other ranks who failed, breaks the group, and throws
+  /// CollectiveError. Takes at most verdict_time if the deadline has passed, else no longer than `silence`.
   [[noreturn]] void investigate(const Operation& operation, const std::string& got);
 
   /// After a failure: the ranks that have called this, ascending, the same on all of them (survivors.h). Returns
@@ -92,17 +106,21 @@ class FailureBoard {
   bool look();
   std::string place(const char* name) const { return group_ + '/' + name; }
   std::string place(const char* name, int rank) const { return concat(place(name), rank); }
+  void watch_others();
   void answer();
+  void testify();
   void collect(Answers& answers);
   Failure judge(const Operation& operation, const Answers& answers, bool late,
                 const std::string& got) const;
   Failure find_out(const Operation& operation, bool late, const std::string& got);
+  Failure parse_failure(const std::string& text) const;
   void record(const Failure& failure);
   [[noreturn]] void throw_broken(const Operation& operation) const;
 
   const std::string group_;
   const int rank_, world_size_;
-  const std::chrono::nanoseconds deadline_;
+  const RankNames names_;
+  const std::chrono::nanoseconds deadline_, silence_, verdict_time_;
   const std::function<void()> interrupt_;
   std::atomic<bool> broken_{false};
 
@@ -111,15 +129,18 @@ class FailureBoard {
   bool ending_ = false;
   bool in_call_ = false, interrupted_ = false;
   Clock::time_point call_deadline_{};
-  std::uint64_t num_collectives_ = 0;  // that this rank has entered
+  std::uint64_t num_calls_ = 0, num_collectives_ = 0;  // that this rank has entered
   Failure failure_;
   Clock::time_point alarm_heard_{};
 
-  std::mutex store_mutex_;
-  Store store_;  // guarded by store_mutex_
-  bool has_answered_ = false;
+  std::mutex store_mutex_;  // guards what follows
+  Store store_;
+  SignsOfLife signs_;
+  bool has_answered_ = false, has_testified_ = false;
+  std::uint64_t watched_call_ = 0;
   Clock::time_point silent_at_{};  // when a look found the store gone, and
-  std::string silence_;            // what it got
+  std::string silence_of_store_;   // what it got
+
   std::thread thread_;
 };
 

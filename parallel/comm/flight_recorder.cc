@@ -1,12 +1,17 @@
 #include "parallel/comm/flight_recorder.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -33,6 +38,34 @@ std::string text_of(const T& value) {
   std::ostringstream out;
   out << value;
   return std::move(out).str();
+}
+
+bool write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(file, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+// Whoever reads the file finds all of it or none, though this process may be killed at any moment: other ranks have just
+// failed. Nobody else can guess or open the temporary file (O_EXCL, 0600), whatever folder this is.
+void write_whole(const std::string& path, std::string_view text) {
+  std::string temporary = path + ".XXXXXX";
+  const int file = mkostemp(temporary.data(), O_CLOEXEC);
+  if (file < 0) return;
+  const bool is_written = write_all(file, text);
+  close(file);
+  if (!is_written || rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+}
+
+// Groups of parts of a job have names with slashes, which no file can have.
+std::string as_file_name(std::string group) {
+  for (std::size_t at = 0; (at = group.find_first_of("/%", at)) != group.npos; at += 3)
+    group.replace(at, 1, group[at] == '/' ? "%2F" : "%25");
+  return group;
 }
 
 }  // namespace
@@ -97,15 +130,18 @@ void FlightRecorder::write_json(std::ostream& out, int rank, int world_size,
       operation["took_us"] = microseconds_since_start(record.end_ticks) - begin_us;
     flight["operations"].push_back(std::move(operation));
   }
-  out << flight.dump(1) << '\n';
+  // A failure may quote bytes that are no UTF-8.
+  out << flight.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
 }
 
 void FlightRecorder::dump(int rank, int world_size, const std::string& failure) const noexcept {
   const char* folder = std::getenv("RINGRAD_FLIGHT_DIR");
   if (!folder) return;
   try {
-    std::ofstream file(concat(folder, "/flight_", group_, "_rank", rank, ".json"));
-    write_json(file, rank, world_size, failure);
+    std::ostringstream text;
+    write_json(text, rank, world_size, failure);
+    write_whole(concat(folder, "/flight_", as_file_name(group_), "_rank", rank, ".json"),
+                text.view());
   } catch (...) {  // no memory, say
   }
 }

@@ -53,8 +53,9 @@ class FlightRecorder {
   /// "begin_us":..,"took_us":..}, ...]}, times since the recorder was made.
   void write_json(std::ostream& out, int rank, int world_size, const std::string& failure) const;
 
-  /// Writes that into <folder>/flight_<group>_rank<r>.json, where RINGRAD_FLIGHT_DIR names the folder. Does
-  /// nothing if none is named, or if it cannot be written: something else has failed already.
+  /// Writes that into <folder>/flight_<group>_rank<r>.json, where RINGRAD_FLIGHT_DIR names the folder: the
+  /// whole file or none, readable by this user alone. A slash in the group's name is written %2F, and a percent sign
+  /// %25. Does nothing if none is named, or if it cannot be written: something else has failed already.
   void dump(int rank, int world_size, const std::string& failure) const noexcept;
 
  private:

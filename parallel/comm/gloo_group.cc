@@ -2,6 +2,7 @@
 
 #include <gloo/allgatherv.h>
 #include <gloo/alltoallv.h>
+#include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
@@ -136,11 +137,14 @@ class GlooEngine final : public Engine {
     const NoBrokenPipe guard;
     try {
       context_->connectFullMesh(meeting, network_);
+      // Without the barrier, a rank that ends early would break connections that a slower rank still makes.
+      gloo::BarrierOptions all_connected(context_);
+      gloo::barrier(all_connected);
     } catch (const CollectiveError&) {
       throw;
     } catch (const std::exception& error) {
       throw CollectiveError(
-          concat("gloo group: rank ", rank, " must reach the others within ",
+          concat("gloo group: the ranks of ", name, " must reach each other within ",
                  std::chrono::duration<double>(timeout).count(), " s; got ", error.what()),
           where);
     }

@@ -7,8 +7,8 @@
 // interface is named (EngineOptions::interface). The connections are not encrypted: name one of a network that
 // you trust.
 //
-// A rank whose process ends is noticed at once, by its connections; one that was stopped, at the deadline. Both
-// are named about 0.7 s later. Threads of one process may be ranks as well.
+// A rank whose process ends is noticed at once, by its connections; one that was stopped, at the deadline. The others
+// then name it as failure_board.h says. Threads of one process may be ranks as well.
 
 #pragma once
 

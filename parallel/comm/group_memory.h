@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "parallel/comm/process_state.h"
 
 namespace ringrad {
 
@@ -34,6 +35,11 @@ class GroupMemory {
 
   /// True if the rank's process has ended. Not if it is a thread: those end with a word.
   virtual bool has_died(int rank) const = 0;
+  /// What the rank's process does. `running` if the rank is a thread.
+  virtual ProcessState state_of(int /*rank*/) const { return ProcessState::running; }
+  /// Sends SIGKILL to the rank's process, and says on stderr that the rank `reason`. Once has_died(rank) is true, the
+  /// process writes to nobody's memory. A rank that is a thread is left alone.
+  virtual void expel(int /*rank*/, const char* /*reason*/) noexcept {}
   virtual bool is_one_process() const = 0;
 
   /// How many processors the ranks may use together: with as many ranks or fewer, one that waits may spin.

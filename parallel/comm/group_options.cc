@@ -1,15 +1,32 @@
 #include "parallel/comm/group_options.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
 namespace ringrad {
+namespace {
+
+constexpr std::chrono::nanoseconds kLongestSilence = std::chrono::minutes(1);
+
+}  // namespace
 
 void check_options(int world_size, const GroupOptions& options, Where where) {
   RINGRAD_CHECK(world_size >= 1 && world_size <= kMaxRanks, ValueError, where,
                 "group: world_size must be in [1, ", kMaxRanks, "]; got ", world_size);
   RINGRAD_CHECK(options.deadline > options.deadline.zero(), ValueError, where,
                 "group: the deadline must be positive; got ", options.deadline.count(), " ns");
+  RINGRAD_CHECK(options.verdict_time > options.verdict_time.zero(), ValueError, where,
+                "group: verdict_time must be positive; got ", options.verdict_time.count(), " ns");
+  RINGRAD_CHECK(options.silence >= options.silence.zero(), ValueError, where,
+                "group: silence must not be negative; got ", options.silence.count(), " ns");
+}
+
+std::chrono::nanoseconds longest_silence(const GroupOptions& options) {
+  if (options.silence > options.silence.zero()) return options.silence;
+  const std::chrono::nanoseconds least = options.verdict_time * 7 / 10;
+  return std::clamp<std::chrono::nanoseconds>(options.deadline / 4, least,
+                                              std::max(least, kLongestSilence));
 }
 
 std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& options,

@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "parallel/comm/program_cache.h"
+#include "parallel/comm/rank_names.h"
 #include "parallel/plan/algorithms.h"
 #include "parallel/plan/cost.h"
 #include "parallel/plan/sum_order.h"
@@ -46,6 +47,13 @@ enum class DeviceAlgorithm : std::uint8_t {
 struct GroupOptions {
   /// The longest that a call waits for other ranks.
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
+  /// How long a rank whose process has not ended may give no sign of life before the others count it as lost. 0 (the
+  /// default) means a quarter of the deadline, but at least 0.7 verdict_time and at most a minute. A rank that waits for
+  /// signs of life counts only time in which it was itself running, so a loaded machine makes nobody look dead.
+  std::chrono::nanoseconds silence = std::chrono::nanoseconds(0);
+  /// How much longer than the deadline a call may take that fails, so that the ranks can agree on the culprit. Raise it
+  /// where the load keeps a thread or the store waiting for half of it.
+  std::chrono::nanoseconds verdict_time = std::chrono::seconds(1);
   // A null planner leaves the choice to the group.
   Planner all_reduce = nullptr;
   Planner reduce_scatter = nullptr;
@@ -64,11 +72,16 @@ struct GroupOptions {
   DeviceAlgorithm device_all_reduce = DeviceAlgorithm::plan;
   /// The largest tensor that kernels reduce; each rank's GPU keeps four times as much for them.
   std::size_t kernel_bytes = 1 << 20;
+  /// The numbers of the ranks in the job, for messages. split() and shrink() set them.
+  RankNames rank_names = {};
   /// Where the group's counters begin. For tests: some are told to others in 32 bits, which wrap around.
   std::uint64_t first_count = 0;
 };
 
-/// Throws: ValueError unless world_size is in [1, kMaxRanks] and deadline > 0
+/// How long a rank may be silent: `silence`, or what follows from the deadline.
+std::chrono::nanoseconds longest_silence(const GroupOptions& options);
+
+/// Throws: ValueError unless world_size is in [1, kMaxRanks], deadline and verdict_time > 0, and silence >= 0
 void check_options(int world_size, const GroupOptions& options, Where where);
 
 /// The plans of a group's collectives; ranks of one process may have them together.

@@ -56,26 +56,33 @@ std::vector<std::vector<int>> ranks_by_host(Communicator& network, const std::st
   return hosts;
 }
 
+HierarchicalOptions named(HierarchicalOptions options, RankNames rank_names) {
+  options.rank_names = std::move(rank_names);
+  return options;
+}
+
 // --- One rank ------------------------------------------------------------------------------------------------
 
 class HierarchicalCommunicator final : public Communicator {
  public:
   HierarchicalCommunicator(std::unique_ptr<Communicator> network, const Store& store,
                            const HierarchicalOptions& options, Where where)
-      : Communicator(network->rank(), network->world_size(), network->group() + ".by_host"),
-        options_(options),
+      : Communicator(network->rank(), network->world_size(), network->group() + ".by_host",
+                     network->rank_names()),
+        options_(named(options, rank_names())),
         store_(store.another(options.join_timeout, where)),
         network_(std::move(network)),
         hosts_(ranks_by_host(*network_, options.host.empty() ? name_of_machine() : options.host,
                              where),
                rank()),
         local_(join_process_group(store_, concat(group(), "/host", hosts_.own.block),
-                                  hosts_.own.local, hosts_.size_of(hosts_.own.block), options,
+                                  hosts_.own.local, hosts_.size_of(hosts_.own.block),
+                                  named(options, rank_names().of(hosts_.ranks[hosts_.own.block])),
                                   where)),
         leaders_(network_->split(hosts_.own.local == 0 ? 0 : -1, 0, where)),
         board_(
-            store_, group(), rank(), world_size(), options.deadline, [this] { interrupt(); },
-            where) {
+            store_.another(options.join_timeout, where), group(), rank(), world_size(), options_,
+            [this] { interrupt(); }, where) {
     try {
       if (leaders_ && options.leaders) leaders_ = options.leaders(std::move(leaders_));
     } catch (...) {
@@ -95,9 +102,7 @@ class HierarchicalCommunicator final : public Communicator {
     board_.fail(reason);
     interrupt();
   }
-  int failed_rank() const noexcept override {
-    return board_.broken() ? board_.failure().culprit : -1;
-  }
+  int failed_rank() const noexcept override { return board_.failed_rank(); }
 
  protected:
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
@@ -162,7 +167,7 @@ void HierarchicalCommunicator::perform(const Operation& operation, bool is_colle
 template <class Body>
 void HierarchicalCommunicator::perform_collective(const CollectiveCall& call, Where where,
                                                   Body body) {
-  const Operation operation{call, rank(), ++num_collectives_, where, {}};
+  const Operation operation{call, rank(), ++num_collectives_, where, {}, &rank_names()};
   perform(operation, true, [&] {
     compare(operation);
     body();
@@ -173,8 +178,8 @@ void HierarchicalCommunicator::perform_collective(const CollectiveCall& call, Wh
 void HierarchicalCommunicator::compare(const Operation& operation) {
   const auto calls = by_host().calls(operation.call, operation.where);
   if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
-  board_.fail_and_throw(
-      operation, concat(operation, ": all ranks must make the same call; got ", list_calls(calls)));
+  board_.fail_and_throw(operation, concat(operation, ": all ranks must make the same call; got ",
+                                          list_calls(calls, rank_names())));
 }
 
 // --- Collectives -------------------------------------------------------------------------------------------------
@@ -221,13 +226,13 @@ void HierarchicalCommunicator::do_all_to_all(const Tensor& output, const Tensor&
 
 void HierarchicalCommunicator::do_send(const Tensor& tensor, int to, Where where) {
   const CollectiveCall call = call_of(CollectiveOp::send, tensor, ReduceOp::sum, to);
-  perform({call, rank(), ++num_messages_, where, {}}, false,
+  perform({call, rank(), ++num_messages_, where, {}, &rank_names()}, false,
           [&] { network_->send(tensor, to, where); });
 }
 
 void HierarchicalCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
   const CollectiveCall call = call_of(CollectiveOp::recv, tensor, ReduceOp::sum, from);
-  perform({call, rank(), ++num_messages_, where, {}}, false,
+  perform({call, rank(), ++num_messages_, where, {}, &rank_names()}, false,
           [&] { network_->recv(tensor, from, where); });
 }
 
@@ -238,7 +243,7 @@ std::unique_ptr<Communicator> HierarchicalCommunicator::do_split(const std::vect
                                                                  Where where) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
   std::unique_ptr<Communicator> part;
-  perform({{}, rank(), num_collectives_, where, {}}, false, [&] {
+  perform({{}, rank(), num_collectives_, where, {}, &rank_names()}, false, [&] {
     part = network_->split(ranks.empty() ? -1 : ranks[0], static_cast<int>(own), where);
   });
   return part ? make_hierarchical_group(std::move(part), store_, options_, where) : nullptr;

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "core/untrusted/quoted_bytes.h"
 #include "parallel/comm/descriptor.h"
 
 namespace ringrad {
@@ -30,15 +31,15 @@ Host parse_host(const std::string& text, Where where) {
       !host.name.empty() && host.name[0] != '-' &&
           std::all_of(host.name.begin(), host.name.end(), is_plain),
       ValueError, where,
-      "hosts: a host must be NAME[:RANKS], its name of letters, digits, and . _ - @; got \"", text,
-      '"');
+      "hosts: a host must be NAME[:RANKS], its name of letters, digits, and . _ - @; got ",
+      quoted_bytes(text));
   if (colon == text.size()) return host;
   const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(begin, end, host.num_ranks);
   RINGRAD_CHECK(
       error == std::errc() && stop == end && host.num_ranks >= 1 && host.num_ranks <= kMostRanks,
-      ValueError, where, "hosts: a host must have ranks in [1, ", kMostRanks, "]; got \"", text,
-      '"');
+      ValueError, where, "hosts: a host must have ranks in [1, ", kMostRanks, "]; got ",
+      quoted_bytes(text));
   return host;
 }
 
@@ -72,11 +73,11 @@ std::vector<Host> parse_hosts(const std::string& text, Where where) {
     RINGRAD_CHECK(std::none_of(hosts.begin(), hosts.end(),
                                [&](const Host& h) { return h.name == host.name; }),
                   ValueError, where, "hosts: each host must be named once; got ", host.name,
-                  " again in \"", text, '"');
+                  " again in ", quoted_bytes(text));
     hosts.push_back(host);
   }
   RINGRAD_CHECK(!hosts.empty() && text.back() != ',', ValueError, where,
-                "hosts: hosts must be listed as h1:2,h2:2; got \"", text, '"');
+                "hosts: hosts must be listed as h1:2,h2:2; got ", quoted_bytes(text));
   return hosts;
 }
 

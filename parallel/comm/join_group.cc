@@ -32,11 +32,18 @@ EngineOptions below(const GroupOptions& options) {
   return network;
 }
 
-std::unique_ptr<Communicator> by_host(std::unique_ptr<Communicator> network,
-                                      const GroupOptions& options, Where where) {
+std::unique_ptr<Communicator> by_host_over_gloo(const GroupOptions& options, Where where) {
   const auto all = extended<HierarchicalOptions>(options);
+  auto network = join_gloo_group(below(options), where);
   return make_hierarchical_group(
       std::move(network), job_store(rank_environment(where), all.join_timeout, where), all, where);
+}
+
+// The store is where MPI says: mpirun tells ranks on several hosts of no address.
+std::unique_ptr<Communicator> by_host_over_mpi(const GroupOptions& options, Where where) {
+  MpiGroup network = join_mpi_group_with_store(below(options), where);
+  return make_hierarchical_group(std::move(network.comm), network.store,
+                                 extended<HierarchicalOptions>(options), where);
 }
 
 constexpr Backend kBackends[] = {
@@ -48,14 +55,8 @@ constexpr Backend kBackends[] = {
                 Where where) { return join_gloo_group(extended<EngineOptions>(options), where); }},
     {"mpi", [](const GroupOptions& options,
                Where where) { return join_mpi_group(extended<EngineOptions>(options), where); }},
-    {"hierarchical_gloo",
-     [](const GroupOptions& options, Where where) {
-       return by_host(join_gloo_group(below(options), where), options, where);
-     }},
-    {"hierarchical_mpi",
-     [](const GroupOptions& options, Where where) {
-       return by_host(join_mpi_group(below(options), where), options, where);
-     }},
+    {"hierarchical_gloo", by_host_over_gloo},
+    {"hierarchical_mpi", by_host_over_mpi},
 };
 
 }  // namespace

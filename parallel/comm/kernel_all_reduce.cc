@@ -94,20 +94,25 @@ bool KernelAllReduce::try_run(Operation& operation, std::byte* data) {
 
 void KernelAllReduce::launch(DeviceAlgorithm algorithm, const Operation& operation, std::byte* data,
                              const Stream& current) {
-  const auto& [call, rank, sequence, where, deadline] = operation;
+  const CollectiveCall& call = operation.call;
+  const int rank = operation.rank;
+  const Where where = operation.where;
   cuda::KernelCall kernel{};
   kernel.rank = rank;
   kernel.world_size = session_.world_size();
   kernel.number = ++number_;
-  for (int r = 0; r < kernel.world_size; ++r) kernel.mailboxes[r] = links_.kernel_peer(r).mailbox;
+  for (int r = 0; r < kernel.world_size; ++r) {
+    kernel.mailboxes[r] = links_.kernel_peer(r).mailbox;
+    kernel.names[r] = session_.group().name(r);
+  }
   kernel.capacity = session_.options().kernel_bytes;
   kernel.abort = links_.kernel_peer(rank).abort_word;
   kernel.deadline_ns = static_cast<std::uint64_t>(session_.options().deadline.count());
   kernel.note = note_;
   kernel.late = {.operation = name(call.op),
-                 .rank = rank,
-                 .peer = rank,
-                 .sequence = sequence,
+                 .rank = kernel.names[rank],
+                 .peer = kernel.names[rank],
+                 .sequence = operation.sequence,
                  .seconds = session_.group().deadline_s(),
                  .aborted = false,
                  .where = where};

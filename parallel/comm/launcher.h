@@ -16,8 +16,10 @@
 // if the launcher, an agent, or the connection between them ends. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
 // passed on to the ranks, unless they are ignored. Ranks read nothing from the terminal.
 //
+// The launcher names the rank that failed first, which may not be the one that ended first (job_record.h).
+//
 // A job that failed may be started anew, on as many ranks or on those that are left: all but the rank that failed
-// first, those that somebody has killed, and those of a host that was lost. Ranks are counted anew, without gaps.
+// first, those that somebody has killed, and those of all hosts that were lost. Ranks are counted anew, without gaps.
 
 #pragma once
 
@@ -55,15 +57,17 @@ struct LaunchOptions {
 };
 
 /// Runs the job, passing on its output to stdout and stderr, lines of more than 64 KiB in pieces; says last, on
-/// stderr, which rank failed first, how, and what it wrote last. Returns 0, or that rank's exit code, or 128 +
-/// the signal that ended it, or that this process was sent; 1 if a host failed.
+/// stderr, which rank failed first, how, which rank says so, and what both wrote last. Returns 0, or that rank's exit
+/// code, or 128 + the signal that ended it, or that this process was sent; the code of the rank that blames it if it
+/// did not end itself; 1 if a host failed.
 ///
 /// REQUIRES: it is the program's main thread, there are no others, and the program has no other children: they
 ///           would be killed
 ///
-/// Throws: ValueError unless there is a program, num_ranks >= 1, max_restarts >= 0, min_ranks is in [0, num_ranks],
-///         host_timeout > 0, `chaos` is a plan for such a job, and the path `ringrun` is plain enough for a remote shell; CollectiveError if the
-///         store cannot be served; Error if the program cannot be started
+/// Throws: ValueError unless there is a program, the number of ranks is in [1, kMaxRanks], max_restarts >= 0, min_ranks
+///         is in [0, number of ranks], grace >= 0, host_timeout > 0, `chaos` is a plan for such a job, and the path
+///         `ringrun` is plain enough for a remote shell; CollectiveError if the store cannot be served; Error if the
+///         program cannot be started
 int launch(const LaunchOptions& options, Where where = Where::current());
 
 }  // namespace ringrad

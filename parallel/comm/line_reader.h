@@ -1,4 +1,4 @@
-// LineReader: what another process writes, line by line.
+// LineReader: what another process writes, line by line. LastLines: the last of them.
 
 #pragma once
 
@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <deque>
 #include <string>
 #include <utility>
 
@@ -42,6 +43,21 @@ class LineReader {
 
   Descriptor from_;
   std::string line_;
+};
+
+/// The last lines of something, which may be shown once more at the end.
+class LastLines {
+ public:
+  void add(const std::string& line) {
+    lines_.push_back(line);
+    if (lines_.size() > kMost) lines_.pop_front();
+  }
+  const std::deque<std::string>& lines() const { return lines_; }
+
+ private:
+  static constexpr std::size_t kMost = 20;
+
+  std::deque<std::string> lines_;
 };
 
 }  // namespace ringrad

@@ -71,8 +71,9 @@ class Site {
 class LogicalCommunicator final : public Communicator {
  public:
   LogicalCommunicator(std::string group, const RankBlocks& blocks,
-                      std::unique_ptr<Communicator> local, std::shared_ptr<Site> site)
-      : Communicator(blocks.rank, blocks.world_size(), std::move(group)),
+                      std::unique_ptr<Communicator> local, std::shared_ptr<Site> site,
+                      RankNames rank_names)
+      : Communicator(blocks.rank, blocks.world_size(), std::move(group), std::move(rank_names)),
         blocks_(blocks),
         site_(std::move(site)),
         local_(std::move(local)) {}
@@ -142,7 +143,7 @@ class LogicalCommunicator final : public Communicator {
   void compare(const Operation& operation);
   Failure fail(const Failure& failure) noexcept;
   Failure found_in(const CollectiveError& error) const;
-  [[noreturn]] static void throw_broken(const Operation& operation, const Failure& failure);
+  [[noreturn]] void throw_broken(const Operation& operation, const Failure& failure) const;
   std::vector<int> heads_of_parts(int own, Where where) const;
 
   const RankBlocks blocks_;
@@ -156,7 +157,7 @@ class LogicalCommunicator final : public Communicator {
 
 template <class Body>
 void LogicalCommunicator::perform(const CollectiveCall& call, Where where, Body body) {
-  const Operation operation{call, rank(), ++num_calls_, where, {}};
+  const Operation operation{call, rank(), ++num_calls_, where, {}, &rank_names()};
   guarded(operation, [&] { compare(operation); });
   guarded(operation, body);
 }
@@ -176,7 +177,8 @@ void LogicalCommunicator::guarded(const Operation& operation, Body body) {
 void LogicalCommunicator::compare(const Operation& operation) {
   const auto calls = by_block().calls(operation.call, operation.where);
   if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
-  const std::string text = "all ranks must make the same call; got " + list_calls(calls);
+  const std::string text =
+      "all ranks must make the same call; got " + list_calls(calls, rank_names());
   fail({rank(), text});
   throw CollectiveError(concat(operation, ": ", text), operation.where);
 }
@@ -198,13 +200,12 @@ Failure LogicalCommunicator::found_in(const CollectiveError& error) const {
     return from_message(message, {blocks_.ranks[static_cast<std::size_t>(physical)][0],
                                   "among physical ranks, " + message});
   const auto local = static_cast<std::size_t>(std::max(local_->failed_rank(), 0));
-  return {own_block()[local],
-          concat("among ", list_ranks(own_block()), ", counted from 0, ", message)};
+  return {own_block()[local], message};
 }
 
-void LogicalCommunicator::throw_broken(const Operation& operation, const Failure& failure) {
+void LogicalCommunicator::throw_broken(const Operation& operation, const Failure& failure) const {
   throw CollectiveError(concat(operation, ": the group must be whole; got a failure of rank ",
-                               failure.culprit, ": ", failure.text),
+                               rank_names()(failure.culprit), ": ", failure.text),
                         operation.where);
 }
 
@@ -226,7 +227,7 @@ std::unique_ptr<Communicator> LogicalCommunicator::do_split(const std::vector<in
   const auto own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
   std::unique_ptr<Communicator> local;
   std::shared_ptr<Site> site;
-  guarded({{}, rank(), num_calls_, where, {}}, [&] {
+  guarded({{}, rank(), num_calls_, where, {}, &rank_names()}, [&] {
     const std::vector<int> heads = heads_of_parts(head, where);
     for (int part = 0; leads() && part < world_size(); ++part) {
       if (std::find(heads.begin(), heads.end(), part) == heads.end()) continue;
@@ -250,7 +251,8 @@ std::unique_ptr<Communicator> LogicalCommunicator::do_split(const std::vector<in
     if (!here.empty()) blocks.push_back(std::move(here));
   }
   return std::make_unique<LogicalCommunicator>(name, RankBlocks(std::move(blocks), own),
-                                               std::move(local), std::move(site));
+                                               std::move(local), std::move(site),
+                                               rank_names().of(ranks));
 }
 
 // --- All of them ---------------------------------------------------------------------------------------------------
@@ -262,7 +264,8 @@ void check_same_number(Communicator& comm, int num_logical, Where where) {
   for (int rank = 0; rank < comm.world_size(); ++rank)
     RINGRAD_CHECK(all.data<int>()[rank] == all.data<int>()[0], CollectiveError, where,
                   "logical ranks: all ranks must ask for as many; got ", all.data<int>()[0],
-                  " on rank 0 and ", all.data<int>()[rank], " on rank ", rank);
+                  " on rank ", comm.rank_names()(0), " and ", all.data<int>()[rank], " on rank ",
+                  comm.rank_names()(rank));
 }
 
 }  // namespace
@@ -284,13 +287,17 @@ void run_logical_ranks(Communicator& comm, int num_logical,
               blocks[static_cast<std::size_t>(r)].end(), r * share);
 
   auto locals =
-      make_thread_group(share, {.deadline = options.deadline, .order = SumOrder::tree}, where);
+      make_thread_group(share,
+                        {.deadline = options.deadline,
+                         .order = SumOrder::tree,
+                         .rank_names = RankNames(blocks[static_cast<std::size_t>(comm.rank())])},
+                        where);
   const auto site = std::make_shared<Site>(comm.split(0, 0, where));
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int i = 0; i < share; ++i)
     ranks.push_back(std::make_unique<LogicalCommunicator>(
         comm.group() + ".logical", RankBlocks(blocks, comm.rank() * share + i),
-        std::move(locals[static_cast<std::size_t>(i)]), site));
+        std::move(locals[static_cast<std::size_t>(i)]), site, RankNames()));
   const Device device = default_device();
   run_on_threads(
       std::move(ranks), options.num_threads,

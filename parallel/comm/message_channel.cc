@@ -21,9 +21,10 @@ void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operati
            MessageChannel::kSlots;
   });
   if (!in_time)
-    group.fail_and_throw(operation, concat(operation, ": rank ", call.peer, " must receive within ",
-                                           group.deadline_s(), " s; got ", MessageChannel::kSlots,
-                                           " messages that it has not taken"));
+    group.fail_and_throw(operation, call.peer,
+                         concat(operation, ": rank ", group.name(call.peer),
+                                " must receive within ", group.deadline_s(), " s; got ",
+                                MessageChannel::kSlots, " messages that it has not taken"));
 }
 
 void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& operation,
@@ -41,14 +42,15 @@ const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& c
     return channel.sent.load(std::memory_order_acquire) >= operation.sequence;
   });
   if (!in_time)
-    group.fail_and_throw(operation, concat(operation, ": rank ", call.peer, " must send within ",
-                                           group.deadline_s(), " s; got no message"));
+    group.fail_and_throw(operation, call.peer,
+                         concat(operation, ": rank ", group.name(call.peer), " must send within ",
+                                group.deadline_s(), " s; got no message"));
   const MessageChannel::Slot& slot = channel.slot(operation.sequence);
   if (slot.dtype != call.dtype || slot.count != call.count)
     group.fail_and_throw(
         operation, concat(operation, ": the message must be ", slot.dtype, ", ", slot.count,
-                          " elements as sent by rank ", call.peer, "; got a tensor of ", call.dtype,
-                          ", ", call.count, " elements"));
+                          " elements as sent by rank ", group.name(call.peer), "; got a tensor of ",
+                          call.dtype, ", ", call.count, " elements"));
   return slot;
 }
 

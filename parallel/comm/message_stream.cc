@@ -13,16 +13,55 @@ namespace ringrad {
 namespace {
 
 constexpr auto kPulse = std::chrono::seconds(1);
-constexpr std::size_t kLongestMessage = 16 << 20;
+
+}  // namespace
+
+std::string shown(std::string_view bytes) {
+  std::string text(bytes.substr(0, std::min<std::size_t>(bytes.find('\n'), 100)));
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
 
 void make_non_blocking(const Descriptor& file) {
   fcntl(file.number(), F_SETFL, fcntl(file.number(), F_GETFL) | O_NONBLOCK);
 }
 
-}  // namespace
+std::optional<Message> take_message(std::string_view& bytes, std::size_t longest, Where where) {
+  std::size_t size = 0;
+  const auto [end, error] = std::from_chars(bytes.data(), bytes.data() + bytes.size(), size);
+  const auto num_digits = static_cast<std::size_t>(end - bytes.data());
+  const bool is_number = error == std::errc() && bytes[0] != '0';
+  const bool is_cut_off = num_digits == bytes.size();
+  RINGRAD_CHECK(bytes.empty() || (is_number && (is_cut_off || *end == ':')), Error, where,
+                "launch: an agent and its launcher must speak in messages; got \"", shown(bytes),
+                '"');
+  RINGRAD_CHECK(size <= longest, Error, where, "launch: a message must have at most ", longest,
+                " bytes here; got one of ", size);
+  if (is_cut_off || bytes.size() - num_digits - 1 < size) return {};
+  Message message{static_cast<Message::Kind>(bytes[num_digits + 1]),
+                  std::string(bytes.substr(num_digits + 2, size - 1))};
+  bytes.remove_prefix(num_digits + 1 + size);
+  return message;
+}
 
-MessageStream::MessageStream(Descriptor in, Descriptor out)
-    : in_(std::move(in)), out_(std::move(out)) {
+std::optional<RankMessage> parse_rank_message(std::string_view text) {
+  RankMessage message;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (int* const value : {&message.rank, &message.number}) {
+    if (value == &message.number && (at == end || *at++ != ' ')) return {};
+    const auto [stop, error] = std::from_chars(at, end, *value);
+    if (error != std::errc() || *value < 0) return {};
+    at = stop;
+  }
+  if (at != end && *at++ != ' ') return {};
+  message.text = text.substr(static_cast<std::size_t>(at - text.data()));
+  return message;
+}
+
+MessageStream::MessageStream(Descriptor in, Descriptor out, std::size_t longest)
+    : in_(std::move(in)), out_(std::move(out)), longest_(longest) {
   make_non_blocking(in_);
   make_non_blocking(out_);
 }
@@ -60,19 +99,10 @@ void MessageStream::read_some() {
 }
 
 std::optional<Message> MessageStream::next(Where where) {
-  const std::string_view unread = std::string_view(received_).substr(num_taken_);
-  std::size_t size = 0;
-  const auto [end, error] = std::from_chars(unread.data(), unread.data() + unread.size(), size);
-  const auto num_digits = static_cast<std::size_t>(end - unread.data());
-  const bool is_number = error == std::errc() && size >= 1 && size <= kLongestMessage;
-  const bool is_cut_off = num_digits == unread.size();
-  RINGRAD_CHECK(unread.empty() || (is_number && (is_cut_off || *end == ':')), Error, where,
-                "launch: an agent and its launcher must speak in messages; got \"",
-                unread.substr(0, std::min<std::size_t>(unread.find('\n'), 100)), '"');
-  if (is_cut_off || unread.size() < num_digits + 1 + size) return {};
-  const std::string_view message = unread.substr(num_digits + 1, size);
-  num_taken_ += num_digits + 1 + size;
-  return Message{static_cast<Message::Kind>(message[0]), std::string(message.substr(1))};
+  std::string_view unread = std::string_view(received_).substr(num_taken_);
+  auto message = take_message(unread, longest_, where);
+  num_taken_ = received_.size() - unread.size();
+  return message;
 }
 
 }  // namespace ringrad

@@ -16,8 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/mpi_segments.h"
+#include "parallel/comm/mpi_watchdog.h"
 #include "parallel/comm/no_broken_pipe.h"
 #include "parallel/comm/rank_environment.h"
+#include "parallel/comm/store_server.h"
 
 namespace ringrad {
 namespace {
@@ -70,20 +73,35 @@ void finish(MPI_Request& request, const EngineCall& call) {
 std::atomic<bool> has_failed = false;
 std::atomic<double> longest_deadline_s = 0;  // of the groups so far
 
-// The store that this process serves, if it does: to its end. What is made earlier ends later, so another server
-// makes what the library keeps for all of them.
+// False if MPI does not provide MPI_THREAD_MULTIPLE: then the thread that initialised it makes all calls.
+std::atomic<bool> serves_all_threads = true;
+
+void check_thread() {
+  if (serves_all_threads) return;
+  int is_main = 0;
+  MPI_Is_thread_main(&is_main);
+  RINGRAD_CHECK(is_main != 0, CollectiveError, Where::current(),
+                "mpi group: without MPI_THREAD_MULTIPLE the thread that initialised MPI must make "
+                "all calls; got another thread");
+}
+
+// The store that this process serves, if it does: to its end.
 std::unique_ptr<StoreServer>& own_server() {
-  static std::unique_ptr<StoreServer> server = [] {
-    StoreServer();
-    return nullptr;
-  }();
+  static std::unique_ptr<StoreServer> server;
   return server;
+}
+
+// At most a year: groups may wait for ever.
+std::chrono::milliseconds whole_milliseconds(double seconds) {
+  constexpr double kYear_s = 365.0 * 24 * 3600;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * std::min(seconds, kYear_s)));
 }
 
 class Session {
  public:
-  static const Session& get() {
-    static const Session session;
+  /// Throws nothing: if MPI does not come up within `limit`, it ends the process (mpi_watchdog.h).
+  static const Session& get(std::chrono::milliseconds limit) {
+    static const Session session(limit);
     return session;
   }
 
@@ -93,22 +111,29 @@ class Session {
   int rank = 0, world_size = 1;
 
  private:
-  Session() {
+  explicit Session(std::chrono::milliseconds limit) {
     const NoBrokenPipe guard;  // for the threads that it starts
     int initialized = 0, level = 0;
     MPI_Initialized(&initialized);
     is_ours_ = initialized == 0;
-    if (is_ours_) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
+    if (is_ours_) {
+      const MpiWatchdog watchdog("MPI_Init", limit, remove_job_segments);
+      MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
+      segment_.emplace();
+    }
+    MPI_Query_thread(&level);
+    serves_all_threads = level == MPI_THREAD_MULTIPLE;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    if (rank == 0) own_server();  // it ends after this
+    if (rank == 0) own_server();  // made first, it ends after this
   }
 
   // MPI_Finalize waits for all ranks. After a failure some may never come: this one waits no longer than in a
   // call, and leaves it to mpirun to end the job.
   ~Session() {
     const NoBrokenPipe guard;
+    const std::chrono::milliseconds limit = whole_milliseconds(longest_deadline_s);
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (!is_ours_ || finalized != 0) return;
@@ -119,13 +144,17 @@ class Session {
       if (is_done_in_time(all_end, [&] {
             const std::chrono::duration<double> waited = Clock::now() - begin;
             return !has_failed || waited.count() < longest_deadline_s;
-          }))
+          })) {
+        const MpiWatchdog watchdog("MPI_Finalize", limit, remove_job_segments);
+        if (segment_) segment_->restore_name();
         MPI_Finalize();
+      }
     } catch (const EngineError&) {  // then nobody finalises
     }
   }
 
   bool is_ours_ = false;
+  std::optional<NamelessSegment> segment_;
 };
 
 // --- The engine ----------------------------------------------------------------------------------------
@@ -197,6 +226,7 @@ class MpiEngine final : public Engine {
 
   std::unique_ptr<Sending> send(const std::byte* data, std::size_t bytes, int to,
                                 const Tensor& memory) override {
+    check_thread();
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, kTag, comm_, &request));
     return std::make_unique<MpiSending>(request, memory);
@@ -210,6 +240,7 @@ class MpiEngine final : public Engine {
 
   std::unique_ptr<Engine> split(Store&, const std::vector<int>& ranks, int, const std::string& name,
                                 Where where) override {
+    check_thread();
     try {
       MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
       MPI_Comm comm = MPI_COMM_NULL;
@@ -240,6 +271,7 @@ class MpiEngine final : public Engine {
   // Begins a request with numbers that stay where they are, and waits for it.
   template <class Begin>
   void perform(EngineCall& call, std::vector<Numbers> numbers, Begin begin) {
+    check_thread();
     MPI_Request request = MPI_REQUEST_NULL;
     check(begin(numbers, &request));
     try {
@@ -256,7 +288,8 @@ class MpiEngine final : public Engine {
 // --- Joining ---------------------------------------------------------------------------------------------
 
 // Where MPI and the environment see the same ranks. Null for a process that is alone, which needs no MPI.
-const Session* session_of(const RankEnvironment& job, Where where) {
+const Session* session_of(const RankEnvironment& job, std::chrono::milliseconds limit,
+                          Where where) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized == 0 && std::getenv("PMIX_RANK") == nullptr &&
@@ -266,7 +299,7 @@ const Session* session_of(const RankEnvironment& job, Where where) {
                   job.world_size, " ranks of another launcher");
     return nullptr;
   }
-  const Session& session = Session::get();
+  const Session& session = Session::get(limit);
   RINGRAD_CHECK(session.world_size == job.world_size && session.rank == job.rank, ValueError, where,
                 "mpi group: MPI and the environment must agree; got rank ", session.rank, " of ",
                 session.world_size, ", and rank ", job.rank, " of ", job.world_size);
@@ -323,10 +356,16 @@ Store open_store(MpiEngine& engine, const Session& session, EngineCall& call,
 }  // namespace
 
 std::unique_ptr<Communicator> join_mpi_group(const EngineOptions& options, Where where) {
+  return join_mpi_group_with_store(options, where).comm;
+}
+
+MpiGroup join_mpi_group_with_store(const EngineOptions& options, Where where) {
   static std::atomic<int> num_groups = 0;
   static const std::atomic<bool> broken = false;  // nothing breaks before there is a group
   const std::string name = concat("mpi", num_groups++);
-  const Session* const session = session_of(rank_environment(where), where);
+  const Session* const session = session_of(
+      rank_environment(where),
+      whole_milliseconds(std::chrono::duration<double>(options.join_timeout).count()), where);
   const int rank = session ? session->rank : 0, world_size = session ? session->world_size : 1;
   check_options(world_size, options, where);
   longest_deadline_s =
@@ -351,7 +390,7 @@ std::unique_ptr<Communicator> join_mpi_group(const EngineOptions& options, Where
   auto comm =
       make_engine_communicator(*store, name, rank, world_size, std::move(engine), options, where);
   comm->barrier(where);  // nobody goes on before all have found each other
-  return comm;
+  return {std::move(comm), *std::move(store)};
 }
 
 }  // namespace ringrad

@@ -4,7 +4,11 @@
 //
 // MPI is initialised when the first group is joined, unless the program has done that, and finalised when the
 // program ends, if this library initialised it. All its calls here are nonblocking and asked for, so they keep the
-// deadline, but for the making of a smaller group (split). Which networks are used is for MPI to decide.
+// deadline, but for three that MPI has in no such form. MPI_Init and MPI_Finalize are watched (mpi_watchdog.h): a
+// process in which they do not return in time, join_timeout and the longest deadline of its groups, says which ranks
+// are missing and ends, and mpirun ends the job. The making of a smaller group (split) has no deadline. Which networks
+// are used is for MPI to decide. Programs that spawn processes through MPI must initialise it themselves: the ranks'
+// shared-memory files have no names after MPI_Init (mpi_segments.h).
 //
 // What differs from other backends:
 //
@@ -15,8 +19,8 @@
 // - MPI cannot take back what it has begun. The tensors of a call that failed stay allocated, and may still be
 //   written to while other groups of the process work.
 // - Messages make progress while their sender is in a call of this group or another.
-// - Several threads may use groups at the same time if MPI was initialised with MPI_THREAD_MULTIPLE, as it is here
-//   where the library has it.
+// - Several threads may use groups at the same time if MPI provides MPI_THREAD_MULTIPLE, which is what this library asks
+//   for when it initialises MPI. Otherwise a call by another thread than the one that initialised MPI throws.
 
 #pragma once
 
@@ -24,14 +28,25 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/engine_communicator.h"
+#include "parallel/comm/store.h"
 
 namespace ringrad {
 
 /// The communicator of this process among all that mpirun has started. Every rank must call it, and equally often.
 /// A program that nobody started as one of several is the only rank, and does without MPI.
 ///
+/// Rank 0 serves the job's store, and broadcasts its address and token over MPI.
 /// Throws: ValueError if another launcher started several ranks; CollectiveError if they do not come in time
 std::unique_ptr<Communicator> join_mpi_group(const EngineOptions& options = {},
                                              Where where = Where::current());
+
+struct MpiGroup {
+  std::unique_ptr<Communicator> comm;
+  Store store;  ///< reaches the job's store from every host
+};
+
+/// The same, with the store: for groups that stand on this one.
+MpiGroup join_mpi_group_with_store(const EngineOptions& options = {},
+                                   Where where = Where::current());
 
 }  // namespace ringrad

@@ -91,13 +91,14 @@ struct Introduction {
   int version;
 };
 
-void check_introductions(const std::vector<Introduction>& ranks, int own, Device gpu, Where where) {
+void check_introductions(const std::vector<Introduction>& ranks, int own, const RankNames& names,
+                         Device gpu, Where where) {
   const int n = static_cast<int>(ranks.size());
   for (int r = 0; r < n; ++r)
     RINGRAD_CHECK(ranks[r].version == ranks[own].version, CollectiveError, where,
                   "nccl: all ranks must have the same version; got ",
-                  nccl::version_name(ranks[own].version), " on rank ", own, " and ",
-                  nccl::version_name(ranks[r].version), " on rank ", r);
+                  nccl::version_name(ranks[own].version), " on rank ", names(own), " and ",
+                  nccl::version_name(ranks[r].version), " on rank ", names(r));
   const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   if (ranks[own].version >= nccl::version_code(2, 30, 0) && shared &&
       std::string_view(shared) == "1")
@@ -106,7 +107,7 @@ void check_introductions(const std::vector<Introduction>& ranks, int own, Device
     for (int b = a + 1; b < n; ++b)
       RINGRAD_CHECK(std::memcmp(&ranks[a].gpu, &ranks[b].gpu, sizeof(cudaUUID_t)) != 0, DeviceError,
                     where, "nccl: each rank needs a GPU of its own; got the same one on ",
-                    list_ranks(std::vector<int>{a, b}), ", and ", gpu, " on rank ", own);
+                    names.list(std::vector<int>{a, b}), ", and ", gpu, " on rank ", names(own));
 }
 
 nccl::UniqueId share_id(Communicator& host, const nccl::Functions& functions, Where where) {
@@ -133,7 +134,7 @@ std::unique_ptr<NcclSession> open_session(Communicator& host, const nccl::Librar
   const Introduction own{properties.uuid, library.version};
   const std::vector<Introduction> ranks = gather(host, own, where);
   try {
-    check_introductions(ranks, host.rank(), gpu, where);
+    check_introductions(ranks, host.rank(), host.rank_names(), gpu, where);
   } catch (const Error&) {
     let_all_see(host, where);
     throw;
@@ -148,7 +149,7 @@ class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> host, std::unique_ptr<NcclSession> session,
                    const nccl::Functions& functions, Device gpu, const NcclOptions& options)
-      : Communicator(host->rank(), host->world_size(), host->group() + ".nccl"),
+      : Communicator(host->rank(), host->world_size(), host->group() + ".nccl", host->rank_names()),
         host_(std::move(host)),
         nccl_(functions),
         gpu_(gpu),
@@ -211,7 +212,7 @@ void NcclCommunicator::check_gpu(const char* operation, const Tensor& tensor, Wh
 void NcclCommunicator::perform(const CollectiveCall& call, Where where,
                                const NcclSession::Body& body) {
   refuse_while_capturing("a collective", where);
-  const Operation operation{call, rank(), ++num_calls_, where, {}};
+  const Operation operation{call, rank(), ++num_calls_, where, {}, &rank_names()};
   try {
     host_->meet_for(call, where);
   } catch (const CollectiveError& error) {

@@ -52,6 +52,7 @@ struct NcclSession::State {
       : nccl(library.functions),
         gpu(gpu),
         rank(host.rank()),
+        names(host.rank_names()),
         deadline(std::chrono::duration_cast<Clock::duration>(time)),
         notes(
             gpu, [] { return false; }, where),
@@ -72,6 +73,7 @@ struct NcclSession::State {
   const nccl::Functions nccl;
   const Device gpu;
   const int rank;
+  const RankNames names;  // calls may outlive the communicator
   const Clock::duration deadline;
   DeviceWatch notes;  // for whoever waits for the GPU; what NCCL does there, it ends by itself
 
@@ -108,9 +110,9 @@ void NcclSession::State::await(Lock& lock, Result result, const std::string& wha
     changed.wait_for(lock, pauses.next(), [&] { return broken; });
     if (broken || host->failed_rank() >= 0) {
       break_off("");
-      throw CollectiveError(
-          concat(what, ": the group must be whole; got a failure of rank ", host->failed_rank()),
-          where);
+      throw CollectiveError(concat(what, ": the group must be whole; got a failure of rank ",
+                                   names(host->failed_rank())),
+                            where);
     }
     if (Clock::now() >= end) {
       const std::string text = concat(what, ": NCCL must be ready within ", deadline_s(),
@@ -132,7 +134,7 @@ NcclSession::NcclSession(const nccl::Library& library, const nccl::UniqueId& id,
     nccl::Config config;
     const Result result = state_->nccl.comm_init_rank_config(&state_->comm, host.world_size(), id,
                                                              host.rank(), &config);
-    state_->await(lock, result, concat("nccl: rank ", host.rank()), where);
+    state_->await(lock, result, concat("nccl: rank ", state_->names(host.rank())), where);
   } catch (...) {
     wait_for_abort();
     leave_watcher();
@@ -165,13 +167,16 @@ void NcclSession::queue(const Operation& operation, const Body& body) {
   const Stream stream = current_stream(state_->gpu);
   State::Lock lock(state_->mutex);
   RINGRAD_CHECK(!state_->broken, CollectiveError, operation.where, operation,
-                ": the group must be whole; got a failure of rank ", state_->host->failed_rank());
+                ": the group must be whole; got a failure of rank ",
+                state_->names(state_->host->failed_rank()));
   state_->notes.claim();
   Event reached(stream, /*timing=*/false, operation.where);
   const std::string what = concat(operation);
   state_->await(lock, body(state_->comm, stream.handle()), what, operation.where);
   Event done(stream, /*timing=*/false, operation.where);
-  state_->calls.push_back({operation, std::move(reached), std::move(done)});
+  Operation kept = operation;
+  kept.names = &state_->names;
+  state_->calls.push_back({std::move(kept), std::move(reached), std::move(done)});
   state_->changed.notify_all();
 }
 
@@ -207,8 +212,8 @@ void NcclSession::State::leave_note(bool is_late) noexcept {
     if (calls.empty()) return;
     const Operation& operation = calls.front().operation;
     notes.leave_note({.operation = name(operation.call.op),
-                      .rank = rank,
-                      .peer = failed == rank ? -1 : failed,
+                      .rank = names(rank),
+                      .peer = failed == rank ? -1 : names(failed),
                       .sequence = operation.sequence,
                       .seconds = deadline_s(),
                       .aborted = !is_late,

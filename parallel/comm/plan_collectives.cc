@@ -61,7 +61,8 @@ const PlanPrograms& PlanCollectives::programs(Collective collective, std::int64_
 }
 
 void PlanCollectives::reduce_in_place(Collective collective, const Tensor& tensor, bool is_result) {
-  const auto& [call, rank, sequence, where, deadline] = operation_;
+  const CollectiveCall& call = operation_.call;
+  const Where where = operation_.where;
   const std::int64_t count = call.count;
   const PlanPrograms& plan = programs(collective, count, call.dtype);
   const DType carrier = runner_.carrier(call.dtype, plan);

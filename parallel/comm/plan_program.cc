@@ -4,6 +4,7 @@
 #include <map>
 
 #include "parallel/plan/check.h"
+#include "parallel/plan/chunk_table.h"
 #include "parallel/plan/happens_before.h"
 #include "parallel/plan/replay.h"
 
@@ -16,9 +17,11 @@ class Compiler {
       : plan_(plan),
         run_(replay(plan, 1)),
         happens_before_(plan, run_),
-        uses_(static_cast<std::size_t>(plan.world_size) * plan.num_chunks),
+        uses_(plan),
         progress_(plan.steps.size()),
         instructions_(plan.steps.size()),
+        relayed_(plan),
+        copies_(plan),
         num_beside_(plan.world_size, 0),
         writes_beside_(plan.world_size, false) {}
 
@@ -31,60 +34,47 @@ class Compiler {
   }
 
  private:
-  std::size_t at(int rank, int chunk) const {
-    return static_cast<std::size_t>(rank) * plan_.num_chunks + chunk;
-  }
-
-  // The steps of `rank` that read, lend or write `chunk` itself, in order.
-  std::vector<int>& uses(int rank, int chunk) { return uses_[at(rank, chunk)]; }
-
   bool is_staged(int send) const {
     return send >= 0 && plan_.steps[send].op == StepOp::send_staged;
   }
 
   // --- Where chunks lie ---
 
+  bool is_exchange() const { return plan_.collective == Collective::all_to_all; }
+
+  Place place_of(int rank, int chunk) const {
+    if (!is_exchange()) return {Area::buffer, chunk};
+    const int from = chunk / plan_.world_size, to = chunk % plan_.world_size;
+    if (to == rank) return {Area::buffer, from};
+    if (from == rank) return {Area::beside, to};
+    return relayed_(rank, chunk);
+  }
+  Place place_of(const Step& step) const { return place_of(step.rank, step.chunk); }
+
+  Place copy_of(int rank, int chunk) const {
+    return is_exchange() ? copies_(rank, chunk) : Place{Area::beside, chunk};
+  }
+
   void place_chunks() {
-    const bool is_exchange = plan_.collective == Collective::all_to_all;
-    const int n = plan_.world_size;
-    places_.resize(uses_.size());
-    copies_.resize(uses_.size());
-    if (is_exchange) num_beside_.assign(n, n);
-    for (int rank = 0; rank < n; ++rank)
-      for (int chunk = 0; chunk < plan_.num_chunks; ++chunk) {
-        Place& place = places_[at(rank, chunk)];
-        if (!is_exchange) {
-          place = {Area::buffer, chunk};
-          copies_[at(rank, chunk)] = {Area::beside, chunk};
-        } else if (chunk % n == rank) {
-          place = {Area::buffer, chunk / n};
-        } else if (chunk / n == rank) {
-          place = {Area::beside, chunk % n};
-        }
-      }
+    if (is_exchange()) num_beside_.assign(plan_.world_size, plan_.world_size);
     for (const Step& step : plan_.steps) {
-      if (is_exchange) place_in_exchange(step);
+      if (is_exchange()) place_in_exchange(step);
       const bool is_beside =
           step.op == StepOp::stage || (is_receive(step.op) && place_of(step).area == Area::beside);
       if (is_beside) writes_beside_[step.rank] = true;
-      if (is_beside && !is_exchange) num_beside_[step.rank] = plan_.num_chunks;
+      if (is_beside && !is_exchange()) num_beside_[step.rank] = plan_.num_chunks;
     }
   }
 
   // What a rank relays, and each copy, gets a part of its own when it is first written.
   void place_in_exchange(const Step& step) {
-    const int n = plan_.world_size;
-    const bool is_mine = step.chunk % n == step.rank || step.chunk / n == step.rank;
     const Place unplaced;
-    Place& relayed = places_[at(step.rank, step.chunk)];
-    if (!is_mine && is_receive(step.op) && relayed == unplaced)
-      relayed = {Area::beside, num_beside_[step.rank]++};
-    Place& copy = copies_[at(step.rank, step.chunk)];
-    if (step.op == StepOp::stage && copy == unplaced)
-      copy = {Area::beside, num_beside_[step.rank]++};
+    const int from = step.chunk / plan_.world_size, to = step.chunk % plan_.world_size;
+    const bool is_relayed = from != step.rank && to != step.rank && is_receive(step.op);
+    if (!is_relayed && step.op != StepOp::stage) return;
+    Place& place = (is_relayed ? relayed_ : copies_)(step.rank, step.chunk);
+    if (place == unplaced) place = {Area::beside, num_beside_[step.rank]++};
   }
-
-  Place place_of(const Step& step) const { return places_[at(step.rank, step.chunk)]; }
 
   // --- What ranks do ---
 
@@ -94,7 +84,7 @@ class Compiler {
       const Step& step = plan_.steps[i];
       progress_[i] = ++length[step.rank];
       if (step.op != StepOp::send_staged)
-        uses(step.rank, step.chunk).push_back(static_cast<int>(i));
+        uses_(step.rank, step.chunk).push_back(static_cast<int>(i));
     }
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
@@ -103,13 +93,13 @@ class Compiler {
       instruction.step = step.step;
       instruction.chunk = step.chunk;
       instruction.place = place_of(step);
-      instruction.copy = copies_[at(step.rank, step.chunk)];
+      instruction.copy = copy_of(step.rank, step.chunk);
       if (!is_receive(step.op)) continue;
       for (std::size_t t = 0; t < step.peers.size(); ++t) {
         const int send = run_.partners[i][t], peer = step.peers[t];
-        const auto& places = is_staged(send) ? copies_ : places_;
         instruction.terms.push_back(
-            {{peer, send < 0 ? 0 : progress_[send]}, places[at(peer, step.chunk)]});
+            {{peer, send < 0 ? 0 : progress_[send]},
+             is_staged(send) ? copy_of(peer, step.chunk) : place_of(peer, step.chunk)});
       }
     }
   }
@@ -117,17 +107,15 @@ class Compiler {
   // Counting contributions is enough: the plan is proved, so none is in a sum twice. A sum of one
   // term is a copy, and completes nothing.
   void mark_completing_sums() {
-    std::vector<int> held(uses_.size(), 1), staged(uses_.size(), 0);
+    ChunkTable<int> held(plan_, 1), staged(plan_, 0);
     for (int index : run_.order) {
       const Step& step = plan_.steps[index];
-      const std::size_t own = at(step.rank, step.chunk);
-      if (step.op == StepOp::stage) staged[own] = held[own];
+      if (step.op == StepOp::stage) staged(step.rank, step.chunk) = held(step.rank, step.chunk);
       if (!is_receive(step.op)) continue;
       int total = 0;
       for (std::size_t t = 0; t < step.peers.size(); ++t)
-        total +=
-            (is_staged(run_.partners[index][t]) ? staged : held)[at(step.peers[t], step.chunk)];
-      held[own] = total;
+        total += (is_staged(run_.partners[index][t]) ? staged : held)(step.peers[t], step.chunk);
+      held(step.rank, step.chunk) = total;
       instructions_[index].completes = step.peers.size() > 1 && total == plan_.world_size;
     }
   }
@@ -147,7 +135,7 @@ class Compiler {
   // The step that gave the chunk of `send` its value, or -1 for the rank's input.
   int last_write_before(int send) {
     int write = -1;
-    for (int use : uses(plan_.steps[send].rank, plan_.steps[send].chunk)) {
+    for (int use : uses_(plan_.steps[send].rank, plan_.steps[send].chunk)) {
       if (use == send) break;
       if (is_receive(plan_.steps[use].op)) write = use;
     }
@@ -158,7 +146,7 @@ class Compiler {
   // step `receive` replaces it. The sum itself may read it: it reads each element before it writes
   // it.
   bool is_free(int rank, int receive, int sum) {
-    for (int use : uses(rank, plan_.steps[receive].chunk)) {
+    for (int use : uses_(rank, plan_.steps[receive].chunk)) {
       if (use == receive) break;
       if (!happens_before_(use, sum)) return false;
       if (plan_.steps[use].op != StepOp::send) continue;
@@ -212,11 +200,11 @@ class Compiler {
 
   const CollectivePlan& plan_;
   const Replay run_;
-  const HappensBefore happens_before_;
-  std::vector<std::vector<int>> uses_;     // (world_size, num_chunks)
+  HappensBefore happens_before_;
+  ChunkTable<std::vector<int>> uses_;
   std::vector<std::uint64_t> progress_;    // (steps) of its rank, once the step is done
   std::vector<Instruction> instructions_;  // (steps)
-  std::vector<Place> places_, copies_;     // (world_size, num_chunks)
+  ChunkTable<Place> relayed_, copies_;     // of an all_to_all
   std::vector<int> num_beside_;            // (world_size)
   std::vector<bool> writes_beside_;        // (world_size)
 };
@@ -225,11 +213,11 @@ class Compiler {
 
 namespace {
 
-// Fowler, Noll and Vo's hash of what the ranks do, folded; never 0.
-std::uint16_t fingerprint_of(const CollectivePlan& plan) {
-  std::uint32_t hash = 2166136261;
+// Fowler, Noll and Vo's hash of what the ranks do; never 0, which stands for no plan.
+std::uint64_t fingerprint_of(const CollectivePlan& plan) {
+  std::uint64_t hash = 14695981039346656037u;
   const auto take = [&](int number) {
-    hash = (hash ^ static_cast<std::uint32_t>(number)) * 16777619;
+    hash = (hash ^ static_cast<std::uint32_t>(number)) * 1099511628211u;
   };
   take(plan.num_chunks);
   for (const Step& step : plan.steps) {
@@ -238,8 +226,7 @@ std::uint16_t fingerprint_of(const CollectivePlan& plan) {
     take(step.chunk);
     for (int peer : step.peers) take(peer);
   }
-  const auto folded = static_cast<std::uint16_t>(hash ^ (hash >> 16));
-  return folded == 0 ? 1 : folded;
+  return std::max<std::uint64_t>(hash, 1);
 }
 
 }  // namespace

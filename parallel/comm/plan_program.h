@@ -90,11 +90,10 @@ struct PlanProgram {
 
 /// The programs of all ranks.
 struct PlanPrograms {
-  std::string algorithm;         ///< the plan's
-  int num_parts = 1;             ///< that a buffer is cut into
-  std::uint64_t max_length = 0;  ///< the most instructions of any rank
-  std::uint16_t fingerprint =
-      0;  ///< of the plan, so that ranks can tell whether they follow the same
+  std::string algorithm;          ///< the plan's
+  int num_parts = 1;              ///< that a buffer is cut into
+  std::uint64_t max_length = 0;   ///< the most instructions of any rank
+  std::uint64_t fingerprint = 0;  ///< of the plan: ranks that follow different ones differ in it
   bool has_partial_sums = false;  ///< false: each sum is made of all its terms at once
   std::vector<PlanProgram> ranks;
 };

@@ -7,13 +7,17 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "parallel/comm/job_store.h"
+#include "parallel/comm/process_state.h"
 #include "parallel/comm/rank_group.h"
+#include "parallel/comm/rank_names.h"
 #include "parallel/comm/system_limits.h"
 
 namespace ringrad {
@@ -22,11 +26,13 @@ namespace {
 // Another process: readable when it has ended.
 class Process {
  public:
-  Process(pid_t number, Where where) : file_(static_cast<int>(syscall(SYS_pidfd_open, number, 0))) {
+  Process(pid_t number, Where where)
+      : number_(number), file_(static_cast<int>(syscall(SYS_pidfd_open, number, 0))) {
     RINGRAD_CHECK(file_ >= 0, CollectiveError, where, "process group: process ", number,
                   " must live on this machine; got \"", text_of_errno(errno), '"');
   }
-  Process(Process&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  Process(Process&& other) noexcept
+      : number_(other.number_), file_(std::exchange(other.file_, -1)) {}
   Process& operator=(Process&&) = delete;
   ~Process() {
     if (file_ >= 0) close(file_);
@@ -37,7 +43,12 @@ class Process {
     return poll(&ended, 1, 0) == 1;
   }
 
+  pid_t number() const { return number_; }
+
+  void kill() const { syscall(SYS_pidfd_send_signal, file_, SIGKILL, nullptr, 0); }
+
  private:
+  pid_t number_;
   int file_;
 };
 
@@ -66,10 +77,12 @@ class ProcessMemory final : public GroupMemory {
  public:
   ProcessMemory(Store& store, const std::string& name, int rank, int world_size,
                 const ProcessGroupOptions& options, Where where)
-      : rank_(rank), heap_(std::make_shared<SharedHeap>(options.heap_bytes, where)) {
+      : rank_(rank),
+        names_(options.rank_names),
+        heap_(std::make_shared<SharedHeap>(options.heap_bytes, where)) {
     RINGRAD_CHECK(store.add(concat(name, '/', rank, "/claims"), 1, where) == 1, CollectiveError,
-                  where, "process group: each rank must be one process; got a second rank ", rank,
-                  " of ", name);
+                  where, "process group: each rank must be one process; got a second rank ",
+                  options.rank_names(rank), " of ", name);
     Card own{.process = getpid(), .world_size = world_size, .heap = heap_->name()};
     if (rank == 0) {
       std::byte* shared = heap_->allocate(shared_bytes(world_size), where);
@@ -84,7 +97,8 @@ class ProcessMemory final : public GroupMemory {
           r == rank ? own : Card::parse(store.get(concat(name, '/', r), where), where);
       RINGRAD_CHECK(card.world_size == world_size, CollectiveError, where,
                     "process group: all ranks must be of as many; got ", card.world_size,
-                    " on rank ", r, " and ", world_size, " on rank ", rank);
+                    " on rank ", options.rank_names(r), " and ", world_size, " on rank ",
+                    options.rank_names(rank));
       // In this order: if the heap is the one that was named, so was the process.
       processes_.emplace_back(card.process, where);
       cpu_set_t of_rank;
@@ -108,11 +122,22 @@ class ProcessMemory final : public GroupMemory {
   bool has_died(int rank) const override {
     return rank != rank_ && processes_[static_cast<std::size_t>(rank)].has_ended();
   }
+  ProcessState state_of(int rank) const override {
+    return rank == rank_ ? ProcessState::running
+                         : process_state(processes_[static_cast<std::size_t>(rank)].number());
+  }
+  void expel(int rank, const char* reason) noexcept override {
+    const Process& process = processes_[static_cast<std::size_t>(rank)];
+    std::fprintf(stderr, "ringrad: rank %d (process %d) %s; rank %d kills it\n", names_(rank),
+                 static_cast<int>(process.number()), reason, names_(rank_));
+    process.kill();
+  }
   bool is_one_process() const override { return false; }
   int num_processors() const override { return num_processors_; }
 
  private:
   const int rank_;
+  const RankNames names_;
   const std::shared_ptr<SharedHeap> heap_;
   std::byte* shared_ = nullptr;
   int num_processors_ = 0;

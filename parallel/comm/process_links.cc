@@ -1,143 +1,30 @@
 #include "parallel/comm/process_links.h"
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "core/block_pool.h"
 #include "core/cuda_check.h"
 #include "core/stream.h"
+#include "parallel/comm/process_exports.h"
 
 namespace ringrad {
 namespace {
 
-constexpr std::size_t kMaxSegments = 64;
-constexpr std::size_t kSegmentBytes = std::size_t{32} << 20;
-constexpr std::size_t kAlignment = 256;
 constexpr auto kLongestFarewell = std::chrono::seconds(1);
-constexpr int kSegmentShift = 48;  // of its number in a name
-
-// What a rank shows the others.
-struct ProcessCard {
-  struct Segment {
-    cudaIpcMemHandle_t handle;
-    std::size_t bytes;
-  };
-
-  cudaUUID_t gpu{};
-  int resident_blocks = 0;     // of kernels that wait for other ranks
-  std::uintptr_t mailbox = 0;  // its name; only if there are resident blocks
-  std::atomic<int> num_users{
-      0};  // other ranks that may use what follows, or have work queued that does
-  std::array<Segment, kMaxSegments> segments{};
-  std::array<cudaIpcEventHandle_t, DeviceLinks::kEvents> events{};
-};
-
-// --- What this rank has for others: memory and events ---
-
-class Exports {
- public:
-  Exports(Device device, std::shared_ptr<std::byte> card)
-      : device_(device),
-        keeps_card_(std::move(card)),
-        card_(*new (keeps_card_.get()) ProcessCard) {}
-  ~Exports() {
-    for (const cudaEvent_t event : events_)
-      if (event != nullptr) cudaEventDestroy(event);
-    for (std::byte* segment : segments_) cudaFree(segment);
-  }
-  Exports(const Exports&) = delete;
-  Exports& operator=(const Exports&) = delete;
-
-  ProcessCard& card() const { return card_; }
-  bool nobody_uses_them() const { return card_.num_users.load(std::memory_order_acquire) == 0; }
-
-  cudaEvent_t event(std::size_t number, Where where) {
-    cudaEvent_t& event = events_[number];
-    if (event == nullptr) {
-      RINGRAD_CUDA_CHECK(
-          cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventInterprocess), where);
-      RINGRAD_CUDA_CHECK(cudaIpcGetEventHandle(&card_.events[number], event), where);
-    }
-    return event;
-  }
-
-  std::byte* allocate(std::size_t bytes, Where where) {
-    const std::size_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;
-    // Work on one stream may follow each other in the same memory.
-    const PoolKey pool{this, current_stream(device_).handle(), false};
-    const std::lock_guard lock(mutex_);
-    if (const Block* block = blocks_.take(pool, rounded, kAlignment)) return block->address;
-    const std::size_t size = std::max(rounded, kSegmentBytes);
-    return blocks_
-        .add({.pool = pool,
-              .address = add_segment(size, where),
-              .bytes = size,
-              .stream_owner = current_stream(device_).owner()},
-             rounded, kAlignment)
-        ->address;
-  }
-
-  void release(std::byte* address) {
-    const std::lock_guard lock(mutex_);
-    blocks_.release(blocks_.find(address));
-  }
-
-  // -1 if p lies in none.
-  int find(const std::byte* p) const {
-    const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < segments_.size(); ++i)
-      if (p >= segments_[i] && p < segments_[i] + card_.segments[i].bytes)
-        return static_cast<int>(i);
-    return -1;
-  }
-
-  std::byte* begin(std::size_t segment) const {
-    const std::lock_guard lock(mutex_);
-    return segments_[segment];
-  }
-
- private:
-  std::byte* add_segment(std::size_t bytes, Where where) {
-    RINGRAD_CHECK(
-        segments_.size() < kMaxSegments, OutOfMemoryError, where, "process group: ", kMaxSegments,
-        " segments of memory for other ranks must do; got a need of ", bytes, " bytes more");
-    const DeviceGuard guard(device_, where);
-    void* memory = nullptr;
-    const cudaError_t status = cudaMalloc(&memory, bytes);
-    if (status == cudaErrorMemoryAllocation) cudaGetLastError();
-    RINGRAD_CHECK(status != cudaErrorMemoryAllocation, OutOfMemoryError, where,
-                  "process group: ", bytes, " bytes for other ranks must be available on ", device_,
-                  "; got less");
-    RINGRAD_CUDA_CHECK(status, where);
-    ProcessCard::Segment& entry = card_.segments[segments_.size()];
-    entry.bytes = bytes;
-    segments_.push_back(static_cast<std::byte*>(memory));
-    RINGRAD_CUDA_CHECK(cudaIpcGetMemHandle(&entry.handle, memory), where);
-    return segments_.back();
-  }
-
-  const Device device_;
-  const std::shared_ptr<std::byte> keeps_card_;
-  ProcessCard& card_;
-  mutable std::mutex mutex_;
-  std::vector<std::byte*> segments_;
-  BlockPool blocks_;
-  std::vector<cudaEvent_t> events_ = std::vector<cudaEvent_t>(DeviceLinks::kEvents);
-};
+// Of a segment's number in a name; the bits below are the distance from its begin.
+constexpr int kSegmentShift = 40;
+constexpr std::size_t kMaxSegments = ProcessCard::kMaxSegments;
 
 // Of groups that this rank has left and others may have not.
-void retire(std::shared_ptr<Exports> exports) {
+void retire(std::shared_ptr<ProcessExports> exports) {
   static std::mutex mutex;
-  static auto& retired =
-      *new std::vector<std::shared_ptr<Exports>>;  // what is left, the process's end frees
+  // What is left, the process's end frees.
+  static auto& retired = *new std::vector<std::shared_ptr<ProcessExports>>;
   const std::lock_guard lock(mutex);
   if (exports) retired.push_back(std::move(exports));
   std::erase_if(retired, [](const auto& old) { return old->nobody_uses_them(); });
@@ -159,7 +46,7 @@ class ProcessLinks final : public DeviceLinks {
         rank_(session.rank()),
         device_(device),
         where_(where),
-        exports_(std::make_shared<Exports>(
+        exports_(std::make_shared<ProcessExports>(
             device, session.memory()->allocate(sizeof(ProcessCard), where))) {
     retire(nullptr);
     ProcessCard& own = exports_->card();
@@ -189,8 +76,7 @@ class ProcessLinks final : public DeviceLinks {
   ~ProcessLinks() override {
     const DeviceGuard guard(device_, where_);
     for (std::size_t r = 0; r < peers_.size(); ++r) {
-      for (void* segment : peers_[r].segments)
-        if (segment != nullptr) cudaIpcCloseMemHandle(segment);
+      for (std::size_t i = 0; i < kMaxSegments; ++i) close_segment(peers_[r], i);
       for (const cudaEvent_t event : peers_[r].events)
         if (event != nullptr) cudaEventDestroy(event);
       if (static_cast<int>(r) != rank_)
@@ -214,15 +100,15 @@ class ProcessLinks final : public DeviceLinks {
   }  // or opening its memory would have failed
   bool all_have_access() const override { return true; }
   std::byte* address(int rank, std::uintptr_t name) override {
-    const std::size_t segment = name >> kSegmentShift;
+    const auto segment = static_cast<std::int64_t>(name >> kSegmentShift);
     const std::uintptr_t distance = name & ((std::uintptr_t{1} << kSegmentShift) - 1);
     return (rank == rank_ ? exports_->begin(segment) : open_segment(rank, segment)) + distance;
   }
   std::uintptr_t name(const std::byte* own) const override {
-    const int segment = exports_->find(own);
+    const std::int64_t segment = exports_->find(own);
     RINGRAD_ASSERT(segment >= 0);
     return (static_cast<std::uintptr_t>(segment) << kSegmentShift) +
-           static_cast<std::uintptr_t>(own - exports_->begin(static_cast<std::size_t>(segment)));
+           static_cast<std::uintptr_t>(own - exports_->begin(segment));
   }
   bool is_visible(const std::byte* own) const override { return exports_->find(own) >= 0; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override {
@@ -242,9 +128,16 @@ class ProcessLinks final : public DeviceLinks {
             .resident_blocks = card.resident_blocks};
   }
 
-  // A simulated GPU works only while its process waits for it (sim/README.md), and others wait for its work.
+  // A simulated GPU works only while its process waits for it (sim/README.md), and others wait for
+  // its work.
   void after_queueing(const Stream& stream, Where where) override {
     if (is_cuda_simulated()) stream.synchronize(where);
+    const DeviceGuard guard(device_, where);
+    for (Peer& peer : peers_)
+      for (std::size_t i = 0; i < kMaxSegments; ++i)
+        if (peer.segments[i] != nullptr &&
+            peer.card->segments[i].retired.load(std::memory_order_acquire))
+          close_segment(peer, i);
   }
 
   cudaEvent_t event(int rank, std::size_t number, Where where) override {
@@ -268,24 +161,35 @@ class ProcessLinks final : public DeviceLinks {
     std::vector<cudaEvent_t> events = {};
   };
 
-  std::byte* open_segment(int rank, std::size_t number) {
-    void*& segment = peers_[rank].segments[number];
+  // A place gets its next segment only when all have closed the one before.
+  std::byte* open_segment(int rank, std::int64_t number) {
+    const std::size_t place = static_cast<std::size_t>(number) % kMaxSegments;
+    void*& segment = peers_[rank].segments[place];
     if (segment == nullptr) {
       const DeviceGuard guard(device_, where_);
-      ProcessCard& card = *peers_[rank].card;
-      const cudaError_t status = cudaIpcOpenMemHandle(&segment, card.segments[number].handle,
-                                                      cudaIpcMemLazyEnablePeerAccess);
+      ProcessCard::Segment& entry = peers_[rank].card->segments[place];
+      const cudaError_t status =
+          cudaIpcOpenMemHandle(&segment, entry.handle, cudaIpcMemLazyEnablePeerAccess);
       if (status != cudaSuccess) segment = nullptr;
       RINGRAD_CUDA_CHECK(status, where_);
+      entry.num_open.fetch_add(1, std::memory_order_relaxed);
     }
     return static_cast<std::byte*>(segment);
+  }
+
+  static void close_segment(Peer& peer, std::size_t place) noexcept {
+    void*& segment = peer.segments[place];
+    if (segment == nullptr) return;
+    cudaIpcCloseMemHandle(segment);
+    segment = nullptr;
+    peer.card->segments[place].num_open.fetch_sub(1, std::memory_order_release);
   }
 
   RankSession& session_;
   const int rank_;
   const Device device_;
   const Where where_;
-  std::shared_ptr<Exports> exports_;
+  std::shared_ptr<ProcessExports> exports_;
   std::shared_ptr<std::byte> mail_;
   KernelPeer own_kernels_;
   std::vector<Peer> peers_;  // (world_size)

@@ -21,7 +21,8 @@
 
 namespace ringrad {
 
-/// The most chunks of one plan: a proof takes time and memory that grow with ranks times chunks.
+/// The most chunks of one plan, but of an all_to_all, which has one for each pair of ranks: a proof takes time and
+/// memory that grow with them.
 inline constexpr int kMaxPlanChunks = 4096;
 
 /// True for what is cut into segments, if the plan can be.

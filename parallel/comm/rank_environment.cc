@@ -14,12 +14,19 @@ struct Names {
 
 constexpr int kDefaultPort = 29500;  // torchrun's
 
+constexpr const char* kSlurmRank = "SLURM_PROCID";
+
 constexpr Names kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    {kSlurmRank, "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
 };
+
+// By which launchers tell their jobs apart. Each is the same on all ranks of a job.
+constexpr const char* kIdentity[] = {
+    "MASTER_ADDR",    "MASTER_PORT",  "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+    "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"};
 
 std::optional<int> number_in(const char* name, int least, Where where) {
   const char* text = std::getenv(name);
@@ -48,7 +55,11 @@ void read_ranks(const Names& names, RankEnvironment& job, Where where) {
                 names.world_size, " = ", job.world_size, "; got ", job.rank);
   // All on one host, unless told otherwise.
   job.local_rank = number_in(names.local_rank, 0, where).value_or(job.rank);
-  job.local_world_size = number_in(names.local_world_size, 1, where).value_or(job.world_size);
+  const int num_hosts = number_in("SLURM_STEP_NUM_NODES", 1, where).value_or(1);
+  const bool is_slurm = names.rank == kSlurmRank;
+  job.local_world_size =
+      number_in(names.local_world_size, 1, where)
+          .value_or(is_slurm ? (job.world_size + num_hosts - 1) / num_hosts : job.world_size);
 }
 
 }  // namespace
@@ -58,6 +69,7 @@ RankEnvironment rank_environment(Where where) {
   for (const Names& names : kLaunchers)
     if (std::getenv(names.rank)) {
       read_ranks(names, job, where);
+      job.rank_variable = names.rank;
       job.launched = true;
       break;
     }
@@ -65,11 +77,13 @@ RankEnvironment rank_environment(Where where) {
     if (const auto restart = number_in(name, 0, where)) job.restart = *restart;
   job.store.host = text_in("MASTER_ADDR", "127.0.0.1");
   job.store.port = number_in("MASTER_PORT", 1, where).value_or(job.launched ? kDefaultPort : 0);
-  job.launcher_serves_store = std::getenv("RINGRAD_TOKEN") != nullptr;
+  job.store.token = text_in("RINGRAD_TOKEN", "");
+  if (!job.store.token.empty()) check_token(job.store.token, "RINGRAD_TOKEN", where);
+  job.launcher_serves_store =
+      !job.store.token.empty() && std::getenv("RINGRAD_LAUNCHER_SERVES_STORE") != nullptr;
   // Where torchrun serves a store of its own at that port, ours takes the next.
   if (!job.launcher_serves_store && std::getenv("TORCHELASTIC_USE_AGENT_STORE")) ++job.store.port;
-  const std::string job_name = text_in("SLURM_JOB_ID", text_in("TORCHELASTIC_RUN_ID", "").c_str());
-  job.store.token = text_in("RINGRAD_TOKEN", ("job" + job_name).c_str());
+  for (const char* name : kIdentity) job.identity += concat(name, '=', text_in(name, ""), '\n');
   return job;
 }
 

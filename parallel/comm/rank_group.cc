@@ -15,6 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/comm/culprit_report.h"
+#include "parallel/comm/process_state.h"
+#include "parallel/comm/running_time.h"
+
 namespace ringrad {
 namespace {
 
@@ -30,8 +34,8 @@ constexpr int kSpins = 200;
 constexpr auto kYieldTime = std::chrono::milliseconds(1);
 constexpr auto kLongestSleep = std::chrono::milliseconds(1);
 
-// How long a rank that fails waits for a process that may have been stopped inside.
-constexpr auto kLongestStay = std::chrono::milliseconds(500);
+// Between looks at the ranks that are still inside after a failure.
+constexpr auto kLook = std::chrono::milliseconds(1);
 
 void relax() {
 #if defined(__x86_64__)
@@ -63,11 +67,14 @@ void RankGroup::make_shared(std::byte* shared, int world_size) {
 }
 
 RankGroup::RankGroup(int rank, int world_size, std::shared_ptr<GroupMemory> memory,
-                     std::chrono::nanoseconds deadline)
+                     const GroupOptions& options)
     : rank_(rank),
       world_size_(world_size),
       memory_(std::move(memory)),
-      deadline_(deadline),
+      deadline_(options.deadline),
+      silence_(longest_silence(options)),
+      verdict_time_(options.verdict_time),
+      names_(options.rank_names),
       num_spins_(world_size <= memory_->num_processors() ? kSpins : 0),
       shared_(reinterpret_cast<Shared*>(memory_->shared())),
       ranks_(reinterpret_cast<RankState*>(memory_->shared() + sizeof(Shared))),
@@ -82,8 +89,8 @@ RankGroup::Report& RankGroup::report_of(int rank) const {
 void RankGroup::enter(const CollectiveCall& call, const PlaceNames& places,
                       std::uint64_t progress) {
   ++num_entries_;
-  own_->entries[slot()] = {call, places.buffer};
-  own_->beside[slot()] = places.beside;
+  own_->calls[slot()] = call;
+  own_->places[slot()] = places;
   publish(progress);
 }
 
@@ -156,18 +163,65 @@ RankGroup::Inside::~Inside() {
   group_.own_->inside.store(false, std::memory_order_seq_cst);
   if (std::uncaught_exceptions() == exceptions_before_) return;
   group_.fail("left a collective before its end");
-  // To leave earlier would hand memory back that others still use. They look at the failure before each
-  // chunk, and wait for nobody after it. A thread cannot be stopped alone, so there is no end to the wait
-  // for one.
-  const auto end = Clock::now() + kLongestStay;
-  while (group_.anybody_inside() && (group_.memory_->is_one_process() || Clock::now() < end))
-    std::this_thread::yield();
+  group_.wait_until_all_are_out();
 }
 
-bool RankGroup::anybody_inside() const {
-  for (int r = 0; r < world_size_; ++r)
-    if (ranks_[r].inside.load(std::memory_order_seq_cst) && !memory_->has_died(r)) return true;
-  return false;
+// How long this rank has seen another one inside after a failure.
+struct RankGroup::Stay {
+  RunningTime inside{kLook}, stopped{kLook}, killed{kLook};
+  bool was_killed = false;
+};
+
+// To leave earlier would hand memory back that others still use. They look at the failure before each chunk, and wait
+// for nobody after it. A thread cannot be stopped alone, so there is no end to the wait for one.
+void RankGroup::wait_until_all_are_out() noexcept {
+  const auto for_any_rank = [&](auto condition) {
+    bool any = false;
+    for (int r = 0; r < world_size_; ++r) any = condition(r) || any;
+    return any;
+  };
+  for (const auto end = Clock::now() + kYieldTime; Clock::now() < end; std::this_thread::yield())
+    if (!for_any_rank([&](int r) { return is_inside(r); })) return;
+  std::array<Stay, kMaxRanks> stays;  // on the stack: there may be no memory left
+  while (for_any_rank([&](int r) { return is_awaited(r, stays[static_cast<std::size_t>(r)]); }))
+    std::this_thread::sleep_for(kLook);
+}
+
+// Kills the rank's process when its time is up. The kernel may need a while to end a process.
+bool RankGroup::is_awaited(int rank, Stay& stay) noexcept {
+  if (!is_inside(rank)) return false;
+  if (memory_->is_one_process()) return true;
+  if (stay.was_killed) return stay.killed.advance() < silence_;
+  const bool is_stopped = memory_->state_of(rank) == ProcessState::stopped;
+  if (!is_stopped) stay.stopped = RunningTime(kLook);
+  const bool was_stopped = is_stopped && stay.stopped.advance() >= verdict_time_ / 2;
+  if (!was_stopped && stay.inside.advance() < silence_) return true;
+  memory_->expel(rank,
+                 was_stopped ? "was stopped inside a failed call" : "stayed inside a failed call");
+  stay.was_killed = true;
+  stay.killed = RunningTime(kLook);
+  return true;
+}
+
+void RankGroup::shut_out(std::span<const int> ranks, Where where) {
+  for (const int r : ranks) memory_->expel(r, "was left out, and may have work queued on its GPU");
+  const auto all_have_died = [&] {
+    return std::all_of(ranks.begin(), ranks.end(), [&](int r) { return memory_->has_died(r); });
+  };
+  for (RunningTime waited(kLook); !all_have_died() && waited.advance() < silence_;)
+    std::this_thread::sleep_for(kLook);
+  wait_until_all_are_out();
+  for (int r = 0; r < world_size_; ++r) {
+    const bool must_die = std::find(ranks.begin(), ranks.end(), r) != ranks.end();
+    RINGRAD_CHECK(!is_inside(r) && (!must_die || memory_->has_died(r)), CollectiveError, where,
+                  "shrink: rank ", name(r), " must end within ",
+                  std::chrono::duration<double>(silence_).count(),
+                  " s of SIGKILL; got a process that lives");
+  }
+}
+
+bool RankGroup::is_inside(int rank) const {
+  return ranks_[rank].inside.load(std::memory_order_seq_cst) && !memory_->has_died(rank);
 }
 
 // --- Failure ---
@@ -185,6 +239,7 @@ void RankGroup::report_failure(int culprit, const std::string& text) noexcept {
   report.text[length] = '\0';
   int nobody = -1;
   shared_->first_report.compare_exchange_strong(nobody, rank_, std::memory_order_seq_cst);
+  tell_launcher();
 }
 
 void RankGroup::report_deaths() noexcept {
@@ -193,31 +248,55 @@ void RankGroup::report_deaths() noexcept {
       report_failure(r, "it has died");
 }
 
-void RankGroup::fail_and_throw(const Operation& operation, const std::string& text) {
-  fail(text);
+void RankGroup::fail_and_throw(const Operation& operation, int culprit, const std::string& text) {
+  report_failure(culprit, text);
   throw CollectiveError(text, operation.where);
 }
 
+std::vector<int> RankGroup::ranks_not_at(std::uint64_t progress) const {
+  std::vector<int> behind;
+  for (int r = 0; r < world_size_; ++r)
+    if (ranks_[r].progress.load(std::memory_order_acquire) < progress) behind.push_back(r);
+  return behind;
+}
+
+int RankGroup::first_stopped(int otherwise) const {
+  for (int r = 0; r < world_size_; ++r)
+    if (const ProcessState state = memory_->state_of(r);
+        state == ProcessState::stopped || state == ProcessState::traced)
+      return r;
+  return otherwise;
+}
+
+// Where all have come, a rank may wait for one that waits for another.
 void RankGroup::fail_late(const Operation& operation, int peer, std::uint64_t entered) {
-  std::vector<int> absent;
-  for (int r = 0; r < world_size(); ++r)
-    if (ranks_[r].progress.load(std::memory_order_acquire) < entered) absent.push_back(r);
+  const std::vector<int> absent = ranks_not_at(entered);
+  const int culprit = first_stopped(absent.empty() ? peer : absent[0]);
   if (absent.empty())
-    fail_and_throw(operation, concat(operation, ": every rank must finish within ", deadline_s(),
-                                     " s; got no progress from rank ", peer));
-  fail_and_throw(operation, concat(operation, ": every rank must arrive within ", deadline_s(),
-                                   " s; got no call from ", list_ranks(absent)));
+    fail_and_throw(operation, culprit,
+                   concat(operation, ": every rank must finish within ", deadline_s(),
+                          " s; got no progress from rank ", name(culprit)));
+  fail_and_throw(operation, culprit,
+                 concat(operation, ": every rank must arrive within ", deadline_s(),
+                        " s; got no call from ", names_.list(absent)));
 }
 
 void RankGroup::fail_left(const Operation& operation, int peer) {
-  fail_and_throw(operation, concat(operation, ": every rank must take part; got rank ", peer,
-                                   ", which has left the group"));
+  fail_and_throw(operation, peer,
+                 concat(operation, ": every rank must take part; got rank ", name(peer),
+                        ", which has left the group"));
+}
+
+// Threads have numbers of their own, of which a launcher knows nothing.
+void RankGroup::tell_launcher() const noexcept {
+  if (!memory_->is_one_process()) report_culprit(name(failed_rank()));
 }
 
 void RankGroup::throw_broken(const Operation& operation) const {
   const Report& report = report_of(shared_->first_report.load(std::memory_order_acquire));
+  tell_launcher();
   throw CollectiveError(concat(operation, ": the group must be whole; got a failure of rank ",
-                               report.culprit, ": ", report.text.data()),
+                               name(report.culprit), ": ", report.text.data()),
                         operation.where);
 }
 

@@ -1,31 +1,27 @@
 // RankGroup: one rank's view of what the ranks of a machine share: a line of counters per rank, and one
 // failure. It lies in memory that all of them have (group_memory.h), be they threads or processes.
 //
-//     rank 0 [ progress | call, buffer | call, buffer ]     one cache line per rank, written by its
-//     rank 1 [ progress | call, buffer | call, buffer ]     owner only and read by everyone
-//       ...                ^ even #      ^ odd #            (what few plans need lies in a second)
+//     rank 0 [ progress | call | call ] [ places ]     one cache line per rank, written by its owner
+//     rank 1 [ progress | call | call ] [ places ]     only and read by everyone, and a second one
+//       ...             ^ even # ^ odd #               for what only calls with a plan need
 //     failure: which rank reported one first; each rank has a place for what it says
 //
-// Progress only grows. In collective #k it runs from base to base + 1 + steps: base + 1 says "I am
-// in collective #k, and this is my call and my memory"; the rest counts steps (plan_program.h). A
-// store of progress releases everything its rank has written so far, and a load that sees it
-// acquires that.
+// Progress only grows. In collective #k it runs from base to base + 1 + steps: base + 1 says "I am in collective #k,
+// and this is my call and my memory"; the rest counts steps (plan_program.h). A store of progress releases everything
+// its rank has written so far, and a load that sees it acquires that.
 //
-// A rank that is in #k + 1 has seen every rank in #k + 1 before it leaves it, hence two places for
-// calls suffice: nobody still reads #k when a rank writes #k + 2.
+// A rank that is in #k + 1 has seen every rank in #k + 1 before it leaves it, hence two places for calls suffice:
+// nobody still reads #k when a rank writes #k + 2.
 //
-// A rank also has a letter per call, whose contents the others read once they see it enter: what is small goes
-// from rank to rank together with the call itself.
+// A rank that fails leaves its collective early, and its caller may free the tensors. So a rank is `inside` while it
+// may touch memory of others, and one that fails stays until the others are out: a matter of microseconds, since nobody
+// waits for anybody once the group is broken. A process that stays inside could write to the others' memory at any
+// later time, so they kill it: half of GroupOptions::verdict_time after they see that SIGSTOP has stopped it, or else,
+// also under a debugger, after GroupOptions::silence.
 //
-// A rank that fails leaves its collective early, and its caller may free the tensors. So a rank is
-// `inside` while it may touch memory of others, and one that fails stays until the others are out:
-// a matter of microseconds, since nobody waits for anybody once the group is broken. A process that was
-// stopped inside would keep the others for ever: they give it half a second. If it goes on later, it finishes the
-// chunk at hand, in whoever's memory that is, and then sees that the group is broken.
-//
-// Waiting is a short spin, then yielding the processor, then sleeping until progress is made; every round
-// looks at the failure, later ones at the clock and whether all ranks live. A rank that publishes wakes
-// those that sleep; it may miss one that is about to, so no sleep is longer than a millisecond.
+// Waiting is a short spin, then yielding the processor, then sleeping until progress is made; every round looks at the
+// failure, later ones at the clock and whether all ranks live. A rank that publishes wakes those that sleep; it may
+// miss one that is about to, so no sleep is longer than a millisecond.
 
 #pragma once
 
@@ -36,10 +32,13 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/collective_call.h"
 #include "parallel/comm/group_memory.h"
+#include "parallel/comm/group_options.h"
 
 namespace ringrad {
 
@@ -59,9 +58,11 @@ class RankGroup {
 
   /// REQUIRES: memory->shared() was made for this world_size
   RankGroup(int rank, int world_size, std::shared_ptr<GroupMemory> memory,
-            std::chrono::nanoseconds deadline);
+            const GroupOptions& options);
 
   int world_size() const { return world_size_; }
+  /// The number of a rank in the job, for messages.
+  int name(int rank) const { return names_(rank); }
   GroupMemory& memory() const { return *memory_; }
 
   /// Places in a rank's memory by their distance from its base, as all ranks know them.
@@ -87,9 +88,9 @@ class RankGroup {
   }
 
   // What another rank wrote when it entered the collective that this one is in.
-  const CollectiveCall& call_of(int rank) const { return ranks_[rank].entries[slot()].call; }
-  std::uintptr_t buffer_of(int rank) const { return ranks_[rank].entries[slot()].buffer; }
-  std::uintptr_t beside_of(int rank) const { return ranks_[rank].beside[slot()]; }
+  const CollectiveCall& call_of(int rank) const { return ranks_[rank].calls[slot()]; }
+  std::uintptr_t buffer_of(int rank) const { return ranks_[rank].places[slot()].buffer; }
+  std::uintptr_t beside_of(int rank) const { return ranks_[rank].places[slot()].beside; }
 
   /// What this rank's next entry brings along, kLetterBytes of it; and what another rank's latest brought.
   std::byte* next_letter() const { return letter(rank_, (num_entries_ + 1) % 2); }
@@ -97,7 +98,6 @@ class RankGroup {
 
   /// Returns once `peer` has published `progress`; `entered` is what a rank publishes at least when
   /// it enters the collective, so that an error can list who never came.
-  ///
   /// Throws: CollectiveError if the group is broken, the peer has left, or the deadline passes
   void wait(Operation& operation, int peer, std::uint64_t progress, std::uint64_t entered) {
     if (ranks_[peer].progress.load(std::memory_order_acquire) < progress) [[unlikely]]
@@ -105,7 +105,6 @@ class RankGroup {
   }
 
   /// Waits until `ready()`, which `peer` brings about. False when the deadline has passed.
-  ///
   /// Throws: CollectiveError if the group is broken or the peer has left
   template <class Ready>
   bool wait_until(Operation& operation, int peer, Ready ready) {
@@ -125,7 +124,7 @@ class RankGroup {
     /// Throws: CollectiveError if the group is broken
     Inside(RankGroup& group, const Operation& operation);
 
-    /// After an exception: breaks the group, and returns when all ranks are out.
+    /// After an exception: breaks the group, and returns when all ranks are out, or are killed.
     ~Inside();
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
@@ -140,13 +139,22 @@ class RankGroup {
   /// Breaks the group unless it is broken already. `text` tells the other ranks why. Thread-safe.
   void fail(const std::string& text) noexcept { report_failure(rank_, text); }
 
-  /// Breaks the group and throws CollectiveError with `text`, which starts with the operation.
-  [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text);
+  /// Breaks the group by a failure of this rank, or of `culprit`, and throws CollectiveError with `text`, which starts
+  /// with the operation.
+  [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text) {
+    fail_and_throw(operation, rank_, text);
+  }
+  [[noreturn]] void fail_and_throw(const Operation& operation, int culprit,
+                                   const std::string& text);
 
   void check_whole(const Operation& operation) const {
     if (shared_->first_report.load(std::memory_order_acquire) >= 0) [[unlikely]]
       throw_broken(operation);
   }
+
+  /// After a failure: returns once no other process can write to this rank's memory. Treats ranks inside a call as
+  /// ~Inside does; kills `ranks` at once. Throws: CollectiveError if a process outlives SIGKILL by `silence`
+  void shut_out(std::span<const int> ranks, Where where);
 
   /// Breaks the group if a rank's process has ended that has not left. Thread-safe.
   void report_deaths() noexcept;
@@ -157,24 +165,19 @@ class RankGroup {
   /// This rank makes no more calls. Waiting for it is an error from now on.
   void leave() { own_->left.store(true, std::memory_order_release); }
 
-  /// In seconds.
   double deadline_s() const { return std::chrono::duration<double>(deadline_).count(); }
 
  private:
   std::size_t slot() const { return num_entries_ % 2; }
 
-  struct Entry {
-    CollectiveCall call;
-    std::uintptr_t buffer = 0;
-  };
   // 128 bytes: processors fetch cache lines in pairs. What is polled has one of them to itself.
   struct alignas(128) RankState {
     std::atomic<std::uint64_t> progress{0};
-    std::array<Entry, 2> entries;
-    alignas(64) std::atomic<bool> inside{false};
+    std::array<CollectiveCall, 2> calls;
+    alignas(64) std::array<PlaceNames, 2> places;
+    std::atomic<bool> inside{false};
     std::atomic<bool> left{false};
     std::atomic<std::uint32_t> num_sleepers{0};  // that wait for this rank's progress
-    std::array<std::uintptr_t, 2> beside{};
   };
   static_assert(sizeof(RankState) == 128);
 
@@ -216,17 +219,24 @@ class RankGroup {
   }
   Report& report_of(int rank) const;
   void report_failure(int culprit, const std::string& text) noexcept;
+  void tell_launcher() const noexcept;
+  std::vector<int> ranks_not_at(std::uint64_t progress) const;
+  int first_stopped(int otherwise) const;
   void wake_sleepers();
   void sleep_on(int peer);
   void wait_long(Operation& operation, int peer, std::uint64_t progress, std::uint64_t entered);
-  bool anybody_inside() const;
+  bool is_inside(int rank) const;
+  struct Stay;
+  bool is_awaited(int rank, Stay& stay) noexcept;
+  void wait_until_all_are_out() noexcept;
   [[noreturn]] void fail_late(const Operation& operation, int peer, std::uint64_t entered);
   [[noreturn]] void fail_left(const Operation& operation, int peer);
   [[noreturn]] void throw_broken(const Operation& operation) const;
 
   const int rank_, world_size_;
   const std::shared_ptr<GroupMemory> memory_;
-  const std::chrono::nanoseconds deadline_;
+  const std::chrono::nanoseconds deadline_, silence_, verdict_time_;
+  const RankNames names_;
   const int num_spins_;
   Shared* const shared_;
   RankState* const ranks_;  // (world_size)

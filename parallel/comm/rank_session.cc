@@ -11,12 +11,12 @@ RankSession::RankSession(int rank, int world_size, std::shared_ptr<GroupMemory> 
       world_size_(world_size),
       options_(options),
       memory_(std::move(memory)),
-      group_(rank, world_size, memory_, options.deadline),
+      group_(rank, world_size, memory_, options_),
       programs_(std::move(programs)),
       base_(options.first_count) {}
 
 Operation RankSession::begin(const CollectiveCall& call, Where where) {
-  Operation operation{call, rank_, sequence_ + 1, where, {}};
+  Operation operation{call, rank_, sequence_ + 1, where, {}, &options_.rank_names};
   group_.check_whole(operation);
   return operation;
 }
@@ -36,8 +36,8 @@ void RankSession::enter(Operation& operation, const PlaceNames& places, std::uin
   if (equal) return;
   std::vector<CollectiveCall> calls;
   for (int r = 0; r < world_size_; ++r) calls.push_back(group_.call_of(r));
-  group_.fail_and_throw(
-      operation, concat(operation, ": all ranks must make the same call; got ", list_calls(calls)));
+  group_.fail_and_throw(operation, concat(operation, ": all ranks must make the same call; got ",
+                                          list_calls(calls, options_.rank_names)));
 }
 
 const PlanPrograms& RankSession::programs(const ProgramKey& key, Where where) {

@@ -27,6 +27,12 @@ std::string message_of(const std::exception_ptr& error) noexcept {
   }
 }
 
+// True for what a rank is told of another one's failure.
+bool is_consequence(const std::exception_ptr& error) noexcept {
+  return message_of(error).find(": the group must be whole; got a failure of rank ") !=
+         std::string::npos;
+}
+
 // How the ranks ended.
 struct Outcome {
   std::vector<std::exception_ptr> errors;  // (world_size)
@@ -40,12 +46,15 @@ struct Outcome {
     first_failed = comm.failed_rank();
   }
 
-  // The cause before its consequences. The rank that broke the group may have caught its own error;
-  // then any other will do.
+  // The cause before its consequences. The culprit may have caught its own error, or have been late without one: then
+  // the rank that found that out tells the cause.
   void rethrow_cause(Where where) const {
-    if (first_failed >= 0 && errors[first_failed])
-      rethrow_of(concat("rank ", first_failed), errors[first_failed], where);
-    for (std::size_t rank = 0; rank < errors.size(); ++rank)
+    std::vector<int> ranks;
+    if (first_failed >= 0) ranks.push_back(first_failed);
+    for (int rank = 0; rank < static_cast<int>(errors.size()); ++rank) ranks.push_back(rank);
+    std::stable_partition(ranks.begin(), ranks.end(),
+                          [&](int rank) { return errors[rank] && !is_consequence(errors[rank]); });
+    for (const int rank : ranks)
       if (errors[rank]) rethrow_of(concat("rank ", rank), errors[rank], where);
   }
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/stream.h"
+#include "core/untrusted/options.h"
 #include "parallel/comm/process_group.h"
 #include "parallel/comm/program_cache.h"
 #include "parallel/comm/rank_group.h"
@@ -190,7 +191,7 @@ int run(int argc, char** argv) {
           CLI::IsMember({name(SumOrder::canonical), name(SumOrder::tree), name(SumOrder::fast)}))
       ->capture_default_str();
   app.add_flag("--json", settings.json, "As JSON");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto exit_code = parse_options(app, argc, argv)) return *exit_code;
   if (device == "cuda") settings.device = DeviceType::cuda;
   for (const SumOrder known : {SumOrder::tree, SumOrder::fast})
     if (order == name(known)) settings.order = known;

@@ -1,12 +1,16 @@
 // ringrun: starts a program on several ranks, of this machine or of several.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
 #include <string>
 
+#include "core/error.h"
 #include "parallel/comm/agent.h"
+#include "parallel/comm/group_options.h"
 #include "parallel/comm/launcher.h"
 
 namespace {
@@ -27,18 +31,32 @@ constexpr const char* kFooter =
     "other\n"
     "hosts take it for lost and end their ranks.";
 
-// Bad arguments are said by CLI11, which exits with 2 for all of them here.
+constexpr int kBadArguments = 2, kFailed = 1;  // exit codes
+
+// CLI::Range lets "nan" through.
+CLI::Validator seconds_in(double least, double most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    double seconds = std::nan("");
+    const bool is_number = CLI::detail::lexical_cast(text, seconds);
+    if (is_number && seconds >= least && seconds <= most) return {};
+    return ringrad::concat("must be in [", least, ", ", most, "] seconds; got \"", text, '"');
+  };
+  return {check, ringrad::concat("[", least, " - ", most, "]")};
+}
+
 struct Arguments {
   ringrad::LaunchOptions options;
   double grace_s = 5, host_timeout_s = 10;
   std::string hosts, remote_shell = "ssh -o BatchMode=yes";
+  const CLI::Option* hosts_option = nullptr;
 
   void add_to(CLI::App& app) {
     auto* where = app.add_option_group("ranks");
     where->add_option("-n,--ranks", options.num_ranks, "How many ranks, on this machine")
-        ->check(CLI::Range(1, 4096));
-    where->add_option("--hosts", hosts,
-                      "Hosts and how many ranks each has: h1:2,h2:2; localhost is this machine");
+        ->check(CLI::Range(1, ringrad::kMaxRanks));
+    hosts_option = where->add_option(
+        "--hosts", hosts,
+        "Hosts and how many ranks each has: h1:2,h2:2; localhost is this machine");
     where->require_option(1);
     app.add_option("--max-restarts", options.max_restarts,
                    "How often a job that failed is started anew")
@@ -46,19 +64,18 @@ struct Arguments {
     app.add_option(
            "--min-ranks", options.min_ranks,
            "Start it anew on the ranks that are left, without the one that failed first, those "
-           "that were killed and those of lost hosts, while there are so many; if not told, "
-           "on all")
-        ->check(CLI::Range(1, 4096));
+           "that were killed and those of lost hosts, while there are so many; by default on all")
+        ->check(CLI::Range(1, ringrad::kMaxRanks));
     app.add_option("--grace", grace_s, "Seconds that ranks have to end after one has failed")
-        ->check(CLI::Range(0.0, 3600.0))
+        ->check(seconds_in(0, 3600))
         ->capture_default_str();
     app.add_option("--port", options.port, "Of the store where ranks meet; 0 takes a free one")
         ->check(CLI::Range(0, 65535))
         ->capture_default_str();
-    app.add_option(
-        "--chaos", options.chaos,
-        "Planned faults, several with commas between them: KIND:RANK[=VALUE]"
-        "[@step=N|@call=N][@restart=N], with kill, stop, exit[=CODE], abort or delay=50ms");
+    app.add_option("--chaos", options.chaos,
+                   "Planned faults, several with commas between them: KIND:RANK[=VALUE]"
+                   "[@step=N|@call=N|@point=NAME[:N]][@restart=N], with kill, stop, exit[=CODE], "
+                   "abort or delay=50ms");
     app.add_flag("--pin", options.pin,
                  "Keep each rank to its own equal share of the CPUs that ringrun may use on the "
                  "rank's host, in the order of LOCAL_RANK; where there are fewer CPUs than "
@@ -73,8 +90,8 @@ struct Arguments {
         "Where ranks find the store; the address towards the first other host if not told");
     app.add_option("--bind", options.bind, "Where the store listens; at --master-addr if not told");
     app.add_option("--host-timeout", host_timeout_s,
-                   "With --hosts: seconds of silence after which a host is lost")
-        ->check(CLI::Range(1.0, 3600.0))
+                   "Seconds of silence after which a host, or the agent of this one, is lost")
+        ->check(seconds_in(1, 3600))
         ->capture_default_str();
     app.prefix_command();  // the rest is the program
     app.footer(kFooter);
@@ -85,38 +102,49 @@ struct Arguments {
     options.program = std::move(program);
     if (!options.program.empty() && options.program.front() == "--")
       options.program.erase(options.program.begin());
+    RINGRAD_CHECK(!options.program.empty(), ringrad::ValueError, ringrad::Where::current(),
+                  "launch: a program must follow the options; got none");
     options.grace = std::chrono::milliseconds(static_cast<long>(grace_s * 1000));
     options.host_timeout = std::chrono::milliseconds(static_cast<long>(host_timeout_s * 1000));
     options.remote_shell.clear();
     std::istringstream words(remote_shell);
     for (std::string word; words >> word;) options.remote_shell.push_back(word);
-    if (!hosts.empty()) options.hosts = ringrad::parse_hosts(hosts);
+    if (hosts_option->count() > 0) options.hosts = ringrad::parse_hosts(hosts);
   }
 };
+
+// One line, whatever the reason.
+int refuse(std::string why, int exit_code) {
+  std::replace(why.begin(), why.end(), '\n', ' ');
+  std::fprintf(stderr, "ringrun: %s\n", why.c_str());
+  return exit_code;
+}
+
+int run(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--agent") return ringrad::run_agent();
+  Arguments arguments;
+  arguments.options.ringrun = std::filesystem::read_symlink("/proc/self/exe");
+  CLI::App app("Starts a program on several ranks, and ends them together.", "ringrun");
+  arguments.add_to(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return refuse(std::string(error.what()) + " (see ringrun --help)", kBadArguments);
+  }
+  arguments.complete(app.remaining());
+  return ringrad::launch(arguments.options);
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    if (argc == 2 && std::string(argv[1]) == "--agent") return ringrad::run_agent();
-    Arguments arguments;
-    arguments.options.ringrun = std::filesystem::read_symlink("/proc/self/exe");
-    CLI::App app("Starts a program on several ranks, and ends them together.", "ringrun");
-    arguments.add_to(app);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : 2;
-    }
-    arguments.complete(app.remaining());
-    if (arguments.options.program.empty()) {
-      std::fprintf(stderr, "ringrun: a program must follow the options; got none\n%s",
-                   app.help().c_str());
-      return 2;
-    }
-    return ringrad::launch(arguments.options);
+    return run(argc, argv);
+  } catch (const ringrad::ValueError& error) {
+    return refuse(error.what(), kBadArguments);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "ringrun: %s\n", error.what());
-    return 1;
+    return refuse(error.what(), kFailed);
   }
 }

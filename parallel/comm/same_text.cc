@@ -41,7 +41,7 @@ void check_same_text(const std::string& rule, const std::string& ours, Communica
   for (int rank = 0; rank < comm.world_size(); ++rank)
     if (differs.data<std::int32_t>()[rank]) ranks.push_back(rank);
   RINGRAD_CHECK(
-      ranks.empty(), CollectiveError, where, rule, "; different on ", list_ranks(ranks),
+      ranks.empty(), CollectiveError, where, rule, "; different on ", comm.rank_names().list(ranks),
       ours == reference ? std::string() : concat(", first at ", first_difference(ours, reference)));
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/transfer.h"
 #include "parallel/comm/collective_call.h"
+#include "parallel/comm/culprit_report.h"
 #include "parallel/comm/device_runner.h"
 #include "parallel/comm/host_runner.h"
 #include "parallel/comm/measure_links.h"
@@ -33,7 +34,7 @@ class SharedCommunicator final : public Communicator {
   SharedCommunicator(std::string group, int rank, int world_size,
                      std::shared_ptr<GroupMemory> memory, std::shared_ptr<ProgramCache> programs,
                      const GroupOptions& options)
-      : Communicator(rank, world_size, std::move(group)),
+      : Communicator(rank, world_size, std::move(group), options.rank_names),
         memory_(std::move(memory)),
         session_(rank, world_size, memory_, std::move(programs), options),
         group_(session_.group()),
@@ -169,7 +170,8 @@ void SharedCommunicator::do_meet(const CollectiveCall& call, Where where) {
 Operation SharedCommunicator::message(CollectiveOp op, const Tensor& tensor, int peer,
                                       std::uint64_t sequence, Where where) {
   check_gpu();
-  Operation operation{call_of(op, tensor, ReduceOp::sum, peer), rank(), sequence, where, {}};
+  Operation operation{
+      call_of(op, tensor, ReduceOp::sum, peer), rank(), sequence, where, {}, &rank_names()};
   group_.check_whole(operation);
   return operation;
 }
@@ -218,9 +220,10 @@ std::unique_ptr<Communicator> SharedCommunicator::make_subgroup(const std::vecto
   const int size = static_cast<int>(ranks.size());
   const auto own = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
   auto memory = std::make_shared<SubgroupMemory>(memory_, ranks, group_.address(maker, shared));
+  GroupOptions options = session_.options();
+  options.rank_names = rank_names().of(ranks);
   return make_shared_communicator(name, static_cast<int>(own), size, std::move(memory),
-                                  make_programs(size, session_.options(), where),
-                                  session_.options());
+                                  make_programs(size, options, where), options);
 }
 
 std::unique_ptr<Communicator> SharedCommunicator::do_split(const std::vector<int>& ranks,
@@ -242,8 +245,13 @@ std::unique_ptr<Communicator> SharedCommunicator::do_shrink(Where where) {
                 "shrink: a group shrinks once; got a second call, shrink the smaller group");
   if (gpu_) gpu_->leave_behind();
   const Survivors survivors = poll_.agree(
-      rank(), world_size(), *memory_, session_.options().deadline,
+      rank(), world_size(), *memory_, session_.options().deadline, rank_names(),
       [&](int num_ranks) { return make_subgroup_shared(num_ranks, where); }, where);
+  if (!memory_->is_one_process()) {
+    // On CPUs, a rank that is in no call gets the error at its next one. Work on a GPU outlives the call.
+    group_.shut_out(gpu_ ? survivors.left_out : std::vector<int>(), where);
+    retract_report();
+  }
   return make_subgroup(survivors.ranks, survivors.decider, survivors.shared, group() + ".shrunk",
                        where);
 }

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "parallel/comm/store.h"
+#include "parallel/comm/store_address.h"
 #include "parallel/comm/system_limits.h"
 
 namespace ringrad {

@@ -25,6 +25,10 @@ class SubgroupMemory final : public GroupMemory {
     return whole_->allocate(bytes, where);
   }
   bool has_died(int rank) const override { return whole_->has_died(in_whole(rank)); }
+  ProcessState state_of(int rank) const override { return whole_->state_of(in_whole(rank)); }
+  void expel(int rank, const char* reason) noexcept override {
+    whole_->expel(in_whole(rank), reason);
+  }
   bool is_one_process() const override { return whole_->is_one_process(); }
   int num_processors() const override { return whole_->num_processors(); }
   void keep(std::shared_ptr<std::byte> memory) override { whole_->keep(std::move(memory)); }

@@ -6,8 +6,8 @@
 namespace ringrad {
 
 Survivors SurvivorPoll::agree(int rank, int world_size, const GroupMemory& memory,
-                              std::chrono::nanoseconds deadline, const MakeShared& make_shared,
-                              Where where) {
+                              std::chrono::nanoseconds deadline, const RankNames& names,
+                              const MakeShared& make_shared, Where where) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   Vote& own = votes_[rank];
@@ -36,11 +36,14 @@ Survivors SurvivorPoll::agree(int rank, int world_size, const GroupMemory& memor
   survivors.decider = decider_plus_1_.load(std::memory_order_acquire) - 1;
   const Vote& decision = votes_[survivors.decider];
   RINGRAD_CHECK(decision.ranks[rank], CollectiveError, where, "shrink: ranks must come within ",
-                std::chrono::duration<double>(deadline).count(), " s; rank ", rank,
+                std::chrono::duration<double>(deadline).count(), " s; rank ", names(rank),
                 " was late, and the others have gone on");
   survivors.shared = decision.shared;
   for (int r = 0; r < world_size; ++r)
-    if (decision.ranks[r]) survivors.ranks.push_back(r);
+    if (decision.ranks[r])
+      survivors.ranks.push_back(r);
+    else if (is_still_awaited(r, memory))
+      survivors.left_out.push_back(r);
   return survivors;
 }
 

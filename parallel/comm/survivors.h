@@ -8,6 +8,10 @@
 // Ranks may see different things, one that a rank has come and another that it has not. So each writes what it
 // saw in a place of its own, and the first to make its place the decision decides for all. A rank that is not
 // in it came too late. The one that decides also makes the memory that the new group will share.
+//
+// A rank that is left out inside a call, or with work queued on a GPU, could write to the survivors' memory later. So
+// every survivor kills such a process, and waits until it is gone, before it uses the new group
+// (RankGroup::shut_out). Any other rank that is left out gets an error at its next call.
 
 #pragma once
 
@@ -27,6 +31,7 @@ namespace ringrad {
 
 struct Survivors {
   std::vector<int> ranks;     ///< of the broken group, ascending
+  std::vector<int> left_out;  ///< others that neither left nor came: what they are at is not known
   int decider = 0;            ///< one of them
   std::uintptr_t shared = 0;  ///< the new group's memory, by its distance from the decider's base
 };
@@ -41,7 +46,8 @@ class SurvivorPoll {
   ///
   /// Throws: CollectiveError if the others decided without this rank
   Survivors agree(int rank, int world_size, const GroupMemory& memory,
-                  std::chrono::nanoseconds deadline, const MakeShared& make_shared, Where where);
+                  std::chrono::nanoseconds deadline, const RankNames& names,
+                  const MakeShared& make_shared, Where where);
 
   /// This rank will not call it.
   void leave(int rank) { votes_[rank].state.store(State::gone, std::memory_order_release); }

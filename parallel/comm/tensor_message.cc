@@ -59,9 +59,9 @@ Tensor recv_tensor(Communicator& comm, int from, Device device, Where where) {
   comm.recv(header, from, where);
   const auto* const fields = header.data<std::int64_t>();
   if (!is_header(fields))
-    throw CollectiveError(
-        concat("recv_tensor: rank ", from, " must send by send_tensor; got another message"),
-        where);
+    throw CollectiveError(concat("recv_tensor: rank ", comm.rank_names()(from),
+                                 " must send by send_tensor; got another message"),
+                          where);
   Shape shape;
   for (std::int64_t i = 0; i < fields[kDims]; ++i)
     shape.push_back(fields[kExtents + static_cast<std::size_t>(i)]);

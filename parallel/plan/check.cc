@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/plan/chunk_table.h"
 #include "parallel/plan/happens_before.h"
 #include "parallel/plan/replay.h"
 #include "parallel/plan/symbolic_run.h"
@@ -151,15 +152,12 @@ class Proof {
 
   // A receive writes the chunk, a stage writes the copy beside it; each has loans of its own.
   Verdict check_loans() const {
-    const HappensBefore happens_before(plan_, replay_);
-    using Loans = std::vector<std::vector<int>>;  // (world_size, num_chunks) since the last write
-    Loans of_chunk(static_cast<std::size_t>(plan_.world_size) * plan_.num_chunks);
-    Loans of_copy(of_chunk.size());
+    HappensBefore happens_before(plan_, replay_);
+    ChunkTable<std::vector<int>> of_chunk(plan_), of_copy(plan_);  // loans since the last write
     for (int index : replay_.order) {
       const Step& step = plan_.steps[index];
       const bool is_copy = step.op == StepOp::stage || step.op == StepOp::send_staged;
-      const std::size_t place = static_cast<std::size_t>(step.rank) * plan_.num_chunks + step.chunk;
-      std::vector<int>& lent = (is_copy ? of_copy : of_chunk)[place];
+      std::vector<int>& lent = (is_copy ? of_copy : of_chunk)(step.rank, step.chunk);
       if (is_send(step.op)) {
         lent.push_back(index);
         continue;
@@ -196,11 +194,11 @@ class Proof {
 
   // What `rank` ought to hold, in words; empty when it does.
   std::string expectation(int rank, int chunk, SymbolicRun& run) const {
+    if (!is_promised(plan_, rank, chunk)) return "";
     const Value got = run.held(rank, chunk);
     const auto exactly = [&](Value wanted) {
       return got == wanted ? "" : run.values().to_string(wanted);
     };
-    if (!is_promised(plan_, rank, chunk)) return "";
     switch (plan_.collective) {
       case Collective::all_reduce:
       case Collective::reduce_scatter:

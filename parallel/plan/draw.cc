@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/untrusted/json.h"
+#include "core/untrusted/options.h"
 #include "parallel/plan/algorithms.h"
 #include "parallel/plan/draw_collective.h"
 #include "parallel/plan/draw_pipeline.h"
@@ -57,8 +59,11 @@ struct Picture {
 
 std::string read(const std::string& path) {
   std::ifstream file(path);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file) throw std::invalid_argument("draw: the file must be readable; got " + path);
+  // One byte more than the parser takes: it then refuses a longer file, which may have no end.
+  std::string text(JsonLimits{}.bytes + 1, '\0');
+  file.read(text.data(), std::ssize(text));
+  text.resize(static_cast<std::size_t>(file.gcount()));
   return text;
 }
 
@@ -193,15 +198,16 @@ void add_pipeline_options(CLI::App& app, Settings& settings) {
     return all.emplace_back(
         app.add_option(option, value, text)->group(group)->capture_default_str());
   };
+  const CLI::Validator a_time = option::number(0, 1e9);
   add("--plan", settings.schedule, "The schedule")->check(CLI::IsMember(pipeline_schedule_names()));
   add("--stages", settings.stages, "How many, on all devices")->check(CLI::Range(1, kMostStages));
   add("--stages-per-device", settings.stages_per_device, "Of interleaved")
       ->check(CLI::Range(1, kMostStages));
   add("--micro-batches", settings.micro_batches, "How many")
       ->check(CLI::Range(1, kMostMicroBatches));
-  add("--forward", settings.forward, "Time of a stage's forward pass");
-  add("--backward", settings.backward, "Time of its backward pass");
-  add("--message", settings.message, "Time of a message");
+  add("--forward", settings.forward, "Time of a stage's forward pass")->check(a_time);
+  add("--backward", settings.backward, "Time of its backward pass")->check(a_time);
+  add("--message", settings.message, "Time of a message")->check(a_time);
   CLI::Option* measured = app.add_option("--measured", settings.measured,
                                          "A run to draw, with its plan: pipeline_json.h")
                               ->group(group);
@@ -220,11 +226,7 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"html", "svg", "json"}));
   add_collective_options(app, settings);
   add_pipeline_options(app, settings);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const auto exit_code = parse_options(app, argc, argv)) return *exit_code;
   const Picture picture = draw(settings);
   write(settings.output.empty() ? file_name(picture) : settings.output, picture.text);
   return 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -217,6 +219,14 @@ CollectiveFrames frames_to_draw(const CollectivePlan& plan) {
         "collective drawing: there must be at most " + std::to_string(kMostDrawnRanks) +
         " ranks and " + std::to_string(kMostDrawnChunks) + " chunks; got " +
         std::to_string(plan.world_size) + " and " + std::to_string(plan.num_chunks));
+  std::set<int> slots;
+  for (const Step& step : plan.steps) slots.insert(step.step);
+  const std::int64_t num_cells =
+      std::int64_t{plan.world_size} * plan.num_chunks * (std::ssize(slots) + 1);
+  if (num_cells > kMostDrawnCells)
+    throw std::invalid_argument("collective drawing: ranks x chunks x time slots must be at most " +
+                                std::to_string(kMostDrawnCells) + "; got " +
+                                std::to_string(num_cells));
   return collective_frames(plan);
 }
 

@@ -14,6 +14,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "parallel/plan/collective_frames.h"
@@ -23,8 +24,10 @@ namespace ringrad {
 
 /// What a reader can still see.
 constexpr int kMostDrawnRanks = 16, kMostDrawnChunks = 256;
+/// Ranks times chunks times time slots.
+constexpr std::int64_t kMostDrawnCells = std::int64_t{1} << 22;
 
-/// Throws: std::invalid_argument, here and below, for a plan that is malformed, or has more ranks or chunks
+/// Throws: std::invalid_argument, here and below, for a plan that is malformed, or has more ranks, chunks or cells
 std::string collective_html(const CollectivePlan& plan);
 
 std::string collective_svg(const CollectivePlan& plan);

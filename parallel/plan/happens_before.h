@@ -6,7 +6,8 @@
 //     rank 0   a ---- send \            a and b happen before d;
 //     rank 1   b ----------- recv d     of a and b neither happens before the other
 //
-// Each step carries a vector clock: for every rank, how many of its steps have certainly run.
+// Each step carries a vector clock: for every rank, how many of its steps have certainly run. The clocks are made at
+// the first question: they take steps times ranks numbers, and many plans never ask.
 //
 // Paper: Mattern 1989, "Virtual time and global states of distributed systems".
 
@@ -21,15 +22,21 @@ namespace ringrad {
 
 class HappensBefore {
  public:
-  /// REQUIRES: run = replay(plan, ...) has finished
-  HappensBefore(const CollectivePlan& plan, const Replay& run);
+  /// Keeps references to both. REQUIRES: run = replay(plan, ...) has finished
+  HappensBefore(const CollectivePlan& plan, const Replay& run) : plan_(plan), run_(run) {}
 
   /// True if step `a` has run by the time that step `b` reads or writes its chunk. Indices into
   /// plan.steps.
-  bool operator()(int a, int b) const { return position_[a] <= clock_[b][rank_[a]]; }
+  bool operator()(int a, int b) {
+    if (clock_.empty()) make_clocks();
+    return position_[a] <= clock_[b][plan_.steps[a].rank];
+  }
 
  private:
-  std::vector<int> rank_;                // (steps)
+  void make_clocks();
+
+  const CollectivePlan& plan_;
+  const Replay& run_;
   std::vector<int> position_;            // (steps) 1 + place among the steps of its rank
   std::vector<std::vector<int>> clock_;  // (steps, world_size) what is known when the step works
 };

@@ -12,9 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/untrusted/quoted_bytes.h"
+
 namespace ringrad {
 
-/// Throws: std::invalid_argument unless the text is JSON
+/// Throws: std::invalid_argument as parse_untrusted_json, with what the text should be
 nlohmann::json parse_json(const char* what, std::string_view text);
 
 class JsonFields {
@@ -40,7 +42,7 @@ class JsonFields {
       if (text == name(value)) return value;
       names += (names.empty() ? "" : ", ") + std::string(name(value));
     }
-    fail(field, "be one of " + names, "'" + text + "'");
+    fail(field, "be one of " + names, quoted_bytes(text));
   }
 
   [[noreturn]] void fail(const std::string& field, const std::string& must,

@@ -1,5 +1,7 @@
 #include "parallel/plan/pipeline_json.h"
 
+#include <cstdint>
+#include <iterator>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -41,6 +43,17 @@ PipelineAction action_of(const JsonFields& fields, const PipelinePlan& plan, int
   return action;
 }
 
+// What is computed from a run has arrays of so many elements: they are no longer than the text.
+void check_size(const JsonFields& fields, const PipelinePlan& plan) {
+  std::int64_t num_actions = 0;
+  for (const auto& actions : plan.actions) num_actions += std::ssize(actions);
+  const std::int64_t least = std::int64_t{plan.num_stages} * plan.num_micro_batches;
+  if (num_actions < least)
+    fields.fail("devices",
+                "have an action for each stage and micro-batch, " + std::to_string(least),
+                std::to_string(num_actions));
+}
+
 }  // namespace
 
 std::string to_json(const PipelineRun& run) {
@@ -73,7 +86,8 @@ PipelineRun pipeline_run_from_json(std::string_view text) {
   std::vector<std::vector<PipelineTimes::Span>> spans(devices.size());
   for (std::size_t device = 0; device < devices.size(); ++device) {
     const std::string of_device = "devices[" + std::to_string(device) + "]";
-    if (!devices[device].is_array()) fields.fail(of_device, "be a list", devices[device].dump());
+    if (!devices[device].is_array())
+      fields.fail(of_device, "be a list", devices[device].type_name());
     for (std::size_t i = 0; i < devices[device].size(); ++i) {
       const JsonFields action(devices[device][i], kWhat, of_device + "[" + std::to_string(i) + "].",
                               {"op", "stage", "micro_batch", "start_s", "end_s"});
@@ -81,6 +95,7 @@ PipelineRun pipeline_run_from_json(std::string_view text) {
       spans[device].push_back({action.number("start_s"), action.number("end_s")});
     }
   }
+  check_size(fields, run.plan);
   run.times = times_of_spans(run.plan, std::move(spans));
   return run;
 }

@@ -31,7 +31,8 @@ std::string to_json(const PipelineRun& run);
 /// Whether the plan is a good one is pipeline_check's business.
 ///
 /// Throws: std::invalid_argument that names the field unless each is there, has its type, and none is unknown; as
-///         times_of_spans; and unless stages are a multiple of devices, and actions are of stages of their device
+///         times_of_spans; and unless stages are a multiple of devices, actions are of stages of their device, and there are
+///         at least as many of them as stages times micro-batches
 PipelineRun pipeline_run_from_json(std::string_view text);
 
 }  // namespace ringrad

@@ -6,10 +6,9 @@ SymbolicRun::SymbolicRun(const CollectivePlan& plan, const Replay& run)
     : plan_(plan),
       run_(run),
       values_(plan.world_size),
+      written_(plan, SymbolicValues::kNone),
+      staged_(plan, SymbolicValues::kNone),
       made_(plan.steps.size(), SymbolicValues::kNone) {
-  for (int rank = 0; rank < plan.world_size; ++rank)
-    for (int chunk = 0; chunk < plan.num_chunks; ++chunk) held_.push_back(input(rank, chunk));
-  staged_.assign(held_.size(), SymbolicValues::kNone);
   for (int index : run.order)
     if ((fault_ = run_step(index))) return;
 }
@@ -34,20 +33,19 @@ SymbolicRun::Value SymbolicRun::input(int rank, int chunk) const {
 
 std::optional<SymbolicRun::Fault> SymbolicRun::run_step(int index) {
   const Step& step = plan_.steps[index];
-  const std::size_t own = at(step.rank, step.chunk);
   const auto missing = [&](std::string text) { return Fault{index, false, std::move(text)}; };
   switch (step.op) {
     case StepOp::send:
-      if (held_[own] == SymbolicValues::kNone)
+      if (held(step.rank, step.chunk) == SymbolicValues::kNone)
         return missing("the chunk must have a value; got none yet");
       return {};
     case StepOp::stage:
-      if (held_[own] == SymbolicValues::kNone)
+      if (held(step.rank, step.chunk) == SymbolicValues::kNone)
         return missing("the chunk must have a value; got none yet");
-      staged_[own] = held_[own];
+      staged_(step.rank, step.chunk) = held(step.rank, step.chunk);
       return {};
     case StepOp::send_staged:
-      if (staged_[own] == SymbolicValues::kNone)
+      if (staged(step.rank, step.chunk) == SymbolicValues::kNone)
         return missing("a copy must have been staged; got none yet");
       return {};
     case StepOp::recv:
@@ -62,7 +60,7 @@ std::optional<SymbolicRun::Fault> SymbolicRun::run_step(int index) {
     return Fault{
         index, true,
         "rank " + std::to_string(twice) + " must contribute once; got " + values_.to_string(total)};
-  held_[own] = made_[index] = total;
+  written_(step.rank, step.chunk) = made_[index] = total;
   return {};
 }
 
@@ -72,7 +70,8 @@ SymbolicRun::Value SymbolicRun::add_terms(int index) {
   for (std::size_t t = 0; t < step.peers.size(); ++t) {
     const int send = run_.partners[index][t];
     const bool is_copy = send >= 0 && plan_.steps[send].op == StepOp::send_staged;
-    const Value term = (is_copy ? staged_ : held_)[at(step.peers[t], step.chunk)];
+    const int peer = step.peers[t];
+    const Value term = is_copy ? staged(peer, step.chunk) : held(peer, step.chunk);
     if (term == SymbolicValues::kNone) return term;
     total = total == SymbolicValues::kNone ? term : values_.sum(total, term);
   }

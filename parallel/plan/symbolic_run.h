@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/chunk_table.h"
 #include "parallel/plan/collective_plan.h"
 #include "parallel/plan/replay.h"
 #include "parallel/plan/symbolic_values.h"
@@ -32,7 +33,10 @@ class SymbolicRun {
   const std::optional<Fault>& fault() const { return fault_; }
 
   /// What a rank holds in a chunk in the end; kNone if nothing is known of it.
-  Value held(int rank, int chunk) const { return held_[at(rank, chunk)]; }
+  Value held(int rank, int chunk) const {
+    const Value written = written_(rank, chunk);
+    return written == SymbolicValues::kNone ? input(rank, chunk) : written;
+  }
 
   /// What a step that receives has written; kNone for others, and for those after a fault.
   Value made(int step_index) const { return made_[step_index]; }
@@ -43,18 +47,16 @@ class SymbolicRun {
   SymbolicValues& values() { return values_; }
 
  private:
-  std::size_t at(int rank, int chunk) const {
-    return static_cast<std::size_t>(rank) * plan_.num_chunks + chunk;
-  }
+  Value staged(int rank, int chunk) const { return staged_(rank, chunk); }
   std::optional<Fault> run_step(int index);
   Value add_terms(int index);
 
   const CollectivePlan& plan_;
   const Replay& run_;
   SymbolicValues values_;
-  std::vector<Value> held_;    // (world_size, num_chunks)
+  ChunkTable<Value> written_;  // what is in a chunk, if it is not the input
+  ChunkTable<Value> staged_;   // the copies beside the buffers
   std::vector<Value> made_;    // (steps)
-  std::vector<Value> staged_;  // (world_size, num_chunks) the copies beside the buffers
   std::optional<Fault> fault_;
 };
 

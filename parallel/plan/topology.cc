@@ -5,6 +5,8 @@
 #include <optional>
 #include <stdexcept>
 
+#include "core/untrusted/quoted_bytes.h"
+
 namespace ringrad {
 namespace {
 
@@ -35,7 +37,7 @@ std::optional<int> hosts_of(const std::string& name) {
   const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, hosts);
   if (error != std::errc() || stop != end || hosts < 1 || hosts > kMostHosts)
     throw std::invalid_argument("topology: hosts:N must have N in [1, " +
-                                std::to_string(kMostHosts) + "]; got \"" + name + '"');
+                                std::to_string(kMostHosts) + "]; got " + quoted_bytes(name));
   return hosts;
 }
 
@@ -67,7 +69,8 @@ Topology named_topology(const std::string& name, int num_devices) {
     topology.links.within_host = kPcie;
   else if (name != "nvlink8")
     throw std::invalid_argument(
-        "topology: the name must be nvlink8, pcie4, two_hosts or hosts:N; got \"" + name + '"');
+        "topology: the name must be nvlink8, pcie4, two_hosts or hosts:N; got " +
+        quoted_bytes(name));
   if (num_devices < 1 || num_devices > most)
     throw std::invalid_argument("topology: the number of devices must be in [1, " +
                                 std::to_string(most) + "] for " + name + "; got " +

@@ -2,8 +2,14 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "core/transfer.h"
+#include "kernels/copy.h"
+#include "nn/generation.h"
 #include "nn/tensor_file.h"
+#include "parallel/train/checkpoint_agreement.h"
+#include "parallel/train/checkpoint_index.h"
 #include "parallel/train/on_root.h"
 
 namespace ringrad {
@@ -23,32 +29,63 @@ bool is_per_rank(const nn::Checkpoint& checkpoint, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// Refuses what is not the same on all ranks.
+void check_equal(const nn::Checkpoint& checkpoint, const nn::StateDict& state, Communicator& comm,
+                 Where where) {
+  const auto& buffers = checkpoint.names_of_buffers();
+  std::vector<PieceFacts> facts;
+  const auto describe = [&] {
+    for (const auto& [name, tensor] : state) {
+      if (is_per_rank(checkpoint, name)) continue;
+      facts.push_back({name, tensor.dtype(), tensor.shape(), whole_slice(tensor.shape())});
+      if (std::find(buffers.begin(), buffers.end(), name) == buffers.end())
+        facts.back().crc = crc_of(to_host(kernels::contiguous(tensor, where), where));
+    }
+  };
+  throw_of_any(error_of(describe), comm, where);
+  merge_pieces(facts_of_all(facts, comm, where), where);
+}
+
 }  // namespace
 
 void save_checkpoint(const nn::Checkpoint& checkpoint, const std::filesystem::path& path,
-                     Communicator& comm, Where where) {
-  nn::StateDict state = checkpoint.state();
+                     Communicator& comm, std::chrono::nanoseconds deadline, Where where) {
+  nn::StateDict state;
+  throw_of_any(error_of([&] { state = checkpoint.state(); }), comm, where);
+  check_equal(checkpoint, state, comm, where);
   for (const std::string& name : checkpoint.names_per_rank()) {
     Tensor& own = state.at(name);
     const Tensor rows = empty({comm.world_size(), own.shape()[1]}, kNumbers);
     comm.all_gather(rows, own, where);
     own = rows;
   }
-  on_root<DataError>(comm, where, [&] { nn::write_tensors(path, state, where); });
+  const std::int64_t generation = agree_on_generation(comm, where);
+  try {
+    on_root<DataError>(
+        comm, where, [&] { nn::write_tensors(path, state, generation, where); }, deadline);
+  } catch (const CollectiveError&) {
+    nn::raise_generation(generation + 1);  // rank 0 may be stopped in the middle, and go on later
+    throw;
+  }
 }
 
 bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& path,
-                     Communicator& comm, Where where) {
+                     Communicator& comm, std::chrono::nanoseconds deadline, Where where) {
   bool found = false;
   nn::StateDict state;
-  on_root<DataError>(comm, where, [&] {
+  const auto read = [&] {
     found = nn::may_be_file(path);
     if (!found) return;
     state = nn::read_tensors(path, where);
-    checkpoint.load_state(state, 0, where);
-  });
+    checkpoint.check_state(state, 0, where);
+    if (const auto facts = nn::tensor_file_facts(path))
+      nn::continue_from_generation(facts->generation);
+  };
+  on_root<DataError>(comm, where, read, deadline);
   if (!number_of_root(found, comm, where)) return false;
-  for (const auto& [name, own] : checkpoint.state()) {
+  nn::StateDict listed;
+  throw_of_any(error_of([&] { listed = checkpoint.state(); }), comm, where);
+  for (const auto& [name, own] : listed) {
     Shape shape = own.shape();
     const bool is_root = comm.rank() == 0;
     if (is_per_rank(checkpoint, name))
@@ -56,7 +93,12 @@ bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& pa
     if (!is_root) state[name] = empty(shape, {.dtype = own.dtype(), .device = Device()}, where);
     comm.broadcast(state.at(name), 0, where);
   }
-  if (comm.rank() != 0) checkpoint.load_state(state, comm.rank(), where);
+  // All ranks check before any of them changes anything.
+  const auto check = [&] { checkpoint.check_state(state, comm.rank(), where); };
+  throw_of_any(error_of(check), comm, where);
+  const auto set = [&] { checkpoint.load_state(state, comm.rank(), where); };
+  throw_of_any(error_of(set), comm, where);
+  agree_on_generation(comm, where);
   return true;
 }
 

@@ -17,6 +17,7 @@
 
 #include "core/storage.h"
 #include "core/tensor.h"
+#include "nn/state_dict.h"
 
 namespace ringrad {
 
@@ -27,11 +28,21 @@ class ErrorMemory {
   /// memory's own slice of float32 or float64: whoever sends a part of it takes that part away.
   Tensor add(const Tensor& gradients, Where where);
 
+  /// "left.0", "left.1" and so on, one for each storage in the order of its first gradients.
+  nn::StateDict state() const;
+  /// Throws: ValueError unless names are as above, without others
+  static void check(const nn::StateDict& state, Where where);
+  /// What was left of earlier gradients; names as above, and no others. Copies are taken.
+  ///
+  /// Throws: ValueError for other names. In add() afterwards: ShapeError unless storages have as many elements
+  void load(const nn::StateDict& state, Where where);
+
  private:
   const Tensor& left_of(const Tensor& gradients, Where where);
 
   // With the gradients' storage that each belongs to, which is kept, so that no other gets its address.
   std::vector<std::pair<Ref<Storage>, Tensor>> left_;
+  std::vector<Tensor> loaded_;  // for storages that have not come yet, from number left_.size() on
 };
 
 }  // namespace ringrad

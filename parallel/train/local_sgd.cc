@@ -60,7 +60,7 @@ void LocalSGD::check_equal_steps(Where where) const {
   for (int rank = 0; rank < comm_.world_size(); ++rank) {
     const std::int64_t theirs = all.data<std::int64_t>()[rank];
     equal = equal && theirs == num_steps_;
-    list += concat(rank > 0 ? ", " : "", theirs, " on rank ", rank);
+    list += concat(rank > 0 ? ", " : "", theirs, " on rank ", comm_.rank_names()(rank));
   }
   RINGRAD_CHECK(equal, CollectiveError, where,
                 "LocalSGD: all ranks must have made equally many steps when they average; got ",
@@ -74,6 +74,27 @@ void LocalSGD::average_buffers(Where where) const {
     else
       comm_.broadcast(buffer, 0, where);
   }
+}
+
+nn::StateDict LocalSGD::state_dict() const {
+  const Options number{.dtype = DType::int64, .device = Device()};
+  return {{"steps", scalar_tensor(num_steps_, number)},
+          {"average", scalar_tensor(last_average_, number)}};
+}
+
+void LocalSGD::check_state_dict(const nn::StateDict& state, Where where) const {
+  nn::check_same_layout("load_state_dict", state_dict(), state, where);
+  const auto steps = state.at("steps").item<std::int64_t>(),
+             average = state.at("average").item<std::int64_t>();
+  RINGRAD_CHECK(0 <= average && average <= steps, ValueError, where,
+                "LocalSGD: the latest average must not come after the latest step; got ", average,
+                " and ", steps);
+}
+
+void LocalSGD::load_state_dict(const nn::StateDict& state, Where where) {
+  check_state_dict(state, where);
+  num_steps_ = state.at("steps").item<std::int64_t>();
+  last_average_ = state.at("average").item<std::int64_t>();
 }
 
 }  // namespace ringrad

@@ -33,6 +33,7 @@
 #include <cstdint>
 
 #include "nn/module.h"
+#include "nn/state_dict.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/train/replica.h"
 
@@ -68,6 +69,14 @@ class LocalSGD {
   void sync(Where where = Where::current());
 
   std::int64_t num_steps() const { return num_steps_; }
+
+  /// "steps", and the step after which the latest "average" was taken. Between averages a checkpoint must also hold each
+  /// rank's replica and optimizer (ShardedCheckpoint::add_per_rank).
+  nn::StateDict state_dict() const;
+  /// Throws: ValueError unless 0 <= average <= steps
+  void load_state_dict(const nn::StateDict& state, Where where = Where::current());
+  /// Throws what load_state_dict would throw, and changes nothing.
+  void check_state_dict(const nn::StateDict& state, Where where = Where::current()) const;
 
  private:
   bool is_due() const;

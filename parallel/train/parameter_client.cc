@@ -3,6 +3,7 @@
 #include "core/transfer.h"
 #include "kernels/copy.h"
 #include "parallel/comm/chaos.h"
+#include "parallel/train/gradient_presence.h"
 #include "parallel/train/parameter_messages.h"
 #include "parallel/train/parameter_server.h"
 
@@ -47,6 +48,7 @@ void ParameterClient::push(Where where) {
                 "push: each step must begin with a pull; got a second push after one");
   replica_.settle(where);
   send_request(*line_, Request::push, where);
+  line_->send(gradient_presence(replica_.arenas()), kServer, where);
   for (const nn::ParameterArena& arena : replica_.arenas()) {
     line_->send(to_host(arena.gradients(), where), kServer, where);
     arena.clear_gradients();

@@ -4,12 +4,13 @@
 //     pull               ------->
 //                        <-------   wait                    every few milliseconds, as long as it must
 //                        <-------   go on, lead; parameters
-//     push; gradients    ------->
+//     push; presence of
+//     gradients; those   ------->
 //     finish             ------->
 //                        <-------   wait                    until all have finished
 //                        <-------   go on, 0; parameters
 //
-// Parameters and gradients are one message per arena. All lies on the CPU when it is sent.
+// The presence of gradients (gradient_presence.h) is one message, parameters and gradients are one per arena. All lies on the CPU when it is sent.
 
 #pragma once
 

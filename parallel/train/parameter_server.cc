@@ -14,6 +14,7 @@
 #include "autograd/in_place.h"
 #include "core/transfer.h"
 #include "kernels/copy.h"
+#include "parallel/train/gradient_presence.h"
 #include "parallel/train/parameter_messages.h"
 #include "parallel/train/worker_clocks.h"
 
@@ -42,8 +43,12 @@ class Server {
     publish(values_on_host());
     auto lines = connect_workers(comm, where);
     for (std::size_t i = 0; i < lines.size(); ++i)
-      workers_.push_back(
-          {static_cast<int>(i), std::move(lines[i]), gradients_on_host(), false, {}});
+      workers_.push_back({static_cast<int>(i),
+                          std::move(lines[i]),
+                          gradient_presence(replica_.arenas()),
+                          gradients_on_host(),
+                          false,
+                          {}});
   }
   ~Server();
   Server(const Server&) = delete;
@@ -55,9 +60,10 @@ class Server {
   struct Worker {
     int number;  // rank - 1
     std::unique_ptr<Communicator> line;
-    std::vector<Tensor>
-        gradients;  // one per arena; of the caller's thread while they have come, else of its own
-    bool has_come;  // guarded by mutex_
+    // Of the caller's thread while they have come, else of the worker's own:
+    Tensor presence;
+    std::vector<Tensor> gradients;  // one per arena
+    bool has_come;                  // guarded by mutex_
     std::thread thread;
   };
 
@@ -124,7 +130,8 @@ std::vector<int> Server::due() const {
 
 // One step with the sum of their gradients, in this order, times `scale`.
 void Server::apply(const std::vector<int>& due, double scale) {
-  replica_.settle(where_);  // from now on the parameters' gradients are what lies in the arenas
+  for (const nn::ParameterArena& arena : replica_.arenas()) arena.clear_gradients();
+  replica_.settle(where_);
   for (std::size_t i = 0; i < replica_.arenas().size(); ++i) {
     const Tensor& sum = replica_.arenas()[i].gradients();
     bool is_first = true;
@@ -136,6 +143,8 @@ void Server::apply(const std::vector<int>& due, double scale) {
         add_(sum, to_device(gradients, sum.device(), where_), 1, where_);
     }
   }
+  for (const int number : due)
+    adopt_gradients(replica_.arenas(), workers_[static_cast<std::size_t>(number)].presence);
   optimizer_.step(scale, where_);
 }
 
@@ -199,7 +208,7 @@ void Server::serve(Worker& worker) noexcept {
       failure_ = concat(
           "serve_parameters: every worker must pull, push or finish in time; got a "
           "failure of rank ",
-          worker.number + 1, ", which is rank 1 of ", worker.line->group(), ": ", message);
+          worker.line->rank_names()(kWorker), ": ", message);
     changed_.notify_all();
   };
   try {
@@ -216,6 +225,7 @@ void Server::serve(Worker& worker) noexcept {
 bool Server::answer(Worker& worker) {
   const Request request = receive_request(*worker.line, where_);
   if (request == Request::push) {
+    worker.line->recv(worker.presence, kWorker, where_);
     for (const Tensor& gradients : worker.gradients) worker.line->recv(gradients, kWorker, where_);
     const std::lock_guard lock(mutex_);
     worker.has_come = true;

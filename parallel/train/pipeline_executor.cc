@@ -8,12 +8,14 @@
 #include "autograd/grad_mode.h"
 #include "autograd/in_place.h"
 #include "autograd/movement.h"
+#include "autograd/node.h"
 #include "core/allocator_cuda.h"
 #include "core/stream.h"
 #include "core/trace.h"
 #include "kernels/copy.h"
 #include "kernels/optimizer_step.h"
 #include "parallel/comm/chaos.h"
+#include "parallel/comm/fault_point.h"
 #include "parallel/comm/rethrow.h"
 #include "parallel/comm/same_text.h"
 #include "parallel/comm/tensor_message.h"
@@ -86,8 +88,8 @@ PipelineExecutor::PipelineExecutor(const std::vector<nn::Module*>& stages, Commu
 void PipelineExecutor::add_stages(const std::vector<nn::Module*>& stages, Where where) {
   for (int index = comm_.rank(); index < plan_.num_stages; index += comm_.world_size()) {
     nn::Module* const stage = stages[static_cast<std::size_t>(index)];
-    RINGRAD_CHECK(stage, ValueError, where, "Pipeline: rank ", comm_.rank(), " must have stage ",
-                  index, "; got null");
+    RINGRAD_CHECK(stage, ValueError, where, "Pipeline: rank ", comm_.rank_names()(comm_.rank()),
+                  " must have stage ", index, "; got null");
     stages_.add(index, *stage);
   }
   std::optional<Device> device;
@@ -146,6 +148,7 @@ Tensor PipelineExecutor::train_step(const Tensor& x, const Tensor& target, Where
       const bool is_last = replicas != replicas_.end() && i == last_backward_[stage];
       if (is_last) replicas->second.before_last_backward();
       perform(actions()[i], where);
+      fault_point(FaultPoint::pipeline_action_done);
       if (is_last) replicas->second.after_last_backward();
       if (clock_) clock_->mark(where);
     }
@@ -307,7 +310,8 @@ double PipelineExecutor::clip_grad_norm(double max_norm, Where where) {
   run("clip_grad_norm", [&] {
     const Tensor squares = zeros({1}, {.dtype = DType::float64, .device = Device()}, where);
     for (const Tensor& parameter : parameters()) {
-      if (!parameter.grad().defined()) continue;
+      // Scaling the zeros of an unused parameter would make them a gradient.
+      if (!leaf_of(parameter)->has_gradient()) continue;
       gradients.push_back(parameter.grad());
       if (!tied_->is_repeated(parameter))
         squares.data<double>()[0] +=

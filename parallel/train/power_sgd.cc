@@ -12,9 +12,12 @@
 #include "autograd/matmul.h"
 #include "autograd/reduce.h"
 #include "core/random.h"
+#include "core/transfer.h"
 #include "core/view.h"
+#include "kernels/copy.h"
 #include "kernels/matmul.h"
 #include "parallel/train/error_memory.h"
+#include "parallel/train/hook_state.h"
 
 namespace ringrad {
 namespace {
@@ -69,12 +72,16 @@ class Message {
   std::int64_t used_ = 0;
 };
 
-class PowerSgd {
+class PowerSgd final : public HookState {
  public:
   PowerSgd(int rank, std::uint64_t seed, Where where)
       : rank_(rank), where_(where), generator_(seed) {}
 
   void average(const GradientBucket& bucket, Communicator& comm);
+
+  nn::StateDict state() const override;
+  void check(const nn::StateDict& state, Where where) const override;
+  void load(const nn::StateDict& state, Where where) override;
 
  private:
   struct Matrix {
@@ -124,10 +131,48 @@ void PowerSgd::average(const GradientBucket& bucket, Communicator& comm) {
     };
     Tensor& start = starts_[name];
     if (!start.defined()) start = random_start(columns, left);
+    if (start.device() != left.device()) start = to_device(start, left.device(), where_);
     matrices.push_back({matrix_of(bucket.gradients), matrix_of(left), {}, {}, start});
   }
   send_p(comm, matrices, vectors);
   send_q(comm, matrices);
+}
+
+// "left.0" and so on, "start.<parameter>", and "random": seed and offset.
+nn::StateDict PowerSgd::state() const {
+  nn::StateDict state = memory_.state();
+  for (const auto& [name, start] : starts_) state.emplace("start." + name, start);
+  const Tensor random = empty({2}, {.dtype = DType::int64, .device = Device()});
+  random.data<std::int64_t>()[0] = static_cast<std::int64_t>(generator_.seed());
+  random.data<std::int64_t>()[1] = static_cast<std::int64_t>(generator_.offset());
+  state.emplace("random", random);
+  return state;
+}
+
+nn::StateDict errors_in(const nn::StateDict& state) {
+  nn::StateDict errors;
+  for (const auto& [name, tensor] : state)
+    if (name.starts_with("left.")) errors.emplace(name, tensor);
+  return errors;
+}
+
+void PowerSgd::check(const nn::StateDict& state, Where where) const {
+  const auto random = state.find("random");
+  RINGRAD_CHECK(random != state.end() && random->second.numel() == 2, ValueError, where,
+                "power_sgd: its state must have \"random\" of two numbers; got another");
+  ErrorMemory::check(errors_in(state), where);
+}
+
+void PowerSgd::load(const nn::StateDict& state, Where where) {
+  check(state, where);
+  std::map<std::string, Tensor> starts;
+  for (const auto& [name, tensor] : state)
+    if (name.starts_with("start.")) starts.emplace(name.substr(6), kernels::clone(tensor, where));
+  memory_.load(errors_in(state), where);
+  starts_ = std::move(starts);
+  const auto numbers = state.at("random").to_vector<std::int64_t>();
+  generator_ = Generator(static_cast<std::uint64_t>(numbers[0]));
+  generator_.set_offset(static_cast<std::uint64_t>(numbers[1]));
 }
 
 // With the parameters that are not compressed.
@@ -177,11 +222,12 @@ void PowerSgd::send_q(Communicator& comm, std::vector<Matrix>& matrices) {
 CommunicationHook power_sgd(const PowerSgdOptions& options, Where where) {
   RINGRAD_CHECK(options.rank > 0, ValueError, where, "power_sgd: rank must be positive; got ",
                 options.rank);
-  return [state = std::make_shared<PowerSgd>(options.rank, options.seed, where), where](
-             const GradientBucket& bucket, CommunicationLane& lane) {
+  const auto state = std::make_shared<PowerSgd>(options.rank, options.seed, where);
+  const auto reduce = [state, where](const GradientBucket& bucket, CommunicationLane& lane) {
     const auto average = [state, &bucket](Communicator& comm) { state->average(bucket, comm); };
     return lane.run(concat("bucket ", bucket.index, " by PowerSGD"), average, where);
   };
+  return hook_with_state(state, reduce);
 }
 
 }  // namespace ringrad

@@ -15,8 +15,11 @@
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "autograd/in_place.h"
+#include "core/capture.h"
 #include "core/storage.h"
+#include "parallel/comm/fault_point.h"
 #include "parallel/comm/rank_environment.h"
+#include "parallel/train/gradient_presence.h"
 #include "parallel/train/same_model.h"
 
 namespace ringrad {
@@ -113,6 +116,8 @@ Reducer::Reducer(nn::Module& module, Communicator& comm,
       places_.push_back({a, offset * width, (offset + count) * width});
     }
   }
+  presence_ = ones({static_cast<std::int64_t>(parameters_.size())},
+                   {.dtype = DType::uint8, .device = Device()}, where);
   sizes_ = sizes_for(total_bytes);
   make_buckets({});
   summary_.overlaps = lane_.overlaps();
@@ -234,14 +239,21 @@ void Reducer::reduce(Bucket& bucket) {
   const NoGrad guard;
   if (weight_ != 1) mul_(bucket.content.gradients, weight_, where_);
   works_.push_back(hook_ ? hook_(bucket.content, lane_) : average(bucket.content, lane_, where_));
+  fault_point(FaultPoint::bucket_launched);
 }
 
 // Parameters that this rank's loss did not reach may have been reached on others: their buckets go now.
 void Reducer::finish() {
   running_pass_.reset();
   check_reached();
+  reduce_rest();
+}
+
+void Reducer::reduce_rest() {
   reduce_complete(true);
+  compare_presence();
   wait();
+  adopt_gradients(arenas_, presence_);
   ++summary_.num_passes;
   if (!std::exchange(has_learned_, true)) learn_from_first_pass();
 }
@@ -256,7 +268,7 @@ void Reducer::reduce_zeros() {
   RINGRAD_CHECK(!options_.static_graph || has_learned_, AutogradError, where_,
                 "DistributedDataParallel: with static_graph every rank must have data in the first "
                 "pass; got none on rank ",
-                comm_.rank());
+                comm_.rank_names()(comm_.rank()));
   wait();
   for (const nn::ParameterArena& arena : arenas_) arena.clear_gradients();
   reduce_now();
@@ -265,10 +277,21 @@ void Reducer::reduce_zeros() {
 void Reducer::reduce_now() {
   wait();
   next_bucket_ = 0;
-  reduce_complete(true);
-  wait();
-  ++summary_.num_passes;
-  if (!std::exchange(has_learned_, true)) learn_from_first_pass();
+  reduce_rest();
+}
+
+// Queues the comparison behind the buckets, so that both are waited for together. The ranks compare nothing where they
+// know the answer: a pass of a static graph is like the first one, and so is a pass that is replayed from a capture.
+// REQUIRES: all buckets are on their way, so all arenas are settled
+void Reducer::compare_presence() {
+  if (!options_.allow_unused || (options_.static_graph && has_learned_) || is_capturing()) return;
+  presence_ = gradient_presence(arenas_);
+  works_.push_back(lane_.run(
+      "presence of gradients",
+      [presence = presence_, where = where_](Communicator& comm) {
+        reduce_presence(presence, comm, where);
+      },
+      where_));
 }
 
 void Reducer::check_reached() const {
@@ -279,11 +302,12 @@ void Reducer::check_reached() const {
   RINGRAD_CHECK(options_.allow_unused, AutogradError, where_,
                 "DistributedDataParallel: without allow_unused every backward pass must reach all "
                 "parameters; on rank ",
-                comm_.rank(), " it did not reach ", joined(missing));
+                comm_.rank_names()(comm_.rank()), " it did not reach ", joined(missing));
   RINGRAD_CHECK(!options_.static_graph || !has_learned_, AutogradError, where_,
                 "DistributedDataParallel: with static_graph every pass must reach the same "
                 "parameters; on rank ",
-                comm_.rank(), " it did not reach ", joined(missing), ", which the first one did");
+                comm_.rank_names()(comm_.rank()), " it did not reach ", joined(missing),
+                ", which the first one did");
 }
 
 // The order in which rank 0's gradients came is the order of buckets from now on.

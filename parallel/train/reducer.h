@@ -54,7 +54,10 @@ struct DistributedDataParallelOptions {
   /// Whether buckets are reduced while backward goes on, or by the thread that computes it. On a GPU automatic means
   /// always; on the CPU, over a network (where threads mostly wait), or if this machine has twice as many cores as ranks.
   Overlap overlap = Overlap::automatic;
-  /// What a gradient that no rank's loss reached is: zero, or an AutogradError that names the parameters.
+  /// Whether a pass may leave parameters out. A parameter that some ranks' losses reach gets the average gradient, to
+  /// which the other ranks contribute zeros; one that no rank's loss reaches gets none, and optimizers leave it alone.
+  /// The ranks compare what they reached in each pass, in a message of one byte per parameter. If false, a pass that
+  /// leaves out a parameter throws AutogradError with its name, and nothing is compared.
   bool allow_unused = true;
   /// Every pass reaches the same parameters: buckets need not wait for those that the first did not reach, and those
   /// that it reached on no rank are not communicated. Checkpointed segments may share parameters. The first pass is
@@ -148,6 +151,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void reduce(Bucket& bucket);
   void finish();
   void check_reached() const;
+  void reduce_rest();
+  void compare_presence();
   void learn_from_first_pass();
 
   Communicator& comm_;
@@ -157,6 +162,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   const std::optional<CostModel> links_;  // none if a library moves the data
   std::vector<Tensor> frozen_;
   std::vector<Parameter> parameters_;  // in the order of arena and place
+  Tensor presence_;  // of gradients, on any rank, after the latest pass that was reduced
   std::vector<ParameterPlace> places_;
   std::vector<Bucket> buckets_;  // in the order of reduction
   BucketSizes sizes_;

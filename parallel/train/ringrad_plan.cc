@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/untrusted/options.h"
 #include "parallel/plan/pipeline_schedules.h"
 #include "parallel/train/training_machine.h"
 
@@ -160,7 +161,7 @@ void add_options(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_option("--batch", settings.batch,
                  "Samples of a step, of all replicas together; 0: 32 per device")
-      ->check(CLI::NonNegativeNumber)
+      ->check(option::whole(0, 1LL << 40))
       ->capture_default_str();
   app.add_option("--micro-batches", settings.micro_batches, "Into which a pipeline's share is cut")
       ->check(CLI::Range(1, 1 << 20))
@@ -177,16 +178,12 @@ void add_options(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_option("--efficiency", settings.efficiency,
                  "The part of a device's peak that layers reach; not for this machine")
-      ->check(CLI::Range(0.001, 1.0))
+      ->check(option::number(0.001, 1))
       ->capture_default_str();
-  app.add_option("--json", settings.json, "A file for all of it");
+  app.add_option("--json", settings.json, "A file for all of it")->check(option::writable_file());
 }
 
 int run(Settings settings) {
-  std::ofstream json;
-  if (!settings.json.empty()) json.open(settings.json);
-  if (json.fail())
-    throw std::invalid_argument("--json: the file must be writable; got " + settings.json);
   settings.task.images = images_of(settings.task.model);
   settings.task.state_per_parameter = settings.optimizer == "adam"       ? 2
                                       : settings.optimizer == "momentum" ? 1
@@ -207,7 +204,12 @@ int run(Settings settings) {
   const std::vector<TrainingSplit> splits = predict_splits(question);
   const int best = fastest_split(splits);
   print(settings, machine, splits, best);
-  if (json.is_open()) json << to_json(settings, machine, splits, best).dump(2) << '\n';
+  if (!settings.json.empty()) {
+    std::ofstream json(settings.json);
+    json << to_json(settings, machine, splits, best).dump(2) << std::endl;
+    if (!json)
+      throw std::invalid_argument("--json: the file must be writable; got " + settings.json);
+  }
   if (best < 0) std::printf("\nNo split can be.\n");
   return best < 0 ? 1 : 0;
 }
@@ -222,10 +224,8 @@ int main(int argc, char** argv) {
       "Predicts a step of training for every split of devices into replicas and pipelines.");
   ringrad::add_options(app, settings);
   try {
-    app.parse(argc, argv);
+    if (const auto exit_code = ringrad::parse_options(app, argc, argv)) return *exit_code;
     return ringrad::run(std::move(settings));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "ringrad-plan: %s\n", error.what());
     return 2;

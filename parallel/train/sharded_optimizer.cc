@@ -1,11 +1,13 @@
 #include "parallel/train/sharded_optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/in_place.h"
 #include "core/view.h"
 #include "kernels/optimizer_step.h"
 #include "parallel/comm/chaos.h"
+#include "parallel/train/gradient_presence.h"
 #include "parallel/train/replica.h"
 
 namespace ringrad {
@@ -74,25 +76,37 @@ void ShardedOptimizer::average_gradients(Where where) {
     if (own) comm_.reduce_scatter(gradients_of(*own), parts, ReduceOp::mean, where);
     if (rest) comm_.all_reduce(gradients_of(*rest), ReduceOp::mean, where);
   }
+  const Tensor presence = gradient_presence(arenas());
+  reduce_presence(presence, comm_, where);
+  adopt_gradients(arenas(), presence);
   averaged_ = true;
 }
 
 void ShardedOptimizer::step(Where where) {
   chaos_step();
   average_gradients(where);
+  for (nn::Optimizer* optimizer : local_optimizers())
+    optimizer->set_learning_rate(learning_rate(), where);
   Optimizer::step(where);
+  for (std::size_t i = 0; i < cuts_.size(); ++i) {
+    const auto& [parts_end, own, rest] = cuts_[i];
+    const Tensor parts = view::slice(arenas()[i].values(), 0, 0, parts_end);
+    if (own) comm_.all_gather(parts, values_of(*own), where);
+  }
   zero_grad();
 }
 
-void ShardedOptimizer::update(std::size_t index, double grad_scale, Where where) {
-  const auto& [parts_end, own, rest] = cuts_[index];
-  for (nn::Optimizer* optimizer : {own.get(), rest.get()})
-    if (optimizer) {
-      optimizer->set_learning_rate(learning_rate(), where);
-      optimizer->step(grad_scale, where);
-    }
-  const Tensor parts = view::slice(arenas()[index].values(), 0, 0, parts_end);
-  if (own) comm_.all_gather(parts, values_of(*own), where);
+// Of the range, what lies in this rank's part and in the rest. The local optimizers know nothing of parameters.
+void ShardedOptimizer::update(const Range& range, double grad_scale, Where where) {
+  const auto& [parts_end, own, rest] = cuts_[range.arena];
+  const auto update_within = [&](nn::Optimizer* optimizer, std::int64_t offset) {
+    if (!optimizer) return;
+    const std::int64_t begin = std::max<std::int64_t>(range.begin - offset, 0);
+    const std::int64_t end = std::min(range.end - offset, values_of(*optimizer).numel());
+    if (begin < end) optimizer->update({0, begin, end, range.num_steps}, grad_scale, where);
+  };
+  update_within(own.get(), comm_.rank() * (parts_end / comm_.world_size()));
+  update_within(rest.get(), parts_end);
 }
 
 double ShardedOptimizer::clip_grad_norm(double max_norm, Where where) {
@@ -127,12 +141,60 @@ std::int64_t ShardedOptimizer::state_bytes() const {
   return bytes;
 }
 
+std::vector<ShardedOptimizer::Part> ShardedOptimizer::parts() const {
+  std::vector<Part> all;
+  for (std::size_t a = 0; a < cuts_.size(); ++a) {
+    const auto& [parts_end, own, rest] = cuts_[a];
+    const std::int64_t count = arenas()[a].values().numel(), part = parts_end / comm_.world_size();
+    if (own) all.push_back({own.get(), a, comm_.rank() * part, part});
+    if (rest) all.push_back({rest.get(), a, parts_end, count - parts_end});
+  }
+  return all;
+}
+
 std::vector<nn::Optimizer*> ShardedOptimizer::local_optimizers() const {
   std::vector<nn::Optimizer*> all;
-  for (const auto& [parts_end, own, rest] : cuts_)
-    for (nn::Optimizer* optimizer : {own.get(), rest.get()})
-      if (optimizer) all.push_back(optimizer);
+  for (const Part& part : parts()) all.push_back(part.optimizer);
   return all;
+}
+
+// Each part is its optimizer's only parameter, number 0. Its steps are not counted: those of the model's are.
+nn::StateDict ShardedOptimizer::state_dict() const {
+  nn::StateDict state = Optimizer::state_dict();
+  const std::vector<Part> parts = this->parts();
+  for (std::size_t k = 0; k < parts.size(); ++k)
+    for (const auto& [name, tensor] : parts[k].optimizer->state_dict())
+      if (name.starts_with("0.") && name != "0.steps")
+        state.emplace(concat(k, name.substr(1)), tensor);
+  return state;
+}
+
+nn::StateDict ShardedOptimizer::part_state(const nn::StateDict& state, std::size_t part) const {
+  nn::StateDict result{{"step", state.at("step")},
+                       {"0.steps", state.at("step")},
+                       {"learning_rate", state.at("learning_rate")}};
+  const std::string prefix = concat(part, '.');
+  for (const auto& [name, tensor] : state)
+    if (name.starts_with(prefix) && name != prefix + "steps")
+      result.emplace("0." + name.substr(prefix.size()), tensor);
+  return result;
+}
+
+void ShardedOptimizer::check_state_dict(const nn::StateDict& state, Where where) const {
+  nn::check_same_layout("load_state_dict", state_dict(), state, where);
+  const std::vector<nn::Optimizer*> local = local_optimizers();
+  for (std::size_t k = 0; k < local.size(); ++k)
+    local[k]->check_state_dict(part_state(state, k), where);
+}
+
+void ShardedOptimizer::load_state_dict(const nn::StateDict& state, Where where) {
+  check_state_dict(state, where);
+  nn::StateDict own = Optimizer::state_dict();
+  for (auto& [name, tensor] : own) tensor = state.at(name);
+  Optimizer::load_state_dict(own, where);
+  const std::vector<nn::Optimizer*> local = local_optimizers();
+  for (std::size_t k = 0; k < local.size(); ++k)
+    local[k]->load_state_dict(part_state(state, k), where);
 }
 
 }  // namespace ringrad

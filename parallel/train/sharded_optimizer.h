@@ -34,6 +34,9 @@
 // it is the average in this rank's part alone. Buffers, such as running statistics, are each rank's own: see
 // broadcast_buffers (same_model.h).
 //
+// A parameter that some ranks' losses have reached is changed by the average, to which the other ranks contribute zeros;
+// one that none has reached is left alone.
+//
 // Paper: Rajbhandari, Rasley, Ruwase, He 2020, "ZeRO: memory optimizations toward training trillion parameter models",
 // arXiv:1910.02054, section 5.1 (P_os)
 
@@ -46,6 +49,7 @@
 
 #include "nn/module.h"
 #include "nn/optimizer.h"
+#include "nn/state_dict.h"
 #include "parallel/comm/communicator.h"
 
 namespace ringrad {
@@ -81,15 +85,30 @@ class ShardedOptimizer : private nn::Optimizer {
   /// Drops the gradients.
   void zero_grad();
 
+  using Optimizer::arenas;
   using Optimizer::learning_rate;
+  using Optimizer::parameters;
   using Optimizer::set_learning_rate;
 
   /// The bytes of the optimizer's state on this rank.
   std::int64_t state_bytes() const;
 
-  /// What changes this rank's part of each arena, and the rest. Their state_dict()s are what a checkpoint of this rank
-  /// holds, for a job of as many ranks.
+  /// The optimizer that changes elements [begin, begin + count) of arenas()[arena].
+  struct Part {
+    nn::Optimizer* optimizer;
+    std::size_t arena;
+    std::int64_t begin, count;
+  };
+  /// This rank's part of each arena, and the rest, which all ranks have.
+  std::vector<Part> parts() const;
   std::vector<nn::Optimizer*> local_optimizers() const;
+
+  /// "step", "learning_rate" and "i.steps" as of nn::Optimizer, and for parts()[k] its optimizer's state, flat, as "k.momentum" and the like. It is this
+  /// rank's alone: a ShardedCheckpoint knows how to put the ranks' states together, a nn::Checkpoint does not.
+  nn::StateDict state_dict() const;
+  /// Throws as nn::Optimizer::load_state_dict.
+  void load_state_dict(const nn::StateDict& state, Where where = Where::current());
+  void check_state_dict(const nn::StateDict& state, Where where = Where::current()) const;
 
  private:
   // How an arena is cut. An arena may be too small for parts, or have no rest.
@@ -98,7 +117,8 @@ class ShardedOptimizer : private nn::Optimizer {
     std::unique_ptr<nn::Optimizer> own, rest;
   };
 
-  void update(std::size_t index, double grad_scale, Where where) override;
+  nn::StateDict part_state(const nn::StateDict& state, std::size_t part) const;
+  void update(const Range& range, double grad_scale, Where where) override;
   void average_gradients(Where where);
 
   Communicator& comm_;

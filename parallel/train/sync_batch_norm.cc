@@ -50,7 +50,8 @@ void check_same_dtype(const Tensor& rows, const Communicator& comm, Where where)
   for (int rank = 1; rank < comm.world_size(); ++rank)
     RINGRAD_CHECK(dtype_of(rank) == dtype_of(0), CollectiveError, where,
                   "synchronised batch norm: x must have one dtype on all ranks; got ", dtype_of(0),
-                  " on rank 0 and ", dtype_of(rank), " on rank ", rank);
+                  " on rank ", comm.rank_names()(0), " and ", dtype_of(rank), " on rank ",
+                  comm.rank_names()(rank));
 }
 
 // Chan's formula, part by part.
@@ -85,7 +86,7 @@ GlobalMoments global_moments(const Tensor& x, Communicator& comm, Where where) {
   RINGRAD_CHECK(result.rows > 1, ShapeError, where,
                 "synchronised batch norm: training needs more than one value per channel on all "
                 "ranks together; got ",
-                result.rows, ", and x ", x.shape(), " on rank ", comm.rank());
+                result.rows, ", and x ", x.shape(), " on rank ", comm.rank_names()(comm.rank()));
   const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
   for (Tensor* const values : {&result.moments.mean, &result.moments.var})
     *values = to_device(kernels::cast(*values, dtype, where), x.device(), where);

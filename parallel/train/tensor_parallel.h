@@ -57,6 +57,9 @@ class ParallelLinear : public nn::Module {
   Tensor whole_of(const Tensor& part, Where where = Where::current()) const;
   Tensor part_of(const Tensor& whole, Where where = Where::current()) const;
   Shape whole_shape(const Tensor& part) const;
+  /// The axis that is cut, -1 if all ranks have this one whole; and which part of it is this rank's.
+  int split_axis(const Tensor& part) const { return kind_.axis < part.dims() ? kind_.axis : -1; }
+  int part_index() const { return comm_->rank(); }
 
   Tensor weight;  ///< this rank's part
   Tensor bias;    ///< undefined without bias

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "autograd/node.h"
 #include "kernels/copy.h"
 #include "nn/arena.h"
 #include "parallel/comm/same_text.h"
@@ -109,12 +110,18 @@ void TiedParameters::add_gradients(Where where) const {
         "Pipeline: tied parameters must be trained as they were in the beginning; got one "
         "of shape ",
         parameter.shape(), " that is frozen now");
+    const Tensor is_present =
+        full({1}, leaf_of(parameter)->has_gradient(), {.dtype = DType::int32, .device = Device()});
+    group->all_reduce(is_present, ReduceOp::max, where);
+    if (is_present.item<int>() == 0)
+      continue;  // no stage has used it, and optimizers leave it alone
     if (!parameter.grad().defined())
       parameter.set_grad(
           zeros(parameter.shape(), {.dtype = parameter.dtype(), .device = parameter.device()}));
     const Tensor gradient = parameter.grad(), in_order = kernels::contiguous(gradient, where);
     group->all_reduce(in_order, ReduceOp::sum, where);
     if (!in_order.is(gradient)) kernels::copy_(gradient, in_order, where);
+    parameter.set_grad(gradient);  // also where only another stage has reached it
   }
 }
 

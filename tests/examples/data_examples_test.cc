@@ -80,6 +80,16 @@ TEST_F(RestartAfterCrashTest, GoesOnWithTheRanksThatAreLeft) {
       << twice;
 }
 
+// 24 or 96 samples are left for five ranks: in the last step one rank has none, or one more than the others.
+TEST_F(RestartAfterCrashTest, SeesEachSampleOnceIfTheRestDoesNotDivide) {
+  for (const std::string step : {"7", "10"}) {
+    const std::string output =
+        train(ringrun(6, with_crash("kill:1@step=" + step) + " --min-ranks 5"), "five" + step,
+              "--every 1");
+    EXPECT_NE(output.find(" on 5 ranks\n" + kEpochs), std::string::npos) << output;
+  }
+}
+
 TEST_F(RestartAfterCrashTest, GoesOnOnThreadsAndGpusWhereItEnded) {
   for (const std::string device : {"cpu", "cuda"}) {
     const std::string arguments = "--world-size 2 --device " + device, parts = "parts_" + device;

@@ -1,14 +1,15 @@
 // Memory and events of one process that another one opens.
 
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <thread>
 #include <vector>
 
 #include "sim/shared_event.h"
+#include "tests/asleep.h"
 #include "tests/sim/simulated_test.h"
 
 namespace ringrad {
@@ -79,13 +80,15 @@ class Signal {
     char byte;
     return read(ends_[0], &byte, 1) == 1;
   }
+  bool is_taken() const {
+    int num_bytes = 0;
+    EXPECT_EQ(ioctl(ends_[0], FIONREAD, &num_bytes), 0);
+    return num_bytes == 0;
+  }
 
  private:
   std::array<int, 2> ends_{};
 };
-
-// Devices make progress only while their process waits for them: the other one really has to wait.
-void let_the_other_process_wait() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
 
 TEST_F(ProcessTest, AnEventOrdersTheWorkOfTwo) {
   int* p = allocate(1000);
@@ -113,7 +116,8 @@ TEST_F(ProcessTest, AnEventOrdersTheWorkOfTwo) {
     good = good && launch({"fill", 1, 32}, fill, opened, 1000, 9) == cudaSuccess &&
            cudaEventRecord(second) == cudaSuccess;
     answered.give();
-    let_the_other_process_wait();
+    while (!answered.is_taken()) std::this_thread::yield();
+    testing::wait_until_asleep(getppid());  // for the second event
     good = good && cudaDeviceSynchronize() == cudaSuccess;
     _exit(good ? 0 : 1);
   }
@@ -121,7 +125,8 @@ TEST_F(ProcessTest, AnEventOrdersTheWorkOfTwo) {
   ASSERT_EQ(cudaEventRecord(ping), cudaSuccess);
   recorded.give();
   ASSERT_TRUE(looked.wait());
-  let_the_other_process_wait();
+  testing::wait_until_asleep(
+      child);  // for the first event: a device makes progress only while its process waits
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
   ASSERT_TRUE(answered.wait());
   ASSERT_EQ(cudaEventSynchronize(pong), cudaSuccess) << last_report();

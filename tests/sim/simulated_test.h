@@ -15,7 +15,7 @@
 
 namespace ringrad::sim {
 
-class SimulatedTest : public testing::Test {
+class SimulatedTest : public ::testing::Test {
  protected:
   SimulatedTest() { reset(); }
 

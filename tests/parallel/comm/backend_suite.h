@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -16,6 +18,7 @@
 #include "core/view.h"
 #include "kernels/fill.h"
 #include "parallel/comm/reduce_terms.h"
+#include "tests/asleep.h"
 #include "tests/parallel/comm/checked_collectives.h"
 #include "tests/parallel/plan/every_plan.h"
 #include "tests/testing.h"
@@ -45,7 +48,7 @@ inline void expect_exact_collectives(Communicator& comm) {
     for (const DType dtype : kAllDTypes)
       for (const ReduceOp op : kAllReduceOps)
         if (is_reducible(dtype, op) && (reduces(collective) || op == ReduceOp::max))
-          expect_exact(comm, {collective, dtype, op, n / 2, n + 1});
+          expect_exact(comm, {collective, dtype, op, n / 2, kAmpleElements});
     for (const std::int64_t count : {0, 1, n - 1, n, 20'000})
       expect_exact(comm, {collective, DType::float32, ReduceOp::sum, n - 1, count});
   }
@@ -185,10 +188,12 @@ inline void expect_messages_outlive_senders(Communicator& comm) {
 
 // --- Groups ------------------------------------------------------------------------------------------------
 
-inline void expect_sum_works(Communicator& comm) {
+/// Calls that follow each other pass different positions of the first element.
+inline void expect_sum_from(Communicator& comm, std::int64_t first) {
   for (const std::int64_t count : {1, 3000})
-    expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, count});
+    expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, count, first});
 }
+inline void expect_sum_works(Communicator& comm) { expect_sum_from(comm, 0); }
 
 /// Rows and columns of a grid, in any order; groups of groups that outlive them; and no group.
 inline void expect_split(Communicator& comm) {
@@ -198,13 +203,13 @@ inline void expect_split(Communicator& comm) {
   EXPECT_EQ(column->world_size(), rank % 2 == 0 ? (n + 1) / 2 : n / 2);
   EXPECT_EQ(column->rank(), column->world_size() - 1 - rank / 2);
   for (int round = 0; round < 4; ++round) {
-    expect_sum_works(round % 2 == rank / 2 % 2 ? *row : *column);
-    expect_sum_works(round % 2 == rank / 2 % 2 ? *column : *row);
+    expect_sum_from(round % 2 == rank / 2 % 2 ? *row : *column, round);
+    expect_sum_from(round % 2 == rank / 2 % 2 ? *column : *row, round);
   }
   std::thread other([&] {  // both at the same time
-    for (int round = 0; round < 50; ++round) expect_sum_works(*column);
+    for (int round = 0; round < 50; ++round) expect_sum_from(*column, round);
   });
-  for (int round = 0; round < 50; ++round) expect_sum_works(*row);
+  for (int round = 0; round < 50; ++round) expect_sum_from(*row, 100 + round);
   other.join();
   std::unique_ptr<Communicator> rest;
   {
@@ -216,16 +221,21 @@ inline void expect_split(Communicator& comm) {
   comm.barrier();
 }
 
-/// Calls for which ranks are late in turn, so that the others sleep: in a group whose counters wrap around meanwhile.
+/// Calls for which ranks are late in turn, so that the others sleep, in a group whose counters wrap around meanwhile.
+/// All ranks are of this machine.
 ///
 /// REQUIRES: first_count = kBeforeWrap
 inline constexpr std::uint64_t kBeforeWrap = (std::uint64_t{1} << 32) - 30;
 inline void expect_counters_wrap(Communicator& comm) {
   const int n = comm.world_size();
+  const Tensor all = empty({n}, {.dtype = DType::int32});
+  comm.all_gather(all, full({1}, gettid(), {.dtype = DType::int32}));
+  const auto threads = all.to_vector<pid_t>();
   for (int call = 0; call < 60; ++call) {
-    if (call % n == comm.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    for (int r = 0; r < n && call % n == comm.rank(); ++r)
+      if (r != comm.rank()) wait_until_asleep(threads[static_cast<std::size_t>(r)]);
     expect_exact(comm, {call % 2 ? Collective::all_reduce : Collective::all_gather, DType::int32,
-                        ReduceOp::sum, 0, 100});
+                        ReduceOp::sum, 0, 100, call});
   }
 }
 
@@ -302,10 +312,28 @@ inline void expect_wrong_message_refused(Communicator& comm) {
       part->send(ones({3}), 1);
     else
       expect_contains(error_of([&] { part->recv(empty({4}), 0); }),
-                      concat("recv(float32, ", elements(4),
-                             ", from 0) #1 on rank 1: the message must be float32, 3 elements as "
-                             "sent by rank 0; got a "
-                             "tensor of float32, 4 elements"));
+                      concat("recv(float32, ", elements(4), ", from ", rank - 1, ") #1 on rank ",
+                             rank, ": the message must be float32, 3 elements as sent by rank ",
+                             rank - 1, "; got a tensor of float32, 4 elements"));
+  }
+  comm.barrier();
+}
+
+/// A group of some ranks names them as the whole one does, and so does a group of some of those.
+inline void expect_numbers_of_the_job(Communicator& comm) {
+  const int rank = comm.rank(), last = comm.world_size() - 1;
+  if (last < 2) return;
+  const auto part = comm.split(rank == 0 ? -1 : 0, -rank);  // the last rank is its first
+  if (rank > 0) {
+    const auto pair = part->split(rank < last - 1 ? -1 : 0);
+    if (pair) {
+      EXPECT_EQ(pair->rank(), last - rank);
+      const std::string error = error_of([&] { pair->all_reduce(ones({rank == last ? 9 : 8})); });
+      expect_contains(error, concat(" on rank ", rank, ": "));
+      expect_contains(error, "all ranks must make the same call; got ");
+      expect_contains(error, concat(elements(9), ") on rank ", last, " and "));
+      expect_contains(error, concat(elements(8), ") on rank ", last - 1));
+    }
   }
   comm.barrier();
 }
@@ -328,23 +356,24 @@ inline void expect_abort_told(Communicator& comm, const BackendTraits& traits) {
   expect_sum_works(comm);
 }
 
-/// Of two threads with one communicator, one is refused.
-inline void expect_second_thread_refused(Communicator& comm) {
+/// Of two threads that make this call of one communicator, one is refused.
+template <class Call>
+void expect_second_call_refused(Communicator& comm, std::string_view name, Call make_call) {
   const auto part = comm.split(0);
   if (comm.world_size() == 1) return;
   if (comm.rank() != 0) {
     comm.barrier();  // only now: until then the first one waits
-    part->barrier();
+    make_call(*part);
     return;
   }
   std::atomic<int> num_refused{0};
   const auto call = [&] {
-    const std::string error = error_of([&] { part->barrier(); });
+    const std::string error = error_of([&] { make_call(*part); });
     if (error == "no error") return;
-    expect_contains(
-        error,
-        "barrier: a communicator serves one thread at a time; got a second call on rank 0 "
-        "while another is running");
+    expect_contains(error,
+                    concat(name,
+                           ": a communicator serves one thread at a time; got a second call on "
+                           "rank 0 while another is running"));
     ++num_refused;
     num_refused.notify_one();
   };
@@ -354,6 +383,11 @@ inline void expect_second_thread_refused(Communicator& comm) {
   first.join();
   second.join();
   EXPECT_EQ(num_refused.load(), 1);
+}
+
+inline void expect_second_thread_refused(Communicator& comm) {
+  expect_second_call_refused(comm, "barrier", [](Communicator& part) { part.barrier(); });
+  expect_second_call_refused(comm, "split", [](Communicator& part) { part.split(0); });
 }
 
 /// The last rank comes when the others have gone, and is named.
@@ -384,6 +418,7 @@ inline void run_backend_suite_with(const BackendTraits& traits, Communicator& co
   expect_split(comm);
   expect_differences_named(comm, traits);
   expect_wrong_message_refused(comm);
+  expect_numbers_of_the_job(comm);
   expect_abort_told(comm, traits);
   expect_second_thread_refused(comm);
 }

@@ -27,9 +27,20 @@ TEST(ChaosTest, ReadsEveryKindOfFault) {
        .rank = 1,
        .wait = milliseconds(2000),
        .event = Event::step,
-       .number = 3}};
+       .number = 3},
+      {.kind = Kind::kill,
+       .rank = 1,
+       .event = Event::point,
+       .point = FaultPoint::bucket_launched,
+       .number = 1},
+      {.kind = Kind::stop,
+       .rank = 2,
+       .event = Event::point,
+       .point = FaultPoint::pipeline_action_done,
+       .number = 5}};
   EXPECT_EQ(parse_chaos("kill:2@step=17,stop:1@restart=1@call=5,exit:3@call=40,exit:3=0@step=1,"
-                        "abort:0@call=1,delay:0=50ms,delay:1=2s@step=3",
+                        "abort:0@call=1,delay:0=50ms,delay:1=2s@step=3,"
+                        "kill:1@point=bucket_launched,stop:2@point=pipeline_action_done:5",
                         4),
             expected);
   EXPECT_TRUE(parse_chaos("", 1).empty());
@@ -51,8 +62,12 @@ TEST(ChaosTest, SaysWhatAFaultMustBe) {
       {"delay:1=50", "a delay must say how long"},
       {"delay:1=xms", "a delay must be a number in [0, 1000000]; got \"x\""},
       {"kill:1@step=0", "a step or call must be a number in [1, "},
-      {"kill:1@step=1@call=2", "a fault must have one step or call; got two"},
-      {"kill:1@epoch=1", "after @ must stand step=N, call=N or restart=N; got \"epoch=1\""},
+      {"kill:1@step=1@call=2", "a fault must have one step, call or point; got two"},
+      {"kill:1@epoch=1",
+       "after @ must stand step=N, call=N, point=NAME or restart=N; got \"epoch=1\""},
+      {"kill:1@point=bucket",
+       "a point must be bucket_launched or pipeline_action_done; got \"bucket\""},
+      {"kill:1@point=bucket_launched:0", "a passage of a point must be a number in [1, "},
       {"kill:1@step", "a step or call must be a number"},
       {"kill:1@step=1@restart=-1", "the restart must be a number in [0, "}};
   for (const auto& [plan, text] : plans)
@@ -68,6 +83,15 @@ TEST(ChaosTest, CountsStepsAndCallsOfOneRank) {
               "ringrad chaos: rank 0 exits with code 7 at step 3\n");
   EXPECT_EXIT(chaos.call(), ::testing::ExitedWithCode(8),
               "ringrad chaos: rank 0 exits with code 8 at call 2\n");
+}
+
+TEST(ChaosTest, CountsPassagesOfEachPoint) {
+  Chaos chaos(parse_chaos("exit:0=7@point=bucket_launched:2", 1));
+  chaos.pass(FaultPoint::bucket_launched);
+  chaos.pass(FaultPoint::pipeline_action_done);
+  chaos.pass(FaultPoint::pipeline_action_done);
+  EXPECT_EXIT(chaos.pass(FaultPoint::bucket_launched), ::testing::ExitedWithCode(7),
+              "ringrad chaos: rank 0 exits with code 7 at bucket_launched 2\n");
 }
 
 TEST(ChaosTest, DoesToItselfWhatIsPlanned) {
@@ -92,15 +116,24 @@ class PlannedChaosTest : public ::testing::Test {
   }
 
   // Exits with 7 if this process is to, by the plan and its place; else with 0.
-  static void step_in(const char* rank, const char* restart) {
-    setenv("RINGRAD_CHAOS", "exit:1=7@step=1,exit:2=7@step=1@restart=1", 1);
+  static void step_in(const char* rank, const char* restart,
+                      const char* plan = "exit:1=7@step=1,exit:2=7@step=1@restart=1") {
+    setenv("RINGRAD_CHAOS", plan, 1);
     if (rank) setenv("RANK", rank, 1);
     setenv("WORLD_SIZE", "3", 1);
     setenv("RINGRAD_RESTART_COUNT", restart, 1);
     chaos_step();
+    fault_point(FaultPoint::bucket_launched);
     std::_Exit(0);
   }
 };
+
+TEST_F(PlannedChaosTest, ArmsTheFaultPoints) {
+  fault_point(FaultPoint::bucket_launched);  // nothing is planned
+  const char* const plan = "exit:1=7@point=bucket_launched";
+  EXPECT_EXIT(step_in("1", "0", plan), ::testing::ExitedWithCode(7), "at bucket_launched 1\n");
+  EXPECT_EXIT(step_in("2", "0", plan), ::testing::ExitedWithCode(0), "");
+}
 
 TEST_F(PlannedChaosTest, IsForOneRankInOneRun) {
   EXPECT_EXIT(step_in("1", "0"), ::testing::ExitedWithCode(7), "rank 1 exits with code 7");

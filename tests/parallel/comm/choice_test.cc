@@ -33,18 +33,18 @@ struct Cache : ProgramCache {
   }
 };
 
-std::uint16_t chosen(ProgramCache& cache, int log_bytes, int segments = 1) {
+std::uint64_t chosen(ProgramCache& cache, int log_bytes, int segments = 1) {
   const ProgramKey key{Collective::all_reduce, segments, /*root=*/0, log_bytes};
   return cache.get(key, Where::current()).fingerprint;
 }
 
-std::uint16_t fingerprint(const CollectivePlan& plan) { return compile(plan).fingerprint; }
+std::uint64_t fingerprint(const CollectivePlan& plan) { return compile(plan).fingerprint; }
 
 TEST(ChoiceTest, FewMessagesWhereMessagesAreSlowAndFewBytesWhereBytesAre) {
   for (const int n : {3, 4, 8}) {
     Cache slow_messages(n, SumOrder::canonical, kSlowMessages);
     Cache slow_bytes(n, SumOrder::canonical, kSlowBytes);
-    const std::uint16_t one_shot = fingerprint(one_shot_all_reduce(n)),
+    const std::uint64_t one_shot = fingerprint(one_shot_all_reduce(n)),
                         two_shot = fingerprint(two_shot_all_reduce(n, 2));
     EXPECT_EQ(chosen(slow_messages, 18, 2), one_shot) << n;
     EXPECT_EQ(chosen(slow_messages, 30, 2), two_shot) << n;
@@ -57,7 +57,7 @@ TEST(ChoiceTest, TheOrderOfSumsIsKept) {
     for (const int log_bytes : {1, 10, 20, 30})
       for (const CostModel& links : {kSlowMessages, kSlowBytes}) {
         Cache tree(n, SumOrder::tree, links);
-        const std::uint16_t plan = chosen(tree, log_bytes);
+        const std::uint64_t plan = chosen(tree, log_bytes);
         EXPECT_TRUE(plan == fingerprint(halving_doubling_all_reduce(n))) << n << ' ' << log_bytes;
       }
   Cache none(6, SumOrder::tree, kSlowBytes);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -51,6 +52,45 @@ TEST(FlightRecorderTest, TellsTimesInMicroseconds) {
   EXPECT_LE(operation["took_us"], 10'000'000);
 }
 
+TEST(FlightRecorderTest, AFailureMayHoldAnyBytes) {
+  std::ostringstream out;
+  FlightRecorder("test").write_json(out, 0, 1, "got \xff\x1b");
+  EXPECT_EQ(nlohmann::json::parse(out.str())["failure"], "got \uFFFD\x1b");
+}
+
+// A reader sees the record before or the record after, never a part of one; and nothing else stays.
+TEST(FlightRecorderTest, ARecordIsReplacedAsAWhole) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "flight_recorder_whole";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  setenv("RINGRAD_FLIGHT_DIR", folder.c_str(), 1);
+  FlightRecorder recorder("test");
+  for (std::size_t i = 0; i < FlightRecorder::kRecords; ++i) {
+    recorder.begin(barrier_of(0), Where::current());
+    recorder.end(FlightRecord::State::finished);
+  }
+  recorder.dump(0, 1, "first");
+  const std::filesystem::path path = folder / "flight_test_rank0.json";
+  const std::ifstream opened_before(path);
+  std::jthread writer([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) recorder.dump(0, 1, "next");
+  });
+  for (int i = 0; i < 50; ++i) {
+    const auto flight = nlohmann::json::parse(std::ifstream(path));
+    EXPECT_EQ(flight["operations"].size(), FlightRecorder::kRecords);
+  }
+  writer.request_stop();
+  writer.join();
+  unsetenv("RINGRAD_FLIGHT_DIR");
+  std::ostringstream before;
+  before << opened_before.rdbuf();
+  EXPECT_EQ(nlohmann::json::parse(before.str())["failure"], "first");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
 TEST(FlightRecorderTest, EveryCallOfACommunicatorIsRecorded) {
   run_ranks(2, [](Communicator& comm) {
     const Tensor x = ones({4});
@@ -68,6 +108,20 @@ TEST(FlightRecorderTest, EveryCallOfACommunicatorIsRecorded) {
                                (comm.rank() == 0 ? "send(float32, 4 elements, to 1) finished\n"
                                                  : "recv(float32, 4 elements, from 0) finished\n"));
   });
+}
+
+// As those of the hosts' own groups have: "mpi0.by_host/host1".
+TEST(FlightRecorderTest, AGroupsNameMayHaveSlashes) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "flight_recorder_test_names";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  setenv("RINGRAD_FLIGHT_DIR", folder.c_str(), 1);
+  FlightRecorder("all.by_host/host1").dump(0, 2, "none");
+  FlightRecorder("all.by_host%2Fhost1").dump(0, 2, "none");
+  unsetenv("RINGRAD_FLIGHT_DIR");
+  EXPECT_TRUE(std::filesystem::exists(folder / "flight_all.by_host%2Fhost1_rank0.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "flight_all.by_host%252Fhost1_rank0.json"));
 }
 
 // Every rank leaves its record, and tools/flight_report finds the one that did something else.

@@ -2,10 +2,14 @@
 """tools/flight_report on records that are made up."""
 import importlib.machinery
 import importlib.util
+import json
+import random
+import resource
 import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 sys.dont_write_bytecode = True
 _loader = importlib.machinery.SourceFileLoader('flight_report', 'tools/flight_report')
@@ -54,6 +58,82 @@ class DiagnoseTest(unittest.TestCase):
 
 
 class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def report(self, *arguments):
+        limit = 1 << 30  # bytes of address space
+        return subprocess.run(['tools/flight_report', str(self.folder), *arguments], text=True, capture_output=True,
+                              timeout=30, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+
+    def write(self, rank, data, group='0'):
+        data = data if isinstance(data, bytes) else json.dumps(data).encode()
+        (self.folder / f'flight_{group}_rank{rank}.json').write_bytes(data)
+
+    def test_names_a_file_that_is_no_record_in_one_line_and_reads_the_others(self):
+        good = record(['a', 'b'])
+        text = json.dumps(good).encode()
+        for name, data in {
+                'empty': b'', 'truncated': text[:-20], 'binary': bytes(range(256)), 'list': b'[]', 'number': b'7',
+                'deep': b'[' * 100_000, 'deep object': b'{"a":' * 100_000, 'huge number': b'[' + b'9' * 5000 + b']',
+                'huge world': {**good, 'world_size': 10**12}, 'no world': {**good, 'world_size': 2},
+                'true world': {**good, 'world_size': True}, 'other world': {**good, 'world_size': 4},
+                'no failure': {'world_size': 3, 'operations': []}, 'odd failure': {**good, 'failure': None},
+                'odd operations': {**good, 'operations': {'0': 1}}, 'odd operation': {**good, 'operations': [1]},
+                'odd sequence': {**good, 'operations': [{**good['operations'][0], 'sequence': 'x'}]},
+                'odd time': {**good, 'operations': [{**good['operations'][0], 'begin_us': 10**400}]},
+                'odd call': {**good, 'operations': [{**good['operations'][0], 'call': ['a']}]}}.items():
+            with self.subTest(name=name):
+                self.write(0, good)
+                self.write(2, data)
+                run = self.report()
+                self.assertEqual(run.returncode, 1, run.stderr)
+                self.assertEqual(run.stderr.count('\n'), 1, run.stderr)
+                self.assertIn('flight_0_rank2.json is no record: ', run.stderr)
+                self.assertIn('Ranks 1, 2 left no record', run.stdout)
+
+    def test_a_large_world_is_listed_in_part(self):
+        self.write(0, record(['a'], 60_000))
+        run = self.report()
+        self.assertIn('14, 15, 16 and 59983 more left no record', run.stdout)
+        self.assertEqual((run.returncode, run.stderr), (0, ''))
+
+    def test_a_terminal_does_not_obey_records(self):
+        self.write(0, record(['\x1b[2J'], 2, failure='line\nother\x07 ä'))
+        run = self.report()
+        self.assertTrue(all(c.isprintable() or c == '\n' for c in run.stdout), run.stdout)
+        self.assertIn('rank 0: line\\nother\\x07 ä\n', run.stdout)
+
+    def test_refuses_absurd_counts(self):
+        for count in '-1', '0', 'nan', '1' + '0' * 20:
+            run = self.report('--last', count)
+            self.assertEqual(run.returncode, 2)
+
+    # Bytes of two records are changed, cut and doubled at random: a report comes out, or one line for each file.
+    def test_survives_damage(self):
+        seed = random.randrange(2**32)
+        chance = random.Random(seed)
+        text = json.dumps(record(['all_reduce(sum)', 'barrier()'])).encode()
+        pieces = [b'null', b'-1', b'1e999', b'[', b']', b'{', b'}', b'"', b'0', b'NaN', b'\xff', b'\\ud800', b'true']
+        for number in range(1000):
+            for rank in 0, 1:
+                data = bytearray(text)
+                for _ in range(chance.randrange(1, 6)):
+                    begin = chance.randrange(len(data) + 1)
+                    end = min(begin + chance.randrange(12), len(data))
+                    data[begin:end] = chance.choice([b'', bytes(data[begin:end]) * 2, chance.choice(pieces),
+                                                     bytes([chance.randrange(256)])])
+                self.write(rank, bytes(data))
+            with self.subTest(seed=seed, number=number):
+                groups, refused = flight_report.read(self.folder)
+                self.assertEqual(len(refused) + sum(map(len, groups.values())), 2)
+                for records in groups.values():
+                    for line in flight_report.table(records, 5):
+                        flight_report.printable(line).encode()
+                    flight_report.printable(' '.join(flight_report.diagnose(records)[1])).encode()
+
     def test_says_that_there_is_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             run = subprocess.run(['tools/flight_report', folder], text=True, capture_output=True)

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/comm/store_server.h"
 #include "tests/parallel/comm/backend_suite.h"
 #include "tests/parallel/comm/processes.h"
 
@@ -216,6 +217,46 @@ TEST(GlooGroupTest, AStoppedRankIsNamedByTheOthersAndFindsItselfEvicted) {
   EXPECT_EQ(processes.wait(2), 0);
   processes.send_signal(1, SIGCONT);
   EXPECT_EQ(processes.wait(1), 0);
+}
+
+// Whichever group it is that they fail in.
+TEST(GlooGroupTest, ASubgroupNamesRanksByTheirNumbersInTheJob) {
+  testing::Processes processes(4, join_with(milliseconds(5000)),
+                               [](Communicator& comm) -> std::string {
+                                 const auto pair = comm.split(comm.rank() / 2);
+                                 if (comm.rank() == 3) raise(SIGKILL);
+                                 if (comm.rank() != 2) return "";
+                                 expect_contains(error_of([&] { pair->barrier(); }),
+                                                 "on rank 2: every rank must take part; got no "
+                                                 "sign of life from rank 3, which");
+                                 EXPECT_EQ(pair->failed_rank(), 1);
+                                 return "";
+                               });
+  EXPECT_EQ(processes.wait(3), -SIGKILL);
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(processes.wait(rank), 0);
+}
+
+// Rank 2 stands still for as long as a loaded machine might keep it waiting. It is not dead, and goes on.
+TEST(GlooGroupTest, ARankThatIsSlowToAnswerIsNotBlamed) {
+  constexpr milliseconds kDeadline(12'000);
+  testing::Processes processes(3, join_with(kDeadline), [](Communicator& comm) -> std::string {
+    comm.barrier();
+    if (comm.rank() == 1) raise(SIGKILL);
+    if (comm.rank() == 2) raise(SIGSTOP);
+    const std::string error = error_of([&] { comm.barrier(); });
+    expect_contains(error, "got no sign of life from rank 1, which");
+    EXPECT_EQ(comm.failed_rank(), 1);
+    const auto rest = comm.shrink();
+    EXPECT_EQ(rest->world_size(), 2);
+    testing::expect_sum_works(*rest);
+    return "";
+  });
+  EXPECT_EQ(processes.wait(1), -SIGKILL);
+  processes.wait_until_stopped(2);
+  std::this_thread::sleep_for(milliseconds(1500));  // rank 0 asks, and has no answer
+  processes.send_signal(2, SIGCONT);
+  EXPECT_EQ(processes.wait(0), 0);
+  EXPECT_EQ(processes.wait(2), 0);
 }
 
 // A rank that computes has not died.

@@ -174,6 +174,29 @@ TEST_F(GpuProcessTest, SubgroupsGiveTheirMemoryBack) {
                options);
 }
 
+// Each tensor is larger than a segment, and than the tensor before it, so it needs a segment of its
+// own. The collective moves only its first bytes: simulated GPUs are slow, and other ranks open the
+// whole segment for those.
+TEST_F(GpuProcessTest, TensorsMayGrowWithoutEnd) {
+  on_processes(2, on_gpu(2, [](Communicator& comm) {
+                 const Options bytes{.dtype = DType::uint8, .device = default_device()};
+                 std::size_t held_before = 0;
+                 for (int i = 0; i < 20; ++i) {
+                   const Tensor large = comm.empty_shared({(33 << 20) + (i << 12)}, bytes);
+                   const Tensor x = from_memory(large.raw_data(), {8}, bytes, nullptr);
+                   kernels::fill_(x, comm.rank() + i);
+                   comm.broadcast(x);
+                   EXPECT_EQ(x.to_vector<std::uint8_t>(), std::vector<std::uint8_t>(8, i));
+                   comm.barrier();  // all ranks have closed the segments that were retired
+                   const std::size_t held = testing::held_of_system().size();
+                   if (i == 5) held_before = held;
+                   if (i > 5) {
+                     EXPECT_EQ(held, held_before) << "size " << i;
+                   }
+                 }
+               }));
+}
+
 TEST_F(GpuProcessTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
   for (const int delay_ms : {0, 3, 20}) {
     Processes processes(

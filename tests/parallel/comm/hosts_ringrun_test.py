@@ -16,6 +16,11 @@ SHELLS = {'direct': 'shift; exec "$@"',
           'joined': 'shift; exec bash -c "$*"',
           'pumped': 'shift; exec -a PUMP_$1 cat | "$@" | exec -a PUMP cat',
           'chatty': 'echo Welcome; shift; exec "$@"',
+          'lingers': 'shift; "$@"; exec >&-; sleep 0.5',
+          'endless': 'exec cat /dev/zero',
+          'dripping': 'for i in {1..100}; do printf 1:; sleep 0.2; printf A; done',
+          'steals': 'shift; printf "1:A1:A1:A"; exec cat >> PUMP.stolen',
+          'deaf': 'exec <&-; sleep 2; echo "no route to $1" >&2; exit 255',
           'refuses': 'echo "no route to $1" >&2; exit 255'}
 
 
@@ -150,8 +155,10 @@ class HostsTest(Unique):
         self.assertEqual(set(processes_with(self.word)) - set(pumps), set())
 
     def test_that_cannot_be_had_are_named(self):
-        for kind, text in (('refuses', 'host far failed first: its connection ended: exit code 255\n'
-                            'ringrun:   no route to far\n'),
+        refused = ('host far failed first: its connection ended: exit code 255\n'
+                   'ringrun:   no route to far\n')
+        # A deaf one reads nothing: what the launcher writes meanwhile must not end the launcher.
+        for kind, text in (('refuses', refused), ('deaf', refused),
                            ('chatty', 'host far failed first: launch: an agent and its launcher must speak in '
                             'messages; got "Welcome"')):
             run = self.run_hosts('sleep 100', '--grace', '0.2', kind=kind)
@@ -163,14 +170,78 @@ class HostsTest(Unique):
         self.assertEqual(run.returncode, 1)
         self.assertIn('the program must start; got "No such file or directory" from /no/such/program on', run.stderr)
 
+    def test_that_are_no_agents_get_no_token_and_no_time(self):
+        stolen = Path(f'{self.word}_pump.stolen')
+        self.addCleanup(lambda: stolen.unlink(missing_ok=True))
+        for kind, text in (('endless', 'must speak in messages; got "???'),
+                           ('dripping', 'host far failed first: its ringrun must be "ringrad agent'),
+                           ('steals', 'host far failed first: its ringrun must be "ringrad agent')):
+            begin = time.monotonic()
+            run = self.run_hosts('sleep 100', '--grace', '0.2', '--host-timeout', '2', kind=kind)
+            self.assertEqual(run.returncode, 1, run.stderr)
+            self.assertIn(text, run.stderr)
+            self.assertLess(time.monotonic() - begin, 20)
+        self.assertNotIn('RINGRAD_TOKEN', stolen.read_text() if stolen.exists() else '')
+
+    def test_that_are_lost_are_all_left_out_of_the_next_run(self):
+        # Both far agents at once, as when a switch fails.
+        script = ('echo $RANK of $WORLD_SIZE; [ $RINGRAD_RESTART_COUNT = 1 ] && exit; echo ready; '
+                  'while :; do sleep 0.1; done')
+        job = self.start(script, '--grace', '0.2', '--max-restarts', '1', '--min-ranks', '1', ranks=0,
+                         hosts='localhost:1,far:2,farther:1')
+        lines = [job.stdout.readline() for _ in range(8)]
+        self.assertEqual(sum('ready' in line for line in lines), 4, lines)
+        agents = [p for p in processes_with('--agent') if parent_of(p) == job.pid]
+        self.assertEqual(len(agents), 2)
+        for agent in agents:
+            os.kill(int(agent), signal.SIGKILL)
+        self.assertEqual(job.wait(20), 0)
+        self.assertEqual(job.stdout.read(), '[0] 0 of 1\n')
+        self.assertIn('ringrun: restart 1 of 1 on 1 ranks\n', job.stderr.read())
+        self.assert_nothing_left()
+
+    def test_that_are_lost_while_the_job_ends_are_left_out_of_the_next_run(self):
+        # The far ranks' failure is noticed by rank 0 before the launcher notices that their host is gone.
+        job = self.start('echo $RANK of $WORLD_SIZE; [ $RINGRAD_RESTART_COUNT = 1 ] && exit; echo ready; '
+                         '[ $RANK != 0 ] || { while [ ! -e FLAG ]; do sleep 0.05; done; exit 3; }; sleep 100'
+                         .replace('FLAG', f'{self.folder.name}/flag'), '--grace', '0.2', '--max-restarts', '1',
+                         '--min-ranks', '1', ranks=0, hosts='localhost:2,far:1,farther:1', kind='pumped')
+        lines = [job.stdout.readline() for _ in range(8)]
+        self.assertEqual(sum('ready' in line for line in lines), 4, lines)
+        pumps = processes_with(f'{self.word}_pump')
+        for pump in pumps:
+            os.kill(int(pump), signal.SIGSTOP)
+            self.addCleanup(subprocess.run, ['kill', '-9', pump], stderr=subprocess.DEVNULL)
+        Path(self.folder.name, 'flag').touch()
+        self.assertEqual(job.wait(20), 0)
+        self.assertEqual(job.stdout.read(), '[0] 0 of 1\n')
+        self.assertIn('ringrun: restart 1 of 1 on 1 ranks\n', job.stderr.read())
+
+    def test_whose_shells_end_late_are_not_lost(self):
+        script = 'echo $RANK of $WORLD_SIZE; [ $RINGRAD_RESTART_COUNT = 1 ] || exit $((3 - RANK * 3))'
+        run = self.run_hosts(script, '--grace', '0.2', '--max-restarts', '1', '--min-ranks', '1',
+                             hosts='localhost:1,far:1', kind='lingers')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn('[0@far] 0 of 1\n', run.stdout)
+
+    def test_that_have_the_blamed_rank_lose_it(self):
+        # The ranks on healthy hosts notice that rank 2 does not answer, and end first.
+        script = ('echo $RANK of $WORLD_SIZE; [ $RINGRAD_RESTART_COUNT = 1 ] && exit; [ $RANK = 2 ] && kill -STOP $$; '
+                  'echo 2 >&198; exit 3')
+        run = self.run_hosts(script, '--grace', '0.2', '--max-restarts', '1', '--min-ranks', '1',
+                             hosts='localhost:1,ha:1,hb:1')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn('[0@localhost] 0 of 2\n', run.stdout)
+        self.assertIn('[1@ha] 1 of 2\n', run.stdout)
+
     def test_that_make_no_sense_are_refused(self):
         for arguments, code, text in (
-                (['--hosts', 'a:0'], 1, 'a host must have ranks in [1, 4096]; got "a:0"'),
-                (['--hosts', 'a:1,a:2'], 1, 'each host must be named once; got a again'),
-                (['--hosts', '-oProxy:1'], 1, 'a host must be NAME[:RANKS]'),
+                (['--hosts', 'a:0'], 2, 'a host must have ranks in [1, 4096]; got "a:0"'),
+                (['--hosts', 'a:1,a:2'], 2, 'each host must be named once; got a again'),
+                (['--hosts', '-oProxy:1'], 2, 'a host must be NAME[:RANKS]'),
                 (['--hosts', 'a', '-n', '2'], 2, 'ranks'),
                 (['--hosts', 'no.such.host.invalid'], 1, 'master_addr must say how other hosts reach this one'),
-                (['--hosts', 'a', '--master-addr', '127.0.0.1', '--remote-ringrun', 'a b'], 1, 'got "a b"'),
+                (['--hosts', 'a', '--master-addr', '127.0.0.1', '--remote-ringrun', 'a b'], 2, 'got "a b"'),
                 (['--hosts', 'a', '--master-addr', '192.0.2.1'], 1, 'store: the server must be able to listen')):
             run = ringrun(*arguments, '--rsh', self.shell('direct'), 'true')
             self.assertEqual(run.returncode, code, (arguments, run.stderr))

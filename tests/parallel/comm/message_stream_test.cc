@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,7 +20,7 @@ using testing::expect_throws;
 // A stream whose other ends the test has.
 struct Ends {
   Pipe to = make_pipe(Where::current()), from = make_pipe(Where::current());
-  MessageStream stream{std::move(to.out), std::move(from.in)};
+  MessageStream stream{std::move(to.out), std::move(from.in), kLongestFromAgent};
 
   void say(const std::string& bytes) {
     ASSERT_EQ(write(to.in.number(), bytes.data(), bytes.size()),
@@ -49,6 +51,47 @@ TEST(MessageStreamTest, WhatIsNoMessageIsSaid) {
     expect_throws<Error>([&] { ends.stream.next(Where::current()); },
                          "must speak in messages; got \"");
   }
+  std::string_view bytes = "\033[2J\a welcome";
+  expect_throws<Error>([&] { take_message(bytes, 100, Where::current()); },
+                       "got \"?[2J? welcome\"");
+}
+
+TEST(MessageStreamTest, AMessageThatIsTooLongIsRefusedBeforeItArrives) {
+  Ends ends;
+  ends.stream.set_longest(64);
+  ends.say("64:H" + std::string(63, 'x'));
+  EXPECT_TRUE(ends.stream.next(Where::current()));
+  ends.say("65:H");
+  expect_throws<Error>([&] { ends.stream.next(Where::current()); },
+                       "a message must have at most 64 bytes here; got one of 65");
+}
+
+// Any bytes make messages or an Error, and what is taken is what was there.
+TEST(MessageStreamTest, AnyBytesAreMessagesOrAnError) {
+  std::mt19937 random(1);
+  const std::string alphabet = "0123456789:AEL \n\xff";
+  for (int round = 0; round < 20000; ++round) {
+    std::string bytes;
+    for (auto size = random() % 12; size > 0; --size) bytes += alphabet[random() % alphabet.size()];
+    std::string_view left = bytes;
+    try {
+      while (const auto message = take_message(left, 9, Where::current())) {
+        EXPECT_LE(message->text.size(), 8u);
+        EXPECT_EQ(left, std::string_view(bytes).substr(bytes.size() - left.size()));
+      }
+      EXPECT_LE(left.size(), 10u);  // a message that is not complete
+    } catch (const Error&) {
+    }
+  }
+}
+
+TEST(MessageStreamTest, MessagesAboutRanksAreReadExactly) {
+  EXPECT_EQ(parse_rank_message("3 1 a b"), (RankMessage{3, 1, "a b"}));
+  EXPECT_EQ(parse_rank_message("3 1 "), (RankMessage{3, 1, ""}));
+  EXPECT_EQ(parse_rank_message("0 256"), (RankMessage{0, 256, ""}));
+  for (const char* text : {"", "3", "3 ", " 3 1", "3  1", "-1 2", "3 -1", "3 1x", "a 1",
+                           "99999999999 1", "3 99999999999"})
+    EXPECT_EQ(parse_rank_message(text), std::nullopt) << text;
 }
 
 TEST(MessageStreamTest, NobodyWaitsForAReader) {
@@ -88,8 +131,23 @@ TEST(AgentJobTest, ArrivesAsItWasSent) {
                      .pin = true,
                      .patience = std::chrono::seconds(10)};
   EXPECT_EQ(AgentJob::parse(job.text(), Where::current()), job);
-  expect_throws<Error>([] { AgentJob::parse("", Where::current()); },
-                       "a job must have a program and ranks");
+}
+
+TEST(AgentJobTest, AnythingElseIsRefused) {
+  const std::string good = AgentJob{.program = {"./train"}, .variables = {"A=b"}}.text();
+  const auto refuses = [](const std::string& text) {
+    expect_throws<Error>([&] { AgentJob::parse(text, Where::current()); },
+                         "a job must be as its launcher wrote it");
+  };
+  for (std::size_t size = 0; size < good.size(); ++size) refuses(good.substr(0, size));
+  using namespace std::string_literals;
+  refuses("0\0001\0000\0000\000\0000\0"s);                     // no program
+  refuses("0\0000\0000\0000\000\0000\000ls\0"s);               // no ranks
+  refuses("-1\0001\0000\0000\000\0000\000ls\0"s);              // a rank below 0
+  refuses("0\0001\0002\0000\000\0000\000ls\0"s);               // neither pinned nor not
+  refuses("0\0001\0000\00099999999999999\000\0000\000ls\0"s);  // patience beyond a day
+  refuses("0\0001\0000\0000\000\000999999999999\000ls\0"s);    // more variables than bytes
+  refuses("0x1\0001\0000\0000\000\0000\000ls\0"s);
 }
 
 }  // namespace

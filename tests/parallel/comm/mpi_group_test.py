@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The MPI backend under mpirun. (Sanitizers are left out: OpenMPI is not instrumented, and keeps memory to its end.)"""
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,11 +24,19 @@ class MpiTest(unittest.TestCase):
         return {**plain, 'TMPDIR': self.folder, 'HOME': self.folder, 'OMPI_MCA_plm': 'isolated',
                 'OMPI_MCA_btl_base_warn_component_unused': '0', **more}
 
-    def mpirun(self, num_ranks, *arguments, **environment):
+    @staticmethod
+    def command(num_ranks, *arguments):
         as_root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
-        return subprocess.run(
-            ['mpirun', *as_root, '--oversubscribe', '--bind-to', 'none', '-n', str(num_ranks), RANKS, *arguments],
-            env=self.environment(**environment), text=True, capture_output=True, timeout=60)
+        return ['mpirun', *as_root, '--oversubscribe', '--bind-to', 'none', '-n', str(num_ranks), RANKS, *arguments]
+
+    def mpirun(self, num_ranks, *arguments, **environment):
+        return subprocess.run(self.command(num_ranks, *arguments), env=self.environment(**environment), text=True,
+                              capture_output=True, timeout=60)
+
+    def assert_no_segments_left(self, stderr):
+        """Of the job whose rank 1 has told its number."""
+        job = re.search(r'^job ([0-9a-f]+)$', stderr, re.M)[1]
+        self.assertEqual([path.name for path in Path('/dev/shm').iterdir() if f'.{job}.' in path.name], [])
 
     def assert_nothing_left(self):
         word = self.folder.encode()
@@ -59,6 +68,9 @@ class RunsTest(MpiTest):
     def test_alone_without_a_launcher(self):
         self.assert_passes(subprocess.run([RANKS], env=self.environment(), text=True, capture_output=True, timeout=60))
 
+    def test_a_library_that_serves_one_thread(self):
+        self.assert_passes(self.mpirun(2, '--gtest_also_run_disabled_tests', '--gtest_filter=*OneThreadAlone*'))
+
 
 class FailsTest(MpiTest):
     def test_another_launcher(self):
@@ -75,6 +87,38 @@ class FailsTest(MpiTest):
         self.assertNotEqual(run.returncode, 0)
         self.assertLess(time.monotonic() - begin, 20)
         self.assert_nothing_left()
+
+    def test_a_rank_that_is_stopped_in_mpi_init_is_named_and_the_job_ends(self):
+        for where in ('first', 'middle'):
+            with self.subTest(where=where):
+                begin = time.monotonic()
+                run = self.mpirun(3, '--gtest_also_run_disabled_tests', '--gtest_filter=*JoinsWithinFourSeconds',
+                                  STOP_IN_MPI_INIT=where)
+                self.assertIn('mpi group: MPI_Init must return on every rank within 4 s; got no sign of life from '
+                              'rank 1, which died or was stopped\n', run.stderr)
+                self.assertNotEqual(run.returncode, 0)
+                self.assertLess(time.monotonic() - begin, 15)
+                self.assert_nothing_left()
+                self.assert_no_segments_left(run.stderr)
+
+    def test_a_job_that_is_killed_with_mpirun_leaves_no_shared_memory(self):
+        with subprocess.Popen(self.command(3, '--gtest_also_run_disabled_tests', '--gtest_filter=*WaitsToBeKilled'),
+                              env=self.environment(), text=True, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE) as job:
+            said = ''
+            while said.count('ready') < 3:
+                line = job.stderr.readline()
+                self.assertTrue(line, said)
+                said += line
+            job.kill()
+        self.assert_nothing_left()
+        self.assert_no_segments_left(said)
+
+    def test_a_job_that_ends_says_nothing_of_its_shared_memory(self):
+        run = self.mpirun(3, '--gtest_also_run_disabled_tests', '--gtest_filter=*JoinsWithinFourSeconds')
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertRegex(run.stderr, r'\Ajob [0-9a-f]+\n\Z')
+        self.assert_no_segments_left(run.stderr)
 
     def test_mpirun_ends_a_job_that_has_lost_a_rank(self):
         run = self.mpirun(3, '--gtest_also_run_disabled_tests', '--gtest_filter=*ARankIsKilled*')

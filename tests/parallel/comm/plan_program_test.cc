@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <vector>
 
 #include "parallel/plan/direct_plan.h"
@@ -125,6 +127,20 @@ TEST(PlanProgramTest, WhatIsRelayedInAnAllToAllGetsAPartOfItsOwn) {
   EXPECT_TRUE(programs.ranks[1].writes_beside);
   EXPECT_EQ(programs.ranks[2].instructions.back().terms[0].place, (Place{Area::beside, 3}));
   EXPECT_FALSE(programs.ranks[0].writes_beside);
+}
+
+// Ranks are told apart by it. Of 16 bits, 1000 plans would share some.
+TEST(PlanProgramTest, PlansHaveFingerprintsOfTheirOwn) {
+  std::set<std::uint64_t> fingerprints;
+  std::vector<int> order = {0, 1, 2, 3, 4, 5, 6};
+  constexpr std::size_t kPlans = 1000;
+  for (std::size_t i = 0; i < kPlans; ++i, std::next_permutation(order.begin(), order.end())) {
+    CollectivePlan plan = one_shot_all_reduce(7);
+    for (Step& step : plan.steps)
+      if (step.op == StepOp::recv_reduce) step.peers = order;
+    fingerprints.insert(compile(plan).fingerprint);
+  }
+  EXPECT_EQ(fingerprints.size(), kPlans);
 }
 
 TEST(PlanProgramTest, RefusesAPlanThatIsNotProved) {

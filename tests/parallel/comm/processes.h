@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "parallel/comm/process_group.h"
+#include "tests/parallel/comm/store_process.h"
 
 namespace ringrad::testing {
 
@@ -43,43 +45,6 @@ inline std::vector<std::string> held_of_system() {
   std::sort(held.begin(), held.end());
   return held;
 }
-
-/// A store served by a process of its own: a test that forks has no threads, whose locks a child would find
-/// taken for ever.
-class StoreProcess {
- public:
-  StoreProcess() {
-    int ends[2];
-    EXPECT_EQ(pipe(ends), 0);
-    process_ = fork();
-    if (process_ == 0) serve(ends[1]);
-    close(ends[1]);
-    EXPECT_EQ(read(ends[0], &address_.port, sizeof address_.port), sizeof address_.port);
-    close(ends[0]);
-  }
-  ~StoreProcess() {
-    kill(process_, SIGKILL);
-    waitpid(process_, nullptr, 0);
-  }
-  StoreProcess(const StoreProcess&) = delete;
-  StoreProcess& operator=(const StoreProcess&) = delete;
-
-  const StoreAddress& address() const { return address_; }
-  void send_signal(int signal) const { kill(process_, signal); }
-
- private:
-  [[noreturn]] void serve(int ready) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const StoreServer server(address_);
-    const int port = server.address().port;
-    if (write(ready, &port, sizeof port) == sizeof port)
-      for (;;) pause();
-    _exit(1);
-  }
-
-  StoreAddress address_{.token = make_token()};
-  pid_t process_;
-};
 
 /// Runs the body on `world_size` processes, forked from one without threads.
 class Processes {
@@ -109,14 +74,22 @@ class Processes {
 
   void send_signal(int rank, int signal) { kill(ranks_[static_cast<std::size_t>(rank)], signal); }
 
+  /// REQUIRES: the rank stops itself
+  void wait_until_stopped(int rank) {
+    siginfo_t stopped{};
+    EXPECT_EQ(waitid(P_PID, static_cast<id_t>(ranks_[static_cast<std::size_t>(rank)]), &stopped,
+                     WSTOPPED | WNOWAIT),
+              0);
+  }
+
   void wait_until_all_joined() { Store(server_.address()).get("all"); }
 
   /// The rank's exit code, or minus the signal that ended it. One that hangs is a failure, and killed.
-  int wait(int rank) {
+  int wait(int rank, std::chrono::milliseconds hangs = std::chrono::seconds(45)) {
     pid_t& process = ranks_[static_cast<std::size_t>(rank)];
     const int file = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
     pollfd ended{file, POLLIN, 0};
-    if (poll(&ended, 1, kHangs_ms) != 1) {
+    if (poll(&ended, 1, static_cast<int>(hangs.count())) != 1) {
       ADD_FAILURE() << "rank " << rank << " hangs";
       kill(process, SIGKILL);
     }
@@ -128,8 +101,6 @@ class Processes {
   }
 
  private:
-  static constexpr int kHangs_ms = 45'000;
-
   void start(int world_size, const Join& join, const Body& body, bool counts_held,
              const std::function<void()>& prepare) {
     for (int rank = 0; rank < world_size; ++rank) {

@@ -28,16 +28,17 @@ inline Call draw(Random& random, int n) {
   do checked.op = static_cast<ReduceOp>(random.integer(0, 5));
   while (!is_reducible(checked.dtype, checked.op));
   checked.count = random.chance(0.1) ? random.integer(0, 4000) : random.integer(0, 40);
+  checked.first = random.integer(0, 1 << 20);
   return call;
 }
 
 // From root to the next rank.
 inline void perform_message(Communicator& comm, const CheckedCall& call) {
   const int n = comm.world_size(), next = (call.root + 1) % n;
-  const Tensor sent = input_of(call.dtype, call.op, call.root, call.count);
+  const Tensor sent = input_of(call.dtype, call.op, call.root, call.count, call.first);
   if (n > 1 && comm.rank() == call.root) comm.send(sent, next);
   if (n > 1 && comm.rank() == next) {
-    const Tensor x = empty({call.count}, {.dtype = call.dtype});
+    const Tensor x = zeros({call.count}, {.dtype = call.dtype});
     comm.recv(x, call.root);
     expect_same_bits(x, sent);
   }

@@ -33,6 +33,7 @@ class RankEnvironmentTest : public ::testing::Test {
                                            "MASTER_ADDR",
                                            "MASTER_PORT",
                                            "RINGRAD_TOKEN",
+                                           "RINGRAD_LAUNCHER_SERVES_STORE",
                                            "OMPI_COMM_WORLD_RANK",
                                            "OMPI_COMM_WORLD_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -43,6 +44,7 @@ class RankEnvironmentTest : public ::testing::Test {
                                            "TORCHELASTIC_RUN_ID",
                                            "SLURM_LOCALID",
                                            "SLURM_NTASKS_PER_NODE",
+                                           "SLURM_STEP_NUM_NODES",
                                            "SLURM_JOB_ID"};
 };
 
@@ -74,11 +76,21 @@ TEST_F(RankEnvironmentTest, ReadsWhatTorchrunAndRingrunSet) {
   set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RUN_ID", "r"}});
   job = rank_environment();
   EXPECT_EQ(job.store.port, 29501);
-  EXPECT_EQ(job.store.token, "jobr");
-  set({{"RINGRAD_TOKEN", "secret"}});
-  job = rank_environment();
-  EXPECT_EQ(job.store.token, "secret");
-  EXPECT_TRUE(job.launcher_serves_store);
+  EXPECT_EQ(job.store.token, "");  // not one that could be guessed
+  EXPECT_NE(job.identity.find("TORCHELASTIC_RUN_ID=r\n"), std::string::npos);
+}
+
+// A secret that the user has set does not mean that a launcher serves the store.
+TEST_F(RankEnvironmentTest, ASecretSetByHandLeavesTheStoreToRank0) {
+  const std::string token = make_token();
+  set({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"RINGRAD_TOKEN", token}});
+  EXPECT_EQ(rank_environment().store.token, token);
+  EXPECT_FALSE(rank_environment().launcher_serves_store);
+  set({{"RINGRAD_LAUNCHER_SERVES_STORE", "1"}});
+  EXPECT_TRUE(rank_environment().launcher_serves_store);
+  set({{"RINGRAD_TOKEN", "guess"}});
+  expect_throws<ValueError>([] { rank_environment(); },
+                            "RINGRAD_TOKEN: the job's secret must have at least 22 characters");
 }
 
 TEST_F(RankEnvironmentTest, ReadsWhatMpirunAndSrunSet) {
@@ -91,13 +103,23 @@ TEST_F(RankEnvironmentTest, ReadsWhatMpirunAndSrunSet) {
   EXPECT_EQ(job.rank, 2);
   EXPECT_EQ(job.world_size, 3);
   EXPECT_EQ(job.local_rank, 0);
-  EXPECT_EQ(job.store.token, "job77");
+  EXPECT_EQ(job.store.token, "");
+  EXPECT_EQ(job.rank_variable, "SLURM_PROCID");
+  EXPECT_EQ(job.local_world_size, 1);
   EXPECT_EQ(job.store.port, 29500);
   set({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   job = rank_environment();  // mpirun inside of a job of Slurm
   EXPECT_EQ(job.rank, 1);
   EXPECT_EQ(job.world_size, 2);
   EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.rank_variable, "OMPI_COMM_WORLD_RANK");
+}
+
+TEST_F(RankEnvironmentTest, CountsTheHostsOfSlurm) {
+  set({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "5"}});
+  EXPECT_EQ(rank_environment().local_world_size, 5);
+  set({{"SLURM_STEP_NUM_NODES", "2"}});
+  EXPECT_EQ(rank_environment().local_world_size, 3);
 }
 
 TEST_F(RankEnvironmentTest, RefusesWhatMakesNoSense) {

@@ -10,17 +10,18 @@ import unittest
 
 from launched import RINGRUN, Unique, ringrun
 
-# Clients of the store that have all begun a request before any of them ends it.
-REQUESTS = r"""
-import os, socket
+# Clients of the store that have all begun to enter before any of them ends.
+REQUESTS = f"""
+import os, sys
+sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+from store_client import StoreClient
 address = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
-clients = [socket.create_connection(address, timeout=30) for _ in range(16)]
+clients = [StoreClient(address, os.environ['RINGRAD_TOKEN'], enter=False) for _ in range(16)]
 for client in clients:
-    client.sendall(b'POST /values/sum HTTP/1.1\r\n')
+    client.say_hello()
 for client in reversed(clients):
-    client.sendall(f'Authorization: Bearer {os.environ["RINGRAD_TOKEN"]}\r\nConnection: close\r\n'
-                   'Content-Length: 1\r\n\r\n1'.encode())
-    print(client.makefile().read().split('\n')[-1])
+    client.prove()
+    print(client.add('sum', 1))
 """
 
 
@@ -72,7 +73,7 @@ class RunsTest(Unique):
                              sorted(f'[{rank}] {" ".join(map(str, cpus))}' for rank, cpus in enumerate(expected)))
 
     def test_serves_ranks_that_come_at_the_same_time(self):
-        run = ringrun('-n', '1', sys.executable, '-c', REQUESTS)
+        run = ringrun('-n', '1', sys.executable, '-B', '-c', REQUESTS)
         self.assertEqual((run.returncode, run.stdout, run.stderr),
                          (0, ''.join(f'[0] {i}\n' for i in range(1, 17)), ''))
 
@@ -87,6 +88,36 @@ class FailsTest(Unique):
         self.assertTrue(run.stderr.endswith(
             'ringrun: rank 1 failed first: exit code 7\nringrun:   the cause\n'), run.stderr)
         self.assertEqual(run.stderr.count('failed first'), 1)
+
+    def test_names_the_rank_that_others_blame(self):
+        # Rank 2 never ends; 0 blames 1, which blames 2. What stands at descriptor 198 is the ranks' pipe to the launcher.
+        blame = f'echo $BASHPID waits >&2; if [ $RANK = 2 ]; then while :; do sleep 0.1; done; fi # {self.word}\n'
+        blame += 'echo $((RANK + 1)) >&198; [ $RANK = 1 ] && sleep 0.2; echo "no call from $((RANK + 1))" >&2; exit 3'
+        run = ringrun('-n', '3', '--grace', '0.5', script=blame)
+        self.assertEqual(run.returncode, 3)
+        self.assertRegex(run.stderr, r'ringrun: rank 2 failed first: still running, blamed by rank 0 \(exit code 3\)\n'
+                                     r'ringrun:   \d+ waits\nringrun:   \[0\] \d+ waits\n'
+                                     r'ringrun:   \[0\] no call from 1\n$')
+        self.assert_nothing_left()
+        # The culprit is left out of the next run, not the rank that noticed.
+        script = ('echo $RANK of $WORLD_SIZE; [ $RINGRAD_RESTART_COUNT = 1 ] && exit; '
+                  'if [ $RANK = 1 ]; then sleep 100; fi; echo 1 >&198; exit 3')
+        run = ringrun('-n', '2', '--grace', '0.1', '--max-restarts', '1', '--min-ranks', '1', script=script)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stdout.count('0 of 1'), 1)
+        # A launcher that a rank starts has pipes of its own.
+        run = ringrun('-n', '2', '--grace', '5', script=f'if [ $RANK = 1 ]; then {RINGRUN} -n 1 bash -c "echo 0 >&198"; '
+                                                        'exit 7; fi; sleep 0.5')
+        self.assertIn('ringrun: rank 1 failed first: exit code 7\n', run.stderr)
+
+    def test_ends_when_its_agent_is_stopped(self):
+        begin = time.monotonic()
+        run = ringrun('-n', '2', '--host-timeout', '1', '--grace', '0.2',
+                      script=f'[ $RANK = 0 ] && kill -STOP $PPID; sleep 1000 # {self.word}')
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('ringrun: host localhost failed first: silent for 1 s\n', run.stderr)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assert_nothing_left()
 
     def test_ends_ranks_that_do_not_end(self):
         begin = time.monotonic()
@@ -141,16 +172,31 @@ class FailsTest(Unique):
         self.assertIn('ringrun: restart 1 of 2 on 2 ranks\n', run.stderr)
         self.assertEqual(run.returncode, 0, run.stderr)
         run = ringrun('-n', '2', '--min-ranks', '3', script='echo started')
-        self.assertEqual((run.returncode, run.stdout), (1, ''))
+        self.assertEqual((run.returncode, run.stdout), (2, ''))
         self.assertIn('min_ranks must be in [0, 2], the ranks there are; got 3', run.stderr)
 
     def test_refuses_what_makes_no_sense(self):
         for arguments, text in [(['-n', '0', 'ls'], '-'), (['-n', '2'], 'a program must follow'),
                                 (['ls'], 'required'), (['-n', 'two', 'ls'], 'two'),
-                                (['-n', '1', '--grace', '-1', 'ls'], 'grace')]:
+                                (['-n', '1', '--grace', '-1', 'ls'], 'grace'),
+                                (['-n', '1', '--grace', 'nan', 'ls'], 'must be in [0, 3600] seconds; got "nan"'),
+                                (['-n', '1', '--grace', 'inf', 'ls'], 'got "inf"'), (['-n', '1', '--grace', '', 'ls'], 'grace'),
+                                (['-n', '1', '--host-timeout', 'nan', 'ls'], 'must be in [1, 3600] seconds; got "nan"'),
+                                (['-n', '1', '--host-timeout', '0', 'ls'], 'got "0"'),
+                                (['-n', '1', '--port', '65536', 'ls'], '65536'), (['-n', '1', '--port', '-1', 'ls'], '-1'),
+                                (['-n', '1', '--max-restarts', '-1', 'ls'], '-1'), (['-n', '300', 'ls'], '256'),
+                                (['-n', '99999999999999999999', 'ls'], 'ranks'), (['-n', '', 'ls'], 'ranks'),
+                                (['-n', '1', '-n', '2', 'ls'], 'ranks'), (['-n', '1', '--min-ranks', '0', 'ls'], 'min-ranks'),
+                                (['--hosts', '', 'ls'], 'hosts must be listed as h1:2,h2:2; got ""'),
+                                (['--hosts', 'a\n:1', 'ls'], 'a host must be NAME[:RANKS]'),
+                                (['--hosts', 'localhost:200,b:57', 'ls'], 'at most 256 ranks; got 257'),
+                                (['-n', '1', '--chaos', 'kill:0@step=1\n', 'ls'], 'a step or call'),
+                                (['--no-such-option', 'ls'], 'ringrun')]:
             run = ringrun(*arguments)
             self.assertEqual(run.returncode, 2, arguments)
             self.assertIn(text, run.stderr)
+            self.assertEqual((run.stderr.count('\n'), run.stdout), (1, ''), run.stderr)
+            self.assertTrue(run.stderr.startswith('ringrun: '), run.stderr)
         run = ringrun('-n', '2', '/no/such/program')
         self.assertEqual(run.returncode, 1)
         self.assertIn('the program must start; got "No such file or directory" from /no/such/program',

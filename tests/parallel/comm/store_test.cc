@@ -1,11 +1,16 @@
 #include "parallel/comm/store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <limits>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "parallel/comm/store_protocol.h"
+#include "parallel/comm/store_server.h"
+#include "tests/asleep.h"
 #include "tests/testing.h"
 
 namespace ringrad {
@@ -28,8 +33,8 @@ TEST(StoreTest, KeepsWhatIsSet) {
 
 TEST(StoreTest, GetWaitsForWhoeverSetsTheValue) {
   const StoreServer server;
-  std::thread late([&] {
-    std::this_thread::sleep_for(milliseconds(100));
+  std::thread late([&, waiter = gettid()] {
+    testing::wait_until_asleep(waiter);
     Store(server.address()).set("late", "but there");
   });
   EXPECT_EQ(Store(server.address()).get("late"), "but there");
@@ -105,7 +110,7 @@ TEST(StoreTest, ErrorsSayWhatWasExpected) {
     expect_throws<ValueError>([&] { store.get(name); },
                               "a name must be letters, digits, and . _ - /");
   StoreAddress other_job = server.address();
-  other_job.token = "another";
+  other_job.token = make_token();
   expect_throws<CollectiveError>([&] { Store client(other_job); },
                                  "must have this job's token; got one of another job");
   expect_throws<CollectiveError>([&] { StoreServer second(server.address()); },
@@ -134,8 +139,8 @@ TEST(StoreTest, WaitsForAServerThatComesLater) {
     address = server.address();
   }
   std::unique_ptr<StoreServer> server;
-  std::thread late([&] {
-    std::this_thread::sleep_for(milliseconds(100));
+  std::thread late([&, waiter = gettid()] {
+    testing::wait_until_asleep(waiter);
     server = std::make_unique<StoreServer>(address);
   });
   Store store(address);
@@ -143,9 +148,37 @@ TEST(StoreTest, WaitsForAServerThatComesLater) {
   EXPECT_EQ(store.add("alive", 1), 1);
 }
 
-TEST(StoreTest, TokensDiffer) {
+TEST(StoreTest, NamesAndValuesHaveLimits) {
+  const StoreServer server;
+  Store store(server.address());
+  const std::string longest_name(kMostNameBytes, 'n'), longest_value(kMostValueBytes, '\x80');
+  store.set(longest_name, longest_value);
+  EXPECT_EQ(store.get(longest_name), longest_value);
+  expect_throws<ValueError>([&] { store.set(longest_name + 'n', ""); }, "at most 1024; got \"nnn");
+  expect_throws<ValueError>([&] { store.set("n", longest_value + 'v'); },
+                            "the value of n must have at most 1048576 bytes; got 1048577");
+}
+
+TEST(StoreTest, SumsStayWithin64Bits) {
+  const StoreServer server;
+  Store store(server.address());
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(store.add("sum", kMost), kMost);
+  expect_throws<CollectiveError>([&] { store.add("sum", 1); }, "the sum must fit into 64 bits");
+  EXPECT_EQ(store.add("sum", -kMost), 0);
+}
+
+TEST(StoreTest, TokensCannotBeGuessed) {
   EXPECT_EQ(make_token().size(), 32u);
   EXPECT_NE(make_token(), make_token());
+  check_token(make_token(), "here");
+  for (const char* weak : {"job", "job77", "correct horse", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}) {
+    expect_throws<ValueError>([&] { check_token(weak, "here"); },
+                              "here: the job's secret must have at least 22 characters, 8 of them "
+                              "different, so that nobody can guess it; got ");
+    expect_throws<ValueError>([&] { StoreServer server({.token = weak}); },
+                              "Make one with: openssl rand -hex 16");
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <thread>
 
 #include "parallel/comm/ranks.h"
@@ -126,11 +127,12 @@ TEST(SubgroupTest, SurvivorsGoOn) {
 }
 
 TEST(SubgroupTest, ShrinkWaitsForTheDeadlineAndNoLonger) {
+  std::latch both_have_gone_on(2);
   run_ranks(3,
-            [](Communicator& comm) {
+            [&](Communicator& comm) {
               if (comm.rank() == 2) {
                 comm.abort("enough");
-                std::this_thread::sleep_for(milliseconds(600));
+                both_have_gone_on.wait();
                 expect_throws<CollectiveError>(
                     [&] { comm.shrink(); },
                     "shrink: ranks must come within 0.2 s; rank 2 was late");
@@ -140,6 +142,7 @@ TEST(SubgroupTest, ShrinkWaitsForTheDeadlineAndNoLonger) {
               const auto rest = comm.shrink();
               EXPECT_EQ(rest->world_size(), 2);
               expect_all_exact(*rest);
+              both_have_gone_on.count_down();
             },
             {.deadline = milliseconds(200)});
 }

@@ -318,7 +318,7 @@ TEST(ThreadAlgorithmsTest, AnEmptyMessageStillBringsWord) {
   run_ranks(3,
             [](Communicator& comm) {
               for (int k = 0; k < 3000 && !::testing::Test::HasFailure(); ++k)
-                expect_exact(comm, {Collective::reduce, DType::int64, ReduceOp::sum, 1, 1});
+                expect_exact(comm, {Collective::reduce, DType::int64, ReduceOp::sum, 1, 1, k});
             },
             {.reduce = word_by_an_empty_chunk});
 }
@@ -360,9 +360,27 @@ TEST(ThreadAlgorithmsTest, RefusesNamesThatItDoesNotKnow) {
 }
 
 TEST(ThreadAlgorithmsTest, RefusesPlansOfTooManyChunks) {
-  const auto comms = make_thread_group(65);
-  expect_throws<ValueError>([&] { comms[0]->all_to_all(zeros({65}), zeros({65})); },
-                            "all_to_all: a plan must have at most 4096 chunks; got 4225 for 65");
+  const auto comms = make_thread_group(2, options_with(two_shot_all_reduce(2, 2049)));
+  expect_throws<ValueError>([&] { comms[0]->all_reduce(zeros({5000})); },
+                            "all_reduce: a plan must have at most 4096 chunks; got 4098 for 2");
+}
+
+// A plan has a chunk for each pair of ranks, and there may be 256 of them.
+TEST(ThreadAlgorithmsTest, AllToAllWorksForEveryNumberOfRanks) {
+  for (const int n : {65, 128, ringrad::kMaxRanks})
+    run_ranks(n, [n](Communicator& comm) {
+      const Tensor in = empty({n, 2}, {.dtype = DType::int32}),
+                   out = zeros({n, 2}, {.dtype = DType::int32});
+      for (int to = 0; to < n; ++to)
+        for (int i = 0; i < 2; ++i)
+          in.data<std::int32_t>()[2 * to + i] = 1000 * comm.rank() + 2 * to + i;
+      comm.all_to_all(out, in);
+      int num_wrong = 0;
+      for (int from = 0; from < n; ++from)
+        for (int i = 0; i < 2; ++i)
+          num_wrong += out.data<std::int32_t>()[2 * from + i] != 1000 * from + 2 * comm.rank() + i;
+      EXPECT_EQ(num_wrong, 0) << "on rank " << comm.rank() << " of " << n;
+    });
 }
 
 }  // namespace

@@ -2,19 +2,23 @@
 // the operation and its sequence number, what is thrown is the cause, and a new group works.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <future>
 #include <stdexcept>
 #include <thread>
 
 #include "parallel/comm/ranks.h"
 #include "parallel/plan/direct_plan.h"
+#include "tests/asleep.h"
 #include "tests/testing.h"
 
 namespace ringrad {
 namespace {
 
 using testing::expect_throws;
+using testing::wait_until_asleep;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kShort = std::chrono::milliseconds(100);
@@ -99,12 +103,14 @@ TEST(ThreadFailureTest, LaterCallsOnABrokenGroupThrowAtOnce) {
 
 TEST(ThreadFailureTest, AnAbortWakesARankThatWaits) {
   const auto comms = make_thread_group(2);
+  std::promise<pid_t> waits;
   std::thread waiter([&] {
+    waits.set_value(gettid());
     expect_throws<CollectiveError>(
         [&] { comms[0]->all_reduce(ones({4})); },
         "#1 on rank 0: the group must be whole; got a failure of rank 1");
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // long enough to be asleep
+  wait_until_asleep(waits.get_future().get());
   comms[1]->abort("enough");
   waiter.join();
 }
@@ -223,7 +229,7 @@ TEST(ThreadFailureTest, RunRanksThrowsTheDeadlineThatWasMissed) {
       [] {
         run_ranks(2,
                   [](Communicator& comm) {
-                    if (comm.rank() == 1) std::this_thread::sleep_for(3 * kShort);
+                    while (comm.rank() == 1 && comm.failed_rank() < 0) std::this_thread::yield();
                     comm.barrier();
                   },
                   {.deadline = kShort});
@@ -250,8 +256,12 @@ TEST(ThreadFailureTest, ARankThatHasReturnedIsNotWaitedFor) {
 
 TEST(ThreadFailureTest, ASecondThreadOnOneCommunicatorIsRefused) {
   const auto comms = make_thread_group(2);
-  std::thread first([&] { comms[0]->barrier(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the first one waits for rank 1
+  std::promise<pid_t> waits;
+  std::thread first([&] {
+    waits.set_value(gettid());
+    comms[0]->barrier();
+  });
+  wait_until_asleep(waits.get_future().get());  // until rank 1 comes
   expect_throws<CollectiveError>([&] { comms[0]->all_reduce(ones({4})); },
                                  "all_reduce: a communicator serves one thread at a time; got a "
                                  "second call on rank 0 while another is running");
@@ -260,9 +270,11 @@ TEST(ThreadFailureTest, ASecondThreadOnOneCommunicatorIsRefused) {
 }
 
 TEST(ThreadFailureTest, ADeadlineMayBeForever) {
+  std::promise<pid_t> waits;
   run_ranks(2,
-            [](Communicator& comm) {
-              if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            [&](Communicator& comm) {
+              if (comm.rank() == 0) waits.set_value(gettid());
+              if (comm.rank() == 1) wait_until_asleep(waits.get_future().get());
               comm.barrier();
             },
             {.deadline = std::chrono::nanoseconds::max()});

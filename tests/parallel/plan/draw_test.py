@@ -350,8 +350,13 @@ class Command(unittest.TestCase):
         Path('bad.json').write_text('{"collective": 1}')
         Path('malformed.json').write_text('{"collective": "all_reduce", "algorithm": "a", "world_size": 0, '
                                           '"num_chunks": 1, "root": 0, "steps": []}')
+        Path('deep.json').write_text('[' * 100_000 + ']' * 100_000)
+        Path('long.json').write_bytes(b' ' * (17 << 20))
         for arguments, why in (
                 ([], 'what is required'),
+                (['deep.json'], 'must be nested at most 32 deep; got more'),
+                (['long.json'], 'must have at most 16777216 bytes; got 16777217'),
+                (['pipeline', '--measured', '/dev/zero'], 'must have at most 16777216 bytes; got 16777217'),
                 (['ringg'], "the algorithm must be one of two_shot, one_shot, ring, "),
                 (['ring', '--ranks', 17], '--ranks'),
                 (['ring', '--collective', 'gather'], '--collective'),
@@ -364,8 +369,8 @@ class Command(unittest.TestCase):
                 (['pipeline', '--format', 'html'], "a pipeline's format must be svg; got html"),
                 (['pipeline', '--plan', '1f1b', '--measured', 'run.json'], 'excludes'),
                 (['pipeline', '--plan', 'interleaved', '--stages', 6, '--stages-per-device', 4], 'must be a multiple'),
-                (['pipeline', '--forward', -1], 'must not be negative'),
-                (['pipeline', '--forward', 'nan'], 'must not be negative')):
+                (['pipeline', '--forward', -1], '--forward: must be a number in [0, 1e+09]; got "-1"'),
+                (['pipeline', '--forward', 'nan'], '--forward: must be a number in [0, 1e+09]; got "nan"')):
             with self.subTest(arguments=arguments):
                 result = draw(*arguments)
                 self.assertEqual(result.returncode, 2)

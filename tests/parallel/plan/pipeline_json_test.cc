@@ -65,6 +65,10 @@ TEST(PipelineJsonTest, WhatIsWrongIsNamed) {
                "\"num_devices\": 2000000000, \"num_stages\": 2000000000",
                "must have a list per device; got 2 and 2000000000");
   expect_wrong("{", "", "the text must be JSON");
+  // What is computed from a run would take 16 EB for these.
+  expect_wrong("\"num_stages\": 2, \"num_micro_batches\": 4",
+               "\"num_stages\": 2000000000, \"num_micro_batches\": 2000000000",
+               "must have an action for each stage and micro-batch, 4000000000000000000; got ");
 }
 
 // By hand: two devices compute 3 s and 2 s of 4 s; receiving is waiting.

@@ -58,27 +58,39 @@ TEST(PlanJsonTest, ErrorsNameTheField) {
             "collective plan: world_size must be there; got none");
   EXPECT_EQ(error_after("\"all_reduce\"", "\"all_redude\""),
             "collective plan: collective must be one of all_reduce, reduce_scatter, all_gather, "
-            "broadcast, reduce, all_to_all; got 'all_redude'");
+            "broadcast, reduce, all_to_all; got \"all_redude\"");
   EXPECT_EQ(error_after("\"num_chunks\": 2", "\"num_chunks\": 2.5"),
             "collective plan: num_chunks must be a 32-bit integer; got 2.5");
   EXPECT_EQ(error_after("\"num_chunks\": 2", "\"num_chunks\": 4294967297"),
             "collective plan: num_chunks must be a 32-bit integer; got 4294967297");
   EXPECT_EQ(error_after("\"ring\"", "7"), "collective plan: algorithm must be a string; got 7");
   EXPECT_EQ(error_after("\"root\": 0", "\"root\": 0, \"colour\": 1"),
-            "collective plan: the text must have known fields only; got 'colour'");
+            "collective plan: the text must have known fields only; got \"colour\"");
 }
 
 TEST(PlanJsonTest, ErrorsNameTheStep) {
   EXPECT_EQ(error_after("\"recv_reduce\"", "\"add\""),
             "collective plan: steps[2].op must be one of send, recv, recv_reduce, stage, "
-            "send_staged; got 'add'");
+            "send_staged; got \"add\"");
   EXPECT_EQ(error_after("[1,0]", "[1,true]"),
             "collective plan: steps[2].peers[1] must be a 32-bit integer; got true");
   EXPECT_EQ(error_after("[1,0]", "1"), "collective plan: steps[2].peers must be a list; got 1");
   EXPECT_EQ(error_after("\"chunk\": 0, ", ""),
             "collective plan: steps[1].chunk must be there; got none");
   EXPECT_EQ(error_after("\"chunk\": 0, ", "\"chunk\": 0, \"chunks\": 1, "),
-            "collective plan: steps[1] must have known fields only; got 'chunks'");
+            "collective plan: steps[1] must have known fields only; got \"chunks\"");
+}
+
+TEST(PlanJsonTest, RefusesDeepNestingWherePlansHaveValues) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const char* value : {"2,", "\"ring\"", "[1,0]"})
+    EXPECT_EQ(error_after(value, deep + (value[1] == ',' ? "," : "")),
+              "collective plan: the text must be nested at most 32 deep; got more");
+}
+
+TEST(PlanJsonTest, ErrorsShowLongValuesInPart) {
+  const std::string error = error_after("\"ring\"", "[" + std::string(100'000, '1') + "e-99999]");
+  EXPECT_LT(error.size(), 300u) << error;
 }
 
 TEST(PlanJsonTest, ErrorsSayWhereTheTextIsNoJson) {

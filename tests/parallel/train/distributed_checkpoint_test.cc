@@ -17,6 +17,7 @@
 #include "nn/activation.h"
 #include "nn/adam.h"
 #include "nn/batch_norm.h"
+#include "nn/generation.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
 #include "parallel/comm/ranks.h"
@@ -28,6 +29,7 @@
 namespace ringrad {
 namespace {
 
+using ringrad::testing::expect_throws;
 using ringrad::testing::Folder;
 using ringrad::testing::Processes;
 
@@ -125,6 +127,36 @@ TEST(DistributedCheckpointTest, ProcessesGoOnAsIfTheyHadNotBeenInterrupted) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.wait(rank), 0);
 }
 
+// Rank 0, whose run began later, saves and leaves.
+TEST(DistributedCheckpointTest, WhoIsLeftMayReplaceWhatTheGroupHasSaved) {
+  const Folder folder;
+  const testing::Join join = [](Store& store, int rank, int world_size) {
+    return join_process_group(store, "test", rank, world_size, ProcessGroupOptions());
+  };
+  Processes ranks(2, join, [&](Communicator& comm) {
+    std::int64_t step = 1;
+    nn::Checkpoint checkpoint;
+    checkpoint.add("step", step);
+    if (comm.rank() == 1) nn::run_generation();
+    comm.barrier();
+    if (comm.rank() == 0) nn::run_generation();
+    save_checkpoint(checkpoint, folder / "run", comm);
+    if (comm.rank() == 0) {
+      comm.abort("enough");
+      return std::string();
+    }
+    EXPECT_THROW(comm.barrier(), CollectiveError);
+    const auto rest = comm.shrink();
+    step = 2;
+    save_checkpoint(checkpoint, folder / "run", *rest);
+    step = 0;
+    EXPECT_TRUE(load_checkpoint(checkpoint, folder / "run", *rest));
+    EXPECT_EQ(step, 2);
+    return std::string();
+  });
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(ranks.wait(rank), 0);
+}
+
 TEST(DistributedCheckpointTest, RanksGoOnAsIfTheyHadNotBeenInterrupted) {
   for (const int world_size : {1, 2, 4}) {
     SCOPED_TRACE(world_size);
@@ -209,6 +241,42 @@ TEST(DistributedCheckpointTest, AFailureOnRankZeroIsThrownOnAllRanks) {
         load_checkpoint(training.checkpoint, folder / "other", comm);
       },
       "missing: consumed epoch model.0.bias");
+}
+
+struct OwnNumber {
+  explicit OwnNumber(Communicator& comm) : rank(comm.rank()) {
+    checkpoint.add("step", step);
+    checkpoint.add("other", {[this] {
+                               if (rank == 1 && fails)
+                                 throw ValueError("no state", Where::current());
+                               return nn::StateDict();
+                             },
+                             [](const nn::StateDict&, Where) {},
+                             [this](const nn::StateDict&, Where where) {
+                               RINGRAD_CHECK(rank != 1, ValueError, where, "not this");
+                             }});
+  }
+  int rank;
+  bool fails = false;
+  std::int64_t step = 0;
+  nn::Checkpoint checkpoint;
+};
+
+TEST(DistributedCheckpointTest, WhatOneRankCannotGiveOrTakeAllRanksThrow) {
+  const Folder folder;
+  run_ranks(3, [&](Communicator& comm) {
+    OwnNumber number(comm);
+    number.step = 7;
+    save_checkpoint(number.checkpoint, folder / "run", comm);
+    number.step = 8;
+    expect_throws<DataError>([&] { load_checkpoint(number.checkpoint, folder / "run", comm); },
+                             "rank 1: not this");
+    EXPECT_EQ(number.step, 8);
+    number.fails = true;
+    expect_throws<DataError>([&] { save_checkpoint(number.checkpoint, folder / "run", comm); },
+                             "rank 1: no state");
+    comm.barrier();  // the group is whole
+  });
 }
 
 }  // namespace

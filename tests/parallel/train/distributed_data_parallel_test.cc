@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -11,6 +12,7 @@
 
 #include "autograd/cross_entropy.h"
 #include "autograd/elementwise.h"
+#include "autograd/function.h"
 #include "autograd/hooks.h"
 #include "autograd/movement.h"
 #include "autograd/reduce.h"
@@ -236,6 +238,43 @@ TEST(DistributedDataParallelTest, FailureOfOneRankEndsAllOfThem) {
         });
       },
       "rank 1: told to fail");
+}
+
+// An operator that fails in backward on rank 1 alone, in the second pass.
+TEST(DistributedDataParallelTest, AFailureInBackwardOfOneRankIsToldToAll) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always}) {
+    std::array<std::string, 3> errors;
+    run_ranks(3, [&](Communicator& comm) {
+      nn::Sequential net = make_net();
+      DistributedDataParallel replica(net, comm, {.bucket_bytes = 100, .overlap = overlap});
+      const Batch batch = global_batch(0);
+      const auto pass = [&](bool fails) {
+        const Tensor y = replica(part_of(batch.x, comm)), z = clone(y.detach());
+        record("fragile", Where::current(), z, {&y}, [fails](BackwardContext& context) {
+          if (fails) throw ValueError("no way back", context.where());
+          context.set(0, context.grad_output());
+        });
+        cross_entropy(z, part_of(batch.y, comm)).backward();
+      };
+      pass(false);
+      comm.barrier();  // nobody is still in the first pass
+      try {
+        pass(comm.rank() == 1);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(comm.rank())] = error.what();
+        comm.abort(std::string(error.message()));
+      }
+    });
+    EXPECT_NE(errors[1].find("no way back"), std::string::npos) << errors[1];
+    for (const int rank : {0, 2}) {
+      const std::string& text = errors[static_cast<std::size_t>(rank)];
+      EXPECT_TRUE(text.starts_with("all_reduce(mean, float32, ")) << text;
+      EXPECT_NE(text.find(concat(" on rank ", rank, ": the group must be whole; got a failure of ",
+                                 "rank 1: no way back")),
+                std::string::npos)
+          << text;
+    }
+  }
 }
 
 // Trains for some steps, with `disturb` before each, and expects equal parameters on all ranks that

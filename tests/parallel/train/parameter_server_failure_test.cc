@@ -101,8 +101,8 @@ TEST(ParameterServerTest, AWorkerThatLeavesWithoutFinishIsNamed) {
 // An optimizer that fails in its third step.
 struct Failing : nn::SGD {
   using SGD::SGD;
-  void update(std::size_t, double, Where where) override {
-    if (num_steps() == 3) throw ValueError("the optimizer is told to fail", where);
+  void update(const Range& range, double, Where where) override {
+    if (*range.num_steps == 3) throw ValueError("the optimizer is told to fail", where);
   }
 };
 
@@ -119,6 +119,7 @@ TEST(ParameterServerTest, AFailureOfTheServerEndsTheWorkers) {
           ParameterClient client(net, comm);
           for (;;) {
             client.pull();
+            sum(net(ones({1}))).backward();
             client.push();
           }
         });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nn/sgd.h"
+#include "parallel/comm/fault_point.h"
 #include "parallel/comm/ranks.h"
 #include "tests/parallel/comm/processes.h"
 #include "tests/parallel/train/piped_model.h"
@@ -17,6 +18,8 @@ namespace {
 
 using namespace ringrad::testing;
 
+int current_step = 0;
+
 // Trains for `num_steps`; < 0: for ever. Returns this rank's parameters.
 std::vector<float> train(Communicator& comm, const PipelinePlan& plan, int num_steps) {
   auto stages = nn::Sequential::split(deep_mlp(), equal_parts(12, plan.num_stages));
@@ -24,6 +27,7 @@ std::vector<float> train(Communicator& comm, const PipelinePlan& plan, int num_s
   nn::SGD optimizer(pipeline.parameters(), {.learning_rate = 0.1});
   for (int step = 0; step != num_steps; ++step) {
     const LabelledBatch batch = mlp_batch(16, static_cast<std::uint64_t>(step));
+    current_step = step;
     optimizer.zero_grad();
     pipeline.train_step(batch.x, batch.y);
     optimizer.step();
@@ -51,20 +55,33 @@ TEST(PipelineProcessTest, ProcessesComputeWhatThreadsDo) {
   }
 }
 
+constexpr int kActionsBeforeDeath = 5;
+
+// In the middle of the second step.
+void die_between_actions(FaultPoint point) {
+  static int num_actions = 0;
+  if (point == FaultPoint::pipeline_action_done && current_step == 1 &&
+      ++num_actions == kActionsBeforeDeath)
+    raise(SIGKILL);
+}
+
 TEST(PipelineProcessTest, AStageThatIsKilledEndsTheOthers) {
   ProcessGroupOptions options;
   options.deadline = std::chrono::seconds(5);
   Processes processes(3, options, [](Communicator& comm) -> std::string {
+    const PipelinePlan plan = zero_bubble(3, 4);
+    EXPECT_GT(plan.actions[1].size(), std::size_t{kActionsBeforeDeath});
+    if (comm.rank() == 1) fault_handler = die_between_actions;
     try {
-      train(comm, zero_bubble(3, 4), -1);
+      train(comm, plan, -1);
     } catch (const CollectiveError& error) {
-      return comm.failed_rank() >= 0 ? "" : error.what();
+      const std::string text = error.what();
+      return text.find("failure of rank 1: it has died") != text.npos ? "" : text;
     }
     return "no error";
   });
-  processes.wait_until_all_joined();
-  processes.send_signal(1, SIGKILL);
   for (const int rank : {0, 2}) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+  EXPECT_EQ(processes.wait(1), -SIGKILL);
 }
 
 }  // namespace

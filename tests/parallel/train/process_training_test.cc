@@ -12,6 +12,7 @@
 #include "nn/linear.h"
 #include "nn/sequential.h"
 #include "nn/sgd.h"
+#include "parallel/comm/fault_point.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/train/distributed_data_parallel.h"
 #include "tests/parallel/comm/processes.h"
@@ -22,6 +23,8 @@ namespace {
 
 using std::chrono::seconds;
 
+int current_step = 0;
+
 // Trains for `num_steps`; < 0: for ever. Returns all parameters.
 std::vector<float> train(Communicator& comm, Overlap overlap, int num_steps) {
   manual_seed(1);
@@ -31,11 +34,13 @@ std::vector<float> train(Communicator& comm, Overlap overlap, int num_steps) {
   nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   Generator generator(static_cast<std::uint64_t>(comm.rank()));
   for (int step = 0; step != num_steps; ++step) {
+    current_step = step;
     optimizer.zero_grad();
     const Tensor x = randn({4, 16}, {}, generator);
     cross_entropy(replica(x), randint(0, 4, {4}, generator)).backward();
     optimizer.step();
   }
+  EXPECT_GT(replica.num_buckets(), 1U);
   std::vector<float> all;
   for (const Tensor& parameter : net.parameters())
     for (const float value : parameter.to_vector<float>()) all.push_back(value);
@@ -60,21 +65,29 @@ TEST(ProcessTrainingTest, ProcessesComputeWhatThreadsDo) {
   }
 }
 
+// When the first bucket of the third step is on its way, and the second is not.
+void die_between_buckets(FaultPoint point) {
+  if (point == FaultPoint::bucket_launched && current_step == 2) raise(SIGKILL);
+}
+
 TEST(ProcessTrainingTest, ARankThatIsKilledBetweenBucketsIsNamedByTheOthers) {
   for (const Overlap overlap : {Overlap::never, Overlap::always}) {
     ProcessGroupOptions options;
     options.deadline = seconds(5);
     testing::Processes processes(3, options, [overlap](Communicator& comm) -> std::string {
+      if (comm.rank() == 1) fault_handler = die_between_buckets;
       try {
         train(comm, overlap, -1);
       } catch (const CollectiveError& error) {
-        return comm.failed_rank() == 1 ? "" : error.what();
+        const std::string text = error.what();
+        const bool in_bucket = text.starts_with("all_reduce(mean, float32, ");
+        const bool named = text.find("got a failure of rank 1: it has died") != text.npos;
+        return comm.failed_rank() == 1 && in_bucket && named ? "" : text;
       }
       return "no error";
     });
-    processes.wait_until_all_joined();
-    processes.send_signal(1, SIGKILL);
     for (const int rank : {0, 2}) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+    EXPECT_EQ(processes.wait(1), -SIGKILL);
   }
 }
 

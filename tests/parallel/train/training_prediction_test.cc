@@ -1,4 +1,5 @@
-// Predicted steps against those of simulated GPUs, by the simulated clock: replicas, pipelines and both.
+// Predicted steps against those of simulated GPUs, by the simulated clock: replicas, pipelines and both. The simulator
+// has the predictor's constants (TopologyTest), so this tests how a step is composed, and not the constants.
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,40 @@
+// What a communication hook remembers between passes, so that a checkpoint can hold it (sharded_checkpoint.h).
+//
+//     CommunicationHook hook = top_k_compression({.ratio = 0.01});
+//     model.set_communication_hook(hook);
+//     checkpoint.add("hook", hook);                  copies of a hook share what it remembers
+
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "nn/state_dict.h"
+#include "parallel/train/reducer.h"
+
+namespace ringrad {
+
+class HookState {
+ public:
+  virtual ~HookState() = default;
+
+  /// By name; between passes. Names that begin with "left" are of this rank's own errors, which are added to its later
+  /// gradients; all others are the same on all ranks. A hook that has reduced nothing yet may have none.
+  virtual nn::StateDict state() const = 0;
+
+  /// Throws: ValueError if they are not what such a hook has
+  virtual void check(const nn::StateDict& state, Where where) const = 0;
+
+  /// Remembers copies of these instead. Throws as check(), and then nothing has changed.
+  virtual void load(const nn::StateDict& state, Where where) = 0;
+};
+
+/// The hook that reduces by `reduce`, and remembers `state`.
+CommunicationHook hook_with_state(std::shared_ptr<HookState> state, CommunicationHook reduce);
+
+/// What the hook remembers; null for hooks of the user's own, and those that remember nothing.
+std::shared_ptr<HookState> state_of(const CommunicationHook& hook);
+
+}  // namespace ringrad
