@@ -40,7 +40,7 @@ class MergeTracesTest(unittest.TestCase):
         self.assertEqual(json.loads(path.read_text())[0]['name'], 'last words')
 
     def test_refuses_what_is_no_trace(self):
-        for text in 'hello', '{}', '[1]':
+        for text in 'hello', '{}', '[1]', '[' * 100_000:
             result, _ = self.merge(text)
             self.assertEqual(result.returncode, 2)
             self.assertIn('files must be traces', result.stderr)
