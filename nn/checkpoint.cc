@@ -6,6 +6,7 @@
 #include "core/view.h"
 #include "kernels/copy.h"
 #include "nn/generation.h"
+#include "nn/step_counts.h"
 #include "nn/tensor_file.h"
 
 namespace ringrad::nn {
@@ -127,8 +128,9 @@ StateDict Checkpoint::state() const {
 }
 
 // With this rank's own generators; a rank that is not there keeps what it has.
-StateDict Checkpoint::state_for(int rank, StateDict state) const {
+StateDict Checkpoint::state_for(int rank, StateDict given) const {
   const StateDict own = this->state();
+  StateDict state = with_step_counts(std::move(given), own);
   for (const std::string& name : names_per_rank_)
     if (const auto found = state.find(name); found != state.end() && has_rows(found->second))
       found->second = rank < found->second.shape()[0]

@@ -96,7 +96,7 @@ class Checkpoint {
     Access access;
   };
 
-  StateDict state_for(int rank, StateDict state) const;
+  StateDict state_for(int rank, StateDict given) const;
   static StateDict part_of(const Item& item, const StateDict& state);
 
   std::vector<Item> items_;

@@ -151,6 +151,9 @@ class Communicator {
   /// Throws: CollectiveError
   std::optional<CostModel> links(const Device& device = Device(), Where where = Where::current());
 
+  /// False if only the thread that made the group may call it; else any may, one at a time.
+  virtual bool serves_all_threads() const { return true; }
+
   /// Breaks the group: calls on all ranks, waiting or later, throw CollectiveError that names this
   /// rank and the reason. The first abort counts; does not throw.
   virtual void abort(const std::string& reason) noexcept = 0;

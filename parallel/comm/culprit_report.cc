@@ -15,7 +15,7 @@
 namespace ringrad {
 namespace {
 
-constexpr int kRetracted = -1;
+constexpr int kRetracted = -2;
 constexpr std::size_t kMostBytes = 4096;  // that are read of reports
 
 std::atomic<bool> has_reported = false;
@@ -68,9 +68,9 @@ std::optional<int> read_report(const Descriptor& pipe) {
     int culprit = 0;
     const auto [stop, error] = std::from_chars(at, end, culprit);
     if (error != std::errc() || stop == end || *stop != '\n') break;
-    if (culprit < 0)
+    if (culprit == kRetracted)
       report.reset();
-    else if (!report)
+    else if (!report && culprit >= kNobody)
       report = culprit;
     at = stop + 1;
   }

@@ -18,19 +18,20 @@ namespace ringrad {
 
 inline constexpr const char* kReportVariable = "RINGRAD_REPORT";
 inline constexpr int kReportDescriptor = 198;  ///< of ranks: above those that shell scripts use
+inline constexpr int kNobody = -1;             ///< instead of a rank: none is known to be to blame
 
 /// The variable for a rank that has `pipe` at kReportDescriptor; empty if the pipe is not open.
 std::string report_variable(const Descriptor& pipe);
 
 /// Tells the launcher that the job's rank `culprit` is to blame for this process's failure. Further calls do nothing:
-/// later failures follow from the first. -1 says that nobody is known to be to blame: the launcher then hears of no
-/// culprit. Does nothing without such a launcher. Thread-safe.
+/// later failures follow from the first. kNobody tells it that no rank is known to be to blame. Does nothing without
+/// such a launcher. Thread-safe.
 void report_culprit(int culprit) noexcept;
 
 /// Takes the report back: the process goes on without the culprit. Thread-safe.
 void retract_report() noexcept;
 
-/// The report that stands, if one has arrived. Does not wait.
+/// The report that stands, a rank or kNobody, if one has arrived. Does not wait.
 ///
 /// REQUIRES: reading from `pipe` does not block
 std::optional<int> read_report(const Descriptor& pipe);

@@ -101,6 +101,8 @@ class Engine {
   /// Throws: CollectiveError
   virtual std::unique_ptr<Engine> split(Store& store, const std::vector<int>& ranks, int own,
                                         const std::string& name, Where where) = 0;
+  /// False if only the thread that initialised the library may call.
+  virtual bool serves_all_threads() const { return true; }
   /// True if split() works after a rank has died.
   virtual bool outlives_ranks() const = 0;
 };

@@ -100,6 +100,10 @@ class EngineCommunicator final : public Communicator {
 
   void abort(const std::string& reason) noexcept override { board_.fail(reason); }
   int failed_rank() const noexcept override { return board_.failed_rank(); }
+  bool serves_all_threads() const override {
+    const Engine* const engine = collectives_.engine();
+    return !engine || engine->serves_all_threads();
+  }
 
  protected:
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;

@@ -25,7 +25,6 @@ constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr int kStoreShare = 2, kJudgeShare = 10;
 
 constexpr const char* kLeft = "left";
-constexpr int kNobody = -1;  // the culprit where no rank is known to be at fault
 
 std::string to_text(const Failure& failure) {
   std::ostringstream out;
@@ -190,7 +189,7 @@ void FailureBoard::record(const Failure& failure) {
   if (broken_.load(std::memory_order_relaxed)) return;
   failure_ = failure;
   broken_.store(true, std::memory_order_release);
-  report_culprit(names_(failure.culprit));  // kNobody too: nothing that follows is to blame anybody
+  report_culprit(names_(failure.culprit));  // kNobody too: it stays kNobody
   changed_.notify_all();
   if (in_call_ && !std::exchange(interrupted_, true)) interrupt_();
 }

@@ -98,6 +98,7 @@ class HierarchicalCommunicator final : public Communicator {
   Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
     return local_->empty_shared(shape, options, where);
   }
+  bool serves_all_threads() const override { return network_->serves_all_threads(); }
   void abort(const std::string& reason) noexcept override {
     board_.fail(reason);
     interrupt();

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "parallel/comm/child_process.h"
+#include "parallel/comm/culprit_report.h"
 
 namespace ringrad {
 namespace {
@@ -55,7 +56,7 @@ std::string JobRecord::name_of(int rank) const {
 // --- What comes ----------------------------------------------------------------------------------------
 
 void JobRecord::note_blame(int rank, int culprit) {
-  if (!is_closed_ && culprit >= 0 && culprit < num_ranks()) at(rank).blames = culprit;
+  if (!is_closed_ && culprit >= kNobody && culprit < num_ranks()) at(rank).blames = culprit;
 }
 
 void JobRecord::note_end(int rank, int status, Clock::time_point now) {
@@ -84,15 +85,19 @@ bool JobRecord::ended_by_signal(int rank) const {
   return at(rank).status && WIFSIGNALED(*at(rank).status);
 }
 
+bool JobRecord::has_failed(int rank) const { return at(rank).status.value_or(0) != 0; }
+
 // --- What follows --------------------------------------------------------------------------------------
 
 // Ranks that blame each other in a circle are late for each other: then the first one's word counts.
 int JobRecord::culprit_of(int rank) const {
+  if (at(rank).blames == kNobody) return kNobody;
+  const auto next_after = [&](int other) { return at(other).blames.value_or(kNobody); };
   std::vector<bool> seen(ranks_.size(), false);
   int culprit = rank;
-  while (at(culprit).blames && *at(culprit).blames != culprit) {
+  for (int next; (next = next_after(culprit)) != kNobody && next != culprit;) {
     seen[static_cast<std::size_t>(culprit)] = true;
-    culprit = *at(culprit).blames;
+    culprit = next;
     if (seen[static_cast<std::size_t>(culprit)]) return *at(rank).blames;
   }
   return culprit;
@@ -100,16 +105,22 @@ int JobRecord::culprit_of(int rank) const {
 
 struct JobRecord::Verdict {
   std::optional<std::size_t> host;  // that is lost, or
-  int rank = -1, witness = -1;      // a rank; and the one that blames it, or the same
+  int rank = kNobody;               // a rank, or nobody
+  int witness = kNobody;            // the rank that blames it, or the same
 };
 
 // REQUIRES: there is a failure
 JobRecord::Verdict JobRecord::verdict() const {
   if (first_->is_host) return {static_cast<std::size_t>(first_->number)};
-  const int culprit = culprit_of(first_->number);
-  const bool ended = at(culprit).status.has_value();
-  if (!ended && lost_[at(culprit).host]) return {at(culprit).host};
-  return {{}, culprit, ended && *at(culprit).status != 0 ? culprit : first_->number};
+  int witness = first_->number, culprit = culprit_of(witness);
+  for (int rank = 0; culprit == kNobody && rank < num_ranks(); ++rank)
+    if (has_failed(rank) && culprit_of(rank) != kNobody) {
+      witness = rank;
+      culprit = culprit_of(rank);
+    }
+  if (culprit == kNobody) return {{}, kNobody, witness};
+  if (!at(culprit).status && lost_[at(culprit).host]) return {at(culprit).host};
+  return {{}, culprit, has_failed(culprit) ? culprit : witness};
 }
 
 std::optional<JobRecord::Clock::time_point> JobRecord::failed_at() const {
@@ -132,6 +143,12 @@ std::string JobRecord::report() const {
   if (host) {
     text = concat("ringrun: host ", hosts_[*host].name, " failed first: ", lost_[*host]->why, '\n');
     add_lines("", lost_[*host]->last_lines);
+    return text;
+  }
+  if (culprit == kNobody) {
+    text = concat("ringrun: ", name_of(witness), " noticed a failure first (",
+                  text_of_status(*at(witness).status), "); no rank is known to be to blame\n");
+    add_lines("", at(witness).errors.lines());
     return text;
   }
   const std::optional<int>& status = at(culprit).status;

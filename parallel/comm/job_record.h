@@ -5,8 +5,9 @@
 //
 // The rank that notices a failure often ends before the rank that caused it. So the record starts at the rank whose
 // failing end came first and follows whom ranks blame (culprit_report.h): to a rank that blames nobody or itself, or
-// to a host that is lost. Ranks of programs that report nothing blame nobody; then the first end counts, or one by a
-// signal that follows at once.
+// to a host that is lost. Ranks of programs that report nothing count as their own culprits; then the first end counts,
+// or one by a signal that follows at once. A rank may also report that nobody is known to be to blame: then another
+// rank's failure counts, and without one no rank is left out of the next run.
 
 #pragma once
 
@@ -38,7 +39,7 @@ class JobRecord {
 
   /// A rank has written a line to stderr.
   void add_error(int rank, const std::string& line) { at(rank).errors.add(line); }
-  /// A rank has reported whom it blames.
+  /// A rank has reported whom it blames, or kNobody.
   void note_blame(int rank, int culprit);
   void note_end(int rank, int status, Clock::time_point now = Clock::now());
   /// A host is lost, and its ranks with it. `last_lines` is what is shown of it.
@@ -83,6 +84,7 @@ class JobRecord {
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   bool ended_by_signal(int rank) const;
+  bool has_failed(int rank) const;
   int culprit_of(int rank) const;
   Verdict verdict() const;
   bool is_one_host() const { return hosts_.size() == 1 && hosts_[0].is_here(); }

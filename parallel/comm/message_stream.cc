@@ -52,7 +52,7 @@ std::optional<RankMessage> parse_rank_message(std::string_view text) {
   for (int* const value : {&message.rank, &message.number}) {
     if (value == &message.number && (at == end || *at++ != ' ')) return {};
     const auto [stop, error] = std::from_chars(at, end, *value);
-    if (error != std::errc() || *value < 0) return {};
+    if (error != std::errc() || *value < (value == &message.rank ? 0 : -1)) return {};
     at = stop;
   }
   if (at != end && *at++ != ' ') return {};

@@ -74,15 +74,15 @@ std::atomic<bool> has_failed = false;
 std::atomic<double> longest_deadline_s = 0;  // of the groups so far
 
 // False if MPI does not provide MPI_THREAD_MULTIPLE: then the thread that initialised it makes all calls.
-std::atomic<bool> serves_all_threads = true;
+std::atomic<bool> provides_all_threads = true;
 
 void check_thread() {
-  if (serves_all_threads) return;
+  if (provides_all_threads) return;
   int is_main = 0;
   MPI_Is_thread_main(&is_main);
   RINGRAD_CHECK(is_main != 0, CollectiveError, Where::current(),
-                "mpi group: without MPI_THREAD_MULTIPLE the thread that initialised MPI must make "
-                "all calls; got another thread");
+                "mpi group: without MPI_THREAD_MULTIPLE, which MPI_Init_thread() can ask for, the "
+                "thread that initialised MPI must make all calls; got another thread");
 }
 
 // The store that this process serves, if it does: to its end.
@@ -122,7 +122,7 @@ class Session {
       segment_.emplace();
     }
     MPI_Query_thread(&level);
-    serves_all_threads = level == MPI_THREAD_MULTIPLE;
+    provides_all_threads = level == MPI_THREAD_MULTIPLE;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
@@ -255,6 +255,7 @@ class MpiEngine final : public Engine {
       throw CollectiveError(concat("split: MPI must make a group; got ", error.what()), where);
     }
   }
+  bool serves_all_threads() const override { return provides_all_threads; }
   bool outlives_ranks() const override { return false; }
 
  private:

@@ -72,10 +72,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  void start() {
-    place_ = shared_.strangers.insert(shared_.strangers.end(), shared_from_this());
-    close_after(shared_.limits.time_to_authenticate);
-    read_frame(kStoreMagic.size() + sizeof(StoreNonce), &Connection::challenge);
+  /// Moves from a list of its own into that of strangers.
+  void start(Connections& own) {
+    place_ = own.begin();
+    shared_.strangers.splice(shared_.strangers.end(), own, place_);
+    or_close([this] {
+      close_after(shared_.limits.time_to_authenticate);
+      read_frame(kStoreMagic.size() + sizeof(StoreNonce), &Connection::challenge);
+    });
   }
 
   void close() {
@@ -92,6 +96,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Next = void (Connection::*)();
 
   Connections& list() { return from_client_ ? shared_.clients : shared_.strangers; }
+
+  // Without memory to go on with, the connection ends.
+  template <class Body>
+  void or_close(Body body) {
+    try {
+      body();
+    } catch (const std::exception&) {
+      close();
+    }
+  }
 
   // --- Handshake ---
 
@@ -122,8 +136,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     socket_.async_wait(tcp::socket::wait_read,
                        [self = shared_from_this()](const error_code& error) {
                          if (error) return self->close();
-                         self->close_after(self->shared_.limits.time_to_finish_frame);
-                         self->read_frame(0, &Connection::take_request);
+                         self->or_close([&] {
+                           self->close_after(self->shared_.limits.time_to_finish_frame);
+                           self->read_frame(0, &Connection::take_request);
+                         });
                        });
   }
 
@@ -155,7 +171,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const StoreAnswer value = shared_.values.perform({.name = name});
     for (const ConnectionPtr& one : told) {
       one->stop_waiting();
-      one->answer(value);
+      one->or_close([&] { one->answer(value); });
     }
   }
 
@@ -192,7 +208,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     asio::async_read(socket_, asio::buffer(frame_),
                      [self = shared_from_this(), then](const error_code& error, std::size_t) {
                        if (error || !self->socket_.is_open()) return self->close();
-                       then(*self);
+                       self->or_close([&] { then(*self); });
                      });
   }
 
@@ -201,7 +217,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     asio::async_write(socket_, asio::buffer(frame_),
                       [self = shared_from_this(), next](const error_code& error, std::size_t) {
                         if (error || !self->socket_.is_open()) return self->close();
-                        ((*self).*next)();
+                        self->or_close([&] { ((*self).*next)(); });
                       });
   }
 
@@ -213,7 +229,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const std::uint64_t number = ++num_timers_;
     timer_.expires_after(time);
     timer_.async_wait([self = shared_from_this(), number, then](const error_code& error) {
-      if (!error && number == self->num_timers_) then();
+      if (!error && number == self->num_timers_) self->or_close(then);
     });
   }
 
@@ -275,9 +291,10 @@ class StoreServer::State {
   State& operator=(const State&) = delete;
 
  private:
-  // An exception on one connection must not stop the server. That connection's pending handlers are lost.
+  // Want of memory must not make the server deaf: the handler that threw is not called again.
   void run() {
     while (!io_.stopped()) try {
+        if (!is_accepting_) accept_later();
         io_.run();
       } catch (const std::exception&) {
       }
@@ -285,8 +302,10 @@ class StoreServer::State {
 
   void accept_later() {
     acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
+      is_accepting_ = false;
       if (!error) accept_some();
     });
+    is_accepting_ = true;
   }
 
   void accept_some() {
@@ -307,8 +326,10 @@ class StoreServer::State {
     if (!shared_.strangers.empty()) shared_.strangers.front()->close();
     pause_.expires_after(kPauseWithoutDescriptors);
     pause_.async_wait([this](const error_code& error) {
+      is_accepting_ = false;
       if (!error) accept_later();
     });
+    is_accepting_ = true;
   }
 
   void take(Descriptor socket) {
@@ -316,9 +337,10 @@ class StoreServer::State {
     if (shared_.strangers.size() >= shared_.limits.most_strangers)
       shared_.strangers.front()->close();
     try {
-      const auto connection = std::make_shared<Connection>(io_, shared_, family_, socket.number());
+      Connections added(1);
+      added.front() = std::make_shared<Connection>(io_, shared_, family_, socket.number());
       socket.release();
-      connection->start();
+      added.front()->start(added);
     } catch (const std::exception&) {  // no memory: then without this one
     }
   }
@@ -328,6 +350,7 @@ class StoreServer::State {
   const int family_;
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;
+  bool is_accepting_ = false;  // or will be after a pause
   std::thread thread_;
 };
 

@@ -43,7 +43,8 @@ bool overlaps(Overlap wanted, const std::vector<nn::ParameterArena>& arenas,
   const Device device = arenas.front().values().device();
   for (const nn::ParameterArena& arena : arenas)
     if (arena.values().device() != device) return false;  // one lane serves one device
-  return wanted == Overlap::always || !device.is_cpu() || moved_by_library || has_spare_cores(comm);
+  if (wanted == Overlap::always || !device.is_cpu()) return true;
+  return comm.serves_all_threads() && (moved_by_library || has_spare_cores(comm));
 }
 
 std::vector<nn::ParameterArena> make_arenas(const nn::Module& module, Communicator& comm,

@@ -52,7 +52,8 @@ struct DistributedDataParallelOptions {
   /// The same for the first; 0 means a quarter.
   std::int64_t first_bucket_bytes = 0;
   /// Whether buckets are reduced while backward goes on, or by the thread that computes it. On a GPU automatic means
-  /// always; on the CPU, over a network (where threads mostly wait), or if this machine has twice as many cores as ranks.
+  /// always; on the CPU, over a network (where threads mostly wait), or if this machine has twice as many cores as ranks;
+  /// never where only one thread may communicate (Communicator::serves_all_threads).
   Overlap overlap = Overlap::automatic;
   /// Whether a pass may leave parameters out. A parameter that some ranks' losses reach gets the average gradient, to
   /// which the other ranks contribute zeros; one that no rank's loss reaches gets none, and optimizers leave it alone.

@@ -6,6 +6,7 @@
 #include "autograd/in_place.h"
 #include "core/view.h"
 #include "kernels/optimizer_step.h"
+#include "nn/step_counts.h"
 #include "parallel/comm/chaos.h"
 #include "parallel/train/gradient_presence.h"
 #include "parallel/train/replica.h"
@@ -180,15 +181,17 @@ nn::StateDict ShardedOptimizer::part_state(const nn::StateDict& state, std::size
   return result;
 }
 
-void ShardedOptimizer::check_state_dict(const nn::StateDict& state, Where where) const {
+void ShardedOptimizer::check_state_dict(const nn::StateDict& given, Where where) const {
+  const nn::StateDict state = nn::with_step_counts(given, state_dict());
   nn::check_same_layout("load_state_dict", state_dict(), state, where);
   const std::vector<nn::Optimizer*> local = local_optimizers();
   for (std::size_t k = 0; k < local.size(); ++k)
     local[k]->check_state_dict(part_state(state, k), where);
 }
 
-void ShardedOptimizer::load_state_dict(const nn::StateDict& state, Where where) {
-  check_state_dict(state, where);
+void ShardedOptimizer::load_state_dict(const nn::StateDict& given, Where where) {
+  check_state_dict(given, where);
+  const nn::StateDict state = nn::with_step_counts(given, state_dict());
   nn::StateDict own = Optimizer::state_dict();
   for (auto& [name, tensor] : own) tensor = state.at(name);
   Optimizer::load_state_dict(own, where);

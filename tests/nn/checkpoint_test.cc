@@ -150,6 +150,27 @@ TEST(CheckpointTest, ARunThatIsTakenUpAgainIsTheRunThatWasNotLeft) {
   }
 }
 
+// They counted the steps of the optimizer alone.
+TEST(CheckpointTest, RunsOfEarlierVersionsAreTakenUp) {
+  const Folder folder;
+  for (const MakeOptimizer& make : optimizers()) {
+    manual_seed(1);
+    Training straight(make);
+    straight.run(7);
+    StateDict state = straight.checkpoint.state();
+    EXPECT_GT(
+        std::erase_if(state, [](const auto& entry) { return entry.first.ends_with(".steps"); }),
+        0u);
+    write_tensors(folder / "run", state);
+    straight.run(9);
+    const StateDict expected = straight.checkpoint.state();
+    Training second(make);
+    ASSERT_TRUE(second.checkpoint.load(folder / "run"));
+    second.run(9);
+    expect_same_state(second.checkpoint.state(), expected);
+  }
+}
+
 TEST(CheckpointTest, TheTestAboveWouldSeeWhatIsForgotten) {
   const auto& make = optimizers()[2];
   const Folder folder;

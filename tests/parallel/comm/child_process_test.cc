@@ -114,14 +114,18 @@ TEST(ChildProcessTest, ReportsAndReasonsArriveWhateverTheirDescriptorsAre) {
 
 TEST(CulpritReportTest, TheFirstReportThatStandsCounts) {
   const auto write = [](const std::string& reports) {
-    return "printf '" + reports + "' >&" + std::to_string(kReportDescriptor);
+    return "printf -- '" + reports + "' >&" + std::to_string(kReportDescriptor);
   };
   EXPECT_EQ(report_of("exit 0"), std::nullopt);
   EXPECT_EQ(report_of(write("2\\n")), 2);
   EXPECT_EQ(report_of(write("2\\n3\\n")), 2);
-  EXPECT_EQ(report_of(write("2\\n-1\\n")), std::nullopt);
-  EXPECT_EQ(report_of(write("2\\n-1\\n1\\n")), 1);
-  for (const char* nonsense : {"2", "x\\n", "\\n", "99999999999\\n", "2 \\n", "\\377\\000"})
+  EXPECT_EQ(report_of(write("-1\\n")), kNobody);
+  EXPECT_EQ(report_of(write("2\\n-1\\n")), 2);
+  EXPECT_EQ(report_of(write("-1\\n2\\n")), kNobody);
+  EXPECT_EQ(report_of(write("2\\n-2\\n")), std::nullopt);
+  EXPECT_EQ(report_of(write("2\\n-2\\n1\\n")), 1);
+  for (const char* nonsense :
+       {"2", "-3\\n", "x\\n", "\\n", "99999999999\\n", "2 \\n", "\\377\\000"})
     EXPECT_EQ(report_of(write(nonsense)), std::nullopt) << nonsense;
 }
 

@@ -59,7 +59,7 @@ TEST_F(FailureBoardTest, AJudgementThatIsNoneIsShown) {
   expect_judgement("the store must hold a failure; got \"nonsense\"");
 }
 
-// What the launcher hears when a rank of this process fails: nothing if nobody is to blame.
+// The launcher hears whom a rank of this process blames, or that nobody is known to be to blame.
 class BlameTest : public FailureBoardTest {
  protected:
   void SetUp() override {
@@ -82,8 +82,8 @@ TEST_F(BlameTest, WhereAllHaveCalledNobodyIsBlamed) {
   store_.set("group/rank1", "1");
   expect_judgement("the connections must hold; got a connection that ended");
   EXPECT_EQ(culprit_, -1);
-  report_culprit(0);  // what follows from that failure blames nobody either
-  EXPECT_EQ(report(), std::nullopt);
+  report_culprit(0);  // follows from that failure
+  EXPECT_EQ(report(), kNobody);
 }
 
 TEST_F(BlameTest, AFailureOfNobodyInTheStoreNamesNobody) {
@@ -92,7 +92,7 @@ TEST_F(BlameTest, AFailureOfNobodyInTheStoreNamesNobody) {
       "the group must be whole; got a failure of an unknown rank: barrier() #1 on "
       "rank 1: the connections must hold");
   EXPECT_EQ(culprit_, -1);
-  EXPECT_EQ(report(), std::nullopt);
+  EXPECT_EQ(report(), kNobody);
 }
 
 TEST_F(BlameTest, ARankThatHasLeftIsBlamed) {

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <csignal>
 
+#include "parallel/comm/culprit_report.h"
+
 namespace ringrad {
 namespace {
 
@@ -102,11 +104,36 @@ TEST(JobRecordTest, ACircleEndsAtTheFirstRanksWord) {
 TEST(JobRecordTest, BlameThatIsAbsurdOrLateIsIgnored) {
   JobRecord record(kHere);
   record.note_blame(0, 3);
-  record.note_blame(0, -1);
+  record.note_blame(0, -2);
   record.note_end(0, exited(3));
   record.close();
   record.note_blame(0, 1);
   EXPECT_EQ(record.report(), "ringrun: rank 0 failed first: exit code 3\n");
+}
+
+TEST(JobRecordTest, WhereNobodyIsToBlameNoRankIsLeftOut) {
+  JobRecord record(kHere);
+  record.note_blame(1, kNobody);
+  record.add_error(1, "a connection ended");
+  record.note_end(1, exited(3));
+  EXPECT_EQ(record.exit_code(), 3);
+  EXPECT_EQ(record.report(),
+            "ringrun: rank 1 noticed a failure first (exit code 3); no rank is known to be to "
+            "blame\nringrun:   a connection ended\n");
+  EXPECT_EQ(record.hosts_left(), kHere);
+
+  record.note_end(0, exited(0));
+  record.note_end(2, exited(7));  // for a reason of its own, told after the others noticed
+  EXPECT_EQ(record.exit_code(), 7);
+  EXPECT_EQ(record.report(), "ringrun: rank 2 failed first: exit code 7\n");
+  EXPECT_EQ(record.hosts_left(), (Hosts{{"localhost", 2}}));
+
+  JobRecord blamed(kHere);
+  blamed.note_blame(0, 1);
+  blamed.note_blame(1, kNobody);
+  blamed.note_end(0, exited(3));
+  blamed.note_end(1, exited(4));
+  EXPECT_EQ(blamed.report(), "ringrun: rank 1 failed first: exit code 4\n");
 }
 
 TEST(JobRecordTest, AllLostHostsAreLeftOut) {

@@ -12,10 +12,14 @@
 #include <string>
 #include <thread>
 
+#include "autograd/reduce.h"
+#include "nn/linear.h"
 #include "parallel/comm/hierarchical_group.h"
 #include "parallel/comm/mpi_group.h"
+#include "parallel/train/distributed_data_parallel.h"
 #include "tests/parallel/comm/backend_suite.h"
 #include "tests/parallel/comm/large_calls.h"
+#include "tests/testing.h"
 
 namespace {
 
@@ -137,11 +141,17 @@ TEST(MpiGroupTest, DISABLED_OneThreadAloneIsServed) {
   MPI_Init(nullptr, nullptr);
   auto comm = join_mpi_group();
   testing::expect_sum_works(*comm);
+  EXPECT_FALSE(comm->serves_all_threads());
+  nn::Linear net(3, 2);
+  DistributedDataParallel replica(net, *comm);
+  sum(replica(ones({4, 3}))).backward();
+  EXPECT_FALSE(replica.summary().overlaps);
+  testing::expect_close(net.bias.grad(), full({2}, 4));
   std::string error;
   std::thread([&] { error = error_of([&] { comm->barrier(); }); }).join();
   expect_contains(error,
-                  "without MPI_THREAD_MULTIPLE the thread that initialised MPI must make all "
-                  "calls; got another thread");
+                  "without MPI_THREAD_MULTIPLE, which MPI_Init_thread() can ask for, the thread "
+                  "that initialised MPI must make all calls; got another thread");
   comm.reset();
   MPI_Finalize();
 }

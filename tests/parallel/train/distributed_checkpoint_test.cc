@@ -20,6 +20,7 @@
 #include "nn/generation.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
+#include "nn/tensor_file.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/train/distributed_data_parallel.h"
 #include "tests/nn/folder.h"
@@ -172,6 +173,29 @@ TEST(DistributedCheckpointTest, SoDoRanksOnGpus) {
   run_ranks(2, [&](Communicator& comm) {
     const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank()));
     expect_to_go_on(comm, folder / "run", 2, 3);  // the simulator takes its time
+  });
+}
+
+// They counted the steps of the optimizer alone.
+TEST(DistributedCheckpointTest, RunsOfEarlierVersionsAreTakenUp) {
+  const Folder folder;
+  run_ranks(2, [&](Communicator& comm) {
+    Training training(comm);
+    training.run(5);
+    training.replica.sync_buffers();
+    save_checkpoint(training.checkpoint, folder / "run", comm);
+    const auto expected = fingerprint(training.checkpoint.state());
+    if (comm.rank() == 0) {
+      nn::StateDict state = nn::read_tensors(folder / "run");
+      EXPECT_GT(
+          std::erase_if(state, [](const auto& entry) { return entry.first.ends_with(".steps"); }),
+          0u);
+      nn::write_tensors(folder / "run", state);
+    }
+    comm.barrier();
+    Training second(comm);
+    ASSERT_TRUE(load_checkpoint(second.checkpoint, folder / "run", comm));
+    EXPECT_EQ(fingerprint(second.checkpoint.state()), expected);
   });
 }
 

@@ -332,7 +332,10 @@ TEST(ShardedOptimizerTest, AnotherGoesOnFromItsState) {
     };
     step(net, optimizer, 0);
     other.load_state_dict(net.state_dict());
-    next.load_state_dict(optimizer.state_dict());
+    nn::StateDict state = optimizer.state_dict();
+    // Earlier versions counted the steps of the optimizer alone.
+    std::erase_if(state, [](const auto& entry) { return entry.first.ends_with(".steps"); });
+    next.load_state_dict(state);
     step(net, optimizer, 1);
     step(other, next, 1);
     expect_same_parameters(net, other);
