@@ -2,10 +2,8 @@
 
 #include <cublasLt.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "core/capture.h"
 #include "core/shared_library.h"
 #include "core/stream.h"
+#include "kernels/blas_product.h"
 #include "kernels/fastest.h"
 #include "kernels/per_device.h"
 #include "kernels/workspace.h"
@@ -93,41 +92,29 @@ cudaDataType_t data_type(DType dtype) {
   }
 }
 
-// A matrix as cuBLASLt sees it, and whether it is to be read transposed.
-struct Matrix {
-  cublasLtMatrixLayoutOpaque_t layout;
-  bool transposed;
-};
-
-// The matrix whose element (r, c) lies at r * row + c * column.
-Matrix matrix(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t row,
-              std::int64_t column, std::int64_t batch, std::int64_t batch_stride, Where where) {
-  Matrix result{};
-  result.transposed = row != 1;
-  const std::int64_t leading = result.transposed ? row : column;
-  const std::int64_t inner = result.transposed ? columns : rows;
-  const std::int64_t outer = result.transposed ? rows : columns;
-  check(library().init_layout(&result.layout, sizeof result.layout, data_type(dtype),
-                              static_cast<std::uint64_t>(inner), static_cast<std::uint64_t>(outer),
-                              std::max(leading, inner)),
+cublasLtMatrixLayoutOpaque_t layout_of(DType dtype, const BlasMatrix& matrix, std::int64_t batch,
+                                       std::int64_t batch_stride, Where where) {
+  cublasLtMatrixLayoutOpaque_t layout{};
+  check(library().init_layout(&layout, sizeof layout, data_type(dtype),
+                              static_cast<std::uint64_t>(matrix.rows),
+                              static_cast<std::uint64_t>(matrix.columns), matrix.leading),
         "cublasLtMatrixLayoutInit", where);
   const auto count = static_cast<std::int32_t>(batch);
-  check(library().set_layout(&result.layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                             sizeof count),
+  check(library().set_layout(&layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
         "cublasLtMatrixLayoutSetAttribute", where);
-  check(library().set_layout(&result.layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                             &batch_stride, sizeof batch_stride),
+  check(library().set_layout(&layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
+                             sizeof batch_stride),
         "cublasLtMatrixLayoutSetAttribute", where);
-  return result;
+  return layout;
 }
 
 // One product in cuBLASLt's words.
 struct Call {
   cublasLtMatmulDescOpaque_t desc;
-  Matrix left, right, out;  // out^T = left * right = b^T * a^T
+  cublasLtMatrixLayoutOpaque_t left, right, out;  // out = left * right
   bool is_double;
 
-  Call(const Key& key, const void* bias, Where where);
+  Call(const Key& key, const BlasProduct& product, const void* bias, Where where);
 
   cublasStatus_t run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* a,
                      const void* b, void* result, void* workspace, cudaStream_t stream) const {
@@ -137,8 +124,8 @@ struct Call {
     const void* beta = is_double ? static_cast<const void*>(&wide_zero) : &zero;
     // cuBLASLt's signatures lack const; it changes neither descriptions nor operands.
     auto* description = const_cast<cublasLtMatmulDescOpaque_t*>(&desc);
-    const auto layout = [](const Matrix& m) {
-      return const_cast<cublasLtMatrixLayoutOpaque_t*>(&m.layout);
+    const auto layout = [](const cublasLtMatrixLayoutOpaque_t& matrix) {
+      return const_cast<cublasLtMatrixLayoutOpaque_t*>(&matrix);
     };
     return library().matmul(handle, description, alpha, b, layout(left), a, layout(right), beta,
                             result, layout(out), result, layout(out), &algorithm, workspace,
@@ -146,22 +133,23 @@ struct Call {
   }
 };
 
-Call::Call(const Key& key, const void* bias, Where where) : is_double(key.dtype == DType::float64) {
+Call::Call(const Key& key, const BlasProduct& product, const void* bias, Where where)
+    : is_double(key.dtype == DType::float64) {
   const GemmProblem& p = key.problem;
   const auto compute = is_double  ? CUBLAS_COMPUTE_64F
                        : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                   : CUBLAS_COMPUTE_32F;
   check(library().init_desc(&desc, sizeof desc, compute, is_double ? CUDA_R_64F : CUDA_R_32F),
         "cublasLtMatmulDescInit", where);
-  left = matrix(key.dtype, p.N, p.K, p.b_column, p.b_row, p.batch, p.b_batch, where);
-  right = matrix(key.dtype, p.K, p.M, p.a_column, p.a_row, p.batch, p.a_batch, where);
-  out = matrix(key.dtype, p.N, p.M, 1, p.out_row, p.batch, p.out_batch, where);
+  left = layout_of(key.dtype, product.left, p.batch, p.b_batch, where);
+  right = layout_of(key.dtype, product.right, p.batch, p.a_batch, where);
+  out = layout_of(key.dtype, product.out, p.batch, p.out_batch, where);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     check(library().set_desc(&desc, attribute, &value, sizeof value),
           "cublasLtMatmulDescSetAttribute", where);
   };
-  set(CUBLASLT_MATMUL_DESC_TRANSA, left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(CUBLASLT_MATMUL_DESC_TRANSB, right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSA, product.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, product.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   const auto epilogue = bias && p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS
                         : bias         ? CUBLASLT_EPILOGUE_BIAS
                         : p.relu       ? CUBLASLT_EPILOGUE_RELU
@@ -179,10 +167,10 @@ class Engine {
   }
 
   // No algorithm at all is an answer, too.
-  bool multiply(const Key& key, const void* a, const void* b, const void* bias, void* result,
-                Where where) {
+  bool multiply(const Key& key, const BlasProduct& product, const void* a, const void* b,
+                const void* bias, void* result, Where where) {
     const DeviceGuard guard(device_, where);
-    const Call call(key, bias, where);
+    const Call call(key, product, bias, where);
     const Workspace workspace(kWorkspaceBytes, device_, where);
     const cudaStream_t stream = current_stream(device_).handle();
     const auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
@@ -227,9 +215,9 @@ class Engine {
     std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
     int count = 0;
     Call asked = call;
-    const cublasStatus_t status = library().heuristic(
-        handle_, &asked.desc, &asked.left.layout, &asked.right.layout, &asked.out.layout,
-        &asked.out.layout, &preference, kCandidates, found.data(), &count);
+    const cublasStatus_t status =
+        library().heuristic(handle_, &asked.desc, &asked.left, &asked.right, &asked.out, &asked.out,
+                            &preference, kCandidates, found.data(), &count);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
     check(status, "cublasLtMatmulAlgoGetHeuristic", where);
     std::vector<cublasLtMatmulAlgo_t> algorithms;
@@ -245,22 +233,17 @@ class Engine {
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms_;
 };
 
-std::uint32_t alignment_of(std::initializer_list<const void*> pointers) {
-  std::uintptr_t bits = 256;
-  for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);
-  return static_cast<std::uint32_t>(bits & (~bits + 1));
-}
-
 }  // namespace
 
 const std::string& missing() { return library().file.missing(); }
 
 bool multiply(Device device, DType dtype, const GemmProblem& problem, const void* a, const void* b,
               const void* bias, void* out, bool tf32, Where where) {
-  if (problem.batch > std::numeric_limits<std::int32_t>::max()) return false;
+  const std::optional<BlasProduct> product = blas_product(problem, a, b, bias, out);
+  if (!product) return false;
   const Key key{dtype, tf32 && dtype == DType::float32, bias != nullptr, problem,
-                alignment_of({a, b, out})};
-  return per_device<Engine>(device, where).multiply(key, a, b, bias, out, where);
+                product->alignment};
+  return per_device<Engine>(device, where).multiply(key, *product, a, b, bias, out, where);
 }
 
 }  // namespace ringrad::kernels::cublas

@@ -2,7 +2,8 @@
 //
 //     matmul_element_per_thread    the definition; small products, of which tiles would be mostly empty
 //     gemm.cuh                     tiles: each element read from memory is used 64 times or more
-//     cuBLASLt                     where it is there, and nobody asked for ours (provider.h)
+//     cuBLASLt                     where it is there, nobody asked for ours (provider.h), and it can read the
+//                                  operands (blas_product.h)
 //
 // Any strides are read as they are: what a block brings into shared memory is arranged there, so a
 // transposed view costs nothing.

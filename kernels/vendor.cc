@@ -32,12 +32,6 @@ const std::string& vendor_missing(Provided operation) {
 
 bool vendor::multiply(Device device, DType dtype, const GemmProblem& problem, const void* a,
                       const void* b, const void* bias, void* out, Where where) {
-  const auto has_unit_stride = [](std::int64_t row, std::int64_t column) {
-    return row == 1 || column == 1;
-  };
-  if (!has_unit_stride(problem.a_row, problem.a_column) ||
-      !has_unit_stride(problem.b_row, problem.b_column))
-    return false;
   return cublas::multiply(device, dtype, problem, a, b, bias, out, is_tf32(), where);
 }
 
