@@ -1,5 +1,7 @@
 """CUDA sources, in two flavours of one build.
 
+A user's own kernels are built by ringrad_kernel, which works in other repositories too.
+
 By default a .cu file is compiled as C++ against the simulated runtime in //sim. With --config=cuda nvcc
 compiles it for real devices. BUILD files do not say which: they list .cu files in
 ringrad_cuda_library and ringrad_cuda_test.
@@ -13,7 +15,7 @@ _SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas"]
 
 # For AddressSanitizer only: headers must mean the same in all sources of a program (core/allocator.h).
 _PLAIN_COPTS = select({
-    "//:plain_kernels": ["-fno-sanitize=all", "-D__SANITIZE_ADDRESS__=1"],
+    str(Label("//:plain_kernels")): ["-fno-sanitize=all", "-D__SANITIZE_ADDRESS__=1"],
     "//conditions:default": [],
 })
 
@@ -81,7 +83,7 @@ def ringrad_cuda_library(
         testonly = False,
         **kwargs):
     """Kernels and their launchers."""
-    deps = deps + ["//core:cuda"]
+    deps = deps + [str(Label("//core:cuda"))]
     simulated = ["%s_simulated/%s.cc" % (name, src) for src in srcs]
     for src, cc in zip(srcs, simulated):
         native.genrule(
@@ -101,7 +103,7 @@ def ringrad_cuda_library(
     ringrad_library(
         name = name,
         srcs = select({
-            "//:cuda": [":%s_nvcc" % name],
+            str(Label("//:cuda")): [":%s_nvcc" % name],
             "//conditions:default": simulated,
         }),
         hdrs = hdrs,
@@ -109,6 +111,22 @@ def ringrad_cuda_library(
         testonly = testonly,
         textual_hdrs = srcs,
         deps = deps,
+        **kwargs
+    )
+
+def ringrad_kernel(name, src, hdrs, deps = [], **kwargs):
+    """Kernels of your own and the operator that launches them (docs/own_kernel.md).
+
+    Args:
+      src: the .cu file
+      hdrs: its headers, in plain C++
+      deps: libraries besides Ringrad
+    """
+    ringrad_cuda_library(
+        name = name,
+        srcs = [src],
+        hdrs = hdrs,
+        deps = [str(Label("//:own_kernel"))] + deps,
         **kwargs
     )
 

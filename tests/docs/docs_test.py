@@ -18,7 +18,7 @@ DOCUMENTS = sorted([ROOT / 'README.md', *ROOT.glob('docs/*.md'), *ROOT.glob('[a-
 DOCUMENTS = [path for path in DOCUMENTS if not path.parent.name.startswith('bazel-')]
 FOLDERS = 'autograd benchmarks core data examples kernels nn parallel sim tests tools'.split()
 CODE = [path for folder in FOLDERS for path in (ROOT / folder).rglob('*') if path.is_file() and path.suffix != '.md']
-GIVEN = re.compile(r'<!-- given:?\s(.*?)-->\s*\Z', re.DOTALL)
+GIVEN = re.compile(r'<!-- given:?\s((?:(?!-->).)*)-->\s*\Z', re.DOTALL)
 IS_WHOLE = re.compile(r'^(#include|__global__)|^\w[\w:<>& ]* \w+\(.*\) \{$', re.MULTILINE)
 
 
