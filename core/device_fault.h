@@ -34,7 +34,8 @@ struct BadIndex {
 [[noreturn]] void throw_bad_index(const BadIndex& index);
 
 /// In pinned memory, one per device. A kernel takes it from kNone to kInWriting, and to kNoted once
-/// the note is there; the host, having thrown it, back to kNone.
+/// the note is there; the host, having thrown it, back to kNone. Kernels change the state by atomics of
+/// system scope: the host does so at the same time.
 struct DeviceFault {
   static constexpr unsigned kNone = 0, kInWriting = 1, kNoted = 2;
   unsigned state;

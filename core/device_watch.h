@@ -37,7 +37,7 @@ struct LateRank {
 [[noreturn]] void throw_late_rank(const LateRank& late);
 
 /// In pinned memory. Who writes takes it from kNone to kInWriting, and to kNoted once the note is there; who has
-/// thrown it, back to kNone. The first note counts.
+/// thrown it, back to kNone. The first note counts. Kernels change the state by atomics of system scope.
 struct LateNote {
   static constexpr unsigned kNone = 0, kInWriting = 1, kNoted = 2;
   unsigned state;

@@ -64,3 +64,14 @@ T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> valu
   return ringrad::sim::device::atomic_update(p,
                                              [=](T old) { return old == expected ? value : old; });
 }
+
+// Those that the host and other devices see as one step, too. Here all are: a simulated GPU's memory is the
+// host's.
+template <class T>
+T atomicExch_system(T* p, std::type_identity_t<T> value) {
+  return atomicExch(p, value);
+}
+template <class T>
+T atomicCAS_system(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
+  return atomicCAS(p, expected, value);
+}

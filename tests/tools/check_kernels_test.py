@@ -12,15 +12,15 @@ check_kernels = importlib.util.module_from_spec(_spec)
 _loader.exec_module(check_kernels)
 
 
-def object_with(body):
+def object_with(body, kernel='_Z4waitPj'):
     """An object file's text with one kernel."""
-    return f'\x7fELF\x00\x01.version 9.0\n.visible .entry _Z4waitPj(\n\t.param .u64 p\n)\n{{\n{body}\n}}\n\x00\x00'
+    return f'\x7fELF\x00\x01.version 9.0\n.visible .entry {kernel}(\n\t.param .u64 p\n)\n{{\n{body}\n}}\n\x00\x00'
 
 
-def faults(body):
-    (kernel, lines), = check_kernels.read_ptx(object_with(body))
-    assert kernel == '_Z4waitPj'
-    return list(check_kernels.waiting_faults(lines))
+def faults(body, kernel='_Z4waitPj'):
+    (found, lines), = check_kernels.read_ptx(object_with(body, kernel))
+    assert found == kernel
+    return list(check_kernels.waiting_faults(kernel, lines))
 
 
 class WaitingTest(unittest.TestCase):
@@ -32,6 +32,22 @@ class WaitingTest(unittest.TestCase):
 
     def test_accesses_without_a_scope_are_a_kernels_own(self):
         self.assertEqual(faults('\tld.global.u32 %r1, [%rd1];\n\tatom.global.add.u32 %r2, [%rd1], 1;\n\tbar.sync 0;'), [])
+
+    def test_atomics_of_a_kernel_that_tells_others_must_be_the_systems(self):
+        atomics = '\tatom.global{0}.cas.b32 %r1, [%rd1], 0, 1;\n\tred.global{0}.add.u32 [%rd2], 1;'
+        found = ['atom.global.cas.b32 must have .sys scope', 'red.global.add.u32 must have .sys scope']
+        tells = '\n\tmembar.sys;'
+        self.assertEqual(faults(atomics.format('') + tells), found)
+        self.assertEqual(faults(atomics.format('.sys') + tells), [])
+        for kernel in ('_Z5checkPN7ringrad11DeviceFaultE', '_Z4waitN7ringrad10KernelCallE'):
+            self.assertEqual(faults(atomics.format(''), kernel), found)
+            self.assertEqual(faults(atomics.format('.sys'), kernel), [])
+
+    def test_atomics_of_shared_memory_are_a_blocks_own(self):
+        self.assertEqual(faults('\tatom.shared.add.u32 %r1, [%r2], 1;\n\tred.shared::cta.add.u32 [%r2], 1;\n\tmembar.sys;'), [])
+
+    def test_a_barrier_is_no_atomic(self):
+        self.assertEqual(faults('\tbarrier.red.and.pred %p1, 0, %p2;\n\tmembar.sys;'), [])
 
     def test_loops_that_poll_must_look_at_a_clock(self):
         polling = '$L__BB0_1:\n\tld.acquire.sys.u32 %r1, [%rd1];\n{}\tsetp.eq.s32 %p1, %r1, 0;\n\t@%p1 bra $L__BB0_1;'
