@@ -40,10 +40,10 @@ class ChaosTest(Unique):
         self.assertEqual(run.returncode, 3, run.stderr)
 
     def test_a_stopped_rank_is_late_and_does_not_stay(self):
-        run = self.run_ranks('stop:1@step=5', deadline_ms=400, grace=0.3)
+        run = self.run_ranks('stop:1@step=5', deadline_ms=2000, grace=0.3)
         self.assertEqual(run.returncode, 3)
         self.assertIn('[1] ringrad chaos: rank 1 stops itself at step 5\n', run.stderr)
-        self.assertRegex(run.stderr, r'every rank must arrive within 0.4 s; got no call from rank 1')
+        self.assertRegex(run.stderr, r'every rank must arrive within 2 s; got no call from rank 1')
         self.assertRegex(run.stderr, r'ringrun: rank 1 failed first: still running, blamed by rank [02] \(exit code 3\)\n'
                                      r'ringrun:   ringrad chaos: rank 1 stops itself at step 5\n'
                                      r'ringrun:   \[[02]\] all_reduce')
