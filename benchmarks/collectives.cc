@@ -39,6 +39,7 @@ struct Settings {
   Names collectives = {"all_reduce"}, backends = {"threads", "processes"}, algorithms = {"default"};
   std::vector<int> ranks = {2};
   std::int64_t min_size = 4, max_size = 64 << 20;
+  std::vector<std::int64_t> sizes;  // these instead of a range
   int factor = 4, rounds = 1;
   double deadline = 300;
   bool has_peers = false;
@@ -194,6 +195,14 @@ std::vector<Row> measure_size(const Settings& settings, const std::vector<Collec
   return rows;
 }
 
+std::vector<std::int64_t> sizes_of(const Settings& settings) {
+  if (!settings.sizes.empty()) return settings.sizes;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = settings.min_size; size <= settings.max_size; size *= settings.factor)
+    sizes.push_back(size);
+  return sizes;
+}
+
 std::vector<Row> sweep(const Settings& settings, const std::vector<Routine>& routines,
                        bool& failed) {
   std::vector<Row> rows;
@@ -201,8 +210,7 @@ std::vector<Row> sweep(const Settings& settings, const std::vector<Routine>& rou
     std::printf("# %s\n", name(routine));
     print_title();
     for (const int ranks : settings.ranks)
-      for (std::int64_t size = settings.min_size; size <= settings.max_size;
-           size *= settings.factor) {
+      for (const std::int64_t size : sizes_of(settings)) {
         const auto cases = cases_of_size(settings, routine, ranks, size);
         std::vector<Row> measured = measure_size(settings, cases);
         failed |= measured.size() < cases.size();
@@ -276,14 +284,21 @@ void declare(CLI::App& app, Settings& settings) {
   app.add_option("--ranks", settings.ranks, "numbers of ranks, as 2,4")
       ->delimiter(',')
       ->check(CLI::Range(1, RankBoard::kMaxRanks));
-  app.add_option("--min-size", settings.min_size, "bytes, as 4 or 64KiB; 4")
+  const CLI::Range size_range(std::int64_t{1}, std::int64_t{1} << 33);
+  auto* min_size = app.add_option("--min-size", settings.min_size, "bytes, as 4 or 64KiB; 4")
+                       ->transform(size)
+                       ->check(size_range);
+  auto* max_size =
+      app.add_option("--max-size", settings.max_size, "64MiB")->transform(size)->check(size_range);
+  auto* factor = app.add_option("--factor", settings.factor, "from one size to the next; 4")
+                     ->check(CLI::Range(2, 1024));
+  app.add_option("--sizes", settings.sizes, "these alone, as 4,64KiB,1MiB")
+      ->delimiter(',')
       ->transform(size)
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 33));
-  app.add_option("--max-size", settings.max_size, "64MiB")
-      ->transform(size)
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 33));
-  app.add_option("--factor", settings.factor, "from one size to the next; 4")
-      ->check(CLI::Range(2, 1024));
+      ->check(size_range)
+      ->excludes(min_size)
+      ->excludes(max_size)
+      ->excludes(factor);
   app.add_option("--dtype", settings.dtype, "float32");
   app.add_option("--op", settings.op, "sum, mean, product, min or max; sum");
   app.add_option("--root", settings.common.root, "of broadcast and reduce; 0")

@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = 'cuda_training_benchmark'
 OURS = 'ringrad'
 CASE_DEADLINE_SECONDS = 300  # for one answer of our program
+VARIANTS = ('eager', 'compile', 'graph')  # those of peers/torch_cuda.py
 WARM_UPS = 3
 
 
@@ -46,6 +47,8 @@ def parse_arguments(arguments):
     parser.add_argument('--batch', default='64,256', metavar='LIST',
                         help='batch sizes of the ResNets; default: 64,256')
     parser.add_argument('--only', default='', metavar='REGEX', help='the cases to run')
+    parser.add_argument('--variants', type=lambda names: names.split(','), metavar='LIST',
+                        help="of PyTorch's: eager, compile, graph; default: all")
     parser.add_argument('--tf32', action='store_true', help='float32 products in TF32, on both sides')
     parser.add_argument('--binary', metavar='COMMAND', help=f'what starts {PROGRAM}')
     parser.add_argument('--json', metavar='FILE', help='also write the results here')
@@ -56,6 +59,9 @@ def parse_arguments(arguments):
         sizes = [int(size) for size in options.batch.split(',')]
     except (re.error, ValueError) as error:
         parser.error(str(error))
+    unknown = set(options.variants or []) - set(VARIANTS)
+    if unknown:
+        parser.error(f"--variants must be of {', '.join(VARIANTS)}; got {', '.join(sorted(unknown))}")
     if options.rounds < 1 or options.seconds <= 0 or min(sizes) < 2:
         parser.error('--rounds and --seconds must be positive, and --batch at least 2')
     return options
@@ -252,6 +258,15 @@ def list_cases(command, options):
     return cases
 
 
+def chosen_variants(cases, variants_of, asked):
+    """{case: those of PyTorch's variants of it that were asked for}, of cases that have any."""
+    chosen = {case: [one for one in variants_of(case) if one in (asked or VARIANTS)] for case in cases}
+    chosen = {case: variants for case, variants in chosen.items() if variants}
+    if not chosen:
+        raise Failure('no case has a variant of --variants')
+    return chosen
+
+
 def import_torch(options):
     """torch and the peer's cases, with the same precision as on our side."""
     try:
@@ -279,10 +294,11 @@ def compare(command, cases, options):
             raise Failure(f'{PROGRAM} must be compiled by nvcc (--config=cuda); got one for simulated GPUs')
         return side
 
-    for number, case in enumerate(cases, 1):
-        print(f'{number}/{len(cases)}: {case}', file=sys.stderr, flush=True)
+    wanted = chosen_variants(cases, peer.variants, options.variants)
+    for number, case in enumerate(wanted, 1):
+        print(f'{number}/{len(wanted)}: {case}', file=sys.stderr, flush=True)
         makers = {OURS: lambda case=case: ringrad(case)}
-        for variant in peer.variants(case):
+        for variant in wanted[case]:
             makers[f'torch.{variant}'] = lambda case=case, variant=variant: Torch(
                 peer.build(case, variant), torch.cuda.synchronize, options.seconds)
         results[case] = measure(makers, options.rounds)

@@ -8,8 +8,8 @@
 //     <-  the end of the input    ->  {"loss": 5.02}      the last one; null for an operator
 //
 //   step/tiny_mlp/float32/B:32               10 -> 20 -> 5, mean squared error
-//   step/tiny_mlp/float32/B:32@captured      the same step as a CUDA graph (nn/captured_step.h)
 //   step/resnet18/bfloat16/B:<>/H:<>/W:<>    and resnet50: 1000 classes, cross entropy, autocast, channels_last
+//   step/..@captured                         each of these steps as a CUDA graph (nn/captured_step.h)
 //   BM_..                                    an operator of cuda_operator_cases.h
 //
 // A step is forward, backward and SGD with momentum on one batch of random data, and reads no loss. A sample
@@ -129,8 +129,10 @@ std::vector<TimedCase> all_cases(const std::vector<std::int64_t>& batches) {
   const std::int64_t side = is_cuda_simulated() ? 32 : 224;
   for (const std::string network : {"resnet18", "resnet50"})
     for (const std::int64_t batch : batches)
-      cases.push_back({concat("step/", network, "/bfloat16/B:", batch, "/H:", side, "/W:", side),
-                       [=] { return running(resnet(network, batch, side), false); }});
+      for (const bool captured : {false, true})
+        cases.push_back({concat("step/", network, "/bfloat16/B:", batch, "/H:", side, "/W:", side,
+                                captured ? "@captured" : ""),
+                         [=] { return running(resnet(network, batch, side), captured); }});
   for (const CudaOperatorCase& one : cuda_operator_cases())
     cases.push_back({one.name, [one] { return Running{one.make().call}; }});
   return cases;

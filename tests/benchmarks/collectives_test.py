@@ -105,6 +105,10 @@ class InputsTest(CollectivesTest):
                         self.assert_right(result)
                         self.assertEqual((result['dtype'], result['op']), (dtype, op))
 
+    def test_takes_a_list_of_sizes(self):
+        results, _ = self.results('--samples', '1', '--sizes', '4,2KiB,1KiB', '--backends', 'threads')
+        self.assertEqual([result['size'] for result in results['results']], [4, 2048, 1024])
+
     def test_sizes_mean_what_nccl_tests_mean(self):
         results, _ = self.results('--backends', 'threads', '--ranks', '4', '--collectives', 'all', *TINY)
         counts = {r['collective']: (r['size'], r['count']) for r in results['results']}
@@ -163,6 +167,8 @@ class CommandLineTest(CollectivesTest):
                 (['--backends', 'openmpi', '--op', 'max'], 'with float32 and sum; got float32 and max'),
                 (['--collectives', 'reduce', '--root', '2'], '--root: must be one of 2 ranks; got 2'),
                 (['--min-size', '8', '--max-size', '4'], '--min-size: must be at most --max-size; got 8 and 4'),
+                (['--sizes', '8', '--max-size', '4'], '--max-size excludes --sizes'),
+                (['--sizes', '4,0'], '0 not in range'),
                 (['--ranks', '0'], 'not in range 1 to 256'),
                 (['--colour', 'red'], '--colour')):
             run = self.run_program(*arguments)

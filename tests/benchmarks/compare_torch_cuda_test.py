@@ -113,6 +113,18 @@ class RatioTest(unittest.TestCase):
         self.assertEqual(lines[-1], '| case | 2.5 s | torch.eager | 5 s | 2.00x |')
 
 
+class VariantsTest(unittest.TestCase):
+    def test_cases_run_with_the_variants_that_are_asked_for(self):
+        all_of = {'a': ['eager', 'compile'], 'a@captured': ['graph']}
+        for asked, expected in ((None, all_of), (['eager', 'graph'], {'a': ['eager'], 'a@captured': ['graph']}),
+                                (['compile'], {'a': ['compile']})):
+            self.assertEqual(compare.chosen_variants(list(all_of), all_of.get, asked), expected)
+
+    def test_no_variant_at_all_is_said(self):
+        with self.assertRaisesRegex(compare.Failure, 'no case has a variant of --variants'):
+            compare.chosen_variants(['a'], lambda _: ['eager'], ['graph'])
+
+
 class CommandLineTest(unittest.TestCase):
     def outcome(self, *arguments, torch=None, script=SCRIPT):
         """(exit status, stdout, stderr), with a module `torch` of the given source."""
@@ -125,7 +137,8 @@ class CommandLineTest(unittest.TestCase):
 
     def test_wrong_arguments_are_usage_errors(self):
         for arguments in (['--rounds', '0'], ['--batch', 'many'], ['--batch', '1'],
-                          ['--only', '('], ['--colour', 'red'], ['--seconds', '0']):
+                          ['--only', '('], ['--colour', 'red'], ['--seconds', '0'],
+                          ['--variants', 'eager,fast']):
             status, _, errors = self.outcome(*arguments)
             self.assertEqual(status, 2, arguments)
             self.assertIn('usage:', errors)
@@ -140,8 +153,8 @@ class CommandLineTest(unittest.TestCase):
                                          'resnet')
         self.assertEqual(status, 0)
         self.assertEqual(output.split(), [
-            f'step/{net}/bfloat16/B:{batch}/H:32/W:32'
-            for net in ('resnet18', 'resnet50') for batch in (3, 5)])
+            f'step/{net}/bfloat16/B:{batch}/H:32/W:32{captured}'
+            for net in ('resnet18', 'resnet50') for batch in (3, 5) for captured in ('', '@captured')])
 
     def test_what_is_missing_is_named(self):
         no_gpu = 'class cuda: is_available = lambda: False\n__version__ = "9.9"'
@@ -156,7 +169,7 @@ class cuda:
     is_available = lambda: True
     synchronize = empty_cache = lambda: None
 peer = sys.modules['torch_cuda'] = types.ModuleType('torch_cuda')
-peer.variants = lambda name: []
+peer.variants = lambda name: ['eager']
 '''
         ours = ['--binary', PROGRAM, '--only', TINY + '$']
         with tempfile.TemporaryDirectory() as folder:
