@@ -19,11 +19,15 @@ _PLAIN_COPTS = select({
     "//conditions:default": [],
 })
 
-_ARCHITECTURES = [
-    "-gencode=arch=compute_80,code=sm_80",
-    "-gencode=arch=compute_90,code=sm_90",
-    "-gencode=arch=compute_90,code=compute_90",
-]
+_SM_90 = "-gencode=arch=compute_90,code=sm_90"
+_ARCHITECTURES = select({
+    "//:sm_90_only": [_SM_90],
+    "//conditions:default": [
+        "-gencode=arch=compute_80,code=sm_80",
+        _SM_90,
+        "-gencode=arch=compute_90,code=compute_90",
+    ],
+})
 
 def _nvcc_objects_impl(ctx):
     context = cc_common.merge_cc_infos(
@@ -39,7 +43,7 @@ def _nvcc_objects_impl(ctx):
 
         # nvcc names temporary files after its process, which has the same number in every sandbox.
         arguments.add("--objdir-as-tempdir")
-        arguments.add_all(_ARCHITECTURES)
+        arguments.add_all(ctx.attr.architectures)
         arguments.add_all(["-Xcompiler", "-Wall,-Wextra,-fPIC", "-Werror", "all-warnings"])
         arguments.add("-Xptxas=-v")  # registers, stack and spills of each kernel, for the log
         arguments.add("--no-compress")  # so that tools/check_kernels can read the PTX
@@ -67,6 +71,7 @@ def _nvcc_objects_impl(ctx):
 _nvcc_objects = rule(
     implementation = _nvcc_objects_impl,
     attrs = {
+        "architectures": attr.string_list(),
         "copts": attr.string_list(),
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = True),
@@ -93,6 +98,7 @@ def ringrad_cuda_library(
         )
     _nvcc_objects(
         name = name + "_nvcc",
+        architectures = _ARCHITECTURES,
         copts = nvcc_copts,
         srcs = srcs,
         hdrs = hdrs,
