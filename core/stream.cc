@@ -21,21 +21,29 @@ thread_local std::array<CurrentStream, kMaxCudaDevices> current_streams;
 
 unsigned slot(Device device) { return static_cast<unsigned>(device.index); }
 
+struct FoundDevices {
+  int count = 0;
+  std::string error;  // why there are none, as CUDA says it
+};
+
+const FoundDevices& found_devices() {
+  static const FoundDevices found = [] {
+    FoundDevices devices;
+    const cudaError_t status = cudaGetDeviceCount(&devices.count);
+    if (status == cudaSuccess) return devices;
+    cudaGetLastError();
+    return FoundDevices{0, concat(": ", cudaGetErrorString(status))};
+  }();
+  return found;
+}
+
 cudaEvent_t event_of(const std::shared_ptr<void>& handle) {
   return static_cast<cudaEvent_t>(handle.get());
 }
 
 }  // namespace
 
-int num_cuda_devices() {
-  static const int count = [] {
-    int found = 0;
-    if (cudaGetDeviceCount(&found) == cudaSuccess) return found;
-    cudaGetLastError();
-    return 0;
-  }();
-  return count;
-}
+int num_cuda_devices() { return found_devices().count; }
 
 std::string gpu_name(Device device, Where where) {
   const DeviceGuard exists(device, where);
@@ -49,7 +57,7 @@ bool is_cuda_simulated() { return kSimulatedCuda; }
 DeviceGuard::DeviceGuard(Device device, Where where) {
   if (device.is_cpu()) return;
   RINGRAD_CHECK(device.index < num_cuda_devices(), DeviceError, where, "device: ", device,
-                " must exist; got ", num_cuda_devices(), " GPUs");
+                " must exist; got ", num_cuda_devices(), " GPUs", found_devices().error);
   int now = 0;
   RINGRAD_CUDA_CHECK(cudaGetDevice(&now), where);
   if (now == device.index) return;

@@ -5,18 +5,24 @@
 #include <cstdlib>
 
 #include "core/stream.h"
+#include "tests/num_gpus.h"
 
 namespace ringrad::testing {
 namespace {
 
-// The device under test is the default one of the main thread; where there is none, tests are skipped.
+// The device under test is the default one of the main thread; where there is none, tests are skipped, and where
+// there is one that cannot be used, they fail.
 class DeviceUnderTest : public ::testing::EmptyTestEventListener {
  public:
   explicit DeviceUnderTest(Device device) : device_(device) {}
 
   void OnTestStart(const ::testing::TestInfo&) override {
-    if (device_.is_cuda() && device_.index >= num_cuda_devices())
-      GTEST_SKIP() << "there is no " << device_;
+    try {
+      if (device_.is_cuda() && device_.index >= num_gpus())
+        GTEST_SKIP() << "there is no " << device_;
+    } catch (const DeviceError& error) {
+      FAIL() << error.what();
+    }
     set_default_device(device_);
   }
 

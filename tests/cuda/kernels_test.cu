@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cuda.h"
+#include "tests/num_gpus.h"
 
 namespace ringrad {
 namespace {
@@ -78,12 +79,10 @@ __global__ void count_positive(const float* x, int count, int* result) {
   if (threadIdx.x % 32 == 0) atomicAdd(result, __popc(ballot));
 }
 
-class KernelsTest : public testing::Test {
+class KernelsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
-      GTEST_SKIP() << "skipped: no GPU";
+    if (testing::num_gpus() == 0) GTEST_SKIP() << "skipped: no GPU";
   }
   void TearDown() override {
     for (void* p : allocated_) EXPECT_EQ(cudaFree(p), cudaSuccess);

@@ -12,6 +12,7 @@
 #include "data/tensor_dataset.h"
 #include "data/transform.h"
 #include "tests/data/idx_file.h"
+#include "tests/num_gpus.h"
 #include "tests/testing.h"
 
 namespace ringrad {
@@ -25,7 +26,7 @@ const Device kGpu = "cuda";
 class DefaultDeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (num_cuda_devices() == 0) GTEST_SKIP() << "skipped: no GPU";
+    if (testing::num_gpus() == 0) GTEST_SKIP() << "skipped: no GPU";
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "examples/own_kernel/rms_norm.h"
 #include "ringrad.h"
+#include "tests/num_gpus.h"
 #include "tests/testing.h"
 
 namespace ringrad {
@@ -15,7 +16,7 @@ using testing::expect_throws;
 class OwnKernelTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (num_cuda_devices() == 0) GTEST_SKIP() << "skipped: no GPU";
+    if (testing::num_gpus() == 0) GTEST_SKIP() << "skipped: no GPU";
   }
 };
 

@@ -14,6 +14,7 @@
 #include "nn/adam.h"
 #include "nn/linear.h"
 #include "nn/sgd.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/comm/stall.h"
 #include "tests/testing.h"
 
@@ -132,7 +133,7 @@ TEST(TwoDevicesTest, MovingAModuleAwayFromItsOptimizerIsNoticed) {
 }
 
 TEST(TwoDevicesTest, NoHostWaitsForAGpu) {
-  if (num_cuda_devices() < 2) GTEST_SKIP() << "fewer than two GPUs";
+  if (testing::num_gpus() < 2) GTEST_SKIP() << "fewer than two GPUs";
   Twins twins({"cuda:0", "cuda:1"});
   const Tensor x = to(batch(), "cuda:0");
   sum(square(twins.alone(x))).backward();

@@ -9,6 +9,7 @@
 #include "core/stream.h"
 #include "kernels/copy.h"
 #include "parallel/comm/ranks.h"
+#include "tests/num_gpus.h"
 #include "tests/testing.h"
 
 namespace ringrad {
@@ -183,7 +184,7 @@ TEST(CommunicationLaneTest, TimesSayHowLongItWorkedAndWasWaitedFor) {
 
 // On GPUs the caller's stream waits, not the caller; what was queued before the work comes before it.
 TEST(CommunicationLaneTest, OnGpusWorkIsQueuedOnAStreamOfItsOwn) {
-  if (num_cuda_devices() < 2) GTEST_SKIP() << "needs two GPUs";
+  if (testing::num_gpus() < 2) GTEST_SKIP() << "needs two GPUs";
   run_ranks(2, [](Communicator& comm) {
     const Device gpu(DeviceType::cuda, comm.rank());
     const DefaultDeviceGuard guard(gpu);

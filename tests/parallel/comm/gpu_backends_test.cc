@@ -4,6 +4,7 @@
 
 #include "core/stream.h"
 #include "parallel/comm/ranks.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/comm/backend_suite.h"
 #include "tests/parallel/comm/use_mock_nccl.h"
 
@@ -13,7 +14,7 @@ namespace {
 class GpuBackendsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+    if (testing::num_gpus() == 0) GTEST_SKIP() << "no GPU";
   }
 };
 

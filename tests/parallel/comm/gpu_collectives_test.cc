@@ -13,6 +13,7 @@
 #include "kernels/fill.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/plan/algorithms.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/comm/checked_collectives.h"
 #include "tests/parallel/comm/on_gpus.h"
 
@@ -30,7 +31,7 @@ using testing::on_gpus;
 class GpuCollectivesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+    if (testing::num_gpus() == 0) GTEST_SKIP() << "no GPU";
   }
 };
 
@@ -186,7 +187,7 @@ TEST_F(GpuCollectivesTest, MemoryThatIsUsedAgain) {
 }
 
 TEST_F(GpuCollectivesTest, ARankKeepsItsGpu) {
-  if (num_cuda_devices() < 2) GTEST_SKIP() << "one GPU";
+  if (testing::num_gpus() < 2) GTEST_SKIP() << "one GPU";
   on_gpus(1, 1, [](Communicator& comm) {
     comm.all_reduce(ones({8}));
     expect_throws<DeviceError>([&] { comm.all_reduce(ones({8}, {.device = "cuda:1"})); },

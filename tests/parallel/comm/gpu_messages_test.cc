@@ -12,6 +12,7 @@
 #include "core/stream.h"
 #include "kernels/elementwise.h"
 #include "kernels/fill.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/comm/collective_values.h"
 #include "tests/parallel/comm/on_gpus.h"
 #include "tests/parallel/comm/stall.h"
@@ -30,7 +31,7 @@ using testing::Stall;
 class GpuMessagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+    if (testing::num_gpus() == 0) GTEST_SKIP() << "no GPU";
   }
 };
 

@@ -14,6 +14,7 @@
 
 #include "core/allocator_cuda.h"
 #include "parallel/comm/ranks.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/comm/checked_collectives.h"
 #include "tests/parallel/comm/on_gpus.h"
 #include "tests/parallel/comm/stall.h"
@@ -47,7 +48,7 @@ class Launches {
 class KernelAllReduceTest : public ::testing::TestWithParam<DeviceAlgorithm> {
  protected:
   void SetUp() override {
-    if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+    if (testing::num_gpus() == 0) GTEST_SKIP() << "no GPU";
   }
 
   // Rank r of n works on GPU r % num_devices, on a stream of its own.

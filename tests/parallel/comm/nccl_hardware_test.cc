@@ -9,6 +9,7 @@
 #include "parallel/comm/nccl_communicator.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/comm/thread_communicator.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/comm/checked_collectives.h"
 
 namespace ringrad {
@@ -24,7 +25,7 @@ constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatte
 class NcclHardwareTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (is_cuda_simulated() || num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+    if (is_cuda_simulated() || testing::num_gpus() == 0) GTEST_SKIP() << "no GPU";
   }
 };
 

@@ -24,6 +24,7 @@
 #include "parallel/comm/ranks.h"
 #include "parallel/train/distributed_data_parallel.h"
 #include "tests/nn/folder.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/comm/processes.h"
 #include "tests/testing.h"
 
@@ -168,7 +169,7 @@ TEST(DistributedCheckpointTest, RanksGoOnAsIfTheyHadNotBeenInterrupted) {
 }
 
 TEST(DistributedCheckpointTest, SoDoRanksOnGpus) {
-  if (num_cuda_devices() < 2) GTEST_SKIP() << "there are fewer than two GPUs";
+  if (testing::num_gpus() < 2) GTEST_SKIP() << "there are fewer than two GPUs";
   const Folder folder;
   run_ranks(2, [&](Communicator& comm) {
     const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank()));

@@ -11,6 +11,7 @@
 #include "parallel/comm/flight_recorder.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/train/sharded_optimizer.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/train/piped_model.h"
 #include "tests/parallel/train/ranks_on_devices.h"
 
@@ -104,7 +105,7 @@ TEST(HybridTest, WithSeveralStagesPerRank) {
 }
 
 TEST(HybridTest, SoItIsOnGpus) {
-  if (num_cuda_devices() == 0) GTEST_SKIP();
+  if (num_gpus() == 0) GTEST_SKIP();
   run_ranks(4, [&](Communicator& comm) {
     const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank() % num_cuda_devices()));
     expect_one_ranks_numbers(comm, {2, 2}, zero_bubble(2, 2), false);

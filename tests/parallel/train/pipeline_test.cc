@@ -16,6 +16,7 @@
 #include "nn/sgd.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/plan/pipeline_check.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/train/piped_model.h"
 #include "tests/parallel/train/ranks_on_devices.h"
 
@@ -61,7 +62,7 @@ TEST(PipelineTest, EveryScheduleGivesTheGradientsOfTheWholeModelBitByBit) {
 }
 
 TEST(PipelineTest, SoItIsOnGpus) {
-  if (num_cuda_devices() == 0) GTEST_SKIP();
+  if (num_gpus() == 0) GTEST_SKIP();
   for (const int p : {2, 4})
     for (const PipelinePlan& plan : plans_for(p, 4)) {
       SCOPED_TRACE(::testing::Message() << plan);

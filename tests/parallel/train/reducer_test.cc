@@ -27,6 +27,7 @@
 #include "parallel/comm/flight_recorder.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/train/distributed_data_parallel.h"
+#include "tests/num_gpus.h"
 #include "tests/parallel/comm/use_mock_nccl.h"
 #include "tests/testing.h"
 
@@ -88,7 +89,7 @@ TEST(ReducerTest, OverlapChangesNoBit) {
 }
 
 TEST(ReducerTest, OnGpusOverlapChangesNoBit) {
-  if (num_cuda_devices() < 2) GTEST_SKIP() << "needs two GPUs";
+  if (testing::num_gpus() < 2) GTEST_SKIP() << "needs two GPUs";
   const auto trained_on_gpus = [](Overlap overlap) {
     std::vector<Tensor> result;
     run_ranks(2, [&](Communicator& comm) {
