@@ -2,6 +2,7 @@
 
 #include "kernels/dense.h"
 #include "kernels/provider.h"
+#include "kernels/shared_gpu.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -22,6 +23,7 @@ bool is_like(const Tensor& tensor, const Tensor& x) {
 bool is_for_vendor(const Tensor& x, bool relu, Where where) {
   return x.device().is_cuda() && x.dims() == 4 && x.dtype() != DType::float64 &&
          x.is_channels_last() && x.shape()[1] % (relu ? 32 : 8) == 0 && x.numel() > x.shape()[1] &&
+         may_use_vendor(Provided::batch_norm, is_shared(x.device())) &&
          uses_vendor(Provided::batch_norm, where);
 }
 

@@ -100,4 +100,8 @@ bool kernels::uses_vendor(Provided operation, Where where) {
   return there;
 }
 
+bool kernels::may_use_vendor(Provided operation, bool is_shared) {
+  return operation != Provided::batch_norm || !is_shared;
+}
+
 }  // namespace ringrad

@@ -5,7 +5,8 @@
 //
 // Both stand behind the same contract, so they can be put side by side. Without a word the vendor's are
 // used where they are faster and there: the libraries are looked for when the first operator needs them,
-// and a machine without them runs on our own. On simulated GPUs there are only our own.
+// and a machine without them runs on our own. On simulated GPUs there are only our own. While several streams
+// share a GPU, batch norm there is our own, whatever was asked for (shared_gpu.h).
 
 #pragma once
 
@@ -33,6 +34,10 @@ namespace kernels {
 
 /// True if the vendor's kernels are chosen for the operation, and there.
 bool uses_vendor(Provided operation, Where where);
+
+/// True if the vendor's kernels for the operation may run on a GPU that is, or is not, shared: those of batch
+/// norm may wait for each other, and never end beside others that wait.
+bool may_use_vendor(Provided operation, bool is_shared);
 
 }  // namespace kernels
 }  // namespace ringrad

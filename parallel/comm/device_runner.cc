@@ -47,6 +47,7 @@ void DeviceRunner::meet(Operation& operation) {
   if (kernels_) return;
   try {
     links_->meet(operation);
+    if (has_company()) shared_.emplace(device_);
     kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
     messages_.emplace(session_, *links_, device_);
   } catch (const std::exception& error) {
@@ -54,6 +55,13 @@ void DeviceRunner::meet(Operation& operation) {
     throw;
   }
   has_met_.store(true, std::memory_order_release);
+}
+
+// True if another rank has this rank's GPU. REQUIRES: the ranks have met
+bool DeviceRunner::has_company() const {
+  for (int other = 0; other < session_.world_size(); ++other)
+    if (other != session_.rank() && links_->share_gpu(other, session_.rank())) return true;
+  return false;
 }
 
 // --- What is queued ---

@@ -33,6 +33,7 @@
 #include "core/device_watch.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "kernels/shared_gpu.h"
 #include "parallel/comm/device_links.h"
 #include "parallel/comm/device_messages.h"
 #include "parallel/comm/kernel_all_reduce.h"
@@ -91,6 +92,7 @@ class DeviceRunner final : public PlanRunner {
     std::optional<std::chrono::steady_clock::time_point> since;
   };
 
+  bool has_company() const;
   void queued(const Operation& operation, const Event& reached);
   bool is_waiting();
   bool drain() noexcept;
@@ -99,6 +101,7 @@ class DeviceRunner final : public PlanRunner {
   const Device device_;
   std::unique_ptr<DeviceLinks> links_;
   const Stream copies_;
+  std::optional<SharedGpu> shared_;         // if another rank has the same GPU
   std::optional<KernelAllReduce> kernels_;  // once the ranks have met
   std::optional<DeviceMessages> messages_;  // likewise
   std::atomic<bool> has_met_ = false;

@@ -12,6 +12,7 @@
 
 #include "core/capture.h"
 #include "core/random.h"
+#include "kernels/shared_gpu.h"
 #include "parallel/comm/rethrow.h"
 #include "parallel/train/caller_state.h"
 #include "parallel/train/device_threads.h"
@@ -155,6 +156,7 @@ void Run::on_streams(Where where) {
   while (streams.size() < runner_.names.size()) streams.emplace_back(device_, where);
   const Stream callers = current_stream(device_);
   const Event begin(callers, /*timing=*/false, where);
+  const SharedGpu shared(device_);
   for (int k = 0; k < num_branches(); ++k) {
     const Stream& stream = streams[static_cast<std::size_t>(k)];
     begin.block(stream, where);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/stream.h"
+#include "kernels/shared_gpu.h"
 #include "tests/testing.h"
 
 namespace ringrad {
@@ -35,6 +36,31 @@ TEST_F(ProviderTest, SaysWhyTheVendorsKernelsAreNotThere) {
       [] { set_kernel_provider("matmul", KernelProvider::vendor); },
       "the vendor's kernels for matmul must be there; got simulated GPUs, which run our own");
   EXPECT_EQ(kernel_provider("matmul"), KernelProvider::native);
+}
+
+TEST_F(ProviderTest, OfTheVendorsKernelsBatchNormNeedsAGpuOfItsOwn) {
+  using kernels::Provided;
+  for (const Provided operation : {Provided::matmul, Provided::conv2d, Provided::batch_norm})
+    EXPECT_TRUE(kernels::may_use_vendor(operation, /*is_shared=*/false));
+  EXPECT_TRUE(kernels::may_use_vendor(Provided::matmul, /*is_shared=*/true));
+  EXPECT_TRUE(kernels::may_use_vendor(Provided::conv2d, /*is_shared=*/true));
+  EXPECT_FALSE(kernels::may_use_vendor(Provided::batch_norm, /*is_shared=*/true));
+}
+
+TEST_F(ProviderTest, AGpuIsSharedUntilTheLastOneHasLeft) {
+  const Device gpu("cuda:1"), other("cuda:2");
+  EXPECT_FALSE(is_shared(gpu));
+  {
+    const SharedGpu first(gpu);
+    {
+      const SharedGpu second(gpu);
+      EXPECT_TRUE(is_shared(gpu));
+    }
+    EXPECT_TRUE(is_shared(gpu));
+    EXPECT_FALSE(is_shared(other));
+    EXPECT_FALSE(is_shared("cpu:1"));
+  }
+  EXPECT_FALSE(is_shared(gpu));
 }
 
 }  // namespace

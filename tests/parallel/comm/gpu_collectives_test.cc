@@ -11,6 +11,7 @@
 
 #include "core/allocator_cuda.h"
 #include "kernels/fill.h"
+#include "kernels/shared_gpu.h"
 #include "parallel/comm/ranks.h"
 #include "parallel/plan/algorithms.h"
 #include "tests/num_gpus.h"
@@ -54,6 +55,20 @@ TEST_F(GpuCollectivesTest, AllAreExactForAllDTypesAndOps) {
                         expect_exact(comm, {collective, dtype, op, 1, 37});
               },
               {.transfers = transfers});
+}
+
+TEST_F(GpuCollectivesTest, RanksSayThatTheyShareAGpu) {
+  if (testing::num_gpus() < 2) GTEST_SKIP() << "one GPU";
+  for (const int num_devices : {1, 2}) {
+    on_gpus(2, num_devices, [num_devices](Communicator& comm) {
+      EXPECT_FALSE(is_shared(default_device()));
+      comm.barrier();
+      expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, 37});
+      EXPECT_EQ(is_shared(default_device()), num_devices == 1);
+      comm.barrier();
+    });
+    EXPECT_FALSE(is_shared("cuda:0"));
+  }
 }
 
 TEST_F(GpuCollectivesTest, AllCountsAndWorldSizes) {

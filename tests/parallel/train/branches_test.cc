@@ -18,6 +18,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "autograd/reduce.h"
+#include "kernels/shared_gpu.h"
 #include "nn/sgd.h"
 #include "tests/parallel/train/plain_branches.h"
 #include "tests/parallel/train/told_module.h"
@@ -143,6 +144,20 @@ TEST(BranchesTest, OnTheCpuBranchesRunAtTheSameTime) {
   net.set_mode(Mode::side_by_side);
   net(rows(2));
   EXPECT_EQ(num_met, 2);
+}
+
+TEST(BranchesTest, OnAGpuBranchesSayThatTheyShareIt) {
+  if (default_device().is_cpu()) GTEST_SKIP() << "about GPUs";
+  for (const Mode mode : {Mode::side_by_side, Mode::in_turn}) {
+    const auto look = [mode](const Tensor& x, const Tensor& weight, int) {
+      EXPECT_EQ(is_shared(x.device()), mode == Mode::side_by_side);
+      return x * weight;
+    };
+    Branches net(Join::sum, Told(look), Told(look));
+    net.set_mode(mode);
+    net(rows(2));
+    EXPECT_FALSE(is_shared(default_device()));
+  }
 }
 
 TEST(BranchesTest, BlocksOfOneThreadShareTheirThreads) {
