@@ -1,6 +1,7 @@
 #include "parallel/comm/nccl_session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -22,6 +23,8 @@ using std::chrono::milliseconds;
 constexpr auto kShortestPause = std::chrono::microseconds(100);
 constexpr auto kLongestPause = milliseconds(10);
 constexpr auto kLongestAbort = std::chrono::seconds(1);
+
+std::atomic<std::uint64_t> num_sleeps = 0;
 
 // Twice the one before, up to the longest: what ends soon is seen soon, and what takes long costs little.
 class Pauses {
@@ -45,6 +48,8 @@ struct QueuedCall {
 };
 
 }  // namespace
+
+std::uint64_t num_nccl_sleeps() { return num_sleeps; }
 
 struct NcclSession::State {
   State(const nccl::Library& library, Communicator& host, Device gpu, std::chrono::nanoseconds time,
@@ -104,10 +109,15 @@ void NcclSession::State::check(Result result, const std::string& what, Where whe
 void NcclSession::State::await(Lock& lock, Result result, const std::string& what, Where where) {
   const auto end = after(deadline);
   Pauses pauses;
-  for (;;) {
+  for (int looks = 0;; ++looks) {
     check(result, what, where);
     if (result == Result::success) return;
-    changed.wait_for(lock, pauses.next(), [&] { return broken; });
+    if (looks < kLooksBeforeSleep) {
+      std::this_thread::yield();
+    } else {
+      ++num_sleeps;
+      changed.wait_for(lock, pauses.next(), [&] { return broken; });
+    }
     if (broken || host->failed_rank() >= 0) {
       break_off("");
       throw CollectiveError(concat(what, ": the group must be whole; got a failure of rank ",

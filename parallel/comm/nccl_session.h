@@ -19,6 +19,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,8 +32,15 @@
 
 namespace ringrad {
 
+/// How often ranks of this process have slept because NCCL was in progress.
+std::uint64_t num_nccl_sleeps();
+
 class NcclSession {
  public:
+  /// NCCL puts most calls on the stream within some ten microseconds, and a thread that sleeps wakes later: so a
+  /// rank looks so often before it sleeps, and leaves its processor to others in between.
+  static constexpr int kLooksBeforeSleep = 1000;
+
   /// Called on all ranks of `host`, each with a GPU of its own and the same id.
   ///
   /// Throws: CollectiveError unless NCCL is ready before the deadline

@@ -140,6 +140,7 @@ Result accept(Comm comm, const std::vector<Call>& calls) {
   if (comm->rank == 0 && comm->num_calls + 1 == mock().current_faults().refused_call)
     return Result::invalid_argument;
   comm->deferred = calls;
+  comm->num_looks = 0;
   return Result::in_progress;
 }
 
@@ -199,7 +200,9 @@ Result progress(Comm comm) {
     comm->is_ready = comm->clique->num_joined == comm->clique->world_size;
     return comm->is_ready ? Result::success : Result::in_progress;
   }
-  if (!comm->deferred.empty()) launch(*comm, std::exchange(comm->deferred, {}));
+  if (comm->deferred.empty()) return Result::success;
+  if (++comm->num_looks < mock().current_faults().looks_per_call) return Result::in_progress;
+  launch(*comm, std::exchange(comm->deferred, {}));
   return Result::success;
 }
 

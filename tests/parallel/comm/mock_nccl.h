@@ -23,6 +23,7 @@ struct MockNcclFaults {
   int remote_error_at_call = 0;  ///< all ranks get ncclRemoteError while it runs
   int refused_call = 0;          ///< rank 0 gets ncclInvalidArgument from it
   int stuck_call = 0;            ///< never ends, and nobody says so
+  int looks_per_call = 1;        ///< a call is in progress until so many looks at how far it is
   bool init_never_ends = false;
   bool abort_waits = false;  ///< until the next mock_nccl_configure, at most 5 s
 };

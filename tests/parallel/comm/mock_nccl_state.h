@@ -44,7 +44,7 @@ struct ringrad::nccl::Communicator {
   std::shared_ptr<ringrad::testing::Clique> clique;
   int rank = 0, device = 0;
   std::mutex mutex;
-  int num_calls = 0;
+  int num_calls = 0, num_looks = 0;
   bool is_ready = false, is_finalized = false;
   std::vector<ringrad::testing::Call> deferred;  // told to be in progress
   std::vector<std::weak_ptr<ringrad::testing::Launch>> launches;

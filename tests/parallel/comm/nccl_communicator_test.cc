@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/fill.h"
+#include "parallel/comm/nccl_session.h"
 #include "tests/parallel/comm/checked_collectives.h"
 #include "tests/parallel/comm/use_mock_nccl.h"
 
@@ -158,6 +159,19 @@ TEST_F(NcclCommunicatorTest, LeavesWhenItsCallsAreDone) {
     comm.all_reduce(results[comm.rank()]);
   });
   for (const Tensor& x : results) EXPECT_EQ(x.to_vector<int>(), std::vector<int>(1000, 3));
+}
+
+TEST_F(NcclCommunicatorTest, LooksOftenBeforeItSleeps) {
+  for (const int more : {0, 1}) {
+    testing::use_mock_nccl({.looks_per_call = NcclSession::kLooksBeforeSleep + more});
+    run_nccl_ranks(1, [more](Communicator& comm) {
+      const Tensor x = ones({8});
+      comm.all_reduce(x);  // which makes NCCL ready
+      const std::uint64_t before = num_nccl_sleeps();
+      for (int call = 0; call < 3; ++call) comm.all_reduce(x);
+      EXPECT_EQ(num_nccl_sleeps() - before, 3u * static_cast<unsigned>(more));
+    });
+  }
 }
 
 TEST_F(NcclCommunicatorTest, RefusesTensorsOfAnotherGpu) {
