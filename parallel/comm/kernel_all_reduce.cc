@@ -36,6 +36,8 @@ KernelAllReduce::KernelAllReduce(RankSession& session, DeviceLinks& links, Devic
     for (int other = 0; other < n; ++other) sharing += links.share_gpu(other, r);
     num_blocks_ = std::min(num_blocks_, peer.resident_blocks / sharing);
     if (r == session.rank()) is_alone_ = sharing == 1;
+    // A GPU runs one process at a time: a kernel that spins for another process's spends its time slice in vain.
+    if (sharing > 1 && !session.memory()->is_one_process()) is_possible_ = false;
   }
   is_possible_ = is_possible_ && num_blocks_ > 0;
 }

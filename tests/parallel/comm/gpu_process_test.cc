@@ -124,6 +124,25 @@ TEST_F(GpuProcessTest, KernelsOfProcessesWaitForEachOther) {
   }
 }
 
+// Two ranks of three share a GPU, which never runs kernels of both processes at the same time.
+TEST_F(GpuProcessTest, ProcessesThatShareAGpuUseThePlan) {
+  for (const DeviceAlgorithm algorithm :
+       {DeviceAlgorithm::one_shot_kernel, DeviceAlgorithm::two_shot_kernel,
+        DeviceAlgorithm::ring_kernel}) {
+    ProcessGroupOptions options;
+    options.device_all_reduce = algorithm;
+    on_processes(3,
+                 on_gpu(2,
+                        [](Communicator& comm) {
+                          for (const std::int64_t count : {1, 1000, 5000, 3})
+                            expect_exact(comm, {Collective::all_reduce, DType::float32,
+                                                ReduceOp::sum, 0, count});
+                          EXPECT_EQ(num_kernel_all_reduces(), 0u);
+                        }),
+                 options);
+  }
+}
+
 TEST_F(GpuProcessTest, SubgroupsAndMessages) {
   on_processes(
       4, on_gpu(4, [](Communicator& comm) {
