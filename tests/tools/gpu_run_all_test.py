@@ -150,8 +150,8 @@ class SimulatedTest(RunAllTest):
     def test_all_phases_run_within_their_limits(self):
         listed = [line.split() for line in self.run_all('--list').stdout.splitlines()]
         self.assertEqual({phase for phase, _, _ in listed}, set('ABCD'))
-        for phase in 'ABC':
-            self.assertLessEqual(sum(int(limit) for one, _, limit in listed if one == phase), LIMIT)
+        for phase, runs in {'A': 1, 'B': 1, 'C': 1, 'D': 2}.items():
+            self.assertLessEqual(sum(int(limit) for one, _, limit in listed if one == phase), runs * LIMIT)
 
         run = self.run_all()
         outcomes = self.outcomes(run)
