@@ -1,5 +1,6 @@
 #include "kernels/batch_norm_cudnn.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -9,7 +10,7 @@ namespace ringrad::kernels::cudnn {
 namespace {
 
 // cuDNN compiles these kernels for each shape, which takes a while.
-constexpr Search kSearch{.candidates = 2};
+Search search() { return {.candidates = std::min(2, default_candidates())}; }
 
 enum Id : std::int64_t {
   kX = 1,
@@ -116,7 +117,7 @@ bool batch_norm(const BatchNormProblem& p, Where where) {
   kind.eps = p.eps;
   return run(
       p.x.device(), kind.dtype, key_of(false, kind), [&] { return batch_norm_graph(kind); },
-      kSearch,
+      search(),
       operands_of({{kX, p.x},
                    {kWeight, p.weight},
                    {kBias, p.bias},
@@ -133,7 +134,7 @@ bool batch_norm_backward(const BatchNormProblem& p, Where where) {
   kind.residual = p.grad_residual.defined();
   return run(
       p.x.device(), kind.dtype, key_of(true, kind), [&] { return batch_norm_backward_graph(kind); },
-      kSearch,
+      search(),
       operands_of({{kX, p.x},
                    {kWeight, p.weight},
                    {kMean, p.mean},

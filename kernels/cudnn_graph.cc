@@ -1,5 +1,6 @@
 #include "kernels/cudnn_graph.h"
 
+#include <cstdlib>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "core/shared_library.h"
 #include "core/stream.h"
 #include "kernels/fastest.h"
+#include "kernels/kept_choices.h"
 #include "kernels/per_device.h"
 #include "kernels/workspace.h"
 
@@ -59,6 +61,18 @@ Extents channels_last(const Extents& extents) {
   return {H * W * C, 1, W * C, C};
 }
 
+std::string name_of(const Graph& graph, std::int64_t engine) {
+  std::string name;
+  return graph.get_plan_name_at_index(engine, name).is_good() ? name : "";
+}
+
+// Keys as a file names them.
+std::string text_of(const Key& key) {
+  std::string text;
+  for (const std::int64_t number : key) text += concat(text.empty() ? "" : ",", number);
+  return text;
+}
+
 // A graph and the engine that runs it. Captured work may run it again at any time, so it is kept.
 struct Plan {
   Graph graph;
@@ -79,7 +93,10 @@ fe::error_t guarded(Call call) {
 // A device's handle, and the plans found so far.
 class Engine {
  public:
-  Engine(Device device, Where where) : device_(device) {
+  Engine(Device device, Where where)
+      : device_(device),
+        kept_(default_candidates() > 1 ? cache_folder() : "",
+              concat("cudnn ", fe::detail::get_backend_version()), gpu_name(device, where)) {
     const DeviceGuard guard(device, where);
     check(fe::detail::create_handle(&handle_), "cudnnCreate", where);
   }
@@ -100,15 +117,26 @@ class Engine {
   }
 
  private:
-  // Looks for the fastest engine, and keeps it as the key's plan; or null, for good, if there is none.
-  bool find(const Key& key, const std::function<Graph()>& make, DType dtype, const Search& search,
+  // The engine that an earlier process found, if it still is one; else the fastest of a new search.
+  bool find(const Key& key, const std::function<Graph()>& make, DType dtype, Search search,
             Operands& operands, Where where) {
+    if (const auto kept = kept_.find(text_of(key))) {
+      search.name = *kept;
+      if (try_engines(key, make, dtype, search, operands, where)) return true;
+      search.name.clear();
+    }
+    return try_engines(key, make, dtype, search, operands, where);
+  }
+
+  // Makes the fastest engine the key's plan; or null, for good, if no engine is proposed at all.
+  bool try_engines(const Key& key, const std::function<Graph()>& make, DType dtype,
+                   const Search& search, Operands& operands, Where where) {
     auto plan = std::make_unique<Plan>(Plan{make(), 0, !is_capturing()});
     std::vector<std::int64_t> engines;
     const fe::error_t error =
         guarded([&] { return propose(plan->graph, handle_, dtype, search, engines); });
     if (error.is_bad() || engines.empty()) {
-      if (!is_capturing()) plans_[key] = nullptr;
+      if (!is_capturing() && search.name.empty()) plans_[key] = nullptr;
       return false;
     }
     const auto number = [&](int i) { return engines[static_cast<unsigned>(i)]; };
@@ -117,6 +145,8 @@ class Engine {
         [&](int i) { return attempt(plan->graph, number(i), operands, where).is_good(); }, where);
     if (!chosen) return false;  // no memory, perhaps: there may be some another time
     plan->engine = number(*chosen);
+    if (engines.size() > 1 && !is_capturing())
+      kept_.keep(text_of(key), name_of(plan->graph, plan->engine));
     std::unique_ptr<Plan>& place = plans_[key];
     if (place) guessed_.push_back(std::move(place));
     place = std::move(plan);
@@ -149,11 +179,14 @@ class Engine {
   Device device_;
   cudnnHandle_t handle_ = nullptr;
   std::mutex mutex_;
+  KeptChoices kept_;
   std::map<Key, std::unique_ptr<Plan>> plans_;  // null where cuDNN has no engine
   std::vector<std::unique_ptr<Plan>> guessed_;  // replaced by timed ones
 };
 
 }  // namespace
+
+int default_candidates() { return parse_candidates(std::getenv("RINGRAD_CUDNN_CANDIDATES"), 3); }
 
 const std::string& missing() {
   static const std::string why = []() -> std::string {
@@ -219,7 +252,8 @@ fe::error_t propose(Graph& graph, cudnnHandle_t handle, DType dtype, const Searc
   graph.deselect_numeric_notes(unwanted).deselect_workspace_greater_than(kMaxWorkspaceBytes);
   const std::int64_t count = graph.get_execution_plan_count();
   for (std::int64_t i = 0; i < count && std::ssize(engines) < search.candidates; ++i)
-    if (graph.build_plan_at_index(i).is_good()) engines.push_back(i);
+    if (search.name.empty() || name_of(graph, i) == search.name)
+      if (graph.build_plan_at_index(i).is_good()) engines.push_back(i);
   return {};
 }
 

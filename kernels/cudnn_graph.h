@@ -2,7 +2,11 @@
 //
 //     graph        tensors, each with a number, and operations between them
 //     engines      cuDNN proposes ways to compute it, its best guess first
-//     fastest      the first few are timed once; the winner is kept under a key
+//     fastest      the first few are timed once; the winner is kept under a key, and on disk for the next
+//                  process (kept_choices.h), which then builds this engine alone
+//
+// cuDNN compiles many of its engines when they are built, so few are tried: RINGRAD_CUDNN_CANDIDATES says how many,
+// default 3. With 1 its best guess is taken untimed, and nothing is written.
 //
 // A call that was made before costs a look into a map. Engines whose results depend on the order in which
 // threads happen to run are never asked, so within a process and a device a call repeats itself bit by bit.
@@ -47,13 +51,17 @@ GraphTensor add_vector(Graph& graph, std::int64_t id, std::int64_t channels, DTy
 /// Makes a tensor of the graph one that is written, channels last.
 void write_image(const GraphTensor& tensor, std::int64_t id, const Extents& extents, DType dtype);
 
+/// RINGRAD_CUDNN_CANDIDATES. Throws: ValueError unless it is a whole number in [1, 100]
+int default_candidates();
+
 struct Search {
-  int candidates = 8;  ///< how many are timed
-  bool tf32 = false;   ///< tensor cores for float32, with inputs rounded to 10 bits of mantissa
+  int candidates = default_candidates();  ///< how many are timed
+  bool tf32 = false;      ///< tensor cores for float32, with inputs rounded to 10 bits of mantissa
+  std::string name = {};  ///< if not empty: the only engine wanted, by the name that cuDNN gives it
 };
 
 /// Puts the numbers of the engines for `graph` into `engines`, at most search.candidates, built and ready to
-/// run. The graph is for the GPU of `handle`, or, without one, for its set_device_properties().
+/// run; of search.name, none or one. The graph is for the GPU of `handle`, or, without one, for its set_device_properties().
 cudnn_frontend::error_t propose(Graph& graph, cudnnHandle_t handle, DType dtype,
                                 const Search& search, std::vector<std::int64_t>& engines);
 

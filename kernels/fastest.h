@@ -13,11 +13,13 @@
 namespace ringrad::kernels {
 
 /// The way i < count whose run(i) takes the shortest time on the device's current stream; run returns false
-/// if it fails. Nothing if all fail. What is captured does not run, so then the first way is taken untried.
+/// if it fails. Nothing if all fail. What is captured does not run, so then the first way is taken untried; and a
+/// way that is the only one is not timed.
 template <class Run>
 std::optional<int> fastest(Device device, int count, const Run& run, Where where) {
   constexpr int kTimedRuns = 3;
   if (is_capturing()) return count > 0 ? std::optional(0) : std::nullopt;
+  if (count == 1) return run(0) ? std::optional(0) : std::nullopt;
   std::optional<int> chosen;
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < count; ++i) {

@@ -126,6 +126,24 @@ TEST_P(CudnnEnginesTest, AreFoundForEveryConvolution) {
     }
 }
 
+TEST_P(CudnnEnginesTest, AreFoundAgainByName) {
+  const ConvolutionGeometry g = convolutions().front().g;
+  const auto make = [&] { return convolution_graph(g, DType::bfloat16, true); };
+  Graph first = make();
+  const auto found = engines(first, DType::bfloat16, {.candidates = 3});
+  ASSERT_GT(found.size(), 1u);
+  for (const std::int64_t engine : found) {
+    std::string name;
+    ASSERT_TRUE(first.get_plan_name_at_index(engine, name).is_good());
+    Graph again = make();
+    EXPECT_EQ(propose_engines(again, DType::bfloat16, {.candidates = 3, .name = name}),
+              std::vector{engine})
+        << name;
+  }
+  Graph unknown = make();
+  EXPECT_TRUE(propose_engines(unknown, DType::bfloat16, {.name = "eng99_k1=2"}).empty());
+}
+
 TEST_P(CudnnEnginesTest, RoundInputsOnlyWhenTold) {
   const ConvolutionGeometry g = convolutions().front().g;
   const auto number = [&](bool tf32) {
