@@ -15,7 +15,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "core/cuda.h"
 
@@ -46,7 +45,7 @@ class AsyncCopies {
 class AsyncCopies {
  public:
   void start(uint4* to, const void* from) {
-    std::memset(to, 0xff, sizeof *to);
+    *to = {~0u, ~0u, ~0u, ~0u};
     copies_[num_started_++ % kMost] = {to, from};
     if (num_started_ - num_arrived_ > kMost) __trap();
   }
@@ -58,8 +57,7 @@ class AsyncCopies {
     const unsigned end = ends_[(num_groups_ - 1 - kNewest) % kMostGroups];
     for (; num_arrived_ < end; ++num_arrived_) {
       const Copy& copy = copies_[num_arrived_ % kMost];
-      copy.from ? std::memcpy(copy.to, copy.from, sizeof *copy.to)
-                : std::memset(copy.to, 0, sizeof *copy.to);
+      *copy.to = copy.from ? *static_cast<const uint4*>(copy.from) : uint4{};
     }
   }
 

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "sim/access_check.h"
 #include "sim/indices.h"
 #include "sim/sanitizers.h"
 #include "sim/unwritten.h"
@@ -121,6 +122,7 @@ void Block::begin(const Kernel& kernel, std::uint64_t index) {
     }
   }
   shared_.begin_block(kernel.dynamic_shared_bytes, kernel.shared_limit_bytes);
+  order_.begin(kernel.first_block, kernel.num_blocks(), index, num_threads_);
   // New addresses: what blocks before did must not seem to happen before this one.
   if (kTsan) sync_cells_ = std::vector<SyncCell>(2 + 2 * kCellsPerWarp * warps_.size());
 }
@@ -141,6 +143,7 @@ Block::State Block::run() {
     }
   }
   current_block = nullptr;
+  AccessOrder::leave();
 
   if (!failed_ && num_returned_ == num_threads_) return State::finished;
   if (!failed_ && !spinning_.empty()) return State::spinning;
@@ -181,6 +184,7 @@ void Block::run_threads() {
 
 void Block::run_one_thread(Thread& thread) {
   thread.index = num_begun_++;
+  order_.enter(thread.index);
   threadIdx = thread.id = next_id_;
   if (++next_id_.x == kernel_->block.x) {
     next_id_.x = 0;
@@ -203,6 +207,7 @@ void Block::run_one_thread(Thread& thread) {
 
   ++num_returned_;
   ++progress_;
+  if (num_returned_ == num_threads_) check_unwritten(order_);
   Warp& warp = warps_[thread.index / kWarpSize];
   const std::uint32_t lane = 1u << (thread.index % kWarpSize);
   warp.returned |= lane;
@@ -229,6 +234,7 @@ Thread* Block::next_thread() {
 void Block::enter(Thread& thread) {
   thread_ = &thread;
   threadIdx = thread.id;
+  order_.enter(thread.index);
 }
 
 // Goes on with another thread, or with run() if there is none; returns when this one goes on. Under
@@ -271,6 +277,8 @@ int Block::barrier(bool vote, const char* operation, Site site) {
     if (!std::exchange(spun_, false)) ++progress_;
     b.arrived = 0;
     ++b.generation;
+    check_unwritten(order_);
+    order_.meet();
     ready_.append(b.waiting);
   } else {
     wait_in(b.waiting, operation, site);
@@ -304,6 +312,7 @@ Exchanged Block::exchange(std::uint32_t mask, std::uint64_t value, const char* o
     if (!std::exchange(warp.spun, false)) ++progress_;
     meeting.arrived = 0;
     ++meeting.generation;
+    mask == warp.existing ? order_.meet_in_warp(w) : order_.meet_in_warp(w, mask);
     ready_.append(meeting.waiting);
   } else {
     wait_in(meeting.waiting, operation, site);
@@ -366,6 +375,11 @@ void Block::fail_divergence(const char* operation, Site site) {
 std::string Block::describe_thread() const {
   return "kernel '" + kernel_->name + "' on device " + std::to_string(kernel_->device) +
          ", block " + to_string(index_) + ", thread " + to_string(thread_->id);
+}
+
+std::string Block::describe_thread(const Access& access) const {
+  return "block " + to_string(unflatten(order_.block_of(access), kernel_->grid)) + ", thread " +
+         to_string(unflatten(access.thread, kernel_->block));
 }
 
 std::string Block::describe() const {

@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/access_order.h"
 #include "sim/fiber.h"
 #include "sim/kernel.h"
 #include "sim/shared_memory.h"
@@ -119,6 +120,8 @@ class Block {
   Thread& thread() const { return *thread_; }
   /// "kernel 'softmax' on device 0, block (3, 0, 0), thread (17, 0, 0)"
   std::string describe_thread() const;
+  /// The thread that made an access in this launch: "block (3, 0, 0), thread (17, 0, 0)".
+  std::string describe_thread(const Access& access) const;
 
   /// Waits for all threads of the block; returns how many of them passed a vote other than 0.
   int barrier(bool vote, const char* operation, Site site);
@@ -196,6 +199,7 @@ class Block {
   Barrier barrier_;
   std::vector<Warp> warps_;
   SharedMemory shared_;
+  AccessOrder order_;
   std::vector<SyncCell> sync_cells_;  // for ThreadSanitizer: two per barrier and per warp
 };
 

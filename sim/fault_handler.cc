@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "sim/access_check.h"
 #include "sim/block.h"
 #include "sim/engine.h"
 #include "sim/sanitizers.h"
@@ -45,6 +46,41 @@ std::string describe_fault(const Memory& memory, const Block& block, const void*
     return describe_fault(memory, block, address, is_write);
   });
 }
+
+// --- Accesses that are checked (access_check.h) --------------------------------------------------------
+
+std::string describe_place(const Memory& memory, const Finding& finding) {
+  return memory.device_of(finding.p) ? memory.describe(finding.p) : "in shared memory";
+}
+
+std::string describe_finding(const Memory& memory, const Block& block, const Finding& finding) {
+  const Kernel& kernel = block.kernel();
+  const std::string text =
+      "kernel '" + kernel.name + "' on device " + std::to_string(kernel.device) + ", " +
+      block.describe_thread(finding.access) + (finding.is_write ? " wrote " : " read ") +
+      std::to_string(finding.bytes) + " bytes at " + source_line(finding.access.code);
+  const std::string place = describe_place(memory, finding);
+  switch (finding.kind) {
+    case Finding::Kind::out_of_bounds:
+      return text + ", outside of what is allocated: " + place;
+    case Finding::Kind::unwritten:
+      return text + ", which nobody had written: " + place;
+    case Finding::Kind::race:
+      break;
+  }
+  return text + ", which " + block.describe_thread(finding.other) +
+         (finding.other_is_write ? " wrote at " : " read at ") + source_line(finding.other.code) +
+         "; nothing orders the two: " + place;
+}
+
+[[noreturn]] void fail_kernel(const Memory& memory, const Finding& finding) {
+  Block& block = *Block::current();
+  const bool is_outside = finding.kind == Finding::Kind::out_of_bounds;
+  block.fail(is_outside ? cudaErrorIllegalAddress : cudaErrorLaunchFailure,
+             [&memory, &block, finding] { return describe_finding(memory, block, finding); });
+}
+
+// --- Signals ---------------------------------------------------------------------------------------------
 
 // Not ours, or beyond help: what was there before must do. Without a handler the instruction faults
 // again, and the system ends the process.
@@ -106,6 +142,7 @@ void handle_faults_of(Memory* memory) {
   }();
   static_cast<void>(installed);
   guarded_memory = memory;
+  handle_findings([](const Finding& finding) { fail_kernel(*guarded_memory.load(), finding); });
 }
 
 void prepare_thread_for_faults() {

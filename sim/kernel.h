@@ -36,6 +36,9 @@ struct Kernel {
   std::vector<std::shared_ptr<const Kernel>> after;
   SyncCell queued, done;
 
+  // The running number of its first block (access_order.h); 0 until one has begun.
+  mutable std::uint32_t first_block = 0;
+
   std::uint64_t num_blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
   unsigned threads_per_block() const { return block.x * block.y * block.z; }
 };

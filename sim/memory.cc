@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "sim/access_check.h"
 #include "sim/sanitizers.h"
 #include "sim/unwritten.h"
 
@@ -20,8 +21,10 @@ constexpr std::size_t kAlignment = 256;  // as cudaMalloc gives it
 constexpr unsigned char kCanary = 0xfb;
 // More are closed after a kernel, so that the next one's canaries are few.
 constexpr std::size_t kMostOpen = 256;
-// Addresses, not memory: a tebibyte, or what ThreadSanitizer can follow.
-constexpr std::size_t kAddressesPerDevice = std::size_t{1} << (kTsan ? 34 : 40);
+// Addresses, not memory: a tebibyte, or what ThreadSanitizer or access_check.h can follow.
+std::size_t addresses_per_device() {
+  return std::size_t{1} << (kTsan || kChecksAccesses ? 34 : 40);
+}
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -76,9 +79,12 @@ Memory::Memory(int num_devices, std::size_t bytes_per_device)
     : bytes_per_device_(bytes_per_device), regions_(static_cast<std::size_t>(num_devices)) {
   for (Region& region : regions_) {
     region.file = memfd_create("ringrad simulated device", MFD_CLOEXEC);
-    if (region.file < 0 || ftruncate(region.file, kAddressesPerDevice) != 0) throw std::bad_alloc();
-    void* begin =
-        mmap(nullptr, kAddressesPerDevice, PROT_NONE, MAP_SHARED | MAP_NORESERVE, region.file, 0);
+    if (region.file < 0 || ftruncate(region.file, addresses_per_device()) != 0)
+      throw std::bad_alloc();
+    void* const at = take_addresses(Space::global, addresses_per_device());
+    if (kChecksAccesses && !at) throw std::bad_alloc();
+    void* begin = mmap(at, addresses_per_device(), PROT_NONE,
+                       MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), region.file, 0);
     if (begin == MAP_FAILED) throw std::bad_alloc();
     region.begin = static_cast<std::byte*>(begin);
     region.next = region.begin + kPage;
@@ -88,7 +94,8 @@ Memory::Memory(int num_devices, std::size_t bytes_per_device)
 Memory::~Memory() {
   for (Region& region : regions_) {
     unpoison(region.begin, static_cast<std::size_t>(region.next - region.begin));
-    munmap(region.begin, kAddressesPerDevice);
+    munmap(region.begin, addresses_per_device());
+    give_back_addresses(Space::global, region.begin, addresses_per_device());
     ::close(region.file);
   }
 }
@@ -111,6 +118,7 @@ void* Memory::allocate(int device, std::size_t bytes, bool pooled) {
   fill_unwritten(a.begin, bytes);
   poison(first, pages + kPage);
   unpoison(a.begin, bytes);
+  note_live(a.begin, bytes);
   protect(a, PROT_NONE);
   region.in_use += pages;
   region.allocations.emplace(page_of(a.begin), a);
@@ -121,7 +129,7 @@ void* Memory::allocate(int device, std::size_t bytes, bool pooled) {
 // allocations, whose records are then forgotten. Null if there are none either.
 std::byte* Memory::find_addresses(Region& region, std::size_t bytes) const {
   const std::size_t needed = bytes + kPage;
-  const std::byte* end = region.begin + kAddressesPerDevice;
+  const std::byte* end = region.begin + addresses_per_device();
   if (static_cast<std::size_t>(end - region.next) >= needed)
     return std::exchange(region.next, region.next + needed);
   std::erase_if(region.allocations, [](const auto& entry) { return !entry.second.live; });
@@ -156,6 +164,7 @@ bool Memory::release(void* p) {
     protect(a, PROT_NONE);
     open_.erase(a.begin);
     poison(a.begin, a.bytes);
+    note_dead(a.begin, a.bytes);
     const Pages pages = pages_of(a);
     if (a.imported) {
       mmap(pages.begin, pages.bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, region.file,
@@ -177,6 +186,7 @@ std::optional<Memory::Export> Memory::export_allocation(const void* p) const {
   if (!found || !found->live || found->imported) return {};
   const Region& region = regions_[static_cast<std::size_t>(found->device)];
   const Pages pages = pages_of(*found);
+  note_written(found->begin, found->bytes);  // by a process that cannot be seen
   return Export{.process = getpid(),
                 .file = region.file,
                 .device = found->device,
@@ -207,6 +217,8 @@ void* Memory::import_allocation(const Export& exported) {
                      .imported = true};
   poison(first, bytes + kPage);
   unpoison(a.begin, a.bytes);
+  note_live(a.begin, a.bytes);
+  note_written(a.begin, a.bytes);
   protect(a, PROT_NONE);
   region.allocations.emplace(page_of(a.begin), a);
   return a.begin;
@@ -217,7 +229,7 @@ void* Memory::import_allocation(const Export& exported) {
 std::optional<int> Memory::device_of(const void* p) const {
   for (std::size_t device = 0; device < regions_.size(); ++device) {
     const std::byte* begin = regions_[device].begin;
-    if (p >= begin && p < begin + kAddressesPerDevice) return static_cast<int>(device);
+    if (p >= begin && p < begin + addresses_per_device()) return static_cast<int>(device);
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "sim/access_check.h"
 #include "sim/machine.h"
 #include "sim/runtime_api.h"
 #include "sim/sanitizers.h"
@@ -130,6 +131,7 @@ cudaError_t run_copy(const Copy& copy) {
     check_range(to, bytes, "wrote to");
     check_range(from, bytes, "read from");
     std::memmove(to, from, bytes);
+    note_copied(to, from, bytes);
   };
   Machine& machine = Machine::get();
   // A replay would find other bytes in pageable memory, or none.
@@ -183,6 +185,7 @@ cudaError_t fill(const char* call, void* p, int value, std::size_t bytes, Stream
   op->kernel.body = [=] {
     check_range(p, bytes, "wrote to");
     std::memset(p, value, bytes);
+    note_written(p, bytes);
   };
   return Machine::get().submit(op, stream);
 }

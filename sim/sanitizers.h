@@ -80,10 +80,11 @@ inline void fill_unseen(void* p, std::uint16_t pattern, std::size_t bytes) {
   if (bytes % 2) asm volatile("movb %b1, (%0)" : : "r"(p), "q"(pattern) : "memory");
 }
 
-/// Memory at addresses that nobody has used, unnoticed; null if there is none.
-inline void* map_unseen(std::size_t bytes) {
-  const long result = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+/// Memory at these addresses, or if null at some that nobody has used, unnoticed; null if there is none.
+inline void* map_unseen(void* at, std::size_t bytes) {
+  const long result =
+      syscall(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
   return result == -1 ? nullptr : reinterpret_cast<void*>(result);
 }
 #else
@@ -99,9 +100,9 @@ inline void fill_unseen(void* p, std::uint16_t pattern, std::size_t bytes) {
   for (std::size_t i = 0; i + 2 <= bytes; i += 2) std::memcpy(out + i, &pattern, 2);
   if (bytes % 2) std::memcpy(out + bytes - 1, &pattern, 1);
 }
-inline void* map_unseen(std::size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+inline void* map_unseen(void* at, std::size_t bytes) {
+  void* memory = mmap(at, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 #endif

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "sim/access_check.h"
 #include "sim/sanitizers.h"
 #include "sim/unwritten.h"
 
@@ -12,8 +13,9 @@ namespace ringrad::sim {
 namespace {
 
 constexpr std::size_t kAlignment = 16;
-constexpr std::size_t kMaxArrays = 64;        // so that a block's own threads never allocate
-constexpr std::size_t kGap = kAsan ? 32 : 0;  // poisoned, after each array; does not count
+constexpr std::size_t kMaxArrays = 64;  // so that a block's own threads never allocate
+// After each array: nobody may touch it, if that is checked, and it does not count.
+constexpr std::size_t kGap = 32;
 constexpr std::size_t kDynamic = kStaticSharedBytes + kMaxArrays * kGap;
 constexpr std::size_t kBytes = kDynamic + kMaxSharedBytes;
 
@@ -25,11 +27,12 @@ SharedMemory::~SharedMemory() {
   if (!memory_) return;
   unpoison(memory_, kBytes);
   munmap(memory_, kBytes);
+  give_back_addresses(Space::shared, memory_, kBytes);
 }
 
 void SharedMemory::reserve() {
   if (memory_) return;
-  memory_ = static_cast<std::byte*>(map_unseen(kBytes));
+  memory_ = static_cast<std::byte*>(map_unseen(take_addresses(Space::shared, kBytes), kBytes));
   if (!memory_) throw std::bad_alloc();
   poison(memory_, kBytes);
 }
@@ -37,6 +40,7 @@ void SharedMemory::reserve() {
 void SharedMemory::begin_block(std::size_t dynamic_bytes, std::size_t limit_bytes) {
   if (memory_ && (static_bytes_ > 0 || dynamic_used_)) {
     poison(memory_, kBytes);
+    note_dead(memory_, kBytes);
     // Other addresses: what blocks before did to theirs does not race with the next. The memory goes
     // back, the addresses stay taken.
     if (kTsan) {
@@ -64,6 +68,7 @@ void* SharedMemory::static_array(const void* declaration, std::size_t bytes,
   reserve();
   std::byte* memory = memory_ + begin;
   unpoison(memory, bytes);
+  note_live(memory, bytes);
   fill_unwritten(memory, bytes);
   static_bytes_ = end;
   arrays_.push_back({declaration, memory});
@@ -75,6 +80,7 @@ void* SharedMemory::dynamic() {
   std::byte* memory = memory_ + kDynamic;
   if (!dynamic_used_) {
     unpoison(memory, dynamic_bytes_);
+    note_live(memory, dynamic_bytes_);
     fill_unwritten(memory, dynamic_bytes_);
     dynamic_used_ = true;
   }

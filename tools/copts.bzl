@@ -20,4 +20,15 @@ _ARITHMETIC = [
 
 RINGRAD_COPTS = _WARNINGS + _ARITHMETIC + ["-fopenmp"]
 
+# For kernels on the simulator whose accesses are checked. -O1 keeps each access where the source has it.
+CHECKED_COPTS = select({
+    str(Label("//:racecheck")): [
+        "-O1",
+        "-g1",
+        "-fsanitize=thread",
+        "--param=tsan-instrument-func-entry-exit=0",
+    ],
+    "//conditions:default": [],
+})
+
 RINGRAD_LINKOPTS = ["-fopenmp"]

@@ -7,6 +7,7 @@ compiles it for real devices. BUILD files do not say which: they list .cu files 
 ringrad_cuda_library and ringrad_cuda_test.
 """
 
+load("//tools:copts.bzl", "CHECKED_COPTS")
 load("//tools:ringrad.bzl", "ringrad_library", "ringrad_test")
 
 # Kernels may be asked to stop at arithmetic on unwritten memory (sim/unwritten.h); so no arithmetic
@@ -113,7 +114,7 @@ def ringrad_cuda_library(
             "//conditions:default": simulated,
         }),
         hdrs = hdrs,
-        copts = _SIMULATED_COPTS + ([] if testonly else _PLAIN_COPTS),
+        copts = _SIMULATED_COPTS + CHECKED_COPTS + ([] if testonly else _PLAIN_COPTS),
         testonly = testonly,
         textual_hdrs = srcs,
         deps = deps,
