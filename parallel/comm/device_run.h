@@ -214,8 +214,7 @@ class DeviceRun {
     std::size_t most = 1;
     for (const Instruction& instruction : program_.instructions)
       if (instruction.op == StepOp::recv_reduce) most = std::max(most, instruction.terms.size());
-    const std::size_t largest =
-        bytes_of(0);  // chunks differ by one element, the first are the larger
+    const std::size_t largest = bytes_of(0);  // no other chunk is larger
     slots_.resize(2 * most);
     for (Slot& slot : slots_) slot.place = allocate_here(largest);
     // The memory is free in the order of `sums_`: others may have queued its last use since this run began.

@@ -195,7 +195,7 @@ void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanDa
   refuse_while_capturing("a collective", operation.where);
   const PlanProgram& program = programs.ranks[session_.rank()];
   operation.call.plan = programs.fingerprint;
-  data.num_parts = programs.num_parts;
+  data.cut_for(programs);
   std::shared_ptr<std::byte> beside;  // outlives the run: until then others may read it
   if (program.num_beside > 0 && data.beside == nullptr) {
     const std::int64_t count = data.range(program.num_beside - 1).end;

@@ -106,7 +106,7 @@ void HostRunner::run(const PlanPrograms& programs, Operation operation, PlanData
   const int rank = session_.rank();
   const PlanProgram& program = programs.ranks[rank];
   operation.call.plan = programs.fingerprint;
-  data.num_parts = programs.num_parts;
+  data.cut_for(programs);
   std::shared_ptr<std::byte> beside;  // outlives `inside`: until then others may read it
   if (program.num_beside > 0 && data.beside == nullptr) {
     const std::int64_t count = data.range(program.num_beside - 1).end;

@@ -160,6 +160,9 @@ class Compiler {
     PlanPrograms programs;
     programs.num_parts =
         plan_.collective == Collective::all_to_all ? plan_.world_size : plan_.num_chunks;
+    programs.has_shares = plan_.collective == Collective::reduce_scatter ||
+                          plan_.collective == Collective::all_gather ||
+                          plan_.collective == Collective::all_to_all;
     programs.ranks.resize(plan_.world_size);
     std::vector<std::map<int, std::uint64_t>> last_reads(plan_.world_size);  // by reader
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {

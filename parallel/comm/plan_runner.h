@@ -25,10 +25,18 @@ struct PlanData {
   DType dtype = DType::float32;
   std::int64_t count = 0;
   int num_parts = 1;
+  std::int64_t granule = 1;  ///< elements: parts begin at multiples of it
+
+  /// Cuts the buffer as the programs want it. Shares are cut as the caller's tensors are.
+  void cut_for(const PlanPrograms& programs) {
+    num_parts = programs.num_parts;
+    granule =
+        programs.has_shares ? 1 : kChunkAlignment / static_cast<std::int64_t>(size_bytes(dtype));
+  }
 
   // In an all_to_all `count` is a multiple of num_parts, so parts beyond the buffer's end have the
   // size of the others.
-  ElementRange range(int part) const { return chunk_range(count, num_parts, part); }
+  ElementRange range(int part) const { return chunk_range(count, num_parts, part, granule); }
 };
 
 class PlanRunner {

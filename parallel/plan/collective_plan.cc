@@ -56,12 +56,16 @@ bool continues_message(const Step& send, const Step& next) {
   return is_send(send.op) && is_send(next.op) && send.step == next.step && send.peers == next.peers;
 }
 
-ElementRange chunk_range(std::int64_t count, int num_chunks, int chunk) {
-  // The first `longer` chunks hold one element more. Written without count * chunk, which could
-  // overflow.
-  const std::int64_t base = count / num_chunks;
-  const std::int64_t longer = count % num_chunks;
-  const auto begin_of = [&](std::int64_t c) { return c * base + std::min(c, longer); };
+ElementRange chunk_range(std::int64_t count, int num_chunks, int chunk, std::int64_t granule) {
+  // The first `longer` chunks hold one granule more, the last granule is what is left. Written without
+  // count * chunk and without rounding up, which could overflow.
+  const std::int64_t granules = count / granule + (count % granule != 0);
+  const std::int64_t base = granules / num_chunks;
+  const std::int64_t longer = granules % num_chunks;
+  const auto begin_of = [&](std::int64_t c) {
+    const std::int64_t first = c * base + std::min(c, longer);
+    return first == granules ? count : first * granule;
+  };
   return {begin_of(chunk), begin_of(chunk + 1)};
 }
 

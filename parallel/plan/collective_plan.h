@@ -120,11 +120,16 @@ struct ElementRange {
 };
 
 /// The elements of chunk `chunk` when `count` elements are cut into `num_chunks` chunks:
-/// contiguous, in order, sizes differing by at most one, so chunks may be empty. All ranks must
-/// agree on it, hence a function of these three alone.
+/// contiguous, in order, beginning at multiples of `granule` elements (or at the end), sizes differing
+/// by at most `granule`, so chunks may be empty. Chunk 0 is as large as any. All ranks must agree on
+/// it, hence a function of these four alone.
 ///
-/// REQUIRES: count >= 0, 0 <= chunk < num_chunks
-ElementRange chunk_range(std::int64_t count, int num_chunks, int chunk);
+/// REQUIRES: count >= 0, 0 <= chunk < num_chunks, granule >= 1
+ElementRange chunk_range(std::int64_t count, int num_chunks, int chunk, std::int64_t granule = 1);
+
+/// Chunks that nobody owns begin at multiples of so many bytes of the buffer: vector loads and stores
+/// need it.
+inline constexpr std::int64_t kChunkAlignment = 16;
 
 /// The rank that chunk c belongs to in reduce_scatter and all_gather, and begins at in all_to_all:
 /// equal, contiguous shares.

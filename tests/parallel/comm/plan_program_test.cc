@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "parallel/comm/plan_runner.h"
 #include "parallel/plan/direct_plan.h"
 #include "parallel/plan/ring_plan.h"
 
@@ -130,6 +131,28 @@ TEST(PlanProgramTest, WhatIsRelayedInAnAllToAllGetsAPartOfItsOwn) {
 }
 
 // Ranks are told apart by it. Of 16 bits, 1000 plans would share some.
+// Unless a part is a rank's share of the caller's tensor.
+TEST(PlanProgramTest, PartsBeginAtMultiplesOf16Bytes) {
+  const auto cut = [](const CollectivePlan& plan, DType dtype, std::int64_t count) {
+    PlanData data{.dtype = dtype, .count = count};
+    data.cut_for(compile(plan));
+    return data;
+  };
+  for (int n = 1; n <= 8; ++n)
+    for (const DType dtype : {DType::uint8, DType::bfloat16, DType::float32, DType::float64})
+      for (const std::int64_t count : {1, 15, 16, 101, 1000, 4099}) {
+        const PlanData data = cut(two_shot_all_reduce(n, 2), dtype, count);
+        for (int part = 0; part < data.num_parts; ++part) {
+          const ElementRange range = data.range(part);
+          EXPECT_TRUE(range.begin == count || range.begin * size_bytes(dtype) % 16 == 0)
+              << dtype << ", part " << part << " of " << count << " elements";
+        }
+        const PlanData shares = cut(ring_reduce_scatter(n), dtype, 3 * n);
+        for (int part = 0; part < n; ++part)
+          EXPECT_EQ(shares.range(part), (ElementRange{3 * part, 3 * part + 3}));
+      }
+}
+
 TEST(PlanProgramTest, PlansHaveFingerprintsOfTheirOwn) {
   std::set<std::uint64_t> fingerprints;
   std::vector<int> order = {0, 1, 2, 3, 4, 5, 6};

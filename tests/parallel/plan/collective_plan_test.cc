@@ -23,6 +23,29 @@ TEST(ChunkRangeTest, ChunksPartitionTheBufferInOrder) {
     }
 }
 
+// For all sizes of a dtype: 16 bytes are so many elements.
+TEST(ChunkRangeTest, ChunksBeginAtMultiplesOfTheGranule) {
+  for (const std::int64_t granule : {16, 8, 4, 2})
+    for (std::int64_t count = 0; count < 400; ++count)
+      for (int num_chunks = 1; num_chunks <= 17; ++num_chunks) {
+        const std::int64_t largest = chunk_range(count, num_chunks, 0, granule).size();
+        std::int64_t next = 0;
+        for (int c = 0; c < num_chunks; ++c) {
+          const ElementRange range = chunk_range(count, num_chunks, c, granule);
+          ASSERT_EQ(range.begin, next);
+          ASSERT_TRUE(range.begin % granule == 0 || range.begin == count)
+              << "chunk " << c << " of " << num_chunks << ", " << count << " elements";
+          ASSERT_LE(range.size(), largest);
+          // All but the one that holds the end, and what is empty behind it.
+          if (range.end < count) {
+            ASSERT_GE(range.size(), largest - granule);
+          }
+          next = range.end;
+        }
+        ASSERT_EQ(next, count);
+      }
+}
+
 TEST(ChunkRangeTest, FewerElementsThanChunksLeavesTheLastOnesEmpty) {
   EXPECT_EQ(chunk_range(2, 4, 0), (ElementRange{0, 1}));
   EXPECT_EQ(chunk_range(2, 4, 1), (ElementRange{1, 2}));
@@ -34,6 +57,7 @@ TEST(ChunkRangeTest, DoesNotOverflowForTheLargestCount) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(chunk_range(most, 1024, 1023).end, most);
   EXPECT_EQ(chunk_range(most, 3, 1).begin, chunk_range(most, 3, 0).end);
+  EXPECT_EQ(chunk_range(most, 1024, 1023, 16).end, most);
 }
 
 CollectivePlan exchange() {
