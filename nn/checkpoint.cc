@@ -64,6 +64,7 @@ void Checkpoint::add(const std::string& name, Optimizer& optimizer, Where where)
             optimizer.check_state_dict(state, at);
           }},
       where);
+  items_.back().is_optimizer = true;
 }
 
 void Checkpoint::add(const std::string& name, GradScaler& scaler, Where where) {
@@ -127,10 +128,19 @@ StateDict Checkpoint::state() const {
   return state;
 }
 
+StateDict Checkpoint::completed(StateDict given) const {
+  StateDict of_optimizers;
+  for (const Item& item : items_)
+    if (item.is_optimizer)
+      for (const auto& [below, tensor] : item.access.get())
+        of_optimizers.emplace(full_name(item.name, below), tensor);
+  return with_step_counts(std::move(given), of_optimizers);
+}
+
 // With this rank's own generators; a rank that is not there keeps what it has.
-StateDict Checkpoint::state_for(int rank, StateDict given) const {
+StateDict Checkpoint::state_for(int rank, const StateDict& given) const {
   const StateDict own = this->state();
-  StateDict state = with_step_counts(std::move(given), own);
+  StateDict state = completed(given);
   for (const std::string& name : names_per_rank_)
     if (const auto found = state.find(name); found != state.end() && has_rows(found->second))
       found->second = rank < found->second.shape()[0]

@@ -85,6 +85,9 @@ class Checkpoint {
   /// Throws what load_state would throw, and changes nothing.
   void check_state(const StateDict& state, int rank = 0, Where where = Where::current()) const;
 
+  /// A state that an earlier version may have saved, with each parameter's count of steps (step_counts.h).
+  StateDict completed(StateDict given) const;
+
   /// The names under which state() has something of this rank alone.
   const std::vector<std::string>& names_per_rank() const { return names_per_rank_; }
   /// The names under which state() has buffers of modules.
@@ -94,9 +97,10 @@ class Checkpoint {
   struct Item {
     std::string name;
     Access access;
+    bool is_optimizer = false;
   };
 
-  StateDict state_for(int rank, StateDict given) const;
+  StateDict state_for(int rank, const StateDict& given) const;
   static StateDict part_of(const Item& item, const StateDict& state);
 
   std::vector<Item> items_;

@@ -9,7 +9,7 @@ using namespace ringrad;
 
 Tensor composed(const Tensor& x) { return x / sqrt(mean(x * x, {-1}, true) + 1e-6); }
 
-// The gradient of sum(f(x)^3) and of x's other uses, none.
+// The gradient of sum(f(x)^3).
 Tensor gradient_of(Tensor (*f)(const Tensor&), const Tensor& x) {
   Tensor leaf = x.detach();
   leaf.set_requires_grad();

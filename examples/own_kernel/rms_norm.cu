@@ -1,6 +1,7 @@
 // RMS norm: two kernels, their launches, and the gradient. docs/own_kernel.md goes through this file.
 
 #include <cstdint>
+#include <limits>
 
 #include "autograd/function.h"
 #include "autograd/movement.h"
@@ -22,6 +23,7 @@ __device__ float block_sum(float value) {
   __syncthreads();  // every warp has written its sum
   float total = 0;
   for (int warp = 0; warp < kWarps; ++warp) total += sums[warp];
+  __syncthreads();  // every thread has read them: the next call may write
   return total;
 }
 
@@ -52,7 +54,7 @@ __global__ void normalize_row_backward(const float* g, const float* x, const flo
 }
 
 Tensor backward_of(const Tensor& g, const Tensor& x, const Tensor& scale, Where where) {
-  const Tensor grad = g.is_contiguous() ? g : clone(g), dx = empty_like(x);
+  const Tensor grad = contiguous(g), dx = empty_like(x);
   launch_on(x.device(), {"normalize_row_backward", static_cast<unsigned>(scale.numel()), kThreads},
             where, normalize_row_backward, grad.data<float>(), x.data<float>(), scale.data<float>(),
             dx.data<float>(), x.numel() / scale.numel());
@@ -62,12 +64,16 @@ Tensor backward_of(const Tensor& g, const Tensor& x, const Tensor& scale, Where 
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, float epsilon, Where where) {
-  RINGRAD_CHECK(x.device().is_cuda() && x.dtype() == DType::float32 && x.is_contiguous() &&
-                    x.dims() > 0 && x.numel() > 0,
-                ValueError, where,
-                "rms_norm: x must be float32, contiguous, with elements, on a GPU; got ", x.dtype(),
-                " ", x.shape(), " on ", x.device());
+  RINGRAD_CHECK(
+      x.device().is_cuda() && x.dtype() == DType::float32 && x.is_contiguous() && x.dims() > 0 &&
+          x.numel() > 0,
+      ValueError, where,
+      "rms_norm: x must be float32 and contiguous, with an axis and elements, on a GPU; got ",
+      x.dtype(), " ", x.shape(), x.is_contiguous() ? "" : " with gaps or permuted axes", " on ",
+      x.device());
   const std::int64_t n = x.shape()[x.dims() - 1], rows = x.numel() / n;
+  RINGRAD_CHECK(rows <= std::numeric_limits<std::int32_t>::max(), ValueError, where,
+                "rms_norm: x must have less than 2^31 rows, a block for each; got ", rows);
   const Tensor y = empty_like(x), scale = empty({rows}, {.device = x.device()});
   launch_on(x.device(), {"normalize_row", static_cast<unsigned>(rows), kThreads}, where,
             normalize_row, x.data<float>(), y.data<float>(), scale.data<float>(), n, epsilon);

@@ -28,7 +28,7 @@
 namespace ringrad {
 
 /// What launcher and agent must agree on.
-inline constexpr const char* kAgentVersion = "ringrad agent 3";
+inline constexpr const char* kAgentVersion = "ringrad agent 4";
 
 struct AgentJob {
   std::vector<std::string> program;      ///< and its arguments

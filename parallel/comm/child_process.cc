@@ -73,7 +73,7 @@ int make_room_for_report(int needed) {
 
 }  // namespace
 
-SignalReader::SignalReader(const std::vector<int>& signals) {
+SignalReader::SignalReader(const std::vector<int>& signals, Where where) {
   sigset_t wanted;
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGCHLD);
@@ -90,9 +90,15 @@ SignalReader::SignalReader(const std::vector<int>& signals) {
   sigaction(SIGPIPE, &ignored, &on_broken_pipe_);
   pthread_sigmask(SIG_BLOCK, &wanted, &before_);
   file_ = Descriptor(signalfd(-1, &wanted, SFD_CLOEXEC));
+  if (file_.is_open()) return;
+  const int error = errno;
+  restore();
+  throw Error(concat("launch: signals must be readable; got ", text_of_errno(error)), where);
 }
 
-SignalReader::~SignalReader() {
+SignalReader::~SignalReader() { restore(); }
+
+void SignalReader::restore() const {
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   sigaction(SIGPIPE, &on_broken_pipe_, nullptr);
   sigaction(SIGCHLD, &on_child_before_, nullptr);

@@ -14,11 +14,12 @@
 
 namespace ringrad {
 
-/// Signals come as something to read while it lives; but for those that are ignored, as under nohup. SIGCHLD is
-/// always among them. SIGPIPE is ignored meanwhile: what is written to a process that has ended fails with EPIPE.
+/// While it lives these signals are read instead of delivered, and SIGCHLD with them; except those that the process
+/// ignores, as under nohup. SIGPIPE is ignored meanwhile: writing to a process that has ended fails with EPIPE.
 class SignalReader {
  public:
-  explicit SignalReader(const std::vector<int>& signals);
+  /// Throws: Error without a descriptor to read from
+  explicit SignalReader(const std::vector<int>& signals, Where where = Where::current());
   ~SignalReader();
   SignalReader(const SignalReader&) = delete;
   SignalReader& operator=(const SignalReader&) = delete;
@@ -31,6 +32,8 @@ class SignalReader {
   const struct sigaction& on_broken_pipe() const { return on_broken_pipe_; }
 
  private:
+  void restore() const;
+
   sigset_t before_;
   struct sigaction on_child_before_ {
   }, on_broken_pipe_{};
@@ -50,7 +53,7 @@ struct ChildOptions {
   bool reads = false;                    ///< from us; else it finds an end at once
   int report = -1;                       ///< what it finds at kReportDescriptor; -1 for nothing
   struct sigaction on_broken_pipe {
-  };  ///< servers of ours ignore it: a program expects the system's way
+  };  ///< how SIGPIPE is handled: the caller may ignore it, while a program expects the system's way
 };
 
 /// Starts a program in a process group of its own, which is killed if this process ends.

@@ -151,7 +151,8 @@ class Communicator {
   /// Throws: CollectiveError
   std::optional<CostModel> links(const Device& device = Device(), Where where = Where::current());
 
-  /// False if only the thread that made the group may call it; else any may, one at a time.
+  /// False if only one thread may call it, the one that initialised the library below (MPI without
+  /// MPI_THREAD_MULTIPLE). Otherwise any thread may, one at a time.
   virtual bool serves_all_threads() const { return true; }
 
   /// Breaks the group: calls on all ranks, waiting or later, throw CollectiveError that names this

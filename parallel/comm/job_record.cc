@@ -63,6 +63,7 @@ void JobRecord::note_end(int rank, int status, Clock::time_point now) {
   const bool counts = std::exchange(at(rank).is_running, false);  // not after its host was lost
   if (!counts || is_closed_) return;
   at(rank).status = status;
+  at(rank).ended_at = now;
   if (status == 0) return;
   if (!first_)
     first_ = {false, rank, now};
@@ -74,7 +75,7 @@ void JobRecord::note_end(int rank, int status, Clock::time_point now) {
 void JobRecord::note_lost(std::size_t host, const std::string& why,
                           const std::deque<std::string>& last_lines, Clock::time_point now) {
   if (lost_[host]) return;
-  lost_[host] = {why, last_lines};
+  lost_[host] = {why, last_lines, !is_closed_};
   bool any = false;
   for (Rank& rank : ranks_)
     if (rank.host == host) any |= std::exchange(rank.is_running, false);
@@ -89,18 +90,39 @@ bool JobRecord::has_failed(int rank) const { return at(rank).status.value_or(0) 
 
 // --- What follows --------------------------------------------------------------------------------------
 
-// Ranks that blame each other in a circle are late for each other: then the first one's word counts.
+bool JobRecord::was_killed(int rank) const {
+  return ended_by_signal(rank) && WTERMSIG(*at(rank).status) == SIGKILL;
+}
+
+// Ranks that blame each other in a circle are late for each other: then the first one's word counts. No rank kills itself.
 int JobRecord::culprit_of(int rank) const {
-  if (at(rank).blames == kNobody) return kNobody;
-  const auto next_after = [&](int other) { return at(other).blames.value_or(kNobody); };
   std::vector<bool> seen(ranks_.size(), false);
-  int culprit = rank;
-  for (int next; (next = next_after(culprit)) != kNobody && next != culprit;) {
+  for (int culprit = rank;;) {
+    const std::optional<int> blamed = at(culprit).blames;
+    if (!blamed || *blamed == culprit) return culprit;
+    if (*blamed == kNobody) return was_killed(culprit) ? culprit : kNobody;
     seen[static_cast<std::size_t>(culprit)] = true;
-    culprit = next;
+    culprit = *blamed;
     if (seen[static_cast<std::size_t>(culprit)]) return *at(rank).blames;
   }
-  return culprit;
+}
+
+std::optional<std::size_t> JobRecord::host_lost_in_time() const {
+  const auto found = std::find_if(lost_.begin(), lost_.end(),
+                                  [](const auto& lost) { return lost && lost->in_time; });
+  if (found == lost_.end()) return {};
+  return static_cast<std::size_t>(found - lost_.begin());
+}
+
+std::optional<int> JobRecord::first_that_knows_a_culprit() const {
+  const auto when = [&](int rank) {
+    return at(rank).ended_at - (ended_by_signal(rank) ? kTie : kTie.zero());
+  };
+  std::optional<int> first;
+  for (int rank = 0; rank < num_ranks(); ++rank)
+    if (has_failed(rank) && culprit_of(rank) != kNobody && (!first || when(rank) < when(*first)))
+      first = rank;
+  return first;
 }
 
 struct JobRecord::Verdict {
@@ -112,12 +134,12 @@ struct JobRecord::Verdict {
 // REQUIRES: there is a failure
 JobRecord::Verdict JobRecord::verdict() const {
   if (first_->is_host) return {static_cast<std::size_t>(first_->number)};
-  int witness = first_->number, culprit = culprit_of(witness);
-  for (int rank = 0; culprit == kNobody && rank < num_ranks(); ++rank)
-    if (has_failed(rank) && culprit_of(rank) != kNobody) {
-      witness = rank;
-      culprit = culprit_of(rank);
-    }
+  int witness = first_->number;
+  if (culprit_of(witness) == kNobody) {
+    if (const auto host = host_lost_in_time()) return {host};
+    witness = first_that_knows_a_culprit().value_or(witness);
+  }
+  const int culprit = culprit_of(witness);
   if (culprit == kNobody) return {{}, kNobody, witness};
   if (!at(culprit).status && lost_[at(culprit).host]) return {at(culprit).host};
   return {{}, culprit, has_failed(culprit) ? culprit : witness};
@@ -166,9 +188,7 @@ std::string JobRecord::report() const {
 std::vector<Host> JobRecord::hosts_left() const {
   const std::optional<int> culprit = first_ ? std::optional(verdict().rank) : std::nullopt;
   const auto is_left = [&](int rank) {
-    const auto& status = at(rank).status;
-    const bool was_killed = status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL;
-    return rank != culprit && !was_killed && !lost_[at(rank).host];
+    return rank != culprit && !was_killed(rank) && !lost_[at(rank).host];
   };
   std::vector<Host> left = hosts_;
   for (Host& host : left) host.num_ranks = 0;

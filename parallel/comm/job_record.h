@@ -6,8 +6,8 @@
 // The rank that notices a failure often ends before the rank that caused it. So the record starts at the rank whose
 // failing end came first and follows whom ranks blame (culprit_report.h): to a rank that blames nobody or itself, or
 // to a host that is lost. Ranks of programs that report nothing count as their own culprits; then the first end counts,
-// or one by a signal that follows at once. A rank may also report that nobody is known to be to blame: then another
-// rank's failure counts, and without one no rank is left out of the next run.
+// or one by a signal that follows at once. A rank may also report kNobody, that no rank is known to be to blame: then a
+// lost host counts, or the first failure of a rank that knows more. Without either no rank is left out of the next run.
 
 #pragma once
 
@@ -52,8 +52,8 @@ class JobRecord {
 
   /// When the first failure came, if one has come.
   std::optional<Clock::time_point> failed_at() const;
-  /// 0 without a failure; else that of the culprit, or of the rank that blames it; 128 + the signal that ended it;
-  /// 1 for a host.
+  /// 0 without a failure; else that of the culprit, or of the rank that blames it or blames nobody; 128 + the signal
+  /// that ended it; 1 for a host.
   int exit_code() const;
   /// "rank 1 failed first: exit code 7", and below it what the culprit and the rank that blames it wrote last.
   /// Empty without a failure.
@@ -66,12 +66,14 @@ class JobRecord {
     std::size_t host;
     bool is_running = true;
     std::optional<int> status{};  // if it has ended by itself
+    Clock::time_point ended_at{};
     std::optional<int> blames{};
     LastLines errors{};
   };
   struct LostHost {
     std::string why;
     std::deque<std::string> last_lines;
+    bool in_time = true;  // before close()
   };
   // What was noticed first: the end of a rank, or the loss of a host.
   struct First {
@@ -85,6 +87,9 @@ class JobRecord {
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   bool ended_by_signal(int rank) const;
   bool has_failed(int rank) const;
+  bool was_killed(int rank) const;
+  std::optional<std::size_t> host_lost_in_time() const;
+  std::optional<int> first_that_knows_a_culprit() const;
   int culprit_of(int rank) const;
   Verdict verdict() const;
   bool is_one_host() const { return hosts_.size() == 1 && hosts_[0].is_here(); }

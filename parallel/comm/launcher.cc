@@ -151,7 +151,8 @@ class Job {
       case Message::line:
       case Message::blames:
       case Message::ended:
-        if (const auto of_rank = parse_rank_message(message.text))
+        if (const auto of_rank =
+                parse_rank_message(message.text, message.kind == Message::blames ? kNobody : 0))
           if (record_.is_rank_of(host, of_rank->rank)) hear_of_rank(message.kind, *of_rank);
         return;
       default:

@@ -45,14 +45,14 @@ std::optional<Message> take_message(std::string_view& bytes, std::size_t longest
   return message;
 }
 
-std::optional<RankMessage> parse_rank_message(std::string_view text) {
+std::optional<RankMessage> parse_rank_message(std::string_view text, int least_number) {
   RankMessage message;
   const char* at = text.data();
   const char* const end = at + text.size();
   for (int* const value : {&message.rank, &message.number}) {
     if (value == &message.number && (at == end || *at++ != ' ')) return {};
     const auto [stop, error] = std::from_chars(at, end, *value);
-    if (error != std::errc() || *value < (value == &message.rank ? 0 : -1)) return {};
+    if (error != std::errc() || *value < (value == &message.rank ? 0 : least_number)) return {};
     at = stop;
   }
   if (at != end && *at++ != ' ') return {};

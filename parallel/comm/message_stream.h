@@ -21,11 +21,10 @@ namespace ringrad {
 
 struct Message {
   enum Kind : char {
-    hello = 'H',  ///< agent: here I am; its version
-    job = 'J',    ///< launcher: what to start
-    line = 'L',   ///< agent: "RANK STREAM text", what a rank wrote to stream 1 or 2
-    blames =
-        'B',  ///< agent: "RANK CULPRIT", before the rank's `ended`: whom it has reported; -1 for nobody
+    hello = 'H',    ///< agent: here I am; its version
+    job = 'J',      ///< launcher: what to start
+    line = 'L',     ///< agent: "RANK STREAM text", what a rank wrote to stream 1 or 2
+    blames = 'B',   ///< agent: "RANK CULPRIT" before the rank's `ended`: its report; -1 for nobody
     ended = 'E',    ///< agent: "RANK STATUS", as waitpid() gives it
     failed = 'F',   ///< agent: it cannot start the job; why
     leaving = 'X',  ///< agent: it ends its ranks; why
@@ -52,7 +51,7 @@ std::string shown(std::string_view bytes);
 /// Throws: Error if `bytes` cannot be the beginning of a message of at most `longest` bytes
 std::optional<Message> take_message(std::string_view& bytes, std::size_t longest, Where where);
 
-/// A message about a rank: "RANK NUMBER", for lines followed by a space and the text. A number is at least -1.
+/// A message about a rank: "RANK NUMBER", for lines followed by a space and the text.
 struct RankMessage {
   int rank = 0, number = 0;
   std::string_view text{};  ///< of the message that was parsed
@@ -60,8 +59,8 @@ struct RankMessage {
   bool operator==(const RankMessage&) const = default;
 };
 
-/// None if it is not such a message.
-std::optional<RankMessage> parse_rank_message(std::string_view text);
+/// None if it is not such a message, with a number of `least_number` or more.
+std::optional<RankMessage> parse_rank_message(std::string_view text, int least_number = 0);
 
 /// Has reads and writes return at once where they would wait.
 void make_non_blocking(const Descriptor& file);

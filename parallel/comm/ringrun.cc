@@ -12,6 +12,7 @@
 #include "parallel/comm/agent.h"
 #include "parallel/comm/group_options.h"
 #include "parallel/comm/launcher.h"
+#include "parallel/comm/no_broken_pipe.h"
 
 namespace {
 
@@ -115,6 +116,7 @@ struct Arguments {
 
 // One line, whatever the reason.
 int refuse(std::string why, int exit_code) {
+  const ringrad::NoBrokenPipe guard;  // the exit code counts, even if nobody reads why
   std::replace(why.begin(), why.end(), '\n', ' ');
   std::fprintf(stderr, "ringrun: %s\n", why.c_str());
   return exit_code;

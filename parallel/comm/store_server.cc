@@ -97,7 +97,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Connections& list() { return from_client_ ? shared_.clients : shared_.strangers; }
 
-  // Without memory to go on with, the connection ends.
+  // Ends the connection if the body runs out of memory.
   template <class Body>
   void or_close(Body body) {
     try {
@@ -150,8 +150,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const StoreAnswer found = shared_.values.perform(*request);
     if (found.status == StoreAnswer::Status::not_set && request->wait.count() > 0)
       return wait_for_value(request->name, request->wait);
-    answer(found);
     if (found.status == StoreAnswer::Status::done) tell_waiting(request->name);
+    answer(found);
   }
 
   void wait_for_value(const std::string& name, std::chrono::milliseconds time) {
@@ -162,16 +162,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
-  // Nobody waits for a value that is set.
+  // After this no client waits for the value, which is set. A client that there is no memory to tell loses its
+  // connection.
   void tell_waiting(const std::string& name) {
-    std::vector<ConnectionPtr> told;
-    const auto [begin, end] = shared_.waiting.equal_range(name);
-    for (auto one = begin; one != end; ++one) told.push_back(one->second);
-    if (told.empty()) return;
-    const StoreAnswer value = shared_.values.perform({.name = name});
-    for (const ConnectionPtr& one : told) {
+    for (auto next = shared_.waiting.find(name); next != shared_.waiting.end();
+         next = shared_.waiting.find(name)) {
+      const ConnectionPtr one = next->second;
       one->stop_waiting();
-      one->or_close([&] { one->answer(value); });
+      one->or_close([&] { one->answer(shared_.values.perform({.name = name})); });
     }
   }
 
@@ -262,8 +260,8 @@ class StoreServer::State {
   State(StoreListener listener, std::string token, const StoreLimits& limits)
       : shared_{std::move(token), within_system(limits)},
         family_(listener.family),
-        acceptor_(io_, family_ == AF_INET6 ? tcp::v6() : tcp::v4(), listener.socket.number()),
-        pause_(io_) {
+        pause_(io_),
+        acceptor_(io_, family_ == AF_INET6 ? tcp::v6() : tcp::v4(), listener.socket.number()) {
     listener.socket.release();
     accept_later();
   }
@@ -275,7 +273,7 @@ class StoreServer::State {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error& error) {
+    } catch (const std::exception& error) {
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       throw CollectiveError(
           concat("store: the server must be able to start a thread; got ", error.what()), where);
@@ -291,10 +289,14 @@ class StoreServer::State {
   State& operator=(const State&) = delete;
 
  private:
-  // Want of memory must not make the server deaf: the handler that threw is not called again.
+  // The server goes on accepting when there was no memory to go on with: the handler that threw is not called again.
+  // What else is queued has its turn in between, as it may free memory.
   void run() {
     while (!io_.stopped()) try {
-        if (!is_accepting_) accept_later();
+        if (!is_accepting_) {
+          io_.poll();
+          accept_later();
+        }
         io_.run();
       } catch (const std::exception&) {
       }
@@ -341,16 +343,16 @@ class StoreServer::State {
       added.front() = std::make_shared<Connection>(io_, shared_, family_, socket.number());
       socket.release();
       added.front()->start(added);
-    } catch (const std::exception&) {  // no memory: then without this one
+    } catch (const std::exception&) {  // there is no memory for this connection
     }
   }
 
   asio::io_context io_{1};
   Shared shared_;
   const int family_;
-  tcp::acceptor acceptor_;
   asio::steady_timer pause_;
-  bool is_accepting_ = false;  // or will be after a pause
+  tcp::acceptor acceptor_;     // the last that can fail: it owns the listener's socket from then on
+  bool is_accepting_ = false;  // true during a pause, too
   std::thread thread_;
 };
 
@@ -363,7 +365,12 @@ StoreServer::StoreServer(StoreAddress wanted, const StoreLimits& limits, Where w
   check_token(address_.token, "store", where);
   StoreListener listener = listen_at(address_, where);
   address_.port = listener.port;
-  state_ = std::make_unique<State>(std::move(listener), address_.token, limits);
+  try {
+    state_ = std::make_unique<State>(std::move(listener), address_.token, limits);
+  } catch (const std::system_error& error) {
+    throw CollectiveError(
+        concat("store: the server must be able to wait for clients; got ", error.what()), where);
+  }
   state_->start_thread(where);
 }
 

@@ -7,7 +7,6 @@
 #include "core/transfer.h"
 #include "kernels/copy.h"
 #include "nn/generation.h"
-#include "nn/step_counts.h"
 #include "nn/tensor_file.h"
 #include "parallel/train/checkpoint_agreement.h"
 #include "parallel/train/checkpoint_index.h"
@@ -77,7 +76,7 @@ bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& pa
   const auto read = [&] {
     found = nn::may_be_file(path);
     if (!found) return;
-    state = nn::with_step_counts(nn::read_tensors(path, where), checkpoint.state());
+    state = checkpoint.completed(nn::read_tensors(path, where));
     checkpoint.check_state(state, 0, where);
     if (const auto facts = nn::tensor_file_facts(path))
       nn::continue_from_generation(facts->generation);

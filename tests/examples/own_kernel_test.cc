@@ -37,11 +37,21 @@ TEST_F(OwnKernelTest, AgreesWithTheFormula) {
   }
 }
 
+TEST_F(OwnKernelTest, TakesGradientsThatLieOtherwise) {
+  Tensor x = randn({4, 5}, {.device = "cuda"}), reference = to(to(x, Device()), DType::float64);
+  const Tensor weight = randn({5, 4}, {.device = "cuda"});
+  x.set_requires_grad();
+  reference.set_requires_grad();
+  sum(transpose(rms_norm(x), 0, 1) * weight).backward();
+  sum(transpose(composed(reference), 0, 1) * to(to(weight, Device()), DType::float64)).backward();
+  expect_close(x.grad(), reference.grad());
+}
+
 TEST_F(OwnKernelTest, RefusesWhatItsKernelsCannotRead) {
   const Options gpu{.device = "cuda"};
   for (const Tensor& x : {ones({2, 3}), ones({2, 3}, {.dtype = DType::float64, .device = "cuda"}),
                           transpose(ones({2, 3}, gpu), 0, 1), ones({2, 0}, gpu), ones({}, gpu)})
-    expect_throws<ValueError>([&] { rms_norm(x); }, "x must be float32, contiguous");
+    expect_throws<ValueError>([&] { rms_norm(x); }, "x must be float32 and contiguous");
 }
 
 TEST_F(OwnKernelTest, ASecondDerivativeIsRefused) {

@@ -150,7 +150,7 @@ TEST(CheckpointTest, ARunThatIsTakenUpAgainIsTheRunThatWasNotLeft) {
   }
 }
 
-// They counted the steps of the optimizer alone.
+// Earlier versions counted the steps of the optimizer alone.
 TEST(CheckpointTest, RunsOfEarlierVersionsAreTakenUp) {
   const Folder folder;
   for (const MakeOptimizer& make : optimizers()) {

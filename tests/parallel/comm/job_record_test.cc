@@ -128,12 +128,51 @@ TEST(JobRecordTest, WhereNobodyIsToBlameNoRankIsLeftOut) {
   EXPECT_EQ(record.report(), "ringrun: rank 2 failed first: exit code 7\n");
   EXPECT_EQ(record.hosts_left(), (Hosts{{"localhost", 2}}));
 
+  // Rank 0 has seen rank 1 leave, which knows of no culprit either.
   JobRecord blamed(kHere);
   blamed.note_blame(0, 1);
   blamed.note_blame(1, kNobody);
   blamed.note_end(0, exited(3));
   blamed.note_end(1, exited(4));
-  EXPECT_EQ(blamed.report(), "ringrun: rank 1 failed first: exit code 4\n");
+  EXPECT_EQ(blamed.report(),
+            "ringrun: rank 0 noticed a failure first (exit code 3); no rank is known to be to "
+            "blame\n");
+  EXPECT_EQ(blamed.hosts_left(), kHere);
+}
+
+TEST(JobRecordTest, WhereTheFirstRankBlamesNobodyWhoKnowsMoreCounts) {
+  const auto begin = JobRecord::Clock::now();
+  JobRecord in_order({{"localhost", 4}});
+  in_order.note_blame(0, kNobody);
+  in_order.note_end(0, exited(3), begin);
+  in_order.note_end(3, killed(SIGSEGV), begin + milliseconds(1000));
+  in_order.note_end(1, exited(9), begin + milliseconds(4000));
+  EXPECT_EQ(in_order.exit_code(), 128 + SIGSEGV);
+  EXPECT_EQ(in_order.hosts_left(), (Hosts{{"localhost", 3}}));
+
+  JobRecord was_killed(kHere);
+  was_killed.note_blame(0, kNobody);
+  was_killed.note_blame(2, kNobody);
+  was_killed.note_end(0, exited(3), begin);
+  was_killed.note_end(2, killed(SIGKILL), begin + milliseconds(1000));
+  EXPECT_EQ(was_killed.exit_code(), 128 + SIGKILL);
+  EXPECT_EQ(was_killed.hosts_left(), (Hosts{{"localhost", 2}}));
+
+  JobRecord lost(kThree);
+  lost.note_blame(0, kNobody);
+  lost.note_end(0, exited(3));
+  lost.note_lost(1, "its connection ended", {"last word"});
+  lost.note_end(3, exited(4));
+  EXPECT_EQ(lost.report(),
+            "ringrun: host hb failed first: its connection ended\nringrun:   last word\n");
+  EXPECT_EQ(lost.hosts_left(), (Hosts{{"ha", 1}, {"hc", 1}}));
+
+  JobRecord lost_late(kThree);
+  lost_late.note_blame(0, kNobody);
+  lost_late.note_end(0, exited(3));
+  lost_late.close();
+  lost_late.note_lost(1, "its agent did not end with the job", {});
+  EXPECT_EQ(lost_late.exit_code(), 3);
 }
 
 TEST(JobRecordTest, AllLostHostsAreLeftOut) {

@@ -89,8 +89,9 @@ TEST(MessageStreamTest, MessagesAboutRanksAreReadExactly) {
   EXPECT_EQ(parse_rank_message("3 1 a b"), (RankMessage{3, 1, "a b"}));
   EXPECT_EQ(parse_rank_message("3 1 "), (RankMessage{3, 1, ""}));
   EXPECT_EQ(parse_rank_message("0 256"), (RankMessage{0, 256, ""}));
-  EXPECT_EQ(parse_rank_message("3 -1"), (RankMessage{3, -1, ""}));
-  for (const char* text : {"", "3", "3 ", " 3 1", "3  1", "-1 2", "3 -2", "3 1x", "a 1",
+  EXPECT_EQ(parse_rank_message("3 -1", -1), (RankMessage{3, -1, ""}));
+  EXPECT_EQ(parse_rank_message("3 -2", -1), std::nullopt);
+  for (const char* text : {"", "3", "3 ", " 3 1", "3  1", "-1 2", "3 -1", "3 1x", "a 1",
                            "99999999999 1", "3 99999999999"})
     EXPECT_EQ(parse_rank_message(text), std::nullopt) << text;
 }

@@ -177,7 +177,7 @@ TEST(DistributedCheckpointTest, SoDoRanksOnGpus) {
   });
 }
 
-// They counted the steps of the optimizer alone.
+// Earlier versions counted the steps of the optimizer alone.
 TEST(DistributedCheckpointTest, RunsOfEarlierVersionsAreTakenUp) {
   const Folder folder;
   run_ranks(2, [&](Communicator& comm) {

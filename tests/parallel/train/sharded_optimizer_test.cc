@@ -326,19 +326,23 @@ TEST(ShardedOptimizerTest, AnotherGoesOnFromItsState) {
   run_ranks(3, [](Communicator& comm) {
     nn::Sequential net = make_net(), other = make_net();
     ShardedOptimizer optimizer(net, comm, kAdam), next(other, comm, kAdam);
+    const auto counts_steps = [](const auto& entry) { return entry.first.ends_with(".steps"); };
     const auto step = [&](nn::Sequential& model, ShardedOptimizer& with, std::int64_t number) {
       loss_of(model, comm, number).backward();
       with.step();
     };
-    step(net, optimizer, 0);
-    other.load_state_dict(net.state_dict());
-    nn::StateDict state = optimizer.state_dict();
-    // Earlier versions counted the steps of the optimizer alone.
-    std::erase_if(state, [](const auto& entry) { return entry.first.ends_with(".steps"); });
-    next.load_state_dict(state);
-    step(net, optimizer, 1);
-    step(other, next, 1);
-    expect_same_parameters(net, other);
+    std::int64_t number = 0;
+    for (const bool is_of_earlier_version :
+         {false, true}) {  // it counted the optimizer's steps alone
+      step(net, optimizer, number++);
+      other.load_state_dict(net.state_dict());
+      nn::StateDict state = optimizer.state_dict();
+      if (is_of_earlier_version) std::erase_if(state, counts_steps);
+      next.load_state_dict(state);
+      step(net, optimizer, number);
+      step(other, next, number++);
+      expect_same_parameters(net, other);
+    }
   });
 }
 
