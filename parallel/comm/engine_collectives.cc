@@ -106,7 +106,8 @@ void EngineCollectives::reduce_piece(std::byte* data, std::size_t bytes, int roo
   }
   const std::size_t element = size_bytes(terms.dtype);
   const auto range_of = [&](int rank) {
-    return chunk_range(static_cast<std::int64_t>(bytes / element), world_size_, rank);
+    return chunk_range(static_cast<std::int64_t>(bytes / element), world_size_, rank,
+                       kChunkAlignment / static_cast<std::int64_t>(element));
   };
   Bytes chunks;
   for (int r = 0; r < world_size_; ++r)
