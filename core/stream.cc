@@ -3,6 +3,7 @@
 #include <cuda_flavour.h>
 
 #include <array>
+#include <cstdlib>
 #include <type_traits>
 
 #include "core/cuda_check.h"
@@ -18,6 +19,12 @@ struct CurrentStream {
   std::shared_ptr<void> owner;
 };
 thread_local std::array<CurrentStream, kMaxCudaDevices> current_streams;
+
+// As many hardware queues as a GPU has, unless the user says otherwise: streams that share one hold each other back,
+// and ranks that share a GPU have more streams than the driver's 8 queues. Set before main(), when there is one thread
+// and no call of CUDA has read it.
+[[maybe_unused]] const int queues_are_set =
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 
 unsigned slot(Device device) { return static_cast<unsigned>(device.index); }
 

@@ -1,6 +1,7 @@
 #include "sim/engine.h"
 
 #include <algorithm>
+#include <set>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -23,6 +24,10 @@ constexpr int kHaste = 50;
 
 thread_local bool engine_runs_here = false;
 
+std::string describe(const Op& op) {
+  return "'" + op.kernel.name + "' of stream " + std::to_string(op.stream);
+}
+
 }  // namespace
 
 Engine::Engine(int num_devices, Memory& memory, Clock& clock, const EngineOptions& options)
@@ -37,6 +42,7 @@ Engine::~Engine() {
   for (const auto& [key, op] : pending_) {
     op->predecessors.clear();
     op->followers.clear();
+    op->behind = nullptr;
     op->kernel.after.clear();
   }
 }
@@ -46,7 +52,8 @@ bool Engine::runs_here() { return engine_runs_here; }
 // --- The graph -------------------------------------------------------------------------------------
 
 void Engine::submit(const std::shared_ptr<Op>& op,
-                    const std::vector<std::shared_ptr<Op>>& predecessors) {
+                    const std::vector<std::shared_ptr<Op>>& predecessors,
+                    const std::shared_ptr<Op>& ahead) {
   const QuietLock lock(mutex_);
   for (const std::shared_ptr<Op>& predecessor : predecessors) {
     if (!predecessor) continue;
@@ -60,9 +67,24 @@ void Engine::submit(const std::shared_ptr<Op>& op,
     predecessor->followers.push_back(op);
   }
   op->num_pending = op->predecessors.size();
+  if (ahead && !ahead->begun) {
+    op->ahead = ahead.get();
+    ahead->behind = op;
+    ++op->num_pending;
+  }
   pending_.emplace(op.get(), op);
   ++num_submitted_;
   if (op->num_pending == 0) ready_.push_back(op);
+}
+
+// The op has begun, so what is behind it in its hardware queue is that one's head.
+// REQUIRES: mutex_ is held
+void Engine::release_next(Op& op) {
+  op.begun = true;
+  const std::shared_ptr<Op> next = std::exchange(op.behind, nullptr);
+  if (!next) return;
+  next->ahead = nullptr;
+  if (--next->num_pending == 0) ready_.push_back(next);
 }
 
 void Engine::finish(const std::shared_ptr<Op>& op) {
@@ -224,6 +246,7 @@ bool Engine::begin_op() {
     op = *next;
     ready_.erase(next);
     clock_.begin(*op);
+    release_next(*op);
     if (faults_[static_cast<std::size_t>(op->device)]) op->stopped = true;
   }
   // A marker runs nothing; but for ThreadSanitizer it is a thread that passes on an order.
@@ -354,11 +377,32 @@ void Engine::fail_hung(const Op& awaited) {
   }
   for (const Grid& grid : grids_)
     for (const std::unique_ptr<Block>& block : grid.blocks) message += "\n" + block->describe();
+  message += describe_held();
   for (std::size_t i = 0; i < grids_.size(); ++i)
     if (guilty.contains(grids_[i].op.get()))
       stop_device(grids_[i].op->device, {cudaErrorLaunchTimeout, message});
   idle_ = {};
   finish_grids();
+}
+
+// A line for each queue's head that keeps other streams' work from beginning.
+std::string Engine::describe_held() const {
+  const QuietLock lock(mutex_);
+  std::string text;
+  for (const auto& [key, head] : pending_) {
+    if (head->begun || head->ahead || !head->behind) continue;
+    std::set<std::string> held, awaited;  // in an order that does not depend on addresses
+    for (const Op* op = head->behind.get(); op; op = op->behind.get())
+      if (op->kind != Op::Kind::marker && op->stream != head->stream) held.insert(describe(*op));
+    for (const Op* op : ancestors(head.get()))
+      if (op->begun && !op->done) awaited.insert(describe(*op));
+    if (held.empty()) continue;
+    text += "\n  one hardware queue of device " + std::to_string(head->device) + " holds back";
+    for (const std::string& each : held) text += " " + each;
+    text += ": stream " + std::to_string(head->stream) + " is ahead in it and waits for";
+    for (const std::string& each : awaited) text += " " + each;
+  }
+  return text;
 }
 
 // --- Faults ----------------------------------------------------------------------------------------

@@ -48,8 +48,10 @@ class Engine {
   Engine(int num_devices, Memory& memory, Clock& clock, const EngineOptions& options);
   ~Engine();
 
-  /// Queues an op after its predecessors, some of which may be done or null.
-  void submit(const std::shared_ptr<Op>& op, const std::vector<std::shared_ptr<Op>>& predecessors);
+  /// Queues an op after its predecessors, some of which may be done or null. It does not begin before `ahead` does,
+  /// which is in front of it in its hardware queue; null if nothing is.
+  void submit(const std::shared_ptr<Op>& op, const std::vector<std::shared_ptr<Op>>& predecessors,
+              const std::shared_ptr<Op>& ahead = nullptr);
 
   /// Returns when the op is done.
   /// REQUIRES: !runs_here(), and for poll() as well
@@ -92,8 +94,10 @@ class Engine {
   void stop_device(int device, Fault fault);
   void stop_failed_devices();
   void stop_follower(const Op& op, Op& follower);
+  void release_next(Op& op);
   void finish_grids();
   void fail_hung(const Op& awaited);
+  std::string describe_held() const;
   void finish(const std::shared_ptr<Op>& op);
   std::uint64_t random();
 

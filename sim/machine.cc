@@ -78,6 +78,10 @@ Options Options::from_environment() {
   read("RINGRAD_SIM_MEMORY_MIB", mib);
   read("RINGRAD_SIM_SEED", options.seed);
   read("RINGRAD_SIM_HANG_MS", hang_ms);
+  read("CUDA_DEVICE_MAX_CONNECTIONS", options.num_queues);
+  if (options.num_queues < 1 || options.num_queues > 32)
+    throw std::invalid_argument("CUDA_DEVICE_MAX_CONNECTIONS: must be 1 to 32; got " +
+                                std::to_string(options.num_queues));
   if (const char* topology = std::getenv("RINGRAD_SIM_TOPOLOGY")) options.topology = topology;
   int trap = 0;
   read("RINGRAD_SIM_TRAP", trap);
@@ -94,9 +98,11 @@ Machine::Machine(const Options& options_)
       engine(options.num_devices, memory, clock,
              {.seed = options.seed, .hang_limit = options.hang_limit}),
       devices(static_cast<std::size_t>(options.num_devices)) {
-  for (int device = 0; device < options.num_devices; ++device)
-    devices[static_cast<std::size_t>(device)].default_stream =
-        std::make_unique<Stream>(device, num_streams++, true);
+  for (int d = 0; d < options.num_devices; ++d) {
+    SimulatedDevice& device = devices[static_cast<std::size_t>(d)];
+    device.queues.resize(options.num_queues);
+    device.default_stream = device.make_stream(d, num_streams++, true);
+  }
   ++num_machines;
   if (std::getenv("RINGRAD_SIM_TRACE")) {
     clock.record();
@@ -181,8 +187,10 @@ cudaError_t Machine::submit(const std::shared_ptr<Op>& op, Stream& stream,
   HostThread& host = this_host_thread();
   host.now_us += kCallUs;
   op->begin_us = host.now_us;
-  engine.submit(op, predecessors);
-  stream.last = op;
+  std::shared_ptr<Op>& queue =
+      devices[static_cast<std::size_t>(stream.device)].queues[stream.queue];
+  engine.submit(op, predecessors, queue);
+  stream.last = queue = op;
   return cudaSuccess;
 }
 

@@ -25,12 +25,13 @@ namespace ringrad::sim {
 
 class Stream {
  public:
-  Stream(int device_, int number_, bool blocking_)
-      : device(device_), number(number_), blocking(blocking_) {}
+  Stream(int device_, int number_, bool blocking_, std::size_t queue_)
+      : device(device_), number(number_), blocking(blocking_), queue(queue_) {}
 
   const int device;
   const int number;
   const bool blocking;       // it and the default stream wait for each other
+  const std::size_t queue;   // of the device's hardware queues, which it shares with other streams
   std::shared_ptr<Op> last;  // all earlier ops are done when this one is
   std::shared_ptr<Capture> capture;
   std::shared_ptr<Op> last_captured;
@@ -48,6 +49,10 @@ class Event {
 };
 
 struct SimulatedDevice {
+  std::unique_ptr<Stream> make_stream(int device, int number, bool blocking) {
+    return std::make_unique<Stream>(device, number, blocking, num_streams++ % queues.size());
+  }
+
   std::unique_ptr<Stream> default_stream;
   std::vector<std::unique_ptr<Stream>> streams;
   struct EndedStream {
@@ -55,8 +60,11 @@ struct SimulatedDevice {
     bool blocking;
   };
   std::vector<EndedStream> ended;  // that were destroyed, perhaps with work queued
-  std::uint32_t peers = 0;         // bit d: it may touch device d's memory
-  std::uint32_t pool_users = 0;    // bit d: device d may touch what comes from its pool
+  // What was queued last in each hardware queue. Work of a queue begins in the order in which it was queued.
+  std::vector<std::shared_ptr<Op>> queues;
+  std::size_t num_streams = 0;   // that were ever made
+  std::uint32_t peers = 0;       // bit d: it may touch device d's memory
+  std::uint32_t pool_users = 0;  // bit d: device d may touch what comes from its pool
 };
 
 class Machine {

@@ -26,8 +26,10 @@ std::unordered_set<const Op*> ancestors(const Op* op) {
     if (next && known.insert(next).second) found.push_back(next);
   };
   visit(op);
-  for (std::size_t i = 0; i < found.size(); ++i)
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    visit(found[i]->ahead);
     for (const std::shared_ptr<Op>& predecessor : found[i]->predecessors) visit(predecessor.get());
+  }
   return known;
 }
 

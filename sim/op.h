@@ -32,6 +32,9 @@ struct Op {
   std::vector<std::shared_ptr<Op>> predecessors, followers;
   std::size_t num_pending = 0;  // predecessors that are not done
   bool done = false;
+  const Op* ahead = nullptr;   // in its hardware queue, not begun: it holds this one back
+  std::shared_ptr<Op> behind;  // the other way round
+  bool begun = false;
   bool stopped = false;  // it did not run to its end, because of a fault
 
   // Simulated time in microseconds, and what determines it (clock.h).
@@ -50,7 +53,7 @@ struct Op {
 std::shared_ptr<Op> make_op(Op::Kind kind, std::string name = {});
 std::shared_ptr<Op> make_marker();
 
-/// The op and all that is not done and must be before it; nothing for null.
+/// The op and all that is not done and must be before it, or keeps it from beginning; nothing for null.
 std::unordered_set<const Op*> ancestors(const Op* op);
 
 }  // namespace ringrad::sim

@@ -70,10 +70,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   const int device = this_host_thread().device;
   if (const cudaError_t error = check_device(device)) return error;
   const QuietLock lock(machine.mutex);
-  auto& streams = machine.devices[static_cast<std::size_t>(device)].streams;
-  streams.push_back(
-      std::make_unique<Stream>(device, machine.num_streams++, flags != cudaStreamNonBlocking));
-  *stream = streams.back().get();
+  SimulatedDevice& on = machine.devices[static_cast<std::size_t>(device)];
+  on.streams.push_back(
+      on.make_stream(device, machine.num_streams++, flags != cudaStreamNonBlocking));
+  *stream = on.streams.back().get();
   return cudaSuccess;
 }
 

@@ -6,6 +6,7 @@
 //     RINGRAD_SIM_TOPOLOGY      nvlink8, pcie4 or two_hosts (clock.h); nvlink8
 //     RINGRAD_SIM_SEED          other than 0: ops that are ready run in a random order
 //     RINGRAD_SIM_HANG_MS       how long spinning kernels may keep everybody waiting; 10000
+//     CUDA_DEVICE_MAX_CONNECTIONS   hardware queues of each device, 1 to 32, as CUDA reads it; 8
 //     RINGRAD_SIM_TRAP          1: stop kernels that compute with values nobody wrote (unwritten.h)
 //     RINGRAD_SIM_TRACE         file for the simulated timeline, written at exit
 
@@ -23,6 +24,7 @@ struct Options {
   std::size_t bytes_per_device = std::size_t{4} << 30;
   std::string topology = "nvlink8";
   std::uint64_t seed = 0;
+  std::size_t num_queues = 8;  // of each device, in hardware
   std::chrono::milliseconds hang_limit{10'000};
   bool trap_unwritten = false;
 

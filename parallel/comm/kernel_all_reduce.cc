@@ -76,19 +76,26 @@ bool KernelAllReduce::try_run(Operation& operation, std::byte* data) {
   const DeviceAlgorithm algorithm = algorithm_for(operation.call);
   if (algorithm == DeviceAlgorithm::plan) return false;
   const Stream current = current_stream(device_);
+  bool is_launched = false;
   try {
     session_.exchange(operation, reinterpret_cast<std::uintptr_t>(current.handle()));
     is_possible_ = all_can_run_at_once(current);
     if (!is_possible_) return false;
     session_.count(operation);
     launch(algorithm, operation, data, current);
-    // A rank that goes on before all have launched might keep another one from it, by a call that waits for this
-    // GPU.
+    is_launched = true;
+    // A rank that goes on before all have launched might keep another one from it: by a call that waits for this
+    // GPU, or by what it queues. Streams share hardware queues, and a kernel does not begin while what is ahead of it
+    // in its queue waits for a kernel that waits for this one.
     session_.exchange(operation, 0);
+    Event(stream_, /*timing=*/false, operation.where).block(current, operation.where);
     session_.count(operation);
   } catch (const std::exception& error) {
     session_.group().fail(error.what());
     abort();  // those that have launched wait for those that have not
+    // The caller may give `data` back, to later work on its stream.
+    if (is_launched)
+      Event(stream_, /*timing=*/false, operation.where).block(current, operation.where);
     throw;
   }
   return true;
@@ -124,7 +131,6 @@ void KernelAllReduce::launch(DeviceAlgorithm algorithm, const Operation& operati
   Event(current, /*timing=*/false, where).block(stream_, where);
   cuda::launch_all_reduce(stream_, algorithm, kernel, call.dtype, call.reduce, data, call.count,
                           blocks, is_alone_, where);
-  Event(stream_, /*timing=*/false, where).block(current, where);
   ++num_launches;
 }
 

@@ -38,6 +38,7 @@ class KernelAllReduce {
  private:
   DeviceAlgorithm algorithm_for(const CollectiveCall& call) const;
   bool all_can_run_at_once(const Stream& stream) const;
+  // On the stream of its own, after what is queued on `current`, which does not wait for it yet.
   void launch(DeviceAlgorithm algorithm, const Operation& operation, std::byte* data,
               const Stream& current);
 

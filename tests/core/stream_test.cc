@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,12 @@ namespace {
 
 using testing::expect_throws;
 class StreamTest : public testing::NeedsGpu {};
+
+TEST_F(StreamTest, AsksForAllHardwareQueues) {
+  const char* const asked = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  ASSERT_NE(asked, nullptr);
+  EXPECT_STREQ(asked, "32");
+}
 
 TEST_F(StreamTest, TheCurrentStreamIsTheDefaultOneOutsideOfGuards) {
   EXPECT_EQ(current_stream(gpu).handle(), nullptr);

@@ -175,5 +175,88 @@ TEST_F(WaitingTest, FreeingWaitsForItsOwnDeviceAlone) {
   EXPECT_EQ(cudaFreeHost(flag), cudaSuccess);
 }
 
+// --- Hardware queues ---
+
+// Streams of a device share its queues in the order in which they were made. With two queues `waiting_` and
+// `setting_` share queue 1, and `unrelated_` has queue 0 with the default stream.
+class QueueTest : public sim::SimulatedTest {
+ protected:
+  void begin(std::size_t num_queues) {
+    sim::reset({.num_queues = num_queues, .hang_limit = std::chrono::milliseconds(100)});
+    flag_ = upload(std::vector<unsigned>{0});
+    waiting_ = make_stream(), unrelated_ = make_stream(), setting_ = make_stream();
+  }
+  void wait_on(cudaStream_t stream) {
+    ASSERT_EQ(
+        launch({.name = "wait_for", .grid = 1, .block = 1, .stream = stream}, wait_for, flag_, 1u),
+        cudaSuccess);
+  }
+  void set_on(cudaStream_t stream) {
+    ASSERT_EQ(
+        launch({.name = "set_flag", .grid = 1, .block = 1, .stream = stream}, set_flag, flag_, 1u),
+        cudaSuccess);
+  }
+
+  unsigned* flag_ = nullptr;
+  cudaStream_t waiting_ = nullptr, unrelated_ = nullptr, setting_ = nullptr;
+};
+
+// `after` is the stream that goes on when the kernel has ended.
+void order(cudaStream_t before, cudaStream_t after) {
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, before), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(after, event, 0), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+TEST_F(QueueTest, AKernelThatSpinsHoldsNothingBack) {
+  begin(2);
+  wait_on(waiting_);
+  set_on(setting_);
+  EXPECT_EQ(cudaStreamSynchronize(waiting_), cudaSuccess) << last_report();
+}
+
+// A wait for the kernel that spins stands before the kernel that would release it.
+TEST_F(QueueTest, AWaitAtTheHeadHoldsOtherStreamsBack) {
+  for (const bool awaits_setter : {false, true}) {
+    begin(2);
+    wait_on(unrelated_);          // stream 9 of the machine
+    order(unrelated_, waiting_);  // stream 8: at the head of queue 1
+    set_on(setting_);             // stream 10: behind it
+    EXPECT_EQ(cudaStreamSynchronize(awaits_setter ? setting_ : unrelated_), cudaErrorLaunchTimeout);
+    EXPECT_THAT(last_report(),
+                ::testing::HasSubstr("one hardware queue of device 0 holds back 'set_flag' of "
+                                     "stream 10: stream 8 is ahead in it and waits for 'wait_for' "
+                                     "of stream 9"));
+  }
+}
+
+TEST_F(QueueTest, WorkThatIsQueuedBeforeTheWaitIsNotHeldBack) {
+  begin(2);
+  wait_on(unrelated_);
+  set_on(setting_);
+  order(unrelated_, waiting_);
+  EXPECT_EQ(cudaStreamSynchronize(waiting_), cudaSuccess) << last_report();
+}
+
+TEST_F(QueueTest, WorkOfAnotherQueueIsNotHeldBack) {
+  begin(3);
+  wait_on(unrelated_);
+  order(unrelated_, waiting_);
+  set_on(setting_);
+  EXPECT_EQ(cudaStreamSynchronize(waiting_), cudaSuccess) << last_report();
+}
+
+// Work behind one that waits for its own stream's kernel waits with it, as on hardware.
+TEST_F(QueueTest, AKernelThatWaitsForItsOwnStreamHoldsOtherStreamsBack) {
+  begin(2);
+  wait_on(waiting_);
+  set_on(waiting_);
+  set_on(setting_);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchTimeout);
+  EXPECT_THAT(last_report(), ::testing::HasSubstr("holds back 'set_flag' of stream 10"));
+}
+
 }  // namespace
 }  // namespace ringrad
