@@ -22,6 +22,9 @@ constexpr int kBlocksPerPoll = 1024;
 // What is left of the hang limit after a fault, which is the likely cause.
 constexpr int kHaste = 50;
 
+// Blocks of a kernel that a report of a deadlock tells of.
+constexpr std::size_t kMostDescribed = 16;
+
 thread_local bool engine_runs_here = false;
 
 std::string describe(const Op& op) {
@@ -216,7 +219,7 @@ void Engine::run_until(const std::shared_ptr<Op>& op) {
 bool Engine::begin_block() {
   for (Grid& grid : grids_) {
     if (grid.num_begun == grid.op->kernel.num_blocks()) continue;
-    if (grid.blocks.size() >= max_resident_blocks(grid.op->kernel)) continue;
+    if (!has_room_for_block_of(grid)) continue;
     std::unique_ptr<Block> block;
     if (idle_blocks_.empty()) {
       block = std::make_unique<Block>(threads_);
@@ -230,6 +233,19 @@ bool Engine::begin_block() {
     return true;
   }
   return false;
+}
+
+// Blocks that spin stay where they are, so what does not fit beside them cannot begin. Copies and host functions
+// need no multiprocessor.
+bool Engine::has_room_for_block_of(const Grid& grid) const {
+  const Op& op = *grid.op;
+  if (grid.blocks.size() >= max_resident_blocks(op.kernel)) return false;
+  if (op.kind != Op::Kind::kernel) return true;
+  Residents residents;
+  for (const Grid& other : grids_)
+    if (other.op->device == op.device && other.op->kind == Op::Kind::kernel)
+      residents.add(other.op->kernel, other.blocks.size());
+  return residents.have_room_for_block_of(op.kernel);
 }
 
 bool Engine::begin_op() {
@@ -376,13 +392,30 @@ void Engine::fail_hung(const Op& awaited) {
       if (fault) message += "\nafter " + fault->message;
   }
   for (const Grid& grid : grids_)
-    for (const std::unique_ptr<Block>& block : grid.blocks) message += "\n" + block->describe();
+    for (std::size_t i = 0; i < grid.blocks.size() && i < kMostDescribed; ++i)
+      message += "\n" + grid.blocks[i]->describe();
+  message += describe_not_resident();
   message += describe_held();
   for (std::size_t i = 0; i < grids_.size(); ++i)
     if (guilty.contains(grids_[i].op.get()))
       stop_device(grids_[i].op->device, {cudaErrorLaunchTimeout, message});
   idle_ = {};
   finish_grids();
+}
+
+// A line for each kernel that has blocks for which there is no room.
+std::string Engine::describe_not_resident() const {
+  std::string text;
+  for (const Grid& grid : grids_) {
+    const Kernel& kernel = grid.op->kernel;
+    if (grid.num_begun == kernel.num_blocks()) continue;
+    text += "\n  kernel '" + kernel.name + "' on device " + std::to_string(kernel.device) +
+            " has " + std::to_string(kernel.num_blocks()) + " blocks, of which at most " +
+            std::to_string(max_resident_blocks(kernel)) + " fit at the same time; " +
+            std::to_string(grid.blocks.size()) + " spin, and for " +
+            std::to_string(kernel.num_blocks() - grid.num_begun) + " there is no room";
+  }
+  return text;
 }
 
 // A line for each queue's head that keeps other streams' work from beginning.

@@ -98,6 +98,8 @@ class Engine {
   void finish_grids();
   void fail_hung(const Op& awaited);
   std::string describe_held() const;
+  std::string describe_not_resident() const;
+  bool has_room_for_block_of(const Grid& grid) const;
   void finish(const std::shared_ptr<Op>& op);
   std::uint64_t random();
 

@@ -25,6 +25,22 @@ unsigned blocks_per_multiprocessor(unsigned threads_per_block, std::size_t dynam
                              kThreadsPerMultiprocessor / (warps * kWarpSize), by_shared_memory}));
 }
 
+// In whole warps.
+void Residents::add(const Kernel& kernel, std::uint64_t num_blocks) {
+  const unsigned warps = (kernel.threads_per_block() + kWarpSize - 1) / kWarpSize;
+  threads += num_blocks * warps * kWarpSize;
+  blocks += num_blocks;
+  shared_bytes += num_blocks * (kernel.dynamic_shared_bytes + kSharedBytesOfTheSystem);
+}
+
+bool Residents::have_room_for_block_of(const Kernel& kernel) const {
+  Residents then = *this;
+  then.add(kernel, 1);
+  return then.threads <= kNumMultiprocessors * kThreadsPerMultiprocessor &&
+         then.blocks <= kNumMultiprocessors * kMaxBlocksPerMultiprocessor &&
+         then.shared_bytes <= kNumMultiprocessors * kSharedBytesPerMultiprocessor;
+}
+
 std::string to_string(const Site& site) {
   const char* slash = std::strrchr(site.file, '/');
   return std::string(slash ? slash + 1 : site.file) + ":" + std::to_string(site.line);

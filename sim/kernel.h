@@ -53,6 +53,15 @@ inline unsigned max_resident_blocks(const Kernel& kernel) {
          blocks_per_multiprocessor(kernel.threads_per_block(), kernel.dynamic_shared_bytes);
 }
 
+/// What blocks that are resident on a device take of its multiprocessors, all of these together. That is optimistic:
+/// blocks of different kernels may fit less well.
+struct Residents {
+  std::uint64_t threads = 0, blocks = 0, shared_bytes = 0;
+
+  void add(const Kernel& kernel, std::uint64_t num_blocks);
+  bool have_room_for_block_of(const Kernel& kernel) const;
+};
+
 /// Why a kernel was stopped: the error that the runtime gives from then on, and what a person wants
 /// to know.
 struct Fault {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/simulated_test.h"
@@ -50,6 +51,11 @@ __global__ void grid_barrier(unsigned* arrived) {
   if (threadIdx.x > 0) return;
   atomicAdd(arrived, 1u);
   while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) != gridDim.x) __nanosleep(100);
+}
+
+// One thread of each block: of kernels of any number.
+__global__ void meet_all(unsigned* arrived, unsigned goal) {
+  if (threadIdx.x == 0) meet(arrived, goal);
 }
 
 class WaitingTest : public sim::SimulatedTest {};
@@ -173,6 +179,61 @@ TEST_F(WaitingTest, FreeingWaitsForItsOwnDeviceAlone) {
   ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
   EXPECT_EQ(cudaFreeHost(flag), cudaSuccess);
+}
+
+// --- Residency: blocks that wait for each other must fit on the device ---
+
+class ResidencyTest : public sim::SimulatedTest {
+ protected:
+  ResidencyTest() {
+    sim::reset({.hang_limit = std::chrono::milliseconds(100)});
+    arrived_ = upload(std::vector<unsigned>{0});
+  }
+  // Two blocks of so many threads are resident on each of 132 multiprocessors.
+  static constexpr int kThreads = 1024;
+
+  unsigned* arrived_ = nullptr;
+};
+
+TEST_F(ResidencyTest, OneBlockTooManyIsFound) {
+  ASSERT_EQ(launch({"grid_barrier", 2 * 132 + 1, kThreads}, grid_barrier, arrived_), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchTimeout);
+  EXPECT_THAT(last_report(),
+              ::testing::HasSubstr("kernel 'grid_barrier' on device 0 has 265 blocks, of which at "
+                                   "most 264 fit at the same time; 264 spin, and for 1 there is no "
+                                   "room"));
+}
+
+// Each of them fits alone.
+TEST_F(ResidencyTest, KernelsThatDoNotFitBesideEachOtherAreFound) {
+  const cudaStream_t first = make_stream(), second = make_stream();
+  const auto begin = [&](cudaStream_t stream, unsigned blocks) {
+    ASSERT_EQ(launch({.name = "meet_all", .grid = blocks, .block = kThreads, .stream = stream},
+                     meet_all, arrived_, 265u),
+              cudaSuccess);
+  };
+  begin(first, 200);
+  begin(second, 65);
+  EXPECT_EQ(cudaStreamSynchronize(second), cudaErrorLaunchTimeout);
+  EXPECT_THAT(last_report(), ::testing::HasSubstr("'meet_all' on device 0 has 65 blocks, of which "
+                                                  "at most 264 fit at the same time; 64 spin, and "
+                                                  "for 1 there is no room"));
+}
+
+TEST_F(ResidencyTest, KernelsThatFitBesideEachOtherMeet) {
+  const cudaStream_t first = make_stream(), second = make_stream();
+  for (const auto& [stream, blocks] : {std::pair{first, 200u}, std::pair{second, 64u}})
+    ASSERT_EQ(launch({.name = "meet_all", .grid = blocks, .block = kThreads, .stream = stream},
+                     meet_all, arrived_, 264u),
+              cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+}
+
+// Blocks that do not wait leave room for the next ones.
+TEST_F(ResidencyTest, BlocksThatDoNotWaitNeedNotFit) {
+  int* p = allocate<int>(1);
+  ASSERT_EQ(launch({"fill", 1000, 32}, fill, p, 1, 3), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
 }
 
 // --- Hardware queues ---
