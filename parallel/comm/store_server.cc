@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <asio/buffer.hpp>
+#include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/read.hpp>
@@ -348,6 +349,8 @@ class StoreServer::State {
   }
 
   asio::io_context io_{1};
+  // Without it the context stops when a handler throws and there is no other.
+  const asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
   Shared shared_;
   const int family_;
   asio::steady_timer pause_;

@@ -26,13 +26,14 @@ bool fails_now() {
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined, or GCC warns that free() is called on what `new` returned.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   void* const memory = fails_now() ? nullptr : std::malloc(size);
   if (!memory) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 // Asio allocates its handlers by it.
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) {
@@ -56,7 +57,7 @@ constexpr std::chrono::seconds kPatience(
 // fault did not come.
 bool use_store(const StoreAddress& address) {
   std::string error_of_waiting;
-  std::thread waiting([&] {
+  std::jthread waiting([&] {
     is_own_thread = true;
     try {
       Store(address, kPatience).get("second");
