@@ -26,6 +26,8 @@ __global__ void set_flag(unsigned* flag, unsigned value) {
   __atomic_store_n(flag, value, __ATOMIC_RELEASE);
 }
 
+__global__ void count(unsigned* arrived) { atomicAdd(arrived, 1u); }
+
 __device__ void meet(unsigned* arrived, unsigned goal) {
   atomicAdd(arrived, 1u);
   while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) < goal) __nanosleep(100);
@@ -231,9 +233,9 @@ TEST_F(ResidencyTest, KernelsThatFitBesideEachOtherMeet) {
 
 // Blocks that do not wait leave room for the next ones.
 TEST_F(ResidencyTest, BlocksThatDoNotWaitNeedNotFit) {
-  int* p = allocate<int>(1);
-  ASSERT_EQ(launch({"fill", 1000, 32}, fill, p, 1, 3), cudaSuccess);
+  ASSERT_EQ(launch({"count", 1000, 32}, count, arrived_), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
+  EXPECT_EQ(download(arrived_, 1)[0], 1000u * 32);
 }
 
 // --- Hardware queues ---
