@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <vector>
@@ -18,7 +19,7 @@ namespace {
 
 using namespace ringrad::testing;
 
-int current_step = 0;
+std::atomic<int> current_step = 0;
 
 // Trains for `num_steps`; < 0: for ever. Returns this rank's parameters.
 std::vector<float> train(Communicator& comm, const PipelinePlan& plan, int num_steps) {
