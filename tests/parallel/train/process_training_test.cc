@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -23,7 +24,7 @@ namespace {
 
 using std::chrono::seconds;
 
-int current_step = 0;
+std::atomic<int> current_step = 0;
 
 // Trains for `num_steps`; < 0: for ever. Returns all parameters.
 std::vector<float> train(Communicator& comm, Overlap overlap, int num_steps) {
