@@ -31,6 +31,14 @@ using Body = std::function<std::string(Communicator&)>;
 /// Makes the communicator of a rank: (store, rank, world_size).
 using Join = std::function<std::unique_ptr<Communicator>(Store&, int, int)>;
 
+/// The longest that a rank may take before it counts as hanging: less than a test's time limit, which is longer with
+/// sanitizers, where ranks take several times as long.
+#ifdef RINGRAD_SANITIZE
+inline constexpr std::chrono::seconds kHangs(120);
+#else
+inline constexpr std::chrono::seconds kHangs(45);
+#endif
+
 /// What this process holds of the system: descriptors, and maps of shared memory.
 inline std::vector<std::string> held_of_system() {
   std::vector<std::string> held;
@@ -85,7 +93,7 @@ class Processes {
   void wait_until_all_joined() { Store(server_.address()).get("all"); }
 
   /// The rank's exit code, or minus the signal that ended it. One that hangs is a failure, and killed.
-  int wait(int rank, std::chrono::milliseconds hangs = std::chrono::seconds(45)) {
+  int wait(int rank, std::chrono::milliseconds hangs = kHangs) {
     pid_t& process = ranks_[static_cast<std::size_t>(rank)];
     const int file = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
     pollfd ended{file, POLLIN, 0};
