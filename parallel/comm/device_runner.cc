@@ -120,6 +120,12 @@ std::shared_ptr<std::byte> DeviceRunner::allocate(std::size_t bytes, Where where
 
 bool DeviceRunner::is_visible(const std::byte* p) const { return links_->is_visible(p); }
 
+void DeviceRunner::clear(std::byte* p, std::size_t bytes, Where where) {
+  const Tensor zero =
+      zeros({static_cast<std::int64_t>(bytes)}, {.dtype = DType::uint8, .device = device_}, where);
+  copy(p, zero.raw_data(), bytes, where);
+}
+
 void DeviceRunner::copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) {
   copy_bytes(to, device_, from, device_, bytes, where);
 }

@@ -37,6 +37,8 @@ std::shared_ptr<std::byte> HostRunner::allocate(std::size_t bytes, Where where) 
 
 bool HostRunner::is_visible(const std::byte* p) const { return session_.memory()->is_visible(p); }
 
+void HostRunner::clear(std::byte* p, std::size_t bytes, Where) { std::memset(p, 0, bytes); }
+
 void HostRunner::copy(std::byte* to, const std::byte* from, std::size_t bytes, Where) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }

@@ -27,6 +27,7 @@ class HostRunner final : public PlanRunner {
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override;
   bool is_visible(const std::byte* p) const override;
+  void clear(std::byte* p, std::size_t bytes, Where where) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) override;
   DType carrier(DType dtype, const PlanPrograms& programs) const override;
   void to_carrier(DType dtype, const std::byte* in, DType carrier, std::byte* out,

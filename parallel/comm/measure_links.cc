@@ -135,6 +135,8 @@ void share_links(RankSession& session, PlanRunner& runner, Operation& operation)
   const bool all_have_room =
       std::all_of(words.begin(), words.end(), [](const Word& one) { return one.has_room; });
   if (!word.is_known && all_have_room) {
+    runner.clear(buffer.get(), static_cast<std::size_t>(effort_on(device).bytes()),
+                 operation.where);  // sums of what nobody wrote would count as mistakes
     Times slowest{};
     const Times times = measure(session, runner, operation, buffer.get());
     for (const Times& of_rank : session.exchange_letters(operation, times))

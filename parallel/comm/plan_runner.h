@@ -50,6 +50,7 @@ class PlanRunner {
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
   /// True if other ranks reach p, which is this rank's.
   virtual bool is_visible(const std::byte* p) const = 0;
+  virtual void clear(std::byte* p, std::size_t bytes, Where where) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) = 0;
 
   /// The dtype in which values of `dtype` travel when a plan adds them.
