@@ -1,4 +1,4 @@
-// Where the largest or the smallest element is.
+// Positions of the largest and the smallest element.
 
 #pragma once
 
@@ -8,12 +8,13 @@
 
 namespace ringrad::kernels {
 
-/// The position of the largest element along `axis`, or in row-major order of all elements without
-/// one. Among equal elements the first wins, and a NaN is larger than any number.
+/// The position of the largest element along `axis`, or, without an axis, its position in row-major
+/// order of all elements. The first of equal elements wins, and a NaN is larger than any number.
 ///
-/// Shapes:  x's without `axis`, or with 1 there; () without an axis, or ones with keepdim
+/// Shapes:  x's shape without `axis`, or with extent 1 there if keepdim; without an axis (), or all
+///          ones if keepdim
 /// DTypes:  all; the result is int64
-/// Throws:  ShapeError for an absent axis, or if there is nothing to choose from
+/// Throws:  ShapeError for an absent axis, or if there are no elements to choose from
 Tensor argmax(const Tensor& x, std::optional<std::int64_t> axis = {}, bool keepdim = false,
               Where where = Where::current());
 

@@ -7,9 +7,9 @@
 
 namespace ringrad::kernels::cuda {
 
-/// The positions of the best elements of each result's.
+/// For each result, the position of its best element.
 ///
-/// REQUIRES: one axis is reduced; an element for every result
+/// REQUIRES: one axis is reduced; every result has at least one element
 void argmax(const Tensor& x, const ReducePlan& plan, std::int64_t* result, Where where);
 void argmin(const Tensor& x, const ReducePlan& plan, std::int64_t* result, Where where);
 

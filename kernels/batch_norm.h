@@ -1,26 +1,27 @@
-// Batch normalization over every axis but axis 1, optionally followed by the end of a residual block: the
-// sum with a residual, and ReLU.
+// Batch normalization over every axis but axis 1, optionally followed by the end of a residual
+// block: the sum with a residual, then ReLU.
 //
 //     mean[c] = mean of x[:, c, ...]           rstd = 1 / sqrt(var + eps)
 //     var[c] = mean of (x - mean)^2            xhat = (x - mean) * rstd
 //     y = xhat * weight + bias                 then y + residual, then max(y, 0) with ReLU
 //
-// The work comes in passes, so that several devices can normalise as one: each takes its moments,
-// they are merged across devices, then each normalises; and again for the gradient's two sums.
+// The work is split into passes, so that several devices can normalise as one. Each device computes
+// its moments, they are merged across devices, and then each device normalises. The gradient's two
+// sums are merged in the same way.
 //
 //     forward     batch_norm_moments          ->  batch_norm_apply
 //     backward    batch_norm_backward_sums    ->  batch_norm_backward_apply
 //
-// With ReLU, the backward passes find the sign of y by computing it again from x and the residual, so
-// nothing but these and two numbers per channel is kept.
+// With ReLU, the backward passes recompute the sign of y from x and the residual, so that nothing
+// else is kept but two numbers per channel.
 //
 // Moments are exact per block of rows (two passes over a block that fits into cache) and merged
-// pairwise in float64 (Chan, Golub, LeVeque 1979), so that neither a large mean nor a long axis
-// costs digits. Blocks do not depend on the number of threads, and so neither do results.
+// pairwise in float64 (Chan, Golub, LeVeque 1979), so neither a large mean nor a long axis costs
+// digits. Neither blocks nor results depend on the number of threads.
 //
 // Extents: C channels, R = numel / C rows. mean, var, rstd, weight, bias and sums are (C).
-// weight and bias may be undefined, which means 1 and 0; residual, which is like x, means 0 then. 16-bit
-// inputs compute and keep their moments in float32.
+// weight and bias may be undefined, which means 1 and 0. residual has x's shape; undefined, it
+// means 0. For 16-bit inputs, arithmetic and moments are float32.
 
 #pragma once
 
@@ -43,13 +44,14 @@ Moments batch_norm_moments(const Tensor& x, Where where = Where::current());
 /// rstd = 1 / sqrt(var + eps)
 Tensor batch_norm_rstd(const Tensor& var, double eps, Where where = Where::current());
 
-/// The way back: var = max(1 / rstd^2 - eps, 0), in error by the rounding of rstd times var + eps.
+/// Inverse of batch_norm_rstd: var = max(1 / rstd^2 - eps, 0). Its error is rstd's rounding times
+/// var + eps.
 Tensor batch_norm_var(const Tensor& rstd, double eps, Where where = Where::current());
 
 /// y = (x - mean) * rstd * weight + bias + residual, then max(y, 0) if relu.
 ///
-/// Throws:  ShapeError unless mean, rstd, weight and bias are (C) and residual is like x; DTypeError,
-///          DeviceError
+/// Throws:  ShapeError unless mean, rstd, weight and bias are (C) and residual is like x;
+///          DTypeError, DeviceError
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& rstd,
                         const Tensor& weight, const Tensor& bias, bool relu,
                         const Tensor& residual = {}, Where where = Where::current());
@@ -59,7 +61,7 @@ struct BatchNormSums {
   Tensor grad_xhat;  ///< (C): sum of g * xhat     = the gradient of weight
 };
 
-/// What a backward pass needs to know of the forward one. g below is grad_output, zeroed where ReLU
+/// What the backward pass needs from the forward pass. Below, g is grad_output, zeroed where ReLU
 /// was 0.
 struct BatchNormSaved {
   Tensor x, weight, bias, mean, rstd;
@@ -75,11 +77,11 @@ struct BatchNormGradients {
   Tensor grad_residual;  ///< g: without ReLU grad_output itself; undefined if there is no residual
 };
 
-/// grad_input = weight * rstd * (g - sums.grad / rows - xhat * sums.grad_xhat / rows), and in the same
-/// pass the gradient of the residual.
+/// grad_input = weight * rstd * (g - sums.grad / rows - xhat * sums.grad_xhat / rows). The same
+/// pass computes the residual's gradient.
 ///
-/// `rows` counts the values per channel that the moments were taken over, on all devices together.
-/// With rows = 0 the moments count as constants, as in evaluation: grad_input = weight * rstd * g.
+/// `rows` counts the values per channel that entered the moments, over all devices. With rows = 0
+/// the moments are constants, as in evaluation: grad_input = weight * rstd * g.
 BatchNormGradients batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,
                                              const BatchNormSums& sums, double rows,
                                              Where where = Where::current());

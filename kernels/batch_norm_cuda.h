@@ -6,13 +6,13 @@
 
 namespace ringrad::kernels::cuda {
 
-// REQUIRES: tensors of the shape of x hold an element and have equal strides: contiguous, or with the
-//           channels last. Those of (C) have been checked; results among them are contiguous and in the
-//           dtype of the statistics.
+// REQUIRES: tensors of x's shape are not empty and have equal strides: contiguous or channels_last.
+//           Tensors of (C) have been checked. Results of (C) are contiguous and have the dtype of
+//           the statistics.
 
 void batch_norm_moments(const Tensor& x, const Moments& result, Where where);
 void batch_norm_apply(const BatchNormSaved& saved, const Tensor& y, Where where);
-// Without ReLU a backward pass has no residual; with one, it has both gradients to write.
+// Without ReLU, backward passes get no residual; with a residual, they write both gradients.
 void batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& saved,
                               const BatchNormSums& result, Where where);
 void batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& saved,

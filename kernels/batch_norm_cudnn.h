@@ -1,6 +1,6 @@
-// Batch norm by cuDNN, which may keep an image on the chip that our own passes read twice. ReLU's gradient is a
-// product with a bit per value: a NaN or infinity in grad_output passes a 0, which our own passes stop. Private
-// to kernels/.
+// Batch norm by cuDNN, which may keep an image on the chip that our own passes read twice. cuDNN
+// multiplies ReLU's gradient by a bit per value, so where ReLU was 0 a NaN or infinity in
+// grad_output becomes NaN; our own passes give 0 there. Private to kernels/.
 
 #pragma once
 
@@ -9,19 +9,19 @@
 
 namespace ringrad::kernels::cudnn {
 
-/// The forward pass of training on the device's current stream. False, with nothing done, if cuDNN has no
-/// engine for it.
+/// The forward pass of training on the device's current stream. Returns false, having done nothing,
+/// if cuDNN has no engine for it.
 ///
 /// REQUIRES: missing() is empty
 bool batch_norm(const BatchNormProblem& problem, Where where);
 bool batch_norm_backward(const BatchNormProblem& problem, Where where);
 
-/// What decides how a graph looks.
+/// Everything that determines the graph.
 struct BatchNormKind {
   Extents extents;
   DType dtype = DType::float32;
   bool relu = false;
-  bool residual = false;  ///< backward: whether its gradient is asked for
+  bool residual = false;  ///< backward: whether its gradient is wanted
   double eps = 0;         ///< forward only
 };
 

@@ -1,4 +1,4 @@
-// A batch norm as the vendor's library takes it: whole. Private to kernels/.
+// A complete batch norm, the form that the vendor's library takes. Private to kernels/.
 
 #pragma once
 
@@ -6,12 +6,12 @@
 
 namespace ringrad::kernels {
 
-/// Forward:   y = max((x - mean) * rstd * weight + bias + residual, 0), where mean, rstd and mask are results
+/// Forward:   y = max((x - mean) * rstd * weight + bias + residual, 0); also gives mean, rstd, mask
 /// Backward:  grad_* from grad_y and x, weight, mean, rstd, mask
 ///
-/// Images are (B, C, H, W), channels last and of one dtype; the rest is (C), contiguous, float32. residual
-/// may be undefined, and then grad_residual need not be. mask is defined with ReLU: one bit per value, 1
-/// where y > 0, in the library's own order.
+/// Images are (B, C, H, W), channels_last and of one dtype; all other tensors are (C), contiguous,
+/// float32. residual may be undefined; then grad_residual may be undefined as well. mask is defined
+/// with ReLU: one bit per value, 1 where y > 0, in the library's own order.
 struct BatchNormProblem {
   Tensor x{}, weight{}, bias{}, residual{};
   double eps = 0;

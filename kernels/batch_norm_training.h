@@ -1,5 +1,6 @@
-// Batch norm as one device trains with it: each direction at once. On a GPU the vendor's library does it where
-// that is chosen (provider.h) and takes it; else it is the passes of batch_norm.h, one after the other.
+// Batch norm for training on one device, one call per direction. On a GPU the vendor's library
+// computes it if provider.h chooses the library and the library supports the problem. Otherwise the
+// passes of batch_norm.h run one after the other.
 
 #pragma once
 
@@ -11,7 +12,7 @@ struct BatchNormTraining {
   Tensor y{};
   Moments moments{};
   Tensor rstd{};
-  Tensor mask{};  ///< where ReLU let values pass, in the vendor's order; not from our own passes
+  Tensor mask{};  ///< where ReLU passes values, in the vendor's order; undefined from our passes
 };
 
 /// Moments of x, and y = (x - mean) * rstd * weight + bias + residual, then max(y, 0) if relu.
@@ -23,11 +24,12 @@ BatchNormTraining batch_norm_train(const Tensor& x, const Tensor& weight, const 
 
 struct BatchNormBackward {
   BatchNormSums sums;
-  BatchNormGradients gradients{};  ///< undefined unless asked for
+  BatchNormGradients gradients{};  ///< undefined unless `with_input`
 };
 
-/// The sums of batch_norm_backward_sums, and if `with_input` the gradients of batch_norm_backward_apply, for
-/// `rows` values per channel. `mask` is the forward pass's, undefined in evaluation.
+/// The sums of batch_norm_backward_sums and, if `with_input`, the gradients of
+/// batch_norm_backward_apply, for `rows` values per channel. `mask` comes from the forward pass; it
+/// is undefined in evaluation.
 ///
 /// Throws: as batch_norm_backward_sums
 BatchNormBackward batch_norm_backward(const Tensor& grad_output, const BatchNormSaved& saved,

@@ -1,4 +1,4 @@
-// Tensors one after the other along an axis.
+// Concatenates tensors along an axis.
 
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace ringrad::kernels {
 
-/// y = [x0 | x1 | ...] along `axis`; channels_last if all of them are, else contiguous.
+/// y = [x0 | x1 | ...] along `axis`; channels_last if all inputs are, else contiguous.
 ///
-/// Shapes:  equal but for `axis`, where they add up
+/// Shapes:  equal except along `axis`, whose extents add up
 /// DTypes:  all, the same for each
 /// Throws:  ValueError for an empty list; ShapeError if shapes differ elsewhere, or for an absent
 ///          axis; DTypeError, DeviceError

@@ -1,4 +1,4 @@
-// The conversion of one element to another dtype, as copy.h describes it, on the CPU and in kernels.
+// Converts one element to another dtype, as copy.h specifies, on the CPU and in GPU kernels.
 
 #pragma once
 
@@ -15,7 +15,7 @@ constexpr To convert(From value) {
   if constexpr (std::is_same_v<To, bool>) {
     return number != 0;
   } else if constexpr (std::is_same_v<To, std::uint8_t> && !std::is_integral_v<From>) {
-    // By way of an int, so that -1.0 becomes 255 on every machine, as it does from an integer.
+    // Goes through int32, so that -1.0 becomes 255 on every machine, as the integer -1 does.
     return static_cast<std::uint8_t>(static_cast<std::int32_t>(number));
   } else {
     return To(static_cast<MathType<To>>(number));

@@ -4,16 +4,16 @@
 //     y[b, k, p, q] = bias[k] + sum over c, r, s of x[b, c, h, w] * weight[k, c, r, s]
 //     with  h = p * stride + r * dilation - padding,  w = q * stride + s * dilation - padding
 //
-// Results lie in channels_last memory whatever order the input has: the channels of one pixel are
-// then neighbours, so every inner loop runs over consecutive memory. An input in another order is
-// copied once.
+// Results are channels_last whatever order the input has: the channels of one pixel are then
+// neighbours, so every inner loop runs over consecutive memory. An input in another order is copied
+// once.
 //
-// Three ways of computing on a CPU, chosen by shape; convolution_cuda.cu has those of a GPU:
+// On a CPU the shape chooses among three implementations; convolution_cuda.cu has those for a GPU:
 //
 //     winograd.h                 3x3 with stride 1, float32, channels in sixteens:
 //                                a quarter of the multiplications
 //     oneDNN                     every other float32 shape
-//     convolution_direct_cpu.cc  loops, for float64 and for what oneDNN does not have
+//     convolution_direct_cpu.cc  loops, for float64 and for what oneDNN does not support
 //
 // Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels,
 // R S filter taps, G groups.
@@ -46,7 +46,7 @@ Tensor conv2d_backward_input(const Tensor& grad_output, const Tensor& weight,
 
 struct Conv2dWeightGradients {
   Tensor weight;  ///< (K, C / G, R, S), contiguous
-  Tensor bias;    ///< (K); undefined unless asked for
+  Tensor bias;    ///< (K); undefined unless `with_bias`
 };
 
 /// The gradients of conv2d with respect to its weight and, if `with_bias`, its bias.

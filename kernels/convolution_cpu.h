@@ -1,8 +1,8 @@
-// The CPU's convolutions, on plain pointers. Private to convolution.cc.
+// The CPU convolutions, on plain pointers. Private to convolution.cc.
 //
 // Images are channels_last: x (B, H, W, C), y (B, P, Q, K). Filters are (K, C / G, R, S). Each of
-// the three products comes in two forms: `onednn` for float32, and `direct`, plain loops over the
-// definition, for float64 and for extents of zero. winograd.h is the third.
+// the three products has two implementations: `onednn` for float32; and `direct`, plain loops over
+// the definition, for float64 and for extents of zero. winograd.h is a third.
 
 #pragma once
 

@@ -7,8 +7,8 @@
 
 namespace ringrad::kernels::cuda {
 
-// REQUIRES: images and their gradients are channels_last; biases and gradients of filters contiguous; all
-// of one dtype, on one device. Any extent may be 0.
+// REQUIRES: images and their gradients are channels_last; biases and gradients of filters are
+// contiguous; all have one dtype and are on one device. Any extent may be 0.
 
 /// bias may be undefined.
 void convolution(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,

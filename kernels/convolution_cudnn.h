@@ -1,7 +1,7 @@
 // Convolution by cuDNN. Private to kernels/.
 //
-// The extents and the order in memory are convolution.h's. Filters are copied into cuDNN's order, channels
-// last, and so is a filter's gradient back: they are small.
+// Extents and memory order are those of convolution.h. Filters are copied into cuDNN's order,
+// channels last, and a filter's gradient is copied back; filters are small.
 
 #pragma once
 
@@ -11,11 +11,11 @@
 
 namespace ringrad::kernels::cudnn {
 
-/// y = conv2d(x, weight) + bias on the device's current stream; bias may be undefined. False, with nothing
-/// done, if cuDNN has no engine for it.
+/// y = conv2d(x, weight) + bias on the device's current stream; bias may be undefined. Returns
+/// false, having done nothing, if cuDNN has no engine for it.
 ///
-/// REQUIRES: missing() is empty; no extent is 0; the dtype is not float64; x and y lie channels last, bias
-///           is contiguous
+/// REQUIRES: missing() is empty; no extent is 0; the dtype is not float64; x and y are
+///           channels_last, bias is contiguous
 bool convolution(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
                  const Tensor& bias, const Tensor& y, bool tf32, Where where);
 bool convolution_backward_input(const ConvolutionGeometry& g, const Tensor& grad_y,
@@ -30,7 +30,7 @@ struct ConvolutionIds {
   static constexpr std::int64_t x = 1, weight = 2, bias = 3, y = 4;
 };
 
-// The graphs; x, weight and y stand for their gradients where those are asked for.
+// Graphs of the products. In the backward graphs, x, weight and y stand for their gradients.
 Graph convolution_graph(const ConvolutionGeometry& g, DType dtype, bool has_bias);
 Graph backward_input_graph(const ConvolutionGeometry& g, DType dtype);
 Graph backward_weight_graph(const ConvolutionGeometry& g, DType dtype);

@@ -7,8 +7,8 @@
 
 namespace ringrad::kernels::cuda {
 
-/// Operand 0 of the nest = operand 1, converted. REQUIRES: no overlap; the nest holds an element; both
-/// are on `device`
+/// Operand 0 of the nest = operand 1, converted.
+/// REQUIRES: no overlap; the nest holds an element; both are on `device`
 void copy(Device device, const LoopNest<2>& nest, std::byte* dst, DType to, const std::byte* src,
           DType from, Where where);
 

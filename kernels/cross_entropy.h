@@ -1,4 +1,4 @@
-// Cross entropy between scores and the right class, from the scores to one number in one pass.
+// Cross entropy between scores and the correct class, from scores to one number in one pass.
 //
 // With p = softmax(x) along the classes, example b of class t = targets[b], and class weights w
 // (1 without):
@@ -9,8 +9,8 @@
 // not ignored (NaN if all are), as in PyTorch.
 //
 // The forward pass keeps two numbers per example, m_b = max_c x and l_b = log sum_c exp(x - m_b),
-// instead of all probabilities: the backward pass finds p again as exp(x - m_b - l_b) while it
-// streams over the scores, so a large vocabulary costs no second (B, C) tensor.
+// instead of all probabilities. The backward pass recomputes p = exp(x - m_b - l_b) while it
+// streams over the scores, so a large vocabulary needs no second (B, C) tensor.
 //
 // Extents: B batch, C classes.
 
@@ -22,18 +22,18 @@
 namespace ringrad {
 
 struct CrossEntropyOptions {
-  Tensor weight = {};                ///< (C), how much each class counts; undefined means 1
-  std::int64_t ignore_index = -100;  ///< targets of this value do not count
+  Tensor weight = {};                ///< (C), weight of each class; undefined means 1
+  std::int64_t ignore_index = -100;  ///< targets of this value are ignored
   double label_smoothing = 0;        ///< share of each target spread over all classes, in [0, 1]
   Reduction reduction = Reduction::mean;
 };
 
 namespace kernels {
 
-/// What the backward pass needs of the forward pass, in the type of the arithmetic.
+/// What the backward pass needs from the forward pass, in the dtype of the arithmetic.
 struct CrossEntropyStatistics {
   Tensor maxima, log_sums;  ///< m and l: the shape of targets
-  Tensor divisor;           ///< (): what a mean's gradient is divided by; 1 otherwise
+  Tensor divisor;           ///< (): the divisor of a mean's gradient; 1 for other reductions
 };
 
 struct CrossEntropyResult {
@@ -43,7 +43,7 @@ struct CrossEntropyResult {
 
 /// Shapes:  logits (B, C), targets (B)  or  logits (C), targets ();  weight (C)
 /// DTypes:  logits of every floating dtype, weight of the same; targets int32 or int64
-/// Throws:  ShapeError, DTypeError, DeviceError; IndexError for a target outside of [0, C) other
+/// Throws:  ShapeError, DTypeError, DeviceError; IndexError for a target outside [0, C) other
 ///          than ignore_index; ValueError unless 0 <= label_smoothing <= 1
 /// Paper:   label smoothing: Szegedy et al. 2015, arXiv:1512.00567, section 7
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
@@ -59,8 +59,8 @@ Tensor cross_entropy_backward(const Tensor& grad_output, const Tensor& logits,
                               const Tensor& targets, const CrossEntropyStatistics& statistics,
                               const CrossEntropyOptions& options, Where where = Where::current());
 
-/// What the gradient above is made of besides p, for gradients that are recorded:
-/// grad_logits = g (W p - q).
+/// The parts of the gradient above besides p, for gradients that are recorded: grad_logits = g (W p
+/// - q).
 struct CrossEntropyTargets {
   Tensor total;         ///< W, (B, 1) or (1)
   Tensor distribution;  ///< q_bc = (1 - s) w_t [c = t] + s / C w_c, like logits
@@ -72,7 +72,7 @@ CrossEntropyTargets cross_entropy_targets(const Tensor& logits, const Tensor& ta
 namespace cpu {
 
 // REQUIRES: logits is contiguous (B, C) with C > 0; targets is contiguous, int64 and valid;
-//           options.weight is contiguous and in the type of the arithmetic, if defined
+//           options.weight, if defined, is contiguous and has the dtype of the arithmetic
 void cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options,
                    const CrossEntropyResult& result);
 void cross_entropy_backward(const Tensor& grad_output, const Tensor& logits, const Tensor& targets,

@@ -6,8 +6,8 @@
 
 namespace ringrad::kernels::cuda {
 
-// REQUIRES: as in namespace cpu, but for targets that are no classes: they count as ignored, and
-//           check_indices has noted them.
+// REQUIRES: as in namespace cpu, except that targets may be out of range: such targets count as
+//           ignored, and check_indices has noted them.
 void cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options,
                    const CrossEntropyResult& result, Where where);
 void cross_entropy_backward(const Tensor& grad_output, const Tensor& logits, const Tensor& targets,

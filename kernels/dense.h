@@ -1,8 +1,8 @@
-// Bringing operands into memory orders that one flat loop can walk through.
+// Brings operands into memory orders that one flat loop can traverse.
 //
-// A kernel that treats all elements alike needs no particular layout, only the same one for all its
-// operands, without gaps. So the first operand keeps its order if it is dense, and the others
-// follow it; both are free in the usual case.
+// A kernel that treats all elements alike needs no particular layout, only the same gapless layout
+// for all its operands. So the first operand keeps its order if it is dense, and the others follow
+// it. Usually neither needs a copy.
 
 #pragma once
 
@@ -24,7 +24,8 @@ inline bool same_order(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// x itself if its elements lie in the order of those of `reference`, else a copy in that order.
+/// x itself if its elements lie in the same order as those of `reference`, else a copy in that
+/// order.
 /// REQUIRES: shapes are equal; reference is dense
 inline Tensor in_order_of(const Tensor& x, const Tensor& reference,
                           Where where = Where::current()) {

@@ -1,12 +1,12 @@
 // Divisor: a number by which many threads divide.
 //
-// A GPU has no instruction for n / d; it spends some twenty on one of 32 bits. With m and s worked
-// out beforehand it is a multiplication and a shift:
+// A GPU has no instruction for n / d; a 32-bit division takes some twenty instructions. With m and
+// s computed in advance, it is a multiplication and a shift:
 //
-//     n / d = (floor(n m / 2^32) + n) >> s,    s = ceil(log2 d),   m = floor(2^32 (2^s - d) / d) + 1
+//     n / d = (floor(n m / 2^32) + n) >> s,   s = ceil(log2 d),   m = floor(2^32 (2^s - d) / d) + 1
 //
 // Paper: Granlund, Montgomery 1994, "Division by invariant integers using multiplication", figure
-// 4.1; with n below 2^31 its sum does not overflow.
+// 4.1. For n below 2^31 the sum does not overflow.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace ringrad::kernels {
 
-/// Reads as the number itself. Int: int32_t, or int64_t, which divides as usual.
+/// Converts to the number itself. Int: int32_t, or int64_t, which divides as usual.
 template <class Int>
 class Divisor {
   static_assert(std::is_same_v<Int, std::int32_t> || std::is_same_v<Int, std::int64_t>);

@@ -6,7 +6,7 @@
 
 namespace ringrad::kernels::cuda {
 
-/// As its namesake of the CPU, of tensors on a GPU.
+/// As cpu::apply_mask, for tensors on a GPU.
 void apply_mask(const Tensor& x, const Tensor& mask, double scale, const Tensor& y, Where where);
 
 }  // namespace ringrad::kernels::cuda

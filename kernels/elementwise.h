@@ -1,12 +1,12 @@
 // Elementwise operators on raw tensors: y[i] = op(x[i]) and y[i] = op(a[i], b[i]), for every row of
 // elementwise_unary_ops.h and elementwise_binary_ops.h.
 //
-// Operands broadcast as in NumPy and are promoted to a common dtype (core/dtype.h), from which the
-// row's domain makes the dtype of the result. The result lies in memory like the first operand of
-// its shape that is dense, so channels_last stays channels_last.
+// Operands broadcast as in NumPy and are promoted to a common dtype (core/dtype.h); the row's
+// domain then gives the dtype of the result. The result has the memory order of the first dense
+// operand of its shape, so channels_last stays channels_last.
 //
-// Which rows exist for which template is listed in elementwise_*_rows.inc. How the elements are visited
-// is told in map_cpu.h and map_cuda.cuh.
+// elementwise_*_rows.inc list which rows exist for which template. map_cpu.h and map_cuda.cuh
+// describe how the elements are visited.
 
 #pragma once
 
@@ -24,14 +24,14 @@ namespace ringrad::kernels {
 template <class Op>
 Tensor unary(const Op& op, const Tensor& x, Where where = Where::current());
 
-/// The same into existing memory, which may be x. x is converted to out's dtype first.
+/// The same into existing memory, which may be x's. x is first converted to out's dtype.
 ///
 /// Throws:  ShapeError unless out has x's shape; DTypeError if its dtype cannot hold the result;
-///          ValueError if two elements of out are one place in memory
+///          ValueError if two elements of out share one place in memory
 template <class Op>
 void unary(const Op& op, const Tensor& x, const Tensor& out, Where where = Where::current());
 
-/// grad_input[i] = op.backward(grad_output[i], saved[i]), where op.kSaves says what was saved.
+/// grad_input[i] = op.backward(grad_output[i], saved[i]), where op.kSaves says what `saved` is.
 /// Rows that save nothing have no such loop: their derivative is a single operator anyway.
 ///
 /// REQUIRES: floating dtypes, equal shapes and devices
@@ -47,17 +47,17 @@ Tensor unary_backward(const Op& op, const Tensor& grad_output, const Tensor& sav
 template <class Op>
 Tensor binary(const Tensor& a, const Tensor& b, Where where = Where::current());
 
-/// The same into existing memory, which may be a or b. Throws as unary does.
+/// The same into existing memory, which may be a's or b's. Throws as unary does.
 template <class Op>
 void binary(const Tensor& a, const Tensor& b, const Tensor& out, Where where = Where::current());
 
-/// y[i] += alpha x[i], where x broadcasts to y's shape and is converted to y's dtype first.
+/// y[i] += alpha x[i], where x broadcasts to y's shape and is first converted to y's dtype.
 /// Throws:  ShapeError, DTypeError, DeviceError
 void add_(const Tensor& y, const Tensor& x, Scalar alpha = 1, Where where = Where::current());
 
-/// Op::backward_a(grad_output[i], a[i], b[i]), of the shape and dtype of grad_output: the axes that
-/// a was broadcast along are still to be summed. For rows whose derivative looks at both operands;
-/// other derivatives are a single operator.
+/// Op::backward_a(grad_output[i], a[i], b[i]), with the shape and dtype of grad_output. The caller
+/// must still sum over the axes that a was broadcast along. Only for rows whose derivative uses
+/// both operands; other derivatives are a single operator.
 ///
 /// REQUIRES: a and b broadcast to grad_output's shape and are on its device
 template <class Op>

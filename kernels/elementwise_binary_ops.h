@@ -1,7 +1,7 @@
 // The binary elementwise operators, one row each; elementwise_ops.h explains what a row is.
 //
 // backward_a and backward_b are the gradients of the operands as if nothing were broadcast. In the
-// last two rows one operand is a number, which makes a unary operator of a binary one.
+// last two rows one operand is a number, which turns a binary operator into a unary one.
 
 #pragma once
 
@@ -41,7 +41,7 @@ struct Div : BinaryRow<Domain::real, kB, kBoth> {
     return grad / b;
   }
   static constexpr auto backward_b(const auto& grad, const auto& a, const auto& b) {
-    return -grad * (a / b / b);  // b * b might overflow or vanish
+    return -grad * (a / b / b);  // b * b might overflow or underflow
   }
 };
 
@@ -51,8 +51,9 @@ struct AddRelu : BinaryRow<Domain::number> {
   static constexpr auto forward(auto a, auto b) { return where(a + b < 0, 0, a + b); }
 };
 
-/// The conditions replace 0 * inf by the limit: constant in a where b = 0, and in b where a = 0 and
-/// b >= 0. They choose before grad is multiplied, or a second derivative would multiply what they drop by 0.
+/// The conditions replace 0 * inf by the limit: the power is constant in a where b = 0, and in b
+/// where a = 0 and b >= 0. They select before the product with grad; otherwise a second derivative
+/// would multiply the discarded value by 0.
 struct Pow : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "pow";
   static constexpr auto forward(auto a, auto b) { return power(a, b); }
@@ -65,8 +66,8 @@ struct Pow : BinaryRow<Domain::number, kBoth, kBoth> {
   }
 };
 
-/// NaN if one is NaN; both operands then receive the gradient, so that the NaN reaches what made it.
-/// Where the operands are equal, each receives half of the gradient.
+/// NaN if either operand is NaN; both then receive the gradient, so that the NaN reaches its
+/// source. Where the operands are equal, each receives half of the gradient.
 struct Maximum : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "maximum";
   static constexpr auto forward(auto a, auto b) { return where(a > b || a != a, a, b); }
@@ -78,7 +79,7 @@ struct Maximum : BinaryRow<Domain::number, kBoth, kBoth> {
   }
 };
 
-/// As Maximum for NaN and equal operands.
+/// Treats NaN and equal operands as Maximum does.
 struct Minimum : BinaryRow<Domain::number, kBoth, kBoth> {
   static constexpr const char* kName = "minimum";
   static constexpr auto forward(auto a, auto b) { return where(a < b || a != a, a, b); }

@@ -1,7 +1,7 @@
 // The kernels behind elementwise.h. Private to kernels/elementwise*.
 //
-// Checks are done; `out` has its shape and dtype, and dtype is the one a row computes in, before 16-bit
-// floats become float32.
+// REQUIRES: arguments are checked; `out` has its final shape and dtype. `dtype` is the one that a
+// row computes in, before 16-bit floats become float32.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a row of the table of elementwise operators is made of. The rows are in
+// The building blocks of the table of elementwise operators. The rows are in
 // elementwise_unary_ops.h and elementwise_binary_ops.h.
 //
 //     struct Tanh : UnaryRow<Domain::real, Saves::output> {
@@ -7,19 +7,19 @@
 //       static auto backward(const auto& grad, const auto& y) { return grad * (1 - y * y); }
 //     };
 //
-// The formula `forward` is compiled for plain numbers, for the CPU and, being constexpr, for GPUs. The
-// derivative `backward` is written once
-// and compiled twice:
+// The formula `forward` is compiled for plain numbers, for the CPU and, since it is constexpr, for
+// GPUs. The derivative `backward` is written once and compiled twice:
 //
-//     float, double   in one loop over the gradient and what was saved: the usual backward pass
+//     float, double   in one loop over the gradient and the saved tensor: the usual backward pass
 //     Tensor          with public operators, exp(Tensor) or Tensor * Tensor, which are found by
 //                     argument-dependent lookup: a backward pass that is itself recorded
 //
-// For that, a derivative uses only what numbers and tensors share: + - * /, comparisons, functions
-// of <cmath>, and the vocabulary below. Integer literals are exact partners of everything; other
+// A derivative therefore uses only what numbers and tensors share: + - * /, comparisons, functions
+// of <cmath>, and the vocabulary below. Integer literals combine exactly with everything; other
 // numbers are written like(x, 0.5), so that float loops stay float loops.
 //
-// A new operator is a row there, a row in elementwise_unary_rows.inc or elementwise_binary_rows.inc, and one in autograd/elementwise.cc.
+// A new operator is a row there, a row in elementwise_unary_rows.inc or
+// elementwise_binary_rows.inc, and one in autograd/elementwise.cc.
 
 #pragma once
 
@@ -43,7 +43,7 @@ enum class Domain {
   logical,  ///< every dtype becomes bool: different from zero
 };
 
-/// What the derivative of a unary row takes besides the incoming gradient.
+/// What the derivative of a unary row needs besides the incoming gradient.
 enum class Saves { nothing, input, output };
 
 template <Domain domain, Saves saves = Saves::nothing>
@@ -52,7 +52,7 @@ struct UnaryRow {
   static constexpr Saves kSaves = saves;
 };
 
-/// Which operands the derivatives of a binary row look at, as a set.
+/// Which operands the derivatives of a binary row read, as a set.
 enum Operands : unsigned { kNeither = 0, kA = 1, kB = 2, kBoth = 3 };
 
 template <Domain domain, Operands saved_for_a = kNeither, Operands saved_for_b = kNeither>
@@ -69,7 +69,7 @@ using std::abs, std::ceil, std::cos, std::erf, std::exp, std::expm1, std::floor,
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 
-/// A number as a partner of x, of x's own type if x is a plain number.
+/// `value` as an operand for x: of x's own type if x is a plain number.
 template <class V>
 constexpr auto like(const V&, Scalar value) {
   if constexpr (Number<V>)
@@ -78,7 +78,7 @@ constexpr auto like(const V&, Scalar value) {
     return value;
 }
 
-/// Zero in place of x; unlike 0 * x also where x is infinite.
+/// A zero of x's kind; unlike 0 * x, it is zero even where x is infinite.
 template <class V>
 constexpr V zero_like(const V& x) {
   if constexpr (Number<V>)
@@ -97,8 +97,7 @@ constexpr T sign(T x) {
   return static_cast<T>((x > 0) - (x < 0));
 }
 
-/// base^exponent; integers by repeated squaring, wrapping around, and 1 / base^n rounds towards
-/// zero.
+/// base^exponent. Integers use repeated squaring and wrap around; 1 / base^n rounds towards zero.
 template <Number T>
 constexpr T power(T base, T exponent) {
   if constexpr (!std::is_integral_v<T>) {

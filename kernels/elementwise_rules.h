@@ -1,4 +1,4 @@
-// What holds for every elementwise operator: dtypes, shapes, memory. Private to
+// The rules for all elementwise operators: dtypes, shapes, memory. Private to
 // kernels/elementwise_*.cc.
 
 #pragma once
@@ -12,12 +12,11 @@
 
 namespace ringrad::kernels::elementwise {
 
-/// Up to this many float32 elements are computed on the spot, in less time than map() takes to
-/// start.
+/// Up to this many float32 elements are computed in place, in less time than map() takes to start.
 inline constexpr std::int64_t kTiny = 16;
 
-/// True if element i of all of them is simply data<float>()[i], which the host may read, and there are
-/// few.
+/// True if there are at most kTiny elements and, in every tensor, element i is simply
+/// data<float>()[i] and the host may read it.
 template <class... Tensors>
 bool are_tiny(Where where, const Tensor& x, const Tensors&... others) {
   const auto plain = [where](const Tensor& tensor) {
@@ -36,20 +35,20 @@ DType compute_dtype(const char* operation, ops::Domain domain, DType dtype, Wher
 /// nor numbers in bool.
 void check_can_hold(const char* operation, const Tensor& out, DType dtype, Where where);
 
-/// Throws ShapeError unless out has this shape, ValueError if two elements of out are one place in
-/// memory.
+/// Throws ShapeError unless out has this shape, ValueError if two elements of out share one place
+/// in memory.
 void check_out(const char* operation, const Tensor& out, const Shape& shape, Where where);
 
-/// A fresh tensor of `shape` that lies in memory like the first dense one of `operands` that has
+/// A fresh tensor of `shape` with the memory order of the first dense tensor in `operands` that has
 /// this shape.
 Tensor empty_for(const Shape& shape, DType dtype, std::initializer_list<const Tensor*> operands,
                  Where where);
 
-/// x itself if reading it is safe while out is written, because they do not overlap or each element
-/// of one is the same element of the other; else a copy.
+/// x itself if reading it is safe while out is written: the two do not overlap, or every element of
+/// x is the same element of out. Otherwise a copy.
 Tensor without_overlap(const Tensor& x, const Tensor& out, Where where);
 
-/// The type that a row's value has for operands of type T: bool for predicates, else T.
+/// The result type of a row for operands of type T: bool for predicates, else T.
 template <class Op, class T, class Value>
 using ResultOf =
     std::conditional_t<std::is_same_v<Value, bool> && Op::kDomain != ops::Domain::number, bool, T>;
@@ -59,7 +58,7 @@ using UnaryResult = ResultOf<Op, T, decltype(std::declval<const Op&>().forward(T
 template <class Op, class T>
 using BinaryResult = ResultOf<Op, T, decltype(Op::forward(T(), T()))>;
 
-/// True for rows that give bool.
+/// True for rows whose result is bool.
 template <class Op>
 inline constexpr bool kIsPredicate = [] {
   if constexpr (requires { Op::forward(0.f, 0.f); })
@@ -68,7 +67,7 @@ inline constexpr bool kIsPredicate = [] {
     return std::is_same_v<UnaryResult<Op, float>, bool>;
 }();
 
-/// The two derivatives of a row as functors of one kind.
+/// The two derivatives of a row as functors of one signature.
 template <class Op>
 struct BackwardA {
   template <class T>

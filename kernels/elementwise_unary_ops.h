@@ -59,7 +59,7 @@ struct Sqrt : UnaryRow<Domain::real, Saves::output> {
 struct Rsqrt : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "rsqrt";
   static constexpr auto forward(auto x) { return 1 / sqrt(x); }
-  // Factor by factor: y^3 may overflow or vanish where the product does not.
+  // Factor by factor: y^3 may overflow or underflow where the product does not.
   static constexpr auto backward(const auto& grad, const auto& y) { return grad * y * y * y / -2; }
 };
 
@@ -101,15 +101,16 @@ struct Erf : UnaryRow<Domain::real, Saves::input> {
   }
 };
 
-/// NaN stays NaN and passes its gradient on. The output says as much as the input, and is what the
-/// next layer saves anyway.
+/// NaN stays NaN and passes its gradient on. The output is enough for the derivative, and the next
+/// layer usually saves it anyway.
 struct Relu : UnaryRow<Domain::number, Saves::output> {
   static constexpr const char* kName = "relu";
   static constexpr auto forward(auto x) { return where(x < 0, 0, x); }
   static constexpr auto backward(const auto& grad, const auto& y) { return where(y <= 0, 0, grad); }
 };
 
-/// Limits x to [-30, 30], outside which gelu's slope is 0 or 1 to all digits: its formulas give inf * 0 there.
+/// Limits x to [-30, 30]. Outside, gelu's slope is 0 or 1 to all digits, but its formulas give inf
+/// * 0.
 constexpr auto within_bend(auto x) {
   return where(x > 30, like(x, 30), where(x < -30, like(x, -30), x));
 }

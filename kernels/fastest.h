@@ -1,4 +1,5 @@
-// The fastest of several ways to compute the same on a GPU, found by trying. Private to kernels/.
+// Finds the fastest of several ways to compute the same result on a GPU by timing them. Private to
+// kernels/.
 
 #pragma once
 
@@ -12,9 +13,9 @@
 
 namespace ringrad::kernels {
 
-/// The way i < count whose run(i) takes the shortest time on the device's current stream; run returns false
-/// if it fails. Nothing if all fail. What is captured does not run, so then the first way is taken untried; and a
-/// way that is the only one is not timed.
+/// The index i < count whose run(i) takes the shortest time on the device's current stream, or
+/// nullopt if all fail; run returns false if it fails. During capture nothing runs, so index 0 is
+/// returned untried. A single candidate is run but not timed.
 template <class Run>
 std::optional<int> fastest(Device device, int count, const Run& run, Where where) {
   constexpr int kTimedRuns = 3;
@@ -23,7 +24,7 @@ std::optional<int> fastest(Device device, int count, const Run& run, Where where
   std::optional<int> chosen;
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < count; ++i) {
-    if (!run(i)) continue;  // it warms up, too
+    if (!run(i)) continue;  // this first run also warms up
     const Stream stream = current_stream(device);
     const Event begin(stream, /*timing=*/true, where);
     for (int k = 0; k < kTimedRuns; ++k) run(i);

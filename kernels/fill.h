@@ -1,4 +1,4 @@
-// Writing one number into every element.
+// Writes one number into every element.
 
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace ringrad::kernels {
 
-/// x[...] = value, converted as copy_ converts.
-/// Elements of an expanded axis are one place in memory, and are written once.
+/// x[...] = value, converted as copy_ converts. Elements of an expanded axis share one place in
+/// memory, which is written once.
 /// Throws:  ValueError if elements of x overlap in any other way
 void fill_(const Tensor& x, Scalar value, Where where = Where::current());
 

@@ -4,9 +4,9 @@
 //     scatter_add    y = x, then y[i, index[i, j, k], k] += src[i, j, k]
 //
 // Each is the other's gradient. index has as many axes as the other tensors and may be shorter
-// along any of them; only the elements it covers take part. scatter_add runs along each line of the
-// axis in the order of j and shares out whole lines, or sorts by where things go, so that its
-// result does not depend on the number of threads.
+// along any of them; only the elements it covers take part. scatter_add processes each line of the
+// axis in the order of j and splits work by whole lines, or it sorts by target, so its result does
+// not depend on the number of threads.
 
 #pragma once
 
@@ -16,7 +16,7 @@ namespace ringrad::kernels {
 
 /// Shapes:  index no longer than x along every axis but `axis`  ->  like index
 /// DTypes:  x every dtype; index int32 or int64
-/// Throws:  ShapeError, DTypeError, DeviceError; IndexError for an index outside of x's axis
+/// Throws:  ShapeError, DTypeError, DeviceError; IndexError for an index outside x's axis
 Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index,
               Where where = Where::current());
 
@@ -34,9 +34,9 @@ Tensor scatter_sum(const Shape& shape, std::int64_t axis, const Tensor& index, c
 
 namespace cpu {
 
-// REQUIRES: index is contiguous and valid; y like index
+// REQUIRES: index is contiguous and valid; y is like index
 void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
-// REQUIRES: index is contiguous and valid; y holds x already; y and src are float32 or float64
+// REQUIRES: index is contiguous and valid; y already holds x; y and src are float32 or float64
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src);
 
 }  // namespace cpu

@@ -1,4 +1,4 @@
-// A matrix product as every GEMM wants it: sizes and strides. Private to kernels/.
+// Sizes and strides of a matrix product, as every GEMM takes them. Private to kernels/.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace ringrad::kernels {
 
 /// out[n][m, :] = a[n] * b[n] for n < batch, plus the epilogue. Columns of out are neighbours.
-/// Strides count elements; a batch stride of 0 uses one matrix again and again.
+/// Strides count elements; a batch stride of 0 reuses one matrix for the whole batch.
 struct GemmProblem {
   std::int64_t batch, M, N, K;
   std::int64_t a_batch, a_row, a_column;

@@ -1,12 +1,12 @@
-// Slices of a tensor along one axis, picked by a list of positions, and the adjoint of that.
+// Selects slices of a tensor along one axis by a list of positions; and the adjoint operation.
 //
 //     index_select    y[.., i, ..] = x[.., indices[i], ..]
 //     index_sum       y[.., j, ..] = sum of x[.., i, ..] over all i with indices[i] = j
 //
-// index_sum is the gradient of index_select and the other way round. It first sorts the positions i
-// by their target j (a stable sort keeps their order), and then makes each slice j at once: it
-// accumulates in the type of the arithmetic, writes once, and adds in an order that the indices
-// alone decide, on a CPU that of i, so that the result is the same for any number of threads.
+// index_sum is the gradient of index_select, and the reverse. It first sorts the positions i by
+// their target j (a stable sort keeps their order), and then computes each slice j at once. It
+// accumulates in the type of the arithmetic and writes once. The indices alone decide the order of
+// addition (on a CPU, the order of i), so that the result is the same for any number of threads.
 //
 // Extents: I number of indices, N extent of the axis.
 
@@ -18,8 +18,8 @@ namespace ringrad::kernels {
 
 /// Shapes:  x (.., N, ..), indices (I)  ->  (.., I, ..)
 /// DTypes:  x every dtype; indices int32 or int64
-/// Throws:  ShapeError for an absent axis or indices with other than one axis; DTypeError;
-///          DeviceError; IndexError for an index outside of [0, N)
+/// Throws:  ShapeError for an absent axis or indices without exactly one axis; DTypeError;
+///          DeviceError; IndexError for an index outside [0, N)
 Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices,
                     Where where = Where::current());
 
@@ -29,7 +29,7 @@ Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices,
 Tensor index_sum(const Tensor& x, std::int64_t axis, const Tensor& indices, std::int64_t size,
                  Where where = Where::current());
 
-// Both see a contiguous tensor from its axis: (outer, extent of the axis, inner).
+// Both functions below see a contiguous tensor as (outer, extent of the axis, inner).
 
 /// y[o, i, :] = x[o, indices[i], :]
 /// REQUIRES: all are contiguous, x and y of one dtype; indices are checked
@@ -37,7 +37,7 @@ void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::
                    const Tensor& indices, const Tensor& y, Where where);
 
 /// y[o, j, :] = sum of x[o, i, :] over indices[i] = j; 0 for j = `excluded`.
-/// REQUIRES: the same, and a floating dtype
+/// REQUIRES: as select_slices, and a floating dtype
 void sum_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
                 const Tensor& indices, std::int64_t excluded, const Tensor& y, Where where);
 

@@ -1,7 +1,7 @@
 // The kernels behind index_select.h. Private to kernels/index_select*.
 //
-// As their counterparts on the CPU, but that indices may be out of range: such positions are 0 in a
-// selection, and are left out of sums.
+// Like their CPU counterparts, except that indices may be out of range: such positions are 0 in a
+// selection and are left out of sums.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Checks on tensors of indices, shared by every operator that looks something up.
+// Checks on tensors of indices, shared by all operators that look something up.
 
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace ringrad::kernels {
 
-/// Every index lies in [0, bound), or equals `ignored`.
+/// Checks that every index lies in [0, bound) or equals `ignored`.
 ///
-/// Async:   on a GPU the next call that waits for it throws (core/device_fault.h)
+/// Async:   on a GPU the next call that waits for the check throws (core/device_fault.h)
 /// Throws:  DTypeError unless int32 or int64; IndexError for the first other index,
 ///          "<operation>: <what> must be in [0, 10); got 12 at position (3,)"
 void check_indices(const char* operation, const char* what, const Tensor& indices,

@@ -9,7 +9,7 @@
 namespace ringrad::kernels::cuda {
 
 /// Queues the check. The first bad index, if any, completes `note` with its value and position, and
-/// becomes the device's fault (core/device_fault.h) unless that has one already.
+/// becomes the device's fault (core/device_fault.h) unless the device already has one.
 ///
 /// REQUIRES: indices is contiguous, int32 or int64
 void check_indices(const Tensor& indices, const IsValid& is_valid, const BadIndex& note);

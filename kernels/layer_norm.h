@@ -2,8 +2,8 @@
 //
 //     y = (x - mean) * rstd * weight + bias,     rstd = 1 / sqrt(var + eps)
 //
-// Each row is read three times while it lies in cache: for its mean, for its variance about that
-// mean, and for y. Normalising over several trailing axes is the same on a tensor reshaped to one.
+// Each row is read three times while it is in cache: for its mean, for its variance about that
+// mean, and for y. To normalise over several trailing axes, reshape them to one.
 //
 // Extents: C the last axis, R rows. weight and bias may be undefined, which means 1 and 0.
 

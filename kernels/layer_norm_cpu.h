@@ -1,4 +1,4 @@
-// The CPU's layer normalization over rows of C neighbours. Private to layer_norm.cc.
+// The CPU layer normalization over rows of C neighbours. Private to layer_norm.cc.
 
 #pragma once
 

@@ -6,8 +6,8 @@
 
 namespace ringrad::kernels::cuda {
 
-// REQUIRES: x and grad_output are contiguous, of one floating dtype, and hold an element, as do the
-//           results, which are contiguous; mean and rstd are contiguous and in the dtype of the statistics
+// REQUIRES: x, grad_output and the results are contiguous and not empty; x and grad_output have one
+//           floating dtype; mean and rstd are contiguous and have the dtype of the statistics
 void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                 const LayerNormResult& result, Where where);
 void layer_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,

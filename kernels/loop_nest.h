@@ -1,14 +1,14 @@
-// LoopNest: the axes over which several tensors are walked together, simplified to as few loops as
-// possible.
+// LoopNest: the axes over which several tensors are traversed together, simplified to as few loops
+// as possible.
 //
 //     y[i, j, k, l] = x[i, j, k, l]            shape           y strides         x strides
 //                                              (8, 1, 4, 6)    (24, 24, 6, 1)    (24, 5, 6, 1)
 //       without the axis of extent 1           (8, 4, 6)       (24, 6, 1)        (24, 6, 1)
 //       ordered by y's strides, and merged     (192)           (1)               (1)
 //
-// Two neighbouring axes merge where, in every operand, a step of the outer one is exactly as long
-// as the whole inner one. Most tensors end as one axis, and a walk over rows of it is the fastest
-// loop there is.
+// Two neighbouring axes merge if, in every operand, one step of the outer axis is exactly as long
+// as the whole inner axis. Most tensors end as one axis, and a loop over one such row is the
+// fastest there is.
 //
 // A broadcast operand has stride 0 along the repeated axis. Strides are never negative.
 
@@ -33,25 +33,26 @@ struct LoopNest {
   std::int64_t row_extent() const { return axes > 0 ? extents[axes - 1u] : 1; }
   Offsets row_strides() const { return axes > 0 ? strides[axes - 1u] : Offsets{}; }
 
-  /// Number of times the innermost axis is walked.
+  /// Number of times the innermost axis is traversed.
   std::int64_t num_rows() const {
     std::int64_t product = 1;
     for (int i = 0; i + 1 < axes; ++i) product *= extents[static_cast<unsigned>(i)];
     return product;
   }
 
-  /// Where the given row starts in each operand.
+  /// The offset at which the given row starts in each operand.
   Offsets row_offsets(std::int64_t row) const;
 
-  /// Where an element lies in each operand, counted with the innermost axis fastest. Index is an
-  /// unsigned type that holds their number: a GPU divides 32 bits much faster than 64.
+  /// The offset of an element in each operand, counted with the innermost axis fastest. Index is an
+  /// unsigned type that holds the number of elements: a GPU divides 32-bit numbers much faster than
+  /// 64-bit ones.
   template <class Index>
   constexpr Offsets element_offsets(Index element) const {
     Offsets offsets{};
     for (int i = axes - 1; i >= 0; --i) {
       const auto axis = static_cast<unsigned>(i);
       Index index = element;
-      if (i > 0) {  // there is nothing to divide off at the outermost axis
+      if (i > 0) {  // at the outermost axis there is nothing left to divide
         index = element % static_cast<Index>(extents[axis]);
         element /= static_cast<Index>(extents[axis]);
       }
@@ -67,7 +68,7 @@ struct LoopNest {
 template <int N>
 LoopNest<N> make_loop_nest(const Shape& shape, const std::array<const Strides*, N>& strides);
 
-/// Calls body(offsets) with where rows [begin, end) of the nest start in each operand.
+/// Calls body(offsets) with the offsets at which rows [begin, end) start in each operand.
 template <int N, class Body>
 void for_each_row(const LoopNest<N>& nest, std::int64_t begin, std::int64_t end, Body&& body);
 
@@ -76,8 +77,8 @@ void for_each_row(const LoopNest<N>& nest, std::int64_t begin, std::int64_t end,
 template <int N>
 LoopNest<N> make_loop_nest(const Shape& shape, const std::array<const Strides*, N>& strides) {
   LoopNest<N> nest;
-  // Insertion sort while reading the axes: there are at most eight, and most come in order.
-  // Lexicographic order of the strides is the one asked for.
+  // Insertion sort while reading the axes: there are at most eight, and most come in order. The
+  // lexicographic order of the strides is the documented order.
   for (int axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == 1) continue;
     typename LoopNest<N>::Offsets step;
@@ -133,7 +134,7 @@ void for_each_row(const LoopNest<N>& nest, std::int64_t begin, std::int64_t end,
   for (std::int64_t row = begin;;) {
     body(offsets);
     if (++row == end) return;
-    // As an odometer: the innermost wheel that does not turn over ends the step.
+    // Like an odometer: the innermost wheel that does not turn over ends the step.
     for (int i = nest.axes - 2; i >= 0; --i) {
       const auto axis = static_cast<unsigned>(i);
       for (unsigned k = 0; k < N; ++k) offsets[k] += nest.strides[axis][k];

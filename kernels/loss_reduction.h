@@ -1,4 +1,4 @@
-// What a loss makes of the losses of its examples or elements.
+// How a loss combines the losses of its examples or elements.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace ringrad {
 
 enum class Reduction : std::uint8_t {
-  none,  ///< keeps them all
+  none,  ///< keeps them separate
   mean,  ///< their mean; for classes with weights, the weighted mean
   sum,
 };

@@ -1,18 +1,18 @@
-// map: one function over the elements of up to three operands that broadcast to the shape of the
-// output.
+// map: applies one function to the elements of up to three operands that broadcast to the shape of
+// the output.
 //
-// A function is compiled for consecutive elements of one C++ type only (`Loop`). Everything else is
-// arranged around it: the elements are visited in the order in which the output lies in memory, in
-// blocks that fit in the first cache, and an operand whose elements do not lie so, or have another
-// dtype, is first read into a buffer.
+// A function is compiled only for consecutive elements of one C++ type (`Loop`). map arranges
+// everything else around it. It visits the elements in the output's memory order, in blocks that
+// fit in the first-level cache. An operand with another memory order or dtype is first read into a
+// buffer.
 //
 //     out    (2, 3, 4)  dense          ->  written in place
 //     a      (2, 3, 4)  same strides   ->  read in place
 //     b      (3, 1)     float16        ->  buffer of float32   b0 b0 b0 b0 b1 b1 b1 b1 b2 b2 ...
 //
-// So an operator costs one vectorised loop per type, and broadcasting, strides, dtype conversion
-// and threads are written once, here. When all operands lie like the output, the loop runs over
-// memory directly.
+// So an operator costs one vectorised loop per type; broadcasting, strides, dtype conversion and
+// threads are written once, here. When all operands have the output's memory order, the loop runs
+// over memory directly.
 
 #pragma once
 
@@ -40,8 +40,8 @@ struct Function {
 /// out = function(operands...), element by element.
 ///
 /// REQUIRES: the operands broadcast to out's shape; math_dtype(out.dtype()) == function.out; no two
-///           elements of out are one place in memory; an operand that overlaps out in memory is
-///           element by element the same
+///           elements of out share one place in memory; an operand that overlaps out in memory is
+///           the same element by element
 void map(const Function& function, const Tensor& out,
          std::initializer_list<const Tensor*> operands);
 

@@ -1,13 +1,13 @@
 // Vector versions of the functions of <cmath>.
 //
 // The C library has them (libmvec: exp, log, tanh, erf ... of 4, 8 or 16 elements at once, within 4
-// units of the last place), but declares them under -ffast-math only, which would also drop NaN and
-// infinity. Declaring them here lets any loop over std::exp and its like become vector code:
+// units in the last place). It declares them only under -ffast-math, which would also ignore NaN
+// and infinity. Declaring them here lets any loop over std::exp and the like become vector code:
 //
 //     for (i) y[i] = std::exp(x[i]);        in a function marked RINGRAD_CLONES (core/simd.h)
 //
-// The last elements of a loop that do not fill a vector are computed one by one, so the last bit of
-// an element may depend on its position in the array, though never on anything else.
+// The last elements of a loop, which do not fill a vector, are computed one by one. So the last bit
+// of an element may depend on its position in the array, but on nothing else.
 
 #pragma once
 

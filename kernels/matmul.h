@@ -2,9 +2,9 @@
 //
 //     out[.., m, n] = sum over k of a[.., m, k] * b[.., k, n]   (+ bias[n], then max(., 0))
 //
-// Transposing costs nothing: a transposed view differs in strides only, and the kernels read either
-// order. A linear layer with weight (N, K) is matmul(x, view::transpose(weight, 0, 1)), and its
-// gradients are products of views as well.
+// Transposing costs nothing: a transposed view differs only in its strides, and the kernels read
+// either order. A linear layer with weight (N, K) is matmul(x, view::transpose(weight, 0, 1)); its
+// gradients are also products of views.
 //
 // Extents: M rows, N columns, K the summed axis; leading axes are a batch.
 
@@ -14,7 +14,7 @@
 
 namespace ringrad::kernels {
 
-/// What is added to a product while it is still in registers.
+/// Operations on a product while it is still in registers.
 struct MatmulEpilogue {
   Tensor bias = {};   ///< (N), or undefined for none
   bool relu = false;  ///< negative results become 0

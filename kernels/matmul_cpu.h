@@ -1,4 +1,4 @@
-// The CPU's matrix products, on plain pointers. Private to matmul.cc and the convolutions.
+// The CPU matrix products, on plain pointers. Private to matmul.cc and the convolutions.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace ringrad::kernels::cpu {
 
-/// bias: N values, or null. REQUIRES: batch, M, N > 0, K >= 0, and out overlaps nothing else
+/// bias: N values, or null. REQUIRES: batch, M, N > 0, K >= 0, out overlaps no operand
 void gemm(const GemmProblem& problem, const float* a, const float* b, const float* bias, float* out,
           Where where);
 void gemm(const GemmProblem& problem, const double* a, const double* b, const double* bias,

@@ -1,7 +1,7 @@
 // Matrix products by cuBLASLt. Private to kernels/.
 //
-// cuBLASLt thinks in columns; blas_product.h tells which products can be put so to it. For each kind of product
-// the fastest of the algorithms that it proposes is found by timing them once.
+// cuBLASLt is column-major; blas_product.h decides which products can be expressed for it. For each
+// kind of product, the proposed algorithms are timed once and the fastest is kept.
 
 #pragma once
 
@@ -17,8 +17,9 @@ namespace ringrad::kernels::cublas {
 /// Why cuBLASLt cannot be used; empty if it can.
 const std::string& missing();
 
-/// The product on the device's current stream; bias has N values of the same dtype, or is null. False, with
-/// nothing done, if the strides are not a BLAS's or cuBLASLt has no algorithm for it.
+/// Computes the product on the device's current stream; bias has N values of the same dtype, or is
+/// null. Returns false, having done nothing, if the strides have no BLAS description or cuBLASLt
+/// has no algorithm for the product.
 ///
 /// REQUIRES: missing() is empty; batch, M, N, K > 0
 bool multiply(Device device, DType dtype, const GemmProblem& problem, const void* a, const void* b,

@@ -6,8 +6,9 @@
 
 namespace ringrad::kernels::cuda {
 
-/// out = a * b + bias, and negative results become 0 if `relu`. REQUIRES: shapes, dtypes and devices as
-/// matmul_out checks them; bias may be undefined; out is contiguous and not empty
+/// out = a * b + bias; negative results become 0 if `relu`.
+/// REQUIRES: shapes, dtypes and devices as matmul_out checks them; bias may be undefined; out is
+///           contiguous and not empty
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, bool relu, const Tensor& out,
             Where where);
 

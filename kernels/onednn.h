@@ -1,16 +1,16 @@
 // oneDNN: how the kernels call it.
 //
-// Making a primitive takes microseconds to milliseconds (it may compile code); running one takes a
-// fraction of a microsecond plus its work. So a kernel makes a `Plan` per combination of shapes,
-// strides and options, keeps it, and later only points the plan's memory objects at the tensors of
-// the call:
+// Making a primitive takes microseconds to milliseconds, since oneDNN may compile code; running one
+// takes a fraction of a microsecond plus its work. So a kernel makes and keeps one `Plan` per
+// combination of shapes, strides and options. Later calls only point the plan's memory objects at
+// their tensors:
 //
 //     Plan& plan = find_or_make_plan(key, "matmul", where, [&] { return make_plan(...); });
 //     plan.run({{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, out}}, ...);
 //
-// Plans belong to one thread: a memory object's pointer cannot serve two calls at once. They also
-// belong to a number of threads: oneDNN shares the work out when it makes a primitive, and leaves
-// rows unwritten if fewer threads come to run it.
+// A plan belongs to one thread, because a memory object's pointer cannot serve two calls at once.
+// It also belongs to a number of threads: oneDNN splits the work when it makes a primitive, and
+// leaves rows unwritten if fewer threads run it.
 
 #pragma once
 
@@ -30,20 +30,20 @@ namespace ringrad::kernels::onednn {
 /// The CPU engine, shared by all threads.
 const dnnl::engine& engine();
 
-/// Float32 memory of this shape, its axes ordered and spaced by the strides.
+/// Float32 memory of this shape, with the order and spacing of axes given by the strides.
 dnnl::memory::desc describe(std::span<const std::int64_t> extents,
                             std::span<const std::int64_t> strides);
 
-/// Float32 memory of this shape in an order of oneDNN's choice, or in a named order.
+/// Float32 memory of this shape, in an order that oneDNN chooses or in a named order.
 dnnl::memory::desc describe(std::span<const std::int64_t> extents, dnnl::memory::format_tag order);
 
 /// Throws OutOfMemoryError, or InternalError with oneDNN's message, for a status that oneDNN threw.
 [[noreturn]] void rethrow(const dnnl::error& error, const char* operation, Where where);
 
-/// How many threads a parallel region of the calling thread gets now.
+/// Number of threads that a parallel region of the calling thread gets now.
 int team_size();
 
-/// While it lives, oneDNN finds exactly `threads` threads on the calling thread.
+/// During its lifetime, oneDNN finds exactly `threads` threads on the calling thread.
 ///
 /// REQUIRES: 1 <= threads <= team_size()
 class FixedTeam {
@@ -58,7 +58,7 @@ class FixedTeam {
   bool dynamic_before_;
 };
 
-/// What a plan depends on, as a list of numbers; at most 32 of them.
+/// The numbers that a plan depends on, at most 32.
 class PlanKey {
  public:
   PlanKey(std::initializer_list<std::int64_t> numbers) { add({numbers.begin(), numbers.size()}); }
@@ -90,7 +90,7 @@ class PlanKey {
   std::uint64_t hash_ = 0;
 };
 
-/// A primitive with its memory objects. Moves, does not copy.
+/// A primitive with its memory objects. Move-only.
 class Plan {
  public:
   /// One description per argument; an empty one (`memory::desc()`) leaves an optional argument out.
@@ -99,11 +99,11 @@ class Plan {
 
   struct Argument {
     int index;         ///< DNNL_ARG_...
-    const void* data;  ///< outputs are passed as const, too: oneDNN's memory objects do not say
+    const void* data;  ///< const also for outputs: oneDNN's memory objects do not differ
   };
 
-  /// Runs on the calling thread and its team, which must be the one it was made for, as
-  /// find_or_make_plan sees to; the results are there on return.
+  /// Runs on the calling thread and its team, which must be the team that the plan was made for;
+  /// find_or_make_plan ensures this. The results are ready on return.
   void run(std::initializer_list<Argument> arguments, const char* operation, Where where);
 
  private:
@@ -112,9 +112,9 @@ class Plan {
   int threads_;
 };
 
-/// This thread's plan for `key` and team_size(), made by `make` at the first call. Each kernel has a
-/// cache of its own, since the type of its `make` is; a cache that holds 1024 plans is emptied, so
-/// that a program whose shapes never repeat does not grow.
+/// This thread's plan for `key` and team_size(), made by `make` at the first call. Each kernel has
+/// its own cache, because its `make` has its own type. A cache that reaches 1024 plans is emptied,
+/// so that a program whose shapes never repeat does not grow.
 template <class Make>
 auto& find_or_make_plan(PlanKey key, const char* operation, Where where, Make&& make) {
   thread_local std::unordered_map<PlanKey, decltype(make()), PlanKey::Hash> plans;

@@ -1,13 +1,14 @@
-// Optimizer steps over flat arrays: parameters, gradients and state are read and written once each.
+// Optimizer steps over flat arrays: each step reads and writes parameters, gradients and state
+// once.
 //
-// A model's parameters lie one behind the other in one array, so a step is one call, not one per
-// parameter. The gradient is multiplied by `grad_scale` on its way, which makes clipping by the
-// global norm free: l2_norm of the gradients first, then a step with
-// grad_scale = min(1, max_norm / norm).
+// A model's parameters are consecutive in one array, so a step is one call, not one per parameter.
+// The step multiplies the gradient by `grad_scale` as it reads it, which makes clipping by the
+// global norm free: take l2_norm of the gradients, then a step with grad_scale = min(1, max_norm /
+// norm).
 //
-// The formulas are PyTorch's, constants computed in double and rounded once to the type of the
-// arithmetic. State is float32 for the 16-bit dtypes: a second moment that changes by a thousandth
-// a step would stand still in them.
+// The formulas are PyTorch's, with constants computed in double and rounded once to the type of the
+// arithmetic. State is float32 for the 16-bit dtypes, in which a second moment that changes by a
+// thousandth per step would not change at all.
 
 #pragma once
 
@@ -23,7 +24,7 @@ struct SgdStep {
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  bool first = false;  ///< nothing is in the momentum buffer yet: it becomes the gradient, undamped
+  bool first = false;  ///< the momentum buffer is unset: it becomes the gradient, undamped
   double grad_scale = 1;
 };
 
@@ -34,16 +35,16 @@ struct SgdStep {
 ///   parameter -= learning_rate * (g + momentum * buffer)     or, without momentum,
 ///   parameter -= learning_rate * g
 ///
-/// Shapes:  all contiguous and of as many elements; buffer may be undefined without momentum
+/// Shapes:  all contiguous, of equal numel; buffer may be undefined without momentum
 /// DTypes:  parameters and gradients of one floating dtype, state of optimizer_state_dtype
 /// Throws:  ShapeError, DTypeError
 /// Paper:   Sutskever, Martens, Dahl, Hinton 2013, section 2 (momentum and Nesterov's)
 void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
               const SgdStep& step, Where where = Where::current());
 
-/// The same with numbers that are asked for when they are needed: now, and in work that is captured
-/// (core/capture.h) before each replay.
-/// REQUIRES: momentum stays zero, or not zero
+/// As sgd_step, with numbers that `step` returns when they are needed: now, and, in captured work
+/// (core/capture.h), before each replay.
+/// REQUIRES: momentum is either always zero or never zero
 void replayable_sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
                          const std::function<SgdStep()>& step, Where where = Where::current());
 
@@ -53,8 +54,8 @@ struct AdamStep {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
-  bool decoupled = false;  ///< AdamW: decay the parameter itself, not through the gradient
-  std::int64_t step = 1;   ///< 1 for the first one
+  bool decoupled = false;  ///< AdamW: decays the parameter itself, not through the gradient
+  std::int64_t step = 1;   ///< number of this step, starting at 1
   double grad_scale = 1;
 };
 
@@ -78,9 +79,9 @@ void replayable_adam_step(const Tensor& parameters, const Tensor& gradients,
 /// The dtype of an optimizer's state for parameters of `dtype`: float64 for float64, else float32.
 DType optimizer_state_dtype(DType dtype);
 
-/// The sum of x_i^2, accumulated in double. It does not depend on the number of threads.
+/// The sum of x_i^2, accumulated in double. The result does not depend on the number of threads.
 ///
-/// Async:   waits for a GPU, since the host gets the number
+/// Async:   on a GPU, blocks until the host has the number
 /// Throws:  DTypeError unless floating
 double sum_of_squares(const Tensor& x, Where where = Where::current());
 

@@ -6,7 +6,7 @@
 
 namespace ringrad::kernels::cuda {
 
-/// As their namesakes of the CPU, of tensors on a GPU.
+/// As their namesakes in cpu, for tensors on a GPU.
 void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
               const std::function<SgdStep()>& step, Where where);
 void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& first_moment,

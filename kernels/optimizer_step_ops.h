@@ -1,5 +1,6 @@
-// The formulas of optimizer_step.h for one element, on the CPU and in kernels on a GPU. Private to
-// kernels/. A step's constants are computed in double and rounded once, to the type of the arithmetic.
+// The formulas of optimizer_step.h for one element, for the CPU and for GPU kernels. Private to
+// kernels/. A step's constants are computed in double and rounded once, to the type of the
+// arithmetic.
 
 #pragma once
 
@@ -25,8 +26,8 @@ struct SgdFactors {
     return parameter - learning_rate * total(parameter, gradient);
   }
 
-  /// The parameter after a step with momentum. If it is the first one, what the buffer holds is not
-  /// looked at, since it may be anything.
+  /// The parameter after a step with momentum. In the first step the buffer is not read, since it
+  /// may hold anything.
   constexpr Math with_momentum(Math parameter, Math gradient, Math& buffer, bool first,
                                bool nesterov) const {
     const Math g = total(parameter, gradient);
@@ -61,7 +62,7 @@ struct AdamFactors {
 
   Math grad_scale, grad_decay, keep, beta1, rest1, beta2, rest2, eps, rate, root_scale;
 
-  /// The parameter after a step, which moves the moments too.
+  /// The parameter after a step. Also updates the moments.
   constexpr Math step(Math parameter, Math gradient, Math& first_moment,
                       Math& second_moment) const {
     const Math g = grad_scale * gradient + grad_decay * parameter;

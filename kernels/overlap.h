@@ -1,7 +1,6 @@
-// Where tensors lie in memory relative to each other, for operations that write into existing
-// tensors.
+// The relative position of tensors in memory, for operations that write into existing tensors.
 //
-// Addresses count, not storages: a slice of an arena has a storage of its own.
+// Addresses are compared, not storages: a slice of an arena has its own storage.
 
 #pragma once
 
@@ -12,27 +11,27 @@
 
 namespace ringrad::kernels {
 
-/// One past the last byte of x. REQUIRES: x has an element
+/// One past the last byte of x. REQUIRES: x is not empty
 inline const std::byte* memory_end(const Tensor& x) {
   std::int64_t last = 0;
   for (int i = 0; i < x.dims(); ++i) last += (x.shape()[i] - 1) * x.strides()[i];
   return x.raw_data() + (last + 1) * static_cast<std::int64_t>(size_bytes(x.dtype()));
 }
 
-/// True if the ranges that a and b span have a byte in common. REQUIRES: both have an element
+/// True if the ranges that a and b span have a byte in common. REQUIRES: neither is empty
 inline bool memory_overlaps(const Tensor& a, const Tensor& b) {
   constexpr std::less<const std::byte*> before;
   return before(a.raw_data(), memory_end(b)) && before(b.raw_data(), memory_end(a));
 }
 
-/// True if each element of a is the same element of b.
+/// True if every element of a is the same element of b.
 inline bool same_elements(const Tensor& a, const Tensor& b) {
   return a.raw_data() == b.raw_data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
          a.strides() == b.strides();
 }
 
-/// True if two elements of x are one place in memory: some axis steps no further than all the axes
-/// inside of it reach.
+/// True if two elements of x share one place in memory: the stride of some axis is no larger than
+/// the reach of all axes inside it.
 inline bool repeats_elements(const Tensor& x) {
   if (x.is_contiguous()) return false;
   const LoopNest<1> nest = make_loop_nest<1>(x.shape(), {&x.strides()});

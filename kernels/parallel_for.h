@@ -1,4 +1,4 @@
-// parallel_for: a range of independent work, shared out over the calling thread's OpenMP team.
+// parallel_for: a range of independent work, split over the calling thread's OpenMP team.
 //
 //     parallel_for(rows, 64, [&](std::int64_t begin, std::int64_t end) { loop(x, begin, end); });
 //
@@ -6,10 +6,10 @@
 //     |---- thread 0 ----|---- thread 1 ----|       contiguous pieces, at least `grain` long
 //
 // Each thread of the program has its own team size (omp_set_num_threads), so ranks that are threads
-// share out their work independently. Starting a team costs about a microsecond: choose the grain
-// so that a piece takes ten. How a range is split depends on the number of threads. A kernel that
-// reduces splits by fixed chunks instead and combines the chunks in order, so that its result does
-// not: parallel_for over the chunks.
+// split their work independently. Starting a team costs about a microsecond; choose the grain so
+// that a piece takes ten. The split depends on the number of threads. A kernel that reduces
+// therefore runs parallel_for over fixed chunks and combines them in order, so that its result does
+// not.
 
 #pragma once
 
@@ -21,14 +21,14 @@
 
 namespace ringrad::kernels {
 
-/// How many pieces parallel_for would make.
+/// Number of pieces that parallel_for would make.
 inline std::int64_t num_pieces(std::int64_t n, std::int64_t grain) {
   if (n <= grain) return 1;
   const std::int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
   return std::min(threads, (n + grain - 1) / grain);
 }
 
-/// body(begin, end) for pieces that together are [0, n); inline, on this thread, where one piece
+/// Calls body(begin, end) for pieces that together are [0, n); inline, on this thread, if one piece
 /// is enough. An exception in any piece is rethrown here after all pieces have ended.
 ///
 /// REQUIRES: grain > 0

@@ -1,4 +1,4 @@
-// One object for each GPU, made when it is first needed. Private to kernels/.
+// One object for each GPU, created on first use. Private to kernels/.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace ringrad::kernels {
 
-/// Never destroyed, as the driver may be gone by then. Thread-safe.
+/// The objects are never destroyed, since the driver may already be gone by then. Thread-safe.
 template <class T>
 T& per_device(Device device, Where where) {
   static std::mutex mutex;

@@ -4,11 +4,11 @@
 //     l1                 |x - t|
 //     bce_with_logits    (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x))
 //
-// where w is the weight of the positive class, 1 without. The last formula is
-// -(w t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) without its overflows.
+// where w is the weight of the positive class (default 1). The last formula is -(w t log sigmoid(x)
+// + (1 - t) log(1 - sigmoid(x))) without its overflows.
 //
-// One pass computes all elements' losses and their sum or mean, without a tensor for any step in
-// between; a second one the gradient. Sums run over fixed blocks whose results are added in order,
+// One pass computes the losses of all elements and their sum or mean, without intermediate tensors;
+// a second pass computes the gradient. Sums run over fixed blocks whose results are added in order,
 // so they do not depend on the number of threads.
 
 #pragma once
@@ -40,8 +40,8 @@ Tensor pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, co
 
 namespace cpu {
 
-// REQUIRES: all tensors but a reduced loss and its gradient are dense and of equal strides;
-//           positive_weight is like x, if defined
+// REQUIRES: all tensors but a reduced loss and its gradient are dense and have equal strides;
+//           positive_weight, if defined, is like x
 void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
                     const Tensor& positive_weight, Reduction reduction, const Tensor& result);
 void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,

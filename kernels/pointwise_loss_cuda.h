@@ -6,7 +6,7 @@
 
 namespace ringrad::kernels::cuda {
 
-/// As their namesakes of the CPU, of tensors on a GPU.
+/// As their namesakes in cpu, for tensors on a GPU.
 void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
                     const Tensor& positive_weight, Reduction reduction, const Tensor& result,
                     Where where);

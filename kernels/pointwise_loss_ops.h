@@ -1,5 +1,5 @@
-// The formulas of pointwise_loss.h and their derivatives with respect to x, for one element with target
-// t and positive weight w; on the CPU and in kernels on a GPU. Private to kernels/.
+// The formulas of pointwise_loss.h and their derivatives with respect to x, for one element with
+// target t and positive weight w, for the CPU and for GPU kernels. Private to kernels/.
 
 #pragma once
 
@@ -45,7 +45,7 @@ struct BinaryCrossEntropy {
     const T softplus = std::log1p(std::exp(-std::abs(x))) + (x < 0 ? -x : T{0});
     return (1 - t) * x + (1 + (w - 1) * t) * softplus;
   }
-  // d softplus(-x)/dx = -sigmoid(-x) = sigmoid(x) - 1; the terms are ordered so that w = 1 gives
+  // d softplus(-x)/dx = -sigmoid(-x) = sigmoid(x) - 1. The terms are ordered so that w = 1 gives
   // sigmoid(x) - t.
   template <class T>
   static constexpr T derivative(T x, T t, T w) {
@@ -54,7 +54,7 @@ struct BinaryCrossEntropy {
   }
 };
 
-/// Calls body(formula).
+/// Calls body with the formula of `loss`.
 template <class Body>
 void dispatch_loss(PointwiseLoss loss, Body body) {
   switch (loss) {

@@ -1,4 +1,4 @@
-// The CPU's pooling loops. Private to pool.cc.
+// The CPU pooling loops. Private to pool.cc.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // The kernels behind pool.h. Private to kernels/pool*.
 //
-// Checks are done. Values are of one floating dtype, places uint8 or int32; all are in the order of
-// memory that the geometry describes, without gaps.
+// REQUIRES: arguments are checked. Values have one floating dtype, places are uint8 or int32. All
+// tensors have the memory order that the geometry describes, without gaps.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// Which inputs belong to which output of a pooling, as arithmetic that loops on a CPU and kernels
-// share. Private to kernels/pool*.
+// Which inputs belong to which output of a pooling, as arithmetic shared by CPU loops and GPU
+// kernels. Private to kernels/pool*.
 
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace ringrad::kernels {
 
-/// The windows along one axis, of which output i gets inputs [begin(i), end(i)), and the inverse:
-/// input h belongs to outputs [first_output(h), end_output(h)).
+/// The windows along one axis: output i gets inputs [begin(i), end(i)). The inverse: input h
+/// belongs to outputs [first_output(h), end_output(h)).
 ///
-///     sliding     origin(i) = i * stride - padding, and `kernel` long, cut off at the axis' ends
-///     adaptive    floor(i * extent / outputs) to ceil((i + 1) * extent / outputs); that formula is
-///                 its own inverse with extent and outputs exchanged
+///     sliding     origin(i) = i * stride - padding, `kernel` long, cut off at the ends of the axis
+///     adaptive    floor(i * extent / outputs) to ceil((i + 1) * extent / outputs); the formula is
+///                 its own inverse, with extent and outputs exchanged
 template <class Int>
 struct PoolWindows {
   Divisor<Int> extent;   ///< inputs: H or W
@@ -27,7 +27,7 @@ struct PoolWindows {
 
   constexpr bool is_adaptive() const { return kernel == 0; }
 
-  /// Where the window starts before it is cut off: its place 0.
+  /// Start of the window before it is cut off: its place 0.
   constexpr Int origin(Int i) const {
     return is_adaptive() ? i * extent / outputs : i * stride - padding;
   }
@@ -36,7 +36,7 @@ struct PoolWindows {
     return is_adaptive() ? ((i + 1) * extent + outputs - 1) / outputs
                          : std::min<Int>(origin(i) + kernel, extent);
   }
-  /// By how many inputs a mean divides.
+  /// The number of inputs that a mean divides by.
   constexpr Int count(Int i) const { return count_padding ? kernel : end(i) - begin(i); }
 
   constexpr Int first_output(Int h) const {
@@ -48,7 +48,7 @@ struct PoolWindows {
     return std::min<Int>((h + padding) / stride + 1, outputs);
   }
 
-  /// The same with another type of numbers.
+  /// The same windows with another integer type.
   template <class To>
   constexpr PoolWindows<To> as() const {
     const auto to = [](Int number) { return static_cast<To>(number); };
@@ -56,15 +56,15 @@ struct PoolWindows {
   }
 };
 
-/// Whether a value takes the place of the largest so far: the first of equals stays, a NaN shows.
+/// True if a value replaces the largest so far: the first of equal values stays, a NaN wins.
 template <class T>
 constexpr bool beats(T candidate, T best) {
   return candidate > best || candidate != candidate;
 }
 
-/// How the loops see images: (images, H, W, C), channels innermost. A contiguous (B, C, H, W)
-/// tensor is that as well, with B * C images of one channel, so one set of loops serves both orders
-/// of memory.
+/// Images as the loops see them: (images, H, W, C), channels innermost. A contiguous (B, C, H, W)
+/// tensor also has this form, with B * C images of one channel, so one set of loops serves both
+/// memory orders.
 struct PoolGeometry {
   std::int64_t images = 0, C = 0;
   PoolWindows<std::int64_t> rows, columns;
@@ -74,8 +74,8 @@ struct PoolGeometry {
   std::int64_t W() const { return columns.extent; }
   std::int64_t P() const { return rows.outputs; }
   std::int64_t Q() const { return columns.outputs; }
-  /// True for windows of 2x2 that tile the image: the pooling most nets use, and the only one with
-  /// loops of its own, which read and write everything once.
+  /// True for 2x2 windows that tile the image. Most nets use this pooling, and only it has its own
+  /// loops, which read and write everything once.
   bool is_two_by_two() const {
     const auto tiles = [](const PoolWindows<std::int64_t>& windows) {
       return windows.kernel == 2 && windows.stride == 2 && windows.padding == 0 &&

@@ -1,11 +1,11 @@
-// What is reduced: how to map an element, how to merge two, and where to start; on the CPU and in
-// kernels on a GPU. Private to kernels/.
+// The reduction operations: how to map an element, how to merge two, and the start value; for the
+// CPU and for GPU kernels. Private to kernels/.
 //
-//     Element    of x
-//     Partial    what a short run of elements merges in
-//     Total      what partials merge in: wider, for sums
+//     Element    an element of x
+//     Partial    the type in which a short run of elements is merged
+//     Total      the type in which partials are merged: wider, for sums
 //
-// An operation that maps an element by its distance from a center takes the center as second
+// An operation that maps an element by its distance from a center takes the center as the second
 // argument of map.
 
 #pragma once
@@ -43,7 +43,7 @@ struct SumSquaredDeviations : Sum<T> {
   static constexpr T map(T x, T center) { return (x - center) * (x - center); }
 };
 
-// x, or a NaN where `nan` holds. Written with bits: from a condition, GCC makes jumps instead of
+// x, or a NaN if `nan` is true. Uses bits, because GCC compiles a condition to jumps instead of
 // vector code.
 template <class T>
 constexpr T nan_or([[maybe_unused]] bool nan, T x) {
@@ -55,8 +55,8 @@ constexpr T nan_or([[maybe_unused]] bool nan, T x) {
   }
 }
 
-// A comparison with a NaN is false, so the choice takes b: a NaN in b wins by itself, and one in a
-// by nan_or.
+// A comparison with a NaN is false, so the choice returns b: a NaN in b wins by itself, and a NaN
+// in a wins by nan_or.
 template <class T>
 struct Max {
   using Element = T;

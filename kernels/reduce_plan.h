@@ -1,9 +1,9 @@
-// ReducePlan: where the elements that each result reduces lie in memory. Private to kernels/.
+// ReducePlan: where in memory the elements of each result lie. Private to kernels/.
 //
 //     x      (B, C, H, W)      result (C), summed over B, H and W
 //
 //     kept       C    steps of H W              one result each
-//     reduced    B    steps of C H W            two loops for every result, of which the inner one
+//     reduced    B    steps of C H W            two loops for every result; the inner one
 //                HW   steps of 1                is a run of neighbours
 //     width      1                              in channels_last: C, a row of neighbouring results
 
@@ -16,22 +16,22 @@
 
 namespace ringrad::kernels {
 
-/// The results lie densely in memory, in the order of x's axes:
+/// The results are dense in memory, in the order of x's axes:
 ///
 ///     result[kept][column] = reduction over r of x[kept offset + r offset + column]
 ///
-/// for columns in [0, width). `width` is the extent of x's innermost axis if that one is kept,
+/// for columns in [0, width). `width` is the extent of x's innermost axis if that axis is kept,
 /// else 1.
 struct ReducePlan {
-  LoopNest<1> kept;     ///< one row per kept position; its own innermost axis has one element
-  LoopNest<1> reduced;  ///< rows are runs of elements at one distance
+  LoopNest<1> kept;     ///< one row per kept position; its innermost axis has one element
+  LoopNest<1> reduced;  ///< rows are runs of equally spaced elements
   std::int64_t width = 1;
   std::int64_t length = 1;  ///< elements per result
   std::int64_t num_results = 1;
 };
 
-/// REQUIRES: x holds an element; its innermost axis in memory has stride 1; strides of 0 exactly
-///           along reduced axes in `result_strides`, the others dense and in the order of x's
+/// REQUIRES: x is not empty; its innermost axis in memory has stride 1; `result_strides` are 0 for
+///           exactly the reduced axes, the others are dense and in the order of x's
 inline ReducePlan make_reduce_plan(const Tensor& x, const Strides& result_strides) {
   ReducePlan plan;
   const auto nest = make_loop_nest<2>(x.shape(), {&x.strides(), &result_strides});

@@ -11,7 +11,7 @@
 //      +-----------+   +---------+---------+          AVX-512's 32 registers busy
 //
 // Call it from a function marked RINGRAD_CLONES: the vectors are 64 bytes in the source, and each
-// copy of the caller breaks them into what its instruction set has.
+// copy of the caller splits them into vectors of its instruction set.
 
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace ringrad::kernels {
 
-/// 64 bytes of T that may lie at any address of a T.
+/// 64 bytes of T, at any address aligned for T.
 template <class T>
 struct Vector {
   typedef T type __attribute__((vector_size(64), aligned(alignof(T)), may_alias));
@@ -29,15 +29,15 @@ struct Vector {
   static const type& at(const T* address) { return *reinterpret_cast<const type*>(address); }
 };
 
-/// Where an operand's element (i, p) lies: data[i * row + p * step].
+/// Element (i, p) of an operand is data[i * row + p * step].
 template <class T>
 struct Operand {
   const T* data;
   std::int64_t row, step;
 };
 
-/// c[i, :] = (kAccumulate ? c[i, :] : 0) + sum over p < K of a(i, p) * b[p, :] for i < R, all rows
-/// V vectors wide; rows of b are b_step apart, rows of c are c_row apart.
+/// c[i, :] = (kAccumulate ? c[i, :] : 0) + sum over p < K of a(i, p) * b[p, :] for i < R. All rows
+/// are V vectors wide; rows of b are b_step apart, rows of c are c_row apart.
 template <class T, int R, int V, bool kAccumulate>
 [[gnu::always_inline]] inline void multiply_tile(std::int64_t K, Operand<T> a, const T* b,
                                                  std::int64_t b_step, T* c, std::int64_t c_row) {

@@ -1,13 +1,14 @@
-// SharedGpu: says that kernels of several streams run on a GPU at the same time.
+// SharedGpu: declares that kernels of several streams run on a GPU at the same time.
 //
-// A kernel whose blocks wait for each other ends only once all of them are on the GPU. Beside one that waits for
-// another rank, or a second of its own kind, they may never all find a place:
+// A kernel whose blocks wait for each other ends only once all of them are on the GPU. Next to a
+// kernel that waits for another rank, or a second one of its own kind, they may never all fit:
 //
 //     rank 0's stream    all_reduce, on some multiprocessors, waits for rank 1 ...
-//     rank 1's stream    batch norm, needs all of them at once, waits for rank 0's all_reduce to end
+//     rank 1's stream    batch norm, needs all of them at once, waits for rank 0's all_reduce
 //
-// cuDNN's batch norm may be such a kernel, and cuDNN does not tell which of its engines are. So while a GPU is
-// shared, batch norm is computed by our own kernels, whose blocks all end by themselves (provider.h).
+// cuDNN's batch norm may be such a kernel, and cuDNN does not say which of its engines are. So
+// while a GPU is shared, batch norm uses our own kernels, whose blocks never wait for each other
+// (provider.h).
 
 #pragma once
 
@@ -15,7 +16,8 @@
 
 namespace ringrad {
 
-/// The GPU is shared until the end of the scope; several may say so at a time. Thread-safe. REQUIRES: a GPU
+/// Marks the GPU as shared until the end of the scope. Several may do so at once. Thread-safe.
+/// REQUIRES: a GPU
 class SharedGpu {
  public:
   explicit SharedGpu(Device device);
@@ -27,7 +29,7 @@ class SharedGpu {
   const Device device_;
 };
 
-/// True if somebody says so now.
+/// True while at least one SharedGpu exists for the device.
 bool is_shared(Device device);
 
 }  // namespace ringrad

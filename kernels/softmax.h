@@ -3,10 +3,10 @@
 //     y_i = exp(x_i - m) / sum_j exp(x_j - m),    m = max_j x_j
 //
 // Subtracting the largest score changes nothing mathematically and keeps exp from overflowing:
-// every exponent is at most 0, and one of them is 0, so that the sum is at least 1.
+// every exponent is at most 0 and one of them is 0, so the sum is at least 1.
 //
 // The logarithm of the softmax has its own operator, x_i - m - log sum_j exp(x_j - m), because the
-// logarithm of a softmax that has underflowed to 0 would be -inf.
+// logarithm of a softmax that underflowed to 0 would be -inf.
 //
 // Results keep the memory order of a dense input. Sums accumulate in float32 for the 16-bit dtypes.
 
@@ -36,7 +36,7 @@ Tensor log_softmax_backward(const Tensor& grad_output, const Tensor& y, std::int
 
 namespace cpu {
 
-// REQUIRES: all tensors are dense, of one floating dtype and of equal strides.
+// REQUIRES: all tensors are dense, and have one floating dtype and equal strides.
 void softmax(const Tensor& x, int axis, const Tensor& y);
 void softmax_backward(const Tensor& grad_output, const Tensor& y, int axis,
                       const Tensor& grad_input);

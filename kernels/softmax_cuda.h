@@ -6,7 +6,7 @@
 
 namespace ringrad::kernels::cuda {
 
-// REQUIRES: all tensors are dense, of one floating dtype and of equal strides.
+// REQUIRES: all tensors are dense, and have one floating dtype and equal strides.
 void softmax(const Tensor& x, int axis, const Tensor& y, Where where);
 void softmax_backward(const Tensor& grad_output, const Tensor& y, int axis,
                       const Tensor& grad_input, Where where);

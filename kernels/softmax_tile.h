@@ -1,8 +1,8 @@
-// Tiles: how the CPU's softmax and cross entropy lay rows out, so that every step is a loop over
-// 16 lanes.
+// Tiles: how the CPU softmax and cross entropy arrange rows, so that every step is a loop over 16
+// lanes.
 //
-// A row is what one softmax runs over: `size` elements, `stride` apart. A tile is (depth, 16)
-// values in the type of the arithmetic, made from rows in one of two ways:
+// A row is the input of one softmax: `size` elements, `stride` apart. A tile is (depth, 16) values
+// in the type of the arithmetic, made from rows in one of two ways:
 //
 //     short or strided rows: 16 side by side       long rows: one, folded into lines of 16
 //
@@ -11,9 +11,9 @@
 //            x1     x1        x1                         ...          pad
 //
 // Along a lane, sums and maxima are plain vertical loops. In the second form the 16 partial results
-// are combined once, at the end, and spread over the lanes again. The first form makes softmax over
-// ten classes, or over the channels of an image, as fast as over a long row, and no exp is ever
-// left to a scalar loop tail.
+// are combined once, at the end, and broadcast to the lanes again. The first form makes softmax
+// over ten classes, or over the channels of an image, as fast as over a long row. No exp ever runs
+// in a scalar loop tail.
 
 #pragma once
 
@@ -44,7 +44,7 @@ class Tiles {
         num_rows_(size_ == 0 ? 0 : x.numel() / size_),
         folded_(stride_ == 1 && size_ >= 4 * kLanes) {}
 
-  /// Tiles of work, the unit that threads share out.
+  /// Number of tiles, the unit of work that threads share.
   std::int64_t count() const { return folded_ ? num_rows_ : (num_rows_ + kLanes - 1) / kLanes; }
   /// Lines of 16 values in a tile.
   std::int64_t depth() const { return folded_ ? (size_ + kLanes - 1) / kLanes : size_; }
@@ -54,7 +54,7 @@ class Tiles {
   /// Extent of the axis.
   std::int64_t size() const { return size_; }
   std::int64_t first_row(std::int64_t tile) const { return folded_ ? tile : tile * kLanes; }
-  /// Where element i of the row in the given lane stands in a tile.
+  /// The place in a tile of element i of the row in the given lane.
   std::int64_t place(std::int64_t i, std::int64_t lane) const {
     return folded_ ? i : i * kLanes + lane;
   }
@@ -62,10 +62,11 @@ class Tiles {
     return folded_ ? 1 : std::min(kLanes, num_rows_ - tile * kLanes);
   }
 
-  /// Tiles per thread that are worth starting one: about 16 thousand exponentials.
+  /// Tiles per thread that justify starting one: about 16 thousand exponentials.
   std::int64_t grain() const { return 1 + (1 << 14) / (1 + depth() * kLanes); }
 
-  /// Reads a tile. `pad` stands behind the end of a folded row; lanes without a row read 0.
+  /// Reads a tile. `pad` fills the places after the end of a folded row; lanes without a row read
+  /// 0.
   template <class T, class Math>
   void load(std::int64_t tile, const T* x, Math pad, Math* values) const {
     if (folded_) {
@@ -87,7 +88,7 @@ class Tiles {
     }
   }
 
-  /// Writes a tile back, in the places `load` read.
+  /// Writes a tile back, to the places that `load` read.
   template <class T, class Math>
   void store(std::int64_t tile, const Math* values, T* y) const {
     if (folded_) {
@@ -107,7 +108,7 @@ class Tiles {
     }
   }
 
-  /// The results of a tile's rows from those of its lanes, which are partial if it is folded.
+  /// The results of a tile's rows from those of its lanes, which are partial if the tile is folded.
   template <class Math, class Combine>
   Lanes<Math> combine(const Math (&partial)[kLanes], Combine combine) const {
     Lanes<Math> result;
@@ -142,7 +143,7 @@ class Tiles {
   bool folded_;
 };
 
-/// The largest value of each row. A NaN does not count here; it makes the sum of exponentials NaN.
+/// The largest value of each row. NaNs are ignored here; they make the sum of exponentials NaN.
 template <class Math>
 Lanes<Math> row_maxima(const Tiles& tiles, const Math* values) {
   Math partial[kLanes];  // a plain local array stays in registers

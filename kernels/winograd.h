@@ -1,26 +1,26 @@
 // 3x3 convolution with stride 1 by Winograd's minimal filtering F(4x4, 3x3).
 //
-// Four neighbouring outputs of a 3-tap filter g over six inputs d are a product of polynomials.
-// That can be computed at six points (0, 1, -1, 2, -2, infinity) instead of term by term:
+// Four neighbouring outputs of a 3-tap filter g over six inputs d are a product of polynomials. It
+// can be computed at six points (0, 1, -1, 2, -2, infinity) instead of term by term:
 //
 //     y = A' [(G g) * (B' d)]            6 multiplications where the definition has 12
 //
 // In two dimensions the transforms apply to columns, then to rows: a 6x6 tile of x gives a 4x4 tile
 // of y with 36 multiplications instead of 144. Summing over channels makes each of the 36 places a
-// matrix product, and that is where the time goes:
+// matrix product, which takes most of the time:
 //
 //     x (B, H, W, C)  --B'.B-->  36 x (tiles, C)
 //                                      * 36 x (C, K)  <--G.G'--  weight (K, C, 3, 3)
 //     y (B, P, Q, K)  <--A'.A--  36 x (tiles, K)
 //
-// The gradient with respect to x is the same, with the filter turned by 180 degrees and C and K
+// The gradient with respect to x is the same, with the filter rotated by 180 degrees and C and K
 // exchanged. The gradient with respect to the filter correlates x with grad_y: a filter of 4 taps,
-// 3 outputs, and again 6 inputs, so the same points and the same B' serve, with other G and A.
+// 3 outputs, and again 6 inputs. So it uses the same points and the same B', with other G and A.
 //
-// Tiles come in blocks whose 36 matrices fit into the second-level cache.
+// Tiles are grouped into blocks whose 36 matrices fit into the second-level cache.
 //
 // The price is accuracy: the transforms' constants grow with the points and amplify rounding.
-// Measured against float64, 16 to 64 channels, up to 64 images of 32x32:
+// Measured against float64, for 16 to 64 channels and up to 64 images of 32x32:
 //
 //                         root-mean-square error      worst error      against direct float32,
 //                         / that of the result        / largest        root mean square
@@ -49,8 +49,8 @@ struct Problem {
 /// True if the transforms apply: C and K are multiples of 16, and the padding is at most 2.
 bool supports(const Problem& problem);
 
-/// True if they are also the fastest way here: the machine has AVX-512, and the transformed filter
-/// stays in cache.
+/// True if the transforms are also the fastest method here: the machine has AVX-512, and the
+/// transformed filter stays in cache.
 bool is_fast(const Problem& problem);
 
 /// y (B, P, Q, K) from x (B, H, W, C), weight (K, C, 3, 3), and bias (K) or null.

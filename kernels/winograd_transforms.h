@@ -1,13 +1,14 @@
-// The transforms of winograd.h: one-dimensional rules on 16 channels at a time, and a rule applied
-// to the columns, then the rows, of a tile.
+// The transforms of winograd.h: one-dimensional rules on 16 channels at a time, and a function that
+// applies a rule to the columns, then the rows, of a tile.
 //
 // With the six points 0, 1, -1, 2, -2 and infinity, and t = 1 / product of a point's distances to
-// the other finite ones:
+// the other finite points:
 //
 //     filter    value of the filter's polynomial at each point, times t:
 //               1/4 at 0,  -1/6 at 1 and -1,  1/24 at 2 and -2,  the last tap at infinity
-//     output    powers 0, 1, 2, .. of the points, summed; infinity counts for the last one only
-//     input     what is left: the coefficients of the products of (z - point) over the other points
+//     output    powers 0, 1, 2, .. of the points, summed; infinity counts only for the last output
+//     input     the remaining factor: the coefficients of the products of (z - point) over the
+//               other points
 //
 // Points come in pairs +-p, so each rule shares the even and the odd part of its pair.
 
@@ -19,7 +20,7 @@ namespace ringrad::kernels::winograd {
 
 using Channels = Vector<float>::type;  // 16 channels of one pixel
 
-/// B' d: six inputs to six places.
+/// B' d: from six inputs to six places.
 struct InputRule {
   static constexpr int kFrom = 6, kTo = 6;
   [[gnu::always_inline]] static inline void apply(const Channels* d, Channels* to) {
@@ -54,7 +55,7 @@ struct FilterRule {
   }
 };
 
-/// A' m: six places to kOutputs = 3 or 4 outputs.
+/// A' m: from six places to kOutputs = 3 or 4 outputs.
 template <int kOutputs>
 struct OutputRule {
   static constexpr int kFrom = 6, kTo = kOutputs;
@@ -69,8 +70,8 @@ struct OutputRule {
   }
 };
 
-/// The tile Rule (..) Rule': load(i, j, value) reads a kFrom x kFrom tile, and row(i, values) takes
-/// one of kTo rows of kTo values.
+/// The tile Rule (..) Rule': load(i, j, value) reads a kFrom x kFrom tile, and row(i, values)
+/// receives one of kTo rows of kTo values.
 template <class Rule, class Load, class Row>
 [[gnu::always_inline]] inline void transform_tile(Load load, Row row) {
   Channels halfway[Rule::kTo][Rule::kFrom];

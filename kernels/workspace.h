@@ -1,5 +1,5 @@
-// Memory that a library's kernel works in: from our own allocator, in the order of the current stream. Private
-// to kernels/.
+// Workspace memory for a library's kernel: from our own allocator, in the order of the current
+// stream. Private to kernels/.
 
 #pragma once
 
@@ -22,7 +22,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  /// Null for no bytes.
+  /// Null if `bytes` is 0.
   void* address() const { return address_; }
 
  private:
