@@ -13,8 +13,8 @@ struct Candidate {
   std::int64_t position;
 };
 
-// Positions make the choice independent of the order of merging: the first of equals wins, and the
-// first NaN of all.
+// Positions make the choice independent of the merge order: the first of equal elements wins, and
+// the first NaN wins over all numbers.
 template <class T, bool kLargest>
 struct Best {
   using Element = T;

@@ -1,4 +1,4 @@
-// Copies from global to shared memory that a thread starts and waits for later, without holding the
+// Copies from global to shared memory that a thread starts and later waits for, without holding the
 // values in registers meanwhile. Private to kernels/*_cuda.cu.
 //
 //     AsyncCopies copies;
@@ -9,8 +9,8 @@
 //     copies.wait<1>();               all groups but the newest 1 have arrived, for this thread
 //     __syncthreads();                for all threads
 //
-// In the simulator the bytes arrive as late as they may, at wait(), and until then their place holds NaN:
-// so a kernel that does not wait computes what a test sees.
+// In the simulator the bytes arrive as late as possible, at wait(), and until then their
+// destination holds NaN. A kernel that does not wait therefore computes values that a test notices.
 
 #pragma once
 
@@ -27,7 +27,7 @@ class AsyncCopies {
   /// 16 bytes from `from`, or zeros if it is null. REQUIRES: both are aligned to 16 bytes
   __device__ void start(uint4* to, const void* from) {
     const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const int bytes = from ? 16 : 0;  // those that are read; the rest becomes 0
+    const int bytes = from ? 16 : 0;  // number of bytes read; the rest become 0
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
                  : "r"(address), "l"(from), "r"(bytes)
@@ -66,9 +66,9 @@ class AsyncCopies {
     uint4* to;
     const void* from;
   };
-  static constexpr unsigned kMost = 64, kMostGroups = 8;  // under way at a time
+  static constexpr unsigned kMost = 64, kMostGroups = 8;  // in flight at once
   Copy copies_[kMost];
-  unsigned ends_[kMostGroups];  // of groups, as numbers of copies
+  unsigned ends_[kMostGroups];  // ends of groups, as numbers of copies
   unsigned num_started_ = 0, num_arrived_ = 0, num_groups_ = 0;
 };
 

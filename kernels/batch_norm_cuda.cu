@@ -1,8 +1,10 @@
-// Batch normalization on a GPU: what its four passes do with a value. How they go through x, in either
-// memory order and without copying it, stands in batch_norm_walks.cuh. All are bound by bandwidth.
+// Batch normalization on a GPU: what its four passes do with a value. batch_norm_walks.cuh
+// describes how they traverse x in either memory order without copying it. All are bound by
+// bandwidth.
 //
-// Sums are of distances from a value of the channel itself, so that a large mean costs no digits. The
-// moments add up in float64: they are the same numbers, rounded to float32, in whatever order x lies.
+// Sums are of distances from a value of the same channel, so that a large mean costs no digits. The
+// moments are summed in float64, so they are the same numbers, rounded to float32, whatever the
+// memory order of x.
 
 #include <array>
 #include <cmath>
@@ -14,21 +16,21 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256;  // of kernels over channels
+constexpr int kThreads = 256;  // for kernels over channels
 
-// What the passes read and write; null what a pass does not know.
+// Inputs and outputs of the passes; null where a pass does not use one.
 template <class T>
 struct Pass {
   using Math = MathType<T>;
   const T *x, *residual, *grad;
   T *out, *grad_residual;
-  Math *first, *second;                               // (C): what becomes of the two sums
+  Math *first, *second;                               // (C): results from the two sums
   Parameter mean, rstd, weight, bias, sum_g, sum_gx;  // (C)
   std::int64_t channel_stride, rows;                  // rows: values per channel
   Math share;  // 1 / the number of values behind the moments, or 0
 };
 
-// sum of x - shift and of its square, where shift is the channel's first value
+// sums of x - shift and of its square, where shift is the channel's first value
 template <class T>
 struct SumMoments {
   using Math = MathType<T>;
@@ -48,14 +50,14 @@ struct SumMoments {
     const auto rows = static_cast<double>(pass.rows);
     const double offset = total.first / rows, var = total.second / rows - offset * offset;
     pass.first[c] = static_cast<Math>(static_cast<double>(first_value(pass, c)) + offset);
-    pass.second[c] = static_cast<Math>(var < 0 ? 0 : var);  // by rounding, of equal values
+    pass.second[c] = static_cast<Math>(var < 0 ? 0 : var);  // rounding can make it negative
   }
 
   Math shift = 0;
   Pair<double> sums{0, 0};
 };
 
-// What a channel does to its values: y = (x - mean) * scale + bias + residual, where there is one
+// The map of one channel: y = (x - mean) * scale + bias, plus the residual if there is one
 template <class T, bool kResidual>
 struct Normalization {
   using Math = MathType<T>;
@@ -70,7 +72,7 @@ struct Normalization {
     return kResidual ? y + residual : y;
   }
 
-  /// grad, unless ReLU cut y off
+  /// grad, or 0 where ReLU cut y off
   template <bool kRelu>
   __device__ Math passed(Math x, Math residual, Math grad) const {
     return kRelu && (*this)(x, residual) <= 0 ? Math{0} : grad;
@@ -117,8 +119,8 @@ struct SumGradients {
   Pair<Math> sums{0, 0};
 };
 
-// scale * (g - sum_g / rows - xhat * sum_gx / rows), as scale * g + slope * (x - mean) + constant; scale * g
-// where the moments count as constants, whatever x is
+// scale * (g - sum_g / rows - xhat * sum_gx / rows), computed as scale * g + slope * (x - mean) +
+// constant. If the moments are constants, scale * g, whatever x is.
 template <class T, bool kRelu, bool kResidual>
 struct ApplyGradient {
   using Math = MathType<T>;
@@ -184,9 +186,10 @@ __global__ void move_towards(Channels running, Channels moment, double correctio
   running.store(c, old + momentum * (moment.load(c) * correction - old));
 }
 
-// -- Host -----------------------------------------------------------------------------------------------
+// -- Host -----------------------------------------------------------------------------------------
 
-// The pass over x, which is aligned, of what is saved. What the pass points into is kept.
+// The pass over x, which is aligned, with the saved tensors. `keep` owns the memory that the pass
+// points to.
 template <class T>
 Pass<T> pass_over(const Tensor& x, const BatchNormSaved& saved, std::array<Tensor, 5>& keep,
                   Where where) {
@@ -204,7 +207,8 @@ Pass<T> pass_over(const Tensor& x, const BatchNormSaved& saved, std::array<Tenso
   return pass;
 }
 
-// Op<T, relu, residual>, which moves `tensors` times the bytes of x, and those of what a residual adds.
+// Runs Op<T, relu, residual>. It moves `tensors` times the bytes of x, plus those that a residual
+// adds.
 template <template <class, bool, bool> class Op, class T>
 void run_op(const char* name, const Tensor& x, const Pass<T>& pass, bool relu, int tensors,
             Where where) {

@@ -1,23 +1,24 @@
-// Two ways for a GPU to go through a tensor of channels where it lies. Private to batch_norm_cuda.cu.
+// Two ways for a GPU to traverse a tensor of channels in place. Private to batch_norm_cuda.cu.
 //
 //     stripes    channels are neighbours:  0 1 2 0 1 2 0 1 2 0 1 2 ...
 //                                          |--- stripe ----|---
-//                a stripe is about 32 packs wide, and whole packs: 3 channels keep as many threads busy as
-//                512 do. A thread always sees the same columns, so it loads their parameters once.
+//                a stripe is about 32 packs wide, a whole number of packs: 3 channels keep as many
+//                threads busy as 512 do. A thread always sees the same columns, so it loads their
+//                parameters once.
 //
-//     planes     each channel has planes of neighbours, one per example:  000..0 111..1 222..2 000..0
-//                a block stays with one channel.
+//     planes     a channel has planes of neighbours, one per example: 000..0 111..1 222..2 000..0
+//               a block processes one channel only.
 //
-// What is done on the way, an Op says:
+// An Op defines the work at each value:
 //
-//     Op(args, c)                  at the first value of channel c: loads what it needs to know of it
+//     Op(args, c)                  at the first value of channel c: loads the channel's parameters
 //     op.take(x, residual, grad)   if Op::kReduces: adds a value to op.sums, a Pair
-//     op(x, residual, grad)        else: its result; of grad it makes the gradient of the residual
+//     op(x, residual, grad)        else: returns the result; turns grad into residual's gradient
 //     Op::kHasResidual             true if there is a residual; it is 0 otherwise
 //     Op::kHasGradient             true if there is a grad; it is 0 otherwise
 //
-// Sums per block and column (walks with kReduces write them) are added up by sum_channels, in float64.
-// Their order depends on shapes alone.
+// Walks with kReduces write sums per block and column; sum_channels adds these in float64. The
+// order of addition depends only on shapes.
 
 #pragma once
 
@@ -32,20 +33,20 @@
 namespace ringrad::kernels::cuda {
 
 inline constexpr int kWalkThreads = 256;
-inline constexpr int kStripeLanes = 32;                          // threads beside each other
+inline constexpr int kStripeLanes = 32;                          // threads side by side
 inline constexpr int kStripeRows = kWalkThreads / kStripeLanes;  // stripes of a block at a time
 inline constexpr int kFinishThreads = 128;
-inline constexpr int kAtOnce = 2;  // packs that a thread loads before it uses them
+inline constexpr int kAtOnce = 2;  // packs that a thread loads before using them
 
-/// Where a walk goes. x(outer, C, inner); inner is 1 in stripes.
+/// The extents of a walk over x(outer, C, inner); inner is 1 in stripes.
 struct Walk {
   std::int64_t outer, C, inner;
   std::int64_t width;  // of a stripe, in elements; of the sums: width columns of channel column % C
-  int plane_threads;   // that share a plane, a power of two
+  int plane_threads;   // that share a plane, a power of two; 0 in stripes
 };
 
-/// Loads kAtOnce packs, `step` apart, and does with the elements of each what their Ops say: one each, or
-/// one for all.
+/// Loads kAtOnce packs, `step` apart, and applies the Ops to their elements: one Op per element of
+/// a pack, or one for all.
 template <class Op, int kOps, class T, class Args>
 __device__ void visit_packs(const Args& args, const Row<T>& row, std::int64_t pack,
                             std::int64_t step, Op (&ops)[kOps]) {
@@ -82,8 +83,9 @@ __device__ Pair<double> in_float64(const Pair<Math>& sums) {
   return {static_cast<double>(sums.first), static_cast<double>(sums.second)};
 }
 
-// Thread (x, y) of block (i, j) takes pack i * kStripeLanes + x of every gridDim.y-th group of kStripeRows
-// stripes, of each the y-th. Shared memory, if it reduces: two doubles per thread and element of a pack.
+// Thread (x, y) of block (i, j) processes pack i * kStripeLanes + x of the y-th stripe in every
+// gridDim.y-th group of kStripeRows stripes. Shared memory, if Op reduces: two doubles per thread
+// and element of a pack.
 template <class Op, class T, class Args>
 __global__ void __launch_bounds__(kWalkThreads, 2)
     walk_stripes(Walk walk, Args args, Pair<double>* sums) {
@@ -106,7 +108,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     RINGRAD_SHARED(Pair<double>, shared, [kStripeRows][V][kStripeLanes]);
 #pragma unroll
     for (int i = 0; i < V; ++i) shared[y][i][x] = in_float64(ops[i].sums);
-    __syncthreads();  // the sums of all stripes are there
+    __syncthreads();  // the sums of all stripes are written
     for (unsigned i = y; i < V; i += kStripeRows) {
       Pair<double> total = shared[0][i][x];
       for (int other = 1; other < kStripeRows; ++other) total = total + shared[other][i][x];
@@ -115,8 +117,8 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   }
 }
 
-// Block (c, j, k) takes every gridDim.y-th group of planes of channel c, of these every gridDim.z-th group
-// of packs. Shared memory, if it reduces: two doubles per warp.
+// Block (c, j, k) processes every gridDim.y-th group of planes of channel c, and in them every
+// gridDim.z-th group of packs. Shared memory, if Op reduces: two doubles per warp.
 template <class Op, class T, class Args>
 __global__ void __launch_bounds__(kWalkThreads, 2)
     walk_planes(Walk walk, Args args, Pair<double>* sums) {
@@ -140,8 +142,8 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   }
 }
 
-// Block c adds up (blocks, width) sums over the columns of channel c, and lets Op::finish make of the
-// total what it shall become. Shared memory: two doubles per warp.
+// Block c adds (blocks, width) sums over the columns of channel c, and passes the total to
+// Op::finish. Shared memory: two doubles per warp.
 template <class Op, class Args>
 __global__ void sum_channels(Walk walk, Args args, const Pair<double>* sums, std::int64_t blocks) {
   RINGRAD_SHARED(Pair<double>, shared, [kFinishThreads / kWarp]);
@@ -153,14 +155,14 @@ __global__ void sum_channels(Walk walk, Args args, const Pair<double>* sums, std
   if (threadIdx.x == 0) Op::finish(args, c, total);
 }
 
-// -- Host -----------------------------------------------------------------------------------------------
+// -- Host -----------------------------------------------------------------------------------------
 
-/// How x is walked through. REQUIRES: x is contiguous, or has its channels last, contiguous
+/// The walk over x. REQUIRES: x is contiguous or channels_last, without gaps
 template <class T>
 Walk walk_of(const Tensor& x) {
   const std::int64_t C = x.shape()[1], V = kPack<T>;
   if (C == 1 || x.strides()[1] == 1) {
-    const std::int64_t whole = V / std::gcd(C, V);  // as many rows fill packs
+    const std::int64_t whole = V / std::gcd(C, V);  // this many rows fill whole packs
     const std::int64_t rows = std::max(whole, kStripeLanes * V / C / whole * whole);
     return {x.numel() / C, C, 1, rows * C, 0};
   }
@@ -170,7 +172,7 @@ Walk walk_of(const Tensor& x) {
   return {outer, C, inner, C, threads};
 }
 
-/// The blocks of a walk: about `most`, if there is work for so many.
+/// The grid of a walk: about `most` blocks, if there is enough work.
 template <class T>
 dim3 blocks_of(const Walk& walk, std::int64_t most) {
   const auto share = [](std::int64_t work, std::int64_t per_block, std::int64_t most_blocks) {
@@ -190,7 +192,8 @@ dim3 blocks_of(const Walk& walk, std::int64_t most) {
   return {static_cast<unsigned>(walk.C), y, z};
 }
 
-/// Queues the walk, and sum_channels after it if it reduces. It moves `tensors` times the bytes of x.
+/// Queues the walk, and then sum_channels if Op reduces. The walk moves `tensors` times the bytes
+/// of x.
 template <class Op, class T, class Args>
 void run_walk(const char* name, const Tensor& x, const Args& args, int tensors, Where where) {
   const Walk walk = walk_of<T>(x);

@@ -1,9 +1,10 @@
 // Convolutions on a GPU, as a ladder:
 //
-//     convolution_direct_cuda.cuh    the definition; small problems, and groups of so few channels that
-//                                    tiles would be mostly empty, as where each channel is a group
-//     gemm.cuh                       tiles of a matrix product whose left side, the images' patches, is
-//                                    found in the images as it is read (convolution_operands.cuh)
+//     convolution_direct_cuda.cuh    the definition; for small problems, and for groups of so few
+//                                    channels that tiles would be mostly empty, such as one channel
+//                                    per group
+//     gemm.cuh                       tiles of a matrix product whose left side, patches of images,
+//                                    is found in the images while read (convolution_operands.cuh)
 
 #include <algorithm>
 #include <iterator>
@@ -24,7 +25,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kInt32 = std::numeric_limits<std::int32_t>::max();
 
-// True if every number that WindowGeometry<int> computes, other than places in memory, fits.
+// True if every number that WindowGeometry<int> computes fits, other than offsets in memory.
 bool fits_32_bits(const ConvolutionGeometry& g) {
   const auto& [stride, padding, dilation, groups] = g.options;
   const std::int64_t numbers[] = {g.B * g.H * g.W,
@@ -38,7 +39,7 @@ bool fits_32_bits(const ConvolutionGeometry& g) {
                      [](std::int64_t n) { return n <= kInt32; });
 }
 
-// For a product of `columns` columns per group: tiles pay where they are more than an eighth full.
+// For a product of `columns` columns per group: tiles pay off if they are more than an eighth full.
 bool uses_tiles(const ConvolutionGeometry& g, std::int64_t columns) {
   constexpr std::int64_t kFewColumns = 8, kFewMultiplications = 1 << 15;
   const std::int64_t filter_size = g.K * g.R * g.S * g.group_inputs();
@@ -46,7 +47,7 @@ bool uses_tiles(const ConvolutionGeometry& g, std::int64_t columns) {
          g.B * g.P * g.Q * filter_size > kFewMultiplications;
 }
 
-// launch(geometry, kernel) for a kernel that counts the elements of images.
+// Calls launch(geometry) with integers wide enough to count the elements of the images.
 template <class Launch>
 void with_geometry(const ConvolutionGeometry& g, Launch launch) {
   if (fits_32_bits(g) && g.B * g.H * g.W * g.C <= kInt32 && g.B * g.P * g.Q * g.K <= kInt32)
@@ -59,7 +60,7 @@ LaunchConfig config_for(const char* name, std::int64_t size) {
   return {.name = name, .grid = num_blocks(size, kThreads), .block = kThreads};
 }
 
-// One product per group; strides from group to group, in elements.
+// One product per group; the strides between groups are in elements.
 GemmShape product(const ConvolutionGeometry& g, std::int64_t M, std::int64_t N, std::int64_t K,
                   const Strides& out, const Strides& a, const Strides& b, const Strides& bias) {
   return {.M = static_cast<unsigned>(M),
@@ -77,7 +78,7 @@ GemmOutput<T> output(const Tensor& out, std::int64_t run, std::int64_t row,
           .pack = pack_of(out.raw_data(), sizeof(T), run, row, shape.batch, 0)};
 }
 
-// The images' side of a product; operand number `number` of the batch.
+// The operand of a product made from images; `number` is its number in the batch.
 template <template <class> class Side, class T>
 Side<T> patches(const ConvolutionGeometry& g, const Tensor& images, std::int64_t group_channels,
                 const GemmShape& shape, unsigned number) {
@@ -135,7 +136,7 @@ void backward_input(const ConvolutionGeometry& g, const Tensor& grad_y, const Te
        output<T>(grad_x, inputs, g.C, shape), where);
 }
 
-// The sums of slices of y's rows (b, p), as many as give enough threads work.
+// Sums slices of y's rows (b, p), with as many slices as give enough threads work.
 template <class T>
 void backward_weight_direct(const ConvolutionGeometry& g, const Tensor& x, const Tensor& grad_y,
                             const Tensor& grad_weight, Where where) {

@@ -1,7 +1,8 @@
-// The definition of convolution, a thread per element of the result. Private to convolution_cuda.cu.
+// The definition of convolution, one thread per element of the result. Private to
+// convolution_cuda.cu.
 //
-// Filters are (K, R, S, C / G): the channels that a thread adds up are neighbours. A thread reads all its
-// factors from memory, or from the caches; bound: the latter.
+// Filters are (K, R, S, C / G): the channels over which a thread sums are neighbours. A thread
+// reads all its factors from memory or the caches. Bound: the caches.
 
 #pragma once
 
@@ -64,9 +65,9 @@ __global__ void convolution_backward_input_direct(WindowGeometry<Index> g, const
   }
 }
 
-/// parts[slice][k, r, s, c]: the sum over the rows (b, p) of y in that slice, rows_per_slice of them.
-/// Neighbouring threads have neighbouring (k, c), so that the images are read in whole lines also where
-/// each channel is a group of its own.
+/// parts[slice][k, r, s, c]: the sum over the rows (b, p) of y in that slice, rows_per_slice of
+/// them. Neighbouring threads have neighbouring (k, c), so the images are read in whole lines even
+/// if each channel is its own group.
 template <class T, class Index>
 __global__ void convolution_backward_weight_direct(WindowGeometry<Index> g, Index num_slices,
                                                    Index rows_per_slice, const T* x,

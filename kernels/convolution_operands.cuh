@@ -1,12 +1,14 @@
-// A convolution's images as matrices that exist nowhere, for gemm.cuh. Private to convolution_cuda.cu.
+// A convolution's images as virtual matrices, never stored, for gemm.cuh. Private to
+// convolution_cuda.cu.
 //
 //     forward           y (pixels of y, k)   = patches (pixels of y, rsc)   * filter (rsc, k)
 //     input gradient    dx (pixels of x, c)  = gradients (pixels of x, rsk) * filter (rsk, c)
-//     weight gradient   dw (k, rsc)          = dy (k, pixels of y)          * patches (pixels of y, rsc)
+//     weight gradient   dw (k, rsc)          = dy (k, pixels of y)          * patches (pixels of y,
+//                                                                                      rsc)
 //
-// Rows are pixels of all images, numbered in the order of memory. Columns are taps of the filter with the
-// channels of one pixel innermost, which are neighbours in memory. What would lie outside of an image is
-// 0. In a convolution of groups, each group is a product of its own.
+// Rows are pixels of all images, numbered in memory order. Columns are taps of the filter with the
+// channels of one pixel innermost, which are neighbours in memory. Elements outside an image are 0.
+// In a grouped convolution, each group is a separate product.
 
 #pragma once
 
@@ -56,7 +58,7 @@ struct WindowGeometry {
         dilation_h(static_cast<Index>(g.options.dilation[0])),
         dilation_w(static_cast<Index>(g.options.dilation[1])) {}
 
-  /// Where tap (r, s) of output (p, q) reads; it may lie in the padding.
+  /// The input that tap (r, s) of output (p, q) reads; it may lie in the padding.
   __device__ Index input_row(Index p, Index r) const {
     return p * stride_h + r * dilation_h - padding_h;
   }
@@ -72,10 +74,10 @@ struct WindowGeometry {
     return output(w + padding_w - s * dilation_w, stride_w, Q);
   }
 
-  /// True for a row and a column of x.
+  /// True if (h, w) lies inside x.
   __device__ bool has_input(Index h, Index w) const { return h >= 0 && h < H && w >= 0 && w < W; }
 
-  // Where a pixel's channels begin.
+  // The offset at which a pixel's channels begin.
   __device__ std::int64_t x_pixel(Index b, Index h, Index w) const {
     return std::int64_t{(b * H + h) * W + w} * C;
   }
@@ -91,7 +93,8 @@ struct WindowGeometry {
   }
 };
 
-/// i: pixels of y; k: (r, s, c) of a group's filters. Element: what tap (r, s) reads from channel c.
+/// i: pixels of y; k: (r, s, c) of a group's filters. Element: the input that tap (r, s) reads from
+/// channel c.
 template <class T>
 struct Patches {
   using Element = T;
@@ -113,8 +116,8 @@ struct Patches {
   }
 };
 
-/// i: pixels of x; k: (r, s, k) of a group's filters. Element: the gradient of the output whose tap (r, s)
-/// reads that pixel.
+/// i: pixels of x; k: (r, s, k) of a group's filters. Element: the gradient of the output whose tap
+/// (r, s) reads that pixel.
 template <class T>
 struct GradientPatches {
   using Element = T;

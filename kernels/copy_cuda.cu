@@ -1,8 +1,8 @@
 // Copies on a GPU, as a ladder:
 //
 //     convert_strided        one element per thread: any strides, any pair of dtypes
-//     transpose_tiles        tiles of 32 x 32 through shared memory, so that both sides are read and
-//                            written in whole lines
+//     transpose_tiles        tiles of 32 x 32 through shared memory, so that both sides access
+//                            whole lines
 //     cudaMemcpyAsync        equal layouts: the copy engine
 
 #include <limits>
@@ -19,7 +19,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTile = 32, kTileRows = 8;
 
-// Bound: bandwidth, at the mercy of the strides. `to` is the same for all threads.
+// Bound: bandwidth, to the degree that the strides allow. `to` is the same for all threads.
 template <class From, class Index>
 __global__ void convert_strided(LoopNest<2> nest, std::int64_t n, void* dst, DType to,
                                 const From* src) {
@@ -32,16 +32,17 @@ __global__ void convert_strided(LoopNest<2> nest, std::int64_t n, void* dst, DTy
   }
 }
 
-// Rows and columns of one matrix of a batch: dst's columns are neighbours, and so are src's rows.
+// Rows and columns of one matrix of a batch: dst's columns are neighbours, src's rows are
+// neighbours.
 struct Matrices {
   std::int64_t rows, columns;
-  std::int64_t dst_row;     // distance of two rows in dst
-  std::int64_t src_column;  // distance of two columns in src
+  std::int64_t dst_row;     // distance between rows in dst
+  std::int64_t src_column;  // distance between columns in src
   LoopNest<2> batch;
 };
 
-// A block of 32 x 8 threads moves one tile; blockIdx.z counts matrices. 32 * 33 * sizeof(T) bytes of
-// shared memory: the odd column keeps a column's elements in different banks. Bound: bandwidth.
+// A block of 32 x 8 threads moves one tile; blockIdx.z is the matrix. Shared memory: 32 * 33 *
+// sizeof(T) bytes; the odd column keeps a column's elements in different banks. Bound: bandwidth.
 template <class T>
 __global__ void transpose_tiles(Matrices m, T* dst, const T* src) {
   RINGRAD_SHARED(T, tile, [kTile][kTile + 1]);
@@ -67,9 +68,10 @@ bool is_linear(const LoopNest<2>& nest) {
   return nest.axes == 0 || (nest.axes == 1 && nest.row_strides() == LoopNest<2>::Offsets{1, 1});
 }
 
-// The nest as matrices to transpose: dst's innermost axis, and the one along which src is contiguous.
+// Describes the nest as matrices to transpose, if possible: their axes are dst's innermost and the
+// one along which src is contiguous.
 bool as_matrices(const LoopNest<2>& nest, Matrices& m) {
-  constexpr std::int64_t kMostBlocks = 65535;  // along y and z
+  constexpr std::int64_t kMostBlocks = 65535;  // of a grid along y and z
   if (nest.axes < 2 || nest.row_strides()[0] != 1 || nest.row_strides()[1] == 0) return false;
   m.batch = {};
   bool found = false;

@@ -1,8 +1,8 @@
-// Cross entropy on a GPU. An example's scores are a row, which 4 lanes, a warp or a block walk through once
-// in each direction: there is one kernel for each, at the speed of the memory.
+// Cross entropy on a GPU. An example's scores are a row, which 4 lanes, a warp or a block traverses
+// once in each direction. Each direction is one kernel that runs at memory bandwidth.
 //
-//     cross_entropy_row             m, l and the loss of each row, and the sums of each block's losses
-//     reduce_losses                 one block: the sum of those, in a fixed order
+//     cross_entropy_row             m, l and the loss of each row, and the sum of a block's losses
+//     reduce_losses                 one block: adds those sums in a fixed order
 //     cross_entropy_backward_row    the gradient of each row
 
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 512;  // of a block that has no row to itself
+constexpr int kThreads = 512;  // of a block without rows of its own
 
 // The factors of the formula in cross_entropy.h.
 template <class Math>
@@ -34,17 +34,17 @@ struct Factors {
   }
 
   const Math* weight;      // (C), or null
-  const Math* weight_sum;  // (), or null if nobody asks, or all weigh 1
+  const Math* weight_sum;  // (), or null if it is not needed or all weights are 1
   std::int64_t num_classes, ignore_index;
   Math hit;     // 1 - s
   Math spread;  // s / C
 };
 
-// What becomes a mean: of losses, by weight.
+// Sums of losses and of weights, for a weighted mean.
 using Sums = Pair<double>;
 
-// The example that a thread works on, where its row begins, and of how many scores it is: none, for threads
-// to whom no example is left.
+// The example that a thread works on, the start of its row, and its number of scores: 0 for threads
+// without an example.
 struct Place {
   __device__ Place(std::int64_t batch, std::int64_t num_classes)
       : b(std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y),
@@ -56,7 +56,7 @@ struct Place {
   std::int64_t begin, size;
 };
 
-// sum_c w_c (x_c - m); a class without weight counts nothing even at x_c = -inf. Over this thread's packs.
+// This thread's part of sum_c w_c (x_c - m). A class of weight 0 contributes 0, even if x_c = -inf.
 template <class T, class Math>
 __device__ Math weighted_sum(const Row<T>& row, const T* logits, int row_threads,
                              std::int64_t num_classes, Math maximum, const Factors<Math>& factors) {
@@ -72,9 +72,10 @@ __device__ Math weighted_sum(const Row<T>& row, const T* logits, int row_threads
   return sum;
 }
 
-// Block b takes rows b * blockDim.y ...; thread (x, y) packs x, x + kRowThreads ... of its y-th. Writes m
-// and l of each row, its loss unless `losses` is null, and the sums over the block's rows unless `sums` is.
-// Shared memory: an ExpSum and a number per warp of a row, and two doubles per row.
+// Block b processes rows b * blockDim.y ...; thread (x, y) reads packs x, x + kRowThreads ... of
+// row y. Writes m and l of each row, its loss unless `losses` is null, and the sums over the
+// block's rows unless `sums` is null. Shared memory: an ExpSum and a number per warp of a row, and
+// two doubles per row.
 template <class T, int kRowThreads>
 __global__ void cross_entropy_row(Factors<MathType<T>> factors, std::int64_t batch, const T* logits,
                                   const std::int64_t* targets, MathType<T>* maxima,
@@ -116,7 +117,7 @@ __global__ void cross_entropy_row(Factors<MathType<T>> factors, std::int64_t bat
     }
     row_sums[threadIdx.y] = own;
   }
-  __syncthreads();  // the sums of all rows are there
+  __syncthreads();  // the sums of all rows are written
   if (sums && threadIdx.x == 0 && threadIdx.y == 0) {
     Sums total = row_sums[0];
     for (int i = 1; i < kRowsPerBlock<kRowThreads>; ++i) total = total + row_sums[i];
@@ -124,7 +125,7 @@ __global__ void cross_entropy_row(Factors<MathType<T>> factors, std::int64_t bat
   }
 }
 
-// One block. Two doubles per warp of shared memory.
+// One block. Shared memory: two doubles per warp.
 template <class T>
 __global__ void reduce_losses(const Sums* sums, std::int64_t n, bool is_mean, T* loss,
                               MathType<T>* divisor) {
@@ -135,12 +136,12 @@ __global__ void reduce_losses(const Sums* sums, std::int64_t n, bool is_mean, T*
   total = block_reduce<kThreads>(total, Plus(), shared);
   if (threadIdx.x > 0) return;
   const double by = is_mean ? total.second : 1;
-  // A batch in which nothing counts has the mean 0 / 0, but no gradient.
+  // If all targets of a batch are ignored, the mean is 0 / 0, but its gradient is 0.
   *divisor = static_cast<Math>(by != 0 ? by : 1);
   *loss = T(static_cast<Math>(total.first / by));
 }
 
-// One block. A number per warp of shared memory.
+// One block. Shared memory: a number per warp.
 template <class Math>
 __global__ void sum_weights(const Math* weight, std::int64_t num_classes, Math* sum) {
   RINGRAD_SHARED(Math, shared, [kThreads / kWarp]);
@@ -150,7 +151,7 @@ __global__ void sum_weights(const Math* weight, std::int64_t num_classes, Math* 
   if (threadIdx.x == 0) *sum = total;
 }
 
-// One gradient per example, or, with a step of 0, one for all; still to be divided.
+// One gradient per example, or, if step is 0, one for all examples. operator[] divides it.
 template <class T>
 struct Gradients {
   const T* values;
@@ -162,7 +163,7 @@ struct Gradients {
   }
 };
 
-// Threads share rows as in cross_entropy_row.
+// Threads are assigned to rows as in cross_entropy_row.
 template <class T, int kRowThreads>
 __global__ void cross_entropy_backward_row(Factors<MathType<T>> factors, Gradients<T> grads,
                                            std::int64_t batch, const T* logits,
@@ -184,7 +185,7 @@ __global__ void cross_entropy_backward_row(Factors<MathType<T>> factors, Gradien
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
       const std::int64_t c = row.column(pack) + i;
-      // A row that does not count gets zeros, even where its scores are NaN.
+      // A row whose target is ignored gets zeros, even if its scores are NaN.
       x[i] = scale == 0 ? Math{0} : scale * std::exp(x[i] - maximum - log_sum);
       if (factors.spread > 0 && in_bounds(c, factors.num_classes))
         x[i] -= grad * factors.spread * factors.weight_of(c);
@@ -209,9 +210,9 @@ __global__ void target_distribution(Factors<MathType<T>> factors, std::int64_t b
   }
 }
 
-// -- Host -----------------------------------------------------------------------------------------------
+// -- Host -----------------------------------------------------------------------------------------
 
-// body(factors); the sum of the weights lives as long as the kernels that body queues.
+// Calls body(factors). The sum of the weights lives as long as the kernels that body queues.
 template <class Math, class Body>
 void with_factors(const CrossEntropyOptions& options, std::int64_t num_classes, Where where,
                   Body body) {
@@ -232,7 +233,8 @@ void with_factors(const CrossEntropyOptions& options, std::int64_t num_classes, 
   body(factors);
 }
 
-// body.operator()<kRowThreads>() with some 8 packs per thread, or a block.
+// Calls body.operator()<kRowThreads>() so that a thread has about 8 packs; long rows get a whole
+// block.
 template <class T, class Body>
 void dispatch_row_threads(std::int64_t num_classes, Body body) {
   if (!dispatch_threads_per_row<8, 32>(packs_per_row<T>(num_classes), body))

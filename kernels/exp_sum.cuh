@@ -2,8 +2,8 @@
 //
 //     maximum = max x,    sum = sum exp(x - maximum)
 //
-// A larger maximum that turns up later rescales the sum so far. Two parts of a row merge the same way, in
-// any order. Private to kernels/*_cuda.cu.
+// When a larger maximum turns up, the sum so far is rescaled. Two parts of a row merge the same
+// way, in any order. Private to kernels/*_cuda.cu.
 // Paper: Milakov, Gimelshein 2018, arXiv:1805.02867, algorithm 3
 
 #pragma once
@@ -18,7 +18,7 @@ namespace ringrad::kernels::cuda {
 template <class Math>
 inline constexpr Math kInfinity = std::numeric_limits<Math>::infinity();
 
-/// exp(x - maximum), and 0 where both are -inf: nothing, compared to nothing.
+/// exp(x - maximum), or 0 if both are -inf (an empty part).
 template <class Math>
 __device__ Math shifted_exp(Math x, Math maximum) {
   return std::exp(x - (maximum == -kInfinity<Math> ? Math{0} : maximum));
@@ -30,7 +30,8 @@ struct ExpSum {
 
   static __device__ ExpSum nothing() { return {-kInfinity<Math>, 0}; }
 
-  /// Counts V more numbers, rescaling once for all. A NaN is no maximum; it makes the sum NaN.
+  /// Adds V more numbers, with one rescaling for all. A NaN is never the maximum; it makes the sum
+  /// NaN.
   template <int V>
   __device__ void take(const Math (&x)[V]) {
     Math largest = maximum;
@@ -44,7 +45,7 @@ struct ExpSum {
 };
 
 struct MergeExpSums {
-  // The larger one's factor is 1 and left out, so that the result does not depend on the order.
+  // The larger maximum's factor is 1 and omitted, so that the result does not depend on the order.
   template <class Math>
   __device__ ExpSum<Math> operator()(const ExpSum<Math>& a, const ExpSum<Math>& b) const {
     const bool ordered = a.maximum >= b.maximum;

@@ -1,9 +1,9 @@
 // Gathering is one kernel. Scattering is a ladder:
 //
-//     scatter_line_per_thread    a line along the axis is added up by one thread, in the order of j: no two
+//     scatter_line_per_thread    one thread sums a line along the axis in the order of j: no two
 //                                threads write to one place
-//     sum_groups                 a few long lines: all elements are grouped by the place they go to, and
-//                                each place adds up its own (index_groups_cuda.h)
+//     sum_groups                 for a few long lines: all elements are grouped by target, and each
+//                                target sums its own (index_groups_cuda.h)
 
 #include <limits>
 
@@ -22,13 +22,13 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kMostInt32 = std::numeric_limits<std::int32_t>::max();
 
-// Extent of the axis that is indexed, and what a step along it is in memory.
+// Extent of the indexed axis, and its stride in memory.
 struct Axis {
   std::int64_t bound, step;
 };
 
-// An element per thread. Operands of the nest: index (and y), and x without the axis. Bound:
-// bandwidth, at the mercy of the indices.
+// One element per thread. Operands of the nest: index (and y), and x without the axis. Bound:
+// bandwidth, to the degree that the indices allow.
 template <class Element, class Index, class Unsigned>
 __global__ void gather_element_per_thread(LoopNest<2> nest, std::int64_t n, Axis axis,
                                           const Element* x, const Index* index, Element* y) {
@@ -45,8 +45,8 @@ struct Line {
   std::int64_t length, index_step, src_step;
 };
 
-// A line of index per thread; operands of the nest: index, src, y, all without the axis. Bound:
-// latency of a line; bandwidth where lines are many and neighbours.
+// One line of index per thread. Operands of the nest: index, src, y, all without the axis. Bound:
+// latency of a line; bandwidth if there are many neighbouring lines.
 template <class T, class Index>
 __global__ void scatter_line_per_thread(LoopNest<3> nest, std::int64_t lines, Line line, Axis axis,
                                         const Index* index, const T* src, MathType<T>* y) {
@@ -61,7 +61,8 @@ __global__ void scatter_line_per_thread(LoopNest<3> nest, std::int64_t lines, Li
   }
 }
 
-// keys[i] = where in y's memory element i of index goes, y_size for nowhere. Bound: bandwidth.
+// keys[i] = the target of element i of index in y's memory, or y_size if it has none. Bound:
+// bandwidth.
 template <class Index>
 __global__ void find_places(LoopNest<2> nest, std::int64_t n, Axis axis, const Index* index,
                             std::int64_t y_size, std::int32_t* keys) {
@@ -144,7 +145,7 @@ void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y, Whe
 }
 
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where) {
-  // So few lines leave the device idle, so long that sorting pays.
+  // So few lines leave the device idle, and lines this long make sorting pay off.
   constexpr std::int64_t kFewLines = 512, kLongLine = 128;
   if (index.numel() == 0) return;
   const std::int64_t length = index.shape()[axis], lines = index.numel() / length;

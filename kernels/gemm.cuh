@@ -1,16 +1,18 @@
-// gemm(): a batch of matrix products on a GPU, of operands as gemm_tile.cuh describes them. Private to
-// kernels/*_cuda.cu.
+// gemm(): a batch of matrix products on a GPU, with operands as gemm_tile.cuh describes them.
+// Private to kernels/*_cuda.cu.
 //
-// Three kernels, by what limits the one before:
+// Three kernels, each removing a limit of the previous one:
 //
-//     gemm_registers, 64 x 64      any floats and strides; sums in registers, factors in shared memory
-//     gemm_registers, 128 x 128    half as much traffic per multiplication; float32 products that
-//                                  still give every multiprocessor work
-//     gemm_mma, 128 x 128          16-bit floats by tensor cores, where 8 neighbours can be read at once
+//     gemm_registers, 64 x 64      any floats and strides; sums in registers, factors in
+//                                  shared memory
+//     gemm_registers, 128 x 128    half the traffic per multiplication; for float32 products with
+//                                  enough tiles to give every multiprocessor work
+//     gemm_mma, 128 x 128          16-bit floats on tensor cores, if 8 neighbours are one read
 //
-// A product with few tiles and a long sum, as the gradient of a weight is, is cut along k too: each slice
-// becomes a product of its own, and a second kernel adds the slices up, in their order. All choices
-// depend on shapes and strides only, so the same product has the same bits in every run, on every GPU.
+// A product with few tiles and a long sum, such as a weight gradient, is also cut along k. Each
+// slice becomes a separate product, and a second kernel adds the slices in order. All choices
+// depend only on shapes and strides, so the same product gives the same bits in every run, on every
+// GPU.
 
 #pragma once
 
@@ -28,7 +30,7 @@ namespace ringrad::kernels::cuda {
 
 inline constexpr std::int64_t kMostGemmExtent = std::numeric_limits<std::int32_t>::max();
 
-/// How many neighbours may be accessed at once, 8, 4, 2 or 1, where `run` of them lie side by side at
+/// How many neighbours may be accessed at once: 8, 4, 2 or 1. `run` elements lie side by side at
 /// `data` and at multiples of `step` from there, for operand number `operand` of the batch.
 inline int pack_of(const void* data, std::size_t element_bytes, std::int64_t run, std::int64_t step,
                    const LoopNest<4>& batch, unsigned operand) {
@@ -77,7 +79,7 @@ struct RegisterTiles {
 struct MmaTiles {
   static constexpr int kTileRows = kMmaTile, kTileColumns = kMmaTile;
   static constexpr unsigned kThreads = kMmaThreads;
-  static constexpr std::int64_t kEnoughBlocks = 132 * 2;  // all that fit
+  static constexpr std::int64_t kEnoughBlocks = 132 * 2;  // all that fit on an H100
   template <class A, class B, class Out>
   static constexpr auto kKernel = gemm_mma<A, B, Out>;
 };
@@ -108,8 +110,8 @@ __global__ void gemm_sum_slices(GemmShape shape, const MathType<T>* parts, GemmO
 template <class Tiles, class T, class A, class B>
 void run_gemm(const char* name, Device device, GemmShape shape, const A& a, const B& b,
               const GemmOutput<T>& out, Where where) {
-  constexpr unsigned kMostProducts = 65535;                   // at a time, along z
-  constexpr std::int64_t kLeastSlice = 256, kSliceUnit = 32;  // the latter a multiple of any step
+  constexpr unsigned kMostProducts = 65535;                   // per launch, along z
+  constexpr std::int64_t kLeastSlice = 256, kSliceUnit = 32;  // a multiple of any step
   const std::int64_t tiles = num_tiles<Tiles>(shape);
   const std::int64_t wanted =
       std::min(Tiles::kEnoughBlocks / (tiles * shape.num_products), shape.K / kLeastSlice);
@@ -150,7 +152,8 @@ void run_gemm(const char* name, Device device, GemmShape shape, const A& a, cons
 
 /// out[m, n] = sum over k of a(m, k) * b(n, k), plus the epilogue, for each product of the batch.
 ///
-/// REQUIRES: no extent is 0 but K; all extents, and strides within a matrix, are at most kMostGemmExtent
+/// REQUIRES: no extent but K is 0; all extents, and strides within a matrix, are at most
+///           kMostGemmExtent
 template <class T, class A, class B>
 void gemm(const char* name, Device device, const GemmShape& shape, const A& a, const B& b,
           const GemmOutput<T>& out, Where where) {

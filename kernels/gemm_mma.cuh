@@ -1,14 +1,16 @@
-// A tile of a matrix product by tensor cores, for 16-bit floats. Private to kernels/*_cuda.cu.
+// A tile of a matrix product on tensor cores, for 16-bit floats. Private to kernels/*_cuda.cu.
 //
-// Factors go from memory to shared memory by asynchronous copies, three steps of k under way at a time,
-// and from there as fragments into registers; what is left to the instruction stream is multiplying.
+// Asynchronous copies move factors from global to shared memory, with three steps of k in flight at
+// once. From there they are loaded into registers as fragments, so the instruction stream is mostly
+// multiplications.
 //
-// A step's 128 x 32 factors lie in shared memory in chunks of 8 neighbours, 16 bytes, the unit of copies
-// and of fragments. A fragment takes one chunk each of 8 rows at a time, and a copy 8 chunks of a line of
-// memory; the order of chunks is mixed such that both find 8 different groups of banks:
+// A step's 128 x 32 factors lie in shared memory in chunks of 8 neighbours, 16 bytes, the unit of
+// copies and of fragments. A fragment reads one chunk from each of 8 rows at a time; a copy writes
+// 8 chunks of a line of memory. The order of chunks is permuted so that both use 8 different groups
+// of banks:
 //
-//     operand along k:    row i has  4 chunks, and chunk c of it stands at place c ^ (i / 2 % 4)
-//     operand along i:    row k has 16 chunks, and chunk c of it stands at place c ^ (k % 8)
+//     operand along k:    row i has  4 chunks, and its chunk c is at place c ^ (i / 2 % 4)
+//     operand along i:    row k has 16 chunks, and its chunk c is at place c ^ (k % 8)
 
 #pragma once
 
@@ -22,16 +24,16 @@ inline constexpr int kMmaTile = 128;  // rows and columns
 inline constexpr int kMmaThreads = 128;
 inline constexpr int kMmaStep = 32;
 inline constexpr int kMmaStages = 3;
-inline constexpr int kMmaChunks = kMmaTile * kMmaStep / 8;  // of one operand, for one step
+inline constexpr int kMmaChunks = kMmaTile * kMmaStep / 8;  // chunks of one operand, for one step
 
-/// The chunk with element (i, k) of a step's factors.
+/// The chunk that holds element (i, k) of a step's factors.
 template <bool kAlongK>
 __device__ unsigned chunk_of(unsigned i, unsigned k) {
   if constexpr (kAlongK) return i * 4 + (k / 8 ^ (i / 2 & 3));
   return k * 16 + (i / 8 ^ (k & 7));
 }
 
-/// Starts the copies of rows i0 and on, for terms k0 and on.
+/// Starts the copies of rows from i0 on, for terms from k0 on.
 template <class Operand>
 __device__ void start_copies(AsyncCopies& copies, const Operand& x, unsigned i0, unsigned k0,
                              uint4* tile) {
@@ -46,7 +48,7 @@ __device__ void start_copies(AsyncCopies& copies, const Operand& x, unsigned i0,
 
 enum class Factor { left, right };
 
-/// The 16 x 16 block from (i0, k0) on.
+/// The 16 x 16 block that starts at (i0, k0).
 template <Factor kFactor, bool kAlongK>
 __device__ Fragment load_block(const uint4* tile, unsigned i0, unsigned k0) {
   const unsigned q = threadIdx.x % 32 / 8, row = threadIdx.x % 8;  // of r[q]
@@ -56,10 +58,10 @@ __device__ Fragment load_block(const uint4* tile, unsigned i0, unsigned k0) {
   return load_fragment<true>(&tile[chunk_of<false>(i, k + row)]);
 }
 
-/// A lane's share of 64 x 64: of blocks of 16 x 16, as multiply_add() has them.
+/// A lane's share of 64 x 64 sums: blocks of 16 x 16, in the layout of multiply_add().
 using MmaSums = float[4][4][2][4];
 
-/// Adds the products of one step's factors: 64 rows from `row` on, and 64 columns from `column` on.
+/// Adds the products of one step's factors: 64 rows from `row` on and 64 columns from `column` on.
 template <class A, class B>
 __device__ void add_products(MmaSums& sums, const uint4* a_tile, unsigned row, const uint4* b_tile,
                              unsigned column) {
@@ -78,7 +80,7 @@ __device__ void add_products(MmaSums& sums, const uint4* a_tile, unsigned row, c
   }
 }
 
-/// A lane's sums, whose first one belongs to (m, n).
+/// Writes a lane's sums, the first of which belongs to (m, n).
 template <class Out>
 __device__ void write_sums(const GemmShape& shape, const GemmOutput<Out>& out, unsigned m,
                            unsigned n, const MmaSums& sums) {
@@ -93,8 +95,9 @@ __device__ void write_sums(const GemmShape& shape, const GemmOutput<Out>& out, u
   }
 }
 
-// Four warps, 64 x 64 of the tile each: 128 sums per lane. Shared memory: 48 KiB. Bound: arithmetic.
-// REQUIRES: A and B consist of the same 16-bit floats, and give packs of 8
+// Four warps, each with 64 x 64 of the tile: 128 sums per lane. Shared memory: 48 KiB.
+// Bound: arithmetic.
+// REQUIRES: A and B consist of the same 16-bit floats and give packs of 8
 template <class A, class B, class Out>
 __global__ void __launch_bounds__(kMmaThreads, 2)
     gemm_mma(GemmShape shape, A a, B b, GemmOutput<Out> out) {
@@ -120,7 +123,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   unsigned stage = 0;
   for (unsigned k = tile.k_begin; k < tile.k_end; k += kMmaStep) {
     copies.wait<kMmaStages - 2>();
-    __syncthreads();  // this stage's factors are there, and all are done with the stage before it
+    __syncthreads();  // this stage has arrived, and all are done with the stage before it
     start(k + (kMmaStages - 1) * kMmaStep, (stage + kMmaStages - 1) % kMmaStages);
     if (has_work) add_products<A, B>(sums, a_tiles[stage], row, b_tiles[stage], column);
     stage = (stage + 1) % kMmaStages;

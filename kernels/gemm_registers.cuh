@@ -1,12 +1,12 @@
-// A tile of a matrix product in registers: every multiplication takes its factors from registers, 64 per
-// 16 elements read from shared memory. Private to kernels/*_cuda.cu.
+// A tile of a matrix product in registers: every multiplication takes its factors from registers,
+// with 64 multiplications per 16 elements read from shared memory. Private to kernels/*_cuda.cu.
 //
-// A tile of kRows x kColumns is shared by kRows / 32 x kColumns / 64 warps, a warp's 32 x 64 by its lanes
-// as below, and a lane has 8 x 8 of it, in four blocks of 4 x 4:
+// kRows / 32 x kColumns / 64 warps share a tile of kRows x kColumns. The lanes of a warp share its
+// 32 x 64 as below: each lane has 8 x 8, in four blocks of 4 x 4:
 //
-//              4   4        32               4 consecutive elements are one load, and the lanes of a
-//           +---+---+-...-+---+---+-...-+    row of lanes read neighbouring ones: without conflicts
-//         4 | 0 | 1 |     | 0 | 1 |     |    between banks
+//              4   4        32               4 consecutive elements are one load; the lanes in a
+//           +---+---+-...-+---+---+-...-+    row of lanes read neighbouring ones, without bank
+//         4 | 0 | 1 |     | 0 | 1 |     |    conflicts
 //           +---+---+-...-+---+---+-...-+
 //         4 | 8 | 9 |     | 8 | 9 |     |
 //           :                           :
@@ -18,19 +18,20 @@
 
 namespace ringrad::kernels::cuda {
 
-/// Of k, for which a tile's factors lie in shared memory at a time.
+/// Number of terms k whose factors are in shared memory at one time.
 template <class T>
 inline constexpr int kStep = sizeof(T) > 4 ? 4 : 8;
 
 template <class T>
 using Quad = Pack<T, 4>;
 
-/// The factors of kRows rows for one step, by k, four rows together. The last column is padding: it lets
-/// threads that write one row each, for several k, find different banks.
+/// The factors of kRows rows for one step, by k, four rows together. The last column is padding:
+/// threads that each write one row, for several k, then use different banks.
 template <class T, int kRows>
 using FactorTile = Quad<T>[kStep<T>][kRows / 4 + 1];
 
-/// One thread's share of an operand's factors on their way into shared memory: packs of kPack neighbours.
+/// One thread's share of an operand's factors on their way to shared memory: packs of kPack
+/// neighbours.
 template <int kRows, int kThreads, int kPack, class Operand>
 class FactorLoader {
   using T = typename Operand::Element;
@@ -38,7 +39,7 @@ class FactorLoader {
   static constexpr unsigned kPacks = kRows * kDepth / kPack / kThreads;
 
  public:
-  /// Of rows i0 and on, for terms k0 and on.
+  /// Loads rows from i0 on, for terms from k0 on.
   __device__ void load(const Operand& x, unsigned i0, unsigned k0) {
 #pragma unroll
     for (unsigned p = 0; p < kPacks; ++p) {
@@ -89,7 +90,7 @@ __device__ void add_products(Math (&sums)[8][8], const Quad<Math> (&x)[2],
     for (unsigned j = 0; j < 8; ++j) sums[i][j] += x[i / 4].values[i % 4] * y[j / 4].values[j % 4];
 }
 
-/// A lane's sums, whose first one belongs to (m, n).
+/// Writes a lane's sums, the first of which belongs to (m, n).
 template <class Math, class Out>
 __device__ void write_sums(const GemmShape& shape, const GemmOutput<Out>& out, unsigned m,
                            unsigned n, const Math (&sums)[8][8]) {
@@ -104,10 +105,10 @@ __device__ void write_sums(const GemmShape& shape, const GemmOutput<Out>& out, u
   }
 }
 
-// A thread per 64 elements of the tile. Shared memory: two tiles of factors of each operand, so that the
-// next step's are on their way while this one's are multiplied; 2 * kStep * (kRows + kColumns + 8)
-// numbers. Bound: arithmetic.
-// REQUIRES: kPack is 1 or 4, and A and B give packs of kPack
+// One thread per 64 elements of the tile. Shared memory: two tiles of factors per operand, so that
+// the next step's factors arrive while the current ones are multiplied; 2 * kStep * (kRows +
+// kColumns + 8) numbers. Bound: arithmetic.
+// REQUIRES: kPack is 1 or 4; A and B give packs of kPack
 template <int kRows, int kColumns, int kPack, class A, class B, class Out>
 __global__ void __launch_bounds__(kRows* kColumns / 64, 2)
     gemm_registers(GemmShape shape, A a, B b, GemmOutput<Out> out) {
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(kRows* kColumns / 64, 2)
   Math sums[8][8] = {};
   load(tile.k_begin);
   store(0);
-  __syncthreads();  // the first step's factors are there
+  __syncthreads();  // the first step's factors are stored
   unsigned buffer = 0;
   for (unsigned k = tile.k_begin; k < tile.k_end; k += kStep<Math>, buffer ^= 1) {
     const bool more = k + kStep<Math> < tile.k_end;
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kRows* kColumns / 64, 2)
       add_products(sums, {x[0], x[4]}, {y[0], y[8]});
     }
     if (more) store(buffer ^ 1);
-    __syncthreads();  // the next step's factors are there, and all are done with this one's
+    __syncthreads();  // the next step's factors are stored, and all are done with this step's
   }
   move_to_product(shape, out);
   write_sums(shape, out, tile.m0 + row, tile.n0 + column, sums);

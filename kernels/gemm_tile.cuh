@@ -1,24 +1,25 @@
-// What the tiled matrix products of a GPU have in common: where the operands' elements come from, which
-// block computes which tile, and where the sums go. Private to kernels/*_cuda.cu; gemm.cuh launches.
+// The common parts of a GPU's tiled matrix products: where the operands' elements come from, which
+// block computes which tile, and where the sums go. Private to kernels/*_cuda.cu; gemm.cuh
+// launches.
 //
 //     out[m, n] = sum over k of a(m, k) * b(n, k)            so b's rows are out's columns
 //
 //                   n0
-//            +------+---+---+       +-----+-----+-----+      a block of threads computes one tile of
-//         m0 |      |   |   |  from |     |  a  |     | m0   out, in one slice of k
+//            +------+---+---+       +-----+-----+-----+      a block of threads computes one tile
+//         m0 |      |   |   |  from |     |  a  |     | m0   of out, in one slice of k
 //            +------+---+---+       +-----+-----+-----+
 //                                     k_begin  k_end
 //
-// An operand is anything that can tell where element (i, k) lies; so a convolution is a product too, of
-// matrices that exist nowhere:
+// An operand is any type that can locate element (i, k). So a convolution is also a product, of
+// virtual matrices that are never stored:
 //
-//     Element, data                what it is made of; the pointer that a batch moves
-//     kAlongK                      its neighbours in memory have neighbouring k; else neighbouring i
-//     pack                         so many neighbours, from a multiple of it on, may be read at once
-//     const Element* find(i, k)    null for an element that is 0: padding, or outside of the matrix
+//     Element, data                the element type; the pointer that a batch moves
+//     kAlongK                      if true, neighbours in memory have neighbouring k; else i
+//     pack                         number of neighbours, from a multiple of it on, readable at once
+//     const Element* find(i, k)    null for an element that is 0: padding, or outside the matrix
 //
-// Numbers of rows and columns, and distances in elements, are less than 2^31 here, so that addresses take
-// one instruction to compute; offsets of whole matrices have 64 bits.
+// Numbers of rows and columns, and strides in elements, are below 2^31 here, so that computing an
+// address takes one instruction. Offsets of whole matrices have 64 bits.
 
 #pragma once
 
@@ -31,7 +32,7 @@
 
 namespace ringrad::kernels::cuda {
 
-/// A matrix in memory, of any strides.
+/// A matrix in memory, with any strides.
 template <class T, bool along_k>
 struct MatrixOperand {
   using Element = T;
@@ -56,31 +57,32 @@ struct TransposedOperand : Operand {
   __device__ auto find(unsigned i, unsigned k) const { return Operand::find(k, i); }
 };
 
-/// A batch of products, of which one launch computes those from `first_product` on.
+/// A batch of products; one launch computes those from `first_product` on.
 struct GemmShape {
   unsigned M, N, K;
   LoopNest<4> batch;  // where each product's out, a, b and bias begin
   unsigned num_products = 1, first_product = 0;
-  unsigned slice = 0, num_slices = 1;  // k is summed in slices of so many terms, each by itself
+  unsigned slice = 0, num_slices = 1;  // k is summed in slices of `slice` terms
 };
 
-/// Where sums go. With several slices: data (num_slices, num_products, M, N), no bias.
+/// The destination of the sums. With several slices: data (num_slices, num_products, M, N), no
+/// bias.
 template <class T>
 struct GemmOutput {
   using Math = MathType<T>;
 
   T* data;
-  unsigned row;  // distance of two rows
+  unsigned row;  // distance between rows
   const T* bias = nullptr;
   bool relu = false;
-  int pack = 1;  // so many neighbours may be written at once
+  int pack = 1;  // number of neighbours that may be written at once
 
   __device__ T finish(Math sum, Math offset) const {
     sum += offset;
     return T(relu && sum < 0 ? Math{0} : sum);
   }
 
-  /// What is added in columns n and on, as far as there are such.
+  /// The bias of columns from n on; 0 beyond the last column.
   template <int kWidth>
   __device__ Pack<Math, kWidth> bias_of(const GemmShape& shape, unsigned n) const {
     Pack<Math, kWidth> values{};
@@ -92,7 +94,7 @@ struct GemmOutput {
     return values;
   }
 
-  /// kWidth sums of row m, for columns n and on, as far as there are such.
+  /// Writes kWidth sums of row m, for columns from n on, except those beyond the last column.
   template <int kWidth>
   __device__ void write(const GemmShape& shape, unsigned m, unsigned n, const Math (&sums)[kWidth],
                         const Pack<Math, kWidth>& offsets) const {
@@ -111,7 +113,7 @@ struct GemmOutput {
   }
 };
 
-/// A tile's place in one product.
+/// A tile's position in one product.
 struct GemmTile {
   unsigned m0, n0, k_begin, k_end;
 };
@@ -122,8 +124,8 @@ constexpr Number ceil_div(Number n, Number size) {
   return n / size + (n % size != 0);
 }
 
-/// This block's tile. Blocks run about in the order of their numbers; so that those which run together
-/// share rows and columns, they go down 8 tiles before they move on to the right.
+/// This block's tile. Blocks run roughly in the order of their numbers. So that blocks that run
+/// together share rows and columns, the order goes down 8 tiles before it moves on to the right.
 template <unsigned kRows, unsigned kColumns>
 __device__ GemmTile this_tile(const GemmShape& shape) {
   constexpr unsigned kBand = 8;
@@ -136,7 +138,7 @@ __device__ GemmTile this_tile(const GemmShape& shape) {
           min(k_begin + shape.slice, shape.K)};
 }
 
-/// This block's product, of those of the batch.
+/// This block's product within the batch.
 __device__ inline unsigned this_product(const GemmShape& shape) {
   return shape.first_product + blockIdx.z;
 }
@@ -149,7 +151,8 @@ __device__ void move_to_product(const GemmShape& shape, A& a, B& b) {
   b.data += offsets[2];
 }
 
-/// Moves the output to this block's product and slice. Called after the sum, whose registers are scarce.
+/// Moves the output to this block's product and slice. Called after the sum, because registers are
+/// scarce there.
 template <class T>
 __device__ void move_to_product(const GemmShape& shape, GemmOutput<T>& out) {
   const unsigned product = this_product(shape);

@@ -1,8 +1,8 @@
-// Which indices may be used: the one question that the check and the kernels after it must answer alike.
-// Private to kernels/.
+// Decides which indices are valid: the check and the kernels after it must decide alike. Private to
+// kernels/.
 //
-// On a GPU nobody waits for the check. A kernel that looks something up runs even where it found a bad
-// index, and asks in_bounds() before it touches memory.
+// On a GPU, nothing waits for the check. A kernel that looks something up runs even if the check
+// found a bad index, so it calls in_bounds() before it accesses memory.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace ringrad::kernels {
 
-/// 0 <= index < bound. As an unsigned number a negative index is larger than every bound: one comparison
-/// does it.
+/// 0 <= index < bound. As an unsigned number, a negative index is larger than every bound, so one
+/// comparison is enough.
 constexpr bool in_bounds(std::int64_t index, std::int64_t bound) {
   return static_cast<std::uint64_t>(index) < static_cast<std::uint64_t>(bound);
 }

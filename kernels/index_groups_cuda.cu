@@ -2,15 +2,15 @@
 // lowest. One pass:
 //
 //     count_digits      each block counts the digits of its chunk        counts (block, digit)
-//     scan_counts       where each block's elements with a digit begin   counts
-//     scatter_digits    each element moves behind those before it that have its digit
+//     scan_counts       finds where each block's elements with a digit begin    counts
+//     scatter_digits    each element moves behind the earlier elements with its digit
 //
-// Within a block chunks are shared out to warps in order, and a warp takes 32 elements at a time,
-// in order: so equal digits keep theirs, and the result does not depend on timing. The only atomics
-// count integers.
+// Within a block, consecutive parts of the chunk go to consecutive warps, and a warp takes 32
+// elements at a time, in order. So equal digits keep their order, and the result does not depend on
+// timing. The only atomics count integers.
 //
-// A group's sum is cut at every multiple of L in `order`, so that no thread adds up more than about
-// L elements, however many indices are equal:
+// A group's sum is cut at every multiple of L in `order`, so that no thread adds more than about L
+// elements, however many indices are equal:
 //
 //     order  |......jjjjjj|jjjjjjjjjjjj|jjj.........|       | every L positions
 //                  sum      parts[1]     parts[2]           y[j] = sum + parts[1] + parts[2]
@@ -31,8 +31,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
-static_assert(kDigits == kThreads);        // a thread per digit
-constexpr std::int64_t kMostBlocks = 256;  // about two for each processor of an H100
+static_assert(kDigits == kThreads);        // one thread per digit
+constexpr std::int64_t kMostBlocks = 256;  // about two per multiprocessor of an H100
 
 // -- Sorting --------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ __global__ void keys_of_indices(const Index* indices, std::int64_t n, std::int64
     keys[i] = static_cast<std::int32_t>(in_bounds(indices[i], size) ? indices[i] : size);
 }
 
-// Elements [begin, end) of n, in pieces that are multiples of 32 but for the last.
+// Elements [begin, end) of n. All chunks but the last have a multiple of 32 elements.
 struct Chunk {
   std::int64_t begin, end;
 };
@@ -55,21 +55,22 @@ __device__ Chunk chunk_of(std::int64_t n, std::int64_t chunk, std::int64_t numbe
 
 __device__ int digit_of(std::int32_t key, int shift) { return (key >> shift) % kDigits; }
 
-// A chunk per block, an element per thread and turn. 1 KiB of shared memory. Bound: bandwidth.
+// One chunk per block, one element per thread and iteration. Shared memory: 1 KiB. Bound:
+// bandwidth.
 __global__ void count_digits(const std::int32_t* keys, std::int64_t n, std::int64_t chunk,
                              int shift,
                              std::int32_t* counts) {  // (gridDim.x, kDigits)
   RINGRAD_SHARED(std::int32_t, count, [kDigits]);
   count[threadIdx.x] = 0;
-  __syncthreads();  // all are 0
+  __syncthreads();  // all counts are 0
   const Chunk mine = chunk_of(n, chunk, blockIdx.x);
   for (std::int64_t i = mine.begin + threadIdx.x; i < mine.end; i += kThreads)
     atomicAdd(&count[digit_of(keys[i], shift)], 1);
-  __syncthreads();  // all are counted
+  __syncthreads();  // all elements are counted
   counts[blockIdx.x * kDigits + threadIdx.x] = count[threadIdx.x];
 }
 
-/// The sum over this and all lower lanes.
+/// The sum over this lane and all lower lanes.
 __device__ std::int32_t warp_inclusive_sum(std::int32_t value) {
   const unsigned lane = threadIdx.x % kWarp;
   for (unsigned delta = 1; delta < kWarp; delta *= 2) {
@@ -79,8 +80,8 @@ __device__ std::int32_t warp_inclusive_sum(std::int32_t value) {
   return value;
 }
 
-// One block, a digit per thread: counts[b, d] becomes the number of elements with a lower digit, or
-// with this one in an earlier block. 32 bytes of shared memory. Bound: latency.
+// One block, one digit per thread: counts[b, d] becomes the number of elements with a lower digit,
+// or with digit d in an earlier block. Shared memory: 32 bytes. Bound: latency.
 __global__ void scan_counts(std::int32_t* counts, std::int32_t blocks) {
   RINGRAD_SHARED(std::int32_t, warp_totals, [kWarps]);
   const unsigned digit = threadIdx.x, warp = threadIdx.x / kWarp;
@@ -89,7 +90,7 @@ __global__ void scan_counts(std::int32_t* counts, std::int32_t blocks) {
   for (std::int32_t b = 0; b < blocks; ++b) total += counts[b * kDigits + digit];
   const std::int32_t sum = warp_inclusive_sum(total);
   if (threadIdx.x % kWarp == kWarp - 1) warp_totals[warp] = sum;
-  __syncthreads();  // the sums over 32 digits are there
+  __syncthreads();  // the sums over 32 digits are written
   std::int32_t place = sum - total;
   for (unsigned w = 0; w < warp; ++w) place += warp_totals[w];
 #pragma unroll 8
@@ -100,7 +101,7 @@ __global__ void scan_counts(std::int32_t* counts, std::int32_t blocks) {
   }
 }
 
-/// The lanes whose digit is this one's.
+/// The lanes that have the same digit as this one.
 __device__ unsigned lanes_with_digit(int digit, unsigned lanes) {
   for (int bit = 0; bit < kDigitBits; ++bit) {
     const bool set = digit >> bit & 1;
@@ -110,15 +111,14 @@ __device__ unsigned lanes_with_digit(int digit, unsigned lanes) {
   return lanes;
 }
 
-// A chunk per block, a part of it per warp, and an element per lane and turn. 8 KiB of shared
-// memory.
-// Bound: latency of a warp's turns. `order` null stands for 0, 1, 2, ...
+// One chunk per block, a part of it per warp, and one element per lane and iteration. Shared
+// memory: 8 KiB. Bound: latency of a warp's iterations. A null `order` stands for 0, 1, 2, ...
 __global__ void scatter_digits(const std::int32_t* keys, const std::int32_t* order, std::int64_t n,
                                std::int64_t chunk, int shift,
                                const std::int32_t* places,  // (gridDim.x, kDigits)
                                std::int32_t* keys_out, std::int32_t* order_out) {
   RINGRAD_SHARED(std::int32_t,
-                 next, [kWarps][kDigits]);  // where a warp's next element with a digit goes
+                 next, [kWarps][kDigits]);  // place of a warp's next element with a digit
   const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, digit = threadIdx.x;
   const Chunk block = chunk_of(n, chunk, blockIdx.x);
   const Chunk part = chunk_of(block.end - block.begin, chunk / kWarps, warp);
@@ -134,7 +134,7 @@ __global__ void scatter_digits(const std::int32_t* keys, const std::int32_t* ord
     next[w][digit] = place;
     place += count;
   }
-  __syncthreads();  // `next` says where each warp's digits begin
+  __syncthreads();  // `next` holds where each warp's digits begin
   for (std::int64_t first = mine.begin; first < mine.end; first += kWarp) {
     const std::int64_t i = first + lane;
     const bool there = i < mine.end;
@@ -147,13 +147,13 @@ __global__ void scatter_digits(const std::int32_t* keys, const std::int32_t* ord
     if (there) {
       keys_out[to] = key;
       order_out[to] = order != nullptr ? order[i] : static_cast<std::int32_t>(i);
-      if (equal >> lane == 1) next[warp][d] = to + 1;  // the last of its digit
+      if (equal >> lane == 1) next[warp][d] = to + 1;  // the last with its digit
     }
-    __syncwarp();  // `next` is right for the following 32
+    __syncwarp();  // `next` is up to date for the next 32
   }
 }
 
-// The first place of each group in the sorted keys, by binary search; a group per thread. Bound:
+// The first place of each group in the sorted keys, by binary search; one group per thread. Bound:
 // latency.
 __global__ void find_starts(const std::int32_t* keys, std::int32_t n, std::int32_t size,
                             std::int32_t* starts) {
@@ -179,7 +179,7 @@ struct Members {
   std::int64_t num_indices, size, length;  // length: L
 };
 
-// What threads count: packs of V neighbours of (outer, rows, inner).
+// The units that threads process: packs of V neighbours of (outer, rows, inner).
 template <class Int>
 struct Packs {
   Divisor<Int> packs, rows;
@@ -205,8 +205,8 @@ __device__ void add_members(const T* x, std::int64_t inner, const std::int32_t* 
   }
 }
 
-// parts[o, c, :] = the sum of the members of a group that goes on behind the cut at c L, up to the
-// next cut; not written where none goes on. A pack per thread; rows count c. Bound: bandwidth.
+// parts[o, c, :] = the sum of the members of a group that continues across the cut at c L, up to
+// the next cut; not written if no group does. One pack per thread; rows count c. Bound: bandwidth.
 template <int V, class T, class Int>
 __global__ void sum_behind_cuts(Members members, Packs<Int> packs, const T* x, std::int64_t inner,
                                 MathType<T>* parts) {
@@ -226,7 +226,7 @@ __global__ void sum_behind_cuts(Members members, Packs<Int> packs, const T* x, s
   }
 }
 
-// A pack of y per thread; rows count groups. Bound: bandwidth.
+// One pack of y per thread; rows count groups. Bound: bandwidth.
 template <int V, class T, class Out, class Int>
 __global__ void sum_group_per_row(Members members, Packs<Int> packs, const T* x, std::int64_t inner,
                                   const MathType<T>* parts, std::int64_t excluded, bool onto,
@@ -261,7 +261,7 @@ Tensor empty_int32(std::int64_t n, const Tensor& like, Where where) {
   return empty({n}, {.dtype = DType::int32, .device = like.device()}, where);
 }
 
-// About as many cuts as members between two.
+// Makes the number of cuts about equal to the number of members between two cuts.
 std::int64_t part_length(std::int64_t num_indices) {
   std::int64_t length = 64;
   while (length * length < num_indices) length *= 2;

@@ -1,7 +1,7 @@
-// Selecting is a copy in the widest pieces that a slice is a multiple of. Sums are a ladder:
+// Selecting copies in the widest pieces that divide a slice. Sums are a ladder:
 //
-//     sum_by_scanning     each output looks through all indices: one kernel, for small problems
-//     sum_groups          positions are grouped by index first, so that an output sees its own only
+//     sum_by_scanning     each output scans all indices: one kernel, for small problems
+//     sum_groups          positions are grouped by index first: an output reads only its own
 //                         (index_groups_cuda.h)
 
 #include <limits>
@@ -18,17 +18,16 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// y[o, i, :] = x[o, indices[i], :] in pieces of some bytes.
+// y[o, i, :] = x[o, indices[i], :] in pieces of several bytes.
 template <class Int>
 struct Slices {
-  Divisor<Int> pieces;       // of a slice
+  Divisor<Int> pieces;       // per slice
   Divisor<Int> num_indices;  // I
   std::int64_t size;
   std::int64_t n;  // pieces of y
 };
 
-// A piece per thread. Bound: bandwidth, where a piece is 16 bytes, or neighbouring indices are
-// close.
+// One piece per thread. Bound: bandwidth, if a piece is 16 bytes or neighbouring indices are close.
 template <class Piece, class Index, class Int>
 __global__ void select_piece_per_thread(Slices<Int> slices, const Piece* x, const Index* indices,
                                         Piece* y) {
@@ -43,7 +42,7 @@ __global__ void select_piece_per_thread(Slices<Int> slices, const Piece* x, cons
   }
 }
 
-// y[o, j, k] of a (outer, size, inner) tensor per thread, added up in the order of i. Bound:
+// One y[o, j, k] of an (outer, size, inner) tensor per thread, summed in the order of i. Bound:
 // latency.
 template <class T, class Index>
 __global__ void sum_by_scanning(std::int64_t n, std::int64_t size, std::int64_t inner, const T* x,
@@ -59,7 +58,7 @@ __global__ void sum_by_scanning(std::int64_t n, std::int64_t size, std::int64_t 
   y[at] = T(sum);
 }
 
-// body.operator()<Piece>() with the widest one that divides `bytes`.
+// Calls body.operator()<Piece>() with the widest piece that divides `bytes`.
 template <class Body>
 void dispatch_piece(std::uintptr_t bytes, Body body) {
   if (bytes % 16 == 0) return body.template operator()<Pack<std::uint64_t, 2>>();
@@ -75,7 +74,7 @@ void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::
                    const Tensor& indices, const Tensor& y, Where where) {
   if (y.numel() == 0) return;
   const auto slice_bytes = inner * static_cast<std::int64_t>(size_bytes(x.dtype()));
-  // What divides both the length of a slice and the place of the first.
+  // A power of two divides `common` if it divides both the length of a slice and the addresses.
   const auto common = static_cast<std::uintptr_t>(slice_bytes) |
                       reinterpret_cast<std::uintptr_t>(x.raw_data()) |
                       reinterpret_cast<std::uintptr_t>(y.raw_data());
@@ -104,7 +103,7 @@ void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::
 void sum_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int64_t inner,
                 const Tensor& indices, std::int64_t excluded, const Tensor& y, Where where) {
   constexpr std::int64_t kMostToScan =
-      1 << 20;  // comparisons in all; about what the launches of a sort cost
+      1 << 20;  // comparisons in total; they cost about as much as the launches of a sort
   constexpr std::int64_t kMostIndicesToScan = 256;
   if (y.numel() == 0) return;
   const std::int64_t num_indices = indices.numel();

@@ -8,14 +8,14 @@ namespace ringrad::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 512;  // what an H100 runs at a time, about
+constexpr std::int64_t kMostBlocks = 512;  // about as many as an H100 runs at once
 
 struct Least {
   __device__ std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a < b ? a : b; }
 };
 
-// The position of the first bad index in [begin, end), or `end`. For all threads of a block together,
-// which all get it.
+// The position of the first bad index in [begin, end), or `end`. All threads of a block must call
+// it, and all get the result.
 template <class Index>
 __device__ std::int64_t find_bad(const Index* indices, std::int64_t begin, std::int64_t end,
                                  const IsValid& is_valid,
@@ -26,9 +26,10 @@ __device__ std::int64_t find_bad(const Index* indices, std::int64_t begin, std::
   return block_reduce<kThreads>(first, Least(), shared);
 }
 
-// Each block looks at `chunk` neighbours. One that finds a bad index looks through everything before its
-// chunk as well, and leaves the note to the block that has an earlier one: so the good case, which has to
-// be fast, needs neither a second kernel nor memory. 64 bytes of shared memory. Bound: bandwidth.
+// Each block checks `chunk` neighbours. A block that finds a bad index also checks everything
+// before its chunk, and leaves the note to the block with an earlier one. So the good case, which
+// must be fast, needs neither a second kernel nor memory. Shared memory: 64 bytes. Bound:
+// bandwidth.
 template <class Index>
 __global__ void check_chunk_per_block(const Index* indices, std::int64_t n, std::int64_t chunk,
                                       IsValid is_valid, BadIndex note, DeviceFault* fault) {
@@ -43,7 +44,7 @@ __global__ void check_chunk_per_block(const Index* indices, std::int64_t n, std:
   note.value = indices[first];
   note.position = first;
   fault->index = note;
-  __threadfence_system();  // the note is there before the host is told so
+  __threadfence_system();  // the note is written before the host sees the state
   atomicExch_system(&fault->state, DeviceFault::kNoted);
 }
 

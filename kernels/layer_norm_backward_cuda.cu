@@ -1,9 +1,9 @@
-// The backward pass of layer normalization on a GPU, as a ladder; bound by bandwidth. Besides the gradient
-// of x there are sums over rows, which blocks take over the rows that they see.
+// The backward pass of layer normalization on a GPU, as a ladder; bound by bandwidth. Besides the
+// gradient of x it needs sums over rows; each block sums the rows that it processes.
 //
-//     layer_norm_backward_block_per_row and sum_columns_of_rows      read all three times
-//     layer_norm_backward_in_registers                               once, and sums on the way
-//     sum_partials                                                   the sums of all blocks, in order
+//     layer_norm_backward_block_per_row and sum_columns_of_rows      read everything three times
+//     layer_norm_backward_in_registers                               reads it once, sums on the way
+//     sum_partials                                                   adds the blocks' sums in order
 
 #include <algorithm>
 
@@ -14,13 +14,13 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 512;                // of a block that walks through a row
+constexpr int kThreads = 512;                // of a block that traverses a row
 constexpr int kColumns = 32, kStripes = 16;  // threads of a block that sums columns
 
 template <class T>
-constexpr int kPacksKept = packs_in<T>(32);  // of x and of the gradient, and as many sums
+constexpr int kPacksKept = packs_in<T>(32);  // of x and of the gradient, plus as many sums
 
-// A multiprocessor shall have 1024 threads to hide latencies with, or 512 that compute in float64.
+// Each multiprocessor needs 1024 threads to hide latencies, or 512 if they compute in float64.
 template <int kRowThreads, class T>
 constexpr int kResidentBlocks = 4096 / sizeof(MathType<T>) / kRowBlock<kRowThreads>;
 
@@ -35,7 +35,7 @@ struct Backward {
   std::int64_t rows, C;
 };
 
-// grad_y and xhat of one pack of row r, both 0 outside of the row.
+// grad_y and xhat of one pack of row r; both are 0 outside the row.
 template <class T, class Index, class Math>
 __device__ void load_gradients(const Backward<T>& args, const Row<T, Index>& row,
                                Pair<Math> mean_and_rstd, Index pack, Math (&grad)[kPack<T>],
@@ -61,7 +61,7 @@ __device__ void add_to_sums(Pair<Math>& sums, const Math (&g)[V], const Math (&x
   for (int i = 0; i < V; ++i) sums = sums + Pair<Math>{g[i], g[i] * xhat[i]};
 }
 
-// grad_x = rstd * (g - mean(g) - xhat * mean(g * xhat)); `sums` are over the row.
+// grad_x = rstd * (g - mean(g) - xhat * mean(g * xhat)); `sums` are those of the row.
 template <class T, class Index, class Math>
 __device__ void store_gradient(const Backward<T>& args, const Row<T, Index>& row, Math rstd,
                                Index pack, Pair<Math> sums, const Math (&g)[kPack<T>],
@@ -74,7 +74,8 @@ __device__ void store_gradient(const Backward<T>& args, const Row<T, Index>& row
   row.store(args.grad_x, pack, result);
 }
 
-// Block b takes row b, thread t its packs t, t + kThreads ... Shared memory: two numbers per warp.
+// Block b processes row b, thread t its packs t, t + kThreads ... Shared memory: two numbers per
+// warp.
 template <class T>
 __global__ void layer_norm_backward_block_per_row(Backward<T> args) {
   using Math = MathType<T>;
@@ -96,8 +97,8 @@ __global__ void layer_norm_backward_block_per_row(Backward<T> args) {
   }
 }
 
-// Block (i, b) sums kColumns columns over every gridDim.y-th group of kStripes rows; thread (x, y) over
-// rows y of these. Shared memory: two numbers per thread.
+// Block (i, b) sums kColumns columns over every gridDim.y-th group of kStripes rows; thread (x, y)
+// sums over row y of each group. Shared memory: two numbers per thread.
 template <class T>
 __global__ void sum_columns_of_rows(Backward<T> args) {
   using Math = MathType<T>;
@@ -112,7 +113,7 @@ __global__ void sum_columns_of_rows(Backward<T> args) {
     sums = sums + Pair<Math>{grad * (x - args.mean[row]) * args.rstd[row], grad};
   }
   shared[threadIdx.y][threadIdx.x] = sums;
-  __syncthreads();  // the sums of all stripes are there
+  __syncthreads();  // the sums of all stripes are written
   if (threadIdx.y > 0 || c >= args.C) return;
   for (int y = 1; y < kStripes; ++y) sums = sums + shared[y][threadIdx.x];
   Math* partials = args.partials + std::int64_t{blockIdx.y} * 2 * args.C;
@@ -120,10 +121,11 @@ __global__ void sum_columns_of_rows(Backward<T> args) {
   partials[args.C + c] = sums.second;
 }
 
-// Block b takes every gridDim.x-th row, kRowsPerBlock of them at a time; thread (x, y) packs x,
-// x + kRowThreads ... of each y-th, and so always the same columns: gridDim.x is a multiple of the
-// elements in a pack, and rows that far apart all begin at the same place in one. Shared memory: two
-// numbers per warp of a row, and a pack of numbers per thread where threads of several rows share columns.
+// Block b processes every gridDim.x-th row, kRowsPerBlock of them at a time; thread (x, y)
+// processes packs x, x + kRowThreads ... of the y-th of these. A thread always sees the same
+// columns: gridDim.x is a multiple of the elements in a pack, so rows gridDim.x apart begin at the
+// same place in a pack. Shared memory: two numbers per warp of a row, and a pack of numbers per
+// thread if threads of several rows share columns.
 // REQUIRES: at most kPacksKept<T> * kRowThreads packs per row
 template <class T, int kRowThreads>
 __global__ void __launch_bounds__(kRowBlock<kRowThreads>, kResidentBlocks<kRowThreads, T>)
@@ -164,7 +166,7 @@ __global__ void __launch_bounds__(kRowBlock<kRowThreads>, kResidentBlocks<kRowTh
   const auto store_sums = [&](Math(&sums)[V], int p, Math* to) {
     if constexpr (kRows > 1) {
       for (int i = 0; i < V; ++i) others[threadIdx.y][threadIdx.x][i] = sums[i];
-      __syncthreads();  // the sums of all rows are there
+      __syncthreads();  // the sums of all rows are written
       for (int y = 1; y < kRows; ++y)
         for (int i = 0; i < V; ++i) sums[i] += others[y][threadIdx.x][i];
       __syncthreads();  // all have read, so that the next call may write
@@ -181,8 +183,8 @@ __global__ void __launch_bounds__(kRowBlock<kRowThreads>, kResidentBlocks<kRowTh
   }
 }
 
-// Block i sums columns [i * kColumns ...) of (blocks, 2 * C) partials, thread (x, y) every kStripes-th.
-// Shared memory: a number per thread.
+// Block i sums columns [i * kColumns ...) of (blocks, 2 * C) partials; thread (x, y) sums every
+// kStripes-th row. Shared memory: one number per thread.
 template <class Math>
 __global__ void sum_partials(const Math* partials, std::int64_t blocks, std::int64_t C,
                              Math* grad_weight, Math* grad_bias) {
@@ -192,14 +194,14 @@ __global__ void sum_partials(const Math* partials, std::int64_t blocks, std::int
   for (std::int64_t b = threadIdx.y; c < 2 * C && b < blocks; b += kStripes)
     sum += partials[b * 2 * C + c];
   shared[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();  // the sums of all stripes are there
+  __syncthreads();  // the sums of all stripes are written
   if (threadIdx.y > 0 || c >= 2 * C) return;
   for (int y = 1; y < kStripes; ++y) sum += shared[y][threadIdx.x];
   (c < C ? grad_weight[c] : grad_bias[c - C]) = sum;
 }
 
-// Blocks that share `rows` among themselves: a multiple of V, at least four rows each if that fills the
-// GPU, and never so many that their sums weigh beside the data.
+// Number of blocks that share `rows`: a multiple of V, with at least four rows each if that fills
+// the GPU, and never so many that their sums are significant next to the data.
 template <class T, int kRowThreads>
 std::int64_t num_blocks_of_rows(std::int64_t rows) {
   constexpr std::int64_t kMost = kRowThreads > 128 ? 256 : 1024, V = kPack<T>;

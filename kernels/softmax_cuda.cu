@@ -206,7 +206,7 @@ __global__ void softmax_in_registers(Inputs<T, Op::kInputs> in, T* out, std::int
   }
 }
 
-// -- Host -----------------------------------------------------------------------------------------------
+// -- Host -----------------------------------------------------------------------------------------
 
 template <template <class> class Operator, class... In>
 void run(const char* name, int axis, const Tensor& out, Where where, const In&... in) {
