@@ -9,10 +9,10 @@ namespace ringrad::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kElementsPerThread = 16 << 10;
-constexpr std::int64_t kColumns = 512;  // whose best elements stay in the first-level cache
+constexpr std::int64_t kColumns = 512;  // this many best elements stay in the first-level cache
 
-// Which of two numbers is wanted. Only a better one takes the place of the best so far, so that the
-// first of equals wins.
+// Which of two numbers is better. Only a better number replaces the best so far, so that the first
+// of equal numbers wins.
 struct Larger {
   template <class T>
   static bool better(T a, T b) {
@@ -40,8 +40,8 @@ bool is_nan(T x) {
   return x != x;
 }
 
-// The position of the best element of a row; of its first NaN if there is one. Blocks that hold
-// nothing better are skipped as a whole, and few blocks of a long row do.
+// The position of the best element of a row, or of its first NaN. Blocks without a better element,
+// most blocks of a long row, are skipped as a whole.
 template <class Order, class T>
 RINGRAD_CLONES std::int64_t search_row(const T* x, std::int64_t n) {
   constexpr std::int64_t kBlock = 64;

@@ -12,7 +12,7 @@
 namespace ringrad::kernels {
 namespace {
 
-/// Moments and parameters are kept in this dtype.
+/// The dtype of moments and parameters.
 DType statistics_dtype(const Tensor& x) {
   return x.dtype() == DType::float64 ? DType::float64 : DType::float32;
 }
@@ -40,7 +40,7 @@ void check_like_input(const char* operation, const char* what, const Tensor& ten
   check_same_device(operation, x, tensor, where);
 }
 
-/// The order of axes that puts the channels last, and the one that puts them back.
+/// The order of axes that puts the channels last, and the order that restores them.
 Shape channels_to_end(int dims) {
   Shape order{0};
   for (int axis = 2; axis < dims; ++axis) order.push_back(axis);
@@ -53,15 +53,15 @@ Shape channels_to_front(int dims) {
   return order;
 }
 
-/// x in the statistics' dtype with the channels last, contiguous; x's own memory where that is what
-/// it has already. An undefined tensor stays so, here and below.
+/// x in the statistics' dtype with the channels last, contiguous; x's own memory if it has that
+/// form already. Here and below, an undefined tensor stays undefined.
 Tensor as_rows(const Tensor& x, Where where) {
   if (!x.defined()) return x;
   const Tensor wide = cast(x, statistics_dtype(x), where);
   return contiguous(view::permute(wide, channels_to_end(x.dims()), where), where);
 }
 
-/// `result` in the dtype and the order in memory that empty_like(like) has.
+/// `result` in the dtype and memory order of empty_like(like).
 Tensor in_order_of_input(const Tensor& result, const Tensor& like, Where where) {
   if (!result.defined()) return result;
   const bool dense = is_dense(like.shape(), like.strides());
@@ -72,13 +72,13 @@ Tensor in_order_of_input(const Tensor& result, const Tensor& like, Where where) 
   return ordered;
 }
 
-/// Rows as a tensor of the shape, dtype and order in memory of `like`.
+/// Rows as a tensor with the shape, dtype and memory order of `like`.
 Tensor from_rows(const Tensor& rows, const Tensor& like, Where where) {
   if (!rows.defined()) return rows;
   return in_order_of_input(view::permute(rows, channels_to_front(like.dims()), where), like, where);
 }
 
-/// x itself where a GPU reads it in place: contiguous, or with the channels last; else a contiguous copy.
+/// x itself if a GPU can read it in place (contiguous or channels last), else a contiguous copy.
 Tensor in_place(const Tensor& x, Where where) {
   const bool last = view::permute(x, channels_to_end(x.dims()), where).is_contiguous();
   return last ? x : contiguous(x, where);
@@ -94,7 +94,7 @@ cpu::Stripes stripes_of(const Tensor& rows) {
   return {rows.numel() / channels, channels};
 }
 
-/// The values of a (C) tensor, or `otherwise` C times.
+/// The values of a (C) tensor, or C times `otherwise` if it is undefined.
 template <class T>
 std::vector<T> channel_values(const Tensor& vector, std::int64_t channels, double otherwise) {
   if (!vector.defined()) return std::vector<T>(static_cast<std::size_t>(channels), T(otherwise));
@@ -112,7 +112,7 @@ cpu::ChannelMap<T> channel_map(const cpu::Stripes& stripes, const BatchNormSaved
           repeat(stripes, channel_values<T>(saved.bias, channels, 0)), saved.relu};
 }
 
-/// body.operator()<T>() with T = float or double.
+/// Calls body.operator()<T>() with T = float or double.
 template <class Body>
 void dispatch_statistics(const Tensor& x, Body body) {
   if (statistics_dtype(x) == DType::float64)
@@ -139,14 +139,14 @@ void check_backward(const char* operation, const Tensor& grad_output, const Batc
   check_like_input(operation, "gradient", grad_output, saved.x, where);
 }
 
-/// The same with x and the residual as a GPU reads them: in place, and in one order.
+/// `saved` with x and the residual as a GPU reads them: in place, and in one order.
 BatchNormSaved in_place(BatchNormSaved saved, Where where) {
   saved.x = in_place(saved.x, where);
   if (saved.residual.defined()) saved.residual = in_order_of(saved.residual, saved.x, where);
   return saved;
 }
 
-/// True if the residual makes no difference to a gradient: without ReLU.
+/// True if there is a residual that does not affect the gradients, because there is no ReLU.
 bool ignores_residual(const BatchNormSaved& saved) {
   return saved.residual.defined() && !saved.relu;
 }
@@ -274,7 +274,7 @@ BatchNormGradients batch_norm_backward_apply(const Tensor& grad_output, const Ba
             grad_output};
   }
   const Tensor& x = saved.x;
-  // What a pass writes, beside x or its rows.
+  // The gradients that a pass writes, like x or its rows.
   const auto gradients_like = [&](const Tensor& values) -> BatchNormGradients {
     return {empty_like(values, where),
             saved.residual.defined() ? empty_like(values, where) : Tensor()};
@@ -295,7 +295,7 @@ BatchNormGradients batch_norm_backward_apply(const Tensor& grad_output, const Ba
     const cpu::Stripes stripes = stripes_of(x_rows);
     const cpu::ChannelMap<T> map = channel_map<T>(stripes, saved);
     const std::vector<T> rstd = channel_values<T>(saved.rstd, stripes.channels, 1);
-    std::vector<T> slope, constant;  // none if the moments count as constants
+    std::vector<T> slope, constant;  // empty if the moments are constants
     if (rows > 0) {
       const T share = static_cast<T>(1 / rows);
       slope = channel_values<T>(sums.grad_xhat, stripes.channels, 0);

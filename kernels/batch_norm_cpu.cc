@@ -1,5 +1,5 @@
-// Every pass is bound by memory: its loops do little per element, and the order of the walk is what
-// matters. Sums go down the stripe's columns, so that they vectorise without reordering any
+// Every pass is bound by memory: its loops do little per element, so the order of the traversal
+// matters most. Sums go down the stripe's columns, so that they vectorise without reordering any
 // addition.
 
 #include "kernels/batch_norm_cpu.h"
@@ -13,7 +13,7 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-/// body(chunk, begin, end) for every chunk, in parallel; [begin, end) are elements.
+/// Calls body(chunk, begin, end) for every chunk, in parallel; [begin, end) are elements.
 template <class Body>
 void for_each_chunk(const Stripes& stripes, Body body) {
   parallel_for(stripes.chunks, 1, [&](std::int64_t first, std::int64_t last) {
@@ -22,7 +22,7 @@ void for_each_chunk(const Stripes& stripes, Body body) {
   });
 }
 
-/// How many of n elements stand in each of a stripe's columns: one more in the first n % width.
+/// How many of n elements are in each of a stripe's columns: one more in the first n % width.
 struct ColumnCounts {
   ColumnCounts(const Stripes& stripes, std::int64_t n)
       : full(n / stripes.width), extra(n % stripes.width) {}
@@ -30,10 +30,11 @@ struct ColumnCounts {
   std::int64_t full, extra;
 };
 
-// The loops below see n elements starting at a multiple of the width; `row` restarts the columns.
+// The loops below process n elements that start at a multiple of the width; `row` restarts the
+// columns.
 
-// sum[j] += (x - first row), column by column. Distances from a value of the column itself stay
-// small and exact where the mean is large, and so do their sums.
+// sum[j] += (x - first row), column by column. Distances from a value of the same column stay small
+// and exact even if the mean is large, and so do their sums.
 template <class T>
 RINGRAD_CLONES void sum_shifted(std::int64_t width, std::int64_t n, const T* __restrict x,
                                 T* __restrict sum) {
@@ -56,8 +57,8 @@ RINGRAD_CLONES void sum_squared_distances(std::int64_t width, std::int64_t n, co
   }
 }
 
-// y before ReLU, of a value's distance from its mean. Forward and backward share it: they round alike, and
-// agree on the sign.
+// y before ReLU, from a value's distance to its mean. Forward and backward passes share this
+// function, so that they round alike and agree on the sign.
 template <bool kResidual, class T>
 inline T normalized(T distance, T scale, T bias, const T* residual, std::int64_t at) {
   const T y = distance * scale + bias;
@@ -116,13 +117,13 @@ RINGRAD_CLONES void backward_apply(std::int64_t width, std::int64_t n, const T* 
   }
 }
 
-/// Element `begin` of what may be null.
+/// Element `begin` of an array, or null if the array is null.
 template <class T>
 T* from(T* data, std::int64_t begin) {
   return data ? data + begin : nullptr;
 }
 
-/// Two sums per column and chunk, in that order, so that chunks never share a line of cache.
+/// Two sums per column and chunk, laid out by chunk first, so that chunks never share a cache line.
 template <class T>
 struct ChunkSums {
   explicit ChunkSums(const Stripes& s)
@@ -134,7 +135,7 @@ struct ChunkSums {
   std::vector<T> values;
 };
 
-/// term(chunk, column) added up for each channel, in float64 and in a fixed order.
+/// Sums term(chunk, column) for each channel, in float64 and in a fixed order.
 template <class Term>
 RINGRAD_CLONES std::vector<double> total_per_channel(const Stripes& stripes, Term term) {
   std::vector<double> columns(static_cast<std::size_t>(stripes.width), 0.0);
@@ -169,7 +170,7 @@ std::vector<T> repeat(const Stripes& stripes, const std::vector<T>& values) {
 
 template <class T>
 void batch_norm_moments(const Stripes& stripes, const T* x, T* mean, T* var) {
-  ChunkSums<T> sums(stripes);  // per chunk and column: mean less first row, and squared distances
+  ChunkSums<T> sums(stripes);  // per chunk and column: mean minus first row, and squared distances
   for_each_chunk(stripes, [&](std::int64_t k, std::int64_t begin, std::int64_t end) {
     const ColumnCounts counts(stripes, end - begin);
     T* offsets = sums.first(k);
@@ -178,8 +179,8 @@ void batch_norm_moments(const Stripes& stripes, const T* x, T* mean, T* var) {
       offsets[j] /= static_cast<T>(std::max<std::int64_t>(counts[j], 1));
     sum_squared_distances(stripes.width, end - begin, x + begin, offsets, sums.second(k));
   });
-  // Sums over parts combine exactly: the squared distances from a part's mean, plus the part's
-  // size times the squared distance of its mean from the mean of all.
+  // Sums over parts combine exactly: the squared distances from a part's mean, plus the part's size
+  // times the squared distance between its mean and the overall mean.
   const ColumnCounts whole(stripes, stripes.chunk);
   const ColumnCounts rest(stripes, stripes.size - (stripes.chunks - 1) * stripes.chunk);
   const auto count = [&](std::int64_t k, std::int64_t j) {

@@ -9,7 +9,7 @@ namespace fe = cudnn_frontend;
 namespace ringrad::kernels::cudnn {
 namespace {
 
-// cuDNN compiles these kernels for each shape, which takes a while.
+// cuDNN compiles these kernels for each shape, which is slow, so few are tried.
 Search search() { return {.candidates = std::min(2, default_candidates())}; }
 
 enum Id : std::int64_t {
@@ -41,14 +41,14 @@ void write_vector(const GraphTensor& tensor, Id id, std::int64_t channels) {
 void set_bits(const GraphTensor& tensor) { tensor->set_data_type(fe::DataType_t::BOOLEAN); }
 
 Key key_of(bool backward, const BatchNormKind& kind) {
-  // Far from the keys of convolutions, whose first number is small.
+  // Cannot equal the keys of convolutions, whose first number is small.
   Key key = {100 + backward, static_cast<std::int64_t>(kind.dtype), kind.relu, kind.residual,
              std::bit_cast<std::int64_t>(kind.eps)};
   key.insert(key.end(), kind.extents.begin(), kind.extents.end());
   return key;
 }
 
-// An operand that is undefined is none.
+// Undefined tensors are left out.
 Operands operands_of(std::initializer_list<std::pair<Id, const Tensor&>> tensors) {
   Operands operands;
   for (const auto& [id, tensor] : tensors)

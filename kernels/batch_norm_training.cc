@@ -7,7 +7,7 @@
 namespace ringrad::kernels {
 namespace {
 
-/// True for a vector per channel as the vendor's library takes it.
+/// True for a per-channel vector in the form that the vendor's library takes.
 bool is_plain(const Tensor& vector, const Tensor& x) {
   return vector.defined() && vector.dtype() == DType::float32 && vector.device() == x.device() &&
          vector.shape() == Shape{x.shape()[1]} && vector.is_contiguous();
@@ -18,8 +18,8 @@ bool is_like(const Tensor& tensor, const Tensor& x) {
          tensor.device() == x.device();
 }
 
-/// True for images that the vendor's library may be asked about. All else, errors too, is the passes'. Its
-/// bits for ReLU come in words of 32.
+/// True for images that the vendor's library may support. Everything else, including errors, goes
+/// to the passes. The library stores ReLU's bits in words of 32.
 bool is_for_vendor(const Tensor& x, bool relu, Where where) {
   return x.device().is_cuda() && x.dims() == 4 && x.dtype() != DType::float64 &&
          x.is_channels_last() && x.shape()[1] % (relu ? 32 : 8) == 0 && x.numel() > x.shape()[1] &&
@@ -64,7 +64,7 @@ BatchNormBackward batch_norm_backward(const Tensor& grad_output, const BatchNorm
                                       const Tensor& mask, double rows, bool with_input,
                                       Where where) {
   const Tensor& x = saved.x;
-  // The library knows no other device's rows, and computes all gradients at once.
+  // The library does not know other devices' rows, and computes all gradients at once.
   const bool is_whole =
       x.dims() > 1 && rows * static_cast<double>(x.shape()[1]) == static_cast<double>(x.numel());
   if (with_input && is_whole && saved.relu == mask.defined() &&
@@ -76,7 +76,7 @@ BatchNormBackward batch_norm_backward(const Tensor& grad_output, const BatchNorm
     problem.grad_x = empty_like(x, where);
     problem.grad_weight = like_channels(x, where);
     problem.grad_bias = like_channels(x, where);
-    // In 16 bits cuDNN has no ReLU here without this result.
+    // In 16 bits, cuDNN supports ReLU here only together with this result.
     if (saved.relu && (saved.residual.defined() || x.dtype() != DType::float32))
       problem.grad_residual = empty_like(x, where);
     if (vendor::batch_norm_backward(problem, where)) {

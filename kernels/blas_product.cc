@@ -6,7 +6,8 @@
 namespace ringrad::kernels {
 namespace {
 
-// The leading dimension of columns of `rows` elements, `step` apart, which lie `stride` after each other.
+// The leading dimension of columns of `rows` elements, `step` apart, where columns are `stride`
+// apart.
 std::optional<std::int64_t> leading_dimension(std::int64_t rows, std::int64_t columns,
                                               std::int64_t step, std::int64_t stride) {
   if (step != 1 && rows > 1) return std::nullopt;
@@ -26,7 +27,7 @@ std::optional<BlasMatrix> blas_matrix(std::int64_t rows, std::int64_t columns,
                                       std::int64_t row_stride, std::int64_t column_stride) {
   const auto as_is = leading_dimension(rows, columns, row_stride, column_stride);
   const auto transposed = leading_dimension(columns, rows, column_stride, row_stride);
-  // A row may be both, and is one long column rather than many of one element.
+  // A row may be both; then it is one long column rather than many columns of one element.
   if (transposed && (!as_is || rows == 1)) return BlasMatrix{columns, rows, *transposed, true};
   if (as_is) return BlasMatrix{rows, columns, *as_is, false};
   return std::nullopt;

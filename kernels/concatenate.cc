@@ -31,7 +31,8 @@ Tensor concatenate(std::span<const Tensor> list, std::int64_t axis, Where where)
     check_same_device("concatenate", first, x, where);
     shape[a] += x.shape()[a];
   }
-  // Tensors with one channel or one pixel are both; they follow the others.
+  // Tensors with one channel or one pixel are both channels_last and contiguous; they follow the
+  // others.
   const bool channels_last =
       std::ranges::all_of(list, [](const Tensor& x) { return x.is_channels_last(); }) &&
       !std::ranges::all_of(list, [](const Tensor& x) { return x.is_contiguous(); });

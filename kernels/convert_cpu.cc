@@ -1,4 +1,4 @@
-// Every pair of dtypes as one loop over neighbouring elements.
+// Converts between every pair of dtypes with one loop over neighbouring elements.
 
 #include "core/simd.h"
 #include "kernels/convert.h"

@@ -80,7 +80,7 @@ void check_agreement(const char* operation, const Tensor& a, const Tensor& b, Wh
   check_same_device(operation, a, b, where);
 }
 
-/// The dtype images and filters are given to a kernel in: a GPU's reads 16-bit floats as they are.
+/// The dtype in which kernels take images and filters: GPU kernels read 16-bit floats directly.
 DType kernel_dtype(const Tensor& x) {
   return x.device().is_cuda() || x.dtype() == DType::float64 ? x.dtype() : DType::float32;
 }
@@ -89,7 +89,7 @@ Tensor as_image(const Tensor& x, Where where) {
   return to_layout(cast(x, kernel_dtype(x), where), Layout::channels_last, where);
 }
 
-/// For a GPU in any order, since each of its kernels wants another one.
+/// On a GPU filters keep their order, since each GPU kernel needs a different one.
 Tensor as_filter(const Tensor& x, Where where) {
   return x.device().is_cuda() ? x : contiguous(cast(x, kernel_dtype(x), where), where);
 }

@@ -1,6 +1,6 @@
-// The definition of convolution as loops, one channel axis innermost so that it vectorises.
+// The definition of convolution as loops, with one channel axis innermost so that it vectorises.
 //
-// Filters are turned first into (group, R, S, from, to) with the innermost loop's channels last:
+// Filters are first rearranged to (group, R, S, from, to), with the innermost loop's channels last:
 //
 //     forward          from = inputs of the group    to = outputs     y  += x  * filter[.., c, :]
 //     input gradient   from = outputs                to = inputs      dx += dy * filter[.., k, :]
@@ -16,7 +16,7 @@
 namespace ringrad::kernels::cpu::direct {
 namespace {
 
-/// Where element (k, c, r, s) of a filter stands in the turned one.
+/// The place of element (k, c, r, s) of a filter in the rearranged filter.
 struct TurnedFilter {
   const ConvolutionGeometry& g;
   bool outputs_last;
@@ -28,7 +28,7 @@ struct TurnedFilter {
     return ((group * g.R + r) * g.S + s) * from() * to();
   }
 
-  /// visit(place in (K, C / G, R, S), place in the turned filter)
+  /// Calls visit(place in (K, C / G, R, S), place in the rearranged filter).
   template <class Visit>
   void for_each(Visit visit) const {
     std::int64_t place = 0;
@@ -57,7 +57,7 @@ RINGRAD_CLONES void add_scaled(std::int64_t n, T factor, const T* x, T* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += factor * x[i];
 }
 
-/// visit(r, s, pixel of x) for the taps of output (p, q) that lie inside of x.
+/// Calls visit(r, s, pixel of x) for the taps of output (p, q) that lie inside x.
 template <class Visit>
 void for_each_tap(const ConvolutionGeometry& g, std::int64_t p, std::int64_t q, Visit visit) {
   const auto& [stride, padding, dilation, groups] = g.options;
@@ -121,7 +121,7 @@ void convolution_backward_weight(const ConvolutionGeometry& g, const T* x, const
   const TurnedFilter layout{g, true};
   std::vector<T> filter(static_cast<std::size_t>(layout.size()), T{0});
   const std::int64_t inputs = g.group_inputs(), outputs = g.group_outputs();
-  // A piece owns input channels, so that no two pieces add to one number.
+  // A piece owns input channels, so that no two pieces add to the same number.
   parallel_for(g.C, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t bpq = 0; bpq < g.B * g.P * g.Q; ++bpq) {
       const std::int64_t b = bpq / (g.P * g.Q), p = bpq / g.Q % g.P, q = bpq % g.Q;

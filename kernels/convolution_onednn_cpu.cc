@@ -1,8 +1,7 @@
 // Convolution by oneDNN, for float32.
 //
-// Images stay channels_last from end to end: on AVX-512 that is as fast as oneDNN's blocked
-// layouts, and nothing has to be reordered but the filter, which is small. The filter's order is
-// oneDNN's choice.
+// Images stay channels_last throughout: on AVX-512 that is as fast as oneDNN's blocked layouts, and
+// only the filter, which is small, has to be reordered. oneDNN chooses the filter's order.
 
 #include <optional>
 
@@ -19,7 +18,7 @@ namespace glue = ringrad::kernels::onednn;
 
 constexpr auto kAlgorithm = algorithm::convolution_direct;
 
-/// Descriptions of all the memory a convolution touches, in oneDNN's words.
+/// oneDNN descriptions of all the memory that a convolution accesses.
 struct Descriptions {
   explicit Descriptions(const ConvolutionGeometry& g)
       : x(glue::describe(std::array{g.B, g.C, g.H, g.W}, memory::format_tag::nhwc)),
@@ -53,7 +52,7 @@ struct Descriptions {
 struct ConvolutionPlan {
   glue::Plan convolution;
   std::optional<glue::Plan> reorder;
-  std::int64_t reordered_size;  // of the filter in oneDNN's order, in floats
+  std::int64_t reordered_size;  // size of the filter in oneDNN's order, in floats
 };
 
 enum class FilterIs { input, output };
@@ -75,7 +74,7 @@ glue::PlanKey key_of(const ConvolutionGeometry& g, bool with_bias) {
   return key.add(g.options.stride).add(g.options.padding).add(g.options.dilation);
 }
 
-// The filter in the order the plan wants; `storage` keeps it alive.
+// The filter in the order that the plan needs; `storage` keeps it alive.
 const float* ordered_filter(ConvolutionPlan& plan, const float* filter, Tensor& storage,
                             Where where) {
   if (!plan.reorder) return filter;

@@ -1,10 +1,12 @@
-// Layer normalization on a GPU, as a ladder; bound by bandwidth. The backward pass has a file of its own.
+// Layer normalization on a GPU, as a ladder; bound by bandwidth. The backward pass has its own
+// file.
 //
-//     layer_norm_block_per_row      rows of any length, read three times; most often from the cache
-//     layer_norm_in_registers       rows that fit into the registers of their threads: read once
+//     layer_norm_block_per_row      rows of any length; read three times, usually from the cache
+//     layer_norm_in_registers       rows that fit into the registers of their threads; read once
 //
-// Rounding leaves the centre of a row beside its mean, by many deviations if the mean is large. The distances
-// from it are exact there, and their own mean, `shift`, is what is missing.
+// Because of rounding, the computed centre of a row differs from its mean, by many deviations if
+// the mean is large. The distances from the centre are exact, and their own mean, `shift`, is the
+// missing correction.
 
 #include <cmath>
 
@@ -15,10 +17,10 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 512;  // of a block that walks through a row
+constexpr int kThreads = 512;  // of a block that traverses a row
 
 template <class T>
-constexpr int kPacks = packs_in<T>(64);  // that a thread keeps
+constexpr int kPacks = packs_in<T>(64);  // packs that a thread keeps
 
 template <class T>
 struct Forward {
@@ -31,7 +33,7 @@ struct Forward {
   Math eps;
 };
 
-// What a row's distances from its centre say: the mean's own distance, and 1 / the deviation.
+// From a row's distances to its centre: the mean's own distance, and 1 / the deviation.
 template <class Math>
 struct Moments {
   Math shift, rstd;
@@ -40,7 +42,7 @@ struct Moments {
     const auto n = static_cast<Math>(C);
     shift = distances_and_squares.first / n;
     const Math var = distances_and_squares.second / n - shift * shift;
-    rstd = 1 / std::sqrt((var < 0 ? Math{0} : var) + eps);  // below 0 by rounding, of equal values
+    rstd = 1 / std::sqrt((var < 0 ? Math{0} : var) + eps);  // equal values can round below 0
   }
 };
 
@@ -57,14 +59,15 @@ __device__ void store_normalized(const Forward<T>& args, const Row<T, Index>& ro
   row.store(args.y, pack, distances);
 }
 
-// Block b takes row b, thread t its packs t, t + kThreads ... Shared memory: three numbers per warp.
+// Block b processes row b, thread t its packs t, t + kThreads ... Shared memory: three numbers per
+// warp.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) layer_norm_block_per_row(Forward<T> args) {
   using Math = MathType<T>;
   RINGRAD_SHARED(Math, shared, [kThreads / kWarp]);
   RINGRAD_SHARED(Pair<Math>, shared_pairs, [kThreads / kWarp]);
   const Row<T> row(blockIdx.x * args.C, args.C);
-  // visit(pack, its distances from `centre`), which are 0 outside of the row
+  // Calls visit(pack, its distances from `centre`); the distances are 0 outside the row.
   const auto for_each_pack = [&](Math centre, auto visit) {
     Math values[kPack<T>];
     for (std::int64_t pack = threadIdx.x; pack < row.packs(); pack += kThreads) {
@@ -93,8 +96,9 @@ __global__ void __launch_bounds__(kThreads, 2) layer_norm_block_per_row(Forward<
   }
 }
 
-// Block b takes rows b * blockDim.y ...; thread (x, y) packs x, x + kRowThreads ... of its y-th. Shared
-// memory: three numbers per warp of a row. REQUIRES: at most kPacks<T> * kRowThreads packs per row
+// Block b processes rows b * blockDim.y ...; thread (x, y) reads packs x, x + kRowThreads ... of
+// row y. Shared memory: three numbers per warp of a row. REQUIRES: at most kPacks<T> * kRowThreads
+// packs per row
 template <class T, int kRowThreads>
 __global__ void __launch_bounds__(kRowBlock<kRowThreads>, 768 / kRowBlock<kRowThreads>)
     layer_norm_in_registers(Forward<T> args) {

@@ -1,12 +1,12 @@
-// One function over the elements of several operands that broadcast to the shape of the output, on a
-// GPU. Private to kernels/*_cuda.cu; map_cpu.h is its counterpart.
+// map on a GPU: one function over the elements of several operands that broadcast to the shape of
+// the output. Private to kernels/*_cuda.cu; map_cpu.h is its counterpart.
 //
-// Two kernels, for any function:
+// Two kernels serve every function:
 //
-//     map_strided    one element per thread, found by dividing its number by the extents: broadcasting,
-//                    any strides, the 16-bit floats beside float32
-//     map_linear     16 bytes of each operand per thread, where all of them lie like the output: what
-//                    memory can deliver
+//     map_strided    one element per thread, found by dividing its number by the extents:
+//                    broadcasting, any strides, 16-bit floats mixed with float32
+//     map_linear     16 bytes of each operand per thread, if all operands have the output's layout:
+//                    runs at memory bandwidth
 
 #pragma once
 
@@ -78,7 +78,7 @@ struct alignas(sizeof(T) * V) Pack {
   T values[V];
 };
 
-// REQUIRES: all operands are dense, lie in the same order, and are aligned for Pack
+// REQUIRES: all operands are dense, have the same order, and are aligned for Pack
 template <int V, class Out, class Function, class... In>
 __global__ void map_linear(Function function, std::int64_t n, Out* out, const In*... in) {
   const std::int64_t pack = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -100,7 +100,7 @@ __global__ void map_linear(Function function, std::int64_t n, Out* out, const In
 
 // -- Host -----------------------------------------------------------------------------------------
 
-/// The operand's strides along the axes of `shape`, to which it broadcasts.
+/// The operand's strides along the axes of `shape`, to which the operand broadcasts.
 inline Strides broadcast_strides(const Tensor& x, const Shape& shape) {
   Strides strides = Shape::filled(shape.size(), 0);
   const int missing = shape.size() - x.dims();
@@ -113,7 +113,7 @@ inline bool is_aligned(const Tensor& x, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(x.raw_data()) % bytes == 0;
 }
 
-// map_linear for elements of one storage type T (and bool for conditions, and results of
+// Runs map_linear for elements of one storage type T (and bool for conditions and results of
 // predicates), if the operands allow it.
 template <class T, class Out, class Function, class... In, std::size_t... k>
 bool try_linear(const char* name, const Function& function, const Tensor& out,
@@ -137,12 +137,12 @@ bool try_linear(const char* name, const Function& function, const Tensor& out,
   return true;
 }
 
-/// The storage type that stands for Math in an operand of 16-bit floats.
+/// The storage type of an operand of type Math when the 16-bit floats in use are T.
 template <class Math, class T>
 using StoredAs = std::conditional_t<std::is_same_v<Math, float>, T, Math>;
 
-/// out = function(operands...), element by element; In are the types the function takes, Out the one
-/// it gives, none of them a 16-bit float.
+/// out = function(operands...), element by element. In are the types that the function takes, Out
+/// is the type that it returns; none is a 16-bit float.
 ///
 /// REQUIRES: as cpu::map
 template <class Out, class... In, class Function>
@@ -150,7 +150,8 @@ void map(const char* name, const Function& function, const Tensor& out,
          const std::array<const Tensor*, sizeof...(In)>& operands, Where where) {
   constexpr std::size_t N = sizeof...(In);
   if (out.numel() == 0) return;
-  // What is not stored as, or beside, the type it is computed in, is converted first.
+  // An operand is converted first unless its dtype is the type it is computed in or a storage form
+  // of it.
   const std::array<DType, N> wanted = {dtype_of<In>...};
   std::array<Tensor, N> converted;
   const Tensor* in[N];

@@ -1,12 +1,13 @@
 // Matrix products on a GPU, as a ladder:
 //
-//     matmul_element_per_thread    the definition; small products, of which tiles would be mostly empty
+//     matmul_element_per_thread    the definition; for small products, whose tiles would be mostly
+//                                  empty
 //     gemm.cuh                     tiles: each element read from memory is used 64 times or more
-//     cuBLASLt                     where it is there, nobody asked for ours (provider.h), and it can read the
-//                                  operands (blas_product.h)
+//     cuBLASLt                     if it is available, ours are not requested (provider.h), and it
+//                                  can read the operands (blas_product.h)
 //
-// Any strides are read as they are: what a block brings into shared memory is arranged there, so a
-// transposed view costs nothing.
+// All strides are read directly: each block rearranges elements as it brings them into shared
+// memory, so a transposed view costs nothing.
 
 #include "core/launch.h"
 #include "core/view.h"
@@ -24,10 +25,10 @@ struct Problem {
   std::int64_t M, N, K;
   MatrixLayout a, b;  // b's rows i are the columns of out
   std::int64_t num_products;
-  LoopNest<4> batch;  // of out, a, b and bias, which is the same for all
+  LoopNest<4> batch;  // of out, a, b and bias; bias is the same for all
 };
 
-// Neighbouring threads have neighbouring columns. Bound: the latency of memory.
+// Neighbouring threads have neighbouring columns. Bound: memory latency.
 template <class T>
 __global__ void matmul_element_per_thread(Problem p, const T* a, const T* b, const T* bias,
                                           bool relu, T* out) {
@@ -47,7 +48,8 @@ __global__ void matmul_element_per_thread(Problem p, const T* a, const T* b, con
   }
 }
 
-// Tiles pay where there is more than a corner of one to compute; beyond their 32 bits they do not go.
+// Tiles pay off if there is more than a corner of one to compute. Their numbers must fit into 32
+// bits.
 bool uses_tiles(const Problem& p) {
   constexpr std::int64_t kFewTerms = 256, kFewMultiplications = 1 << 15;
   for (const std::int64_t n :
@@ -56,7 +58,7 @@ bool uses_tiles(const Problem& p) {
   return p.K > kFewTerms || p.M * p.N * p.K > kFewMultiplications;
 }
 
-// visit(operand), which knows along which axis its elements are neighbours.
+// Calls visit(operand), whose type says along which axis its elements are neighbours.
 template <class T, class Visit>
 void with_operand(const T* data, const MatrixLayout& m, const LoopNest<4>& batch, unsigned operand,
                   Visit visit) {
@@ -93,7 +95,7 @@ void multiply(const Problem& p, const Tensor& a, const Tensor& b, const Tensor& 
   });
 }
 
-// x with the batch axes of `out`.
+// x expanded to the batch axes of `out`.
 Tensor with_batch_of(const Tensor& out, const Tensor& x, Where where) {
   Shape shape = out.shape();
   for (const int axis : {1, 2}) shape[out.dims() - axis] = x.shape()[x.dims() - axis];

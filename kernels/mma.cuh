@@ -1,16 +1,16 @@
-// Tensor cores: the product of two 16 x 16 blocks of 16-bit floats, held by a warp together. Private to
-// kernels/*_cuda.cu.
+// Tensor cores: the product of two 16 x 16 blocks of 16-bit floats, held jointly by a warp. Private
+// to kernels/*_cuda.cu.
 //
-// A warp holds a block (i, k) as a Fragment, four blocks of 8 x 8, of which the lane 4 * g + t has the
+// A warp holds a block (i, k) as a Fragment: four blocks of 8 x 8. In each, lane 4 * g + t has the
 // elements k = 2t and 2t + 1 of row g:
 //
 //        left factor, k                right factor, k
 //          0 ... 7   8 ... 15            0 ... 7   8 ... 15
-//     i 0   r[0]      r[2]          j 0   r[0]      r[1]       r[2h] and r[2h + 1] multiply together
+//     i 0   r[0]      r[2]          j 0   r[0]      r[1]       r[2h], r[2h + 1] multiply together
 //       8   r[1]      r[3]            8   r[2]      r[3]
 //
-// There are no tensor cores in the simulator: there the lanes exchange their elements, and each adds up
-// its own sums.
+// The simulator has no tensor cores; there the lanes exchange their elements, and each lane
+// computes its own sums.
 
 #pragma once
 
@@ -25,18 +25,18 @@
 namespace ringrad::kernels::cuda {
 
 struct Fragment {
-  std::uint32_t r[4];  // two elements each, the first one in the lower half
+  std::uint32_t r[4];  // two elements each, the first in the lower half
 };
 
-/// The block whose rows begin at the places that the lanes name: lane 8 * q + j tells where row j of r[q]
-/// lies in shared memory. A row is 8 elements along k, at 16 aligned bytes; if kTransposed, 8 elements
-/// along i at one k.
+/// The block whose rows begin at the addresses that the lanes pass: lane 8 * q + j passes the
+/// address of row j of r[q] in shared memory. A row is 8 elements along k, at 16 aligned bytes; if
+/// kTransposed, 8 elements along i at one k.
 ///
 /// REQUIRES: all lanes take part; blocks of threads have one dimension
 template <bool kTransposed>
 __device__ Fragment load_fragment(const uint4* row);
 
-/// sum[i, j] += sum over k of a[i, k] * b[j, k], of which the lane 4 * g + t holds, for h = 0 and 1,
+/// sum[i, j] += sum over k of a[i, k] * b[j, k]. Lane 4 * g + t holds, for h = 0 and 1,
 ///
 ///     sum[h][0], sum[h][1]   i = g       j = 8h + 2t, 8h + 2t + 1
 ///     sum[h][2], sum[h][3]   i = g + 8   j = 8h + 2t, 8h + 2t + 1
@@ -87,7 +87,7 @@ __device__ void multiply_add(float (&sum)[2][4], const Fragment& a, const Fragme
 
 #else
 
-/// What every lane of the warp passes, to all of them, until the call after the next one.
+/// The values that all lanes of the warp pass, valid until the call after the next one.
 inline const std::uint64_t* exchange_all(std::uint64_t value, const char* operation) {
   return sim::device::exchange(~0u, value, operation, sim::Site::here()).values;
 }
@@ -112,7 +112,8 @@ Fragment load_fragment(const uint4* row) {
 template <class T>
 void multiply_add(float (&sum)[2][4], const Fragment& a, const Fragment& b) {
   const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  // The four lanes from `lane` on have a row in the words `word` of their pairs: 8 elements along k.
+  // The four lanes from `lane` on hold a row, 8 elements along k, in the words `word` of their
+  // pairs.
   const auto unpack = [](const std::uint64_t* pairs, unsigned lane, unsigned word, float* row) {
     for (unsigned s = 0; s < 4; ++s) {
       const auto bits = static_cast<std::uint32_t>(pairs[lane + s] >> 32 * word);
@@ -123,7 +124,7 @@ void multiply_add(float (&sum)[2][4], const Fragment& a, const Fragment& b) {
   const auto pair = [](const Fragment& f, unsigned first) {
     return f.r[first] | std::uint64_t{f.r[first + 1]} << 32;
   };
-  float left[2][16], right[2][2][16];  // rows g and g + 8 of a; rows 8h + 2t and the next of b
+  float left[2][16], right[2][2][16];  // rows g and g + 8 of a; 8h + 2t and 8h + 2t + 1 of b
   for (const unsigned half : {0u, 1u}) {
     const auto* pairs = exchange_all(pair(a, 2 * half), "mma");
     for (const unsigned i : {0u, 1u}) unpack(pairs, 4 * g, i, left[i] + 8 * half);

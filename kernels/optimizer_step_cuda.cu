@@ -8,7 +8,7 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-// A rule has `kStates` arrays of state, and does not read them if it is `fresh`.
+// A rule has `kStates` arrays of state. It does not read them if it is `fresh`.
 template <class Math>
 struct PlainSgd {
   static constexpr int kStates = 0;
@@ -43,7 +43,7 @@ struct Adam {
   }
 };
 
-// Elements [i, i + V).
+// Steps elements [i, i + V).
 template <int V, class Rule, class T, class Math>
 __device__ void step_pack(const Rule& rule, std::int64_t i, T* parameters, const T* gradients,
                           Math* first_state, Math* second_state) {
@@ -63,8 +63,8 @@ __device__ void step_pack(const Rule& rule, std::int64_t i, T* parameters, const
   if constexpr (Rule::kStates > 1) *reinterpret_cast<Pack<Math, V>*>(second_state + i) = b;
 }
 
-// V neighbouring elements per thread; the last thread takes what is left, one by one. Bound: bandwidth.
-// REQUIRES: all arrays are aligned for V elements
+// V neighbouring elements per thread; the last thread processes the remaining ones one by one.
+// Bound: bandwidth. REQUIRES: all arrays are aligned for V elements
 template <int V, class Rule, class T, class Math>
 __global__ void step_thread_per_pack(Replayed<Rule> replayed, std::int64_t n, T* parameters,
                                      const T* gradients, Math* first_state, Math* second_state) {
@@ -103,7 +103,8 @@ void launch_step(const char* name, const Replayed<Rule>& rule, const Tensor& par
     run(n, step_thread_per_pack<1, Rule, T, Math>);
 }
 
-// In double, as l2_norm promises: squares of large numbers do not overflow, and none is lost.
+// In double, as l2_norm promises: squares of large numbers do not overflow, small ones do not
+// vanish.
 template <class T>
 struct SumOfSquares : reduce_ops::Sum<double> {
   using Element = T;

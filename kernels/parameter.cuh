@@ -1,5 +1,5 @@
-// The weights and biases of a normalization on a GPU: small, read again and again, and often of another
-// dtype than what they are applied to. Private to kernels/*_cuda.cu.
+// The weights and biases of a normalization on a GPU: small, read repeatedly, and often of a
+// different dtype than the values they apply to. Private to kernels/*_cuda.cu.
 
 #pragma once
 
@@ -9,19 +9,19 @@
 
 namespace ringrad::kernels::cuda {
 
-/// C numbers that float32 arithmetic reads as float32 or as a 16-bit dtype, and float64 as float64.
+/// C numbers. float32 arithmetic reads them as float32 or a 16-bit dtype, float64 as float64.
 struct Parameter {
-  const void* data;  // aligned to 16 bytes; null stands for a number that is the same for all
+  const void* data;  // aligned to 16 bytes; null: all C numbers are one constant
   DType dtype;
 };
 
-/// Number c of C.
+/// Number c of the C numbers, or `otherwise` if there is no array.
 template <class Math>
 __device__ Math load_parameter(const Parameter& parameter, std::int64_t c, Math otherwise) {
   return parameter.data ? load<Math>(parameter.data, parameter.dtype, c) : otherwise;
 }
 
-/// V neighbours from number c on, as packs of what is stored.
+/// V neighbours from number c on, read in packs of the stored type.
 template <class Stored, class Index, class Math, int V>
 __device__ void load_packs(const Parameter& parameter, Index c, Math (&values)[V]) {
   const auto* packs = static_cast<const Pack<Stored, kPack<Stored>>*>(parameter.data);
@@ -33,7 +33,7 @@ __device__ void load_packs(const Parameter& parameter, Index c, Math (&values)[V
   }
 }
 
-/// Numbers c, c + 1 ... beside a pack of T; what lies outside of [0, C) is not read.
+/// Numbers c, c + 1 ... for a pack of T. Numbers outside [0, C) are not read.
 template <class T, class Index, class Math, int V>
 __device__ void load_parameters(const Parameter& parameter, Index c, Index C, Math otherwise,
                                 Math (&values)[V]) {
@@ -52,7 +52,7 @@ __device__ void load_parameters(const Parameter& parameter, Index c, Index C, Ma
 
 // -- Host -----------------------------------------------------------------------------------------
 
-/// `keep` is what the parameter points into: x, or a copy in `math`.
+/// `keep` owns the memory that the parameter points to: x, or a copy in `math`.
 inline Parameter parameter_of(const Tensor& x, DType math, Tensor& keep, Where where) {
   if (!x.defined()) return {nullptr, math};
   keep = math_dtype(x.dtype()) == math ? x : cast(x, math, where);

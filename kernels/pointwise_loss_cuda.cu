@@ -19,7 +19,8 @@ struct Derivative {
   }
 };
 
-// The one gradient of a reduced loss is read by every thread, and is no operand: those are alike.
+// The single gradient of a reduced loss is read by every thread. It is not an operand, because
+// operands are elementwise.
 template <class Formula, class T, class Math = MathType<T>>
 struct DerivativeOfReduced {
   const T* grad;
@@ -29,7 +30,7 @@ struct DerivativeOfReduced {
   }
 };
 
-// The elements of x come in packs, those of t and w one by one, from the same lines of memory.
+// The elements of x are read in packs, those of t and w one by one, from the same cache lines.
 template <class Formula, class T>
 struct SumOfLosses : reduce_ops::Sum<T> {
   using Math = MathType<T>;

@@ -1,12 +1,12 @@
-// Average pooling on a GPU, as a ladder. Every kernel adds up a window in an order that depends on
-// the shapes only.
+// Average pooling on a GPU, as a ladder. Every kernel sums a window in an order that depends only
+// on the shapes.
 //
 //     mean_thread_per_output<1>   one output per thread, any windows
 //     mean_thread_per_output<V>   16 bytes of channels per thread
-//     mean_warp_per_output        large windows of single-channel images, whose pixels are neighbours:
-//                                 a warp reads 32 of them at a time
-//     mean_block_per_pixel        large windows of many channels: 32 channels are neighbours, and eight
-//                                 warps share the window's pixels
+//     mean_warp_per_output        large windows of single-channel images, whose pixels are
+//                                 neighbours: a warp reads 32 of them at a time
+//     mean_block_per_pixel        large windows of many channels: 32 channels are neighbours, and
+//                                 eight warps share the window's pixels
 
 #include "kernels/pool_cuda.cuh"
 #include "kernels/pool_cuda.h"
@@ -47,8 +47,8 @@ __global__ void mean_thread_per_output(Pool<Int> pool, const T* x, T* y) {
   });
 }
 
-// The sum of x[c], x[C + c], ... over every `step`-th pixel of a window in row-major order, from
-// `first` on.
+// The sum of x[c], x[C + c], ... over every `step`-th pixel of a window in row-major order,
+// starting at `first`.
 template <class T, class Int>
 __device__ MathType<T> sum_of_pixels(const Pool<Int>& pool, const T* x, Int image, Int p, Int q,
                                      Int first, Int step) {
@@ -70,9 +70,8 @@ __device__ MathType<T> sum_of_pixels(const Pool<Int>& pool, const T* x, Int imag
   return sum;
 }
 
-// One output per warp and turn; lane i takes pixels i, i + 32, ... and lane 0 writes. Bound:
-// bandwidth.
-// REQUIRES: C is 1
+// One output per warp and iteration; lane i reads pixels i, i + 32, ... and lane 0 writes. Bound:
+// bandwidth. REQUIRES: C is 1
 template <class T, class Int>
 __global__ void mean_warp_per_output(Pool<Int> pool, const T* x, T* y) {
   const Int lane = threadIdx.x % kWarp;
@@ -86,10 +85,9 @@ __global__ void mean_warp_per_output(Pool<Int> pool, const T* x, T* y) {
   }
 }
 
-// 32 neighbouring channels of one window position per block and turn: lane = channel, and warp i
-// takes pixels i, i + 8, ...; warp 0 adds up and writes. 1 or 2 KiB of shared memory. Bound:
-// bandwidth.
-// REQUIRES: the pool's groups are of 32 channels, the last of them perhaps smaller
+// 32 neighbouring channels of one window position per block and iteration: lane = channel, and warp
+// i reads pixels i, i + 8, ...; warp 0 adds the parts and writes. Shared memory: 1 or 2 KiB. Bound:
+// bandwidth. REQUIRES: the pool's groups have 32 channels, the last perhaps fewer
 template <class T, class Int>
 __global__ void mean_block_per_pixel(Pool<Int> pool, const T* x, T* y) {
   using Math = MathType<T>;
@@ -101,19 +99,18 @@ __global__ void mean_block_per_pixel(Pool<Int> pool, const T* x, T* y) {
     const bool mine = c < pool.C;
     parts[warp][lane] =
         mine ? sum_of_pixels(pool, x + c, image, p, q, warp, static_cast<Int>(kWarps)) : Math{0};
-    __syncthreads();  // all parts are there
+    __syncthreads();  // all parts are written
     if (mine && warp == 0) {
       Math sum = 0;
       for (int k = 0; k < kWarps; ++k) sum += parts[k][lane];
       y[pool.output(image, p, q) + c] = T(sum * mean_factor<T>(pool, p, q));
     }
-    __syncthreads();  // they are read, before the next turn writes
+    __syncthreads();  // they are read before the next iteration writes
   }
 }
 
-// A group of inputs per thread, which adds up its shares of all windows it belongs to, in row-major
-// order.
-// Bound: bandwidth.
+// One group of inputs per thread. The thread adds its shares of all windows that contain the group,
+// in row-major order. Bound: bandwidth.
 template <int kPixels, int kChannels, class T, class Int>
 __global__ void sum_of_shares(Pool<Int> pool, const T* grad_y, T* grad_x) {
   for_each_group(pool, [&](const typename Pool<Int>::Group& at) {
@@ -142,7 +139,7 @@ double bytes_of(const Tensor& x, const Tensor& y) {
   return static_cast<double>(x.numel() + y.numel()) * static_cast<double>(size_bytes(x.dtype()));
 }
 
-// Inputs of the largest window.
+// Number of inputs in the largest window.
 std::int64_t window_size(const PoolGeometry& g) {
   const auto length = [](const PoolWindows<std::int64_t>& windows) {
     return windows.is_adaptive() ? (windows.extent + windows.outputs - 1) / windows.outputs
@@ -155,7 +152,7 @@ std::int64_t window_size(const PoolGeometry& g) {
 
 void avg_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, Where where) {
   if (g.num_outputs() == 0) return;
-  constexpr std::int64_t kLarge = 64;  // two turns of a warp
+  constexpr std::int64_t kLarge = 64;  // two iterations of a warp
   dispatch_floating(x.dtype(), [&]<class T>() {
     const auto thread_per_output = [&]<class Int, int kChannels>() {
       launch_groups("avg_pool", x.device(), groups_of_outputs<Int>(g, kChannels), bytes_of(x, y),

@@ -1,9 +1,9 @@
-// What the pooling kernels share: which elements a thread works on. Private to
+// The shared part of the pooling kernels: which elements a thread works on. Private to
 // kernels/pool_*_cuda.cu.
 //
-// Threads count groups of neighbours in memory: kChannels channels of a pixel, or kPixels pixels of
-// a row of a single-channel image. A group of 16 bytes is moved in one instruction, and what its
-// thread works out about windows serves all of it.
+// Threads process groups of neighbours in memory: kChannels channels of a pixel, or kPixels pixels
+// of a row of a single-channel image. A group of 16 bytes is moved in one instruction, and its
+// thread computes window positions once for the whole group.
 
 #pragma once
 
@@ -18,7 +18,7 @@ namespace ringrad::kernels::cuda {
 
 inline constexpr int kPoolThreads = 256;
 
-/// The geometry as kernels see it. Int: int32_t wherever all numbers fit.
+/// The geometry as kernels see it. Int is int32_t if all numbers fit.
 template <class Int>
 struct Pool {
   PoolWindows<Int> rows, columns;
@@ -44,7 +44,7 @@ struct Pool {
   }
 };
 
-/// Calls body(group) for every group, one per thread and turn.
+/// Calls body(group) for every group, one per thread and iteration.
 template <class Int, class Body>
 __device__ void for_each_group(const Pool<Int>& pool, Body body) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
@@ -63,7 +63,7 @@ __device__ void store_pack(T* to, const Pack<T, V>& values) {
 
 // -- Host -----------------------------------------------------------------------------------------
 
-/// True if the kernels' arithmetic on these numbers stays below 2^31, also where a loop counts a
+/// True if the kernels' arithmetic on these numbers stays below 2^31, even if a loop counts one
 /// step too far.
 inline bool fits_int32(const PoolGeometry& g) {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
@@ -74,7 +74,7 @@ inline bool fits_int32(const PoolGeometry& g) {
   return g.num_inputs() <= kMost && g.num_outputs() <= kMost && fits(g.rows) && fits(g.columns);
 }
 
-/// Groups of outputs; the last one of a pixel may be smaller.
+/// Groups of outputs; the last group of a pixel may be smaller.
 template <class Int>
 Pool<Int> groups_of_outputs(const PoolGeometry& g, int channels) {
   const auto to = [](std::int64_t number) { return static_cast<Int>(number); };
@@ -103,7 +103,7 @@ Pool<Int> groups_of_inputs(const PoolGeometry& g, int pixels, int channels) {
           .groups = g.num_inputs() / (pixels * channels)};
 }
 
-/// One thread per group, at least one of which exists.
+/// One thread per group. REQUIRES: at least one group
 template <class Groups, class... Parameters, class... Arguments>
 void launch_groups(const char* name, Device device, const Groups& groups, double bytes, Where where,
                    void (*kernel)(Groups, Parameters...), Arguments... arguments) {

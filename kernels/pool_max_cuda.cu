@@ -1,14 +1,14 @@
 // Max pooling on a GPU, as a ladder.
 //
 //     max_of_window<0, 1>        one output per thread, one input after the other
-//     max_of_window<side, 1>     side x side windows: the compiler unrolls the loops, and all inputs of a
-//                                window are on their way at once
-//     max_of_window<side, V>     16 bytes of channels per thread: where the window is, is worked out once
-//                                for all of them
-//     max_two_by_two             the same for single-channel images that 2x2 windows tile: 16 bytes of two
-//                                rows per thread
+//     max_of_window<side, 1>     side x side windows: the compiler unrolls the loops; all inputs
+//                                of a window are in flight at once
+//     max_of_window<side, V>     16 bytes of channels per thread: the window's position is computed
+//                                once for all of them
+//     max_two_by_two             the same for single-channel images that 2x2 windows tile: 16 bytes
+//                                of two rows per thread
 //
-// and for the gradient sum_of_wins<1, 1>, <V, 1>, <1, V> and spread_two_by_two.
+// The gradient uses sum_of_wins<1, 1>, <V, 1>, <1, V> and spread_two_by_two.
 
 #include "kernels/pool_cuda.cuh"
 #include "kernels/pool_cuda.h"
@@ -16,10 +16,10 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-// A group of outputs of one window position per thread. Bound: bandwidth.
+// One group of outputs of one window position per thread. Bound: bandwidth.
 //
-// With kSide the window is not cut off at the image's border; its places are moved to the nearest
-// pixel instead. That one is then seen twice, in the same order, which changes no maximum.
+// With kSide the window is not cut off at the image's border; instead, its outside places are moved
+// to the nearest pixel. That pixel is then seen twice, in the same order, which changes no maximum.
 // REQUIRES: kSide is 0 or the extent of all windows
 template <int kSide, int kChannels, class T, class Place, class Int>
 __global__ void max_of_window(Pool<Int> pool, const T* x, T* y, Place* places) {
@@ -63,9 +63,9 @@ __global__ void max_of_window(Pool<Int> pool, const T* x, T* y, Place* places) {
   });
 }
 
-// A group of inputs per thread, which adds up the gradients of the outputs that they won, in
-// row-major order: nothing is written twice. Bound: bandwidth; an output is read once from memory,
-// and from a cache by the other inputs of its window.
+// One group of inputs per thread. The thread adds the gradients of the outputs that the group won,
+// in row-major order, so nothing is written twice. Bound: bandwidth; an output is read once from
+// memory, and from a cache by the other inputs of its window.
 template <int kPixels, int kChannels, class T, class Place, class Int>
 __global__ void sum_of_wins(Pool<Int> pool, const T* grad_y, const Place* places, T* grad_x) {
   for_each_group(pool, [&](const typename Pool<Int>::Group& at) {
@@ -94,10 +94,11 @@ __global__ void sum_of_wins(Pool<Int> pool, const T* grad_y, const Place* places
   });
 }
 
-// Inputs of two rows per thread, V of each, and so V / 2 outputs. Each row of outputs, of all
-// images one after the other, takes two rows of inputs; G groups make a row:
+// Inputs of two rows per thread, V of each, and so V / 2 outputs. The output rows of all images are
+// consecutive, and each takes two rows of inputs. G groups make a row:
 //
-//     group i of the outputs, in row i / G  <->  groups i + i / G * G and, below it, i + (i / G + 1) * G
+//     output group i, in row i / G  <->  input groups i + i / G * G and, below it,
+//                                        i + (i / G + 1) * G
 //
 // REQUIRES: 2x2 windows tile the images; V divides their width; C is 1
 template <int V>
@@ -157,7 +158,7 @@ __global__ void spread_two_by_two(TwoRows<V> rows, const T* grad_y, const std::u
   }
 }
 
-// One output per thread. Bound: bandwidth. Places that lie outside of their window give 0.
+// One output per thread. Bound: bandwidth. A place outside its window gives 0.
 template <class T, class Place, class Int>
 __global__ void take_winners(Pool<Int> pool, Divisor<Int> place_width, const T* x,
                              const Place* places, T* y) {
@@ -173,7 +174,7 @@ __global__ void take_winners(Pool<Int> pool, Divisor<Int> place_width, const T* 
   });
 }
 
-// body.operator()<Place>()
+// Calls body.operator()<Place>() with the type of `dtype`.
 template <class Body>
 void dispatch_places(DType dtype, Body body) {
   if (dtype == DType::uint8) return body.template operator()<std::uint8_t>();
@@ -187,7 +188,7 @@ double bytes_of(const Tensor& a, const Tensor& b, const Tensor& places) {
   return bytes(a) + bytes(b) + bytes(places);
 }
 
-// Groups of 16 bytes of two rows, if the images allow it.
+// Describes the images as groups of 16 bytes of two rows, if possible.
 template <int V>
 bool as_two_rows(const PoolGeometry& g, TwoRows<V>& rows) {
   if (g.C != 1 || g.W() % V != 0 || !g.is_two_by_two() || !fits_int32(g)) return false;

@@ -1,7 +1,8 @@
-// Many values of the threads of a warp or of a block become one. Private to kernels/*_cuda.cu.
+// Reduces the values of the threads of a warp or block to one. Private to kernels/*_cuda.cu.
 //
-// The order of merging is fixed by the layout, so results do not vary from run to run. All threads get the
-// result: each step exchanges values with the lane that differs in one bit.
+// The order of merging is fixed by the layout, so results do not vary from run to run. All threads
+// get the result: in each step, a lane exchanges values with the lane whose number differs in one
+// bit.
 //
 //     lane    0 1 2 3 4 5 6 7         first with the lane 16 away, then 8, 4, 2, 1
 //             |_______|
@@ -19,7 +20,7 @@ namespace ringrad::kernels::cuda {
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kAllLanes = ~0u;
 
-/// `value` of the lane whose number differs by `lanes`, for any trivially copyable type.
+/// `value` from the lane whose number differs by `lanes`, for any trivially copyable type.
 template <class T>
 __device__ T shuffle_xor(T value, int lanes) {
   if constexpr (sizeof(T) <= 4) {
@@ -34,8 +35,8 @@ __device__ T shuffle_xor(T value, int lanes) {
   }
 }
 
-/// merge(a, b) over the values of kLanes neighbouring lanes, a power of two. All lanes of the warp take
-/// part and get the result of their group.
+/// merge(a, b) over the values of kLanes neighbouring lanes, a power of two. All lanes of the warp
+/// must take part; each gets the result of its group.
 template <int kLanes = kWarp, class T, class Merge>
 __device__ T warp_reduce(T value, Merge merge) {
   for (int lanes = kLanes / 2; lanes > 0; lanes /= 2)
@@ -43,8 +44,8 @@ __device__ T warp_reduce(T value, Merge merge) {
   return value;
 }
 
-/// merge(a, b) over the values of a block of kThreads threads in one dimension, all of which take part and
-/// get the result. `shared` may be used again at once.
+/// merge(a, b) over the values of a one-dimensional block of kThreads threads. All threads must
+/// take part, and all get the result. `shared` may be reused at once.
 ///
 /// REQUIRES: kThreads is a multiple of 32, at most 1024
 template <int kThreads, class T, class Merge>
@@ -52,7 +53,7 @@ __device__ T block_reduce(T value, Merge merge, T (&shared)[kThreads / kWarp]) {
   value = warp_reduce(value, merge);
   if constexpr (kThreads == kWarp) return value;
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
-  __syncthreads();  // one value per warp is there
+  __syncthreads();  // one value per warp is written
   value = shared[0];
   for (unsigned warp = 1; warp < kThreads / kWarp; ++warp) value = merge(value, shared[warp]);
   __syncthreads();  // all have read, so that the next call may write
@@ -66,7 +67,7 @@ struct Plus {
   }
 };
 
-/// Two sums on their way through one reduction.
+/// Two sums that go through one reduction.
 template <class T>
 struct Pair {
   T first, second;

@@ -1,30 +1,31 @@
 // The kernels of all reductions on a GPU; reduce_plan_cuda.cuh launches them. Private to kernels/.
 //
 // Elements are merged in packs of V neighbours: at most 64 as a tree in a narrow type, Partial, and
-// these in a wide one, Total. What merges with what depends on the plan alone; where packs are not
-// aligned their elements are loaded one by one, and merged in the same order. Two kernels:
+// the partial results in a wide type, Total. The plan alone decides what merges with what: where
+// packs are not aligned, elements are loaded one by one and merged in the same order. There are two
+// kernels:
 //
-//     reduce_rows       a run of neighbours is reduced: from one lane for a short row up to a block, or
-//                       several blocks, for a long one
-//     reduce_columns    neighbours are kept: a thread per V columns, so that neighbouring threads
+//     reduce_rows       reduces a run of neighbours: by one lane for a short row, by a block or
+//                       several blocks for a long one
+//     reduce_columns    keeps neighbours: one thread per V columns, so that neighbouring threads
 //                       still read neighbouring packs
 //
 //     rows       [ lane 0 | lane 1 | ... | lane 0 | ... ] --> one result        V elements each
 //
-//     columns    [ (0,0) | (1,0) | (2,0) ]      threads (x, y), V columns each: those of one x merge
+//     columns    [ (0,0) | (1,0) | (2,0) ]      thread (x, y) has V columns; those of one x merge
 //                [ (0,1) | (1,1) | (2,1) ]      their totals in shared memory
 //                [ (0,0) | (1,0) | (2,0) ] ...
 //
-// A kernel reduces one axis. Where more are reduced, or several blocks share a result, totals (parts,
-// results) come first, and another pass reduces their columns.
+// A kernel reduces one axis. If more axes are reduced, or several blocks share a result, the kernel
+// writes totals (parts, results), and another pass reduces their columns.
 //
-// An operation Op has Element, Partial, Total, kStart and merge as in reduce_ops.h, and
+// An operation Op has Element, Partial, Total, kStart and merge as in reduce_ops.h, and also
 //
-//     using Center;                               what all elements of a result share, if anything
-//     Center center(result) const;                results of the first pass: parts after parts
+//     using Center;                               data common to all elements of a result, if any
+//     Center center(result) const;                for results of the first pass, part after part
 //     Partial map(x, position, center) const;     position counts along the innermost reduced axis
 //
-// Finish has `out`, where results are written, and makes one of a Total.
+// Finish has `out`, the memory for results, and converts a Total to a result.
 
 #pragma once
 
@@ -40,18 +41,18 @@
 namespace ringrad::kernels::cuda {
 
 inline constexpr int kReduceThreads = 256;
-inline constexpr int kGroup = 4;  // packs that a thread loads before it looks at the first
+inline constexpr int kGroup = 4;  // packs that a thread loads before it uses the first
 
-/// V: a thread loads at most 16 bytes at once, and its totals take at most 64 bytes.
+/// V: a thread loads at most 16 bytes at once, and its V totals take at most 64 bytes.
 template <class Op>
 inline constexpr int kPackSize = static_cast<int>(
     std::min({std::size_t{8}, 16 / sizeof(typename Op::Element), 64 / sizeof(typename Op::Total)}));
 
-/// What stands for T: bool is merged as uint8, which costs no kernels of its own.
+/// The type in which T is merged: bool as uint8, which needs no kernels of its own.
 template <class T>
 using Merged = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
-/// An operation of reduce_ops.h that looks at the element only.
+/// An operation of reduce_ops.h that depends on the element only.
 template <class Op>
 struct Plain : Op {
   struct Center {};
@@ -89,7 +90,7 @@ struct Quotient {
   }
 };
 
-/// Results that are totals.
+/// Results that are the totals themselves.
 template <class T>
 struct Converted {
   T* out;
@@ -99,13 +100,13 @@ struct Converted {
   }
 };
 
-/// Result i, of kept position i / width and column i % width, reduces
-/// x[kept offset + r stride + column] for r < length.
+/// Result i has kept position i / width and column i % width. It reduces x[kept offset + r stride +
+/// column] for r < length.
 struct ReducePass {
   LoopNest<1> kept;
   std::int64_t length, stride, width, num_results;
 
-  /// The first pass of a plan: outer reduced axes become kept ones, outermost.
+  /// The first pass of a plan: all reduced axes but the innermost become the outermost kept axes.
   explicit ReducePass(const ReducePlan& plan)
       : length(plan.reduced.row_extent()),
         stride(plan.reduced.row_strides()[0]),
@@ -136,12 +137,13 @@ __device__ inline std::int64_t kept_offset(const ReducePass& pass, std::int64_t 
   return pass.kept.element_offsets(static_cast<std::uint64_t>(kept))[0];
 }
 
-/// Where the part of [0, n) begins that blocks of this row of the grid merge.
+/// Start of the part of [0, n) that the blocks in row `share` of the grid merge.
 __device__ inline std::int64_t share_begin(std::int64_t n, unsigned share) {
   return gridDim.y == 1 ? n * share : n * share / gridDim.y;
 }
 
-/// V neighbours, of which `count` are there; the others are zero. kPacked: all are, and aligned.
+/// Loads V neighbours, of which `count` exist; the others become zero. kPacked: all exist, and are
+/// aligned.
 template <bool kPacked, int V, class T>
 __device__ Pack<T, V> load_pack(const T* x, int count) {
   if constexpr (kPacked) {
@@ -174,7 +176,8 @@ __device__ typename Op::Partial merge_pack(const Op& op, const Pack<typename Op:
   return merge_tree<Op>(values);
 }
 
-/// Packs first, first + step, ... before `end` of the row at x; the last one of a row may be smaller.
+/// Merges packs first, first + step, ... before `end` of the row at x; the row's last pack may be
+/// smaller.
 template <bool kPacked, class Op>
 __device__ typename Op::Total merge_row(const Op& op, const typename Op::Element* x,
                                         std::int64_t length, typename Op::Center center,
@@ -206,10 +209,10 @@ __device__ typename Op::Total merge_row(const Op& op, const typename Op::Element
 
 // -- Kernels --------------------------------------------------------------------------------------
 
-// Threads [result << log_lanes, (result + 1) << log_lanes) of block row `share` merge that share of a
-// result, and the first of them writes it: to totals (shares, results), if there are any.
-// 8 totals in shared memory. Bound: bandwidth.
-// REQUIRES: log_lanes <= 5, or 8 with blocks of 256 threads; stride 1 and width 1
+// Threads [result << log_lanes, (result + 1) << log_lanes) of block row `share` merge that share of
+// a result, and the first of them writes it, to totals (shares, results) if that is not null.
+// Shared memory: 8 totals. Bound: bandwidth. REQUIRES: log_lanes <= 5, or 8 with blocks of 256
+// threads; stride 1 and width 1
 template <class Op, bool kPacked, class Finish>
 __global__ void reduce_rows(Op op, ReducePass pass, const typename Op::Element* x, Finish finish,
                             typename Op::Total* totals, unsigned log_lanes) {
@@ -241,9 +244,9 @@ __global__ void reduce_rows(Op op, ReducePass pass, const typename Op::Element* 
     finish.out[result] = finish(total);
 }
 
-// Thread (x, y) of block (tile, share) merges rows y, y + blockDim.y, ... of its share, for V columns:
-// pack x of the tile, where packs are counted through all kept positions. Threads with y = 0 write.
-// At most 64 bytes of shared memory per thread. Bound: bandwidth.
+// Thread (x, y) of block (tile, share) merges rows y, y + blockDim.y, ... of its share, for V
+// columns: pack x of the tile, where packs are numbered through all kept positions. Threads with y
+// = 0 write. Shared memory: at most 64 bytes per thread. Bound: bandwidth.
 template <class Op, bool kPacked, class Finish>
 __global__ void reduce_columns(Op op, ReducePass pass, const typename Op::Element* x, Finish finish,
                                typename Op::Total* totals) {
@@ -290,15 +293,15 @@ __global__ void reduce_columns(Op op, ReducePass pass, const typename Op::Elemen
       total[k] = Op::merge(total[k], static_cast<Total>(op.map(loaded.values[k], row, center[k])));
   }
 
-  // The upper half of the threads over a column hands its totals to the lower half, and so on. Each
-  // writes to its own place, once, so one barrier per step is enough.
+  // The upper half of the threads of a column passes its totals to the lower half, and so on. Each
+  // thread writes to its own place, once, so one barrier per step is enough.
   const unsigned place = threadIdx.y * blockDim.x + threadIdx.x;
   for (unsigned rows = blockDim.y; rows > 1;) {
     const unsigned half = (rows + 1) / 2;
 #pragma unroll
     for (int k = 0; k < V; ++k)
       if (threadIdx.y >= half && threadIdx.y < rows) shared[k][place] = total[k];
-    __syncthreads();  // the upper half's totals are there
+    __syncthreads();  // the upper half's totals are written
 #pragma unroll
     for (int k = 0; k < V; ++k)
       if (threadIdx.y + half < rows)

@@ -1,5 +1,5 @@
-// Any reduction over a ReducePlan on a GPU: how it is cut into passes, blocks and threads. Private to
-// kernels/*_cuda.cu; reduce_kernels.cuh explains the kernels and what Op and Finish are.
+// Any reduction over a ReducePlan on a GPU: how it is split into passes, blocks and threads.
+// Private to kernels/*_cuda.cu; reduce_kernels.cuh explains the kernels and what Op and Finish are.
 
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace ringrad::kernels::cuda {
 
-/// How the kernel of a pass is launched. A result has `shares` blocks, more than one only if their
-/// threads have packs_per_thread each; kThreads threads with a group of loads each keep any GPU busy.
+/// The launch of a pass's kernel. A result has `shares` blocks, more than one only if their threads
+/// have packs_per_thread each. kThreads threads with a group of loads each keep any GPU busy.
 struct ReduceCut {
   static constexpr std::int64_t kThreads = 1 << 17;
   static constexpr std::int64_t kMostShares = kThreads / kReduceThreads;
@@ -42,8 +42,8 @@ struct ReduceCut {
     return cut;
   }
 
-  /// `packs` of columns in all. 16 side by side fill two lines of memory; the other threads of a block
-  /// go where there are 8 rows for each of them.
+  /// `packs` counts packs of columns in total. 16 packs side by side fill two lines of memory; the
+  /// other threads of a block split the rows, if there are at least 8 rows for each.
   static ReduceCut columns(std::int64_t packs, std::int64_t length, std::int64_t packs_per_thread) {
     ReduceCut cut;
     const std::int64_t most_rows = std::max<std::int64_t>(1, length / 8);
@@ -62,7 +62,7 @@ struct ReduceCut {
   }
 };
 
-/// True if every pack of elements can be loaded, and every one of results written, at once.
+/// True if every pack of elements can be loaded, and every pack of results written, as a whole.
 template <class Op, class Finish>
 bool is_packed(const ReducePass& pass, const typename Op::Element* x, const Finish& finish) {
   constexpr std::int64_t V = kPackSize<Op>;
@@ -81,7 +81,7 @@ template <class Op, class Finish>
 void reduce_pass(const char* name, const ReducePass& pass, std::int64_t num_results, const Op& op,
                  const typename Op::Element* x, const Finish& finish, Device device, Where where) {
   constexpr int V = kPackSize<Op>;
-  // Totals are few: rarely is there a third pass.
+  // Totals are few, so a third pass is rare.
   constexpr std::int64_t kPacksPerThread = kIsOverTotals<Op> ? 64 : 16;
   using Total = typename Op::Total;
   const bool by_rows = pass.width == 1 && !kIsOverTotals<Op>;

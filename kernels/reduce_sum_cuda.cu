@@ -5,7 +5,7 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-// An operation on an element's distance from the center of its result.
+// An operation on the distance of an element from the center of its result.
 template <template <class> class Op, class T>
 struct Deviations : Op<T> {
   using Center = T;

@@ -1,11 +1,11 @@
-// Rows of neighbours, moved 16 bytes at a time wherever they begin, by some lanes of a warp or by a whole
-// block. Private to kernels/*_cuda.cu.
+// Rows of neighbours, moved 16 bytes at a time wherever they begin, by some lanes of a warp or by a
+// whole block. Private to kernels/*_cuda.cu.
 //
 //     memory    |. . . .|. . . .|. . . .|. . . .|        packs of 16 bytes, here of 4 elements
 //     row             x-----------------x                begins 3 elements into its first pack
 //
-// A pack that lies within the row moves as one; of the first and the last, what belongs to the row does.
-// So rows of any length, 50257 as well as 50304, come at the speed of the memory.
+// A pack inside the row moves as a whole; of the first and the last pack, only the elements in the
+// row move. So rows of any length, 50257 as well as 50304, run at memory bandwidth.
 
 #pragma once
 
@@ -22,14 +22,14 @@ namespace ringrad::kernels::cuda {
 template <class T>
 inline constexpr int kPack = 16 / sizeof(T);
 
-/// How many packs, in the type of the arithmetic, `bytes` of registers hold.
+/// Number of packs, in the type of the arithmetic, that `bytes` of registers hold.
 template <class T>
 constexpr int packs_in(int bytes) {
   return bytes / static_cast<int>(kPack<T> * sizeof(MathType<T>));
 }
 
-/// The place of a row in tensors of T that all lie alike. Index counts the elements of a row: int leaves
-/// registers for those that fit into registers.
+/// The location of a row in tensors of T with equal layouts. Index counts the elements of a row:
+/// int saves registers for rows that are kept in registers.
 template <class T, class Index = std::int64_t>
 class Row {
  public:
@@ -42,7 +42,8 @@ class Row {
   /// Packs that hold a part of the row; 0 for an empty row that begins at 0.
   __device__ Index packs() const { return (end_ + V - 1) / V; }
 
-  /// Which element of the row a pack's first one is: negative in a first pack that begins before it.
+  /// The position in the row of a pack's first element; negative if the first pack begins before
+  /// the row.
   __device__ Index column(Index pack) const { return pack * V - before_; }
 
   /// True if all elements of a pack belong to the row.
@@ -53,8 +54,8 @@ class Row {
     return pack * V + i >= before_ && pack * V + i < end_;
   }
 
-  /// `otherwise` stands in for what does not belong to the row, as in packs behind its end.
-  /// REQUIRES: data, of the tensor, is aligned to 16 bytes; so in store()
+  /// `otherwise` replaces elements outside the row, also in packs after its end. REQUIRES: data,
+  /// the tensor's, is aligned to 16 bytes; likewise in store()
   template <class Math>
   __device__ void load(const T* data, Index pack, Math otherwise, Math (&values)[V]) const {
     if (is_whole(pack)) {
@@ -85,10 +86,10 @@ class Row {
  private:
   std::int64_t first_;  // pack
   int before_;          // elements of that pack that do not belong to the row
-  Index end_;           // of the row, in elements from that pack's first
+  Index end_;           // end of the row, in elements from that pack's first
 };
 
-/// Blocks are (kThreads, kRowsPerBlock<kThreads>) where kThreads threads share a row.
+/// Blocks are (kThreads, kRowsPerBlock<kThreads>), where kThreads threads share a row.
 template <int kThreads>
 inline constexpr int kRowsPerBlock = kThreads < 128 ? 128 / kThreads : 1;
 template <int kThreads>
@@ -96,8 +97,8 @@ inline constexpr int kRowBlock = kThreads < 128 ? 128 : kThreads;
 template <int kThreads>
 inline constexpr int kRowWarps = kThreads > static_cast<int>(kWarp) ? kThreads / kWarp : 1;
 
-/// merge(a, b) over the kThreads threads that share a row: neighbouring lanes of a warp, all of which take
-/// part, or a block. All get the result.
+/// merge(a, b) over the kThreads threads that share a row: neighbouring lanes of a warp, or a
+/// block. All lanes of the warp must take part. All threads get the result.
 template <int kThreads, class T, class Merge>
 __device__ T row_reduce(T value, Merge merge, T (&shared)[kRowWarps<kThreads>]) {
   if constexpr (kThreads <= static_cast<int>(kWarp))
@@ -108,15 +109,15 @@ __device__ T row_reduce(T value, Merge merge, T (&shared)[kRowWarps<kThreads>]) 
 
 // -- Host -----------------------------------------------------------------------------------------
 
-/// Packs that a row of a contiguous tensor touches at most.
+/// Maximum number of packs that a row of a contiguous tensor touches.
 template <class T>
 std::int64_t packs_per_row(std::int64_t size) {
   const std::int64_t before = size % kPack<T> == 0 ? 0 : kPack<T> - 1;
   return (before + size + kPack<T> - 1) / kPack<T>;
 }
 
-/// body.operator()<kThreads>() with as few threads per row as can hold its packs, kPacks each; false if a
-/// row has more packs than kMost threads hold.
+/// Calls body.operator()<kThreads>() with the fewest threads per row that can hold its packs,
+/// kPacks each. Returns false if a row has more packs than kMost threads can hold.
 template <int kPacks, int kMost, class Body>
 bool dispatch_threads_per_row(std::int64_t packs, Body body) {
   const auto run = [&]<int kThreads>() {

@@ -1,11 +1,12 @@
-// Softmax on a GPU, as a ladder. A row is what one softmax runs over: `size` elements, `stride` apart.
+// Softmax on a GPU, as a ladder. A row is one softmax's input: `size` elements, `stride` apart.
 //
-//     softmax_rows_side_by_side    a thread per row, or some: any stride
-//     softmax_block_per_row        rows of neighbours, by blocks: reads and writes 16 bytes at a time
-//     softmax_in_registers         rows that fit into the registers of their threads: read once, and
-//                                  without barriers if those are lanes of one warp
+//     softmax_rows_side_by_side    one or several threads per row: any stride
+//     softmax_block_per_row        rows of neighbours, one block each: accesses 16 bytes at a time
+//     softmax_in_registers         rows that fit into the registers of their threads: read once,
+//                                  without barriers if the threads are lanes of one warp
 //
-// The four operators differ in what they make of a row (Row statistics below) and are bound by bandwidth.
+// The four operators differ in how they reduce a row (row statistics below). All are bound by
+// bandwidth.
 
 #include <array>
 #include <cmath>
@@ -17,11 +18,11 @@
 namespace ringrad::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256;       // of rows side by side
-constexpr int kLongThreads = 1024;  // of a row that a block walks through
+constexpr int kThreads = 256;       // of blocks with rows side by side
+constexpr int kLongThreads = 1024;  // of blocks that traverse one row
 
-// -- What the four operators make of a row: a state that all its elements go into, and the result of
-//    each element. kPad goes into no state.
+// -- Row statistics of the four operators: a state that collects all elements of a row, and the
+//    result of each element. kPad does not change a state.
 
 template <class Math>
 struct Forward {
@@ -101,10 +102,11 @@ struct Inputs {
   const T* data[N];
 };
 
-// -- Kernels --------------------------------------------------------------------------------------------
+// -- Kernels --------------------------------------------------------------------------------------
 
-// Thread (x, y) takes elements y, y + blockDim.y ... of row blockIdx.x * blockDim.x + x; neighbouring
-// threads read neighbouring rows, four elements at a time. kThreads states of shared memory.
+// Thread (x, y) processes elements y, y + blockDim.y ... of row blockIdx.x * blockDim.x + x;
+// neighbouring threads read neighbouring rows, four elements at a time. Shared memory: kThreads
+// states.
 template <class Op, class T>
 __global__ void softmax_rows_side_by_side(Inputs<T, Op::kInputs> in, T* out, std::int64_t rows,
                                           std::int64_t size, std::int64_t stride) {
@@ -132,7 +134,7 @@ __global__ void softmax_rows_side_by_side(Inputs<T, Op::kInputs> in, T* out, std
   }
   if (step > 1) {
     shared[threadIdx.y * blockDim.x + threadIdx.x] = state;
-    __syncthreads();  // all parts of the rows are there
+    __syncthreads();  // all parts of the rows are written
     state = shared[threadIdx.x];
     for (unsigned y = 1; y < blockDim.y; ++y)
       state = typename Op::Merge()(state, shared[y * blockDim.x + threadIdx.x]);
@@ -148,8 +150,8 @@ __global__ void softmax_rows_side_by_side(Inputs<T, Op::kInputs> in, T* out, std
   }
 }
 
-// Block b takes row b, thread t its packs t, t + kLongThreads ...; reads the row twice. One state per warp
-// of shared memory.
+// Block b processes row b, thread t its packs t, t + kLongThreads ... The row is read twice. Shared
+// memory: one state per warp.
 template <class Op, class T>
 __global__ void softmax_block_per_row(Inputs<T, Op::kInputs> in, T* out, std::int64_t size) {
   using Math = MathType<T>;
@@ -176,10 +178,11 @@ __global__ void softmax_block_per_row(Inputs<T, Op::kInputs> in, T* out, std::in
 }
 
 template <class T>
-constexpr int kPacksKept = packs_in<T>(64);  // of each input, by a thread
+constexpr int kPacksKept = packs_in<T>(64);  // of each input, per thread
 
-// Block b takes rows b * blockDim.y ...; thread (x, y) packs x, x + kRowThreads ... of its y-th. One state
-// per warp of shared memory. REQUIRES: at most kPacksKept<T> * kRowThreads packs per row
+// Block b processes rows b * blockDim.y ...; thread (x, y) reads packs x, x + kRowThreads ... of
+// row y. Shared memory: one state per warp. REQUIRES: at most kPacksKept<T> * kRowThreads packs per
+// row
 template <class Op, class T, int kRowThreads>
 __global__ void softmax_in_registers(Inputs<T, Op::kInputs> in, T* out, std::int64_t rows,
                                      std::int64_t size) {
@@ -216,9 +219,10 @@ void run(const char* name, int axis, const Tensor& out, Where where, const In&..
   const double bytes = (1 + sizeof...(In)) * bytes_of(out);
   dispatch_floating(out.dtype(), [&]<class T>() {
     using Op = Operator<MathType<T>>;
-    // Rows that are less than two lines of cache are gathered in the cache.
+    // Neighbouring threads read rows of at most 64 bytes one by one; the cache combines these
+    // reads.
     if (stride > 1 || size * sizeof(T) <= 64) {
-      // Few rows are shared by more threads.
+      // If there are few rows, more threads share each.
       const unsigned shares = rows < (1 << 17) && size >= 16 ? 8 : 1;
       const LaunchConfig config{.name = name,
                                 .grid = num_blocks(rows, kThreads / shares),
