@@ -9,8 +9,9 @@
 //     both are lanes of one warp, which has met as a whole since s
 //     some lanes of that warp have met since s, in a chain from one to the other
 //
-// and at no other time: lanes of a warp run apart until they meet, as they may on sm_70 and newer. Blocks of a launch
-// are never ordered. Different launches always are: what orders them, streams and events, is not looked at here.
+// and at no other time. Lanes meet at __syncwarp(): shuffles and votes "do not imply a memory barrier" (CUDA C++
+// Programming Guide, "Warp Vote Functions"), and lanes run apart on sm_70 and newer. Blocks of a launch are never
+// ordered. Different launches always are: what orders them, streams and events, is not looked at here.
 
 #pragma once
 

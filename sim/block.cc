@@ -28,6 +28,8 @@ constexpr std::size_t kFreshFibers = kTsan ? 128 : 0;
 constexpr std::size_t kMeetingsAtHand = 8;
 constexpr std::size_t kCellsPerWarp = kMeetingsAtHand + 1;
 
+constexpr const char* kSyncWarp = "__syncwarp()";
+
 Block* current_block = nullptr;
 
 uint3 unflatten(std::uint64_t index, dim3 extents) {
@@ -312,7 +314,8 @@ Exchanged Block::exchange(std::uint32_t mask, std::uint64_t value, const char* o
     if (!std::exchange(warp.spun, false)) ++progress_;
     meeting.arrived = 0;
     ++meeting.generation;
-    mask == warp.existing ? order_.meet_in_warp(w) : order_.meet_in_warp(w, mask);
+    if (operation == kSyncWarp)
+      mask == warp.existing ? order_.meet_in_warp(w) : order_.meet_in_warp(w, mask);
     ready_.append(meeting.waiting);
   } else {
     wait_in(meeting.waiting, operation, site);
@@ -320,6 +323,8 @@ Exchanged Block::exchange(std::uint32_t mask, std::uint64_t value, const char* o
   acquire(cell);
   return {values.data(), mask};
 }
+
+void Block::sync_warp(std::uint32_t mask, Site site) { exchange(mask, 0, kSyncWarp, site); }
 
 Block::Meeting& Block::meeting_of(Warp& warp, std::uint32_t mask) {
   if (mask == warp.all.mask) return warp.all;

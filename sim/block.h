@@ -129,6 +129,8 @@ class Block {
   /// Waits for all lanes of the mask that exist, which must make the same call; returns the values they
   /// passed. They stay until this lane's next call but one.
   Exchanged exchange(std::uint32_t mask, std::uint64_t value, const char* operation, Site site);
+  /// Waits for the same lanes. Orders their accesses to memory, which an exchange does not.
+  void sync_warp(std::uint32_t mask, Site site);
   /// Lanes of this warp that have not returned.
   std::uint32_t active_lanes() const;
   unsigned lane() const { return thread_->index % kWarpSize; }

@@ -37,6 +37,8 @@ Exchanged exchange(unsigned mask, std::uint64_t value, const char* operation, Si
   return Block::current()->exchange(mask, value, operation, site);
 }
 
+void sync_warp(unsigned mask, Site site) { Block::current()->sync_warp(mask, site); }
+
 unsigned lane() { return Block::current()->lane(); }
 
 unsigned active_lanes() { return Block::current()->active_lanes(); }

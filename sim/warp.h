@@ -27,6 +27,7 @@ namespace ringrad::sim::device {
 
 /// Waits for all lanes of the mask that exist; returns what they passed.
 Exchanged exchange(unsigned mask, std::uint64_t value, const char* operation, Site site);
+void sync_warp(unsigned mask, Site site);
 unsigned lane();
 unsigned active_lanes();
 
@@ -111,7 +112,7 @@ inline int __all_sync(unsigned mask, int predicate,
 }
 
 inline void __syncwarp(unsigned mask = ~0u, ringrad::sim::Site site = ringrad::sim::Site::here()) {
-  ringrad::sim::device::exchange(mask, 0, "__syncwarp()", site);
+  ringrad::sim::device::sync_warp(mask, site);
 }
 
 inline unsigned __activemask() { return ringrad::sim::device::active_lanes(); }

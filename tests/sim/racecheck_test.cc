@@ -44,6 +44,15 @@ __global__ void exchange_halves(int* x, bool mended) {
   if (threadIdx.x >= 16) x[threadIdx.x] = x[threadIdx.x - 16];  // <half reads>
 }
 
+// A vote brings the lanes together, but does not order their accesses.
+__global__ void vote_between(int* x, bool mended) {
+  RINGRAD_SHARED(int, values, [32]);
+  values[threadIdx.x] = 1;  // <voter writes>
+  const unsigned all = __ballot_sync(~0u, 1);
+  if (mended) __syncwarp();
+  x[threadIdx.x] = static_cast<int>(all) + values[threadIdx.x ^ 1];  // <voter reads>
+}
+
 // Lane 0 meets lane 1, and then lane 1 meets lane 2: so lane 2 may read what lane 0 wrote.
 __global__ void pass_on(int* x, bool mended) {
   if (threadIdx.x == 0) x[0] = 1;  // <first lane writes>
@@ -152,6 +161,11 @@ TEST_F(RacecheckTest, AMissingBarrierBetweenAReadAndAWriteIsFound) {
 TEST_F(RacecheckTest, AMissingWarpBarrierIsFound) {
   expect_found_unless_mended(sum_pairs, 1, 32,
                              AllOf(HasSubstr(at("lane writes")), HasSubstr(at("lane reads"))));
+}
+
+TEST_F(RacecheckTest, AVoteInPlaceOfAWarpBarrierIsFound) {
+  expect_found_unless_mended(vote_between, 1, 32,
+                             AllOf(HasSubstr(at("voter writes")), HasSubstr(at("voter reads"))));
 }
 
 TEST_F(RacecheckTest, AWarpBarrierOfTheWrongLanesIsFound) {
