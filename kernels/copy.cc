@@ -13,7 +13,7 @@ LoopNest<2> nest_of(const Tensor& dst, const Tensor& src) {
   return make_loop_nest<2>(dst.shape(), {&dst.strides(), &src.strides()});
 }
 
-// True if another axis than the innermost one takes the smallest steps through operand 1.
+// True if an axis other than the innermost takes the smallest steps through operand 1.
 bool is_transposition(const LoopNest<2>& nest) {
   const std::int64_t inner = nest.row_strides()[1];
   for (int i = 0; i + 1 < nest.axes; ++i) {
@@ -23,12 +23,13 @@ bool is_transposition(const LoopNest<2>& nest) {
   return false;
 }
 
-// True if a GPU is involved and the two are not on it together: bytes have to travel.
+// True if a GPU is involved and the two tensors are on different devices: bytes must be
+// transferred.
 bool travels(const Tensor& dst, const Tensor& src) {
   return dst.device() != src.device() && (dst.device().is_cuda() || src.device().is_cuda());
 }
 
-// As one block of bytes, which is converted and put in order before it is sent, and spread out after.
+// Sends src as one block of bytes, which is converted and reordered before, and rearranged after.
 void send(const Tensor& dst, const Tensor& src, Where where) {
   const bool dense = is_dense(dst.shape(), dst.strides());
   const Options there{.dtype = dst.dtype(), .device = dst.device()};
@@ -46,7 +47,7 @@ void send(const Tensor& dst, const Tensor& src, Where where) {
   if (!dense) copy_(dst, received, where);
 }
 
-// dst and src have one shape, which is not empty, and do not overlap.
+// REQUIRES: dst and src have equal, non-empty shapes and do not overlap
 void copy_elements(const Tensor& dst, const Tensor& src, const LoopNest<2>& nest, Where where) {
   if (dst.device().is_cuda())
     return cuda::copy(dst.device(), nest, dst.raw_data(), dst.dtype(), src.raw_data(), src.dtype(),
@@ -55,7 +56,7 @@ void copy_elements(const Tensor& dst, const Tensor& src, const LoopNest<2>& nest
     cpu::copy(nest, dst.raw_data(), dst.dtype(), src.raw_data(), src.dtype());
     return;
   }
-  // Transposing as it is and converting afterwards beats a conversion that strides through memory.
+  // Transposing first and converting afterwards beats a conversion that strides through memory.
   const Tensor transposed = empty_like(dst, src.dtype(), where);
   cpu::copy(nest_of(transposed, src), transposed.raw_data(), src.dtype(), src.raw_data(),
             src.dtype());
@@ -63,7 +64,7 @@ void copy_elements(const Tensor& dst, const Tensor& src, const LoopNest<2>& nest
             src.dtype());
 }
 
-// `fresh`, whose memory nobody else can have, with x's elements.
+// Fills `fresh`, whose memory nothing else shares, with x's elements.
 Tensor filled_from(const Tensor& fresh, const Tensor& x, Where where) {
   if (x.numel() > 0) copy_elements(fresh, x, nest_of(fresh, x), where);
   return fresh;

@@ -11,8 +11,7 @@ namespace {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Calls body(dst, src, n) for rows of the nest, or pieces of them where they are long, on all
-// threads.
+// Calls body(dst, src, n) for rows of the nest, or for pieces of long rows, on all threads.
 template <class To, class From, class Body>
 void for_rows(const LoopNest<2>& nest, To* dst, const From* src, std::int64_t element_bytes,
               Body body) {
@@ -69,7 +68,7 @@ void move(const LoopNest<2>& nest, T* dst, const T* src) {
 
 // -- Another dtype ------------------------------------------------------------------------------
 
-// Elements that are not neighbours are gathered, converted and scattered a few at a time.
+// Elements that are not neighbours are gathered, converted and scattered in chunks of this size.
 constexpr std::int64_t kChunk = 256;
 
 void convert_strided(ConvertRow convert, std::byte* dst, std::int64_t dst_step,
@@ -100,7 +99,7 @@ void copy(const LoopNest<2>& nest, std::byte* dst, DType to, const std::byte* sr
     });
     return;
   }
-  LoopNest<2> bytes = nest;  // the same walk in bytes, since neither element type is known here
+  LoopNest<2> bytes = nest;  // the same nest in bytes, since neither element type is known here
   for (unsigned i = 0; i < static_cast<unsigned>(nest.axes); ++i) {
     bytes.strides[i][0] *= static_cast<std::int64_t>(dst_bytes);
     bytes.strides[i][1] *= static_cast<std::int64_t>(src_bytes);

@@ -38,7 +38,7 @@ struct Factors {
   Math weight_sum;
 };
 
-// The class weights as a tile: beside each score, the weight of its class; beside the pad, 0.
+// The class weights as a tile: in each score's place the weight of its class, in the padding 0.
 template <class Math>
 void load_weights(const Tiles& tiles, const Factors<Math>& factors, Math* values) {
   std::fill_n(values, tiles.depth() * kLanes, Math{0});
@@ -47,7 +47,8 @@ void load_weights(const Tiles& tiles, const Factors<Math>& factors, Math* values
       values[tiles.place(c, lane)] = factors.weight_of(c);
 }
 
-// The examples, and the two numbers that the forward pass writes and the backward pass reads.
+// The examples, and the two numbers per example that the forward pass writes and the backward pass
+// reads.
 template <class T>
 struct Batch {
   using Math = MathType<T>;
@@ -62,7 +63,7 @@ struct Batch {
         maxima(statistics.maxima.data<Math>()),
         log_sums(statistics.log_sums.data<Math>()) {}
 
-  /// body(begin, end, scratch) for ranges of tiles, with room for two tiles each.
+  /// Calls body(begin, end, scratch) for ranges of tiles; scratch has room for two tiles.
   template <class Body>
   void for_each_range(Body body) const {
     parallel_for(tiles.count(), tiles.grain(), [&](std::int64_t begin, std::int64_t end) {
@@ -93,7 +94,7 @@ RINGRAD_CLONES void forward_tiles(const Batch<T>& batch, std::int64_t begin, std
     const Lanes<Math> maximum = row_maxima(tiles, x);
     const Lanes<Math> sum =
         row_sums<Math>(tiles, [&](auto i, auto lane) { return std::exp(x[i] - maximum[lane]); });
-    // sum_c w_c (x_c - m); a class without weight counts nothing even at x_c = -inf
+    // sum_c w_c (x_c - m); a class of weight 0 contributes 0, even if x_c = -inf
     Lanes<Math> weighted;
     if (factors.spread > 0)
       weighted = row_sums<Math>(tiles, [&](auto i, auto lane) {
@@ -124,7 +125,7 @@ double sum_of_weights(const Batch<T>& batch) {
   return sum;
 }
 
-// g: one gradient per example, or, with a step of 0, one for all.
+// g: one gradient per example, or, if step is 0, one for all examples.
 template <class Math>
 struct Gradients {
   const Math* values;
@@ -133,7 +134,7 @@ struct Gradients {
   Math operator[](std::int64_t b) const { return values[b * step]; }
 };
 
-// What the gradient of a tile's rows is computed from, per lane.
+// The inputs of the gradient of a tile's rows, per lane.
 template <class Math>
 struct RowFactors {
   template <class T>
@@ -167,7 +168,7 @@ RINGRAD_CLONES void backward_tiles(const Batch<T>& batch, const Gradients<Math>&
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const RowFactors<Math> row(batch, grads, tile);
     tiles.load(tile, batch.logits, Math{0}, x);
-    // A row that does not count gets zeros, even where its scores are NaN.
+    // A row whose target is ignored gets zeros, even if its scores are NaN.
     for_each_value(tiles, x, [&](auto i, auto lane) {
       const Math p = std::exp(x[i] - row.maximum[lane] - row.log_sum[lane]);
       return row.scale[lane] == 0 ? Math{0} : row.scale[lane] * p;
@@ -197,7 +198,7 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntro
       forward_tiles(batch, begin, end, scratch, loss);
     });
     const double divisor = options.reduction == Reduction::mean ? sum_of_weights(batch) : 1;
-    // A batch in which nothing counts has the mean 0 / 0, but no gradient.
+    // If all targets of a batch are ignored, the mean is 0 / 0, but its gradient is 0.
     *result.statistics.divisor.data<Math>() = static_cast<Math>(divisor != 0 ? divisor : 1);
     T* out = result.loss.data<T>();
     if (options.reduction == Reduction::none) {

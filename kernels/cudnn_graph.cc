@@ -17,7 +17,7 @@
 
 namespace fe = cudnn_frontend;
 
-// The frontend's functions look cuDNN's up here.
+// The frontend's functions look up cuDNN's functions in this handle.
 void* fe::cudnn_dlhandle = nullptr;
 
 namespace ringrad::kernels::cudnn {
@@ -66,21 +66,22 @@ std::string name_of(const Graph& graph, std::int64_t engine) {
   return graph.get_plan_name_at_index(engine, name).is_good() ? name : "";
 }
 
-// Keys as a file names them.
+// A key as text, for the file of kept choices.
 std::string text_of(const Key& key) {
   std::string text;
   for (const std::int64_t number : key) text += concat(text.empty() ? "" : ",", number);
   return text;
 }
 
-// A graph and the engine that runs it. Captured work may run it again at any time, so it is kept.
+// A graph and the engine that runs it. Captured work may run it again at any time, so it is never
+// freed.
 struct Plan {
   Graph graph;
   std::int64_t engine;
-  bool timed;  // else it was guessed, while work was captured
+  bool timed;  // otherwise guessed, while work was captured
 };
 
-// The frontend throws what it does not expect.
+// The frontend throws on unexpected errors; this turns exceptions into error values.
 template <class Call>
 fe::error_t guarded(Call call) {
   try {
@@ -117,7 +118,8 @@ class Engine {
   }
 
  private:
-  // The engine that an earlier process found, if it still is one; else the fastest of a new search.
+  // Uses the engine that an earlier process found, if it still exists, else the fastest of a new
+  // search.
   bool find(const Key& key, const std::function<Graph()>& make, DType dtype, Search search,
             Operands& operands, Where where) {
     if (const auto kept = kept_.find(text_of(key))) {
@@ -128,7 +130,8 @@ class Engine {
     return try_engines(key, make, dtype, search, operands, where);
   }
 
-  // Makes the fastest engine the key's plan; or null, for good, if no engine is proposed at all.
+  // Makes the fastest engine the key's plan. If no engine is proposed at all, the plan is null for
+  // good.
   bool try_engines(const Key& key, const std::function<Graph()>& make, DType dtype,
                    const Search& search, Operands& operands, Where where) {
     auto plan = std::make_unique<Plan>(Plan{make(), 0, !is_capturing()});
@@ -143,7 +146,7 @@ class Engine {
     const auto chosen = fastest(
         device_, static_cast<int>(engines.size()),
         [&](int i) { return attempt(plan->graph, number(i), operands, where).is_good(); }, where);
-    if (!chosen) return false;  // no memory, perhaps: there may be some another time
+    if (!chosen) return false;  // perhaps there is no memory now; a later call may have some
     plan->engine = number(*chosen);
     if (engines.size() > 1 && !is_capturing())
       kept_.keep(text_of(key), name_of(plan->graph, plan->engine));
@@ -166,7 +169,7 @@ class Engine {
     try {
       workspace.emplace(plan.graph.get_workspace_size_plan_at_index(plan.engine), device_, where);
     } catch (const OutOfMemoryError&) {
-      return false;  // our own kernels need none
+      return false;  // our own kernels need no workspace
     }
     check(guarded([&] {
             return plan.graph.execute_plan_at_index(handle_, operands, workspace->address(),
@@ -181,7 +184,7 @@ class Engine {
   std::mutex mutex_;
   KeptChoices kept_;
   std::map<Key, std::unique_ptr<Plan>> plans_;  // null where cuDNN has no engine
-  std::vector<std::unique_ptr<Plan>> guessed_;  // replaced by timed ones
+  std::vector<std::unique_ptr<Plan>> guessed_;  // replaced by timed plans
 };
 
 }  // namespace
@@ -207,8 +210,8 @@ const std::string& missing() {
 
 Graph make_graph(DType dtype) {
   Graph graph;
-  // Plans live as long as the process, so captured work need not keep them; and to do so takes a
-  // libcudart.so, which we do not need otherwise.
+  // Plans live as long as the process, so captured work need not retain them. Retention would also
+  // require a libcudart.so, which is not needed otherwise.
   graph.set_cuda_graph_retention(fe::CudaGraphRetention_t::NONE);
   graph.set_io_data_type(data_type(dtype))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)

@@ -68,7 +68,7 @@ RINGRAD_CLONES void where_loop(const void*, void* out, const void* const* in, st
   T* y = static_cast<T*>(out);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
-    const T if_true = a[i], if_false = b[i];  // both are read, so that the choice is a mask
+    const T if_true = a[i], if_false = b[i];  // reads both, so that the choice is a mask
     y[i] = condition[i] ? if_true : if_false;
   }
 }

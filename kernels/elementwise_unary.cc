@@ -46,7 +46,7 @@ void compute(const Op& op, DType dtype, const Tensor& x, const Tensor& y, Where 
   cpu::map(forward_function(op, dtype), y, {&x});
 }
 
-// The dtype op computes x in.
+// The dtype in which op computes x.
 template <class Op>
 DType dtype_for(const Op& op, const Tensor& x, Where where) {
   DType dtype = x.dtype(where);

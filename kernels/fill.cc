@@ -9,7 +9,8 @@ namespace ringrad::kernels {
 
 namespace {
 
-// x with each element of an expanded axis once. All are filled alike, so the order does not matter.
+// x with each element of an expanded axis once. All elements get the same value, so their order
+// does not matter.
 Tensor without_repeats(Tensor x, Where where) {
   for (int axis = 0; axis < x.dims(); ++axis)
     if (x.strides()[axis] == 0 && x.shape()[axis] > 1) x = view::slice(x, axis, 0, 1, 1, where);
@@ -18,7 +19,7 @@ Tensor without_repeats(Tensor x, Where where) {
 
 }  // namespace
 
-// A fill is a copy of one broadcast element; the copy's loops know that case.
+// A fill is a copy of one broadcast element; the copy's loops handle that case fast.
 void fill_(const Tensor& expanded, Scalar value, Where where) {
   if (expanded.numel(where) == 0) return;
   const Tensor x = without_repeats(expanded, where);

@@ -30,10 +30,10 @@ void check_scatter(const char* operation, const Shape& shape, std::int64_t axis,
   check_indices(operation, "index", index, shape[a], where);
 }
 
-// The 16-bit dtypes are added up in float32 and rounded once.
+// Sums of the 16-bit dtypes accumulate in float32 and are rounded once.
 DType sum_dtype(DType dtype) { return size_bytes(dtype) == 2 ? DType::float32 : dtype; }
 
-// y + src in y's memory, converted to src's dtype.
+// Adds src to y in y's memory, and returns the result converted to src's dtype.
 Tensor scatter_onto(const Tensor& y, std::int64_t axis, const Tensor& index, const Tensor& src,
                     Where where) {
   const int a = normalize_axis("scatter_add", axis, y.dims(), where);

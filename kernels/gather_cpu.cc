@@ -10,7 +10,8 @@ namespace {
 //
 //     index, as seen from the axis:  (outer, J, inner);   line (o, k) holds index[o, :, k]
 //
-// Those may have any strides and be longer, so the line's coordinates are taken apart by axis.
+// The other tensors may have any strides and be longer, so the line's coordinates are computed axis
+// by axis.
 struct Line {
   std::int64_t in_index = 0, in_a = 0, in_b = 0;
 };
@@ -29,7 +30,7 @@ Line line_at(std::int64_t number, int axis, const Shape& shape, const Strides& i
   return line;
 }
 
-// body(line) for every line of index, shared out over the threads.
+// Calls body(line) for every line of index, with the lines split over the threads.
 template <class Body>
 void for_each_line(const Tensor& index, int axis, const Strides& a, const Strides& b, Body body) {
   if (index.numel() == 0) return;
@@ -43,7 +44,7 @@ void for_each_line(const Tensor& index, int axis, const Strides& a, const Stride
                });
 }
 
-// The dtypes that sums are kept in.
+// Dispatches to the dtype in which sums are kept.
 template <class Body>
 void dispatch_wide(DType dtype, Body body) {
   if (dtype == DType::float64) return body.template operator()<double>();

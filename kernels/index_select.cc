@@ -7,7 +7,7 @@
 namespace ringrad::kernels {
 namespace {
 
-// Extents of the axes before `axis`, or of those behind it, multiplied.
+// The product of the extents of the axes before `axis`, or of those after it.
 std::int64_t outer_extent(const Shape& shape, int axis) {
   std::int64_t product = 1;
   for (int i = 0; i < axis; ++i) product *= shape[i];

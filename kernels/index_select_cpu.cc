@@ -10,14 +10,14 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-// Elements moved per thread that are worth starting one.
+// Moved elements per thread that justify starting one.
 constexpr std::int64_t kGrain = 1 << 14;
 
 std::int64_t grain(std::int64_t elements_per_step) {
   return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, elements_per_step));
 }
 
-// One row of y per step, (o, i); a row is `inner` elements.
+// Each step copies one row (o, i) of y, `inner` elements.
 template <class Element, class Index>
 void select_rows(const Element* x, std::int64_t outer, std::int64_t size, std::int64_t inner,
                  const Index* indices, std::int64_t num_indices, Element* y) {
@@ -42,8 +42,8 @@ struct Groups {
   template <class Index>
   Groups(const Index* indices, std::int64_t num_indices, std::int64_t size)
       : starts(static_cast<std::size_t>(size) + 2), order(static_cast<std::size_t>(num_indices)) {
-    // A group's size is counted two places to the right. The running sum then makes starts[j + 1]
-    // the place where group j begins, and placing its members moves that to where it ends.
+    // Counts each group's size two places to the right. The running sum then makes starts[j + 1]
+    // the place where group j begins, and placing its members moves that to where the group ends.
     for (std::int64_t i = 0; i < num_indices; ++i) ++starts[at(indices[i]) + 2];
     for (std::size_t j = 2; j < starts.size(); ++j) starts[j] += starts[j - 1];
     for (std::int64_t i = 0; i < num_indices; ++i) order[at(starts[at(indices[i]) + 1]++)] = i;

@@ -9,7 +9,7 @@
 namespace ringrad::kernels {
 namespace {
 
-// Valid indices are the rule: one pass without branches says whether another one has to be found.
+// Indices are usually valid: one pass without branches decides whether a bad one must be found.
 template <class Index>
 RINGRAD_CLONES bool all_valid(const Index* indices, std::int64_t n, IsValid is_valid) {
   int all = 1;
