@@ -1,16 +1,18 @@
-// The caching allocator of the CPU: freed memory is kept for the next request of its size class.
+// The caching allocator of the CPU: it keeps freed memory for the next request of the same size
+// class.
 //
-// A training step asks for the same sizes again and again, and a page fresh from the system costs
-// microseconds to fault in, so after the first step no memory moves between us and the system.
+// A training step requests the same sizes again and again, and the first access to a page fresh
+// from the system costs microseconds. So after the first step, no memory moves between the library
+// and the system.
 //
 //     small  <= 1 KiB    16 classes of 64-byte steps; two free lists per thread, no lock;
 //                        whole lists are exchanged with a shared pool
-//     large  >  1 KiB    8 classes per power of two, so that at most 12.5 % are unused; shared, one
+//     large  >  1 KiB    8 classes per power of two, so that at most 12.5 % is unused; shared, one
 //                        lock; above 2 MiB in whole huge pages of 2 MiB each
 //
 // Every block is aligned to 64 bytes. Under AddressSanitizer nothing is cached, so that it sees
 // each allocation's exact bounds and lifetime. All functions may be called from any thread, and a
-// block may be freed on another thread than the one it was allocated on.
+// thread may free a block that another thread allocated.
 
 #pragma once
 
@@ -25,15 +27,16 @@
 namespace ringrad {
 
 struct AllocatorStats {
-  std::int64_t allocated_bytes = 0;       ///< held by live tensors and tape nodes now
-  std::int64_t peak_allocated_bytes = 0;  ///< the most that large blocks held at once, since reset
-  std::int64_t reserved_bytes = 0;        ///< taken from the system: allocated + cached
-  std::int64_t num_allocations = 0;       ///< requests served so far
-  std::int64_t num_system_allocations = 0;  ///< of those, how many had to ask the system
+  std::int64_t allocated_bytes = 0;         ///< held now by live tensors and tape nodes
+  std::int64_t peak_allocated_bytes = 0;    ///< most bytes in large blocks at once, since reset
+  std::int64_t reserved_bytes = 0;          ///< taken from the system: allocated + cached
+  std::int64_t num_allocations = 0;         ///< requests served so far
+  std::int64_t num_system_allocations = 0;  ///< of those, requests passed on to the system
 };
 
-/// At least `bytes` bytes, uninitialised, aligned to 64. Zero bytes give nullptr.
-/// Throws OutOfMemoryError, once the cache was given back in vain, with what is in use.
+/// At least `bytes` bytes, uninitialised, aligned to 64. Returns nullptr for zero bytes.
+/// Throws OutOfMemoryError if memory is short even after the cache has been emptied; the message
+/// says what is in use.
 inline void* allocate(std::size_t bytes, Where where = Where::current());
 
 /// Returns a block of allocate(bytes) to the cache.
@@ -66,7 +69,7 @@ inline constexpr std::size_t kNumSmallClasses = 1024 / kSmallStep;
 
 /// REQUIRES: 0 < bytes <= kSmallLimit
 inline constexpr std::size_t small_class(std::size_t bytes) { return (bytes - 1) / kSmallStep; }
-/// False for zero bytes too.
+/// Also false for zero bytes.
 inline constexpr bool is_small(std::size_t bytes) { return bytes - 1 < kSmallLimit; }
 
 /// Free blocks, linked through their own first bytes, so that freeing never needs memory.
@@ -85,7 +88,7 @@ struct FreeList {
     Block* block = head;
     head = block->next;
     --length;
-    // It was perhaps freed long ago: its cache line arrives until the next call.
+    // The next block may have been freed long ago: prefetch its cache line for the next call.
     __builtin_prefetch(head, /*for writing=*/1);
     return block;
   }
@@ -101,11 +104,12 @@ struct Counter {
   std::int64_t get() const { return value.load(std::memory_order_relaxed); }
 };
 
-/// A thread's free blocks of one size, in two lists: both calls work on `current` alone, and a list
-/// that runs empty or full is exchanged as a whole, for `spare` or for one of the shared pool.
+/// A thread's free blocks of one size, in two lists. allocate() and deallocate() use `current`
+/// alone. When it runs empty or full, it is swapped as a whole for `spare` or for a list of the
+/// shared pool.
 ///
-/// As it is here, empty and full at once, it sends both calls the slow way: that holds before a
-/// thread's first call and after its end.
+/// With the initial values the list is empty and full at once, so both calls take the slow path.
+/// This holds before a thread's first call and after its end.
 ///
 /// Paper: Bonwick and Adams 2001, "Magazines and Vmem", section 3.1
 struct SmallBlocks {

@@ -1,21 +1,22 @@
-// The caching allocator of a GPU's memory.
+// The caching allocator of GPU memory.
 //
-// cudaMalloc and cudaFree wait for the device, so memory is taken in segments, cut into blocks, and kept:
+// cudaMalloc and cudaFree wait for the device, so the allocator takes memory in segments, cuts them
+// into blocks, and keeps both:
 //
 //     segment  | used 3 MiB | free 1 MiB | used 8 MiB | free 8 MiB |     20 MiB from cudaMalloc
 //
-// A request takes the smallest free block that holds it and splits off the rest; a freed block merges
-// with free neighbours. Blocks of at most 1 MiB have segments of 2 MiB to themselves, so that small
-// tensors do not nibble at large blocks.
+// A request takes the smallest free block that holds it and splits off the rest; a freed block
+// merges with free neighbours. Blocks of at most 1 MiB have their own segments of 2 MiB, so that
+// small tensors do not fragment large blocks.
 //
-// Stream order: a block belongs to the stream that was current when it was allocated, and may be
-// freed while kernels on that stream still use it: whoever gets it next on that stream comes after
-// them. Work on another stream must be announced with record_stream(); then the block is kept back
+// Stream order: a block belongs to the stream that was current when it was allocated. It may be
+// freed while kernels on that stream still use it, because its next use on that stream comes after
+// them. Work on another stream must be announced with record_stream(); the block is then held back
 // until events say that this stream is done with it.
 //
-// With set_cuda_caching(false) every block is allocated and freed by the runtime, so that a checking
-// tool sees its exact bounds and lifetime. This is the default for simulated GPUs, which check every
-// access, and RINGRAD_CUDA_CACHING=0 or 1 says it from outside.
+// With set_cuda_caching(false), the runtime allocates and frees every block, so that a checking
+// tool sees its exact bounds and lifetime. This is the default for simulated GPUs, which check
+// every access. The environment variable RINGRAD_CUDA_CACHING=0 or 1 overrides the default.
 //
 // All functions may be called from any thread.
 
@@ -32,22 +33,24 @@
 namespace ringrad {
 
 /// At least `bytes` bytes on the GPU, for use on its current stream, uninitialised, aligned to 256.
-/// Zero bytes give nullptr.
-/// Throws OutOfMemoryError, once the cache was given back in vain, with memory_report(device).
+/// Returns nullptr for zero bytes.
+/// Throws OutOfMemoryError, with memory_report(device), if memory is short even after the cache has
+/// been emptied.
 void* cuda_allocate(std::size_t bytes, Device device, Where where = Where::current());
 
-/// Gives a block of cuda_allocate back.
+/// Returns a block of cuda_allocate() to the cache.
 void cuda_deallocate(void* block, Device device) noexcept;
 
-/// Work on `stream` uses the block: it is not handed out again before what `stream` holds when the
-/// block is freed is done.
+/// Announces that work on `stream` uses the block. Once freed, the block is reused only after
+/// `stream` has done the work that it held at that time.
 void record_stream(void* block, const Stream& stream, Where where = Where::current());
 
-/// Says in reports which operation's result the block holds; the first to say so counts.
-/// REQUIRES: `operation` lives for ever
+/// Names, for reports, the operation whose result the block holds. Only the first call for a block
+/// counts.
+/// REQUIRES: `operation` is never freed
 void name_block(void* block, Device device, const char* operation);
 
-/// What allocator.h has for a CPU, for any device.
+/// The functions of allocator.h, for any device.
 AllocatorStats allocator_stats(Device device);
 void reset_peak_stats(Device device);
 
@@ -55,15 +58,15 @@ void empty_cache(Device device);
 
 void set_memory_limit(Device device, std::size_t bytes);
 
-/// Whether freed blocks are kept. Blocks allocated before the change keep what held for them.
+/// Whether freed blocks are kept. Blocks allocated before a change are freed under the old setting.
 void set_cuda_caching(bool caching);
 
-/// Who holds the device's memory: the lines that allocated the most of it, largest first.
+/// A report of the device's memory: the source lines that allocated the most of it, largest first.
 std::string memory_report(Device device);
 
-/// While it lives, what this thread allocates on the device comes from memory of its own, which
-/// stays where it is until the last copy of `pool` is gone: for work that is captured once and
-/// replayed at the same addresses (capture.h).
+/// Device memory for work that is captured once and replayed at the same addresses (capture.h).
+/// While a Scope lives, its thread's allocations on the device come from the pool. This memory
+/// stays with the pool until the pool ends.
 class PrivatePool {
  public:
   explicit PrivatePool(Device device);

@@ -1,11 +1,11 @@
-// Blocks of memory cut from segments: the bookkeeping of allocator_cuda.h. It calls no function of CUDA; blocks
-// carry the streams that use them, for the allocator.
+// Blocks of memory cut from segments: the bookkeeping of allocator_cuda.h. It calls no CUDA
+// function; a block only carries the streams that use it, for the allocator.
 //
 //     segment  | used 3 MiB | free 1 MiB | used 8 MiB | free 8 MiB |
 //
-// A request takes the smallest free block that holds it and splits off the rest; a freed block merges
-// with free neighbours. A block stays in its pool until disown(), so whoever gets a block may rely on
-// what its pool promises about the users before.
+// A request takes the smallest free block that holds it and splits off the rest; a freed block
+// merges with free neighbours. A block stays in its pool until disown(), so the next user of a
+// block may rely on what its pool promises about earlier users.
 //
 // Not for concurrent use.
 
@@ -25,7 +25,7 @@
 
 namespace ringrad {
 
-/// Blocks of one pool may follow each other without any synchronisation.
+/// The key of a pool. Blocks of one pool may be reused in order without any synchronisation.
 struct PoolKey {
   const void* owner;  // of a private pool; null for the common one
   cudaStream_t stream;
@@ -42,19 +42,19 @@ struct Block {
   bool divisible = true;  ///< may be split and merged
   bool free = false;
   Block *previous = nullptr, *next = nullptr;  ///< neighbours in the segment
-  const char* operation = "";                  ///< what made it, and where, for reports
+  const char* operation = "";                  ///< the operation and line that made it, for reports
   Where where = {};
   std::shared_ptr<void> stream_owner = {};  ///< keeps pool.stream alive
-  std::vector<Stream> streams = {};         ///< others that use it
+  std::vector<Stream> streams = {};         ///< other streams that use it
 };
 
 class BlockPool {
  public:
-  /// The smallest free block of the pool that holds `bytes`, in use from now on, cut to size if the
-  /// rest is at least `smallest_rest`; null if there is none.
+  /// Takes the smallest free block of the pool that holds `bytes`; null if there is none. A rest of
+  /// at least `smallest_rest` bytes is split off.
   Block* take(const PoolKey& pool, std::size_t bytes, std::size_t smallest_rest);
 
-  /// A fresh segment as one block in use, cut to size likewise.
+  /// Adds a fresh segment as one block in use, and splits off its rest as take() does.
   Block* add(const Block& segment, std::size_t bytes, std::size_t smallest_rest);
 
   /// Puts a block back and merges it with free neighbours.
@@ -63,7 +63,7 @@ class BlockPool {
   /// Forgets a block that is a whole segment.
   void remove(Block* block);
 
-  /// Free blocks that are whole segments of pools of this owner.
+  /// The free blocks that are whole segments of this owner's pools.
   std::vector<Block*> free_segments(const void* owner) const;
 
   /// Moves all blocks of the owner's pools to the common ones.

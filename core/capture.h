@@ -1,18 +1,18 @@
-// Work captured once and replayed: what a GPU is told in one call instead of hundreds.
+// Work captured once and replayed: one call to the GPU instead of hundreds.
 //
 //     Capture capture(device);
-//     capture.record([&] { y = f(x); });       nothing runs, all launches are noted
+//     capture.record([&] { y = f(x); });       nothing runs, all launches are recorded
 //     capture.replay();                        all of it runs, on the current stream
 //
-// A replay reads and writes the addresses that were noted. Memory that the work allocates therefore
-// belongs to the capture (PrivatePool) and keeps its address; everything else must stay where it is.
-// nn/captured_step.h builds a whole training step on this.
+// A replay reads and writes the recorded addresses. Memory that the work allocates therefore
+// belongs to the capture (PrivatePool) and keeps its address; all other memory must stay where it
+// is. nn/captured_step.h builds a whole training step on this.
 //
-// What the host decides at each step must reach the device another way than by a kernel's argument,
-// which would stay what it was: as a replayed_value().
+// A kernel's arguments are fixed when it is captured. A value that the host chooses at each step
+// must therefore reach the device as a replayed_value().
 //
-// A thread that captures must not read from the device: there is nothing to be read yet. All that waits
-// for a device throws CudaError then.
+// A thread that captures must not read from the device, because nothing has run yet. Every function
+// that waits for a device then throws CudaError.
 
 #pragma once
 
@@ -34,19 +34,21 @@ namespace ringrad {
 class Capture {
  public:
   explicit Capture(Device device, Where where = Where::current());
-  /// Waits for replays that still run.
+  /// Waits for replays that are still running.
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// Notes what body() queues on the device's current stream, in place of running it. Once only.
-  /// Throws what body throws, and CudaError if it does what cannot be captured; nothing is kept then.
+  /// Records what body() queues on the device's current stream, instead of running it. May be
+  /// called once.
+  /// Throws what body throws, and CudaError if body does something that cannot be captured; nothing
+  /// is kept then.
   void record(const std::function<void()>& body, Where where = Where::current());
 
-  /// Runs it on the current stream. REQUIRES: record() has returned
+  /// Runs the recorded work on the current stream. REQUIRES: record() has returned
   void replay(Where where = Where::current());
 
-  /// The device work noted: kernels, copies, fills.
+  /// The number of recorded kernels, copies and fills.
   std::size_t num_nodes() const { return num_nodes_; }
 
  private:
@@ -64,11 +66,12 @@ class Capture {
 /// True while a Capture records on this thread.
 inline bool is_capturing() { return detail::is_capturing; }
 
-/// Calls `prepare` before each replay of the work that is being captured, in the order of these calls.
+/// Calls `prepare` before each replay of the work that is being captured, in the order of
+/// registration.
 /// REQUIRES: is_capturing()
 void at_each_replay(std::function<void()> prepare);
 
-/// Where kernels find, at each replay, what `value` returned just before it.
+/// An address on the device. At each replay it holds what `value` returned just before.
 /// REQUIRES: is_capturing(); T is trivially copyable
 template <class T>
 const T* replayed_value(std::function<T()> value);
@@ -80,7 +83,7 @@ struct Replayed {
   const T* place;  ///< on the device, or null
 };
 
-/// What `value` returns, now or, in work that is being captured, before each replay.
+/// What `value` returns: now or, in work that is being captured, before each replay.
 template <class T>
 Replayed<T> replayed(const std::function<T()>& value);
 

@@ -1,5 +1,5 @@
-// The CUDA runtime and launch(), for real or for simulated devices: which of the two, the build's
-// include path decides, and nothing that includes this header knows.
+// The CUDA runtime and launch(), for real or for simulated devices. The build's include path
+// decides which; code that includes this header is the same for both.
 //
 //     launch({"add", blocks, threads}, add, a, b, sum, n)      the one way to start a kernel
 //     RINGRAD_SHARED(float, tile, [32][33])                    float tile[32][33] in shared memory

@@ -4,8 +4,8 @@
 //     CudaError: cuda: the call must succeed; got cudaErrorInvalidResourceHandle (invalid resource
 //                handle) from cudaEventRecord(event, stream)  [model.cc:41]
 //
-// A fault of a kernel shows at a later call, and stops its device for good. Simulated devices tell
-// which kernel, block and thread it was (sim/README.md); the message ends with that.
+// A kernel's fault shows at a later call and disables its device for good. On simulated devices the
+// message ends with the kernel, block and thread at fault (sim/README.md).
 
 #pragma once
 

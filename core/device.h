@@ -1,9 +1,9 @@
 // Device: where a tensor lives.
 //
-// CPU indices are logical devices: cpu:0 and cpu:1 share the same cores and memory, yet tensors on
-// them do not mix, so that a program that places layers on several devices is the same program on
-// one machine without any GPU. CUDA indices are the CUDA runtime's; whether its GPUs are real or
-// simulated, the build decides (docs/gpu.md).
+// CPU indices are logical devices: cpu:0 and cpu:1 share the same cores and memory, yet their
+// tensors do not mix. So a program that places layers on several devices runs unchanged on one
+// machine without a GPU. CUDA indices are the CUDA runtime's; the build decides whether its GPUs
+// are real or simulated (docs/gpu.md).
 
 #pragma once
 
@@ -17,7 +17,7 @@ namespace ringrad {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
-/// The number of logical CPU devices, and of GPUs, that a Device may name.
+/// The numbers of logical CPU devices and of GPUs that a Device may name.
 inline constexpr int kMaxCpuDevices = 1024;
 inline constexpr int kMaxCudaDevices = 64;
 
@@ -44,11 +44,12 @@ struct Device {
 /// "cpu:0", "cuda:1"
 std::ostream& operator<<(std::ostream& out, const Device& device);
 
-/// Where the calling thread makes tensors that name no device: cpu:0 until set_default_device.
+/// The device of tensors that the calling thread makes without naming one: cpu:0 until
+/// set_default_device.
 inline Device default_device();
 inline void set_default_device(Device device);
 
-/// Another default device until the end of the scope.
+/// Changes the default device until the end of the scope.
 class DefaultDeviceGuard {
  public:
   explicit DefaultDeviceGuard(Device device) : before_(default_device()) {

@@ -1,15 +1,17 @@
-// DeviceWatch: what a rank of a group has on a GPU that waits for other ranks. One per rank and GPU.
+// DeviceWatch: watches a rank's work on a GPU that waits for other ranks. There is one per rank and
+// GPU.
 //
-// Other ranks may be late, or die. What waits for them on the GPU then gives up, or would never end. So
+// Other ranks may be late or die. Work that waits for them on the GPU then gives up, or would never
+// end. So
 //
-//     - who gives up, a kernel or the host, leaves a note in memory that both reach, and the rank's next call that
-//       waits for the GPU - item(), a copy to the CPU, synchronize() - throws it as CollectiveError: no result that
-//       is not there leaves the device unnoticed;
-//     - a thread that waits for the GPU looks meanwhile whether the other ranks are well, and stops waiting if they
-//       are not.
+//     - whichever gives up, a kernel or the host, leaves a note in memory that both can reach. The
+//       rank's next call that waits for the GPU - item(), a copy to the CPU, synchronize() - throws
+//       the note as CollectiveError, so that no missing result leaves the device unnoticed;
+//     - a thread that waits for the GPU checks meanwhile whether the other ranks are well, and
+//       stops waiting if they are not.
 //
-// A watch belongs to the thread that made the rank's latest call: ranks that are threads and share a GPU are told
-// each of its own. A thread that has no watch of this GPU looks at all of them.
+// A watch belongs to the thread that made the rank's latest call, so ranks that are threads and
+// share a GPU each get their own errors. A thread that has no watch of this GPU checks all of them.
 
 #pragma once
 
@@ -22,22 +24,23 @@
 
 namespace ringrad {
 
-/// A rank of a group that did not come in time, or did not because the group was broken.
+/// A rank of a group that did not arrive in time, or did not arrive because the group was broken.
 struct LateRank {
   const char* operation;  // "all_reduce"
-  int rank, peer;         // who waited for whom; peer -1 for the group as a whole
+  int rank, peer;         // the waiting rank and its peer; peer -1 for the group as a whole
   std::uint64_t sequence;
-  double seconds;  // how long at most
+  double seconds;  // the time limit
   bool aborted;
   Where where;
 };
 
-/// CollectiveError "all_reduce #3 on rank 0: every rank must arrive on its GPU within 60 s; got nothing from
-/// rank 1".
+/// Throws CollectiveError "all_reduce #3 on rank 0: every rank must arrive on its GPU within 60 s;
+/// got nothing from rank 1".
 [[noreturn]] void throw_late_rank(const LateRank& late);
 
-/// In pinned memory. Who writes takes it from kNone to kInWriting, and to kNoted once the note is there; who has
-/// thrown it, back to kNone. The first note counts. Kernels change the state by atomics of system scope.
+/// In pinned memory. The writer takes the state from kNone to kInWriting, and to kNoted once the
+/// note is there; the thread that throws the note takes it back to kNone. The first note counts.
+/// Kernels change the state by atomics of system scope.
 struct LateNote {
   static constexpr unsigned kNone = 0, kInWriting = 1, kNoted = 2;
   unsigned state;
@@ -46,36 +49,39 @@ struct LateNote {
 
 class DeviceWatch {
  public:
-  struct Place;  // what stays of it until its note is thrown
+  struct Place;  // the part that remains until its note is thrown
 
-  /// True while work on the GPU waits for other ranks. Throws when it has been given up. Any thread may call it.
+  /// True while work on the GPU waits for other ranks. Throws if that work has been given up. Any
+  /// thread may call it.
   using Look = std::function<bool()>;
 
   DeviceWatch(Device device, Look look, Where where);
-  /// Nobody looks any more; a note stays until it is thrown. REQUIRES: no kernel writes one, or abandon()
+  /// Stops the checks; a note stays until it is thrown. REQUIRES: no kernel writes a note, or
+  /// abandon() was called
   ~DeviceWatch();
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  /// The calling thread makes the rank's calls.
+  /// Says that the calling thread now makes the rank's calls.
   void claim();
 
   LateNote* note() const;
   void leave_note(const LateRank& late);
   void forget_note();
-  /// Kernels may write the note even after the watch's end.
+  /// Says that kernels may write the note even after the watch's end.
   void abandon();
 
  private:
   const std::shared_ptr<Place> place_;
 };
 
-/// Returns when `is_done`, or when nothing on the device that concerns this thread waits for other ranks.
+/// Returns when `is_done`, or when no work on the device that concerns this thread waits for other
+/// ranks.
 ///
-/// Throws: CollectiveError when that has been given up
+/// Throws:  CollectiveError if that work has been given up
 void watch_ranks(Device device, const std::function<bool()>& is_done);
 
-/// Throws what was noted on the device and concerns this thread, if anything.
+/// Throws the note on the device that concerns this thread, if there is one.
 void throw_late_note(Device device);
 
 }  // namespace ringrad

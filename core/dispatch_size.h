@@ -1,5 +1,5 @@
-// The unsigned integer of an element's size: what code that moves elements without looking at them is
-// compiled for, four types instead of eight.
+// The unsigned integer of an element's size. Code that moves elements without reading their values
+// is compiled for these four types instead of eight.
 
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace ringrad {
 
-/// Calls body.operator()<T>() with the unsigned integer of `bytes` bytes. REQUIRES: bytes is 1, 2, 4 or 8
+/// Calls body.operator()<T>() with the unsigned integer of `bytes` bytes.
+/// REQUIRES: bytes is 1, 2, 4 or 8
 template <class Body>
 decltype(auto) dispatch_size(std::size_t bytes, Body&& body) {
   switch (bytes) {

@@ -1,8 +1,8 @@
-// DType: what the elements of a tensor are, and the one switch from a DType to a C++ type.
+// DType: the type of a tensor's elements, and the one switch from a DType to a C++ type.
 //
 //     dispatch_dtype(x.dtype(), [&]<class T>() { loop(x.data<T>()); });
 //
-// The lambda is instantiated once per dtype; narrower sets (floating types only) keep binaries
+// The lambda is instantiated once per dtype. Narrower sets (floating types only) keep binaries
 // small and give the caller of an operator a DTypeError that lists what the operator takes.
 
 #pragma once
@@ -74,7 +74,7 @@ inline constexpr DType dtype_of = [] {
   }
 }();
 
-/// The type arithmetic on T happens in: float for the 16-bit floats, else T itself.
+/// The type of arithmetic on T: float for the 16-bit floats, else T itself.
 template <class T>
 using MathType =
     std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
@@ -84,8 +84,8 @@ constexpr DType math_dtype(DType dtype) {
   return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
 }
 
-/// The type sums of T accumulate in: double for double, float for the other floats, int64 for the
-/// rest.
+/// The type in which sums of T accumulate: double for double, float for the other floats, int64 for
+/// the rest.
 template <class T>
 using AccumulateType = std::conditional_t<
     std::is_same_v<T, double>, double,

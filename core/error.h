@@ -1,12 +1,13 @@
-// Errors: what a caller did wrong, said in one sentence, with the caller's own source line.
+// Errors: what a caller did wrong, in one sentence, with the caller's own source line.
 //
-// A caller's mistake throws a type derived from Error; a mistake of ours trips RINGRAD_ASSERT,
-// which throws InternalError, so that no input can abort the process. A message reads
+// A caller's mistake throws a type derived from Error. A mistake of the library trips
+// RINGRAD_ASSERT, which throws InternalError, so that no input can abort the process. A message
+// reads
 //
 //     operation: what must hold; got fact and fact  [model.cc:41]
 //
-// Functions that can refuse their arguments take a defaulted `Where`, which the compiler fills in at
-// the call; it is one pointer, so carrying it through the tape costs nothing.
+// Functions that can refuse their arguments take a defaulted `Where`, which the compiler fills in
+// at the call. It is one pointer, so the tape carries it at no cost.
 
 #pragma once
 
@@ -19,7 +20,7 @@
 
 namespace ringrad {
 
-/// The source line a call was written on.
+/// The source line of a call.
 using Where = std::source_location;
 
 /// Base of everything this library throws. `what()` is the message followed by "  [file:line]".
@@ -65,11 +66,11 @@ struct AutogradError : Error {
 struct DataError : Error {
   using Error::Error;
 };
-/// Memory that could not be had; the message says what holds the rest.
+/// Not enough memory; the message says what holds the rest.
 struct OutOfMemoryError : Error {
   using Error::Error;
 };
-/// A CUDA call that failed, or a kernel that did; the message says which, and on simulated devices why.
+/// A CUDA call or a kernel that failed; the message says which and, on simulated devices, why.
 struct CudaError : Error {
   using Error::Error;
 };
@@ -85,7 +86,7 @@ struct InternalError : Error {
 /// "file.cc:41", without directories.
 std::string to_string(const Where& where);
 
-/// The parts printed one after the other; slow, for messages only.
+/// The printed parts, joined; slow, for messages only.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
@@ -95,14 +96,14 @@ std::string concat(const Parts&... parts) {
 
 }  // namespace ringrad
 
-// A macro because the message's parts must not be evaluated when the check holds.
+// A macro because the message's parts must not be evaluated while the check holds.
 #define RINGRAD_CHECK(condition, ErrorType, where, ...)       \
   do {                                                        \
     if (!(condition)) [[unlikely]]                            \
       throw ErrorType(::ringrad::concat(__VA_ARGS__), where); \
   } while (false)
 
-// For what only a bug of this library can break.
+// For conditions that only a bug of this library can break.
 #define RINGRAD_ASSERT(condition)                                        \
   do {                                                                   \
     if (!(condition)) [[unlikely]]                                       \

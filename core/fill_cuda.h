@@ -1,4 +1,4 @@
-// One element written again and again into a GPU's memory. Private to core/.
+// Fills GPU memory with copies of one element. Private to core/.
 
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace ringrad::cuda {
 
-/// All `count` elements of `bytes` bytes each become the one that `element` points to. Queued on the device's current stream.
+/// Sets all `count` elements of `bytes` bytes each to the one at `element`. Queued on the device's
+/// current stream.
 void fill_elements(void* to, Device device, std::int64_t count, const void* element,
                    std::size_t bytes, Where where);
 

@@ -67,7 +67,7 @@ constexpr std::uint16_t float16::from_float(float value) {
 constexpr float float16::to_float(std::uint16_t bits) {
   const std::uint32_t sign = std::uint32_t{bits & 0x8000u} << 16;
   const std::uint32_t magnitude = std::uint32_t{bits & 0x7fffu} << 13;
-  // Scaling by 2^112 rebias the exponent and normalises subnormals in one exact multiplication.
+  // Scaling by 2^112 rebiases the exponent and normalises subnormals in one exact multiplication.
   const auto scaled = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
   const bool not_finite = magnitude >= (0x7c00u << 13);
   return std::bit_cast<float>(sign | (not_finite ? magnitude | 0x7f800000u : scaled));

@@ -1,4 +1,4 @@
-// launch_on(): a kernel on the current stream of a device, its errors as exceptions.
+// launch_on(): starts a kernel on a device's current stream and turns its errors into exceptions.
 //
 //     launch_on(x.device(), {"add", blocks, kThreads}, where, add, a, b, y, n);
 
@@ -15,7 +15,7 @@
 
 namespace ringrad {
 
-/// Throws CudaError naming the kernel if it cannot be launched.
+/// Throws CudaError, naming the kernel, if it cannot be launched.
 template <class... Parameters, class... Arguments>
 void launch_on(Device device, LaunchConfig config, Where where, void (*kernel)(Parameters...),
                Arguments&&... arguments) {
@@ -26,8 +26,8 @@ void launch_on(Device device, LaunchConfig config, Where where, void (*kernel)(P
     throw_cuda_error(status, config.name, where);
 }
 
-/// Blocks of `threads` threads that together are at least `n` threads.
-/// REQUIRES: 0 < n; the grid is walked by a loop where n may exceed 2^31 blocks
+/// The number of blocks of `threads` threads that have at least `n` threads together.
+/// REQUIRES: 0 < n; the kernel loops over the grid where n may exceed 2^31 blocks
 inline unsigned num_blocks(std::int64_t n, int threads) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   return static_cast<unsigned>(std::min((n + threads - 1) / threads, kMost));

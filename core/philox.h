@@ -1,15 +1,15 @@
 // Philox4x32-10: a block cipher used as a random number generator. Encrypting 0, 1, 2, ... under a
-// key gives words that pass every statistical test known, and any of them can be had without those
+// key gives words that pass every known statistical test. Any word can be computed without those
 // before it.
 //
 //     one round:   (c0, c1, c2, c3) -> (hi(B c2) ^ c1 ^ k0, lo(B c2), hi(A c0) ^ c3 ^ k1, lo(A c0))
 //     ten rounds;  after each, the key (k0, k1) advances by the Weyl constants
 //
-// hi and lo are the upper and lower halves of a 32 x 32 bit product. Integers only, so every
-// machine gives the same bits.
+// hi and lo are the upper and lower halves of a 32 x 32 bit product. The cipher uses integers only,
+// so every machine gives the same bits.
 //
-// Paper: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3",
-// section 3.3.
+// Paper: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section
+// 3.3.
 
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace ringrad {
 
-/// The ten-round cipher itself: four words of counter under two words of key.
+/// The ten-round cipher itself: encrypts four counter words under two key words.
 constexpr std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
                                                      std::array<std::uint32_t, 2> key) {
   constexpr std::uint64_t kMultiplierA = 0xD2511F53;
@@ -37,7 +37,8 @@ constexpr std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4
   return counter;
 }
 
-/// Four words of the stream of `seed` at `counter`: the library's one way to number random words.
+/// The four words of the stream of `seed` at `counter`. The whole library numbers its random words
+/// this way.
 constexpr std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t counter) {
   return philox4x32_10(
       {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0, 0},

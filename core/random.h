@@ -1,4 +1,4 @@
-// Random tensors from Philox4x32-10 (philox.h): a pure function of (seed, counter), so that a
+// Random tensors from Philox4x32-10 (philox.h), which is a pure function of (seed, counter). So a
 // generator's whole state is two integers, and element i of a tensor can be computed without the
 // others.
 //
@@ -7,9 +7,9 @@
 //     float64 element   uses the two words 2 i and 2 i + 1, counted in the same way
 //     normal draws      come in pairs: elements 2 k and 2 k + 1 are made from the words of both
 //
-// Elements are counted in row-major order, so strides do not change what a tensor is filled with.
-// The words become floating numbers by exact and correctly rounded operations in a fixed order, the
-// logarithm and the sine included, so that every machine draws the same bits.
+// Elements are counted in row-major order, so strides do not change the values. The words become
+// floating-point numbers by exact and correctly rounded operations in a fixed order, including the
+// logarithm and the sine, so every machine draws the same bits.
 
 #pragma once
 
@@ -36,7 +36,7 @@ class Generator {
     return first;
   }
 
-  /// A number below `bound`, each equally likely. REQUIRES: bound > 0
+  /// A number below `bound`; all are equally likely. REQUIRES: bound > 0
   std::uint64_t below(std::uint64_t bound);
 
  private:
@@ -44,8 +44,8 @@ class Generator {
   std::uint64_t offset_ = 0;
 };
 
-/// The calling thread's generator, seeded with 0 until manual_seed: replicas on several threads
-/// start alike.
+/// The calling thread's generator, seeded with 0 until manual_seed. So replicas on several threads
+/// start with the same numbers.
 Generator& default_generator();
 void manual_seed(std::uint64_t seed);
 

@@ -1,4 +1,4 @@
-// Random elements made on a GPU. Private to random.cc.
+// Fills tensors with random elements on a GPU. Private to random.cc.
 
 #pragma once
 
@@ -6,14 +6,15 @@
 
 namespace ringrad::cuda {
 
-/// Where the words begin: at `counter`, or at what lies in the device's memory (capture.h).
+/// The counter of the first words: `counter`, or the value at `replayed` in device memory
+/// (capture.h).
 struct FirstCounter {
   std::uint64_t counter;
   const std::uint64_t* replayed;
 };
 
-/// Element i of x in row-major order, from the words that random.h says it is made from. Draw is one
-/// of random_draws.h.
+/// Makes element i of x, in row-major order, from the words that random.h gives it. Draw is one of
+/// random_draws.h.
 template <class T, class Draw>
 void fill_random(const Tensor& x, std::uint64_t seed, FirstCounter first, const Draw& draw,
                  Where where);

@@ -1,8 +1,8 @@
-// How random words become elements: formulas that the CPU and the GPU compile from one source, so that
-// both draw the same bits. Private to core/random*.
+// Formulas that turn random words into elements. The CPU and the GPU compile them from one source,
+// so that both draw the same bits. Private to core/random*.
 //
-// Words come in blocks of four per Philox counter. A draw turns a block of any number of counters into
-// the elements that it is good for.
+// Words come in blocks of four per Philox counter. A draw turns a block of any number of counters
+// into as many elements as its words suffice for.
 //
 // REQUIRES: compiled without contraction of a * b + c
 
@@ -26,7 +26,7 @@ namespace ringrad::draws {
 template <int kCounters>
 using Block = std::array<std::uint32_t, 4 * kCounters>;
 
-/// Counters of four words each, from `counter` on.
+/// The words of kCounters counters, from `counter` on.
 template <int kCounters>
 constexpr Block<kCounters> words(std::uint64_t seed, std::uint64_t counter) {
   Block<kCounters> block{};
@@ -37,7 +37,7 @@ constexpr Block<kCounters> words(std::uint64_t seed, std::uint64_t counter) {
   return block;
 }
 
-// The words a math type is made from: one for float, two for double.
+// The word that a number of the math type is made from: 32 bits for float, 64 for double.
 template <class Math>
 using Word = std::conditional_t<std::is_same_v<Math, double>, std::uint64_t, std::uint32_t>;
 
@@ -51,7 +51,7 @@ using UnsignedOfSize = std::conditional_t<
     std::conditional_t<kBytes == 2, std::uint16_t,
                        std::conditional_t<kBytes == 4, std::uint32_t, std::uint64_t>>>;
 
-// Significant bits of a floating type.
+// The number of significant bits of a floating type.
 template <class T>
 inline constexpr int kDigits =
     std::is_same_v<T, float16>    ? 11
@@ -107,8 +107,8 @@ struct SineCosine {
   Math sine, cosine;
 };
 
-// Sine and cosine of word / 2^bits of a full turn. The nearest quarter turn is split off in exact
-// integer arithmetic, and Taylor's series serve the remaining angle, at most pi / 4.
+// Sine and cosine of word / 2^bits of a full turn. Exact integer arithmetic splits off the nearest
+// quarter turn; Taylor series then handle the remaining angle, at most pi / 4.
 template <class Math>
 constexpr SineCosine<Math> turn(Word<Math> word) {
   constexpr int kBits = std::numeric_limits<Word<Math>>::digits;
@@ -155,7 +155,7 @@ struct UniformDraw {
     constexpr int kBits = std::numeric_limits<Word<Math>>::digits;
     constexpr Math kUnit = kOverPowerOfTwo<Math, kDigits<T>>;
     for (int i = 0; i < kElements; ++i) {
-      // No more bits than T holds, so that converting to T cannot round up to 1.
+      // Use no more bits than T holds, so that converting to T cannot round up to 1.
       const auto digits = word_at<Word<Math>>(block, i) >> (kBits - kDigits<T>);
       const auto signed_digits = static_cast<std::make_signed_t<Word<Math>>>(digits);
       const Math value = T(low + width * (static_cast<Math>(signed_digits) * kUnit));

@@ -1,9 +1,9 @@
 // Ref<T>: an intrusive, thread-safe reference count, and Pooled: objects whose memory comes from
 // the small-block free lists of core/allocator.h.
 //
-// A tensor is one pointer and its count sits inside of what it points to, so making and dropping
-// one costs a free-list pop and push; std::shared_ptr would double both the pointers and the
-// allocations.
+// A tensor is one pointer, and its count lies inside the object it points to. So making and
+// dropping one costs a free-list pop and push; std::shared_ptr would double both the pointers and
+// the allocations.
 
 #pragma once
 
@@ -25,10 +25,10 @@ class RefCounted {
 
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// True when this was the last reference. The acquire makes every other owner's writes visible to
-  /// the one who deletes.
+  /// True if this was the last reference. The acquire makes all other owners' writes visible to the
+  /// deleting thread.
   bool release() const {
-    if (count_.load(std::memory_order_acquire) == 1) return true;  // nobody else can be copying it
+    if (count_.load(std::memory_order_acquire) == 1) return true;  // no other thread can copy it
     return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
@@ -57,7 +57,7 @@ class Ref {
     if (pointer_ && pointer_->release()) delete pointer_;
   }
 
-  /// Takes over the one reference a new object is born with.
+  /// Takes over the reference that a new object starts with.
   static Ref adopt(T* fresh) {
     Ref ref;
     ref.pointer_ = fresh;
@@ -85,7 +85,7 @@ Ref<T> make_ref(Arguments&&... arguments) {
   return Ref<T>::adopt(new T(std::forward<Arguments>(arguments)...));
 }
 
-/// Inherit to have new and delete use the small-block free lists.
+/// Inherit from it to make new and delete use the small-block free lists.
 struct Pooled {
   static void* operator new(std::size_t bytes) { return pool_allocate(bytes); }
   static void operator delete(void* block, std::size_t bytes) noexcept {

@@ -27,7 +27,7 @@ class Scalar {
 
   constexpr bool is_floating() const { return dtype_ == DType::float64; }
 
-  /// float64, int64 or bool_: which kind of number this is.
+  /// The kind of number: float64, int64 or bool_.
   DType dtype() const { return dtype_; }
 
   /// The value as an element of type T.

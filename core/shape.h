@@ -1,4 +1,4 @@
-// Shape: the extents of a tensor, kept inline (no allocation), and the rules on extents and
+// Shape: the extents of a tensor, stored inline (no allocation), and the rules for extents and
 // strides.
 //
 // Strides are in elements. Two layouts have names:
@@ -6,8 +6,7 @@
 //     contiguous      last axis varies fastest                (B, C, H, W) -> (CHW, HW, W, 1)
 //     channels_last   axis 1 of a 4-d tensor varies fastest   (B, C, H, W) -> (HWC, 1, WC, C)
 //
-// A tensor is `dense` when its elements fill one block of memory without gaps, in any order of
-// axes.
+// A tensor is `dense` if its elements fill one block of memory without gaps, in any order of axes.
 
 #pragma once
 
@@ -85,8 +84,8 @@ void check_extents(const char* operation, const Shape& shape, std::size_t elemen
 /// Strides of a fresh tensor. channels_last REQUIRES: shape.size() == 4
 Strides strides_for(const Shape& shape, Layout layout = Layout::contiguous);
 
-/// True if the strides visit memory in row-major order without gaps; axes of extent 1 do not count,
-/// and without elements every order is.
+/// True if the strides visit memory in row-major order without gaps. Axes of extent 1 do not count,
+/// and a tensor without elements is always contiguous.
 bool is_contiguous(const Shape& shape, const Strides& strides);
 
 /// True for 4-d strides in the channels_last order.
@@ -95,12 +94,12 @@ bool is_channels_last(const Shape& shape, const Strides& strides);
 /// True if the elements fill exactly numel() consecutive places, in any order of axes.
 bool is_dense(const Shape& shape, const Strides& strides);
 
-/// Calls visit(i) for every element in row-major order, where i counts places in memory from the
-/// first element.
+/// Calls visit(i) for every element in row-major order; i is the element's offset in memory from
+/// the first one, in elements.
 template <class Visit>
 void for_each_offset(const Shape& shape, const Strides& strides, Visit visit);
 
-/// The NumPy broadcast of two shapes: aligned at the last axis, extents equal or 1.
+/// The NumPy broadcast of two shapes: aligned at the last axis, with extents that are equal or 1.
 /// Throws ShapeError "<operation>: shapes must broadcast; got (2, 3) and (4,)".
 Shape broadcast_shapes(const char* operation, const Shape& a, const Shape& b, Where where);
 
@@ -114,8 +113,8 @@ int normalize_axis(const char* operation, std::int64_t axis, int dims, Where whe
 /// One bit per axis of `axes` (all axes if empty). Throws ShapeError for a repeated or absent axis.
 unsigned axes_mask(const char* operation, const Shape& axes, int dims, Where where);
 
-/// The shape with one extent -1 replaced by what `numel` leaves for it.
-/// Throws ShapeError if it cannot hold exactly `numel` elements.
+/// The shape with its one extent of -1, if any, replaced so that the product is `numel`.
+/// Throws ShapeError if the shape cannot hold exactly `numel` elements.
 Shape infer_shape(const char* operation, Shape shape, std::int64_t numel, Where where);
 
 // Implementation details follow.

@@ -1,4 +1,4 @@
-// A library that is looked for when it is first needed, so that a program starts without it.
+// A library that is loaded when it is first needed, so that a program starts without it.
 
 #pragma once
 
@@ -9,20 +9,20 @@ namespace ringrad {
 
 class SharedLibrary {
  public:
-  /// Tries the file names in order, as the system finds them and in the CUDA toolkit's folder. Never closed:
-  /// such libraries do not survive it.
+  /// Tries the file names in order, each on the system's search path and in the CUDA toolkit's
+  /// folder. Never closed: such libraries do not survive it.
   explicit SharedLibrary(std::initializer_list<const char*> names);
 
-  /// Looks up every function; the library counts as missing if one is not there.
+  /// Looks up a function. The library counts as missing if any function is not found.
   template <class Function>
   void find(const char* symbol, Function*& function) {
     function = reinterpret_cast<Function*>(address_of(symbol));
   }
 
-  /// As dlopen() gives it, for others' loaders; null if the library is missing.
+  /// The handle from dlopen(), for other loaders; null if the library is missing.
   void* handle() const { return handle_; }
 
-  /// What is missing, as the system says it; empty if all is there.
+  /// What is missing, in the system's words; empty if everything was found.
   const std::string& missing() const { return missing_; }
 
  private:

@@ -1,11 +1,12 @@
-// RINGRAD_CLONES: one loop, compiled for several instruction sets, chosen when the program starts.
+// RINGRAD_CLONES: compiles one loop for several instruction sets and chooses among them when the
+// program starts.
 //
-// The library is built for x86-64-v2, so that it starts everywhere; a loop marked with this macro
-// also exists for AVX2 and AVX-512. `flatten` pulls the functor a loop is given into each copy. Put
-// it on the function that holds the loop, never on the functor.
+// The library is built for x86-64-v2, so that it runs everywhere; a loop marked with this macro
+// also exists for AVX2 and AVX-512. `flatten` inlines the loop's functor into each copy. Put the
+// macro on the function that holds the loop, never on the functor.
 //
-// The wider copies contract a * b + c into one rounding: last bits may differ between machines,
-// never between runs on one.
+// The wider copies contract a * b + c into one rounding: the last bits may differ between machines,
+// but never between runs on one machine.
 
 #pragma once
 

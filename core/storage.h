@@ -1,9 +1,9 @@
-// Storage: bytes on a device, shared by all views of them, with the version counter that makes
-// in-place changes visible to the tape.
+// Storage: bytes on a device that all views share, with the version counter that shows in-place
+// changes to the tape.
 //
-// A storage either owns its bytes, or keeps whoever owns them alive: memory of the caller, or a
-// larger storage that it is a slice of. A slice has a version of its own: parameters packed into
-// one arena still change one by one.
+// A storage either owns its bytes or keeps their owner alive: the caller's memory, or a larger
+// storage that it is a slice of. A slice has its own version, because parameters packed into one
+// arena change one by one.
 
 #pragma once
 
@@ -27,7 +27,7 @@ class Storage : public RefCounted, public Pooled {
 
   ~Storage();
 
-  /// Bytes [offset, offset + bytes) of this storage as a storage with its own version.
+  /// Bytes [offset, offset + bytes) of `whole` as a storage with its own version.
   static Ref<Storage> slice(const Ref<Storage>& whole, std::size_t offset, std::size_t bytes);
 
   std::byte* data() const { return data_; }
@@ -37,7 +37,7 @@ class Storage : public RefCounted, public Pooled {
   /// The storage this one is a slice of, if any.
   const Ref<Storage>& whole() const { return whole_; }
 
-  /// Counts in-place changes; a tensor saved for backward remembers it.
+  /// Counts in-place changes; a tensor saved for backward remembers the count.
   std::uint32_t version() const { return version_; }
   /// The line of the latest in-place change.
   const Where& changed_at() const { return changed_at_; }

@@ -3,13 +3,13 @@
 //     x   Tensor ---> TensorImpl { storage --> bytes, shape (2, 3), strides (3, 1), offset 0 }
 //     xT  Tensor ---> TensorImpl { storage ----^      shape (3, 2), strides (1, 3), offset 0 }
 //
-// Copying a Tensor copies the pointer: both names mean the same tensor. Views share the storage. A
-// tensor is safe to read from many threads; writing needs the caller's own order, as for any C++
-// object. A tensor that requires a gradient belongs to one thread: recording writes to it.
+// Copying a Tensor copies the pointer: both names mean the same tensor. Views share the storage.
+// Many threads may read a tensor at once; the caller must order writes, as for any C++ object. A
+// tensor that requires a gradient belongs to one thread, because recording writes to it.
 //
-// This header knows no calculus. Operators are free functions of higher layers (`matmul(a, b)`,
-// `relu(x)`); the members at the end of the class that concern gradients are declared here, so that
-// they read as everybody knows them, and are defined in autograd/tensor_autograd.cc.
+// This header contains no calculus. Operators are free functions of higher layers (`matmul(a, b)`,
+// `relu(x)`). The members that concern gradients stand at the end of the class: they are declared
+// here to give users the familiar syntax, and defined in autograd/tensor_autograd.cc.
 
 #pragma once
 
@@ -31,7 +31,7 @@ namespace ringrad {
 
 class Tensor;
 
-/// The tape's record of a tensor: the operation that it is a result of, or the leaf that collects its
+/// The tape's record of a tensor: the operation that made it, or the leaf that collects its
 /// gradient. Core keeps it alive without looking inside.
 class History : public RefCounted {
  public:
@@ -49,7 +49,7 @@ struct Options {
 };
 
 struct BackwardOptions {
-  bool retain_graph = false;  ///< keep what was saved, so that backward can run again
+  bool retain_graph = false;  ///< keep saved tensors, so that backward can run again
   bool create_graph = false;  ///< record the backward pass itself; implies retain_graph
 };
 
@@ -57,11 +57,11 @@ struct TensorImpl : RefCounted, Pooled {
   TensorImpl(Ref<Storage> storage, std::int64_t offset, const Shape& shape, const Strides& strides,
              DType dtype, Where where);
 
-  // In this order the fields fill three cache lines without a gap: tiny tensors cost what their
-  // bookkeeping costs.
+  // In this order the fields fill three cache lines without a gap. For tiny tensors, this
+  // bookkeeping is most of the cost.
   DType dtype;
   bool contiguous : 1;
-  /// A leaf that wants a gradient, or the result of a recorded operation.
+  /// True for a leaf that wants a gradient and for the result of a recorded operation.
   bool requires_grad : 1 = false;
   std::uint16_t output = 0;  ///< which result of `history` it is
   Ref<Storage> storage;
@@ -76,7 +76,7 @@ static_assert(sizeof(TensorImpl) == 192);
 
 class Tensor {
  public:
-  /// No tensor: defined() is false, and all that asks for more throws ValueError.
+  /// No tensor: defined() is false, and every other access throws ValueError.
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
 
@@ -98,8 +98,8 @@ class Tensor {
     return ringrad::is_channels_last(shape(where), strides(where));
   }
 
-  /// First element. Throws DTypeError if T is not the tensor's element type. A GPU's memory cannot be
-  /// read by the host: to_vector() copies, and so does to_host() (transfer.h).
+  /// First element. Throws DTypeError if T is not the tensor's element type. The host cannot read a
+  /// GPU's memory: to_vector() copies it, as does to_host() (transfer.h).
   template <class T>
   T* data(Where where = Where::current()) const {
     if (dtype_of<T> != dtype(where)) [[unlikely]]
@@ -136,7 +136,7 @@ class Tensor {
   void mark_changed(Where where) const { storage(where)->mark_changed(where); }
 
   /// Makes this tensor object, under all its names, refer to other memory of the same shape and
-  /// dtype; it stays the same leaf. Used to move parameters into an arena or to another device.
+  /// dtype; it stays the same leaf. This moves parameters into an arena or to another device.
   void set_data(const Tensor& data, Where where = Where::current()) const;
 
   // -- Gradients: defined in autograd/tensor_autograd.cc, link with //autograd ------------------
@@ -150,12 +150,12 @@ class Tensor {
   bool is_leaf(Where where = Where::current()) const;
   /// The gradient accumulated in this leaf; an undefined tensor if there is none yet.
   Tensor grad(Where where = Where::current()) const;
-  /// Sets or, with an undefined tensor, drops the gradient.
+  /// Sets the gradient; an undefined tensor drops it.
   void set_grad(const Tensor& grad, Where where = Where::current()) const;
-  /// d(this)/d(leaf) is added to every leaf's grad(). `gradient` weighs the elements of this
-  /// tensor; it may be left out for a one-element tensor, where it is 1. Throws AutogradError
-  /// without history, or on a second backward through freed history; ShapeError if the gradient is
-  /// missing or of another shape.
+  /// Adds d(this)/d(leaf) to every leaf's grad(). `gradient` weighs the elements of this tensor; it
+  /// defaults to 1 for a one-element tensor. Throws AutogradError if there is no history, or on a
+  /// second backward through freed history; ShapeError if the gradient is missing or has another
+  /// shape.
   void backward(const Tensor& gradient = {}, BackwardOptions options = {},
                 Where where = Where::current()) const;
   /// The same memory without history.
@@ -176,17 +176,17 @@ class Tensor {
 /// Prints values the way NumPy and PyTorch do, long tensors summarised with "...".
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-/// A tensor argument of an operator symbol, which cannot take a defaulted Where: the implicit
-/// conversion notes the line.
+/// A tensor argument of an operator symbol. An operator symbol cannot take a defaulted Where, so
+/// the implicit conversion notes the line.
 struct Located {
   Located(const Tensor& tensor, Where where = Where::current()) : tensor(tensor), where(where) {
-    tensor.dtype(where);  // throws, while the line is known, if there is no tensor
+    tensor.dtype(where);  // throws here, where the line is known, if undefined
   }
   const Tensor& tensor;
   Where where;
 };
 
-/// The checks of dtype.h and device.h, on tensors. They throw ValueError if one is undefined.
+/// The checks of dtype.h and device.h, for tensors. They throw ValueError for an undefined tensor.
 inline void check_floating(const char* operation, const Tensor& x, Where where) {
   check_floating(operation, x.dtype(where), where);
 }
@@ -222,7 +222,8 @@ Tensor arange(Scalar end, Where where = Where::current());
 /// The identity matrix (n, n).
 Tensor eye(std::int64_t n, const Options& options = {}, Where where = Where::current());
 
-/// A copy of values on the default device. Throws ShapeError unless shape holds values.size() elements.
+/// A copy of values on the default device. Throws ShapeError unless shape holds values.size()
+/// elements.
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape, Where where = Where::current());
 
@@ -235,7 +236,8 @@ Tensor tensor(std::initializer_list<std::initializer_list<float>> rows,
 /// A one-element tensor of shape ().
 Tensor scalar_tensor(Scalar value, const Options& options = {}, Where where = Where::current());
 
-/// The caller's memory, in the given layout without gaps, kept alive by `owner`.
+/// A tensor over the caller's memory, in the given layout without gaps; `owner` keeps the memory
+/// alive.
 /// REQUIRES: `data` is aligned for its dtype and holds as many elements as the shape
 Tensor from_memory(void* data, const Shape& shape, const Options& options,
                    std::shared_ptr<void> owner, Where where = Where::current());

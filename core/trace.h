@@ -1,5 +1,5 @@
-// Trace: when what ran, on which rank and which thread or stream, as a file that Perfetto (ui.perfetto.dev) and
-// chrome://tracing open.
+// Trace: records what ran when, on which rank and on which thread or stream, in a file for Perfetto
+// (ui.perfetto.dev) and chrome://tracing.
 //
 //     RINGRAD_TRACE=run.json ./program             or  trace_to("run.json");
 //
@@ -8,13 +8,14 @@
 //       ...
 //     }
 //
-// Who looks at a span sees what is said of it, as members of a JSON object, which is put together only if there is a file:
+// A span can carry details, as members of a JSON object; they are computed only if there is a file:
 //
 //     const TraceSpan span("recv_reduce", "step", [&] { return concat("\"chunk\":", chunk); });
 //
-// What has spans: layers, the nodes of a backward pass, collectives and the steps of their plans on CPUs, steps of
-// optimizers, batches. A process of several ranks names its threads: TraceThread thread(rank, "compute"). Without
-// a file a span costs one load and one branch. Times are the host's; what runs on a GPU is shown when it is queued.
+// These have spans: layers, the nodes of a backward pass, collectives and the steps of their plans
+// on CPUs, optimizer steps, batches. A process of several ranks names its threads: TraceThread
+// thread(rank, "compute"). Without a file, a span costs one load and one branch. Times are the
+// host's; work on a GPU appears at the time it is queued.
 
 #pragma once
 
@@ -27,17 +28,17 @@
 
 namespace ringrad {
 
-/// Writes spans from now on, as they end, to `path`; one process writes one file. A process that is rank r of a
-/// launcher's job appends ".r" to the name that RINGRAD_TRACE gives.
+/// Writes spans to `path` from now on, each as it ends; one process writes one file. If the process
+/// is rank r of a launcher's job, the name from RINGRAD_TRACE gets the suffix ".r".
 ///
-/// Throws: DataError if the file cannot be written
+/// Throws:  DataError if the file cannot be written
 void trace_to(const std::string& path, Where where = Where::current());
 
-/// Completes the file and writes no more.
+/// Completes the file and stops writing.
 void end_trace();
 
-/// What the calling thread is called in the trace, until the end of the scope; with a number behind it while another
-/// thread of the rank has the same name, so that each row of the picture is one thread.
+/// Names the calling thread in the trace until the end of the scope. A number is appended while
+/// another thread of the rank has the same name, so that each row of the picture is one thread.
 class TraceThread {
  public:
   TraceThread(int rank, std::string name);
@@ -49,12 +50,12 @@ class TraceThread {
   std::pair<int, std::string> before_;
 };
 
-/// The rank of the calling thread, for the threads that it starts.
+/// The rank of the calling thread, to pass on to threads that it starts.
 int trace_rank();
 
 using TraceClock = std::chrono::steady_clock;
 
-/// One span that has ended. `args` are members of a JSON object, or nothing.
+/// Writes one span that has ended. `args` are members of a JSON object, or empty.
 void trace_span(const std::string& name, const char* category, TraceClock::time_point begin,
                 TraceClock::time_point end, const std::string& args = {});
 
@@ -71,7 +72,7 @@ struct NoTraceArgs {
 template <class Args = NoTraceArgs>
 class TraceSpan {
  public:
-  /// `args` is called when the span ends, if it is written.
+  /// `args` is called when the span ends, if the span is written.
   /// REQUIRES: both strings outlive the span
   TraceSpan(const char* name, const char* category, Args args = {})
       : name_(name), category_(category), args_(std::move(args)) {

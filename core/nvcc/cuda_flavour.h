@@ -1,5 +1,5 @@
-// Which CUDA runtime this build runs on: NVIDIA's. sim/include/cuda_flavour.h has the same for simulated
-// devices.
+// The CUDA runtime of this build: NVIDIA's. sim/include/cuda_flavour.h is its counterpart for
+// simulated devices.
 
 #pragma once
 
@@ -9,7 +9,7 @@ namespace ringrad {
 
 inline constexpr bool kSimulatedCuda = false;
 
-/// What the runtime has to say about its last error besides the error's name; empty if nothing.
+/// The runtime's details on its last error, besides the error's name; empty if there are none.
 inline std::string cuda_report() { return {}; }
 
 }  // namespace ringrad

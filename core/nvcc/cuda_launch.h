@@ -1,4 +1,4 @@
-// launch() for real devices; sim/launch.h has the same for simulated ones.
+// launch() for real devices; sim/launch.h is its counterpart for simulated ones.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace ringrad {
 
-/// Queues `kernel(arguments...)` on config.stream. The arguments are converted to the kernel's parameter
-/// types and copied.
+/// Queues `kernel(arguments...)` on config.stream. The arguments are converted to the kernel's
+/// parameter types and copied.
 template <class... Parameters, class... Arguments>
 cudaError_t launch(const LaunchConfig& config, void (*kernel)(Parameters...),
                    Arguments&&... arguments) {

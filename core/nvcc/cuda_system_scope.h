@@ -1,5 +1,6 @@
-// What kernels that wait for other devices, or for the host, need; sim/include/cuda_system_scope.h has it for
-// simulated ones, and says what each does.
+// Functions for kernels that wait for other devices or for the host.
+// sim/include/cuda_system_scope.h is the counterpart for simulated devices, and documents each
+// function.
 
 #pragma once
 

@@ -1,12 +1,13 @@
-// Options of programs: the ranges that several programs share, and one answer to a bad argument.
+// Options of programs: ranges that several programs share, and one way to report a bad argument.
 //
 //     app.add_option("--epochs", epochs)->check(option::epochs());
 //     if (const auto exit_code = parse_options(app, argc, argv)) return *exit_code;
 //
 //     $ program --epochs -3
-//     program: --epochs: must be a whole number in [1, 1000000]; got "-3" (see --help)        exit code 2
+//     program: --epochs: must be a whole number in [1, 1000000]; got "-3" (see --help)
+//                                                                             exit code 2
 //
-// CLI::Range and CLI::PositiveNumber accept "nan", and CLI::PositiveNumber has no upper end.
+// CLI::Range and CLI::PositiveNumber accept "nan", and CLI::PositiveNumber has no upper limit.
 
 #pragma once
 
@@ -22,26 +23,27 @@ namespace option {
 
 CLI::Validator whole(std::int64_t least, std::int64_t most);
 
-/// A finite number, also as 1e-3.
+/// A finite number; 1e-3 is also accepted.
 CLI::Validator number(double least, double most);
 
-/// A file that can be opened to append to it. Creates it.
+/// A file that can be opened for appending. The check creates the file.
 CLI::Validator writable_file();
 
 inline CLI::Validator epochs() { return whole(1, 1'000'000); }
 inline CLI::Validator steps() { return whole(1, 1'000'000); }
-/// Samples of a step: beyond, they would hardly fit into memory.
+/// Samples per step: more would hardly fit into memory.
 inline CLI::Validator batch() { return whole(1, 1 << 20); }
-/// As many as tools/draw draws; each is a list of tensors.
+/// The most that tools/draw draws; each micro-batch is a list of tensors.
 inline CLI::Validator micro_batches() { return whole(1, 512); }
 inline CLI::Validator seed() { return whole(0, std::numeric_limits<std::int64_t>::max()); }
 
 }  // namespace option
 
-/// Parses, then calls `check`, which may throw CLI::ValidationError for arguments that do not go together.
+/// Parses the arguments, then calls `check`, which may throw CLI::ValidationError for arguments
+/// that do not go together.
 ///
-/// Nothing if the program may go on, or its exit code: 0 after --help, 2 after one line on stderr that says which
-/// argument is wrong.
+/// Returns nothing if the program may continue, else its exit code: 0 after --help, 2 after one
+/// line on stderr that says which argument is wrong.
 std::optional<int> parse_options(CLI::App& app, int argc, const char* const* argv,
                                  const std::function<void()>& check = {});
 
