@@ -23,13 +23,13 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
-constexpr std::size_t kMostCharacters = 300;  // of a problem, or of a choice
+constexpr std::size_t kMostCharacters = 300;  // at most, of a problem or a choice
 
 [[noreturn]] void refuse(const std::string& must, const std::string& got) {
   throw std::invalid_argument("must " + must + "; got " + got);
 }
 
-// Letters, digits, dots and dashes stay: a device's name becomes part of a file's.
+// Keeps letters, digits and dots, because a device's name becomes part of a file name.
 std::string as_file_name(std::string_view text) {
   std::string name(text.substr(0, 100));
   for (char& c : name)
@@ -38,9 +38,9 @@ std::string as_file_name(std::string_view text) {
   return name;
 }
 
-// The bytes of a regular file; nothing if there is none.
+// The bytes of a regular file; nullopt if the file does not exist.
 std::optional<std::string> read_file(const std::filesystem::path& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // no waiting for a pipe
+  const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // no blocking on a pipe
   if (file < 0 && errno == ENOENT) return std::nullopt;
   if (file < 0) refuse("be readable", std::generic_category().message(errno));
   struct stat status {};
@@ -115,7 +115,7 @@ void KeptChoices::read() {
     const auto text = read_file(file_);
     if (!text) return;
     auto found = parse(*text, library_, device_);
-    choices_.merge(found);  // this process's own stay
+    choices_.merge(found);  // this process's own choices take precedence
   } catch (const std::invalid_argument& error) {
     ignore(error.what());
   }
@@ -133,7 +133,8 @@ void KeptChoices::keep(const std::string& problem, const std::string& choice) {
   if (!file_.empty()) write();
 }
 
-// A file beside it that is renamed when it is whole: readers find the old one or the new one.
+// Writes a temporary file and renames it once it is complete: readers see the old file or the new
+// one.
 void KeptChoices::write() {
   const std::string text =
       json{{"library", library_}, {"device", device_}, {"choices", choices_}}.dump(

@@ -31,18 +31,19 @@ Shape without_last_axis(const Shape& shape) {
   return Shape(std::span(shape.begin(), shape.end() - 1));
 }
 
-/// A result beside x; where x is empty, which no kernel sees, it is zeros.
+/// A result for x. It is zeros if x is empty, since kernels never see an empty x.
 Tensor result_for(const Tensor& x, const Shape& shape, DType dtype, Where where) {
   const Options options{.dtype = dtype, .device = x.device()};
   return x.numel() > 0 ? empty(shape, options, where) : zeros(shape, options, where);
 }
 
-/// `result` itself where it is in the dtype of the arithmetic, else room for what is rounded to it.
+/// `result` itself if it has the dtype of the arithmetic, else memory for values to be rounded into
+/// it.
 Tensor unrounded(const Tensor& result, DType dtype, Where where) {
   return result.dtype() == dtype ? result : empty_like(result, dtype, where);
 }
 
-/// x, contiguous, in the dtype of the statistics; undefined stays undefined.
+/// x, contiguous, in the dtype of the statistics; an undefined tensor stays undefined.
 Tensor operand(const Tensor& x, DType dtype, Where where) {
   return x.defined() ? contiguous(cast(x, dtype, where), where) : x;
 }
@@ -52,7 +53,7 @@ const T* data_or_null(const Tensor& x) {
   return x.defined() ? x.data<T>() : nullptr;
 }
 
-/// body.operator()<T>() with T = float or double.
+/// Calls body.operator()<T>() with T = float or double.
 template <class Body>
 void dispatch_statistics(DType dtype, Body body) {
   if (dtype == DType::float64)

@@ -10,10 +10,10 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements of a piece
+constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
 
-// The `simd reduction` loops let the compiler keep one partial sum per vector lane: sums over a row
-// are the only ones here whose order is its choice, and it is the same in every run.
+// The `simd reduction` loops let the compiler keep one partial sum per vector lane. Only in these
+// sums over a row does the compiler choose the order, and it is the same in every run.
 
 template <class T>
 RINGRAD_CLONES void normalize_row(std::int64_t C, T eps, const T* __restrict x,
@@ -23,8 +23,9 @@ RINGRAD_CLONES void normalize_row(std::int64_t C, T eps, const T* __restrict x,
   T sum = 0, distances = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t c = 0; c < C; ++c) sum += x[c];
-  // Rounding leaves the centre beside the mean, by many deviations if the mean is large. The distances
-  // from it are exact there, and their own mean, `shift`, is what is missing.
+  // Because of rounding, the computed centre differs from the mean, by many deviations if the mean
+  // is large. The distances from the centre are exact, and their own mean, `shift`, is the missing
+  // correction.
   const T centre = sum / n;
 #pragma omp simd reduction(+ : distances, squares)
   for (std::int64_t c = 0; c < C; ++c) {
@@ -45,7 +46,7 @@ RINGRAD_CLONES void normalize_row(std::int64_t C, T eps, const T* __restrict x,
   *rstd = scale;
 }
 
-// grad_x of one row; the row's share of grad_weight and grad_bias is added to theirs.
+// grad_x of one row; adds the row's share to grad_weight and grad_bias.
 template <class T>
 RINGRAD_CLONES void backward_row(std::int64_t C, const T* __restrict x, const T* __restrict weight,
                                  T mean, T rstd, const T* __restrict grad_y, T* __restrict grad_x,
@@ -82,7 +83,7 @@ void layer_norm_backward(std::int64_t rows, std::int64_t C, const T* x, const T*
                          const T* mean, const T* rstd, const T* grad_y, T* grad_x, T* grad_weight,
                          T* grad_bias) {
   // Chunks have their own sums and are combined in order, so the result does not depend on the
-  // number of threads. 64 rows per sum keep the sums small beside the data.
+  // number of threads. With at least 64 rows per sum, the sums are small compared with the data.
   const std::int64_t chunk = std::max<std::int64_t>(64, kGrain / C);
   const std::int64_t chunks = (rows + chunk - 1) / chunk;
   std::vector<T> sums(static_cast<std::size_t>(2 * chunks * C), T{0});

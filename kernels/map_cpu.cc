@@ -10,16 +10,15 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-// Elements per block: four buffers of doubles take 16 KiB, a third of the first cache of today's
-// CPUs.
+// Elements per block: four buffers of doubles take 16 KiB, a third of the first-level cache of
+// today's CPUs.
 constexpr std::int64_t kBlock = 512;
 
-// Blocks per thread at least: about ten microseconds of exp.
+// Minimum number of blocks per thread: about ten microseconds of exp.
 constexpr std::int64_t kGrainBlocks = 64;
 
-// The strides of one tensor along the elements of the output, outermost axis first. Axes that
-// follow each other evenly are merged, so a tensor that lies like the output has one axis, of
-// stride 1.
+// The strides of one tensor along the elements of the output, outermost axis first. Evenly spaced
+// neighbouring axes are merged, so a tensor with the output's layout has one axis, of stride 1.
 struct Walk {
   int dims = 0;
   std::array<std::int64_t, kMaxDims> extents;
@@ -42,7 +41,7 @@ struct Walk {
   bool is_constant() const { return dims == 1 && strides[0] == 0; }
 };
 
-// The axes of `out`, the one with the largest stride first: the order of elements in memory.
+// The axes of `out` with the largest stride first: the order of elements in memory.
 Shape memory_order(const Tensor& out) {
   Shape order;
   for (int axis = 0; axis < out.dims(); ++axis) {
@@ -97,8 +96,8 @@ void for_each_run(const Walk& walk, std::int64_t begin, std::int64_t n, Visit vi
   }
 }
 
-// Reads elements of the walk into consecutive places. Bits only, so a type per element size is
-// enough.
+// Reads elements of the walk into consecutive places. It only copies bits, so one type per element
+// size is enough.
 template <class T>
 void gather(const Walk& walk, const std::byte* from, std::int64_t begin, std::int64_t n,
             std::byte* buffer) {
@@ -130,7 +129,8 @@ struct alignas(64) Buffer {
   std::byte bytes[kBlock * sizeof(double)];
 };
 
-// A tensor as a loop wants it: consecutive elements of type `math`, in the output's order.
+// A tensor in the form that a loop needs: consecutive elements of type `math`, in the output's
+// order.
 class Operand {
  public:
   Operand(const Tensor& tensor, DType math, const Shape& shape, const Shape& order)
@@ -182,7 +182,7 @@ void map_blocks(const Function& function, const Operand& out,
     const void* in[kMaxOperands] = {};
     int k = 0;
     for (const Operand& operand : operands) {
-      // A constant fills its buffer once, for all blocks.
+      // A constant operand fills its buffer once, for all blocks.
       const bool kept = operand.is_constant() && at > begin;
       if (!operand.is_direct() && !kept) operand.read(at, n, buffers[k]);
       in[k] = operand.is_direct() ? operand.at(at) : buffers[k].bytes;
@@ -193,9 +193,9 @@ void map_blocks(const Function& function, const Operand& out,
   }
 }
 
-// Calls body(begin, end) on the threads of the team. Pieces begin at multiples of the block, so
-// which elements end up in the scalar rest of a vector loop, and with it the last bit of exp, does
-// not depend on the number of threads.
+// Calls body(begin, end) on the threads of the team. Pieces begin at multiples of the block. So the
+// number of threads does not affect which elements end up in the scalar rest of a vector loop, nor
+// the last bit of their exp.
 template <class Body>
 void parallel_blocks(std::int64_t n, Body&& body) {
   parallel_for((n + kBlock - 1) / kBlock, kGrainBlocks, [&](std::int64_t begin, std::int64_t end) {
@@ -203,14 +203,15 @@ void parallel_blocks(std::int64_t n, Body&& body) {
   });
 }
 
-// True if element i of x in memory is element i of out in memory, and the loop may read it there.
+// True if element i of x in memory corresponds to element i of out in memory, and the loop may read
+// x in place.
 bool lies_like(const Tensor& x, DType math, const Tensor& out, bool out_is_dense) {
   if (x.dtype() != math || !(x.shape() == out.shape())) return false;
   return (x.is_contiguous() && out.is_contiguous()) ||
          (out_is_dense && x.strides() == out.strides());
 }
 
-// REQUIRES: all operands lie like out
+// REQUIRES: lies_like() for all operands
 void map_linear(const Function& function, const Tensor& out,
                 std::initializer_list<const Tensor*> operands) {
   const auto at = [](const Tensor& x, std::int64_t begin) {

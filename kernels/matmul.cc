@@ -42,8 +42,8 @@ void check_operands(const Tensor& a, const Tensor& b, const Tensor& bias, std::i
                 "matmul: bias must have shape (", columns, ",); got ", bias.shape());
 }
 
-// x itself if one of its two last axes is consecutive in memory and no element repeats, else a
-// copy: what every GEMM can read.
+// x itself if one of its two last axes is consecutive in memory and no element repeats, a form that
+// every GEMM can read; else a copy.
 Tensor as_matrices(const Tensor& x, Where where) {
   const int row = x.dims() - 2, column = x.dims() - 1;
   const auto consecutive = [&](int inner, int outer) {
@@ -53,8 +53,8 @@ Tensor as_matrices(const Tensor& x, Where where) {
   return consecutive(column, row) || consecutive(row, column) ? x : contiguous(x, where);
 }
 
-// The strides of x's last two axes; those of extent 1, which may be anything, as in a fresh matrix
-// of the same order.
+// The strides of x's last two axes. Axes of extent 1, whose stride may be anything, get the stride
+// that a fresh matrix of the same order would have.
 std::pair<std::int64_t, std::int64_t> matrix_strides(const Tensor& x) {
   const int r = x.dims() - 2, c = x.dims() - 1;
   std::int64_t row = x.strides()[r], column = x.strides()[c];
@@ -65,7 +65,7 @@ std::pair<std::int64_t, std::int64_t> matrix_strides(const Tensor& x) {
   return {row, column};
 }
 
-// Strides of the batch axes of x, 0 where x is repeated, aligned to `batch`.
+// Strides of the batch axes of x, aligned to `batch`; 0 where x is repeated.
 Strides batch_strides(const Tensor& x, const Shape& batch) {
   Strides strides = Shape::filled(batch.size(), 0);
   const int shift = batch.size() - (x.dims() - 2);
@@ -74,7 +74,8 @@ Strides batch_strides(const Tensor& x, const Shape& batch) {
   return strides;
 }
 
-// The walk over the batch: its innermost axes are one GEMM call, the others are visited in turn.
+// Iterates over the batch: the innermost axis of the nest is one GEMM call, the other axes are
+// loops.
 template <class T>
 void multiply(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue, const Tensor& out,
               Where where) {

@@ -1,8 +1,8 @@
-// Two ways to multiply: oneDNN for large float32 products, and our own loops for float64 and for
+// Two implementations: oneDNN for large float32 products, and our own loops for float64 and for
 // products so small that the call to oneDNN, with its OpenMP region, would take most of the time.
 //
-// Our own packs 2 vectors of columns of b at a time, so that any order of b streams, and walks a
-// down the rows in register tiles:
+// Our own code packs 2 vectors of columns of b at a time, so that it reads any order of b
+// sequentially, and goes down the rows of a in register tiles:
 //
 //     b (K, N) --pack--> panel (K, 2 vectors), zeros beyond N
 //     for each 8 rows of a:  tile = a rows * panel;  out = relu(tile + bias), the first N columns
@@ -43,7 +43,7 @@ void pack(const GemmProblem& g, const T* b, std::int64_t columns, T* panel) {
   }
 }
 
-// R rows of out, from a's rows and a packed panel.
+// Computes R rows of out from a's rows and a packed panel.
 template <class T, int R>
 [[gnu::always_inline]] inline void multiply_rows(const GemmProblem& g, const T* a, const T* panel,
                                                  const T* bias, std::int64_t columns, T* out) {
@@ -68,7 +68,7 @@ RINGRAD_CLONES void multiply_panel(const GemmProblem& g, std::int64_t rows, cons
     multiply_rows<T, 1>(g, a + m * g.a_row, panel, bias, columns, out + m * g.out_row);
 }
 
-// Memory for a panel: this thread's, or, for a panel too large to keep, a tensor's.
+// Memory for a panel: kept by this thread, or, for a panel too large to keep, a tensor's.
 template <class T>
 T* panel_memory(std::int64_t size, Tensor& memory, Where where) {
   constexpr std::int64_t kMostKept = 1 << 17;
@@ -85,7 +85,7 @@ template <class T>
 void gemm_packed(const GemmProblem& g, const T* a, const T* b, const T* bias, T* out, Where where) {
   const std::int64_t panels = (g.N + kPanel<T> - 1) / kPanel<T>;
   const std::int64_t chunks = (g.M + kChunkRows - 1) / kChunkRows;
-  // A piece should have 100,000 multiplications, about 10 us.
+  // A piece should have at least 100,000 multiplications, about 10 us.
   const std::int64_t work = std::min(g.M, kChunkRows) * kPanel<T> * std::max<std::int64_t>(g.K, 1);
   parallel_for(g.batch * panels * chunks, 1 + 100'000 / work,
                [&](std::int64_t begin, std::int64_t end) {
@@ -103,9 +103,9 @@ void gemm_packed(const GemmProblem& g, const T* a, const T* b, const T* bias, T*
                });
 }
 
-/// A batch of matrices in oneDNN's words. A single matrix is described with two axes, and one that
-/// serves the whole batch with the batch stride it would have: oneDNN has fast code for these, and
-/// only its reference loops for a stride of 0.
+/// A batch of matrices in oneDNN's terms. A single matrix is described with two axes. A matrix that
+/// serves the whole batch is described as a batch of 1, with the batch stride it would have: oneDNN
+/// has fast code for these, but only its reference loops for a stride of 0.
 dnnl::memory::desc describe(std::int64_t batch, std::int64_t batch_stride, std::int64_t rows,
                             std::int64_t columns, std::int64_t row, std::int64_t column) {
   if (batch == 1) return onednn::describe(std::array{rows, columns}, std::array{row, column});
@@ -150,7 +150,7 @@ void gemm_onednn(const GemmProblem& g, const float* a, const float* b, const flo
 
 void gemm(const GemmProblem& g, const float* a, const float* b, const float* bias, float* out,
           Where where) {
-  constexpr std::int64_t kSmall = 16'384;  // multiplications; below, oneDNN's call costs more
+  constexpr std::int64_t kSmall = 16'384;  // multiplications; up to here, oneDNN's call costs more
   if (g.batch * g.M * g.N * g.K <= kSmall) return gemm_packed(g, a, b, bias, out, where);
   gemm_onednn(g, a, b, bias, out, where);
 }

@@ -21,10 +21,10 @@
 namespace ringrad::kernels::cublas {
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper's algorithms ask for
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // as Hopper's algorithms request
 constexpr int kCandidates = 8;
 
-// The functions used, found when the first product needs them.
+// The library's functions, looked up when the first product needs them.
 struct Library {
   SharedLibrary file{"libcublasLt.so.13", "libcublasLt.so.12"};
   decltype(&cublasLtCreate) create = nullptr;
@@ -63,12 +63,12 @@ void check(cublasStatus_t status, const char* call, Where where) {
                 call);
 }
 
-// All that decides which algorithm is the best.
+// Everything that determines which algorithm is best.
 struct Key {
   DType dtype;
   bool tf32, has_bias;
   GemmProblem problem;
-  std::uint32_t alignment;  // of the operand that is aligned least
+  std::uint32_t alignment;  // of the least aligned operand
 
   auto tie() const {
     const GemmProblem& p = problem;
@@ -108,7 +108,7 @@ cublasLtMatrixLayoutOpaque_t layout_of(DType dtype, const BlasMatrix& matrix, st
   return layout;
 }
 
-// One product in cuBLASLt's words.
+// One product in cuBLASLt's terms.
 struct Call {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t left, right, out;  // out = left * right
@@ -166,7 +166,7 @@ class Engine {
     check(library().create(&handle_), "cublasLtCreate", where);
   }
 
-  // No algorithm at all is an answer, too.
+  // Returns false if there is no algorithm. That result is also kept.
   bool multiply(const Key& key, const BlasProduct& product, const void* a, const void* b,
                 const void* bias, void* result, Where where) {
     const DeviceGuard guard(device_, where);

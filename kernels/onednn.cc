@@ -5,7 +5,7 @@
 namespace ringrad::kernels::onednn {
 namespace {
 
-// A stream keeps no work behind on the CPU engine; one per thread spares a lock.
+// On the CPU engine a stream queues no work; one stream per thread avoids a lock.
 dnnl::stream& stream() {
   thread_local dnnl::stream stream(engine());
   return stream;

@@ -8,7 +8,7 @@
 namespace ringrad::kernels {
 namespace {
 
-// `array` walks along with the parameters.
+// Checks an array that is processed element by element with the parameters.
 void check_array(const char* operation, const char* what, const Tensor& array,
                  const Tensor& parameters, DType dtype, Where where) {
   RINGRAD_CHECK(array.dtype() == dtype, DTypeError, where, operation, ": ", what, " must be ",

@@ -84,7 +84,7 @@ void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& 
   });
 }
 
-// Fixed blocks, added up in order: the same sum for any number of threads.
+// Fixed blocks, added in order: the sum is the same for any number of threads.
 double sum_of_squares(const Tensor& x) {
   constexpr std::int64_t kBlock = 1 << 13;
   const std::int64_t n = x.numel(), num_blocks = (n + kBlock - 1) / kBlock;

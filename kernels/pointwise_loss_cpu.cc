@@ -9,7 +9,7 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-// Element i of the operands of a loss, of which w may be null, in its formula.
+// Applies the formula of a loss to element i of its operands. w may be null.
 template <class Formula, class T>
 struct Elements {
   using Math = MathType<T>;
@@ -45,8 +45,8 @@ RINGRAD_CLONES Math sum_values(Loss loss, std::int64_t begin, std::int64_t end) 
   return sum;
 }
 
-// grad_x[i] = factor * grad[i * grad_step] * derivative, where a step of 0 repeats the one gradient
-// of a reduced loss.
+// grad_x[i] = factor * *grad * derivative for the single gradient of a reduced loss (one_grad),
+// else grad[i] * derivative.
 template <class Loss, class T, class Math>
 RINGRAD_CLONES void write_derivatives(Loss loss, std::int64_t begin, std::int64_t end,
                                       const T* grad, bool one_grad, Math factor, T* grad_x) {
@@ -62,8 +62,8 @@ RINGRAD_CLONES void write_derivatives(Loss loss, std::int64_t begin, std::int64_
 
 constexpr std::int64_t kGrain = 1 << 15;
 
-// Within a block sums run in the type of the arithmetic, 16 or more partial sums side by side, so
-// that each adds at most some hundred terms; between blocks in double.
+// Within a block, sums have the type of the arithmetic and use 16 or more partial sums side by
+// side, so each adds at most a few hundred terms. Between blocks, sums are double.
 constexpr std::int64_t kBlock = 4096;
 
 template <class Math, class Loss>

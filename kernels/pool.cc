@@ -28,7 +28,8 @@ void check_image(const char* operation, const Shape& shape, Where where) {
                 ": x must be (B, C, H, W); got shape ", shape);
 }
 
-/// How the loops see a tensor of this shape: channels innermost, or single-channel images.
+/// The view that the loops have of a tensor of this shape: channels innermost, or single-channel
+/// images.
 PoolGeometry images_of(const char* operation, const Shape& shape, Layout layout, Where where) {
   RINGRAD_CHECK(shape[2] > 0 && shape[3] > 0, ShapeError, where, operation,
                 ": an image must have pixels; got shape ", shape);
@@ -79,8 +80,8 @@ Layout layout_of(const Tensor& x) {
   return x.is_channels_last() ? Layout::channels_last : Layout::contiguous;
 }
 
-/// x in one of the two layouts, and in the dtype the loops compute in; a GPU's kernels convert as
-/// they load and store.
+/// x in one of the two layouts, and in the dtype in which the CPU loops compute. GPU kernels
+/// convert as they load and store, so there x keeps its dtype.
 Tensor operand(const Tensor& x, Layout layout, Where where) {
   const DType dtype = x.device().is_cuda() ? x.dtype() : math_dtype(x.dtype());
   return to_layout(cast(x, dtype, where), layout, where);
@@ -110,7 +111,7 @@ DType place_dtype(const Pool2dOptions& options, Where where) {
   return fits_uint8(options) ? DType::uint8 : DType::int32;
 }
 
-/// body.operator()<T, Place>() for the dtypes of values and places on a CPU.
+/// Calls body.operator()<T, Place>() with the dtypes of values and places on a CPU.
 template <class Body>
 void dispatch_max(DType dtype, DType places, Body body) {
   const bool small = places == DType::uint8;

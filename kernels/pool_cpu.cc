@@ -10,7 +10,7 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;  // elements of a piece
+constexpr std::int64_t kGrain = 1 << 15;  // elements per piece
 
 /// Calls visit(place, offset of the pixel in its image) for the inputs of output (p, q).
 template <class Visit>
@@ -22,7 +22,7 @@ inline void for_each_input(const PoolGeometry& g, std::int64_t p, std::int64_t q
       visit((h - top) * g.place_width + w - left, (h * g.W() + w) * g.C);
 }
 
-/// body(image, p) for every row of outputs, in parallel.
+/// Calls body(image, p) for every row of outputs, in parallel.
 template <class Body>
 void for_each_output_row(const PoolGeometry& g, Body body) {
   const std::int64_t row_size = std::max<std::int64_t>(1, g.W() * g.C);
@@ -31,7 +31,7 @@ void for_each_output_row(const PoolGeometry& g, Body body) {
   });
 }
 
-/// body(image) for every image, in parallel: windows of one image may share inputs.
+/// Calls body(image) for every image, in parallel; windows of one image may share inputs.
 template <class Body>
 void for_each_image(const PoolGeometry& g, Body body) {
   const std::int64_t image_size = std::max<std::int64_t>(1, g.H() * g.W() * g.C);
@@ -40,7 +40,7 @@ void for_each_image(const PoolGeometry& g, Body body) {
   });
 }
 
-// One row of outputs from two rows of W pixels.
+// Computes one row of outputs from two rows of W pixels.
 template <class T, class Place>
 RINGRAD_CLONES void max_of_two_by_two(std::int64_t W, std::int64_t C, const T* __restrict x,
                                       T* __restrict y, Place* __restrict places) {
@@ -64,9 +64,9 @@ RINGRAD_CLONES void max_of_two_by_two(std::int64_t W, std::int64_t C, const T* _
   }
 }
 
-/// As many places as a Vector<T> has lanes, for comparing as wide as T. Left to itself the compiler
-/// vectorises the gradient for the width of Place, 64 channels at a time, and runs what is narrower
-/// one by one: half as fast for 16 and 32 channels.
+/// A vector of as many places as a Vector<T> has lanes, widened for comparisons of T's width.
+/// Without it the compiler vectorises the gradient for the width of Place, 64 channels at a time,
+/// and processes fewer channels one by one. That is half as fast for 16 and 32 channels.
 template <class T, class Place>
 struct Places {
   using Wide = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
@@ -79,7 +79,7 @@ struct Places {
   }
 };
 
-// Its gradient: two rows of W pixels from one row of outputs.
+// The gradient of max_of_two_by_two: two rows of W pixels from one row of outputs.
 template <class T, class Place>
 RINGRAD_CLONES void spread_two_by_two(std::int64_t W, std::int64_t C, const T* grad,
                                       const Place* places, T* grad_x) {

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 3> kNames = {"matmul", "conv2d", "batch_n
 enum class Choice : std::uint8_t { automatic, native, vendor };
 using Choices = std::array<std::atomic<Choice>, kNames.size()>;
 
-// Bit k stands for operation k; "all" for every one.
+// Bit k stands for operation k; "all" sets every bit.
 unsigned operations_named(std::string_view name, Where where) {
   if (name == "all") return (1u << kNames.size()) - 1;
   for (std::size_t i = 0; i < kNames.size(); ++i)
@@ -40,7 +40,7 @@ Choice parse_choice(std::string_view text, Where where) {
       where);
 }
 
-// A variable that makes no sense throws each time it is needed: nothing is chosen by guessing.
+// An invalid variable throws each time it is needed, so that nothing is chosen by guessing.
 void read_environment(Choices& choices, Where where) {
   const char* variable = std::getenv("RINGRAD_KERNELS");
   std::string_view rest = variable ? variable : "";

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// What every reduction prepares: a readable x, its result, and the way from one to the other.
+// The common part of all reductions: a readable x, the result, and the plan from one to the other.
 struct Reduction {
   Reduction(const char* operation, const Tensor& input, const Shape& axes, DType dtype,
             Where where);
@@ -30,17 +30,17 @@ struct Reduction {
   std::int64_t count = 1;  // elements per result
   unsigned reduced;        // one bit per axis
 
-  // The sum over x, divided; `empty` where there is nothing to sum.
+  // Writes the sum over x divided by `divisor`, or `empty` if x has no elements.
   void run_sum(double divisor, double empty, Where where) const;
 
   // One element of each group, in the shape of `result`.
   Tensor first_elements(Where where) const;
 
-  // The result in the shape the caller asked for.
+  // The result in the shape that the caller requested.
   Tensor shaped(bool keepdim, Where where) const;
 };
 
-// Strides of a dense tensor of `shape` whose axes lie in memory in the order of `like`.
+// Strides of a dense tensor of `shape` whose axes have the memory order of `like`.
 Strides strides_in_order(const Shape& shape, const Strides& like) {
   std::array<int, kMaxDims> order{};
   const auto end = std::next(order.begin(), shape.size());
@@ -56,7 +56,7 @@ Strides strides_in_order(const Shape& shape, const Strides& like) {
   return strides;
 }
 
-// x, or a copy of it if no axis has stride 1, or an expanded one lies inside of that.
+// x itself if some axis has stride 1 and no axis is expanded (stride 0), else a copy.
 Tensor with_unit_stride(const Tensor& x, Where where) {
   if (x.is_contiguous()) return x;
   std::int64_t smallest = 1;
@@ -113,9 +113,9 @@ Tensor Reduction::shaped(bool keepdim, Where where) const {
   return view::as_strided(result, shape, strides, 0, where);
 }
 
-// Two passes over x. The first sums distances from the group's first element, which are small also where
-// the elements are large. So the mean is known more exactly than x's dtype can hold it; the second pass
-// takes the rounded one, and what that adds to the sum is subtracted.
+// Two passes over x. The first sums distances from the group's first element, which are small even
+// if the elements are large. So the mean is known more exactly than x's dtype can represent. The
+// second pass uses the rounded mean, and the resulting excess in the sum is subtracted.
 void compute_var(const Reduction& reduction, std::int64_t correction, Where where) {
   using namespace ops;
   const DType dtype = reduction.x.dtype(), wide = DType::float64;
@@ -141,7 +141,7 @@ void compute_var(const Reduction& reduction, std::int64_t correction, Where wher
       sum_over_x(cpu::sum_squared_deviations, cuda::sum_squared_deviations, center);
   const Tensor rounding = binary<Sub>(mean, cast(center, wide, where), where);
   const Tensor excess = times(unary(Square(), rounding, where), count);
-  // Of equal elements the difference may be below 0, by rounding.
+  // For equal elements, rounding may make the difference negative.
   const Tensor sum = unary(RightScalar<Maximum>(0), binary<Sub>(squares, excess, where), where);
   const double divisor =
       static_cast<double>(std::max<std::int64_t>(0, reduction.count - correction));
@@ -189,7 +189,7 @@ Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool kee
   check_floating("var", x, where);
   RINGRAD_CHECK(correction >= 0, ValueError, where, "var: correction must not be negative; got ",
                 correction);
-  if (size_bytes(x.dtype()) == 2)  // a mean rounded to 16 bits is no center
+  if (size_bytes(x.dtype()) == 2)  // a mean rounded to 16 bits is too inexact as a center
     return cast(var(cast(x, DType::float32, where), axes, correction, keepdim, where), x.dtype(),
                 where);
   const Reduction reduction("var", x, axes, x.dtype(), where);

@@ -1,4 +1,4 @@
-// One loop serves every reduction: rows of x are merged, element by element, into a row of lanes.
+// One loop serves every reduction. It merges rows of x, element by element, into a row of lanes.
 //
 //     columns are kept: a lane for each       a run is reduced: pieces of it are the rows
 //
@@ -8,13 +8,14 @@
 //            -----------  merged down                a4 a5 a6 a7
 //     lanes  y0 y1 y2 y3                             a8 ...       merged down, then across
 //
-// Few kept columns stand side by side in the lanes as often as they fit, and are merged across too.
+// A few kept columns are repeated side by side in the lanes as often as they fit, and then also
+// merged across.
 //
-// A lane merges at most kBlock rows in the arithmetic of x (float for the halves) before it is
-// added to its total in a wider type. The work is cut into units, a unit being some columns of one
-// kept position and a share of what they reduce; where units share columns their totals are merged
-// in order at the end. The cut depends on the plan alone, so results do not depend on the number of
-// threads.
+// A lane merges at most kBlock rows in the arithmetic of x (float for the 16-bit types) before it
+// is added to its total in a wider type. The work is split into units: some columns of one kept
+// position, and a share of the elements that they reduce. If units share columns, their totals are
+// merged in order at the end. The split depends only on the plan, so results do not depend on the
+// number of threads.
 
 #include "kernels/reduce_cpu.h"
 
@@ -38,13 +39,13 @@ using reduce_ops::SumSquaredDeviations;
 constexpr std::int64_t kMaxLanes = 1024;  // their totals take 8 KiB of the first-level cache
 constexpr std::int64_t kRunLanes = 64;    // four vectors of 16 floats hide the latency of addition
 constexpr std::int64_t kBlock = 64;       // 64 / 4 dependent additions in float
-constexpr std::int64_t kElementsPerUnit = 32 << 10;  // 3 microseconds, well above starting a team
-constexpr std::int64_t kMaxShares = 64;              // of one result; enough for as many threads
-constexpr std::int64_t kFewElements = 128;           // merged before the lanes would be set up
+constexpr std::int64_t kElementsPerUnit = 32 << 10;  // 3 microseconds, well above a team's start
+constexpr std::int64_t kMaxShares = 64;              // per result; enough for as many threads
+constexpr std::int64_t kFewElements = 128;           // merged faster than lanes are set up
 
 // -- The loops ----------------------------------------------------------------------------------
 
-// Element c of a row, mapped; with the center of its column if the operation has one.
+// Element c of a row, mapped, with the center of its column if the operation has one.
 template <class Op, class T = typename Op::Element, class P = typename Op::Partial>
 P map_element(const T* x, [[maybe_unused]] const P* center, std::int64_t c) {
   if constexpr (kHasCenter<Op>)
@@ -53,13 +54,13 @@ P map_element(const T* x, [[maybe_unused]] const P* center, std::int64_t c) {
     return Op::map(x[c]);
 }
 
-// partial[c] = merge of partial[c] and rows of x at c
+// partial[c] = merge of partial[c] and column c of all rows of x
 template <class Op, class T = typename Op::Element, class P = typename Op::Partial>
 RINGRAD_CLONES void merge_rows(P* __restrict partial, const T* __restrict x, std::int64_t rows,
                                std::int64_t row_stride, std::int64_t width,
                                const P* __restrict center) {
   std::int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) {  // four rows for each time the lanes are loaded and stored
+  for (; r + 4 <= rows; r += 4) {  // four rows per load and store of the lanes
     const T* x0 = x + r * row_stride;
     const T* x1 = x0 + row_stride;
     const T* x2 = x1 + row_stride;
@@ -90,7 +91,7 @@ RINGRAD_CLONES void fold_lanes(A* total, std::int64_t lanes, std::int64_t width)
     for (std::int64_t c = 0; c < half; ++c) total[c] = Op::merge(total[c], total[c + half]);
 }
 
-// The lanes of one unit.
+// The lanes of one unit of work.
 template <class Op>
 class Lanes {
  public:
@@ -98,11 +99,12 @@ class Lanes {
   using Partial = typename Op::Partial;
   using Total = typename Op::Total;
 
-  // For `length` rows of `width` columns. `center` holds `width` numbers, or is null for operations
-  // without one.
+  // For `length` rows of `width` columns. `center` holds `width` numbers, or is null if the
+  // operation has no center.
   Lanes(std::int64_t width, std::int64_t length, bool rows_are_neighbours, const Partial* center)
       : width_(width), lanes_(width) {
-    // No more lanes than can be filled a few times: they must be merged at the end.
+    // Limits the lanes to a number that is filled a few times, because they must be merged at the
+    // end.
     const std::int64_t most = std::min(kRunLanes, length * width / 4);
     if (rows_are_neighbours)
       while (2 * lanes_ <= most) lanes_ *= 2;
@@ -144,13 +146,13 @@ class Lanes {
   }
 
   std::int64_t width_, lanes_;
-  std::int64_t pending_ = 0;  // rows in the partials
+  std::int64_t pending_ = 0;  // rows merged into the partials
   alignas(64) Partial partial_[kMaxLanes];
   alignas(64) Partial center_[kHasCenter<Op> ? kMaxLanes : 1];
   alignas(64) Total total_[kMaxLanes];
 };
 
-// -- The cut into units -------------------------------------------------------------------------
+// -- The split into units -----------------------------------------------------------------------
 
 struct Cut {
   explicit Cut(const ReducePlan& plan)
@@ -167,8 +169,8 @@ struct Cut {
     return (kElementsPerUnit + elements - 1) / elements;
   }
 
-  std::int64_t length;        // elements that one result reduces
-  std::int64_t columns;       // of a unit; fewer in the last tile
+  std::int64_t length;        // elements per result
+  std::int64_t columns;       // per unit; fewer in the last tile
   std::int64_t column_tiles;  // per kept position
   std::int64_t tiles;         // of all kept positions
   std::int64_t shares;        // units per tile
@@ -191,8 +193,8 @@ void for_each_run(const LoopNest<1>& reduced, const T* x, std::int64_t begin, st
                });
 }
 
-// Reduces positions [begin, end) of `columns` columns of x and passes their totals to
-// write(totals).
+// Reduces positions [begin, end) of `columns` columns of x and passes their totals to write(totals,
+// columns).
 template <class Op, class Write>
 void reduce_unit(const ReducePlan& plan, const typename Op::Element* x, std::int64_t columns,
                  std::int64_t begin, std::int64_t end, const typename Op::Partial* center,
@@ -235,7 +237,7 @@ void reduce(const ReducePlan& plan, const typename Op::Element* x,
             const typename Op::Partial* center, Finish finish) {
   using Total = typename Op::Total;
   const Cut cut(plan);
-  std::unique_ptr<Total[]> totals;  // (shares, results), where results have more than one share
+  std::unique_ptr<Total[]> totals;  // (shares, results), if results have more than one share
   if (cut.shares > 1)
     totals = std::make_unique_for_overwrite<Total[]>(
         static_cast<std::size_t>(cut.shares * plan.num_results));

@@ -1,4 +1,4 @@
-// The place of NVIDIA's libraries on simulated GPUs, where there are none.
+// Stands in for NVIDIA's libraries on simulated GPUs, which have none.
 
 #include "kernels/vendor.h"
 

@@ -6,7 +6,7 @@
 namespace ringrad::kernels {
 namespace {
 
-// One operator on each kind of device.
+// The implementations of one operator on each kind of device.
 struct Forward {
   void (*cpu)(const Tensor& x, int axis, const Tensor& y);
   void (*cuda)(const Tensor& x, int axis, const Tensor& y, Where where);

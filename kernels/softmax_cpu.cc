@@ -10,11 +10,11 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-// What stands behind the end of a folded row: it never is the maximum, and its exponential is 0.
+// Pads the end of a folded row: it is never the maximum, and its exponential is 0.
 template <class Math>
 constexpr Math kNothing = -std::numeric_limits<Math>::infinity();
 
-// Each of these turns loaded tiles into the values to store, which replace those of the first tile.
+// Each of these replaces the loaded values of the first tile by the values to store.
 
 struct Softmax {
   template <class Math>

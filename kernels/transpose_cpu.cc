@@ -6,11 +6,11 @@
 //       i j k l                                  c g k o
 //       m n o p                                  d h l p
 //
-// A square tile is turned over inside of a buffer that stays in the first-level cache, so that both
-// tensors are read and written in runs of whole cache lines. Within the tile, blocks of L x L
-// elements are turned over in L registers of 16 bytes: zipping register i with register i + L/2 is
-// one perfect shuffle of the block's L * L elements, and log2(L) perfect shuffles exchange the
-// upper and the lower half of the bits of an element's position, which are its row and its column.
+// A square tile is transposed in a buffer that stays in the first-level cache, so that both tensors
+// are accessed in runs of whole cache lines. Within the tile, blocks of L x L elements are
+// transposed in L registers of 16 bytes. Zipping register i with register i + L/2 is one perfect
+// shuffle of the block's L * L elements. log2(L) perfect shuffles exchange the upper and the lower
+// half of the bits of an element's position, which are its row and its column.
 
 #include <emmintrin.h>
 
@@ -24,21 +24,21 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-// Rows and columns of a tile: its rows are 256 bytes, or less where the tile would crowd the cache.
+// Rows and columns of a tile. A row is 256 bytes, or less if the tile would crowd the cache.
 template <class T>
 constexpr int kTile = sizeof(T) == 8 ? 32 : 64;
 
-// Elements of a register.
+// Elements per register.
 template <class T>
 constexpr int kLanes = 16 / sizeof(T);
 
 template <class T>
 using Lanes [[gnu::vector_size(16)]] = T;
 
-// From this size on the destination does not fit a core's second-level cache. Its lines are then
-// written past the caches, which saves reading them first, and the next tile is fetched ahead,
-// since the hardware does not follow jumps from row to row: a matrix of 4096 x 4096 floats
-// takes 8.3 instead of 32 ms (Xeon, Sapphire Rapids).
+// From this size on, the destination does not fit into a core's second-level cache. Its lines are
+// then written past the caches, which saves reading them first. The next tile is also prefetched,
+// since the hardware prefetcher does not follow jumps from row to row. A matrix of 4096 x 4096
+// floats takes 8.3 ms instead of 32 ms (Xeon, Sapphire Rapids).
 constexpr std::int64_t kStreamedBytes = 4 << 20;
 
 template <class T, int... I>
@@ -48,7 +48,7 @@ void zip(Lanes<T> a, Lanes<T> b, Lanes<T>& low, Lanes<T>& high, std::integer_seq
   high = __builtin_shufflevector(a, b, (L / 2 + I / 2 + I % 2 * L)...);
 }
 
-// A block of src becomes its transpose in the buffer, whose rows are kTile long.
+// Writes the transpose of a block of src to the buffer, whose rows are kTile long.
 template <class T>
 void transpose_block(T* buffer, const T* src, std::int64_t src_step) {
   constexpr int L = kLanes<T>;
@@ -92,7 +92,7 @@ void write_cached(const Tile<T>& tile, std::int64_t dst_step, const T* buffer) {
                 static_cast<std::size_t>(tile.rows) * sizeof(T));
 }
 
-// REQUIRES: a whole tile; rows of dst that start at multiples of 16 bytes
+// REQUIRES: a whole tile; rows of dst start at multiples of 16 bytes
 template <class T>
 void write_streamed(const Tile<T>& tile, std::int64_t dst_step, const T* buffer) {
   for (int c = 0; c < tile.columns; ++c)
@@ -108,7 +108,7 @@ void prefetch(const Tile<T>& tile, std::int64_t src_step) {
       __builtin_prefetch(tile.src + r * src_step + c);
 }
 
-// All tiles of all matrices, in the order in which they lie in dst's rows.
+// All tiles of all matrices, in the order of dst's rows.
 template <class T>
 class Tiling {
  public:
@@ -176,7 +176,7 @@ void transpose_tiles(const Tiling<T>& tiling, bool streamed, std::int64_t begin,
     else
       write_cached(tile, tiling.dst_step(), buffer);
   }
-  // Streamed stores become visible before whatever tells another thread that they are done.
+  // Makes streamed stores visible before any signal to another thread that they are done.
   _mm_sfence();
 }
 

@@ -19,7 +19,7 @@ std::atomic<bool>& tf32() {
   return allowed;
 }
 
-// cuDNN has float64 as an afterthought, and nothing for no values.
+// cuDNN supports float64 poorly and empty tensors not at all.
 bool is_for_cudnn(const ConvolutionGeometry& g, const Tensor& x) {
   return x.dtype() != DType::float64 && g.B * g.C * g.H * g.W * g.K > 0;
 }

@@ -17,8 +17,8 @@ constexpr int kOutputs = 4, kTaps = 3, kInputs = kOutputs + kTaps - 1;
 constexpr int kPlaces = kInputs * kInputs;
 constexpr std::int64_t kBlock = 32;  // tiles multiplied together
 
-/// An image (B, rows, columns, channels) and the window of it that belongs to each tile: the
-/// windows start 4 pixels apart, the first one at (-offset_h, -offset_w).
+/// An image (B, rows, columns, channels) and its window for each tile: the windows start 4 pixels
+/// apart, the first at (-offset_h, -offset_w).
 struct Image {
   std::int64_t B, rows, columns, channels;
   std::int64_t offset_h = 0, offset_w = 0;
@@ -42,7 +42,8 @@ struct Tiles {
   std::int64_t rows, columns, count, blocks;
 };
 
-/// 36 matrices (rows, columns). The 16 numbers between them keep their lines out of one cache set.
+/// 36 matrices (rows, columns). A gap of 16 numbers between them keeps their lines out of one cache
+/// set.
 struct Planes {
   Planes(std::int64_t rows, std::int64_t columns, Where where)
       : columns(columns),
@@ -57,8 +58,8 @@ struct Planes {
   float* data;
 };
 
-// Windows of `image` for the block's tiles, transformed by Rule into rows of `planes`. What lies
-// outside of the image, and the tiles after the last one, are zeros.
+// Transforms the windows of `image` for the block's tiles by Rule into rows of `planes`. Pixels
+// outside the image, and tiles after the last one, are zeros.
 template <class Rule>
 RINGRAD_CLONES void image_to_planes(const Image& image, const float* pixels, const Tiles& tiles,
                                     std::int64_t first, const float* zeros, const Planes& planes) {
@@ -85,7 +86,7 @@ RINGRAD_CLONES void image_to_planes(const Image& image, const float* pixels, con
   }
 }
 
-// The block's rows of `planes` (tiles, K), transformed into pixels of y.
+// Transforms the block's rows of `planes` (tiles, K) into pixels of y.
 RINGRAD_CLONES void planes_to_image(const Planes& planes, const Tiles& tiles, std::int64_t first,
                                     const float* bias, const Image& y, float* pixels) {
   const std::int64_t count = std::min(kBlock, tiles.count - first);
@@ -110,14 +111,15 @@ RINGRAD_CLONES void planes_to_image(const Planes& planes, const Tiles& tiles, st
   }
 }
 
-/// How a filter (K, C, 3, 3) is read as (from, to, 3, 3): strides, and whether taps run backwards.
+/// Describes how to read a filter (K, C, 3, 3) as (from, to, 3, 3): strides, and whether taps run
+/// backwards.
 struct FilterView {
   std::int64_t from, to;  // channels
   std::int64_t from_stride, to_stride;
   bool turned;
 };
 
-// planes (from, to) of the transformed filter.
+// Writes the planes (from, to) of the transformed filter.
 RINGRAD_CLONES void filter_to_planes(const FilterView& view, const float* weight,
                                      const Planes& planes, std::int64_t begin, std::int64_t end) {
   constexpr int kSize = kTaps * kTaps;
@@ -138,7 +140,7 @@ RINGRAD_CLONES void filter_to_planes(const FilterView& view, const float* weight
     }
 }
 
-// weight (K, C, 3, 3) for input channels [begin, end) from planes (C, K).
+// Writes weight (K, C, 3, 3) for input channels [begin, end) from planes (C, K).
 RINGRAD_CLONES void planes_to_filter(const Planes& planes, std::int64_t C, std::int64_t begin,
                                      std::int64_t end, float* weight) {
   constexpr int kSize = kTaps * kTaps;
@@ -158,7 +160,7 @@ RINGRAD_CLONES void planes_to_filter(const Planes& planes, std::int64_t C, std::
     }
 }
 
-// c (M, N) = [c +] a (M, depth) * b (depth, N) for M and N in sixteens.
+// c (M, N) = [c +] a (M, depth) * b (depth, N); M and N are multiples of 16.
 template <bool kAccumulate>
 RINGRAD_CLONES void multiply(std::int64_t M, std::int64_t N, std::int64_t depth, Operand<float> a,
                              const float* b, float* c) {
@@ -173,7 +175,7 @@ RINGRAD_CLONES void multiply(std::int64_t M, std::int64_t N, std::int64_t depth,
                                                c + i * N + j, N);
 }
 
-// y = x convolved with the transformed filter; both gradients of images are this as well.
+// y = x convolved with the transformed filter. Also computes the gradient with respect to x.
 void convolve(const Image& x, const float* x_pixels, const Planes& filter, const float* bias,
               const Image& y, float* y_pixels, Where where) {
   const Tiles tiles(y);
@@ -199,8 +201,8 @@ Planes transformed_filter(const FilterView& view, const float* weight, Where whe
   return planes;
 }
 
-// The transformed gradient of a filter, summed over some of the tiles. A few blocks are summed at a
-// time and then added to the total, since one long chain of additions would lose more digits.
+// The transformed gradient of a filter, summed over some of the tiles. A few blocks at a time are
+// summed and then added to the total, since one long chain of additions would lose more digits.
 class FilterGradient {
  public:
   FilterGradient(const Problem& p, const Tiles& tiles, Where where)
@@ -284,7 +286,8 @@ void backward_input(const Problem& p, const float* grad_y, const float* weight, 
                     Where where) {
   constexpr int kSize = kTaps * kTaps;
   const Planes filter = transformed_filter({p.K, p.C, p.C * kSize, kSize, true}, weight, where);
-  // Each grad_x sees the grad_y of up to two pixels before it, less the padding that shifted them.
+  // grad_x depends on grad_y from two pixels before it on; the padding shifts grad_y back by its
+  // width.
   convolve({p.B, p.P, p.Q, p.K, 2 - p.padding_h, 2 - p.padding_w}, grad_y, filter, nullptr,
            {p.B, p.H, p.W, p.C}, grad_x, where);
 }
