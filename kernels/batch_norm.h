@@ -12,8 +12,8 @@
 //     forward     batch_norm_moments          ->  batch_norm_apply
 //     backward    batch_norm_backward_sums    ->  batch_norm_backward_apply
 //
-// With ReLU, the backward passes recompute the sign of y from x and the residual, so that nothing
-// else is kept but two numbers per channel.
+// With ReLU, the backward passes recompute the sign of y from x and the residual, so only these and
+// two numbers per channel are kept.
 //
 // Moments are exact per block of rows (two passes over a block that fits into cache) and merged
 // pairwise in float64 (Chan, Golub, LeVeque 1979), so neither a large mean nor a long axis costs

@@ -123,7 +123,7 @@ T* from(T* data, std::int64_t begin) {
   return data ? data + begin : nullptr;
 }
 
-/// Two sums per column and chunk, laid out by chunk first, so that chunks never share a cache line.
+/// Two sums per column and chunk, laid out chunk by chunk, so that chunks never share a cache line.
 template <class T>
 struct ChunkSums {
   explicit ChunkSums(const Stripes& s)

@@ -49,8 +49,8 @@ void batch_norm_backward_sums(const Stripes& stripes, const ChannelMap<T>& map, 
                               const T* residual, const T* grad_y, T* sum_g, T* sum_gx);
 
 /// grad_x = scale * g + slope * (x - mean) + constant, where slope and constant are repeated along
-/// a stripe. With a residual, also grad_residual = g. If slope and constant are empty, grad_x =
-/// scale * g, which an infinite x does not affect.
+/// a stripe. With a residual, also grad_residual = g. If slope and constant are empty, then
+/// grad_x = scale * g, which an infinite x does not affect.
 template <class T>
 void batch_norm_backward_apply(const Stripes& stripes, const ChannelMap<T>& map,
                                const std::vector<T>& slope, const std::vector<T>& constant,

@@ -1,6 +1,5 @@
-// Batch normalization on a GPU: what its four passes do with a value. batch_norm_walks.cuh
-// describes how they traverse x in either memory order without copying it. All are bound by
-// bandwidth.
+// Batch normalization on a GPU: what its four passes do with a value. batch_norm_walks.cuh says how
+// they traverse x in either memory order without copying it. All are bound by bandwidth.
 //
 // Sums are of distances from a value of the same channel, so that a large mean costs no digits. The
 // moments are summed in float64, so they are the same numbers, rounded to float32, whatever the
@@ -119,8 +118,8 @@ struct SumGradients {
   Pair<Math> sums{0, 0};
 };
 
-// scale * (g - sum_g / rows - xhat * sum_gx / rows), computed as scale * g + slope * (x - mean) +
-// constant. If the moments are constants, scale * g, whatever x is.
+// scale * (g - sum_g / rows - xhat * sum_gx / rows), computed as
+// scale * g + slope * (x - mean) + constant. If the moments are constants, scale * g for any x.
 template <class T, bool kRelu, bool kResidual>
 struct ApplyGradient {
   using Math = MathType<T>;

@@ -7,7 +7,7 @@
 //                parameters once.
 //
 //     planes     a channel has planes of neighbours, one per example: 000..0 111..1 222..2 000..0
-//               a block processes one channel only.
+//                a block processes one channel only.
 //
 // An Op defines the work at each value:
 //

@@ -1,6 +1,6 @@
 // A matrix product in BLAS terms: every matrix is column-major. Private to kernels/.
 //
-//     a stored matrix: `columns` columns of `rows` neighbours; columns start `leading` apart
+//     a stored matrix: `columns` columns of `rows` neighbours, `leading` elements apart
 //
 //         leading >= rows        otherwise the library reads out of bounds
 //

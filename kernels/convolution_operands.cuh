@@ -1,10 +1,9 @@
 // A convolution's images as virtual matrices, never stored, for gemm.cuh. Private to
 // convolution_cuda.cu.
 //
-//     forward           y (pixels of y, k)   = patches (pixels of y, rsc)   * filter (rsc, k)
-//     input gradient    dx (pixels of x, c)  = gradients (pixels of x, rsk) * filter (rsk, c)
-//     weight gradient   dw (k, rsc)          = dy (k, pixels of y)          * patches (pixels of y,
-//                                                                                      rsc)
+//     forward           y (pixels of y, k)  = patches (pixels of y, rsc)   * filter (rsc, k)
+//     input gradient    dx (pixels of x, c) = gradients (pixels of x, rsk) * filter (rsk, c)
+//     weight gradient   dw (k, rsc)         = dy (k, pixels of y)  * patches (pixels of y, rsc)
 //
 // Rows are pixels of all images, numbered in memory order. Columns are taps of the filter with the
 // channels of one pixel innermost, which are neighbours in memory. Elements outside an image are 0.

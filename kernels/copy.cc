@@ -23,13 +23,12 @@ bool is_transposition(const LoopNest<2>& nest) {
   return false;
 }
 
-// True if a GPU is involved and the two tensors are on different devices: bytes must be
-// transferred.
+// True if the two are on different devices, at least one of them a GPU: bytes must be transferred.
 bool travels(const Tensor& dst, const Tensor& src) {
   return dst.device() != src.device() && (dst.device().is_cuda() || src.device().is_cuda());
 }
 
-// Sends src as one block of bytes, which is converted and reordered before, and rearranged after.
+// Converts and reorders src, sends it as one block of bytes, and spreads it if dst is not dense.
 void send(const Tensor& dst, const Tensor& src, Where where) {
   const bool dense = is_dense(dst.shape(), dst.strides());
   const Options there{.dtype = dst.dtype(), .device = dst.device()};

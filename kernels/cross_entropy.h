@@ -59,8 +59,8 @@ Tensor cross_entropy_backward(const Tensor& grad_output, const Tensor& logits,
                               const Tensor& targets, const CrossEntropyStatistics& statistics,
                               const CrossEntropyOptions& options, Where where = Where::current());
 
-/// The parts of the gradient above besides p, for gradients that are recorded: grad_logits = g (W p
-/// - q).
+/// The parts of the gradient above besides p, for gradients that are recorded:
+/// grad_logits = g (W p - q).
 struct CrossEntropyTargets {
   Tensor total;         ///< W, (B, 1) or (1)
   Tensor distribution;  ///< q_bc = (1 - s) w_t [c = t] + s / C w_c, like logits

@@ -5,8 +5,8 @@
 // domain then gives the dtype of the result. The result has the memory order of the first dense
 // operand of its shape, so channels_last stays channels_last.
 //
-// elementwise_*_rows.inc list which rows exist for which template. map_cpu.h and map_cuda.cuh
-// describe how the elements are visited.
+// The elementwise_*_rows.inc files list which rows exist for which template. map_cpu.h and
+// map_cuda.cuh describe how the elements are visited.
 
 #pragma once
 

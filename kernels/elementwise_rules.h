@@ -12,7 +12,7 @@
 
 namespace ringrad::kernels::elementwise {
 
-/// Up to this many float32 elements are computed in place, in less time than map() takes to start.
+/// Up to this many float32 elements are computed directly, in less time than map() takes to start.
 inline constexpr std::int64_t kTiny = 16;
 
 /// True if there are at most kTiny elements and, in every tensor, element i is simply
@@ -67,7 +67,7 @@ inline constexpr bool kIsPredicate = [] {
     return std::is_same_v<UnaryResult<Op, float>, bool>;
 }();
 
-/// The two derivatives of a row as functors of one signature.
+/// The two derivatives of a row as functors with one signature.
 template <class Op>
 struct BackwardA {
   template <class T>

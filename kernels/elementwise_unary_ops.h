@@ -109,8 +109,8 @@ struct Relu : UnaryRow<Domain::number, Saves::output> {
   static constexpr auto backward(const auto& grad, const auto& y) { return where(y <= 0, 0, grad); }
 };
 
-/// Limits x to [-30, 30]. Outside, gelu's slope is 0 or 1 to all digits, but its formulas give inf
-/// * 0.
+/// Limits x to [-30, 30]. Outside, gelu's slope is 0 or 1 to all digits, but its formulas give
+/// inf * 0.
 constexpr auto within_bend(auto x) {
   return where(x > 30, like(x, 30), where(x < -30, like(x, -30), x));
 }

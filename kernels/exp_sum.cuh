@@ -30,8 +30,7 @@ struct ExpSum {
 
   static __device__ ExpSum nothing() { return {-kInfinity<Math>, 0}; }
 
-  /// Adds V more numbers, with one rescaling for all. A NaN is never the maximum; it makes the sum
-  /// NaN.
+  /// Adds V more numbers, with one rescaling for all. A NaN is no maximum; it makes the sum NaN.
   template <int V>
   __device__ void take(const Math (&x)[V]) {
     Math largest = maximum;

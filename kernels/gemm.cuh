@@ -7,7 +7,8 @@
 //                                  shared memory
 //     gemm_registers, 128 x 128    half the traffic per multiplication; for float32 products with
 //                                  enough tiles to give every multiprocessor work
-//     gemm_mma, 128 x 128          16-bit floats on tensor cores, if 8 neighbours are one read
+//     gemm_mma, 128 x 128          16-bit floats on tensor cores, if 8 neighbours can be read at
+//                                  once
 //
 // A product with few tiles and a long sum, such as a weight gradient, is also cut along k. Each
 // slice becomes a separate product, and a second kernel adds the slices in order. All choices

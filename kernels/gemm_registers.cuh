@@ -106,8 +106,8 @@ __device__ void write_sums(const GemmShape& shape, const GemmOutput<Out>& out, u
 }
 
 // One thread per 64 elements of the tile. Shared memory: two tiles of factors per operand, so that
-// the next step's factors arrive while the current ones are multiplied; 2 * kStep * (kRows +
-// kColumns + 8) numbers. Bound: arithmetic.
+// the next step's factors arrive while the current ones are multiplied;
+// 2 * kStep * (kRows + kColumns + 8) numbers. Bound: arithmetic.
 // REQUIRES: kPack is 1 or 4; A and B give packs of kPack
 template <int kRows, int kColumns, int kPack, class A, class B, class Out>
 __global__ void __launch_bounds__(kRows* kColumns / 64, 2)

@@ -1,4 +1,4 @@
-// Selects slices of a tensor along one axis by a list of positions; and the adjoint operation.
+// Selects slices of a tensor along one axis by a list of positions, and computes the adjoint.
 //
 //     index_select    y[.., i, ..] = x[.., indices[i], ..]
 //     index_sum       y[.., j, ..] = sum of x[.., i, ..] over all i with indices[i] = j

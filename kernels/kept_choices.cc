@@ -23,13 +23,13 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
-constexpr std::size_t kMostCharacters = 300;  // at most, of a problem or a choice
+constexpr std::size_t kMostCharacters = 300;  // per problem or choice
 
 [[noreturn]] void refuse(const std::string& must, const std::string& got) {
   throw std::invalid_argument("must " + must + "; got " + got);
 }
 
-// Keeps letters, digits and dots, because a device's name becomes part of a file name.
+// Keeps letters, digits, dots and dashes, because a device's name becomes part of a file name.
 std::string as_file_name(std::string_view text) {
   std::string name(text.substr(0, 100));
   for (char& c : name)

@@ -1,8 +1,8 @@
 // KeptChoices: the choices found fastest on a GPU, kept on disk for the next process.
 //
-//     $XDG_CACHE_HOME/ringrad/cudnn_91900-NVIDIA_H100_80GB_HBM3.json one per library and device
+//     $XDG_CACHE_HOME/ringrad/cudnn_91900-NVIDIA_H100_80GB_HBM3.json   per library and device
 //     {"library": "cudnn 91900", "device": "NVIDIA H100 80GB HBM3",
-//      "choices": {"0,4,0,32,64,56,56": "eng12_k2=4_k3=1"}}         problem: the library's own name
+//      "choices": {"0,4,0,32,64,56,56": "eng12_k2=4_k3=1"}}            problem: the library's name
 //
 // The file is untrusted: reads are bounded, and a file that is damaged or is for another library or
 // device is ignored with a message on stderr and left unchanged. A name from the file is only

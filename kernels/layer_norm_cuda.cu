@@ -97,8 +97,8 @@ __global__ void __launch_bounds__(kThreads, 2) layer_norm_block_per_row(Forward<
 }
 
 // Block b processes rows b * blockDim.y ...; thread (x, y) reads packs x, x + kRowThreads ... of
-// row y. Shared memory: three numbers per warp of a row. REQUIRES: at most kPacks<T> * kRowThreads
-// packs per row
+// row y. Shared memory: three numbers per warp of a row.
+// REQUIRES: at most kPacks<T> * kRowThreads packs per row
 template <class T, int kRowThreads>
 __global__ void __launch_bounds__(kRowBlock<kRowThreads>, 768 / kRowBlock<kRowThreads>)
     layer_norm_in_registers(Forward<T> args) {

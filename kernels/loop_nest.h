@@ -77,8 +77,8 @@ void for_each_row(const LoopNest<N>& nest, std::int64_t begin, std::int64_t end,
 template <int N>
 LoopNest<N> make_loop_nest(const Shape& shape, const std::array<const Strides*, N>& strides) {
   LoopNest<N> nest;
-  // Insertion sort while reading the axes: there are at most eight, and most come in order. The
-  // lexicographic order of the strides is the documented order.
+  // Insertion sort while reading the axes: there are at most eight, and most come in order.
+  // Comparing strides lexicographically gives the documented order.
   for (int axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == 1) continue;
     typename LoopNest<N>::Offsets step;

@@ -137,7 +137,7 @@ bool try_linear(const char* name, const Function& function, const Tensor& out,
   return true;
 }
 
-/// The storage type of an operand of type Math when the 16-bit floats in use are T.
+/// The storage type of an operand: T if its Math is float32, else Math itself.
 template <class Math, class T>
 using StoredAs = std::conditional_t<std::is_same_v<Math, float>, T, Math>;
 

@@ -1,8 +1,8 @@
 // Vector versions of the functions of <cmath>.
 //
 // The C library has them (libmvec: exp, log, tanh, erf ... of 4, 8 or 16 elements at once, within 4
-// units in the last place). It declares them only under -ffast-math, which would also ignore NaN
-// and infinity. Declaring them here lets any loop over std::exp and the like become vector code:
+// units in the last place). It declares them only under -ffast-math, which would also drop NaN and
+// infinity. Declaring them here lets any loop over std::exp and the like become vector code:
 //
 //     for (i) y[i] = std::exp(x[i]);        in a function marked RINGRAD_CLONES (core/simd.h)
 //

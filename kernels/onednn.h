@@ -99,7 +99,7 @@ class Plan {
 
   struct Argument {
     int index;         ///< DNNL_ARG_...
-    const void* data;  ///< const also for outputs: oneDNN's memory objects do not differ
+    const void* data;  ///< const even for outputs: memory objects do not tell them apart
   };
 
   /// Runs on the calling thread and its team, which must be the team that the plan was made for;

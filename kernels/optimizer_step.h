@@ -1,14 +1,13 @@
-// Optimizer steps over flat arrays: each step reads and writes parameters, gradients and state
-// once.
+// Optimizer steps over flat arrays: parameters, gradients and state are read and written once each.
 //
 // A model's parameters are consecutive in one array, so a step is one call, not one per parameter.
 // The step multiplies the gradient by `grad_scale` as it reads it, which makes clipping by the
-// global norm free: take l2_norm of the gradients, then a step with grad_scale = min(1, max_norm /
-// norm).
+// global norm free: take l2_norm of the gradients, then a step with
+// grad_scale = min(1, max_norm / norm).
 //
 // The formulas are PyTorch's, with constants computed in double and rounded once to the type of the
-// arithmetic. State is float32 for the 16-bit dtypes, in which a second moment that changes by a
-// thousandth per step would not change at all.
+// arithmetic. State is float32 for the 16-bit dtypes: their rounding would discard the updates of a
+// second moment that changes by a thousandth per step.
 
 #pragma once
 
@@ -35,7 +34,7 @@ struct SgdStep {
 ///   parameter -= learning_rate * (g + momentum * buffer)     or, without momentum,
 ///   parameter -= learning_rate * g
 ///
-/// Shapes:  all contiguous, of equal numel; buffer may be undefined without momentum
+/// Shapes:  all contiguous, with equal numel; buffer may be undefined without momentum
 /// DTypes:  parameters and gradients of one floating dtype, state of optimizer_state_dtype
 /// Throws:  ShapeError, DTypeError
 /// Paper:   Sutskever, Martens, Dahl, Hinton 2013, section 2 (momentum and Nesterov's)

@@ -64,7 +64,8 @@ __device__ void step_pack(const Rule& rule, std::int64_t i, T* parameters, const
 }
 
 // V neighbouring elements per thread; the last thread processes the remaining ones one by one.
-// Bound: bandwidth. REQUIRES: all arrays are aligned for V elements
+// Bound: bandwidth.
+// REQUIRES: all arrays are aligned for V elements
 template <int V, class Rule, class T, class Math>
 __global__ void step_thread_per_pack(Replayed<Rule> replayed, std::int64_t n, T* parameters,
                                      const T* gradients, Math* first_state, Math* second_state) {

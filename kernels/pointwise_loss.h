@@ -4,8 +4,8 @@
 //     l1                 |x - t|
 //     bce_with_logits    (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x))
 //
-// where w is the weight of the positive class (default 1). The last formula is -(w t log sigmoid(x)
-// + (1 - t) log(1 - sigmoid(x))) without its overflows.
+// where w is the weight of the positive class (default 1). The last formula is
+// -(w t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) without its overflows.
 //
 // One pass computes the losses of all elements and their sum or mean, without intermediate tensors;
 // a second pass computes the gradient. Sums run over fixed blocks whose results are added in order,

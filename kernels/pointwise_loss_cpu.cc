@@ -45,7 +45,7 @@ RINGRAD_CLONES Math sum_values(Loss loss, std::int64_t begin, std::int64_t end) 
   return sum;
 }
 
-// grad_x[i] = factor * *grad * derivative for the single gradient of a reduced loss (one_grad),
+// grad_x[i] = factor * grad[0] * derivative if one_grad, the single gradient of a reduced loss;
 // else grad[i] * derivative.
 template <class Loss, class T, class Math>
 RINGRAD_CLONES void write_derivatives(Loss loss, std::int64_t begin, std::int64_t end,

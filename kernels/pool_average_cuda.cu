@@ -70,8 +70,9 @@ __device__ MathType<T> sum_of_pixels(const Pool<Int>& pool, const T* x, Int imag
   return sum;
 }
 
-// One output per warp and iteration; lane i reads pixels i, i + 32, ... and lane 0 writes. Bound:
-// bandwidth. REQUIRES: C is 1
+// One output per warp and iteration; lane i reads pixels i, i + 32, ... and lane 0 writes.
+// Bound: bandwidth.
+// REQUIRES: C is 1
 template <class T, class Int>
 __global__ void mean_warp_per_output(Pool<Int> pool, const T* x, T* y) {
   const Int lane = threadIdx.x % kWarp;
@@ -86,8 +87,9 @@ __global__ void mean_warp_per_output(Pool<Int> pool, const T* x, T* y) {
 }
 
 // 32 neighbouring channels of one window position per block and iteration: lane = channel, and warp
-// i reads pixels i, i + 8, ...; warp 0 adds the parts and writes. Shared memory: 1 or 2 KiB. Bound:
-// bandwidth. REQUIRES: the pool's groups have 32 channels, the last perhaps fewer
+// i reads pixels i, i + 8, ...; warp 0 adds the parts and writes. Shared memory: 1 or 2 KiB.
+// Bound: bandwidth.
+// REQUIRES: the pool's groups have 32 channels, the last perhaps fewer
 template <class T, class Int>
 __global__ void mean_block_per_pixel(Pool<Int> pool, const T* x, T* y) {
   using Math = MathType<T>;

@@ -193,8 +193,7 @@ void for_each_run(const LoopNest<1>& reduced, const T* x, std::int64_t begin, st
                });
 }
 
-// Reduces positions [begin, end) of `columns` columns of x and passes their totals to write(totals,
-// columns).
+// Reduces positions [begin, end) of `columns` columns of x and calls write(totals, columns).
 template <class Op, class Write>
 void reduce_unit(const ReducePlan& plan, const typename Op::Element* x, std::int64_t columns,
                  std::int64_t begin, std::int64_t end, const typename Op::Partial* center,

@@ -100,8 +100,8 @@ struct Converted {
   }
 };
 
-/// Result i has kept position i / width and column i % width. It reduces x[kept offset + r stride +
-/// column] for r < length.
+/// Result i has kept position i / width and column i % width. It reduces
+/// x[kept offset + r stride + column] for r < length.
 struct ReducePass {
   LoopNest<1> kept;
   std::int64_t length, stride, width, num_results;
@@ -211,8 +211,8 @@ __device__ typename Op::Total merge_row(const Op& op, const typename Op::Element
 
 // Threads [result << log_lanes, (result + 1) << log_lanes) of block row `share` merge that share of
 // a result, and the first of them writes it, to totals (shares, results) if that is not null.
-// Shared memory: 8 totals. Bound: bandwidth. REQUIRES: log_lanes <= 5, or 8 with blocks of 256
-// threads; stride 1 and width 1
+// Shared memory: 8 totals. Bound: bandwidth.
+// REQUIRES: log_lanes <= 5, or 8 with blocks of 256 threads; stride 1 and width 1
 template <class Op, bool kPacked, class Finish>
 __global__ void reduce_rows(Op op, ReducePass pass, const typename Op::Element* x, Finish finish,
                             typename Op::Total* totals, unsigned log_lanes) {
@@ -245,8 +245,8 @@ __global__ void reduce_rows(Op op, ReducePass pass, const typename Op::Element* 
 }
 
 // Thread (x, y) of block (tile, share) merges rows y, y + blockDim.y, ... of its share, for V
-// columns: pack x of the tile, where packs are numbered through all kept positions. Threads with y
-// = 0 write. Shared memory: at most 64 bytes per thread. Bound: bandwidth.
+// columns: pack x of the tile, where packs are numbered through all kept positions. The threads
+// with y = 0 write. Shared memory: at most 64 bytes per thread. Bound: bandwidth.
 template <class Op, bool kPacked, class Finish>
 __global__ void reduce_columns(Op op, ReducePass pass, const typename Op::Element* x, Finish finish,
                                typename Op::Total* totals) {

@@ -54,8 +54,8 @@ class Row {
     return pack * V + i >= before_ && pack * V + i < end_;
   }
 
-  /// `otherwise` replaces elements outside the row, also in packs after its end. REQUIRES: data,
-  /// the tensor's, is aligned to 16 bytes; likewise in store()
+  /// `otherwise` replaces elements outside the row, also in packs after its end.
+  /// REQUIRES: data, the tensor's, is aligned to 16 bytes; likewise in store()
   template <class Math>
   __device__ void load(const T* data, Index pack, Math otherwise, Math (&values)[V]) const {
     if (is_whole(pack)) {

@@ -7,7 +7,7 @@
 //     rank 1's stream    batch norm, needs all of them at once, waits for rank 0's all_reduce
 //
 // cuDNN's batch norm may be such a kernel, and cuDNN does not say which of its engines are. So
-// while a GPU is shared, batch norm uses our own kernels, whose blocks never wait for each other
+// while a GPU is shared, batch norm uses our own kernels, whose blocks all end by themselves
 // (provider.h).
 
 #pragma once

@@ -181,8 +181,8 @@ template <class T>
 constexpr int kPacksKept = packs_in<T>(64);  // of each input, per thread
 
 // Block b processes rows b * blockDim.y ...; thread (x, y) reads packs x, x + kRowThreads ... of
-// row y. Shared memory: one state per warp. REQUIRES: at most kPacksKept<T> * kRowThreads packs per
-// row
+// row y. Shared memory: one state per warp.
+// REQUIRES: at most kPacksKept<T> * kRowThreads packs per row
 template <class Op, class T, int kRowThreads>
 __global__ void softmax_in_registers(Inputs<T, Op::kInputs> in, T* out, std::int64_t rows,
                                      std::int64_t size) {
@@ -219,8 +219,7 @@ void run(const char* name, int axis, const Tensor& out, Where where, const In&..
   const double bytes = (1 + sizeof...(In)) * bytes_of(out);
   dispatch_floating(out.dtype(), [&]<class T>() {
     using Op = Operator<MathType<T>>;
-    // Neighbouring threads read rows of at most 64 bytes one by one; the cache combines these
-    // reads.
+    // Neighbouring threads read rows of at most 64 bytes by element; the cache combines the reads.
     if (stride > 1 || size * sizeof(T) <= 64) {
       // If there are few rows, more threads share each.
       const unsigned shares = rows < (1 << 17) && size >= 16 ? 8 : 1;

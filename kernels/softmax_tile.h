@@ -65,8 +65,7 @@ class Tiles {
   /// Tiles per thread that justify starting one: about 16 thousand exponentials.
   std::int64_t grain() const { return 1 + (1 << 14) / (1 + depth() * kLanes); }
 
-  /// Reads a tile. `pad` fills the places after the end of a folded row; lanes without a row read
-  /// 0.
+  /// Reads a tile. `pad` fills the places after a folded row's end; lanes without a row read 0.
   template <class T, class Math>
   void load(std::int64_t tile, const T* x, Math pad, Math* values) const {
     if (folded_) {
