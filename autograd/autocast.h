@@ -1,4 +1,5 @@
-// Autocast: matrix products and convolutions in 16 bits, everything delicate in float32.
+// Autocast: matrix products and convolutions in 16 bits; numerically delicate operations in
+// float32.
 //
 //     {
 //       const Autocast mixed(DType::bfloat16);
@@ -10,13 +11,13 @@
 //
 //     matmul, linear, conv2d                      take float operands as the 16-bit dtype
 //     softmax, log_softmax, all losses            take 16-bit operands as float32
-//     everything else                             computes in what it is given; norms keep their
+//     everything else                             computes in its operands' dtype; norms keep their
 //                                                 statistics, and all sums accumulate, in float32
 //
 // Conversions are recorded like any operation, so parameters get float32 gradients: they are the
-// master weights of the usual recipe. A backward pass computes in the dtypes of its forward pass, inside
-// of a scope too. float64 is left alone. With float16, whose smallest normal number is 6e-5, scale the loss
-// (nn/grad_scaler.h); bfloat16 has the range of float32.
+// master weights of the usual recipe. A backward pass computes in the dtypes of its forward pass,
+// even inside a scope. float64 does not change. With float16, whose smallest normal number is 6e-5,
+// scale the loss (nn/grad_scaler.h); bfloat16 has the range of float32.
 //
 // Paper: Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740
 
@@ -32,7 +33,7 @@ inline constinit thread_local DType autocast_dtype = DType::float32;
 
 class Autocast {
  public:
-  /// float32 switches it off until the end of the scope.
+  /// float32 switches autocasting off until the end of the scope.
   /// Throws DTypeError unless float16, bfloat16 or float32.
   explicit Autocast(DType dtype, Where where = Where::current()) : before_(detail::autocast_dtype) {
     RINGRAD_CHECK(math_dtype(dtype) == DType::float32, DTypeError, where,
@@ -49,11 +50,12 @@ class Autocast {
 
 // -- For operators --------------------------------------------------------------------------------
 
-/// The dtype of the scope; float32 outside of any.
+/// The dtype of the scope; float32 outside any scope.
 inline DType autocast_dtype() { return detail::autocast_dtype; }
 inline bool autocasting() { return autocast_dtype() != DType::float32; }
 
-/// x in the 16-bit dtype of the scope if it is a float of at most 32 bits. Undefined stays undefined.
+/// x in the 16-bit dtype of the scope if it is a float of at most 32 bits. An undefined tensor
+/// stays undefined.
 Tensor narrowed(const Tensor& x, Where where);
 
 /// x in float32 if it is a 16-bit float.

@@ -1,4 +1,5 @@
-// Batch normalization, optionally with what so often follows it: a residual's sum, and ReLU.
+// Batch normalization, optionally with the two steps that often follow it: a residual's sum, and
+// ReLU.
 //
 // Extents: C channels (axis 1).
 
@@ -17,16 +18,17 @@ struct BatchNormOptions {
 
 ///   y = (x - mean) / sqrt(var + eps) * weight + bias [+ residual]
 ///
-/// mean and var are taken over all axes but axis 1: of the batch in training, else running_mean and
-/// running_var. The running variance is unbiased, the one used for normalising is not, as in
-/// PyTorch. Undefined running statistics are neither used nor updated.
+/// mean and var are taken over all axes except axis 1: those of the batch in training, else
+/// running_mean and running_var. As in PyTorch, the running variance is unbiased, but the variance
+/// used to normalise is not. Undefined running statistics are neither used nor updated.
 ///
 /// Shapes:  x (B, C, ...); weight, bias, running_mean, running_var (C), weight and bias may be
 ///          undefined; residual like x, or undefined  ->  like x
 /// DTypes:  every floating dtype
-/// Saves:   x, weight, bias, mean (C), rstd (C), with ReLU the residual; not y, also with ReLU
-/// Throws:  ShapeError unless the vectors are (C) and residual is like x, or if training has fewer than
-///          two values per channel; ValueError when evaluating without running statistics; DTypeError, DeviceError
+/// Saves:   x, weight, bias, mean (C), rstd (C), with ReLU the residual; never y
+/// Throws:  ShapeError unless the vectors are (C) and residual is like x, or if training has fewer
+///          than two values per channel; ValueError when evaluating without running statistics;
+///          DTypeError, DeviceError
 /// Paper:   Ioffe and Szegedy 2015, arXiv:1502.03167
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,

@@ -9,7 +9,7 @@
 
 namespace ringrad {
 
-/// A view of x in which axes of extent 1 are repeated, and new leading axes are, without a copy.
+/// A view of x that repeats axes of extent 1 and adds leading axes, without a copy.
 ///
 /// Throws:  ShapeError unless x's shape broadcasts to `shape`
 Tensor expand(const Tensor& x, const Shape& shape, Where where = Where::current());
@@ -17,7 +17,7 @@ Tensor expand(const Tensor& x, const Shape& shape, Where where = Where::current(
 /// x summed down to `shape`; x itself if it has that shape.
 ///
 /// DTypes:  floats stay; integers and bool give int64
-/// Throws:  ShapeError unless `shape` broadcasts to x's
+/// Throws:  ShapeError unless `shape` broadcasts to x's shape
 Tensor sum_to(const Tensor& x, const Shape& shape, Where where = Where::current());
 
 }  // namespace ringrad

@@ -1,7 +1,7 @@
-// Activation checkpointing: keep the inputs of a segment, compute its activations again when
-// backward needs them.
+// Activation checkpointing: keeps a segment's inputs and recomputes its activations when backward
+// needs them.
 //
-//     forward    x --> [ f, not recorded ] --> y           nothing inside of f is saved
+//     forward    x --> [ f, not recorded ] --> y           nothing inside f is saved
 //     backward   x --> [ f, recorded ] --> y', then back   one more forward, one segment at a time
 //
 // Paper: Chen, Xu, Zhang, Guestrin 2016, "Training deep nets with sublinear memory cost",
@@ -22,10 +22,11 @@ namespace ringrad {
 /// default_generator() are the same in both runs. f must be a pure function of its inputs and
 /// leaves: a module that updates running statistics would update them twice.
 ///
-/// In a split pass (split_backward.h) the first half runs f again and keeps what the leaves' gradients need.
+/// In a split pass (split_backward.h), the first half runs f again and keeps what the leaves'
+/// gradients need.
 ///
-/// Throws:  AutogradError from backward with create_graph, which is not supported, and from
-///          grad(), which must leave leaves alone
+/// Throws:  AutogradError from backward with create_graph, which is not supported, and from grad(),
+///          which must not change leaves
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
                   const std::vector<Tensor>& inputs, Where where = Where::current());
 

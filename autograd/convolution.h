@@ -15,7 +15,7 @@ namespace ringrad {
 ///   y[b, k, p, q] = bias[k] + sum over c, r, s of x[b, c, h, w] * weight[k, c, r, s]
 ///   with  h = p * stride + r * dilation - padding,  w = q * stride + s * dilation - padding
 ///
-/// The result lies in channels_last memory.
+/// The result has the channels_last layout.
 ///
 /// Shapes:  x (B, C, H, W), weight (K, C / G, R, S), bias (K) or undefined  ->  (B, K, P, Q)
 /// DTypes:  every floating dtype; 16-bit ones accumulate in float32

@@ -7,8 +7,8 @@
 
 namespace ringrad {
 
-/// In training: each element becomes 0 with probability p and is divided by 1 - p otherwise.
-/// Else, and for p = 0: x itself.
+/// In training, sets each element to 0 with probability p, and divides it by 1 - p otherwise.
+/// Returns x itself outside training, or if p = 0.
 ///
 /// Shapes:  any
 /// DTypes:  every floating dtype

@@ -3,18 +3,18 @@
 //     Tensor y = exp(-x * x / 2);     Tensor p = where(x > 0, x, 0.1 * x);
 //
 // Operands broadcast as in NumPy and are promoted as in PyTorch: bool < integers < floats, the
-// wider of a class wins, and a plain number never widens a tensor of its own class. The result lies
-// in memory like its operands, so channels_last stays channels_last. The gradient of a broadcast
-// operand is summed to its shape, and converted to its dtype.
+// wider of a class wins, and a plain number never widens a tensor of its own class. The result has
+// its operands' layout, so channels_last stays channels_last. The gradient of a broadcast operand
+// is summed to the operand's shape and converted to its dtype.
 //
-// All are differentiable, any number of times, unless said otherwise. Below, "floats" means that
-// integers and bool become float32 first; "numbers" means integers and floats as they are, and a
-// DTypeError for bool. What every function throws: ShapeError for shapes that do not broadcast,
-// DeviceError for tensors on different devices, ValueError for a plain number that an integer
-// tensor cannot hold.
+// All operators are differentiable any number of times, unless noted. Below, "floats" means that
+// integers and bool become float32 first; "numbers" means that integers and floats keep their
+// dtype, and bool throws DTypeError. Every function throws ShapeError for shapes that do not
+// broadcast, DeviceError for tensors on different devices, and ValueError for a plain number that
+// an integer tensor cannot hold.
 //
-// In-place changes are in in_place.h. The formulas and derivatives are in
-// kernels/elementwise_unary_ops.h and kernels/elementwise_binary_ops.h.
+// in_place.h has the in-place operators. kernels/elementwise_unary_ops.h and
+// kernels/elementwise_binary_ops.h have the formulas and derivatives.
 
 #pragma once
 
@@ -57,23 +57,23 @@ Tensor sigmoid(const Tensor& x, Where where = Where::current());
 /// 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x. Floats.
 Tensor erf(const Tensor& x, Where where = Where::current());
 
-/// max(x, 0); the gradient at 0 is 0, and NaN passes it on. Numbers.
+/// max(x, 0); the gradient at 0 is 0, and a NaN passes the gradient on. Numbers.
 Tensor relu(const Tensor& x, Where where = Where::current());
 /// The gradient of relu, for operators that fuse it: 0 where y <= 0, else grad. Floating dtypes.
-/// Differentiable in grad; y is taken as constant.
+/// Differentiable in grad; y counts as constant.
 /// Throws:  ShapeError or DTypeError unless grad and y agree
 Tensor relu_gradient(const Tensor& grad, const Tensor& y, Where where = Where::current());
-/// x Phi(x), Phi the distribution function of the standard normal distribution. Floats.
+/// x Phi(x), where Phi is the distribution function of the standard normal distribution. Floats.
 /// Paper:   Hendrycks and Gimpel 2016, arXiv:1606.08415
 Tensor gelu(const Tensor& x, Where where = Where::current());
-/// The paper's approximation of gelu by tanh. Floats.
+/// The paper's approximation of gelu with tanh. Floats.
 Tensor gelu_tanh(const Tensor& x, Where where = Where::current());
 
-/// The nearest integer below; the gradient is 0. Numbers; the dtype stays.
+/// The largest integer not above x; the gradient is 0. Numbers; the dtype stays.
 Tensor floor(const Tensor& x, Where where = Where::current());
-/// The nearest integer above; the gradient is 0. Numbers; the dtype stays.
+/// The smallest integer not below x; the gradient is 0. Numbers; the dtype stays.
 Tensor ceil(const Tensor& x, Where where = Where::current());
-/// The nearest integer, halves to the even one; the gradient is 0. Numbers; the dtype stays.
+/// The nearest integer, with halves to the even one; the gradient is 0. Numbers; the dtype stays.
 Tensor round(const Tensor& x, Where where = Where::current());
 /// x limited to [low, high]; the gradient is 0 outside, at the bounds and for NaN. Numbers.
 /// Throws:  ValueError unless low <= high
@@ -93,7 +93,7 @@ Tensor sub(Scalar a, const Tensor& b, Where where = Where::current());
 /// a b. Numbers.
 Tensor mul(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor mul(const Tensor& a, Scalar b, Where where = Where::current());
-/// a / b. Floats, also for integers.
+/// a / b. Floats, even for integers.
 Tensor div(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor div(const Tensor& a, Scalar b, Where where = Where::current());
 Tensor div(Scalar a, const Tensor& b, Where where = Where::current());
@@ -101,24 +101,24 @@ Tensor div(Scalar a, const Tensor& b, Where where = Where::current());
 Tensor pow(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor pow(const Tensor& a, Scalar b, Where where = Where::current());
 Tensor pow(Scalar a, const Tensor& b, Where where = Where::current());
-/// The larger one; NaN if one is NaN. Where they are equal, each tensor receives half of the
-/// gradient; where one is NaN, both receive all of it. Numbers.
+/// The larger operand; NaN if either is NaN. Where they are equal, each tensor receives half of the
+/// gradient; where either is NaN, both receive all of it. Numbers.
 Tensor maximum(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor maximum(const Tensor& a, Scalar b, Where where = Where::current());
-/// The smaller one; otherwise as maximum.
+/// The smaller operand; otherwise as maximum.
 Tensor minimum(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor minimum(const Tensor& a, Scalar b, Where where = Where::current());
 
 /// condition ? a : b
 ///
 /// DTypes:  condition bool; a and b any
-/// Throws:  DTypeError for another condition
+/// Throws:  DTypeError if the condition is not bool
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
              Where where = Where::current());
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b, Where where = Where::current());
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b, Where where = Where::current());
 
-// -- Questions: the result is bool and has no history. Any dtype ----------------------------------
+// -- Predicates: the result is bool and has no history. Any dtype ---------------------------------
 
 Tensor eq(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor eq(const Tensor& a, Scalar b, Where where = Where::current());
@@ -143,7 +143,7 @@ Tensor isnan(const Tensor& x, Where where = Where::current());
 /// Neither NaN nor infinite.
 Tensor isfinite(const Tensor& x, Where where = Where::current());
 
-// -- The same as symbols --------------------------------------------------------------------------
+// -- The same as operators ------------------------------------------------------------------------
 
 Tensor operator-(Located x);
 

@@ -1,5 +1,5 @@
 // Recording an operation: forward and gradient stand in one function body, so that the mathematics
-// is read as a pair.
+// reads as a pair.
 //
 //     Tensor mul(const Tensor& a, const Tensor& b, Where where) {
 //       Tensor y = kernels::binary<Mul>(a, b, where);
@@ -11,11 +11,11 @@
 //       return y;
 //     }
 //
-// The lambda runs with recording off, unless the caller asked for create_graph; then grad_enabled()
-// is true in it, and the gradient must be composed of public operators so that it can be
-// differentiated again.
+// The lambda runs with recording off, unless the caller asked for create_graph. In that case
+// grad_enabled() is true in the lambda, and the gradient must be composed of public operators so
+// that it can be differentiated again.
 //
-// Users define functions of their own in exactly this way.
+// Users define their own functions in exactly this way.
 
 #pragma once
 
@@ -52,7 +52,7 @@ inline bool needs_grad(std::span<const Tensor> inputs) {
 ///
 /// Shapes:  the gradient that `backward` sets for an input must have that input's shape and dtype
 /// Saves:   what the lambda captures; capture tensors by save(x) or save_output(y), never directly,
-///          so that changes in place are noticed and y does not own itself
+///          so that in-place changes are noticed and y does not own itself
 template <std::size_t N, std::invocable<BackwardContext&> F>
 void record(const char* name, Where where, const Tensor& y, const Tensor* const (&inputs)[N],
             F&& backward);

@@ -1,4 +1,4 @@
-// Whether operations are recorded: a flag per thread, changed for a scope.
+// Whether operations are recorded: a flag per thread, set for a scope.
 //
 //     { NoGrad guard;  y = net.forward(x); }      inference: no tape, no saved tensors
 
@@ -10,8 +10,8 @@ namespace detail {
 inline thread_local bool grad_mode = true;
 }
 
-/// True if operations of this thread are recorded. Inside of a backward function it says whether
-/// the backward pass itself is recorded (create_graph).
+/// True if operations of this thread are recorded. Inside a backward function, true if the backward
+/// pass itself is recorded (create_graph).
 inline bool grad_enabled() { return detail::grad_mode; }
 
 /// Sets the mode until the end of the scope.

@@ -1,4 +1,4 @@
-// Gradients against central differences, for tests and for students.
+// Checks gradients against central differences, for tests and for students.
 //
 //     numeric_j = (f(x + h e_j) - f(x - h e_j)) / 2h
 //     analytic  = backward's Jacobian-vector product

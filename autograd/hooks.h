@@ -9,7 +9,7 @@
 
 namespace ringrad {
 
-/// Removes its hook when asked; dropping it leaves the hook in place.
+/// remove() removes the hook; destroying the handle leaves the hook in place.
 class HookHandle {
  public:
   HookHandle(Ref<Node> node, int id) : node_(std::move(node)), id_(id) {}
@@ -20,13 +20,13 @@ class HookHandle {
   int id_;
 };
 
-/// Calls `hook` with the complete gradient of x in every backward pass, before it goes on; what the
-/// hook returns takes its place, an undefined tensor leaves it as it is.
+/// Calls `hook` with the complete gradient of x in every backward pass, before it is passed on. The
+/// hook's result replaces the gradient; an undefined tensor keeps it.
 /// Throws:  AutogradError if x needs no gradient
 HookHandle register_hook(const Tensor& x, GradientHook hook, Where where = Where::current());
 
-/// Calls `hook` with grad() after a backward pass has added to it, while earlier layers still run:
-/// the place to start communication. Throws AutogradError unless x is a leaf that requires a
+/// Calls `hook` with grad() after a backward pass has added to it, while earlier layers still run,
+/// so communication can start here. Throws AutogradError unless x is a leaf that requires a
 /// gradient.
 void register_completed_hook(const Tensor& x, std::function<void(const Tensor& grad)> hook,
                              Where where = Where::current());

@@ -1,17 +1,18 @@
-// Changing a tensor's memory: y becomes the result, under all names and views of it.
+// Operators that change a tensor's memory: y becomes the result, under all its names and in all its
+// views.
 //
 // In-place changes are not recorded. They are for tensors without history and for code under NoGrad
 // (optimizers, statistics, initialisation). While operations are recorded, a change that would
-// falsify a gradient throws AutogradError, and a tensor that was saved for backward and changed
-// later is noticed by its version; the error names both lines.
+// falsify a gradient throws AutogradError. The version counter reveals a tensor that was changed
+// after it was saved for backward; the error names both lines.
 //
 // Shapes:  x broadcasts to y's shape
 // DTypes:  y keeps its dtype, and x is converted to it before the operation
-// Throws:  AutogradError if y or x requires a gradient while operations are recorded;
-//          ShapeError if x does not broadcast to y's shape; DeviceError;
-//          DTypeError if y cannot hold the result (floats in integers, numbers in bool);
-//          ValueError if two elements of y are one place in memory, as in an expanded tensor; fill_
-//          and zero_, which write all elements alike, take expanded tensors
+// Throws:  AutogradError if y or x requires a gradient while operations are recorded; ShapeError if
+//          x does not broadcast to y's shape; DeviceError; DTypeError if y cannot hold the result
+//          (floats in integers, numbers in bool); ValueError if two elements of y share one place
+//          in memory, as in an expanded tensor; fill_ and zero_, which write the same value to all
+//          elements, accept expanded tensors
 
 #pragma once
 
@@ -19,7 +20,7 @@
 
 namespace ringrad {
 
-/// y += alpha x. Returns y, as all of these do.
+/// y += alpha x. Returns y, as do all functions here.
 const Tensor& add_(const Tensor& y, const Tensor& x, Scalar alpha = 1,
                    Where where = Where::current());
 const Tensor& add_(const Tensor& y, Scalar x, Where where = Where::current());
@@ -35,7 +36,7 @@ const Tensor& div_(const Tensor& y, Scalar x, Where where = Where::current());
 
 /// y = x, converted and broadcast as in kernels/copy.h, from any device.
 const Tensor& copy_(const Tensor& y, const Tensor& x, Where where = Where::current());
-/// Every element becomes value.
+/// Sets every element to `value`.
 const Tensor& fill_(const Tensor& y, Scalar value, Where where = Where::current());
 const Tensor& zero_(const Tensor& y, Where where = Where::current());
 

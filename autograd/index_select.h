@@ -11,8 +11,8 @@ namespace ringrad {
 /// Shapes:  x (.., N, ..), indices (I)  ->  (.., I, ..)
 /// DTypes:  x every dtype; indices int32 or int64
 /// Saves:   indices
-/// Throws:  IndexError for an index outside of [0, N); ShapeError for an absent axis or indices
-///          with other than one axis; DTypeError, DeviceError
+/// Throws:  IndexError for an index outside [0, N); ShapeError for an absent axis, or unless
+///          indices has one axis; DTypeError, DeviceError
 Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& indices,
                     Where where = Where::current());
 

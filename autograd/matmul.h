@@ -1,5 +1,4 @@
-// Matrix products: matmul, and linear, which is a matrix product with its bias and activation
-// fused.
+// Matrix products: matmul, and linear, which fuses a matrix product with its bias and activation.
 //
 // Extents: M rows, N columns, K the summed axis.
 
@@ -12,8 +11,7 @@ namespace ringrad {
 /// y[.., m, n] = sum over k of a[.., m, k] * b[.., k, n]
 ///
 /// Shapes:  a (..., M, K), b (..., K, N)  ->  (..., M, N); leading axes broadcast. A vector counts
-///          as a row on the left and as a column on the right, and that axis is dropped from the
-///          result
+///          as a row on the left and as a column on the right; the result drops that axis
 /// DTypes:  every floating dtype; 16-bit ones accumulate in float32
 /// Saves:   a, b
 /// Throws:  ShapeError if K differs or the batches do not broadcast; DTypeError, DeviceError

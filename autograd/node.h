@@ -1,13 +1,14 @@
-// Node: one recorded operation. The tape is nothing but nodes that point at the nodes their inputs
-// came from.
+// Node: one recorded operation. The tape consists of nodes that point at the nodes that made their
+// inputs.
 //
 //     x (leaf)    y = exp(x)    z = y * w     node_of(z) = [mul 12]
 //                                                edge 0 -> [exp 11] -- edge 0 -> [leaf of x]
 //                                                edge 1 -> [leaf of w]
 //
-// A sequence number, per thread and growing, orders the nodes: every consumer of a result has a
-// larger number than its producer, so running the largest ready node first is a topological order,
-// and gives the gradients of the last layer first, which is when communication can start.
+// A sequence number that grows per thread orders the nodes: every consumer of a result has a larger
+// number than its producer. So running the ready node with the largest number first is a
+// topological order. It also gives the gradients of the last layer first, so communication can
+// start early.
 //
 // A graph belongs to one thread at a time: nodes carry the bookkeeping of the backward pass that
 // visits them.
@@ -30,14 +31,14 @@ namespace ringrad {
 class BackwardContext;
 class Node;
 
-/// Where a gradient flows to: an output of an earlier node. No node means that no gradient is
+/// The target of a gradient: an output of an earlier node. No node means that no gradient is
 /// wanted.
 struct Edge {
   Ref<Node> node;
   int output = 0;
 };
 
-/// Sees the gradient of one output before the node runs; returns its replacement, or an undefined
+/// Gets the gradient of one output before the node runs; returns its replacement, or an undefined
 /// tensor to keep it.
 using GradientHook = std::function<Tensor(const Tensor& grad)>;
 
@@ -47,12 +48,12 @@ class Node : public History {
        bool is_leaf = false);
   ~Node() override;
 
-  /// Sets the gradients of the inputs from those of the outputs.
+  /// Computes the gradients of the inputs from those of the outputs.
   virtual void apply(BackwardContext& context) = 0;
   /// Drops what was saved for apply().
   virtual void release_saved() = 0;
-  /// Moves what apply() needs to a node without edges; this one is then as after release_saved(). Null if it has no
-  /// function to move.
+  /// Moves what apply() needs to a node without edges; afterwards this node is as after
+  /// release_saved(). Null if the node has no function to move.
   virtual Ref<Node> move_function() { return {}; }
   /// One edge per input.
   virtual std::span<Edge> edges() = 0;
@@ -64,18 +65,18 @@ class Node : public History {
   int num_outputs() const { return num_outputs_; }
   bool is_leaf() const { return is_leaf_; }
 
-  /// Returns a number by which remove_hook finds the hook again.
+  /// Returns a number that identifies the hook for remove_hook.
   int add_hook(int output, GradientHook hook);
   void remove_hook(int id);
   void run_hooks();
   bool has_hooks() const { return hooks_ != nullptr; }
 
-  /// The gradient that has flowed into an output so far, in the pass that runs now.
+  /// The gradient that has flowed into an output so far, in the pass that is running.
   Tensor& gradient(int output) {
     return output == 0 ? first_gradient_ : more_gradients_[static_cast<unsigned>(output - 1)];
   }
 
-  /// What the running backward pass notes; see engine.cc.
+  /// The notes of the running backward pass; see engine.cc.
   struct Visit {
     std::uint64_t pass = 0;    ///< number of the pass that visits this node; 0 for none
     std::int32_t pending = 0;  ///< consumers of the outputs that have not run yet
@@ -84,14 +85,14 @@ class Node : public History {
   Visit visit;
 
   // Deleting a node deletes what it saved, which deletes earlier nodes, and so on down a chain of
-  // any length: so a node that is deleted while another one is waits in a queue, and the stack
-  // stays flat.
+  // any length. So a node whose deletion starts during another node's deletion waits in a queue,
+  // and the stack stays flat.
   static void* operator new(std::size_t bytes) { return pool_allocate(bytes); }
   static void operator delete(void* block, std::size_t bytes) { pool_deallocate(block, bytes); }
   static void operator delete(Node* node, std::destroying_delete_t);
 
  protected:
-  /// Stands in for another node, in its place in the order.
+  /// Stands in for another node, at that node's position in the order.
   Node(const Node& other, std::size_t object_bytes);
 
  private:
@@ -109,7 +110,8 @@ class Node : public History {
   std::unique_ptr<Hooks> hooks_;
 };
 
-/// The end of the tape: collects the gradient of a tensor the user marked with set_requires_grad.
+/// The end of the tape: collects the gradient of a tensor that the user marked with
+/// set_requires_grad.
 class Leaf final : public Node {
  public:
   Leaf(const Tensor& tensor, Where where);
@@ -120,8 +122,8 @@ class Leaf final : public Node {
 
   /// The accumulated gradient; undefined if there is none.
   Tensor grad;
-  /// The next gradient replaces the contents of grad instead of being added: how a gradient that
-  /// lives in an arena is cleared without writing zeros. Readers go through Tensor::grad(), which
+  /// If true, the next gradient replaces the contents of grad instead of being added. This clears a
+  /// gradient that lives in an arena without writing zeros. Readers call Tensor::grad(), which
   /// settles it.
   bool overwrite = false;
 
@@ -131,12 +133,12 @@ class Leaf final : public Node {
   void settle();
   /// Makes x the gradient.
   void set(Tensor x);
-  /// False if there is none, or only the zeros of settle(): neither a backward pass nor anybody who changed
-  /// grad in place has left one since clear().
+  /// False if there is no gradient, or only the zeros of settle(): since clear(), neither a
+  /// backward pass nor an in-place change of grad has left one.
   bool has_gradient() const;
 
-  /// The tensor was moved or converted: its gradients look like it from now on, and the old one is
-  /// dropped. Hooks stay.
+  /// Called when the tensor was moved or converted: its later gradients have its new form, and the
+  /// old gradient is dropped. Hooks stay.
   void follow(const Tensor& tensor);
 
   /// Called after a backward pass has completed this leaf's gradient.
@@ -153,7 +155,7 @@ class Leaf final : public Node {
 /// The node that made x; null if it has none (also for a leaf that has not been used yet).
 inline Node* node_of(const Tensor& x) { return static_cast<Node*>(x.impl()->history.get()); }
 
-/// The leaf of a tensor that requires a gradient and has no recorded producer; makes it on first
+/// The leaf of a tensor that requires a gradient and has no recorded producer; created on first
 /// use. Returns null for the result of a recorded operation and for tensors that need no gradient.
 Leaf* leaf_of(const Tensor& x);
 

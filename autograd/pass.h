@@ -1,5 +1,5 @@
-// Pass: one backward pass over the part of the graph that its roots reach, as engine.h describes it. Only for those
-// who run a pass: the engine, and split_backward.cc, which runs one half of it.
+// Pass: one backward pass over the part of the graph that its roots reach, as engine.h describes.
+// Only for code that runs a pass: the engine, and split_backward.cc, which runs one half of a pass.
 
 #pragma once
 
@@ -22,28 +22,29 @@ class Pass {
   Pass& operator=(const Pass&) = delete;
 
   void add_root(const Edge& root, Tensor gradient);
-  /// Roots that a user names, checked. No gradients stand for ones.
+  /// Adds roots that a user names, after checking them. If no gradients are given, they are ones.
   void add_roots(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs);
-  /// Takes the gradients that reach the inputs into `results`, which must live as long; leaves then accumulate
-  /// nothing.
+  /// Stores the gradients that reach the inputs in `results`, which must outlive the pass; leaves
+  /// then accumulate nothing.
   void capture(const char* operation, std::span<const Tensor> inputs, std::span<Tensor> results);
   void run();
 
   void add_callback(std::function<void()> callback) { callbacks_.push_back(std::move(callback)); }
   const Tensor& keep_while_node_runs(Tensor x) { return kept_.emplace_front(std::move(x)); }
-  /// True if what is delivered next to this leaf is its whole gradient and replaces the old one.
+  /// True if the next gradient delivered to this leaf is its whole gradient and replaces the old
+  /// one.
   bool may_write_into(Leaf& leaf) const {
     return leaf.overwrite && leaf.visit.pending == 1 && !leaf.gradient(0).defined() &&
            !leaf.has_hooks() && captures_.empty() && !options_.create_graph;
   }
-  /// True for grad(), which must not touch any leaf's gradient, neither now nor later.
+  /// True for grad(), which must not touch any leaf's gradient, now or later.
   virtual bool spares_leaves() const { return !captures_.empty(); }
   Pass* outer() const { return outer_; }
-  /// The node that this thread's innermost pass calls now.
+  /// The node that this thread's innermost pass is calling.
   static Node* running() { return running_; }
 
-  /// The lists of a pass, whose memory the next one uses again: a small network has a thousand passes in the time of
-  /// a few thousand allocations.
+  /// The lists of a pass. The next pass reuses their memory: a small network runs a thousand passes
+  /// in the time of a few thousand allocations.
   struct Workspace {
     std::vector<Ref<Node>> roots;
     std::vector<Node*> entered;  ///< every node of the pass
@@ -62,26 +63,28 @@ class Pass {
 
   /// Enters the nodes that will run, and counts the consumers of each.
   virtual void discover();
-  /// Calls a node that is no leaf, and hands its results on.
+  /// Calls a node that is not a leaf, and passes its results on.
   virtual void run_node(Node& node);
 
-  /// Returns true on the first visit of this pass.
+  /// Returns true on this pass's first visit.
   bool enter(Node* node);
   bool was_entered(const Node& node) const { return node.visit.pass == number_; }
-  /// Runs the node's hooks and takes what is captured there. True if its function is to be called.
+  /// Runs the node's hooks and takes the gradients that are captured there. Returns true if the
+  /// node's function is to be called.
   bool arrive(Node& node);
-  /// Calls the node's function for those of its edges that are given; see BackwardContext.
+  /// Calls the node's function for the given edges; see BackwardContext.
   void call(Node& node, std::span<Edge> edges, std::function<void()>* later = nullptr);
-  /// Clears what the pass kept on the node.
+  /// Clears what the pass stored on the node.
   void leave(Node& node);
-  /// Delivers what the function has set along these edges, whose nodes then wait for one consumer less.
+  /// Delivers what the function has set along these edges; each edge's node then waits for one
+  /// consumer less.
   void hand_on(std::span<Edge> edges);
 
   Workspace lists_;
   std::vector<Capture> captures_;
 
  private:
-  // A node that an outer pass is in the middle of visiting.
+  // A node that an outer pass is visiting.
   struct Suspended {
     Node* node;
     Node::Visit visit;
@@ -105,7 +108,7 @@ class Pass {
   std::vector<std::function<void()>> callbacks_;
 };
 
-// Implementation details follow: what every node goes through.
+// Implementation details follow: the steps of every node.
 
 inline bool Pass::arrive(Node& node) {
   running_ = &node;

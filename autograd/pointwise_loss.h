@@ -1,4 +1,4 @@
-// Losses that compare element by element; kernels/pointwise_loss.h has the formulas.
+// Losses that compare tensors element by element; kernels/pointwise_loss.h has the formulas.
 //
 // For all of them:
 //
@@ -18,7 +18,7 @@ namespace ringrad {
 Tensor mse_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,
                 Where where = Where::current());
 
-/// |x - t|; the gradient where they are equal is 0.
+/// |x - t|; the gradient is 0 where they are equal.
 Tensor l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,
                Where where = Where::current());
 
@@ -26,7 +26,8 @@ Tensor l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Red
 ///
 ///   -(w t log sigmoid(x) + (1 - t) log(1 - sigmoid(x)))
 ///
-/// positive_weight w, a constant that broadcasts to x, makes up for rare positives; undefined is 1.
+/// positive_weight w is a constant that broadcasts to x and compensates for rare positives (default
+/// 1).
 Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& positive_weight = {},
                        Reduction reduction = Reduction::mean, Where where = Where::current());
 

@@ -13,8 +13,8 @@ namespace ringrad {
 ///
 /// Shapes:  x (B, C, H, W)  ->  (B, C, P, Q)
 /// DTypes:  every floating dtype
-/// Saves:   one byte per output (which place of the window won), four for windows of more than 256
-///          places
+/// Saves:   one byte per output, the place of the maximum in its window; four bytes for windows of
+///          more than 256 places
 /// Throws:  ShapeError, DTypeError, ValueError
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {},
                   Where where = Where::current());
@@ -27,7 +27,7 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {},
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {},
                   Where where = Where::current());
 
-/// The mean of windows that divide any input size into one output size.
+/// The mean of windows that divide an input of any size into the given output size.
 ///
 /// Shapes:  x (B, C, H, W)  ->  (B, C, output_size[0], output_size[1])
 /// Throws:  ShapeError, DTypeError, ValueError

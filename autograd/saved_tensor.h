@@ -1,4 +1,4 @@
-// SavedTensor: a tensor kept for backward, which refuses to be read after its memory was changed in
+// SavedTensor: a tensor kept for backward, which cannot be read once its memory was changed in
 // place.
 //
 //     x = ...            version 0
@@ -7,8 +7,8 @@
 //     sum(y).backward()  AutogradError: "... saved by square at model.cc:12 ...
 //                                       changed at train.cc:40"
 //
-// An output is saved without its history: its history owns the node, and the node would own the
-// output.
+// An output is saved without its history, because its history owns the node, and the node would own
+// the output.
 
 #pragma once
 
@@ -25,9 +25,9 @@ class SavedTensor {
   bool defined() const { return tensor_.defined(); }
   const Shape& shape() const { return tensor_.shape(); }
 
-  /// The tensor as it was when saved. Call it inside of the backward function only; the reference
-  /// is good until that returns.
-  /// Throws AutogradError if it was changed in place since.
+  /// The tensor as it was when saved. Call this inside the backward function only; the reference is
+  /// valid until that function returns.
+  /// Throws AutogradError if the tensor has been changed in place since.
   const Tensor& get() const;
 
  private:
@@ -41,19 +41,20 @@ class SavedTensor {
 
   Tensor tensor_;
   std::uint32_t version_ = 0;
-  int output_ = -1;  // which output of the node it is; -1 for an input
+  int output_ = -1;  // output number within the node; -1 for an input
 };
 
-/// Keeps an input of the operation. An undefined tensor is kept as such.
+/// Keeps an input of the operation. An undefined tensor stays undefined.
 SavedTensor save(const Tensor& input);
 
-/// Keeps an input if the gradient that is made of it is wanted: a product saves a factor only if the
-/// other one requires a gradient. What is not saved takes no memory, and may be changed in place.
+/// Keeps an input if the gradient computed from it is wanted: a product saves a factor only if the
+/// other factor requires a gradient. An input that is not saved takes no memory and may be changed
+/// in place.
 inline SavedTensor save_if(bool is_wanted, const Tensor& input) {
   return is_wanted ? save(input) : SavedTensor();
 }
 
-/// Keeps a result of the operation, which is its output number `index`.
+/// Keeps a result of the operation: its output number `index`.
 SavedTensor save_output(const Tensor& output, int index = 0);
 
 }  // namespace ringrad

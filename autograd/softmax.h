@@ -20,7 +20,7 @@ Tensor softmax(const Tensor& x, std::int64_t axis, Where where = Where::current(
 ///
 ///   y_i = x_i - log sum_j exp(x_j)
 ///
-/// Shapes, DTypes, Saves, Throws:  as softmax
+/// Shapes, DTypes, Saves, Throws: as softmax
 Tensor log_softmax(const Tensor& x, std::int64_t axis, Where where = Where::current());
 
 }  // namespace ringrad

@@ -1,35 +1,36 @@
-// A backward pass in two halves: first the gradients that the stage before waits for, later those of the weights, which
-// nobody waits for until the optimizer steps. Zero-bubble pipelines fill their idle time with second halves.
+// A backward pass in two halves: first the gradients that the previous stage waits for, later those
+// of the weights, which only the optimizer needs. Zero-bubble pipelines fill idle time with second
+// halves.
 //
-//     forward   x ──┐                      first half    grad_x <── W^T grad_y <── grad_y     (kept: x, grad_y)
-//                   ├─> linear ──> y
-//               W ──┘                      second half   grad_W <── grad_y^T x
+//     forward   x ──┐                first half    grad_x <── W^T grad_y <── grad_y
+//                   ├─> linear ──> y                                  (kept: x, grad_y)
+//               W ──┘                second half   grad_W <── grad_y^T x
 //
 //     auto [grads, weights] = backward_inputs({&y, 1}, {&grad_y, 1}, {&x, 1});
 //     ... send grads[0] ...
 //     weights.accumulate();
 //
-// The first half walks only through nodes from which an input can be reached. Each of them has, by then, its whole
-// gradient, since all of its consumers reach that input too. It calls a node's function with needs(i) false for the
-// edges that lead to weights only, and keeps the function, with its gradient, for the second half; a node without such
-// edges is done and freed. The second half calls those functions again for the other edges, and goes down from there
-// as any backward pass does, in the same order.
+// The first half visits only nodes that lead to an input. Each has its whole gradient by then,
+// since all its consumers lead to that input. The first half calls a node's function with needs(i)
+// false for edges that lead to weights only, and keeps the function and its gradient; a node
+// without such edges is freed. The second half calls the kept functions for the other edges and
+// continues from there like any backward pass, in the same order.
 //
-// Guarantees, after both halves:
-//   * Gradients are those of backward(), bit by bit. Each is delivered once: those of the inputs are returned, and no
-//     input's grad() changes; all others, also of what lies below an input, are accumulated by the second half.
-//   * Hooks of a tensor run once, in the half in which its gradient is complete, and what they return counts in both.
-//     Completed-hooks of leaves and callbacks at the end of backward belong to the second half, like all that concerns
-//     leaves: it is the pass whose gradients a DistributedDataParallel reduces.
-//   * Each function computes a gradient once. What halves share is computed twice where that is cheap (ReLU's mask of a
-//     fused linear layer); where all gradients come from one kernel (batch norm, layer norm) the first half computes
-//     them, and only the small ones of the weights are kept.
-//   * A checkpointed segment is computed again once, in the first half, and itself split.
-// The graph is freed as by backward(), and nothing is recorded (no create_graph). What is kept meanwhile must not be
-// changed in place: accumulate() finds out.
+// After both halves, all gradients equal those of backward(), bit by bit:
+//   - The gradients of the inputs are returned, and no input's grad() changes. The second half
+//     accumulates all others, including those below an input.
+//   - A tensor's hooks run once, in the half that completes its gradient; their results count in
+//     both. Completed-hooks of leaves and callbacks at the end of backward belong to the second
+//     half, whose gradients a DistributedDataParallel reduces.
+//   - Each function computes a gradient once. Cheap shared parts are computed twice (the ReLU mask
+//     of a fused linear layer). If one kernel computes all gradients (batch norm, layer norm), the
+//     first half runs it and keeps only the small gradients of the weights.
+//   - A checkpointed segment is recomputed once, in the first half, and its own pass is split.
+// The graph is freed as by backward(), and nothing is recorded (no create_graph). What is kept must
+// not be changed in place; accumulate() checks this.
 //
-// Threads and streams: as for backward(); a WeightGradients may move to another thread together with its graph. Second
-// halves may run in any order, each on the stream of its first half.
+// Threads and streams: as for backward(); a WeightGradients may move to another thread together
+// with its graph. Second halves may run in any order, each on the stream of its first half.
 //
 // Paper: Qi, Wan, Huang, Lin 2023, "Zero bubble pipeline parallelism", arXiv:2401.10241
 
@@ -48,7 +49,7 @@ namespace ringrad {
 
 struct SplitBackward;
 
-/// The second half of a backward pass. Dropping it frees what it keeps.
+/// The second half of a backward pass. Destroying it frees what it keeps.
 class WeightGradients {
  public:
   WeightGradients() = default;
@@ -59,14 +60,14 @@ class WeightGradients {
     return *this;
   }
 
-  /// Accumulates into the leaves all that the first half has left.
-  /// Throws:  AutogradError unless a first half has made this, and on a second call; if something kept was changed in
-  ///          place since. It is used up then, too.
+  /// Accumulates into the leaves everything that the first half has left.
+  /// Throws:  AutogradError unless a first half has made this object, on a second call, and if
+  ///          something kept was changed in place; the object is used up even then
   void accumulate(Where where = Where::current());
 
   /// True until accumulate() is called.
   bool is_due() const { return is_due_; }
-  /// How many gradients wait for the second half, 0 if there is nothing to compute.
+  /// The number of gradients that wait for the second half; 0 if there is nothing to compute.
   std::size_t num_roots() const { return roots_.size(); }
 
  private:
@@ -75,7 +76,7 @@ class WeightGradients {
                                        std::span<const Tensor> grad_outputs,
                                        std::span<const Tensor> inputs, Where where);
 
-  // A gradient that has arrived at a node, whose turn is in the second half.
+  // A gradient that has arrived at a node that the second half will visit.
   struct Root {
     Edge edge;
     Tensor gradient;
@@ -93,10 +94,12 @@ struct SplitBackward {
   WeightGradients weights;
 };
 
-/// The first half: d(sum of outputs weighted by grad_outputs)/d(inputs). Without inputs all is left to the second.
+/// The first half: d(sum of outputs weighted by grad_outputs)/d(inputs). Without inputs, everything
+/// is left to the second half.
 ///
 /// Shapes:  grad_outputs[i] like outputs[i]; may be empty if every output has one element
-/// Throws:  AutogradError if an output has no history or an input requires no gradient; as backward()
+/// Throws:  AutogradError if an output has no history or an input requires no gradient; as
+///          backward()
 SplitBackward backward_inputs(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
                               std::span<const Tensor> inputs, Where where = Where::current());
 
