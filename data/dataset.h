@@ -2,9 +2,9 @@
 //
 //     indices {7, 2, 5}  --fetch-->  Batch { input (3, 1, 28, 28), target (3,) }
 //
-// Whole batches, and not samples, are the unit, so that a batch is written once, straight into the
-// memory the model reads. Which indices make a batch is the sampler's affair (sampler.h), who
-// calls fetch is the loader's (loader.h).
+// The unit is a whole batch, not a sample, so that a batch is written once, straight into the
+// memory that the model reads. The sampler (sampler.h) decides which indices make a batch; the
+// loader (loader.h) calls fetch.
 
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace ringrad {
 
-/// Some samples: tensors whose first axis counts them. The first tensor is what a model is given,
-/// the last one what it should answer.
+/// Some samples: tensors whose first axis counts them. The first tensor is the model's input, the
+/// last one its target.
 struct Batch {
   std::vector<Tensor> tensors;
 
@@ -35,9 +35,9 @@ class Dataset {
   /// The number of samples.
   virtual std::int64_t size() const = 0;
 
-  /// The samples of these indices, in this order, in new tensors. An index may come several times.
-  /// Called from several threads at once.
-  /// Throws: IndexError for an index outside of [0, size())
+  /// The samples of these indices, in this order, in new tensors. An index may occur several times.
+  /// Several threads may call this at once.
+  /// Throws:  IndexError for an index outside [0, size())
   virtual Batch fetch(std::span<const std::int64_t> indices,
                       Where where = Where::current()) const = 0;
 };

@@ -2,20 +2,20 @@
 //
 //     all ranks draw the same      7 2 9 4 0 8 3        and rank r keeps every n-th, from the r-th
 //     n = 3, rank 0                7     4     3
-//            rank 1                  2     0     7'     Tail::pad    7' and 2' begin again at the
+//            rank 1                  2     0     7'     Tail::pad    7' and 2' start over from the
 //            rank 2                    9     8     2'                front: shares are equal
 //
-// Thus batches of B on each of n ranks hold together exactly the samples of one batch of n B on one
-// rank: with the same seed, n replicas and one see the same global batches.
+// So batches of B on each of n ranks hold together exactly the samples of one batch of n B on one
+// rank: with the same seed, n replicas and one replica see the same global batches.
 //
-// Each rank owns its share. Guarantee: in an epoch all shares together hold every sample
+// Each rank has its own share. Guarantee: in an epoch, all shares together hold every sample
 //
 //     Tail::keep    exactly once
-//     Tail::drop    once, but for N mod n of them, the last of the order, which do not come
-//     Tail::pad     once, but for -N mod n of them, the first of the order, which come twice
+//     Tail::drop    once, except N mod n samples, the last of the order, which are left out
+//     Tail::pad     once, except -N mod n samples, the first of the order, which come twice
 //
-// and this also if the epoch is left off anywhere and the rest of it, which then counts as N, is dealt
-// to another number of ranks: what is consumed is always the front of the order.
+// This also holds if the epoch stops at any position and its remainder, which then counts as N, is
+// dealt to another number of ranks: the consumed samples are always the front of the order.
 
 #pragma once
 
@@ -28,11 +28,12 @@
 
 namespace ringrad {
 
-/// What happens to N mod num_replicas samples that are left when every rank has as many.
+/// What happens to the N mod num_replicas samples that remain after every rank has received equally
+/// many.
 enum class Tail {
   pad,   ///< the epoch's first are dealt again: shares are equal, fewer than num_replicas repeat
-  drop,  ///< they are left out in this epoch: shares are equal, nothing repeats
-  keep,  ///< the first ranks get one more: each sample once; for evaluation without collectives, training with a Join
+  drop,  ///< they are left out of this epoch: shares are equal, nothing repeats
+  keep,  ///< the first ranks get one more, each sample once: use a Join, or no collectives
 };
 
 /// One rank's share of the work.
@@ -50,8 +51,8 @@ class DistributedSampler final : public Sampler {
   DistributedSampler(std::int64_t num_samples, Shard shard, bool shuffle = true,
                      std::uint64_t seed = 0, Where where = Where::current());
 
-  /// A share of what `whole` draws. Its own current epoch plays no role.
-  /// Throws: ValueError as above, num_samples being whole->size()
+  /// A share of what `whole` draws. The current epoch of `whole` has no effect.
+  /// Throws:  ValueError as above, with num_samples = whole->size()
   DistributedSampler(std::unique_ptr<const Sampler> whole, Shard shard,
                      Where where = Where::current());
 

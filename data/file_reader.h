@@ -1,7 +1,7 @@
-// FileReader: the bytes of a file in order, decompressed on the way if the file is gzip.
+// FileReader: the bytes of a file in order; a gzip file is decompressed on the way.
 //
-// Whatever is wrong with a file becomes a DataError that names it, and no number read from it is
-// believed before `most_bytes` was asked.
+// Every problem with a file becomes a DataError that names the file. Callers must compare every
+// number read from the file with `most_bytes` before they trust it.
 
 #pragma once
 
@@ -29,13 +29,13 @@ class FileReader {
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
 
-  /// Fills `out` and returns its size, or less if the file ends before.
-  /// A gzip file's checksum has been compared once a read has come back short.
-  /// Throws: DataError if the file cannot be read, or is a gzip file that is damaged or ends early
+  /// Fills `out` and returns its size, or less if the file ends first.
+  /// Once a read has come back short, a gzip file's checksum has been verified.
+  /// Throws:  DataError if the file cannot be read, or is a gzip file that is damaged or ends early
   std::size_t read(std::span<std::byte> out);
 
-  /// An upper bound on the bytes in the file: what may be allocated for a promise made in its
-  /// header.
+  /// An upper bound on the bytes in the file: the most to allocate for a size that its header
+  /// claims.
   std::uint64_t most_bytes() const;
 
   /// Throws DataError "<operation>: <path> <rule>; got <facts>".

@@ -20,10 +20,10 @@ namespace ringrad {
 
 /// The tensor in an IDX file.
 ///
-/// Memory is allocated only after the header was found to promise no more than the file can hold.
+/// Memory is allocated only after a check that the header claims no more than the file can hold.
 ///
-/// Throws: DataError, naming the file, if it is missing, is not IDX, holds fewer or more bytes than
-///         its header promises, or is a gzip file that is damaged
+/// Throws:  DataError, naming the file, if it is missing, is not IDX, holds fewer or more bytes
+///          than its header claims, or is a damaged gzip file
 Tensor read_idx(const std::filesystem::path& path, Where where = Where::current());
 
 }  // namespace ringrad

@@ -1,20 +1,20 @@
-// DataLoader: one pass over a dataset after the other, in batches.
+// DataLoader: passes over a dataset, in batches.
 //
 //     DataLoader loader(dataset, sampler, {.batch_size = 128, .num_workers = 2,
 //                                          .transforms = {normalize({0.286f}, {0.353f})}});
 //     for (int epoch = 0; epoch < 3; ++epoch)
 //       for (const Batch& batch : loader) step(batch.input(), batch.target());
 //
-// Every pass is an epoch: beginning one takes the sampler's current epoch and moves the sampler on
-// to the next, so each pass has another order, and the ranks of a job, which make their passes
-// together, agree on it. set_epoch resumes at any other; and in the middle of one, on as many ranks
-// as there are now and with batches of any size:
+// Every pass is an epoch. Beginning one takes the sampler's current epoch and moves the sampler on
+// to the next. So each pass has another order, and the ranks of a job, which make their passes
+// together, agree on it. set_epoch resumes at the start of any epoch. set_position resumes in the
+// middle of one, on any number of ranks and with batches of any size:
 //
-//     SamplerPosition saved = loader.position();    in the loop: after the batch at hand
-//     loader.set_position(saved);                   the next pass goes on from there
+//     SamplerPosition saved = loader.position();    in the loop: after the current batch
+//     loader.set_position(saved);                   the next pass continues from there
 //
-// The batches and their order depend on dataset, sampler, options and epoch alone: not on
-// num_workers, and not on timing.
+// The batches and their order depend only on dataset, sampler, options and epoch, not on
+// num_workers or timing.
 
 #pragma once
 
@@ -38,43 +38,44 @@ namespace ringrad {
 struct LoaderOptions {
   std::int64_t batch_size = 1;
   bool drop_last = false;  ///< leave out a last batch that is smaller than the others
-  int num_workers = 0;     ///< threads that make batches; 0 makes each when it is asked for
-  int prefetch = 2;        ///< batches per worker that may lie ready
+  int num_workers = 0;     ///< threads that make batches; 0 makes each on request
+  int prefetch = 2;        ///< finished batches that may wait, per worker
   std::vector<Transform> transforms = {};  ///< applied to the first tensor of each batch
   std::uint64_t seed = 0;                  ///< of the random transforms
 };
 
 class DataLoader {
  public:
-  /// Refers to the dataset and the sampler, which must outlive it.
-  /// Throws: ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers, prefetch >= 1
+  /// Keeps references to the dataset and the sampler, which must outlive the loader.
+  /// Throws:  ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers, prefetch >= 1
   DataLoader(const Dataset& dataset, Sampler& sampler, LoaderOptions options,
              Where where = Where::current());
   DataLoader(const Dataset&& dataset, Sampler& sampler, LoaderOptions options) = delete;
 
-  /// A pass, which the loader must outlive. It holds the threads: they end with it, also when the
+  /// A pass, which the loader must outlive. It holds the threads, which end with it, even if the
   /// loop is left early.
   class Iterator;
 
-  /// Begins a pass. What fetching or transforming a batch throws, in whatever thread, is thrown
-  /// where the batch is due, here for the first and in operator++ for the others.
+  /// Begins a pass. If fetching or transforming a batch throws, in any thread, the exception is
+  /// thrown where the batch is due: here for the first batch, in operator++ for the others.
   Iterator begin(Where where = Where::current());
   std::default_sentinel_t end() const { return {}; }
 
   /// The number of batches in a pass over a whole epoch.
   std::int64_t size() const;
 
-  /// Makes the next pass this epoch. Throws ValueError for a negative one.
+  /// Sets the epoch of the next pass. Throws ValueError for a negative epoch.
   void set_epoch(std::int64_t epoch, Where where = Where::current()) {
     set_position({epoch, 0}, where);
   }
 
-  /// In a pass, the one that moved last: where all ranks are when each has dealt with its batch at hand.
-  /// The last batch of an epoch leads to the end of that epoch, from where a pass has no batches. Before
-  /// and after a pass: where the next one begins. A pass left early, or by an exception, stays where it was left.
+  /// During a pass (the one that moved last): the position of all ranks once each has processed its
+  /// current batch. The last batch of an epoch leads to the end of that epoch; a pass from there
+  /// has no batches. Before and after a pass: where the next pass begins. A pass that ends early,
+  /// or by an exception, keeps its position.
   const SamplerPosition& position() const { return position_ ? *position_ : sampler_.position(); }
 
-  /// Where the next pass begins. Throws ValueError unless the sampler has this position.
+  /// Sets where the next pass begins. Throws ValueError unless the sampler has this position.
   void set_position(const SamplerPosition& position, Where where = Where::current()) {
     sampler_.set_position(position, where);
     position_.reset();
@@ -89,7 +90,7 @@ class DataLoader {
   const Dataset& dataset_;
   Sampler& sampler_;
   LoaderOptions options_;
-  std::optional<SamplerPosition> position_;  // while a pass goes on
+  std::optional<SamplerPosition> position_;  // during a pass
 };
 
 class DataLoader::Iterator {
@@ -100,7 +101,7 @@ class DataLoader::Iterator {
   const Batch& operator*() const { return *current_; }
   const Batch* operator->() const { return &*current_; }
   Iterator& operator++() {
-    current_.reset();  // its memory can serve the batches being made
+    current_.reset();  // the batches being made can use its memory
     advance();
     return *this;
   }
@@ -111,14 +112,14 @@ class DataLoader::Iterator {
   friend class DataLoader;
   Iterator(DataLoader& loader, const SamplerPosition& from, std::unique_ptr<Prefetcher> batches)
       : loader_(&loader), next_(from), batches_(std::move(batches)) {
-    loader_->position_ = from;  // where a pass is left whose first batch cannot be made
+    loader_->position_ = from;  // the position if the first batch cannot be made
     advance();
   }
 
   void advance();
 
   DataLoader* loader_;
-  SamplerPosition next_;  // after the batch at hand
+  SamplerPosition next_;  // after the current batch
   std::unique_ptr<Prefetcher> batches_;
   std::optional<Batch> current_;
 };

@@ -1,16 +1,17 @@
-// Prefetcher: threads make batches 0, 1, 2, ... ahead of the one who consumes them in that order.
+// Prefetcher: threads make batches 0, 1, 2, ... ahead of the consumer, which takes them in that
+// order.
 //
 //     made, waiting in slots      being made        not begun
 //        4    5    .                6    7           8  9  10 ...      window = 5, 2 threads
 //        ^ next()                                    ^ claimed by the next idle thread, once
 //                                                      it is less than `window` ahead of next()
 //
-// Batch k waits in slot k mod window, so batches leave in order whatever order they are finished
-// in. Threads sleep while the window is full, the consumer sleeps while its batch is being made;
-// nobody polls. A wait lasts as long as the making of a batch does.
+// Batch k waits in slot k mod window, so batches leave in order, whatever order they are finished
+// in. Threads sleep while the window is full, and the consumer sleeps while its batch is being
+// made; no thread polls. A wait lasts no longer than the making of a batch.
 //
-// What a thread throws is kept in the slot and is thrown again where the batch was due. Batches
-// before it still come, nothing after it is begun.
+// An exception in a thread is kept in the slot and rethrown where the batch was due. Batches before
+// it still come; none after it is begun.
 
 #pragma once
 
@@ -31,18 +32,17 @@ class Prefetcher {
  public:
   using Make = std::function<Batch(std::int64_t number)>;
 
-  /// `make` is called once for every number in [0, count), from the threads, or, without threads,
-  /// inside of next().
+  /// The threads call `make` once for every number in [0, count). Without threads, next() calls it.
   /// REQUIRES: num_threads >= 0, window >= 1
   Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window);
 
-  /// Ends the threads, each after the batch it is at.
+  /// Ends the threads, each after its current batch.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The next batch, or none after the last one or after an error. Call from one thread at a time.
-  /// Throws: what make threw
+  /// The next batch; empty after the last batch or after an error. Call from one thread at a time.
+  /// Throws:  what `make` threw
   std::optional<Batch> next();
 
  private:
@@ -63,9 +63,9 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable slot_freed_, batch_made_;
   // Guarded by mutex_:
-  std::int64_t end_;           ///< no batch from here on will be begun
-  std::int64_t claimed_ = 0;   ///< batches below are made or being made
-  std::int64_t consumed_ = 0;  ///< batches below have left through next()
+  std::int64_t end_;           ///< no batch from this number on will be begun
+  std::int64_t claimed_ = 0;   ///< batches below it are made or being made
+  std::int64_t consumed_ = 0;  ///< batches below it have left through next()
   std::vector<Slot> slots_;
 
   std::vector<std::thread> threads_;

@@ -1,5 +1,5 @@
-// Random streams: one generator for every (seed, epoch, item), so that no draw depends on how many
-// threads make batches, on how batches are cut, or on what was drawn before.
+// Random streams: one generator for every (seed, epoch, item). So no draw depends on the number of
+// threads that make batches, on how batches are cut, or on earlier draws.
 //
 //     key    = 64 bits of Philox with counter (epoch, item) under `seed`
 //     stream = Generator(key)
@@ -13,7 +13,7 @@
 
 namespace ringrad {
 
-/// Three numbers as one, such that different triples give unrelated results.
+/// Mixes three numbers into one, such that different triples give unrelated results.
 constexpr std::uint64_t mix_seed(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
   constexpr auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   constexpr auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
@@ -27,7 +27,7 @@ inline Generator random_stream(std::uint64_t seed, std::int64_t epoch, std::int6
       mix_seed(seed, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(item)));
 }
 
-/// The stream of what is drawn once per epoch: no sample has this number.
+/// The stream for draws made once per epoch: no sample has its number, -1.
 inline Generator random_stream(std::uint64_t seed, std::int64_t epoch) {
   return random_stream(seed, epoch, -1);
 }

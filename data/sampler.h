@@ -5,17 +5,17 @@
 //     WeightedRandomSampler(weights)   draws in proportion to weights      (weighted_sampler.h)
 //     DistributedSampler(n, shard)     one rank's share of any of these    (distributed_sampler.h)
 //
-// An epoch's indices are a pure function of the sampler's arguments and the epoch, so that ranks that
-// never spoke to each other agree, and a run can be resumed anywhere: where it is are two numbers,
-// which know nothing of ranks and batches.
+// An epoch's indices are a pure function of the sampler's arguments and the epoch. So ranks agree
+// without communication, and a run can resume anywhere: its position is two numbers that do not
+// depend on ranks or batches.
 //
 //     order of epoch 3     7 2 9 4 0 8 3 1 6 5
 //     seen by all ranks    7 2 9 4                    SamplerPosition{.epoch = 3, .consumed = 4}
 //     what is left                 0 8 3 1 6 5        is dealt to as many ranks as there are now
 //
-// If what is left does not divide by the ranks, Tail says which samples repeat or stay out. Only with Tail::keep does
-// each sample of the epoch come exactly once; training then needs a Join (parallel/train/join.h), since a rank may
-// have no sample in the last step.
+// If the rest is not a multiple of the number of ranks, Tail says which samples repeat or are left
+// out. Only with Tail::keep does each sample of the epoch come exactly once. Training then needs a
+// Join (parallel/train/join.h), since a rank may have no sample in the last step.
 
 #pragma once
 
@@ -26,7 +26,7 @@
 
 namespace ringrad {
 
-/// How far all ranks together are.
+/// The progress of all ranks together.
 struct SamplerPosition {
   std::int64_t epoch = 0;
   std::int64_t consumed = 0;  ///< samples of the epoch's order, from its front
@@ -38,23 +38,24 @@ class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  /// The number of indices of every epoch.
+  /// The number of indices in every epoch.
   virtual std::int64_t size() const = 0;
 
-  /// The indices of one epoch in their order.
+  /// The indices of one epoch, in order.
   virtual std::vector<std::int64_t> draw(std::int64_t epoch) const = 0;
 
-  /// The length of an epoch's order, of which ranks may have shares.
+  /// The length of an epoch's order; ranks may each have a share of it.
   virtual std::int64_t num_samples() const { return size(); }
 
-  /// What is left of an epoch from a position on; draw(epoch) if nothing is consumed.
+  /// The rest of an epoch from a position on; draw(epoch) if nothing is consumed.
   /// REQUIRES: 0 <= from.consumed <= num_samples()
   virtual std::vector<std::int64_t> draw_rest(const SamplerPosition& from) const;
 
-  /// Where all ranks are when each has taken `count` more indices, or all that are left to it.
+  /// The position of all ranks once each has taken `count` more indices, or all that its share has
+  /// left.
   virtual SamplerPosition after(const SamplerPosition& from, std::int64_t count) const;
 
-  /// The indices of the current epoch that are left.
+  /// The remaining indices of the current epoch.
   std::vector<std::int64_t> indices() const { return draw_rest(position_); }
 
   const SamplerPosition& position() const { return position_; }
@@ -62,14 +63,14 @@ class Sampler {
   void set_position(const SamplerPosition& position, Where where = Where::current());
 
   std::int64_t epoch() const { return position_.epoch; }
-  /// The front of an epoch. Throws ValueError for a negative one.
+  /// Moves to the start of an epoch. Throws ValueError for a negative epoch.
   void set_epoch(std::int64_t epoch, Where where = Where::current());
 
  private:
   SamplerPosition position_;
 };
 
-/// 0, 1, ..., num_samples - 1, as a test set is visited.
+/// 0, 1, ..., num_samples - 1, the order for a test set.
 class SequentialSampler final : public Sampler {
  public:
   /// Throws ValueError for a negative number.
@@ -82,7 +83,7 @@ class SequentialSampler final : public Sampler {
   std::int64_t num_samples_;
 };
 
-/// Every sample once, each order equally likely.
+/// Every sample once; all orders are equally likely.
 class RandomSampler final : public Sampler {
  public:
   /// Throws ValueError for a negative number.

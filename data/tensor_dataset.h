@@ -12,8 +12,8 @@
 
 namespace ringrad {
 
-/// Sample i is the i-th element of the first axis of every tensor. Copies share the tensors, which
-/// must not change while they are read.
+/// Sample i is the i-th element along the first axis of every tensor. Copies share the tensors,
+/// which must not change while they are read.
 class TensorDataset final : public Dataset {
  public:
   /// Shapes: (N, ...) each, with one N

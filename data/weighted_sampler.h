@@ -1,4 +1,4 @@
-// WeightedRandomSampler: draws sample i with a probability in proportion to weights[i], to balance
+// WeightedRandomSampler: draws sample i with a probability proportional to weights[i], to balance
 // rare and frequent classes.
 
 #pragma once
@@ -21,7 +21,7 @@ class WeightedRandomSampler final : public Sampler {
   ///                       samples of weight 0 never come
   ///
   /// Throws: ValueError unless weights are finite, none is negative, one is positive, and
-  ///         num_draws >= 1; without replacement also if fewer weights than num_draws are positive
+  ///         num_draws >= 1; without replacement also if fewer than num_draws weights are positive
   /// Paper:  without replacement, Efraimidis and Spirakis 2006, "Weighted random sampling with a
   ///         reservoir", algorithm A
   WeightedRandomSampler(std::vector<double> weights, std::int64_t num_draws,
@@ -38,9 +38,10 @@ class WeightedRandomSampler final : public Sampler {
   std::uint64_t seed_;
 };
 
-/// One rank's share of the `num_draws` draws that all ranks make alike: as many draws as on one
-/// rank, and without replacement no sample goes to two ranks (but for the padding).
-/// Throws: ValueError as WeightedRandomSampler and DistributedSampler do
+/// One rank's share of the `num_draws` draws, which all ranks make alike. The ranks together make
+/// as many draws as one rank would; without replacement, no sample goes to two ranks (except for
+/// padding).
+/// Throws:  ValueError as WeightedRandomSampler and DistributedSampler do
 DistributedSampler distributed_weighted_sampler(std::vector<double> weights, std::int64_t num_draws,
                                                 Shard shard,
                                                 Replacement replacement = Replacement::with,

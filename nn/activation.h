@@ -14,7 +14,7 @@ class ReLU : public Module {
   std::string describe() const override { return "ReLU()"; }
 };
 
-/// x * Phi(x), Phi the normal distribution function.
+/// x * Phi(x), where Phi is the normal distribution function.
 /// Paper: Hendrycks and Gimpel 2016, arXiv:1606.08415
 class GELU : public Module {
  public:
@@ -42,16 +42,17 @@ class Identity : public Module {
   std::string describe() const override { return "Identity()"; }
 };
 
-/// (B, ...) -> (B, product of the rest), in row-major order whatever order memory has
+/// (B, ...) -> (B, product of the rest), in row-major order whatever the memory layout
 class Flatten : public Module {
  public:
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
   std::string describe() const override { return "Flatten()"; }
 };
 
-/// In training, each element is 0 with probability p, else divided by 1 - p; in evaluation, x.
+/// In training, each element is 0 with probability p, and divided by 1 - p otherwise. In
+/// evaluation, x.
 /// Paper: Srivastava et al. 2014, "Dropout: a simple way to prevent neural networks from
-///        overfitting"
+/// overfitting"
 class Dropout : public Module {
  public:
   /// Throws ValueError unless 0 <= p <= 1.

@@ -45,7 +45,7 @@ class Adam : public Optimizer {
   std::vector<Tensor> first_moments_, second_moments_;  // one per arena
 };
 
-/// Adam with p = p - learning_rate * weight_decay * p before each step in place of decay in the
+/// Adam with p = p - learning_rate * weight_decay * p before each step, instead of decay in the
 /// gradient.
 ///
 /// Paper:   Loshchilov and Hutter 2017, arXiv:1711.05101

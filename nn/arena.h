@@ -1,4 +1,4 @@
-// ParameterArena: all parameters in one block of memory, all their gradients in another, at the
+// ParameterArena: all parameters in one block of memory, and all their gradients in another, at the
 // same offsets.
 //
 //     values     | conv1.weight | conv1.bias | bn1.weight | ...    parameters are views into this
@@ -9,8 +9,8 @@
 // bucket of gradients to communicate is a slice: nothing is packed or copied. Each parameter starts
 // at a multiple of 64 bytes; the gaps hold zeros.
 //
-// The arena is a property of the tensors: asking for it again, from an optimizer and from a
-// data-parallel wrapper, gives the same memory.
+// The arena is a property of the tensors. An optimizer and a data-parallel wrapper that both ask
+// for it get the same memory.
 
 #pragma once
 
@@ -23,22 +23,22 @@
 
 namespace ringrad::nn {
 
-/// Where a fresh arena keeps its gradients: a tensor of so many elements, written by nobody yet. Nothing means
-/// ordinary memory.
+/// Makes the memory for a fresh arena's gradients: a tensor of `count` elements that nothing has
+/// written yet. An empty function means ordinary memory.
 using MakeGradients = std::function<Tensor(std::int64_t count, const Options& options)>;
 
 class ParameterArena {
  public:
   /// Packs the parameters, in the given order, or finds the arena that already holds exactly these.
   ///
-  /// Values are kept, and gradients that exist; the others become zero.
-  /// Throws: ValueError for no or repeated parameters; AutogradError unless all are leaves that
-  ///         require gradients; DTypeError, DeviceError unless all are alike
+  /// Values and existing gradients are kept; missing gradients become zero.
+  /// Throws:  ValueError for no or repeated parameters; AutogradError unless all are leaves that
+  ///          require gradients; DTypeError, DeviceError unless all have one dtype and device
   explicit ParameterArena(const std::vector<Tensor>& parameters,
                           const MakeGradients& make_gradients = {}, Where where = Where::current());
 
-  /// All values, and all gradients: one axis, gaps included. Call settle() before reading
-  /// gradients.
+  /// All values, and all gradients, as tensors of one axis, including the gaps. Call settle()
+  /// before reading gradients.
   const Tensor& values() const { return values_; }
   const Tensor& gradients() const { return gradients_; }
 
@@ -49,32 +49,32 @@ class ParameterArena {
   const std::vector<Tensor>& parameters() const { return parameters_; }
   const std::vector<Slice>& slices() const { return slices_; }
 
-  /// Elements [offset, offset + count) as one flat parameter, whose gradient is the same part of gradients(). An
-  /// optimizer that is given it alone changes this arena in place.
+  /// Elements [offset, offset + count) as one flat parameter, whose gradient is the same part of
+  /// gradients(). An optimizer of this parameter alone changes this arena in place.
   /// REQUIRES: the part lies in the arena
   Tensor flat_parameter(std::int64_t offset, std::int64_t count) const;
 
-  /// Clears every gradient, without writing: the next backward pass overwrites what is there.
+  /// Clears every gradient without writing: the next backward pass overwrites the memory.
   void clear_gradients() const;
 
-  /// False if parameter i has no gradient: no backward pass has reached it since clear_gradients(), and
-  /// nobody has changed its grad() in place; or it is frozen. Its grad() and its part of gradients()
-  /// then read as zeros.
+  /// False if parameter i has no gradient: it is frozen, or, since clear_gradients(), no backward
+  /// pass has reached it and no code has changed its grad() in place. Its grad() and its part of
+  /// gradients() then read as zeros.
   bool has_gradient(std::size_t i) const;
-  /// What lies in gradients() is parameter i's gradient from now on, wherever it came from.
+  /// Declares the contents of gradients() to be parameter i's gradient, whatever wrote them.
   /// REQUIRES: settle(i), and the parameter is not frozen
   void adopt_gradient(std::size_t i) const;
 
-  /// Makes the flat gradients what the parameters' grad() are: writes the zeros of those that no
-  /// backward pass has reached since clear_gradients(), zeros where a parameter was frozen or its
-  /// gradient dropped, and copies gradients that lie elsewhere (set_grad, create_graph).
+  /// Brings the flat gradients up to date with the parameters' grad(). Writes zeros for parameters
+  /// that no backward pass has reached since clear_gradients(), that are frozen, or whose gradient
+  /// was dropped. Copies gradients that lie elsewhere (set_grad, create_graph).
   /// Throws AutogradError if a parameter itself was moved out of the arena, by Module::to() or by
-  /// packing it into another one.
+  /// packing it into another arena.
   void settle() const;
   /// The same for the gradient of parameter i alone.
   void settle(std::size_t i) const;
 
-  /// The arena that holds exactly these, if there is one. Throws as the constructor.
+  /// The arena that holds exactly these parameters, if there is one. Throws as the constructor.
   static std::optional<ParameterArena> existing(const std::vector<Tensor>& parameters,
                                                 Where where = Where::current());
 
@@ -86,18 +86,18 @@ class ParameterArena {
 
   std::vector<Tensor> parameters_;
   std::vector<Slice> slices_;
-  std::vector<Tensor> slots_;  // each parameter's place in gradients_
+  std::vector<Tensor> slots_;  // each parameter's part of gradients_
   Tensor values_;
   Tensor gradients_;
 };
 
-/// Arenas of these parameters: those that hold some of them and nothing else, as of the stages of a pipeline, and one per
-/// dtype and device for the others.
+/// Arenas for these parameters: existing ones that hold some of the parameters and nothing else
+/// (such as those of a pipeline's stages), and one per dtype and device for the rest.
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
                                         const MakeGradients& make_gradients = {},
                                         Where where = Where::current());
 
-/// Drops the parameter's gradient, or, if it lives in an arena, marks it to be overwritten.
+/// Drops the parameter's gradient or, if it lives in an arena, marks it to be overwritten.
 void clear_gradient(const Tensor& parameter);
 
 }  // namespace ringrad::nn

@@ -1,17 +1,18 @@
-// AtomicFile: a file that is there as a whole or not at all.
+// AtomicFile: a file that appears either as a whole or not at all.
 //
 //     write   ->  weights.tmp       fsync          what is written is on the disk
-//     commit  ->  weights.tmp  ->  weights         rename: who opens it finds the old file or the new one
-//                 the folder        fsync          and so it is after a power failure
+//     commit  ->  weights.tmp  ->  weights         rename: readers find the old file or the new
+//                 the folder        fsync          the rename survives a power failure
 //
-// A process may be killed, or the disk full, at any moment: until commit() has begun the old file is what it was,
-// and once it has returned the new one stays. What a killed process leaves is one file .tmp, which the next save
-// overwrites. Two processes that save to one path at a time are told apart by a lock on it.
+// A process may be killed, or the disk may fill up, at any moment. Until commit() starts, the old
+// file is unchanged; once commit() has returned, the new file stays. A killed process leaves one
+// .tmp file, which the next save overwrites. A lock on that file keeps two processes from saving to
+// one path at a time.
 //
-// A writer of a numbered generation (nn/checkpoint.h) has a temporary file of its own, so that a writer which was
-// stopped in the middle does not block its successor. Such a writer passes commit() a check of the file that is there.
-// It renames its own only if the checked file still has the name, under the lock file "weights.lock": no other such writer
-// can replace the file in between.
+// A writer of a numbered generation (nn/checkpoint.h) has its own temporary file, so that a writer
+// stopped halfway does not block its successor. Such a writer passes commit() a check of the
+// existing file. It renames its own file only if the checked file still has the name. It does so
+// under the lock file "weights.lock", so that no other such writer can replace the file in between.
 
 #pragma once
 
@@ -27,29 +28,29 @@ namespace ringrad::nn {
 
 class AtomicFile {
  public:
-  /// Throws: DataError if there can be no such file, or another process is writing it
+  /// Throws:  DataError if there can be no such file, or another process is writing it
   explicit AtomicFile(const std::filesystem::path& path, Where where = Where::current());
   /// Writes "weights.<generation>.tmp". REQUIRES: generation > 0
   AtomicFile(const std::filesystem::path& path, std::int64_t generation,
              Where where = Where::current());
-  /// Without commit() nothing stays.
+  /// Removes the temporary file unless commit() has succeeded.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends. Throws: DataError, such as for a disk that is full
+  /// Appends the bytes. Throws DataError, for example if the disk is full.
   void write(std::span<const std::byte> bytes);
 
-  /// Changes what has been written.
+  /// Changes bytes that have been written.
   void overwrite(std::int64_t offset, std::span<const std::byte> bytes);
 
-  /// Puts the file in its place. Throws: DataError, and then the old file is there; if the disk fails while it notes
-  /// that the file has been replaced, one of the two
+  /// Puts the file in its place. Throws DataError. The old file is then still there, except if the
+  /// disk fails while it records the replacement: then either file may be there.
   void commit();
 
-  /// The same, if `check` does not throw. Removes temporary files of earlier generations.
+  /// The same, unless `check` throws. Removes temporary files of earlier generations.
   ///
-  /// Throws: DataError also if another process holds the lock for longer than 10 s
+  /// Throws:  DataError also if another process holds the lock for longer than 10 s
   void commit(const std::function<void()>& check);
 
  private:
@@ -59,7 +60,7 @@ class AtomicFile {
   void sync_folder();
   void remove_earlier_temporaries() const;
   void close_all();
-  /// Throws DataError with what errno says, unless `succeeded`.
+  /// Throws DataError with the message of errno, unless `succeeded`.
   void check(bool succeeded, const char* what) const;
 
   const std::filesystem::path path_;

@@ -15,13 +15,13 @@ struct BatchNormConfig {
   bool affine = true;  ///< with weight and bias
 };
 
-/// A function in place of ringrad::batch_norm, which has the same arguments.
+/// A function that replaces ringrad::batch_norm, with the same arguments.
 using BatchNormFunction =
     std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias,
                          const Tensor& running_mean, const Tensor& running_var,
                          const BatchNormOptions& options, const Tensor& residual, Where where)>;
 
-/// What both have in common; they differ in the shapes they take.
+/// The common part of BatchNorm1d and BatchNorm2d, which accept different shapes.
 ///
 /// Parameters:  weight (C) of ones, bias (C) of zeros
 /// Buffers:     running_mean (C) of zeros, running_var (C) of ones
@@ -30,10 +30,10 @@ class BatchNorm : public Module {
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
   /// One pass: the activation is applied while the normalised value is in a register.
   Tensor forward_relu(const Tensor& x, Where where = Where::current()) override;
-  /// relu(forward(x) + residual), the end of a residual block, in one pass as well.
+  /// relu(forward(x) + residual), the end of a residual block, also in one pass.
   Tensor forward_add_relu(const Tensor& x, const Tensor& residual, Where where = Where::current());
-  /// From now on it normalises with this function in training, for one over many ranks. An empty one stands for
-  /// ringrad::batch_norm.
+  /// From now on, normalises with this function in training, for example with one over many ranks.
+  /// An empty function restores ringrad::batch_norm.
   void train_with(BatchNormFunction function) { training_function_ = std::move(function); }
   bool trains_with_function() const { return static_cast<bool>(training_function_); }
   std::string describe() const override;
@@ -43,7 +43,7 @@ class BatchNorm : public Module {
 
  protected:
   BatchNorm(const char* name, std::int64_t channels, const BatchNormConfig& config, Where where);
-  /// Throws ShapeError for a shape the layer does not take.
+  /// Throws ShapeError for a shape that the layer does not accept.
   virtual void check_shape(const Shape& shape, Where where) const = 0;
 
  private:

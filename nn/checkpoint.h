@@ -1,4 +1,4 @@
-// Checkpoint: all that a training run must remember, by name, and the file that holds it.
+// Checkpoint: everything that a training run must remember, by name, and the file that holds it.
 //
 //     nn::Checkpoint checkpoint;
 //     checkpoint.add("model", net);                     net        ---.
@@ -11,18 +11,20 @@
 //       if (step % 100 == 0) checkpoint.save("run.ckpt");
 //     }
 //
-// The same list serves both ways, so nothing is saved that is not loaded. A run that loads goes on bit by bit as
-// the one that saved would have, if the list is complete: schedules are functions of the step, loaders have two
-// numbers, `epoch` and `consumed` (data/sampler.h), and everything random comes from generators.
+// Saving and loading use the same list, so nothing is saved that is not loaded. If the list is
+// complete, a run that loads continues bit by bit like the run that saved: schedules are functions
+// of the step, a loader's state is two numbers, `epoch` and `consumed` (data/sampler.h), and all
+// randomness comes from generators. Saving and loading each happen as a whole or not at all
+// (atomic_file.h). The format is that of tensor_file.h, with tensors "model.0.weight",
+// "optimizer.0.momentum", "step" ().
 //
-// Saving replaces the file as a whole or not at all (atomic_file.h), loading takes it as a whole or not at all; the
-// format is that of tensor_file.h, of tensors "model.0.weight", "optimizer.0.momentum", "step" ().
+// Every start of a run has a generation (generation.h), which grows with the clock. A file names
+// the generation that wrote it, and no earlier generation replaces it. So a process that was
+// stopped, and wakes up after its job was restarted, cannot overwrite what the new job has saved. A
+// new job that loads nothing relies on a correct clock.
 //
-// Every start of a run has a generation (generation.h), which grows with the clock. A file names the generation that wrote
-// it, and no earlier one replaces it. So a process that was stopped, and wakes up after its job was restarted, cannot
-// overwrite what the new job has saved. A new job that loads nothing relies on the clock being right.
-//
-// For many ranks: parallel/train/distributed_checkpoint.h. (autograd/checkpoint.h is another thing of that name.)
+// parallel/train/distributed_checkpoint.h does this for many ranks. (autograd/checkpoint.h is
+// unrelated.)
 
 #pragma once
 
@@ -42,55 +44,60 @@ namespace ringrad::nn {
 
 class Checkpoint {
  public:
-  /// How anything else is read and written. Names are below the item's; an item of one tensor has the name "".
+  /// How an item of any other kind is read and written. Names are relative to the item's; an item
+  /// of one tensor has the name "".
   struct Access {
-    /// The item's own tensors, and copies of numbers.
+    /// Returns the item's own tensors, and copies of its numbers.
     std::function<StateDict()> get;
     std::function<void(const StateDict&, Where)> set;
-    /// Throws what set would, beyond names, shapes and dtypes.
+    /// Throws what set would throw, except for names, shapes and dtypes.
     std::function<void(const StateDict&, Where)> check = [](const StateDict&, Where) {};
   };
 
-  /// Puts something on the list; it must outlive this object.
+  /// Adds an item to the list; the item must outlive this object.
   ///
-  /// Throws: ValueError unless the name is new, not empty, and without dots
+  /// Throws:  ValueError unless the name is new, not empty, and without dots
   void add(const std::string& name, Module& module, Where where = Where::current());
   void add(const std::string& name, Optimizer& optimizer, Where where = Where::current());
   void add(const std::string& name, GradScaler& scaler, Where where = Where::current());
   void add(const std::string& name, Tensor& tensor, Where where = Where::current());
   void add(const std::string& name, std::int64_t& number, Where where = Where::current());
   void add(const std::string& name, double& number, Where where = Where::current());
-  /// Every rank has its own: kept as (ranks, 2) int64, seed and offset of each.
+  /// Each rank has its own generator: saved as (ranks, 2) int64, the seed and offset of each.
   void add(const std::string& name, Generator& generator, Where where = Where::current());
 
   void add(const std::string& name, Access access, Where where = Where::current());
 
-  /// Throws: as write_tensors (tensor_file.h); DataError if the file is of a later generation
+  /// Throws:  as write_tensors (tensor_file.h); DataError if the existing file is of a later
+  ///          generation
   void save(const std::filesystem::path& path, Where where = Where::current()) const;
 
-  /// False, and nothing changes, if there is no such file.
+  /// Returns false, and changes nothing, if there is no such file.
   ///
-  /// Throws: as read_tensors for a damaged file, as load_state for another model's; nothing has changed then
+  /// Throws:  as read_tensors for a damaged file, as load_state for another model's; nothing has
+  ///          changed then
   bool load(const std::filesystem::path& path, Where where = Where::current());
 
-  /// What the file holds: tensors that are the listed things' own, and copies of numbers.
+  /// The contents of the file: the items' own tensors, and copies of numbers.
   StateDict state() const;
 
-  /// Gives all things on the list their values. Of generators it takes those of `rank`; a rank that is not there
-  /// keeps its own.
+  /// Sets the values of all items on the list. Generators take the values of `rank`; if the state
+  /// lacks this rank, they keep their own.
   ///
-  /// Throws: ValueError, ShapeError or DTypeError that lists missing and unexpected names, and tensors that are not
-  ///         alike; ValueError for numbers that cannot be; nothing has changed then
+  /// Throws:  ValueError, ShapeError or DTypeError that lists missing and unexpected names, and
+  ///          tensors that differ in shape or dtype; ValueError for impossible numbers; nothing has
+  ///          changed then
   void load_state(const StateDict& state, int rank = 0, Where where = Where::current());
   /// Throws what load_state would throw, and changes nothing.
   void check_state(const StateDict& state, int rank = 0, Where where = Where::current()) const;
 
-  /// A state that an earlier version may have saved, with each parameter's count of steps (step_counts.h).
+  /// Completes a state that an earlier version may have saved with each parameter's step count
+  /// (step_counts.h).
   StateDict completed(StateDict given) const;
 
-  /// The names under which state() has something of this rank alone.
+  /// The names of those entries of state() that belong to this rank alone.
   const std::vector<std::string>& names_per_rank() const { return names_per_rank_; }
-  /// The names under which state() has buffers of modules.
+  /// The names of those entries of state() that are buffers of modules.
   const std::vector<std::string>& names_of_buffers() const { return names_of_buffers_; }
 
  private:

@@ -7,7 +7,7 @@
 
 namespace ringrad::nn {
 
-/// How a Conv2d is made; numbers stand for both axes.
+/// The options of a Conv2d; each number applies to both axes.
 struct Conv2dConfig {
   std::int64_t kernel = 3;
   std::int64_t stride = 1;

@@ -1,9 +1,12 @@
-// The generation of a run: a number that grows with every start, and that checkpoints carry (checkpoint.h).
+// The generation of a run: a number that grows with every start and that checkpoints carry
+// (checkpoint.h).
 //
-// A process begins with the microseconds since 1970 at which it first asks, or with one more than the generation that it
-// loads, whichever is larger. Ranks of a group agree on the largest of theirs whenever they save or load. So a job that
-// goes on without some of its ranks may still replace what they have saved. If a group breaks during a save, the ranks
-// that are left take the next generation: rank 0 may only be stopped, and must not replace anything when it goes on.
+// A process's generation is the larger of two numbers: the time in microseconds since 1970 when the
+// process first asks for it, and one more than the generation that it loads. The ranks of a group
+// agree on their largest generation whenever they save or load. So a job that continues without
+// some of its ranks may still replace what they saved. If a group breaks during a save, the
+// remaining ranks take the next generation: rank 0 may only be suspended, and must not replace
+// anything when it resumes.
 
 #pragma once
 
@@ -12,19 +15,20 @@
 
 namespace ringrad::nn {
 
-/// This process's generation. Thread-safe, as the next one.
+/// This process's generation. All functions here are thread-safe.
 std::int64_t run_generation();
 
 /// Makes this process's generation at least `least`.
 void raise_generation(std::int64_t least);
 
-/// After a checkpoint of generation `loaded` has been loaded. What this process has saved itself raises nothing.
+/// To be called after a checkpoint of generation `loaded` has been loaded. A checkpoint that this
+/// process saved itself raises nothing.
 void continue_from_generation(std::int64_t loaded);
 
-/// The largest number that counts as a generation. The next one is a number as well.
+/// The largest valid generation. One more still fits into an int64.
 constexpr std::int64_t kLastGeneration = std::int64_t{1} << 62;
 
-/// Digits in names and headers, where texts of one length sort as their numbers.
+/// Number of digits in names and headers: texts of equal length sort in the order of their numbers.
 constexpr std::size_t kGenerationDigits = 20;
 std::string generation_digits(std::int64_t generation);
 

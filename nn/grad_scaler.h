@@ -3,11 +3,11 @@
 //     nn::GradScaler scaler;
 //     scaler.scale(loss).backward();          gradients are `scale` times too large ...
 //     scaler.step(optimizer);                 ... until here; a step with infinite ones is skipped
-//     scaler.update();                        larger if all went well for long, else smaller
+//     scaler.update();                        larger after many good steps, smaller after a skip
 //
-// A gradient below 6e-8 is 0 in float16. Multiplying the loss by a power of two moves all gradients up,
-// and dividing by it again is exact. The largest useful scale is found by trying: it grows until
-// gradients overflow. bfloat16 needs none of this.
+// A gradient below 6e-8 is 0 in float16. Multiplying the loss by a power of two makes all gradients
+// larger, and dividing by it later is exact. The largest useful scale is found by trial: the scale
+// grows until gradients overflow. bfloat16 needs none of this.
 //
 // Paper: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2
 
@@ -24,7 +24,7 @@ namespace ringrad::nn {
 struct GradScalerOptions {
   double initial_scale = 65536;
   double growth = 2;     ///< factor after growth_interval good steps
-  double backoff = 0.5;  ///< factor after a step that was skipped
+  double backoff = 0.5;  ///< factor after a skipped step
   std::int64_t growth_interval = 2000;
 };
 
@@ -36,8 +36,8 @@ class GradScaler {
   /// loss * scale()
   Tensor scale(const Tensor& loss, Where where = Where::current()) const;
 
-  /// optimizer.step() with the gradients divided by scale(), unless one of them is infinite or NaN:
-  /// then nothing changes, and the result is false. Waits for the gradients.
+  /// optimizer.step() with the gradients divided by scale(). If a gradient is infinite or NaN,
+  /// nothing changes, and the result is false. Waits for the gradients.
   bool step(Optimizer& optimizer, Where where = Where::current());
 
   /// Chooses the scale of the next step. Call it once per step, after the last optimizer.
@@ -45,7 +45,7 @@ class GradScaler {
 
   double scale() const { return scale_; }
 
-  /// Between update() and step(): "scale" () float64, "good_steps" () int64.
+  /// The state between update() and step(): "scale" () float64, "good_steps" () int64.
   StateDict state_dict() const;
   /// Throws as Module::load_state_dict, and ValueError unless scale > 0 and good_steps >= 0.
   void load_state_dict(const StateDict& state, Where where = Where::current());
@@ -55,7 +55,7 @@ class GradScaler {
  private:
   GradScalerOptions options_;
   double scale_;
-  std::int64_t good_steps_ = 0;  // since the scale changed
+  std::int64_t good_steps_ = 0;  // since the scale last changed
   bool overflowed_ = false;      // since update()
 };
 

@@ -1,8 +1,8 @@
-// Initialisers: how a parameter's first values are drawn. All write in place, unrecorded, and throw
-// as core/random.h does.
+// Initialisers: draw a parameter's first values. All write in place, unrecorded, and throw as
+// core/random.h does.
 //
-// fan_in counts the inputs that are summed into one output, fan_out the outputs that one input
-// reaches: for a weight (N, K, R, S), fan_in = K * R * S and fan_out = N * R * S.
+// fan_in counts the inputs that are summed into one output; fan_out counts the outputs that one
+// input reaches. For a weight (N, K, R, S), fan_in = K * R * S and fan_out = N * R * S.
 
 #pragma once
 
@@ -21,13 +21,13 @@ struct Fans {
 Fans fans_of(const Shape& weight, Where where = Where::current());
 
 /// U(-bound, bound) with bound = gain * sqrt(3 / fan); gain sqrt(2 / (1 + slope^2)) suits a leaky
-/// ReLU of that slope. Layers default to slope = sqrt(5), that is bound = 1 / sqrt(fan_in), as
-/// PyTorch's do.
+/// ReLU of that slope. Layers use slope = sqrt(5), which gives bound = 1 / sqrt(fan_in), as
+/// PyTorch's layers do.
 /// Paper: He, Zhang, Ren, Sun 2015, arXiv:1502.01852
 void kaiming_uniform_(const Tensor& weight, double slope = 0, Fan fan = Fan::in,
                       Generator& generator = default_generator(), Where where = Where::current());
 
-/// N(0, gain^2 / fan), gain as for kaiming_uniform_.
+/// N(0, gain^2 / fan), with gain as for kaiming_uniform_.
 void kaiming_normal_(const Tensor& weight, double slope = 0, Fan fan = Fan::in,
                      Generator& generator = default_generator(), Where where = Where::current());
 

@@ -10,7 +10,7 @@
 
 namespace ringrad::nn {
 
-/// What the images look like and how many classes there are.
+/// The shape of the images, and the number of classes.
 struct ImageTask {
   std::int64_t channels = 1;
   std::int64_t height = 28;
@@ -21,9 +21,9 @@ struct ImageTask {
 /// pixels -> 512 -> 512 -> classes, with ReLU between.
 Sequential mlp(const ImageTask& task = {});
 
-/// Two times {conv 3x3, batch norm, ReLU, max pool 2}, with 32 and 64 channels, then 128 hidden
-/// units. For 28 x 28 grey images: 421,834 parameters. Throws ValueError unless height and width
-/// are at least 4.
+/// Twice {conv 3x3, batch norm, ReLU, max pool 2}, with 32 and 64 channels, then 128 hidden units.
+/// For 28 x 28 grey images: 421,834 parameters. Throws ValueError unless height and width are at
+/// least 4.
 Sequential convnet(const ImageTask& task = {}, Where where = Where::current());
 
 /// Twenty layers: conv 3x3 to 16 channels, three stages of three residual blocks with 16, 32, 64
@@ -32,10 +32,11 @@ Sequential convnet(const ImageTask& task = {}, Where where = Where::current());
 ///        shape changes
 Sequential resnet20(const ImageTask& task = {});
 
-/// The two most used networks for ImageNet: conv 7x7 of stride 2 to 64 channels, max pool, four stages of
-/// 2, 2, 2, 2 residual blocks with 64 to 512 channels, or of 3, 4, 6, 3 bottlenecks with 256 to 2048; global
-/// average. Layers, sizes and first values are torchvision's: with 3 channels and 1000 classes 11,689,512 and
-/// 25,557,032 parameters; filters from N(0, 2 / fan_out).
+/// The two most common networks for ImageNet: conv 7x7 with stride 2 to 64 channels, max pool, four
+/// stages, global average. The stages have 2, 2, 2, 2 residual blocks with 64 to 512 channels
+/// (resnet18), or 3, 4, 6, 3 bottlenecks with 256 to 2048 channels (resnet50). Layers, sizes and
+/// initial values are torchvision's: 11,689,512 and 25,557,032 parameters for 3 channels and 1000
+/// classes; filters from N(0, 2 / fan_out).
 /// Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385, section 4.1
 Sequential resnet18(const ImageTask& task = {});
 Sequential resnet50(const ImageTask& task = {});
@@ -43,7 +44,7 @@ Sequential resnet50(const ImageTask& task = {});
 /// "mlp", "convnet", "resnet20", "resnet18", "resnet50".
 const std::vector<std::string>& model_names();
 
-/// Throws ValueError that lists the names, for any other name.
+/// Throws ValueError, with a list of the names, for any other name.
 Sequential make_model(const std::string& name, const ImageTask& task = {},
                       Where where = Where::current());
 

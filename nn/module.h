@@ -9,8 +9,8 @@
 //     };
 //
 // Names join with dots: "hidden.weight". A module owns its children; a reference returned by
-// child() stays valid as long as the module lives, also when the module itself is moved. Modules
-// move, they do not copy: two modules never share parameters by accident.
+// child() stays valid as long as the module lives, even if the module itself is moved. Modules can
+// be moved but not copied, so two modules never share parameters by accident.
 
 #pragma once
 
@@ -37,34 +37,36 @@ class Module {
   Module& operator=(Module&&) = default;
   virtual ~Module() = default;
 
-  /// The module's function. Modules of other signatures declare an overload of their own; this one
+  /// The module's function. A module with another signature declares its own overload; this one
   /// then throws ValueError.
   virtual Tensor forward(const Tensor& x, Where where = Where::current());
 
-  /// relu(forward(x)); modules that can do both in one pass over memory override it, and Sequential
-  /// makes use of it.
+  /// relu(forward(x)). Modules that can do both in one pass over memory override it, and Sequential
+  /// uses it.
   virtual Tensor forward_relu(const Tensor& x, Where where = Where::current());
 
-  /// forward, which a trace shows (core/trace.h).
+  /// forward(), shown in a trace (core/trace.h).
   Tensor operator()(const Tensor& x, Where where = Where::current()) {
     const TraceSpan span(trace_name(), "layer");
     return forward(x, where);
   }
 
-  /// What traces call it: its name in the module that it is a child of, and what it is.
+  /// The name in traces: the module's name within its parent, and its type.
   const char* trace_name() const { return trace_name_.c_str(); }
 
-  /// One line that says what this is, without its children: "Linear(784, 128)".
+  /// One line that describes the module without its children: "Linear(784, 128)".
   virtual std::string describe() const { return "Module"; }
 
-  /// All tensors below this module, in order of registration, named by their path. A parameter that is registered
-  /// more than once, as a layer's weight that another one shares, comes once, by its first name.
+  /// All tensors of this module and those below it, in order of registration, named by their path.
+  /// A parameter that is registered more than once, such as a weight that two layers share, is
+  /// listed once, under its first name.
   std::vector<NamedTensor> named_parameters() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<Tensor> parameters() const;
   std::int64_t num_parameters() const;
 
-  /// Training or evaluation for this module and all below: batch norm and dropout differ.
+  /// Sets training or evaluation mode for this module and all below it: batch norm and dropout
+  /// differ.
   void train(bool training = true);
   void eval() { train(false); }
   bool is_training() const { return training_; }
@@ -72,12 +74,13 @@ class Module {
   /// Clears the gradients of all parameters.
   void zero_grad();
 
-  /// Parameters and buffers by name, by all their names; the tensors are the module's own, not copies.
+  /// Parameters and buffers by name, under all their names; the tensors are the module's own, not
+  /// copies.
   StateDict state_dict() const;
 
   /// Copies values into the parameters and buffers.
-  /// Throws: ValueError, ShapeError or DTypeError that lists missing and unexpected names, and tensors
-  ///         that are not alike
+  /// Throws:  ValueError, ShapeError or DTypeError that lists missing and unexpected names, and
+  ///          tensors that differ in shape or dtype
   void load_state_dict(const StateDict& state, Where where = Where::current());
 
   /// Moves every parameter and buffer to another device, or casts the floating ones. They stay the
@@ -85,16 +88,17 @@ class Module {
   void to(Device device, Where where = Where::current());
   void to(DType dtype, Where where = Where::current());
 
-  /// A tensor elsewhere or of another dtype (autograd/movement.h), for members: those above hide it from them.
+  /// A copy of a tensor on another device or of another dtype (autograd/movement.h). These
+  /// overloads exist because the members above hide those functions from members.
   static Tensor to(const Tensor& x, Device device, Where where = Where::current());
   static Tensor to(const Tensor& x, DType dtype, Where where = Where::current());
 
-  /// Calls visit(path, module) for this module and all below, parents first.
+  /// Calls visit(path, module) for this module and all below it, parents first.
   void visit(const std::function<void(const std::string& path, Module& module)>& visit);
 
  protected:
-  /// Registers a tensor that is trained; sets requires_grad. Throws ValueError for a name taken or
-  /// containing a dot.
+  /// Registers a trainable tensor and sets requires_grad. Throws ValueError for a name that is
+  /// taken or contains a dot.
   Tensor parameter(const std::string& name, const Tensor& value, Where where = Where::current());
   /// Registers a tensor that is state but not trained.
   Tensor buffer(const std::string& name, const Tensor& value, Where where = Where::current());
@@ -109,7 +113,7 @@ class Module {
   /// The i-th child.
   Module& child_at(std::size_t i) { return *children_[i].second; }
   std::size_t num_children() const { return children_.size(); }
-  /// The same, given away; an empty place stays behind.
+  /// Gives away the i-th child; an empty place stays behind.
   std::pair<std::string, std::unique_ptr<Module>> release_child(std::size_t i) {
     return std::move(children_[i]);
   }
@@ -129,7 +133,7 @@ class Module {
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
 };
 
-/// The tree of modules, one per line.
+/// Prints the tree of modules, one per line.
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
 }  // namespace ringrad::nn

@@ -33,7 +33,7 @@ class AvgPool2d : public Module {
   Pool2dOptions options_;
 };
 
-/// Any input size to output_size x output_size.
+/// Pools an input of any size to output_size x output_size.
 class AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_(output_size) {}

@@ -8,8 +8,8 @@
 //     x -> conv 1x1 -> BN -> ReLU -> conv 3x3 -> BN -> ReLU -> conv 1x1 -> BN -(+)-> ReLU ->
 //      \-------------------- identity, or conv 1x1 -> BN ----------------------/
 //
-// The shortcut is the identity where shapes allow it, else a 1x1 convolution of the same stride. The sum and
-// ReLU are done inside of the last batch norm.
+// The shortcut is the identity where shapes allow it, else a 1x1 convolution of the same stride.
+// The last batch norm also computes the sum and ReLU.
 // Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385
 
 #pragma once
@@ -22,9 +22,10 @@
 
 namespace ringrad::nn {
 
-/// What both have in common: they differ in their layers.
+/// The common part of both blocks, which differ in their layers.
 ///
-/// Children:  conv1, norm1, conv2, norm2 ...; shortcut_conv, shortcut_norm unless it is the identity
+/// Children:  conv1, norm1, conv2, norm2 ...; shortcut_conv, shortcut_norm unless the shortcut is
+///            the identity
 class Residual : public Module {
  public:
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
@@ -59,8 +60,9 @@ class ResidualBlock : public Residual {
   std::string describe() const override { return "ResidualBlock"; }
 };
 
-/// `channels` in the middle, four times as many at the end. The 3x3 convolution has the stride, as in
-/// torchvision ("v1.5"); in the paper it was the first 1x1, which drops three pixels of four unseen.
+/// `channels` in the middle, four times as many at the end. The 3x3 convolution has the stride, as
+/// in torchvision ("v1.5"). In the paper the first 1x1 convolution had it, which ignores three of
+/// four pixels.
 ///
 /// Shapes: (B, in_channels, H, W)  ->  (B, 4 * channels, H / stride, W / stride), rounded up
 class Bottleneck : public Residual {

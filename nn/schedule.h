@@ -15,7 +15,7 @@
 
 namespace ringrad::nn {
 
-/// The learning rate of a step, counted from 0.
+/// The learning rate of a step; steps count from 0.
 using Schedule = std::function<double(std::int64_t step)>;
 
 Schedule constant(double rate);
@@ -23,8 +23,8 @@ Schedule constant(double rate);
 /// rate * factor^floor(step / every). Throws ValueError unless every > 0.
 Schedule step_decay(double rate, std::int64_t every, double factor, Where where = Where::current());
 
-/// minimum + (rate - minimum) * (1 + cos(pi * step / num_steps)) / 2; the minimum from num_steps
-/// on. Throws ValueError unless num_steps > 0.
+/// minimum + (rate - minimum) * (1 + cos(pi * step / num_steps)) / 2; the minimum from step
+/// num_steps on. Throws ValueError unless num_steps > 0.
 /// Paper: Loshchilov and Hutter 2016, arXiv:1608.03983, without restarts
 Schedule cosine(double rate, std::int64_t num_steps, double minimum = 0,
                 Where where = Where::current());
@@ -35,15 +35,15 @@ struct OneCycleOptions {
   double final_divisor = 1e4;  ///< the last rate is the first rate / final_divisor
 };
 
-/// Along half a cosine up to `rate`, then along another one down, as PyTorch's OneCycleLR; the last
-/// rate from num_steps - 1 on. Throws ValueError unless num_steps > 1 and 0 < rising_part < 1.
+/// Rises to `rate` along half a cosine, then falls along another, as PyTorch's OneCycleLR; the last
+/// rate holds from step num_steps - 1 on. Throws ValueError unless num_steps > 1 and 0 <
+/// rising_part < 1.
 /// Paper: Smith and Topin 2017, arXiv:1708.07120
 Schedule one_cycle(double rate, std::int64_t num_steps, const OneCycleOptions& options = {},
                    Where where = Where::current());
 
-/// In the first num_steps steps the rate grows linearly to what `after` starts with: after(0) *
-/// (step + 1) / (num_steps + 1); then after(step - num_steps). Throws ValueError unless num_steps
-/// >= 0.
+/// In the first num_steps steps the rate grows linearly towards after(0): after(0) * (step + 1) /
+/// (num_steps + 1). Then it is after(step - num_steps). Throws ValueError unless num_steps >= 0.
 Schedule warm_up(std::int64_t num_steps, Schedule after, Where where = Where::current());
 
 }  // namespace ringrad::nn

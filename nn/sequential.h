@@ -1,10 +1,9 @@
-// Sequential: modules one after the other.
+// Sequential: modules applied one after the other.
 //
 //     nn::Sequential net(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
 //
-// Children are named by position. A ReLU is folded into the module before it where that module can
-// do both in one pass (Module::forward_relu), which gives the same numbers with less memory
-// traffic.
+// Children are named by position. A ReLU is folded into the preceding module if that module can do
+// both in one pass (Module::forward_relu): the same numbers with less memory traffic.
 
 #pragma once
 
@@ -35,10 +34,11 @@ class Sequential : public Module {
 
   std::size_t num_layers() const { return num_children(); }
 
-  /// The stages of a pipeline: stage s is the layers [starts[s], starts[s + 1]), the last one to the end. Layers keep their
-  /// names, so the stages' state_dict()s together are that of the whole.
+  /// The stages of a pipeline: stage s has the layers [starts[s], starts[s + 1]); the last stage
+  /// extends to the end. Layers keep their names, so the stages' state_dict()s together equal that
+  /// of the whole.
   ///
-  /// Throws: ValueError unless starts grow from 0 and each is a layer
+  /// Throws:  ValueError unless starts[0] is 0, starts increase, and each is the index of a layer
   static std::vector<Sequential> split(Sequential net, const std::vector<std::size_t>& starts,
                                        Where where = Where::current());
 

@@ -14,13 +14,14 @@ namespace ringrad::nn {
 
 using StateDict = std::map<std::string, Tensor>;
 
-/// Throws: ValueError unless both have the same names, then ShapeError, DTypeError unless tensors of one name are
-///         alike; the message, which `operation` opens, lists all differences
+/// Throws:  ValueError unless both have the same names, then ShapeError, DTypeError unless tensors
+///          of one name have one shape and dtype; the message starts with `operation` and lists all
+///          differences
 void check_same_layout(const char* operation, const StateDict& own, const StateDict& given,
                        Where where = Where::current());
 
-/// Copies the values of `given` into the tensors of `own`, on whatever device each is. Throws as above, and has
-/// then changed nothing.
+/// Copies the values of `given` into the tensors of `own`; each tensor may be on any device. Throws
+/// as above, and then changes nothing.
 void copy_state(const char* operation, const StateDict& own, const StateDict& given,
                 Where where = Where::current());
 
