@@ -9,13 +9,13 @@
 namespace ringrad {
 namespace {
 
-// What the backward function keeps.
+// The values that the backward function keeps.
 struct Saved {
   SavedTensor x;
-  SavedTensor weight;          // for the gradient of x, and with ReLU, which asks for the sign of y
+  SavedTensor weight;          // for the gradient of x; with ReLU also for the sign of y
   SavedTensor bias, residual;  // with ReLU only
   SavedTensor mean;            // in evaluation the caller's running mean itself
-  Tensor rstd, mask;           // made here and seen by nobody else
+  Tensor rstd, mask;           // made here and held by no other code
   DType weight_dtype, bias_dtype;
   BatchNormOptions options;
 
@@ -30,7 +30,7 @@ struct Saved {
   }
 };
 
-// The sums that the input's gradient is made of are those of the parameters: all are set at once.
+// The sums for the input's gradient also give the parameters' gradients, so all are set at once.
 void backward_fused(BackwardContext& context, const Saved& saved) {
   if (!saved.options.relu) context.set(3, context.grad_output());
   const bool masked = context.needs(3) && saved.options.relu;
@@ -46,8 +46,8 @@ void backward_fused(BackwardContext& context, const Saved& saved) {
   if (context.needs(2)) context.set(2, to(sums.grad, saved.bias_dtype));
 }
 
-// The same in terms of operators that are recorded themselves: the statistics are functions of x
-// again. 16-bit dtypes compute in float32, as the kernels do.
+// The same, composed of recorded operators: the statistics are functions of x again. 16-bit dtypes
+// compute in float32, as in the kernels.
 void backward_recorded(BackwardContext& context, const Saved& saved) {
   const auto wide = [](const Tensor& half) {
     return size_bytes(half.dtype()) == 2 ? to(half, DType::float32) : half;
@@ -113,7 +113,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                          options.relu, residual, where);
   }
   Tensor y = result.y;
-  // After all checks of the arguments: a call that throws leaves the running statistics alone.
+  // After all checks of the arguments: a call that throws does not change the running statistics.
   if (options.training && running_mean.defined())
     kernels::batch_norm_update_running(result.moments,
                                        static_cast<double>(x.numel() / x.shape()[1]),

@@ -12,7 +12,7 @@
 namespace ringrad {
 namespace {
 
-// The inputs without history, wanting gradients where the originals did.
+// The inputs without history; those whose originals require a gradient require one here.
 std::vector<Tensor> as_leaves(const std::vector<SavedTensor>& saved,
                               const std::vector<bool>& needs) {
   std::vector<Tensor> leaves;
@@ -23,7 +23,8 @@ std::vector<Tensor> as_leaves(const std::vector<SavedTensor>& saved,
   return leaves;
 }
 
-// The first half for a segment that was run again: its leaves wait for the second one.
+// The first half of a split pass, for a segment that was run again: the segment's leaves wait for
+// the second half.
 void backward_first_half(BackwardContext& context, const Tensor& y,
                          const std::vector<Tensor>& leaves) {
   std::vector<Tensor> inputs;
@@ -37,7 +38,7 @@ void backward_first_half(BackwardContext& context, const Tensor& y,
                  where = context.where()] { rest->accumulate(where); });
 }
 
-// The default generator as it was then, while this lives.
+// Resets the default generator to its state `then`, until the end of the scope.
 class RewoundGenerator {
  public:
   explicit RewoundGenerator(const Generator& then)
@@ -55,7 +56,7 @@ class RewoundGenerator {
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
                   const std::vector<Tensor>& inputs, Where where) {
   if (!grad_enabled()) return f(inputs);
-  // Random numbers of a replay go on and cannot be drawn again.
+  // Random numbers differ at each replay and cannot be drawn again.
   refuse_while_capturing("checkpoint()", where);
   const Generator before = default_generator();
   Tensor y;
@@ -63,7 +64,8 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
     const NoGrad guard;
     y = f(inputs);
   }
-  // f may return a tensor that others hold too; the recorded result must be an object of its own.
+  // f may return a tensor that other code holds as well; the recorded result must be a separate
+  // object.
   y = view::alias(y, where);
 
   std::vector<SavedTensor> saved;

@@ -8,11 +8,12 @@ namespace ringrad {
 namespace {
 
 // Convolution is linear in the image and in the filter, so its gradients are two more products of
-// the same kind, and the gradients of those lead back: with the pairing <., .> over all elements,
+// the same kind, and the gradients of those lead back. With the pairing <., .> over all elements,
 //
 //     <g, conv(x, w)> = <input_gradient(g, w), x> = <weight_gradient(g, x), w>
 //
-// whatever the three tensors mean. Each of the three operators differentiates by the other two.
+// holds for any three tensors. So the derivative of each of the three operators consists of the
+// other two.
 
 Tensor input_gradient(const Tensor& grad, const Tensor& weight, const Shape& input_shape,
                       const Conv2dOptions& options, Where where);

@@ -9,8 +9,7 @@
 namespace ringrad {
 namespace {
 
-// g (W p - q) of operators that are recorded themselves. W, q and the divisor do not depend on the
-// scores.
+// g (W p - q), composed of recorded operators. W, q and the divisor do not depend on the scores.
 Tensor gradient_recorded(const Tensor& grad_output, const Tensor& logits, const Tensor& targets,
                          const Tensor& divisor, const CrossEntropyOptions& options) {
   const auto [total, distribution] = kernels::cross_entropy_targets(logits, targets, options);

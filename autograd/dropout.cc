@@ -6,7 +6,7 @@
 namespace ringrad {
 namespace {
 
-// Linear in x and its own adjoint.
+// Linear in x and self-adjoint.
 Tensor masked(const Tensor& x, const Tensor& mask, double scale, Where where) {
   Tensor y = kernels::apply_mask(x, mask, scale, where);
   if (needs_grad(x))

@@ -8,11 +8,11 @@
 namespace ringrad {
 namespace {
 
-// -- The derivative of a row: one fused loop, or public operators where it is recorded itself -----
+// -- The derivative of a row: one fused loop, or public operators if it is recorded itself --------
 //
-// What looks at nothing saved, or at one operand only, is a single operator: there is nothing to
-// fuse. Composed formulas compute 16-bit dtypes in float32, as the loops do: a float16 on the way
-// overflows or vanishes easily.
+// A derivative that reads no saved operand, or only one, is a single operator: there is nothing to
+// fuse. Composed formulas compute 16-bit dtypes in float32, as the loops do, because a float16
+// intermediate easily overflows or vanishes.
 
 bool is_half(const Tensor& x) { return size_bytes(x.dtype()) == 2; }
 Tensor in_float32(const Tensor& x) { return to(x, DType::float32); }
@@ -46,7 +46,7 @@ Tensor gradient_b(const Tensor& grad, const Tensor& a, const Tensor& b) {
   return Op::backward_b(grad, a, b);
 }
 
-// -- What broadcasting and promotion did to the operands, undone on their gradients ---------------
+// -- Undoes broadcasting and promotion of the operands, on their gradients ------------------------
 
 struct Unchanged {
   Tensor operator()(int, Tensor grad) const { return grad; }
@@ -179,7 +179,7 @@ Tensor div(Scalar a, const Tensor& b, Where where) { return left<ops::Div>(a, b,
 Tensor pow(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Pow>(a, b, where); }
 Tensor pow(Scalar a, const Tensor& b, Where where) { return unary(ops::ScalarPow(a), b, where); }
 Tensor pow(const Tensor& a, Scalar b, Where where) {
-  // The most frequent exponent by far, and a multiplication is ten times cheaper.
+  // 2 is by far the most common exponent, and a multiplication is ten times cheaper.
   const bool keeps_dtype = promote(a.dtype(where), b) == a.dtype();
   if (b.to<double>() == 2 && keeps_dtype) return square(a, where);
   return unary(ops::PowScalar(b), a, where);
@@ -218,7 +218,7 @@ Tensor logical_not(const Tensor& x, Where where) {
 Tensor isnan(const Tensor& x, Where where) { return kernels::unary(ops::IsNan(), x, where); }
 Tensor isfinite(const Tensor& x, Where where) { return kernels::unary(ops::IsFinite(), x, where); }
 
-// -- Not rows: what saves a result of two operands, or has three ----------------------------------
+// -- Not rows: operators that save a result of two operands, or have three operands ---------------
 
 Tensor relu_gradient(const Tensor& grad, const Tensor& y, Where where) {
   RINGRAD_CHECK(grad.shape(where) == y.shape(where), ShapeError, where,
@@ -265,7 +265,7 @@ Tensor where(const Tensor& condition, Scalar a, const Tensor& b, Where where) {
   return ringrad::where(condition, number_beside(b, a, where), b, where);
 }
 
-// -- Symbols --------------------------------------------------------------------------------------
+// -- Operators ------------------------------------------------------------------------------------
 
 Tensor operator-(Located x) { return neg(x.tensor, x.where); }
 

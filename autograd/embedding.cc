@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kNoPadding = -1;
 
-// The sum of each row's gradients, 0 for the padding: linear in `grad`, and the adjoint of a
+// The sum of each row's gradients, 0 for the padding. It is linear in `grad`, and the adjoint of a
 // look-up with zeros at the padding.
 Tensor sum_by_row(const Tensor& grad, const Tensor& indices, std::int64_t num_rows,
                   std::int64_t padding_index) {

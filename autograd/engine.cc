@@ -56,8 +56,8 @@ Pass::Pass(BackwardOptions options, Where where)
       outer_(std::exchange(current_pass, this)),
       outer_node_(std::exchange(running_, nullptr)) {}
 
-// A pass that failed leaves nothing on its nodes: a recorded gradient could hold the graph in a
-// cycle.
+// A pass that failed must leave nothing on its nodes: a recorded gradient could form a cycle with
+// the graph.
 Pass::~Pass() {
   for (Node* node : lists_.entered)
     if (node->visit.pass == number_) {
@@ -178,8 +178,8 @@ void Pass::deliver(const Edge& edge, Tensor gradient) {
     sum = std::move(gradient);
     return;
   }
-  // In place when nobody else can see the sum so far, and its elements do not share memory, as those
-  // of an expanded gradient do.
+  // Adds in place if no other code holds the sum so far and its elements do not share memory, as
+  // those of an expanded gradient do.
   const bool in_place = !options_.create_graph && sum.impl()->unique() && sum.storage()->unique() &&
                         sum.dtype() == gradient.dtype() && sum.shape() == gradient.shape() &&
                         is_dense(sum.shape(), sum.strides());
@@ -202,7 +202,7 @@ void BackwardContext::set(int i, Tensor grad_input) {
   if (!node && !in_first_half()) return;
   if (node && node->is_leaf() && grad_input.defined()) {
     auto& leaf = static_cast<Leaf&>(*node);
-    // Written in its destination, it is the leaf's gradient from here on.
+    // The function wrote into the destination, so the memory now holds the leaf's gradient.
     if (leaf.overwrite && grad_input.is(leaf.grad)) leaf.overwrite = false;
   }
   grad_inputs_[at] = std::move(grad_input);

@@ -7,7 +7,7 @@
 namespace ringrad {
 namespace {
 
-// The adjoint of gather, whose adjoint is gather.
+// The adjoint of gather; its own adjoint is gather.
 Tensor scatter_sum(const Shape& shape, std::int64_t axis, const Tensor& index, const Tensor& src) {
   const Where where = Where::current();
   Tensor y = kernels::scatter_sum(shape, axis, index, src, where);

@@ -85,10 +85,10 @@ std::string gradient_check(const DifferentiableFunction& f, const std::vector<Te
 std::string gradient_gradient_check(const DifferentiableFunction& f,
                                     const std::vector<Tensor>& inputs,
                                     const GradientCheckOptions& options, Where where) {
-  // Each input's gradient, flattened and joined into one sum with weights of its own.
+  // Joins the gradients of all inputs into one sum, each with its own weights.
   const DifferentiableFunction gradient_of_f = [&](const std::vector<Tensor>& leaves) {
     const EnableGrad guard;
-    // Under finite differences the outer call is not recorded, yet the inner gradient needs a tape.
+    // Under finite differences the outer call is not recorded, but the inner gradient needs a tape.
     std::vector<Tensor> differentiable;
     for (const Tensor& x : leaves)
       if (x.requires_grad()) differentiable.push_back(x);

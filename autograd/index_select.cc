@@ -6,7 +6,7 @@
 namespace ringrad {
 namespace {
 
-// y[.., j, ..] = sum of x[.., i, ..] over indices[i] = j: the adjoint of index_select, whose
+// y[.., j, ..] = sum of x[.., i, ..] over indices[i] = j: the adjoint of index_select; its own
 // adjoint is index_select.
 Tensor index_sum(const Tensor& x, std::int64_t axis, const Tensor& indices, std::int64_t size) {
   const Where where = Where::current();

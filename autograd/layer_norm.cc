@@ -11,8 +11,8 @@
 namespace ringrad {
 namespace {
 
-// The gradient composed of operators that are recorded themselves: the statistics are functions of
-// x again. 16-bit dtypes compute in float32, as the kernels do.
+// The gradient, composed of recorded operators: the statistics are functions of x again. 16-bit
+// dtypes compute in float32, as in the kernels.
 void backward_recorded(BackwardContext& context, const Tensor& x_or_half, const Tensor& weight,
                        const std::array<DType, 3>& dtypes, double eps) {
   const auto wide = [](const Tensor& half) {

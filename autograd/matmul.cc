@@ -15,7 +15,7 @@ namespace {
 
 Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
 
-// The product written into `destination` if there is one, else into fresh memory.
+// Writes the product into `destination`, if defined, else into fresh memory.
 Tensor product(const Tensor& a, const Tensor& b, const Tensor& destination) {
   if (!destination.defined()) return kernels::matmul(a, b);
   kernels::matmul_out(a, b, {}, destination);
@@ -31,7 +31,7 @@ void linear_backward(BackwardContext& context, const Tensor& grad, const Tensor&
   if (context.needs(2)) context.set(2, kernels::sum_to(grad, {grad.shape()[1]}));
 }
 
-// The same, composed of operators that are recorded themselves.
+// The same, composed of recorded operators.
 void linear_backward_recorded(BackwardContext& context, const Tensor& grad, const Tensor& x,
                               const Tensor& weight) {
   if (context.needs(0)) context.set(0, matmul(grad, weight));
@@ -83,8 +83,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool re
   y_shape[x.dims() - 1] = outputs;
   std::int64_t num_rows = 1;  // not x.numel() / features, which may be 0 / 0
   for (int i = 0; i + 1 < x.dims(); ++i) num_rows *= x.shape()[i];
-  // A matrix of all rows; recorded only where it is a copy of a strided x, which does not happen
-  // for two axes.
+  // A matrix of all rows. The reshape is recorded only if it copies a strided x, which cannot
+  // happen with two axes.
   const Tensor rows = x.dims() == 2 ? x : reshape(x, {num_rows, features}, where);
 
   const Tensor matrix =

@@ -11,7 +11,7 @@
 namespace ringrad {
 namespace {
 
-// How a tensor was made, without its memory.
+// The properties for making a like tensor, without its memory.
 struct Kind {
   Shape shape;
   Options options;
@@ -24,7 +24,7 @@ struct Kind {
                                                                      : Layout::contiguous} {}
 };
 
-// The adjoint of slice: zeros of the given kind with x in the place of the slice.
+// The adjoint of slice: zeros of the given kind, with x at the position of the slice.
 Tensor embed(const Tensor& x, const Kind& kind, std::int64_t axis, std::int64_t start,
              std::int64_t end, std::int64_t step, Where where) {
   Tensor y = zeros(kind.shape, kind.options, where);
@@ -36,7 +36,7 @@ Tensor embed(const Tensor& x, const Kind& kind, std::int64_t axis, std::int64_t 
   return y;
 }
 
-// y is x elsewhere in memory: the gradient passes through.
+// y is a copy of x: the gradient passes through.
 Tensor record_copy(const char* name, const Tensor& x, Tensor y, Where where) {
   if (!y.is(x) && needs_grad(x))
     record(name, where, y, {&x},

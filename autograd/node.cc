@@ -17,7 +17,7 @@ thread_local std::uint64_t next_sequence = 0;
 thread_local Node* deletion_queue = nullptr;
 thread_local bool deleting = false;
 
-// True if nobody else can see this tensor's memory, so that it may become a gradient without a
+// True if no other code can see this tensor's memory, so that it can become a gradient without a
 // copy.
 bool exclusively_owned(const Tensor& x) {
   return x.impl()->unique() && x.storage()->unique() && !x.storage()->whole();
@@ -84,7 +84,7 @@ void Node::remove_hook(int id) {
 
 void Node::run_hooks() {
   if (!hooks_) return;
-  // A copy: a hook may remove itself, or add another one.
+  // A copy, because a hook may remove itself or add another one.
   const std::vector<Hooks::Entry> entries = hooks_->entries;
   for (const auto& entry : entries) {
     Tensor& grad = gradient(entry.output);
@@ -137,7 +137,7 @@ bool Leaf::has_gradient() const {
   return grad.defined() && !overwrite && zeros_at_ != grad.version();
 }
 
-// Steal or accumulate: the first gradient is taken over when nobody else holds it, later ones are
+// Steal or accumulate: the first gradient is taken over if no other code holds it; later ones are
 // added in place.
 void Leaf::apply(BackwardContext& context) {
   const Tensor& incoming = context.grad_output();
@@ -149,7 +149,8 @@ void Leaf::apply(BackwardContext& context) {
   const bool may_steal = exclusively_owned(incoming) && incoming.strides() == strides_;
   if (grad_enabled()) {
     settle();
-    // What others see is copied, recorded as a sum with zero: a later pass adds to grad in place.
+    // A gradient that other code sees is copied, recorded as a sum with zero, because a later pass
+    // adds to grad in place.
     const auto other = [&] { return zeros({}, {.dtype = dtype_, .device = device_}, where()); };
     const bool is_first = !grad.defined();
     if (!is_first || !may_steal)
@@ -157,7 +158,7 @@ void Leaf::apply(BackwardContext& context) {
     else
       grad = incoming;
   } else if (incoming.is(grad) && !has_hooks()) {
-    // It was written where it belongs.
+    // It was written directly into grad.
   } else if (overwrite) {
     overwrite = false;
     kernels::copy_(grad, incoming);

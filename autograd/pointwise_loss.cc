@@ -10,7 +10,7 @@ namespace {
 
 using kernels::PointwiseLoss;
 
-// Derivatives of one element's loss, of operators that are recorded themselves.
+// Derivatives of one element's loss, composed of recorded operators.
 
 Tensor derivative_x(PointwiseLoss loss, const Tensor& x, const Tensor& t, const Tensor& w) {
   if (loss == PointwiseLoss::mse) return 2 * (x - t);
@@ -19,8 +19,8 @@ Tensor derivative_x(PointwiseLoss loss, const Tensor& x, const Tensor& t, const 
   return w.defined() ? (p - t) + (w - 1) * t * (p - 1) : p - t;
 }
 
-// log(1 + exp(-x)). One operation: composed of abs and relu it would have no slope at 0, where the
-// function has one.
+// log(1 + exp(-x)), as one operation: composed of abs and relu, it would have no slope at 0, where
+// the function has one.
 Tensor softplus_of_negative(const Tensor& x) {
   const Where where = Where::current();
   Tensor y;
@@ -40,7 +40,7 @@ Tensor derivative_targets(PointwiseLoss loss, const Tensor& x, const Tensor& t, 
   return w.defined() ? (w - 1) * softplus_of_negative(x) - x : -x;
 }
 
-// One node for any of the losses: the usual gradient, that of x alone, is one fused pass.
+// One node for all losses: the common case, the gradient of x alone, is one fused pass.
 Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, const Tensor& targets,
                       const Tensor& positive_weight, Reduction reduction, Where where) {
   if (autocasting()) {

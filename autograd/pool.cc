@@ -6,8 +6,8 @@ namespace ringrad {
 namespace {
 
 // Once the winners are known, max pooling is linear: a gather, whose adjoint is a scatter. Means
-// are linear anyway. So each operator's gradient is its adjoint, and the adjoint's gradient is the
-// operator again.
+// are always linear. So each operator's gradient is its adjoint, and the adjoint's gradient is the
+// operator itself.
 
 Tensor scatter_to_winners(const Tensor& grad, const Tensor& places, const Shape& input_shape,
                           const Pool2dOptions& options, Where where);

@@ -11,7 +11,7 @@
 namespace ringrad {
 namespace {
 
-// Which elements of x became one: what the gradients need to know about a reduction.
+// The axes that a reduction removed: what its gradient needs to know.
 class Reduced {
  public:
   Reduced(const Tensor& x, const Shape& axes, Where where) : shape_(x.shape()), kept_(x.shape()) {
@@ -33,8 +33,8 @@ class Reduced {
   Shape shape_, kept_;
 };
 
-// max or min: the gradient goes to the elements that were chosen, in equal parts. NaNs are chosen
-// wherever there are any.
+// max or min: the chosen elements share the gradient equally. If there are NaNs, they are the
+// chosen elements.
 Tensor record_choice(const char* name, const Tensor& x, const Shape& axes, Tensor y, Where where) {
   if (needs_grad(x))
     record(name, where, y, {&x},

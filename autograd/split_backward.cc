@@ -10,7 +10,8 @@
 namespace ringrad {
 namespace {
 
-// Those of a node's edges that belong to one half. The others want no gradient in it.
+// The edges of a node that belong to one half; the others are empty, so they want no gradient in
+// it.
 std::vector<Edge> edges_where(Node& node, bool lead) {
   std::vector<Edge> edges;
   for (const Edge& edge : node.edges())
@@ -27,8 +28,8 @@ bool leads_to_weights(std::span<const Edge> edges) {
                      [](const Edge& e) { return e.node && !e.node->visit.leads; });
 }
 
-// Stands for a node in the second half, with its edges to weights. It has the node's function, or, where the first half
-// has computed the gradients already, these.
+// Stands for a node in the second half, with the node's edges to weights. It has the node's
+// function or, if the first half has already computed the gradients, those gradients.
 class WeightNode final : public Node {
  public:
   WeightNode(const Node& node, std::vector<Edge> edges)
@@ -63,7 +64,8 @@ class WeightNode final : public Node {
 
 }  // namespace
 
-// The pass through the nodes that lead to an input. Each lies above only such, or is one: its consumers all run.
+// The pass through the nodes that lead to an input. Every consumer of such a node leads to that
+// input as well, so all consumers run.
 class FirstHalf final : public Pass {
  public:
   FirstHalf(WeightGradients& weights, Where where) : Pass({}, where), weights_(weights) {}
@@ -130,7 +132,8 @@ void FirstHalf::run_node(Node& node) {
   hand_on(to_inputs);
 }
 
-// Calls the node's function for its edges to inputs, if it has any, and keeps what those to weights need.
+// Calls the node's function for its edges to inputs, if it has any, and keeps what its edges to
+// weights need.
 void FirstHalf::divide(Node& node, std::span<Edge> to_inputs, std::vector<Edge> to_weights) {
   std::function<void()> later;
   if (any(to_inputs)) call(node, to_inputs, &later);
@@ -149,7 +152,7 @@ void FirstHalf::divide(Node& node, std::span<Edge> to_inputs, std::vector<Edge> 
   if (later || !to_weights.empty()) {
     const auto rest = make_ref<WeightNode>(node, std::move(to_weights));
     rest->keep_gradients(grad_inputs, std::move(later));
-    // Says only that something has arrived: its own gradients are not needed any more.
+    // Only marks an arrival: the node's own gradients are no longer needed.
     weights_.add({rest, 0}, empty({0}, {.device = Device()}));
   }
   node.release_saved();

@@ -24,13 +24,14 @@ using detail::ThreadCache;
 constexpr bool kCaching = detail::kSmallLimit > 0;
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kChunkBytes = 64 * 1024;  // small blocks are carved from chunks of this size
-constexpr int kLongest = 1024;                  // blocks that change hands under one lock
+constexpr int kLongest = 1024;                  // blocks that move under one lock
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr std::size_t kNumLargeClasses = 64 * 8;
 
-// Large classes: the power of two below, and which eighth of the way to the next one.
+// The class of a large block: the power of two below its size, and the eighth of the way to the
+// next one.
 //   1025..1152 -> 1152, ..1280 -> 1280, ... ..2048 -> 2048, ..2304 -> 2304, ...
-// From a huge page on, blocks are whole huge pages.
+// From one huge page on, blocks are whole huge pages.
 struct LargeClass {
   std::size_t index;
   std::size_t bytes;
@@ -50,12 +51,12 @@ void* system_allocate(std::size_t bytes) {
   const bool huge = kCaching && bytes >= kHugePage;
   void* block = nullptr;
   if (posix_memalign(&block, huge ? kHugePage : kAlignment, bytes) != 0) return nullptr;
-  if (huge) madvise(block, bytes, MADV_HUGEPAGE);  // a wish: without huge pages all works the same
+  if (huge) madvise(block, bytes, MADV_HUGEPAGE);  // only a hint: all works without huge pages
   return block;
 }
 
-// Whole lists of small blocks, stacked: the first block of each says how long it is and which one
-// lies below.
+// Whole lists of small blocks, stacked. The first block of each list holds its length and a link to
+// the list below.
 class Depot {
  public:
   bool empty() const { return !top_; }
@@ -77,13 +78,13 @@ class Depot {
   FirstBlock* top_ = nullptr;
 };
 
-// What all threads share. Every member function REQUIRES: mutex is held.
+// The state that all threads share. Every member function REQUIRES: mutex is held.
 struct SharedPool {
   std::mutex mutex;
   std::array<Depot, kNumSmallClasses> small;
   std::array<FreeList, kNumLargeClasses> large;
   std::vector<const ThreadCache*> threads;
-  ThreadCache ended_threads;  // the counters of their caches, and of what they do later
+  ThreadCache ended_threads;  // counters of ended caches, and of frees after their end
   std::int64_t large_bytes = 0;
   std::int64_t peak_large_bytes = 0;
   std::int64_t reserved_bytes = 0;
@@ -159,7 +160,7 @@ void SharedPool::deallocate_large(void* block, std::size_t bytes) {
     return_to_system(block, size.bytes);
 }
 
-// At least one block.
+// Returns at least one block.
 FreeList SharedPool::take_small(std::size_t index, Where where) {
   if (!small[index].empty()) return small[index].take();
   const std::size_t bytes = (index + 1) * detail::kSmallStep;
@@ -188,11 +189,11 @@ AllocatorStats SharedPool::stats() const {
   return stats;
 }
 
-// From a thread's first small block to its end. Objects with thread storage may free tensors even
-// later; they then use the shared pool.
+// Lasts from a thread's first small block to the thread's end. Objects with thread storage may free
+// tensors even later; they then use the shared pool.
 class CacheLifetime {
  public:
-  // False if the calling thread's cache has ended; begins it at the first call.
+  // Begins the cache at the first call. False if the calling thread's cache has ended.
   static bool begin() {
     thread_local bool ended = false;
     if (ended) return false;
@@ -245,7 +246,7 @@ void* allocate_slowly(std::size_t bytes, Where where) {
       blocks.spare.head ? std::exchange(blocks.spare, {}) : pool.take_small(index, where);
   void* block = blocks.current.pop();
   blocks.served.add(1);
-  if (!has_cache) pool.small[index].put(std::exchange(blocks.current, {}));  // keeps nothing
+  if (!has_cache) pool.small[index].put(std::exchange(blocks.current, {}));  // keep nothing
   return block;
 }
 

@@ -20,7 +20,7 @@
 namespace ringrad {
 namespace {
 
-constexpr std::size_t kRound = 512;  // block sizes are multiples of it
+constexpr std::size_t kRound = 512;  // block sizes are multiples of this
 constexpr std::size_t kMiB = 1 << 20;
 constexpr std::size_t kSmallRequest = kMiB, kSmallSegment = 2 * kMiB;
 constexpr std::size_t kMiddleRequest = 10 * kMiB, kMiddleSegment = 20 * kMiB;
@@ -35,7 +35,8 @@ std::size_t segment_bytes(std::size_t bytes) {
   return round_up(bytes, 2 * kMiB);
 }
 
-// What is left of a block must be worth keeping: a large block that is nibbled at serves no large request.
+// The rest of a block must be worth keeping: a large block with small pieces cut off serves no
+// large request.
 std::size_t smallest_rest(const PoolKey& pool) { return pool.small ? kRound : kSmallRequest; }
 
 // A freed block that other streams may still use.
@@ -51,7 +52,8 @@ bool caching_by_default() {
 
 thread_local PrivatePool* private_pool = nullptr;
 
-// One device's memory. With caching off, a block is an allocation of the runtime, and not divisible.
+// One device's memory. With caching off, a block is one allocation of the runtime, and is not
+// divisible.
 class CudaAllocator {
  public:
   explicit CudaAllocator(Device device) : device_(device) {}
@@ -63,7 +65,7 @@ class CudaAllocator {
   void end_private_pool(const PrivatePool* owner);
   std::string report() const;
 
-  // Everything below belongs to this lock.
+  // The mutex guards everything below.
   mutable std::mutex mutex;
   BlockPool blocks;
   AllocatorStats stats;
@@ -80,7 +82,7 @@ class CudaAllocator {
 
   Device device_;
   std::deque<Pending> pending_;
-  std::vector<Block*> retired_;  // freed, of private pools, and not to be used again
+  std::vector<Block*> retired_;  // freed blocks of private pools that must not be reused
 };
 
 PoolKey CudaAllocator::pool_for(std::size_t bytes) const {
@@ -106,7 +108,7 @@ Block* CudaAllocator::take_from_runtime(const PoolKey& pool, std::size_t bytes, 
                                         Where where) {
   const std::size_t size = caching ? segment_bytes(bytes) : asked;
   void* address = runtime_allocate(pool, size, where);
-  if (!address) {  // for want of what nobody uses, perhaps
+  if (!address) {  // free unused memory and try again
     collect_pending(/*wait=*/!pool.owner);
     if (Block* block = blocks.take(pool, bytes, smallest_rest(pool))) return block;
     free_segments(nullptr);
@@ -124,7 +126,7 @@ Block* CudaAllocator::take_from_runtime(const PoolKey& pool, std::size_t bytes, 
                     caching ? bytes : size, smallest_rest(pool));
 }
 
-// Returns a block that is a whole segment to the runtime.
+// Returns a whole segment to the runtime.
 void CudaAllocator::give_back(Block* block) {
   const bool ordered = !block->divisible && !block->pool.owner;
   const cudaError_t status =
@@ -170,7 +172,8 @@ void CudaAllocator::deallocate(void* address) {
   const std::scoped_lock lock(mutex);
   Block* block = blocks.find(address);
   stats.allocated_bytes -= static_cast<std::int64_t>(block->bytes);
-  // Events of a capture mean nothing outside of it: such a block stays as it is until the graph ends.
+  // Events recorded in a capture have no meaning outside it, so such a block stays as it is until
+  // the pool ends.
   if (block->pool.owner)
     return block->streams.empty() ? blocks.release(block) : retired_.push_back(block);
   std::vector<Event> events;
@@ -201,7 +204,7 @@ void CudaAllocator::empty_cache() {
   free_segments(nullptr);
 }
 
-// What is still allocated from the pool belongs to everybody from now on.
+// Blocks that are still allocated from the pool move to the common pools.
 void CudaAllocator::end_private_pool(const PrivatePool* owner) {
   const DeviceGuard guard(device_);
   const std::scoped_lock lock(mutex);
@@ -273,7 +276,7 @@ void cuda_deallocate(void* block, Device device) noexcept {
   try {
     allocator_of(device).deallocate(block);
   } catch (const Error&) {
-    // The device has failed, which the next call that can throw will say. Its memory is lost.
+    // The device has failed; the next call that can throw reports it. The block's memory is lost.
   }
 }
 

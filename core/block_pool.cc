@@ -50,7 +50,7 @@ void BlockPool::release(Block* block) {
   if (block->previous && block->previous->free) merge(block->previous, block);
 }
 
-// Both are free.
+// REQUIRES: both blocks are free
 void BlockPool::merge(Block* left, Block* right) {
   free_.erase(left);
   free_.erase(right);

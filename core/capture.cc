@@ -11,7 +11,7 @@ namespace {
 
 thread_local Capture* running = nullptr;
 
-// The stream is captured until end(), whatever happens in between.
+// Captures a stream until end(), or until destruction if body() throws.
 class RunningCapture {
  public:
   RunningCapture(const Stream& stream, Where where) : stream_(stream) {
@@ -67,10 +67,10 @@ Capture::~Capture() {
 void Capture::record(const std::function<void()>& body, Where where) {
   RINGRAD_CHECK(!executable_, ValueError, where, "capture: it can be recorded once; got a second");
   RINGRAD_CHECK(!running, ValueError, where, "capture: there must be one at a time; got another");
-  prepare_.clear();  // of an attempt that failed
+  prepare_.clear();  // of a failed attempt
   const DeviceGuard guard(device_, where);
   const Stream stream(device_, where);
-  // What the side stream will be replayed after must be done, or the first replay would not see it.
+  // Earlier work must be done, or the first replay might not see its results.
   ringrad::synchronize(device_, where);
   cudaGraph_t graph = nullptr;
   {

@@ -10,7 +10,7 @@ namespace ringrad {
 void throw_cuda_error(cudaError_t status, const char* call, Where where) {
   std::string report = cuda_report();
   if (!report.empty()) report = ": " + report;
-  cudaGetLastError();  // what is not sticky must not come back at the next launch
+  cudaGetLastError();  // clears a non-sticky error, which the next launch would report again
   throw CudaError(concat("cuda: the call must succeed; got ", cudaGetErrorName(status), " (",
                          cudaGetErrorString(status), ") from ", call, report),
                   where);

@@ -11,7 +11,7 @@ constexpr int max_devices(DeviceType type) {
   return type == DeviceType::cpu ? kMaxCpuDevices : kMaxCudaDevices;
 }
 
-// The index behind "cpu" or "cuda", or -1.
+// The index after "cpu" or "cuda", or -1.
 int parse_index(std::string_view text, DeviceType type) {
   if (text.empty()) return 0;
   int index = 0;

@@ -16,7 +16,7 @@ namespace {
 std::array<std::atomic<DeviceFault*>, kMaxCudaDevices> faults;
 std::mutex mutex;
 
-// Element number i in row-major order, as its indices along the axes.
+// The position of the i-th element in row-major order, as indices along the axes.
 Shape position(const Shape& shape, std::int64_t i) {
   Shape result = shape;
   for (int axis = shape.size() - 1; axis >= 0; --axis) {

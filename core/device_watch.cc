@@ -34,8 +34,8 @@ struct DeviceWatch::Place {
   const Device device;
   LateNote* const note;
   std::atomic<std::thread::id> owner;
-  std::mutex mutex;  // of what follows
-  Look look;         // empty once there is no watch any more
+  std::mutex mutex;  // guards the members below
+  Look look;         // empty after the watch's end
   bool abandoned = false;
 
   bool has_note() const { return state().load(std::memory_order_acquire) == LateNote::kNoted; }
@@ -54,17 +54,17 @@ namespace {
 
 using Place = DeviceWatch::Place;
 
-// Never destroyed: ranks may end after everything else.
+// Never destroyed, because ranks may end after all static objects.
 struct Registry {
   std::mutex mutex;
   std::vector<std::shared_ptr<Place>> places;
-  std::vector<LateNote*> free_notes;  // to free pinned memory is to wait for the GPUs
+  std::vector<LateNote*> free_notes;  // reused, because freeing pinned memory waits for the GPUs
 };
 Registry& registry() {
   static auto& all = *new Registry;
   return all;
 }
-std::atomic<bool> has_places = false;  // has ever had
+std::atomic<bool> has_places = false;  // true from the first place on
 
 LateNote* take_note(Device device, Where where) {
   {
@@ -83,7 +83,7 @@ LateNote* take_note(Device device, Where where) {
   return new (memory) LateNote{};
 }
 
-// Those of this thread, or all if it has none.
+// The places of this thread, or all places if the thread has none.
 std::vector<std::shared_ptr<Place>> places_on(Device device) {
   if (!has_places.load(std::memory_order_acquire)) return {};
   std::vector<std::shared_ptr<Place>> all, own;
@@ -124,7 +124,7 @@ void throw_late_note(Device device) {
   }
 }
 
-// --- One of them ---
+// --- One watch ---
 
 DeviceWatch::DeviceWatch(Device device, Look look, Where where)
     : place_(std::make_shared<Place>(device, take_note(device, where), std::move(look))) {

@@ -50,11 +50,11 @@ struct DTypeError : Error {
 struct DeviceError : Error {
   using Error::Error;
 };
-/// An index outside of the axis it selects from.
+/// An index outside the axis it selects from.
 struct IndexError : Error {
   using Error::Error;
 };
-/// An argument outside of its domain: a negative probability, an unknown name.
+/// An argument outside its domain: a negative probability, an unknown name.
 struct ValueError : Error {
   using Error::Error;
 };

@@ -1,5 +1,5 @@
-// Printing: choose the elements to show, make each a string of one width, lay the strings out in
-// nested brackets.
+// Printing: chooses the elements to show, turns them into strings of equal width, and lays these
+// out in nested brackets.
 
 #include <algorithm>
 #include <cmath>
@@ -15,13 +15,13 @@ namespace ringrad {
 namespace {
 
 constexpr std::int64_t kSummaryThreshold = 1000;  // tensors with more elements are summarised
-constexpr std::int64_t kEdge = 3;  // positions shown at each end of a summarised axis
+constexpr std::int64_t kEdge = 3;                 // positions shown at each end of such an axis
 constexpr int kLineWidth = 80;
 constexpr int kDecimals = 4;
-constexpr std::int64_t kGap = -1;  // stands for the positions left out, shown as "..."
+constexpr std::int64_t kGap = -1;  // marks positions that are left out, shown as "..."
 constexpr int kGapWidth = 3;
 
-// The positions of each axis to show, kGap among them where some are left out.
+// The positions of each axis to show; kGap marks where positions are left out.
 std::vector<std::vector<std::int64_t>> shown_positions(const Tensor& x) {
   std::vector<std::vector<std::int64_t>> shown;
   for (const std::int64_t extent : x.shape()) {
@@ -38,8 +38,7 @@ std::vector<std::vector<std::int64_t>> shown_positions(const Tensor& x) {
   return shown;
 }
 
-// How the floating values that are shown together are written: chosen so that none loses its
-// meaning.
+// The format of floating values that are shown together, chosen so that no value loses its meaning.
 struct FloatFormat {
   bool whole = true;        // every value is a whole number: 1. rather than 1.0000
   bool scientific = false;  // some value is too large or too small for kDecimals
@@ -54,7 +53,7 @@ struct FloatFormat {
   }
 
   std::string operator()(double value) const {
-    if (std::isnan(value)) return "nan";  // never "-nan": a NaN's sign means nothing
+    if (std::isnan(value)) return "nan";  // never "-nan": a NaN's sign has no meaning
     if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
     char text[32];
     if (scientific)
@@ -91,7 +90,8 @@ class Printer {
     strings_ = to_strings(values_);
   }
 
-  // The brackets of `axis` and all within; the opening one stands `indent` columns from the left.
+  // Prints the brackets of `axis` and everything within; the opening bracket is `indent` columns
+  // from the left.
   void print(int axis, int indent) {
     if (axis == x_.dims()) {
       out_ << strings_[next_++];
@@ -108,7 +108,7 @@ class Printer {
         if (i > 0) column = separate(column, start, width);
         column += width;
       } else if (i > 0) {
-        // As many line breaks as brackets close, so that matrices are set apart by an empty line.
+        // One line break per closing bracket, so that an empty line separates matrices.
         break_line(x_.dims() - axis - 1, start);
       }
       if (gap)
@@ -129,8 +129,8 @@ class Printer {
       if (position != kGap) collect(axis + 1, offset + position * x_.strides()[axis]);
   }
 
-  // A comma after what ends at `column`, and where the next `width` columns and a comma would not
-  // fit, a new line. Returns where the next element begins.
+  // Writes a comma at `column`. Begins a new line if the next `width` columns and a comma do not
+  // fit. Returns the column of the next element.
   int separate(int column, int start, int width) {
     if (column + 2 + width + 1 > kLineWidth) {
       break_line(1, start);

@@ -19,8 +19,7 @@ namespace {
 
 using namespace draws;
 
-// Words are drawn in blocks that stay in the first-level cache between being made and being turned
-// into numbers.
+// Words are drawn in blocks that stay in the first-level cache until they are turned into numbers.
 constexpr int kBlockCounters = 128;
 
 template <class T, class Draw>
@@ -40,8 +39,8 @@ void fill_contiguous(T* out, std::int64_t count, std::uint64_t seed, std::uint64
   std::copy_n(rest.data(), count, out);
 }
 
-// Fills x in row-major order of its elements, whatever its strides; the counters used do not depend
-// on them.
+// Fills x in row-major order of its elements. Neither the values nor the counters depend on x's
+// strides.
 template <class T, class Draw>
 void fill(const Tensor& x, Generator& generator, Draw draw, Where where) {
   const auto num_words = static_cast<std::uint64_t>(x.numel()) * Draw::kWords;
@@ -69,8 +68,7 @@ void fill(const Tensor& x, Generator& generator, Draw draw, Where where) {
 }  // namespace
 
 std::uint64_t Generator::below(std::uint64_t bound) {
-  // The 2^64 words do not divide evenly by bound; dropping the first 2^64 mod bound of them makes
-  // them.
+  // bound may not divide 2^64. Dropping the first 2^64 mod bound words leaves a multiple of bound.
   const std::uint64_t dropped = (0 - bound) % bound;
   while (true) {
     const auto words = philox(seed_, reserve(2));
@@ -146,7 +144,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generato
   return to_device(result, target, where);
 }
 
-// Fisher and Yates: each position in turn swaps with one of those not yet settled, itself included.
+// Fisher and Yates: each position in turn swaps with a random unsettled position, possibly itself.
 Tensor randperm(std::int64_t n, Generator& generator, Where where) {
   RINGRAD_CHECK(n >= 0, ValueError, where, "randperm: n must not be negative; got ", n);
   const Device target = default_device(), host = target.is_cpu() ? target : Device();

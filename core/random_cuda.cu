@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Where element i in row-major order lies.
+// The location of element i in row-major order.
 struct Elements {
   Shape shape;
   Strides strides;
@@ -24,7 +24,7 @@ struct Elements {
   }
 };
 
-// One counter, which is four words, per thread. Bound: arithmetic.
+// One counter (four words) per thread. Limited by arithmetic.
 template <class T, class Draw>
 __global__ void fill_thread_per_counter(T* x, std::int64_t count, Elements elements,
                                         std::uint64_t seed, FirstCounter first_counter, Draw draw) {

@@ -46,7 +46,7 @@ void check_extents(const char* operation, const Shape& shape, std::size_t elemen
   for (const std::int64_t extent : shape) {
     RINGRAD_CHECK(extent >= 0, ShapeError, where, operation, ": extents must not be negative; got ",
                   shape);
-    // An extent of 0 counts as 1, so that strides never overflow either.
+    // An extent of 0 counts as 1, so that strides cannot overflow either.
     fits = fits && !__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes);
   }
   RINGRAD_CHECK(fits, ShapeError, where, operation,
@@ -93,8 +93,8 @@ bool is_channels_last(const Shape& shape, const Strides& strides) {
 }
 
 bool is_dense(const Shape& shape, const Strides& strides) {
-  // Sort the axes that matter by stride; dense means that each stride is the product of the extents
-  // below it.
+  // Sort the axes that matter by stride. The tensor is dense if each stride is the product of the
+  // extents of all axes with smaller strides.
   std::array<int, kMaxDims> order{};
   int count = 0;
   for (int i = 0; i < shape.size(); ++i) {

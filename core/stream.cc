@@ -13,16 +13,17 @@
 namespace ringrad {
 namespace {
 
-// The thread's current streams; null is a device's default stream.
+// The thread's current streams; null means a device's default stream.
 struct CurrentStream {
   cudaStream_t handle = nullptr;
   std::shared_ptr<void> owner;
 };
 thread_local std::array<CurrentStream, kMaxCudaDevices> current_streams;
 
-// As many hardware queues as a GPU has, unless the user says otherwise: streams that share one hold each other back,
-// and ranks that share a GPU have more streams than the driver's 8 queues. Set before main(), when there is one thread
-// and no call of CUDA has read it.
+// Requests as many hardware queues as a GPU has, unless the user has set a number. Streams that
+// share a queue block each other, and ranks that share a GPU have more streams than the driver's
+// default of 8 queues. This is set before main(), while there is only one thread and no CUDA call
+// has read it.
 [[maybe_unused]] const int queues_are_set =
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 
@@ -30,7 +31,7 @@ unsigned slot(Device device) { return static_cast<unsigned>(device.index); }
 
 struct FoundDevices {
   int count = 0;
-  std::string error;  // why there are none, as CUDA says it
+  std::string error;  // CUDA's reason if there are none
 };
 
 const FoundDevices& found_devices() {

@@ -16,14 +16,14 @@ Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device devi
                                      dtype, where));
 }
 
-// A leaf is a flag only; the tape adds its record when the first operation uses it.
+// At first a leaf is only a flag; the tape adds its record when the first operation uses it.
 void set_leaf(const char* operation, const Tensor& tensor, const Options& options, Where where) {
   if (!options.requires_grad) return;
   check_floating(operation, options.dtype, where);
   tensor.impl()->requires_grad = true;
 }
 
-// Where a tensor that the host fills is made: on a CPU, the default one if that is one.
+// The device for a tensor that the host fills: the default device if it is a CPU, else cpu:0.
 Device host_device() { return default_device().is_cpu() ? default_device() : Device(); }
 
 void check_layout(const char* operation, const Shape& shape, Layout layout, Where where) {
@@ -104,8 +104,8 @@ void Tensor::set_data(const Tensor& data, Where where) const {
   impl_->offset = data.offset();
   impl_->strides = data.strides();
   impl_->contiguous = data.is_contiguous();
-  // A tensor saved before must not take the new memory for the old one: the version goes on from
-  // there.
+  // A tensor that was saved earlier must not take the new memory for the old: the version must
+  // exceed the old one.
   do mark_changed(where);
   while (version() <= old_version);
 }
@@ -155,7 +155,7 @@ Tensor empty_like(const Tensor& x, Where where) { return empty_like(x, x.dtype(w
 
 Tensor arange(Scalar start, Scalar end, Scalar step, Where where) {
   const bool floating = start.is_floating() || end.is_floating() || step.is_floating();
-  // Whole numbers are divided exactly: long double holds every int64.
+  // Whole numbers are converted exactly: long double holds every int64.
   const auto from = start.to<double>(), to = end.to<double>(), by = step.to<double>();
   const long double steps =
       floating

@@ -14,7 +14,7 @@ std::atomic<bool> is_tracing = false;
 }
 namespace {
 
-// A name as a JSON string.
+// The text as a JSON string.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -24,10 +24,10 @@ std::string quoted(const std::string& text) {
   return result + '"';
 }
 
-// The name of a thread of a rank; anonymous ones get a number.
+// A rank and the name of one of its threads; unnamed threads get a number.
 using ThreadName = std::pair<int, std::string>;
 
-// As a launcher says it: those of parallel/comm/rank_environment.h.
+// The rank from the launcher's environment variables, those of parallel/comm/rank_environment.h.
 const char* rank_in_environment() {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return rank;
@@ -41,8 +41,8 @@ int rank_of_process() {
 
 thread_local ThreadName thread_name{rank_of_process(), ""};
 
-// The file: an array of events, one per line, each of which is written as it ends. Readers forgive an end of the array
-// that is missing, as after a kill.
+// The file: an array of events, one per line, each written when it ends. Readers accept an array
+// without its end, as a killed process leaves it.
 class TraceFile {
  public:
   TraceFile(const std::string& path, Where where) : file_(std::fopen(path.c_str(), "w")) {
@@ -93,7 +93,7 @@ struct Tracer {
   std::mutex mutex;
   std::unique_ptr<TraceFile> file;
 
-  // Spans of threads that outlive it are dropped.
+  // Spans that end after the tracer's destruction are dropped.
   ~Tracer() { end(); }
   void end() {
     const std::lock_guard lock(mutex);
@@ -107,7 +107,7 @@ Tracer& tracer() {
   return tracer;
 }
 
-// The names that threads have now. Never destroyed: threads may outlive all else.
+// The names in use by live threads. Never destroyed, because threads may outlive static objects.
 struct LiveThreads {
   std::mutex mutex;
   std::set<ThreadName> names;
@@ -118,7 +118,8 @@ LiveThreads& live_threads() {
   return *live;
 }
 
-// What the environment asks for. A file that cannot be written must not end the program before it has begun.
+// Follows the environment variable. A file that cannot be written must not end the program at its
+// start.
 const bool is_asked_for = [] {
   const char* path = std::getenv("RINGRAD_TRACE");
   if (!path || !*path) return false;

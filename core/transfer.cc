@@ -14,7 +14,7 @@
 namespace ringrad {
 namespace {
 
-// The calling thread's stream for copies from one GPU to another, of the target.
+// The calling thread's stream, on the target GPU, for copies from one GPU to another.
 const Stream& stream_between(Device from, Device to, Where where) {
   thread_local std::map<std::pair<int, int>, Stream> streams;
   const std::pair key(from.index, to.index);
@@ -23,7 +23,8 @@ const Stream& stream_between(Device from, Device to, Where where) {
   return found->second;
 }
 
-// After what the source has been given, and what `between` has; both GPUs' later work comes after it.
+// Copies after the work queued so far on the source and on `between`; later work on both GPUs comes
+// after the copy.
 void copy_on(const Stream& between, void* to, const void* from, Device from_device,
              std::size_t bytes, Where where) {
   refuse_while_capturing("a copy between GPUs", where);
@@ -47,7 +48,8 @@ void copy_between_gpus(void* to, Device to_device, const void* from, Device from
   copy_on(between, to, from, from_device, bytes, where);
 }
 
-// Its memory is allocated in the order of the copies, and so need not wait for the target's.
+// The result's memory is allocated in the order of the copies, so the copy need not wait for the
+// target's work.
 Tensor to_other_gpu(const Tensor& x, const Options& there, Where where) {
   const Stream& between = stream_between(x.device(), there.device, where);
   const Tensor result = [&] {
@@ -60,7 +62,8 @@ Tensor to_other_gpu(const Tensor& x, const Options& there, Where where) {
   return result;
 }
 
-// A copy into ordinary memory waits inside the runtime, where nobody would notice that it is for a rank that has died.
+// Waits for the stream while watching the other ranks. A copy into ordinary memory would wait
+// inside the runtime, where nothing could notice that the rank it waits for has died.
 void wait_for_ranks(const Stream& stream, Where where) {
   const DeviceGuard guard(stream.device(), where);
   watch_ranks(stream.device(),
@@ -99,7 +102,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 
 Tensor to_host(const Tensor& x, Where where) {
   if (x.device(where).is_cpu()) return x;
-  // From the first to the last element, whatever lies between them.
+  // The memory from the first to the last element, including any gaps.
   std::int64_t span = x.numel() > 0 ? 1 : 0;
   for (int i = 0; i < x.dims() && span > 0; ++i) span += (x.shape()[i] - 1) * x.strides()[i];
   const auto bytes = static_cast<std::size_t>(span) * size_bytes(x.dtype());

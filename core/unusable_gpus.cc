@@ -17,7 +17,8 @@ namespace {
 
 std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
 
-// "/dev/nvidia0": beside the devices' there are files of the driver alone, as /dev/nvidiactl.
+// The first file such as "/dev/nvidia0". Files of the driver itself, such as /dev/nvidiactl, do not
+// count.
 std::string device_file() {
   constexpr std::string_view kPrefix = "nvidia";
   std::error_code error;
@@ -30,7 +31,7 @@ std::string device_file() {
   return {};
 }
 
-// What the driver's own library says, which does not depend on the runtime.
+// Asks the driver's own library, which does not depend on the runtime.
 void ask_driver(GpuFacts& facts) {
   SharedLibrary driver{"libcuda.so.1"};
   int (*init)(unsigned) = nullptr;

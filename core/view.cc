@@ -16,8 +16,8 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, s
   return Tensor(std::move(impl));
 }
 
-// Walks both shapes from the last axis. A run of x's axes that is contiguous among themselves may
-// be cut anew; an axis of the new shape must not straddle two runs.
+// Walks both shapes from the last axis. A run of x's axes that are contiguous among themselves may
+// be divided differently; an axis of the new shape must not span two runs.
 std::optional<Strides> reshaped_strides(const Tensor& x, const Shape& shape) {
   if (x.is_contiguous()) return strides_for(shape);
   if (x.numel() == 0) return strides_for(shape);
@@ -88,7 +88,7 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_
   };
   const std::int64_t first = clamp(start);
   const std::int64_t last = std::max(first, clamp(end));
-  step = std::min(step, std::max<std::int64_t>(extent, 1));  // longer steps see one element, too
+  step = std::min(step, std::max<std::int64_t>(extent, 1));  // longer steps also reach one element
   Shape shape = x.shape();
   Strides strides = x.strides();
   shape[a] = (last - first + step - 1) / step;

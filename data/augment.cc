@@ -7,8 +7,8 @@
 namespace ringrad {
 namespace {
 
-// Along one axis: `before` zeros, then `copied` pixels of the image from `source` on, then zeros up
-// to the size of the window.
+// One axis of a window: `before` zeros, then `copied` pixels of the image from `source` on, then
+// zeros up to the size of the window.
 struct Overlap {
   std::int64_t before, source, copied;
 };
@@ -61,15 +61,15 @@ class RandomCrop {
                   size_.width, ") and a batch of shape ", x.shape());
   }
 
-  // The first pixel of the window, counted from the first one of the image.
+  // The first pixel of the window, relative to the first pixel of the image.
   std::int64_t draw_start(std::int64_t image, std::int64_t window, Generator& generator) const {
     const std::int64_t places = image + 2 * padding_ - window + 1;
     return static_cast<std::int64_t>(generator.below(static_cast<std::uint64_t>(places))) -
            padding_;
   }
 
-  // One channel of one image; `unit` is the size of a pixel, and rows of the image are `pitch`
-  // bytes apart.
+  // Copies one channel of one image. `unit` is the size of a pixel in bytes, and rows of the image
+  // are `pitch` bytes apart.
   void copy_window(const std::byte* from, std::int64_t pitch, Overlap rows, Overlap columns,
                    std::int64_t unit, std::byte* to) const {
     const auto bytes = [unit](std::int64_t pixels) {

@@ -31,7 +31,7 @@ DistributedSampler::DistributedSampler(std::unique_ptr<const Sampler> whole, Sha
                 " of ", shard.num_replicas);
 }
 
-// How many of `count` samples are dealt to this rank.
+// The number of samples, out of `count`, that are dealt to this rank.
 std::int64_t DistributedSampler::share_of(std::int64_t count) const {
   const auto [num_replicas, rank, tail] = shard_;
   const std::int64_t left = count % num_replicas;
@@ -51,7 +51,7 @@ std::vector<std::int64_t> DistributedSampler::draw_rest(const SamplerPosition& f
       static_cast<std::size_t>(share_of(std::ssize(all) - from.consumed)));
   auto next = static_cast<std::size_t>(from.consumed + shard_.rank);
   for (std::int64_t& index : share) {
-    index = all[next % all.size()];  // wraps around in the padding only
+    index = all[next % all.size()];  // wraps around only in the padding
     next += static_cast<std::size_t>(shard_.num_replicas);
   }
   return share;

@@ -14,7 +14,7 @@ constexpr std::int64_t kPixels = 28;
 
 std::filesystem::path find(const std::filesystem::path& folder, const std::string& name) {
   const std::filesystem::path plain = folder / name;
-  std::error_code ignored;  // read_idx will say what is wrong
+  std::error_code ignored;  // read_idx reports any problem
   return std::filesystem::exists(plain, ignored) ? plain : folder / (name + ".gz");
 }
 

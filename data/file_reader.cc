@@ -25,7 +25,7 @@ FileReader::FileReader(std::string operation, const std::filesystem::path& path,
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status))
     fail("must be a readable file", error ? error.message() : "no such file");
-  // Opening a pipe would wait for somebody to write into it.
+  // Opening a pipe would wait for a writer.
   if (!std::filesystem::is_regular_file(status))
     fail("must be a regular file",
          std::filesystem::is_directory(status) ? "a directory" : "a special file");
@@ -68,7 +68,7 @@ std::size_t FileReader::read_file(std::span<std::byte> out) {
   return count;
 }
 
-// More compressed bytes for stream_; false at the end of the file.
+// Reads more compressed bytes for stream_; false at the end of the file.
 bool FileReader::refill() {
   const std::size_t count = read_file(input_);
   stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
@@ -77,7 +77,7 @@ bool FileReader::refill() {
 }
 
 // A gzip file is a sequence of members, each with a header, deflated bytes, and a trailer with the
-// CRC-32 and the length of what they inflate to; zlib compares both.
+// CRC-32 and the length of the inflated bytes; zlib compares both.
 std::size_t FileReader::inflate_into(std::span<std::byte> out) {
   std::size_t done = 0;
   while (done < out.size()) {

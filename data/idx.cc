@@ -72,7 +72,7 @@ Header read_header(FileReader& file) {
   return header;
 }
 
-// Bytes of the elements, after checking that the file can hold so many.
+// The size of the elements in bytes, after a check that the file can hold that many.
 std::size_t checked_bytes(const FileReader& file, const Header& header) {
   const auto [dtype, shape] = header;
   std::uint64_t bytes = size_bytes(dtype), widest = bytes;
@@ -107,7 +107,7 @@ Tensor read_idx(const std::filesystem::path& path, Where where) {
   const std::size_t count = file.read({result.raw_data(), bytes});
   if (count < bytes)
     file.fail(concat("promises ", bytes, " bytes of ", header.dtype, ' ', header.shape), count);
-  // Reading past the elements is also what has the checksum of a gzip file compared.
+  // Reading past the elements also makes FileReader verify a gzip file's checksum.
   std::byte extra;
   if (file.read({&extra, 1}) != 0)
     file.fail(concat("must end after ", bytes, " bytes of ", header.dtype, ' ', header.shape),

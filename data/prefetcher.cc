@@ -18,7 +18,7 @@ Prefetcher::Prefetcher(std::int64_t count, Make make, int num_threads, std::int6
         const TraceThread name(rank, concat("loader ", i));
         work();
       });
-  } catch (...) {  // the system has no more threads: those already begun must not outlive us
+  } catch (...) {  // no more threads available: those already started must not outlive this object
     close();
     throw;
   }

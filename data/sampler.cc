@@ -53,7 +53,7 @@ RandomSampler::RandomSampler(std::int64_t num_samples, std::uint64_t seed, Where
 
 std::vector<std::int64_t> RandomSampler::draw(std::int64_t epoch) const {
   Generator generator = random_stream(seed_, epoch);
-  const DefaultDeviceGuard guard{Device()};  // where the host reads it
+  const DefaultDeviceGuard guard{Device()};  // a device that the host can read
   return randperm(num_samples_, generator).to_vector<std::int64_t>();
 }
 

@@ -14,7 +14,7 @@ struct Point {
   double radius, angle;
 };
 
-// centre(i) is where sample i would lie without noise.
+// centre(i) is the position of sample i without noise.
 template <class Centre>
 TensorDataset noisy_points(const char* operation, std::int64_t num_samples,
                            std::int64_t num_classes, double noise, std::uint64_t seed, Where where,

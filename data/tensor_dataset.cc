@@ -32,7 +32,7 @@ void copy_strided_rows(const Tensor& x, std::span<const std::int64_t> indices, c
   });
 }
 
-// REQUIRES: the indices lie inside of the first axis of x
+// REQUIRES: the indices are within the first axis of x
 Tensor gather_rows(const Tensor& x, std::span<const std::int64_t> indices, Where where) {
   Shape shape = x.shape();
   shape[0] = static_cast<std::int64_t>(indices.size());

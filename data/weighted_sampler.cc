@@ -31,7 +31,7 @@ std::vector<std::int64_t> draw_with_replacement(const std::vector<double>& weigh
   const auto owner = [&](double point) {
     return std::upper_bound(sums.begin(), sums.end(), point) - sums.begin();
   };
-  // The greatest point is below the last sum, unless the product rounds up to it.
+  // The greatest point is below the last sum, unless the product rounds up to that sum.
   const double greatest = std::nextafter(sums.back(), 0.0);
   std::vector<std::int64_t> indices(static_cast<std::size_t>(num_draws));
   for (std::int64_t& index : indices)
@@ -39,9 +39,9 @@ std::vector<std::int64_t> draw_with_replacement(const std::vector<double>& weigh
   return indices;
 }
 
-// A race: sample i arrives after an exponentially distributed time of rate weights[i]. The first to
-// arrive is i with probability weights[i] / sum, and since the exponential distribution has no
-// memory, the same holds among the rest for the second, and so on.
+// A race: sample i arrives after an exponentially distributed time of rate weights[i]. Sample i
+// arrives first with probability weights[i] / sum. Since the exponential distribution has no
+// memory, the same holds for the second among the rest, and so on.
 std::vector<std::int64_t> draw_without_replacement(const std::vector<double>& weights,
                                                    std::int64_t num_draws, Generator& generator) {
   struct Arrival {

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::int64_t kAlignmentBytes = 64;
 
-// The memory order a parameter keeps inside of the arena.
+// The memory order of a parameter inside the arena.
 Strides packed_strides(const Tensor& x) {
   return is_dense(x.shape(), x.strides()) ? x.strides() : strides_for(x.shape());
 }
 
-// A tensor like x over elements [offset, offset + numel) of the flat tensor, with a version counter
-// of its own.
+// A tensor like x over elements [offset, offset + numel) of the flat tensor, with its own version
+// counter.
 Tensor slice_of(const Tensor& flat, std::int64_t offset, const Tensor& x, Where where) {
   const std::size_t width = size_bytes(flat.dtype());
   auto storage = Storage::slice(flat.storage(), static_cast<std::size_t>(offset) * width,
@@ -57,7 +57,7 @@ std::optional<ParameterArena> ParameterArena::existing(const std::vector<Tensor>
   return {};
 }
 
-// Gives each parameter its place; returns the number of elements.
+// Assigns each parameter its place; returns the number of elements.
 std::int64_t ParameterArena::lay_out(Where where) {
   RINGRAD_CHECK(!parameters_.empty(), ValueError, where,
                 "arena: there must be at least one parameter; got none");
@@ -81,8 +81,7 @@ std::int64_t ParameterArena::lay_out(Where where) {
   return end;
 }
 
-// True if every parameter and gradient is a slice, at our offset, of one and the same pair of
-// storages.
+// True if every parameter and gradient is a slice, at our offset, of one common pair of storages.
 bool ParameterArena::find_existing() {
   const Ref<Storage> values = parameters_.front().storage()->whole();
   const Tensor first_grad = leaf_of(parameters_.front())->grad;
@@ -123,7 +122,8 @@ void ParameterArena::pack(Where where) {
   }
 }
 
-// An arena of the result alone must find both parts to be whole storages, and the result to fill them.
+// An arena of only the result must find that both parts are whole storages and that the result
+// fills them.
 Tensor ParameterArena::flat_parameter(std::int64_t offset, std::int64_t count) const {
   const auto part_of = [&](const Tensor& flat) {
     const std::size_t width = size_bytes(flat.dtype());
@@ -180,7 +180,7 @@ void ParameterArena::settle(std::size_t i) const {
 
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
                                         const MakeGradients& make_gradients, Where where) {
-  // In the order of their first parameters.
+  // Groups are in the order of their first parameters.
   const auto group_by = [](const std::vector<Tensor>& list, const auto& are_alike) {
     std::vector<std::vector<Tensor>> groups;
     for (const Tensor& x : list) {

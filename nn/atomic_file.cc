@@ -31,7 +31,8 @@ bool are_same(int file, const std::filesystem::path& path) {
          named.st_ino == ours.st_ino && named.st_dev == ours.st_dev;
 }
 
-// That of files which this process makes in the ordinary way. umask() could tell it only by changing it for all threads.
+// The mode of files that this process makes in the usual way. umask() could return it only by
+// changing it for all threads.
 mode_t usual_mode() {
   static const mode_t mode = [] {
     std::ifstream status("/proc/self/status");
@@ -42,8 +43,8 @@ mode_t usual_mode() {
   return mode;
 }
 
-// In a folder that others may write to, somebody could have put a file of theirs under the name, to read or change what
-// is written, or a link to another file of this user's.
+// In a folder that other users may write to, another user could have put a file under the name, to
+// read or change the written data, or a link to another file of this user.
 bool is_ours_alone(int file) {
   struct stat facts {};
   errno = EPERM;
@@ -51,7 +52,8 @@ bool is_ours_alone(int file) {
          facts.st_nlink == 1;
 }
 
-// Which file has a name. Every replacement of the file changes it; all zeros if there is none.
+// Identifies the file that has a name. Every replacement of the file changes it; all zeros if there
+// is none.
 struct Identity {
   dev_t device = 0;
   ino_t number = 0;
@@ -67,8 +69,9 @@ Identity identity_of(const std::filesystem::path& path) {
   return {facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec};
 }
 
-// A lock that processes share by the name of a file. The holder removes the file, so whoever gets a lock checks that
-// its file still has the name. Not the folder itself is locked: network file systems lock folders on one host alone.
+// A lock that processes share by a file's name. The holder removes the file, so a process that gets
+// the lock checks that its file still has the name. The folder itself is not locked, because
+// network file systems lock folders on one host only.
 class LockFile {
  public:
   /// Throws DataError after 10 s, or at once if there can be no such lock.
@@ -134,8 +137,9 @@ void AtomicFile::close_all() {
     if (file >= 0) close(file);
 }
 
-// Who holds the lock owns the name: it is checked after, because a writer before us may have renamed the file
-// that we have opened. Not to block: a pipe of that name would wait for somebody to read from it.
+// The holder of the lock owns the name. The name is checked after locking, because an earlier
+// writer may have renamed the file that was opened. O_NONBLOCK: opening a pipe of that name would
+// wait for a reader.
 void AtomicFile::open() {
   folder_ = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check(folder_ >= 0, "lie in a folder that can be opened");
@@ -192,7 +196,7 @@ void AtomicFile::replace() {
 }
 
 void AtomicFile::sync_folder() {
-  const bool synced = fsync(folder_) == 0 || errno == EINVAL;  // file systems without such a thing
+  const bool synced = fsync(folder_) == 0 || errno == EINVAL;  // EINVAL: no syncing of folders
   check(synced, "be written to the disk");
 }
 
@@ -202,8 +206,9 @@ void AtomicFile::commit() {
   sync_folder();
 }
 
-// The lock covers only the comparison and the rename, so a process is unlikely to be stopped while it holds it. The check,
-// which may read a large file, comes before; it is repeated if another process has replaced the file since.
+// The lock covers only the comparison and the rename, so a process is unlikely to be stopped while
+// it holds the lock. The check may read a large file, so it comes before the lock. It is repeated
+// if another process has replaced the file since.
 void AtomicFile::commit(const std::function<void()>& check) {
   sync();
   while (!committed_) {
@@ -216,7 +221,7 @@ void AtomicFile::commit(const std::function<void()>& check) {
   remove_earlier_temporaries();
 }
 
-// Their writers have been killed, or will find that their generation is too old.
+// The writers of these files have been killed, or will find that their generation is too old.
 void AtomicFile::remove_earlier_temporaries() const {
   const std::string ours = temporary_.filename();
   const std::size_t digits_at = ours.size() - kGenerationDigits - 4;

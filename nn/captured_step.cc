@@ -34,7 +34,7 @@ void CapturedStep::record(Where where) {
   capture->record(
       [&] {
         results_ = function_(inputs_);
-        // The tape of the captured step is of no use to anybody, and keeps its memory.
+        // The tape of the captured step is no longer needed, and would keep its memory.
         for (Tensor& result : results_) result = result.detach();
       },
       where);

@@ -137,7 +137,7 @@ StateDict Checkpoint::completed(StateDict given) const {
   return with_step_counts(std::move(given), of_optimizers);
 }
 
-// With this rank's own generators; a rank that is not there keeps what it has.
+// The given state with this rank's own generators; a rank without an entry keeps its generators.
 StateDict Checkpoint::state_for(int rank, const StateDict& given) const {
   const StateDict own = this->state();
   StateDict state = completed(given);

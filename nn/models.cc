@@ -27,9 +27,9 @@ Sequential convnet(const ImageTask& task, Where where) {
 
 namespace {
 
-// The stages behind a stem with `channels` channels, and the classifier. A stage has as many blocks as
-// `stages` says and twice the channels of the stage before it; its first block halves the image, except in
-// the first stage.
+// The stages after a stem with `channels` channels, and the classifier. `stages` gives the number
+// of blocks per stage. Each stage has twice the channels of the stage before it; its first block
+// halves the image, except in the first stage.
 template <class Block>
 Sequential residual_network(Sequential stem, std::int64_t channels,
                             std::initializer_list<int> stages, std::int64_t classes) {
@@ -49,7 +49,8 @@ Sequential residual_network(Sequential stem, std::int64_t channels,
   return net;
 }
 
-// The nets for ImageNet begin by making an image four times smaller, and draw their filters by fan_out.
+// The networks for ImageNet first reduce the image by four along each axis, and draw their filters
+// by fan_out.
 template <class Block>
 Sequential imagenet_network(const ImageTask& task, std::initializer_list<int> stages) {
   Sequential stem(

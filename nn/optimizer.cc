@@ -23,7 +23,7 @@ void check_learning_rate(double rate, Where where) {
                          where);
 }
 
-// One more, now or at each replay of what is captured.
+// Adds one, now or, in captured work, at each replay.
 void increment(std::int64_t& steps) {
   if (is_capturing())
     at_each_replay([&steps] { ++steps; });
@@ -64,7 +64,7 @@ Tensor Optimizer::part_of(const Tensor& flat, const Range& range) {
   return view::slice(flat, 0, range.begin, range.end);
 }
 
-// For each arena the positions of its parameters among all.
+// For each arena, the positions of its parameters among all parameters.
 std::vector<std::vector<std::size_t>> Optimizer::positions() const {
   std::map<const TensorImpl*, std::size_t> position;
   for (const Tensor& parameter : parameters_) position.emplace(parameter.impl(), position.size());
@@ -138,7 +138,8 @@ void Optimizer::step(double grad_scale, Where where) {
   for (std::size_t i = 0; i < arenas_.size(); ++i) update_arena(i, grad_scale, where);
 }
 
-// One update for all parameters, or as many as gaps and different counts make of them.
+// One update for all parameters, or several where parameters lack gradients or have different step
+// counts.
 void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) {
   const ParameterArena& arena = arenas_[index];
   arena.settle();

@@ -68,7 +68,7 @@ class Optimizer {
     std::size_t arena;
     std::int64_t begin, end;
     const std::int64_t*
-        num_steps;  ///< of each, with the one that runs now; lives as the optimizer does
+        num_steps;  ///< steps of each, including the current one; valid as long as the optimizer
   };
   /// Updates the values in `range` by their settled gradients, times grad_scale. step() consists of
   /// such calls.

@@ -5,7 +5,7 @@ namespace ringrad::nn {
 Residual::Layer Residual::make_layer(const std::string& conv, const std::string& norm,
                                      std::int64_t in_channels, std::int64_t out_channels,
                                      Conv2dConfig config, Where where) {
-  config.bias = false;  // the norm subtracts it again
+  config.bias = false;  // the norm would subtract it again
   Conv2d& convolution = child(conv, Conv2d(in_channels, out_channels, config, where));
   return {&convolution, &child(norm, BatchNorm2d(out_channels))};
 }

@@ -26,7 +26,7 @@ std::vector<Sequential> Sequential::split(Sequential net, const std::vector<std:
                 "split: there must be a stage; got no layer for one to start at");
   std::vector<Sequential> stages(starts.size());
   for (std::size_t s = 0; s < starts.size(); ++s) {
-    stages[s].train(net.is_training());  // alone: its layers are as they were
+    stages[s].train(net.is_training());  // the stage itself only: its layers keep their modes
     const std::size_t end = s + 1 < starts.size() ? starts[s + 1] : num_layers;
     for (std::size_t i = starts[s]; i < end; ++i) {
       auto [name, layer] = net.release_child(i);

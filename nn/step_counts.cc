@@ -9,7 +9,7 @@
 namespace ringrad::nn {
 namespace {
 
-// "optimizer." of "optimizer.3.steps"; none for a name of another kind.
+// "optimizer." for "optimizer.3.steps"; empty for any other kind of name.
 std::optional<std::string> owner_of_count(const std::string& name) {
   constexpr std::string_view kSuffix = ".steps";
   if (!name.ends_with(kSuffix)) return {};

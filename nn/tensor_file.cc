@@ -35,13 +35,13 @@ constexpr std::string_view kNoDigits = "00000000";
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kDigitsAt = kLengthBytes + kFront.size();
 constexpr std::uint64_t kFixedBytes = kDigitsAt + kNoDigits.size();
-constexpr std::string_view kGeneration = R"(","generation":")";  // behind the checksum
-constexpr std::uint64_t kMostHeaderBytes = 100'000'000;          // the format's own bound
+constexpr std::string_view kGeneration = R"(","generation":")";  // after the checksum
+constexpr std::uint64_t kMostHeaderBytes = 100'000'000;          // the format's own limit
 constexpr std::uint64_t kAlignment = 8;                          // of the first tensor
 constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
 constexpr int kMostDepth = 3;  // of the header: an object of objects of lists
 
-// By DType.
+// Indexed by DType.
 constexpr std::array<std::string_view, kNumDTypes> kDTypeNames = {"F32", "F64", "F16", "BF16",
                                                                   "I32", "I64", "U8",  "BOOL"};
 
@@ -53,7 +53,7 @@ std::span<const std::byte> bytes_of(const T& text) {
 class Crc {
  public:
   void add(std::span<const std::byte> bytes) {
-    if (bytes.empty()) return;  // zlib would begin anew at a null pointer
+    if (bytes.empty()) return;  // at a null pointer, zlib would start over
     value_ = crc32_z(value_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
   }
   std::string digits() const { return crc_digits(static_cast<std::uint32_t>(value_)); }
@@ -64,7 +64,7 @@ class Crc {
 
 // --- Writing ---
 
-// Wide elements first, so that all are aligned.
+// Elements of wide dtypes first, so that all are aligned.
 std::vector<std::pair<std::string, Tensor>> in_file_order(const StateDict& tensors) {
   std::vector<std::pair<std::string, Tensor>> ordered(tensors.begin(), tensors.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
@@ -110,14 +110,14 @@ struct Entry {
   std::string name;
   DType dtype;
   Shape shape;
-  std::uint64_t begin, end;  // of its bytes, behind the header
+  std::uint64_t begin, end;  // of its bytes, relative to the end of the header
 };
 
 class Reader {
  public:
   Reader(const std::filesystem::path& path, Where where) : path_(path), where_(where) {
     std::error_code error;
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would wait for a writer.
     if (!std::filesystem::is_regular_file(path, error))
       fail("be a file", error ? error.message() : "something else");
     file_.open(path, std::ios::binary);
@@ -144,7 +144,7 @@ class Reader {
   }
 
  private:
-  /// `got` is ours, without raw bytes of the file.
+  /// `got` is the library's own text, without raw bytes of the file.
   template <class Facts>
   [[noreturn]] void fail(const char* rule, const Facts& got) const {
     throw DataError(concat("load: ", path_.string(), " must ", rule, "; got ", got), where_);
@@ -162,7 +162,7 @@ class Reader {
     return text;
   }
 
-  // Everything else may rely on it.
+  // All other functions may rely on this check.
   void check_sum() {
     if (size_ < kFixedBytes || text(kLengthBytes, kFront.size()) != kFront)
       fail("begin with its length and checksum",
@@ -195,7 +195,7 @@ class Reader {
     }
   }
 
-  // In the order of the file, which they fill.
+  // The entries in the order of the file, which they fill completely.
   std::vector<Entry> entries() {
     std::vector<Entry> entries;
     const Json all = header();

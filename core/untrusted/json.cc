@@ -16,7 +16,7 @@ using nlohmann::json;
   throw std::invalid_argument("must " + must + "; got " + got);
 }
 
-// Watches the parser: the names in each object that is open, and how deep objects and lists are nested.
+// Watches the parser: the names in each open object, and the nesting depth of objects and lists.
 class Watch {
  public:
   explicit Watch(const JsonLimits& limits) : limits_(limits) {}

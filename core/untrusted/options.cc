@@ -11,7 +11,7 @@
 namespace ringrad {
 namespace {
 
-constexpr std::size_t kMostErrorBytes = 1000;  // the names of all models fit
+constexpr std::size_t kMostErrorBytes = 1000;  // enough for the names of all models
 
 template <class Number>
 CLI::Validator in_range(const char* what, Number least, Number most) {
@@ -19,7 +19,7 @@ CLI::Validator in_range(const char* what, Number least, Number most) {
   range << "[" << least << ", " << most << "]";
   const auto check = [what, least, most, range = range.str()](const std::string& text) {
     Number value{};
-    // In this form NaN is in no range.
+    // In this form NaN is outside every range.
     const bool fits = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
     return fits ? ""
                 : std::string("must be a ") + what + " in " + range + "; got " + quoted_bytes(text);
