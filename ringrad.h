@@ -1,4 +1,4 @@
-// Everything a program needs, for examples; libraries include what they use.
+// Includes everything that a program needs. For examples; a library includes only what it uses.
 
 #pragma once
 

@@ -11,7 +11,7 @@
 namespace ringrad {
 namespace {
 
-// The properties for making a like tensor, without its memory.
+// What it takes to make a tensor like another, without that tensor's memory.
 struct Kind {
   Shape shape;
   Options options;

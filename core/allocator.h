@@ -51,7 +51,8 @@ void empty_cache();
 /// Makes allocate() fail rather than reserve more than `bytes`; 0 means no limit.
 void set_memory_limit(std::size_t bytes);
 
-/// The same, for the library's own small objects: their operator new has no Where to pass on.
+/// allocate() and deallocate() for the library's own small objects, whose operator new has no Where
+/// to pass on.
 inline void* pool_allocate(std::size_t bytes);
 inline void pool_deallocate(void* block, std::size_t bytes) noexcept;
 

@@ -20,7 +20,7 @@
 
 namespace ringrad {
 
-/// An index that lies neither in [0, bound) nor is `ignored`.
+/// An index that is neither in [0, bound) nor equal to `ignored`.
 struct BadIndex {
   const char* operation;  // "embedding"
   const char* what;       // "indices"
@@ -32,7 +32,7 @@ struct BadIndex {
   Where where;
 };
 
-/// IndexError "embedding: indices must be in [0, 10); got 12 at position (3,)".
+/// Throws IndexError "embedding: indices must be in [0, 10); got 12 at position (3,)".
 [[noreturn]] void throw_bad_index(const BadIndex& index);
 
 /// In pinned memory, one per device. A kernel takes the state from kNone to kInWriting, and to

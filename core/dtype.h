@@ -79,7 +79,7 @@ template <class T>
 using MathType =
     std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
 
-/// The same as a DType.
+/// MathType as a DType.
 constexpr DType math_dtype(DType dtype) {
   return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
 }

@@ -7,7 +7,7 @@
 namespace ringrad::cuda {
 namespace {
 
-// One element per thread. Limited by memory bandwidth.
+// One element per thread. Bound: bandwidth.
 template <class T>
 __global__ void fill_thread_per_element(T* to, std::int64_t count, T value) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;

@@ -3,9 +3,9 @@
 //     float16    s eeeee mmmmmmmmmm      5 exponent bits, 10 of mantissa, IEEE 754 binary16
 //     bfloat16   s eeeeeeee mmmmmmm      the upper half of a float32
 //
-// Conversions from float round to nearest, ties to even, and keep NaN a NaN. They are written with
-// integers and selects only, so that loops over them vectorise on every instruction set, and as
-// constexpr functions, which kernels on a GPU may call.
+// Conversions from float round to nearest, ties to even, and keep NaN a NaN. They use only integers
+// and selects, so that loops over them vectorise on every instruction set. They are constexpr, so
+// that kernels on a GPU can call them.
 
 #pragma once
 

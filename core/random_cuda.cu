@@ -24,7 +24,7 @@ struct Elements {
   }
 };
 
-// One counter (four words) per thread. Limited by arithmetic.
+// One counter (four words) per thread. Bound: arithmetic.
 template <class T, class Draw>
 __global__ void fill_thread_per_counter(T* x, std::int64_t count, Elements elements,
                                         std::uint64_t seed, FirstCounter first_counter, Draw draw) {

@@ -38,7 +38,7 @@ class History : public RefCounted {
   virtual ~History() = default;
 };
 
-/// How a new tensor is made; for designated initialisers:
+/// The properties of a new tensor, for designated initialisers:
 ///
 ///     zeros({2, 3}, {.dtype = DType::float64})
 struct Options {
@@ -209,7 +209,7 @@ Tensor ones(const Shape& shape, const Options& options = {}, Where where = Where
 Tensor full(const Shape& shape, Scalar value, const Options& options = {},
             Where where = Where::current());
 
-/// Uninitialised, with the shape, dtype, device and, if x is dense, the order in memory of x.
+/// Uninitialised, with x's shape, dtype, device and, if x is dense, its axis order in memory.
 Tensor empty_like(const Tensor& x, Where where = Where::current());
 /// The same with another dtype.
 Tensor empty_like(const Tensor& x, DType dtype, Where where = Where::current());

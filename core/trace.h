@@ -13,9 +13,12 @@
 //     const TraceSpan span("recv_reduce", "step", [&] { return concat("\"chunk\":", chunk); });
 //
 // These have spans: layers, the nodes of a backward pass, collectives and the steps of their plans
-// on CPUs, optimizer steps, batches. A process of several ranks names its threads: TraceThread
-// thread(rank, "compute"). Without a file, a span costs one load and one branch. Times are the
-// host's; work on a GPU appears at the time it is queued.
+// on CPUs, optimizer steps, batches. A process of several ranks names its threads:
+//
+//     const TraceThread thread(rank, "compute");
+//
+// Without a file, a span costs one load and one branch. Times are the host's; work on a GPU appears
+// at the time it is queued.
 
 #pragma once
 

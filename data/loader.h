@@ -69,10 +69,10 @@ class DataLoader {
     set_position({epoch, 0}, where);
   }
 
-  /// During a pass (the one that moved last): the position of all ranks once each has processed its
-  /// current batch. The last batch of an epoch leads to the end of that epoch; a pass from there
-  /// has no batches. Before and after a pass: where the next pass begins. A pass that ends early,
-  /// or by an exception, keeps its position.
+  /// During a pass: the position of all ranks once each has processed its current batch; of several
+  /// passes, the one that moved last counts. The last batch of an epoch leads to the end of that
+  /// epoch; a pass from there has no batches. Before and after a pass: where the next pass begins.
+  /// A pass that ends early, or by an exception, keeps its position.
   const SamplerPosition& position() const { return position_ ? *position_ : sampler_.position(); }
 
   /// Sets where the next pass begins. Throws ValueError unless the sampler has this position.

@@ -154,7 +154,7 @@ void AtomicFile::open() {
   check(is_ours_alone(file_), "have a temporary file of this user's alone");
   usual_mode();  // reads a file: later the process may have no descriptor left
   [[maybe_unused]] const int closed =
-      fchmod(file_, 0600);  // one that was left may be open to others
+      fchmod(file_, 0600);  // a file left behind may be open to others
   check(ftruncate(file_, 0) == 0, "be writable");
 }
 

@@ -19,12 +19,11 @@
 // "optimizer.0.momentum", "step" ().
 //
 // Every start of a run has a generation (generation.h), which grows with the clock. A file names
-// the generation that wrote it, and no earlier generation replaces it. So a process that was
-// stopped, and wakes up after its job was restarted, cannot overwrite what the new job has saved. A
-// new job that loads nothing relies on a correct clock.
+// the generation that wrote it, and no earlier generation replaces it. So a suspended process that
+// wakes up after its job was restarted cannot overwrite what the new job has saved. A new job that
+// loads nothing relies on a correct clock.
 //
-// parallel/train/distributed_checkpoint.h does this for many ranks. (autograd/checkpoint.h is
-// unrelated.)
+// For many ranks: parallel/train/distributed_checkpoint.h. (autograd/checkpoint.h is unrelated.)
 
 #pragma once
 
