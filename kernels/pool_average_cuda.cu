@@ -86,7 +86,7 @@ __global__ void mean_warp_per_output(Pool<Int> pool, const T* x, T* y) {
   }
 }
 
-// 32 neighbouring channels of one window position per block and iteration: lane = channel, and warp
+// 32 neighbouring channels of one window position per block: lane = channel, and warp
 // i reads pixels i, i + 8, ...; warp 0 adds the parts and writes. Shared memory: 1 or 2 KiB.
 // Bound: bandwidth.
 // REQUIRES: the pool's groups have 32 channels, the last perhaps fewer
@@ -95,19 +95,16 @@ __global__ void mean_block_per_pixel(Pool<Int> pool, const T* x, T* y) {
   using Math = MathType<T>;
   RINGRAD_SHARED(Math, parts, [kWarps][kWarp]);
   const Int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  for (std::int64_t i = blockIdx.x; i < pool.groups; i += gridDim.x) {
-    const auto [image, p, q, group] = pool.group(i);
-    const Int c = group * static_cast<Int>(kWarp) + lane;
-    const bool mine = c < pool.C;
-    parts[warp][lane] =
-        mine ? sum_of_pixels(pool, x + c, image, p, q, warp, static_cast<Int>(kWarps)) : Math{0};
-    __syncthreads();  // all parts are written
-    if (mine && warp == 0) {
-      Math sum = 0;
-      for (int k = 0; k < kWarps; ++k) sum += parts[k][lane];
-      y[pool.output(image, p, q) + c] = T(sum * mean_factor<T>(pool, p, q));
-    }
-    __syncthreads();  // they are read before the next iteration writes
+  const auto [image, p, q, group] = pool.group(blockIdx.x);
+  const Int c = group * static_cast<Int>(kWarp) + lane;
+  const bool mine = c < pool.C;
+  parts[warp][lane] =
+      mine ? sum_of_pixels(pool, x + c, image, p, q, warp, static_cast<Int>(kWarps)) : Math{0};
+  __syncthreads();  // all parts are written
+  if (mine && warp == 0) {
+    Math sum = 0;
+    for (int k = 0; k < kWarps; ++k) sum += parts[k][lane];
+    y[pool.output(image, p, q) + c] = T(sum * mean_factor<T>(pool, p, q));
   }
 }
 
