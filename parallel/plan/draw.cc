@@ -9,26 +9,23 @@
 //     draw plan.json                                          a plan of yours (plan_json.h, pipeline_json.h)
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
-#include <sstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "core/untrusted/json.h"
 #include "core/untrusted/options.h"
 #include "parallel/plan/algorithms.h"
 #include "parallel/plan/draw_collective.h"
 #include "parallel/plan/draw_pipeline.h"
-#include "parallel/plan/pipeline_check.h"
 #include "parallel/plan/pipeline_cost.h"
-#include "parallel/plan/pipeline_json.h"
 #include "parallel/plan/pipeline_schedules.h"
+#include "parallel/plan/plan_file.h"
 #include "parallel/plan/plan_json.h"
 
 namespace ringrad {
@@ -55,25 +52,19 @@ struct Picture {
   std::string name;  // of the file, without its end
   std::string format;
   std::string text;
+  std::optional<std::string> fault = {};  // of the plan
 };
 
-std::string read(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw std::invalid_argument("draw: the file must be readable; got " + path);
-  // One byte more than the parser takes: it then refuses a longer file, which may have no end.
-  std::string text(JsonLimits{}.bytes + 1, '\0');
-  file.read(text.data(), std::ssize(text));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
-}
-
 Picture draw(const CollectivePlan& plan, const Settings& settings) {
-  const std::string format = settings.format.empty() ? "html" : settings.format;
-  return {plan.algorithm + "_" + name(plan.collective) + "_" + std::to_string(plan.world_size),
-          format,
-          format == "svg"    ? collective_svg(plan)
-          : format == "json" ? to_json(plan)
-                             : collective_html(plan)};
+  Picture picture{
+      .name = plan.algorithm + "_" + name(plan.collective) + "_" + std::to_string(plan.world_size),
+      .format = settings.format.empty() ? "html" : settings.format,
+      .text = {}};
+  picture.text = picture.format == "svg"    ? collective_svg(plan)
+                 : picture.format == "json" ? to_json(plan)
+                                            : collective_html(plan);
+  picture.fault = fault_of(plan);
+  return picture;
 }
 
 Picture pipeline_picture(const PipelinePlan& plan, const Settings& settings, std::string svg) {
@@ -86,23 +77,16 @@ Picture pipeline_picture(const PipelinePlan& plan, const Settings& settings, std
 // How long a run's plan would take if every action of a stage took as long as they did on average. A run may have been
 // kept without its messages.
 PipelineTimes planned_times(const PipelineRun& run) {
-  PipelinePlan plan = run.plan;
-  const auto is_message = [](const PipelineAction& action) { return !is_compute(action.op); };
-  const bool has_messages = std::any_of(
-      plan.actions.begin(), plan.actions.end(),
-      [&](const auto& actions) { return std::any_of(actions.begin(), actions.end(), is_message); });
-  if (!has_messages) plan = with_messages(plan);
-  if (const auto wrong = pipeline_check(plan, plan.num_micro_batches)) {
-    std::ostringstream text;
-    text << "draw: the plan of a run must be proved; got " << *wrong;
-    throw std::invalid_argument(std::move(text).str());
-  }
+  if (const auto fault = fault_of(run.plan))
+    throw std::invalid_argument("draw: the plan of a run must be proved; got " + *fault);
+  const bool is_complete = has_messages(run.plan);
+  const PipelinePlan plan = is_complete ? run.plan : with_messages(run.plan);
   PipelineTimes times = pipeline_times(plan, mean_costs(run.plan, run.times));
-  if (has_messages) return times;
+  if (is_complete) return times;
   std::vector<std::vector<PipelineTimes::Span>> spans(plan.actions.size());
   for (std::size_t device = 0; device < plan.actions.size(); ++device)
     for (std::size_t i = 0; i < plan.actions[device].size(); ++i)
-      if (!is_message(plan.actions[device][i])) spans[device].push_back(times.spans[device][i]);
+      if (is_compute(plan.actions[device][i].op)) spans[device].push_back(times.spans[device][i]);
   return times_of_spans(run.plan, std::move(spans));
 }
 
@@ -111,9 +95,17 @@ Picture draw(const PipelineRun& run, const Settings& settings) {
                           pipeline_svg(run.plan, planned_times(run), &run.times));
 }
 
+Picture draw_measured(const Settings& settings) {
+  const PlanFile file = read_plan_file(settings.measured);
+  const auto* run = std::get_if<PipelineRun>(&file);
+  if (!run)
+    throw std::invalid_argument("draw: --measured must name the run of a pipeline; got " +
+                                settings.measured);
+  return draw(*run, settings);
+}
+
 Picture draw_pipeline(const Settings& settings) {
-  if (!settings.measured.empty())
-    return draw(pipeline_run_from_json(read(settings.measured)), settings);
+  if (!settings.measured.empty()) return draw_measured(settings);
   if (settings.stages % settings.stages_per_device != 0)
     throw std::invalid_argument("draw: --stages must be a multiple of --stages-per-device; got " +
                                 std::to_string(settings.stages) + " and " +
@@ -130,10 +122,7 @@ Picture draw_pipeline(const Settings& settings) {
 }
 
 Picture draw_file(const std::string& path, const Settings& settings) {
-  const std::string text = read(path);
-  if (text.find("\"schedule\"") != std::string::npos)
-    return draw(pipeline_run_from_json(text), settings);
-  return draw(collective_plan_from_json(text), settings);
+  return std::visit([&](const auto& plan) { return draw(plan, settings); }, read_plan_file(path));
 }
 
 Collective collective_named(const std::string& text) {
@@ -229,6 +218,7 @@ int run(int argc, char** argv) {
   if (const auto exit_code = parse_options(app, argc, argv)) return *exit_code;
   const Picture picture = draw(settings);
   write(settings.output.empty() ? file_name(picture) : settings.output, picture.text);
+  if (picture.fault) std::fprintf(stderr, "draw: the plan fails: %s\n", picture.fault->c_str());
   return 0;
 }
 

@@ -188,7 +188,11 @@ function show(frame) {
   history.replaceState(null, "", "#step=" + at);
 }
 
-const asked = () => show(parseInt(location.hash.replace("#step=", ""), 10));
+// Without a step in the address: the fault, or the start.
+function asked() {
+  const step = parseInt(location.hash.replace("#step=", ""), 10);
+  show(isNaN(step) && plan.fault ? last : step);
+}
 document.title = el("title").textContent = plan.title;
 el("costs").textContent = plan.costs;
 if (plan.fault) el("fault").textContent = "fails: " + plan.fault.text;

@@ -330,8 +330,15 @@ class Collectives(unittest.TestCase):
         spoilt = next(step for step in plan['steps'] if step['op'] == 'recv_reduce' and step['step'] == 1)
         spoilt['op'], spoilt['peers'] = 'recv', [peer for peer in spoilt['peers'] if peer != spoilt['rank']]
         Path('mine.json').write_text(json.dumps(plan))
-        Picture(drawn('mine.json', '--format', 'svg')).check_layout(self)
-        log = self.log_of(drawn('mine.json'))
+        for form in 'svg', 'html':
+            result = draw('mine.json', '--format', form, '-o', 'mine.' + form)
+            self.assertEqual(result.returncode, 0)
+            self.assertRegex(result.stderr, f"draw: wrote mine.{form}\ndraw: the plan fails: .* contribution once; got ")
+        Picture(Path('mine.svg').read_text()).check_layout(self)
+        page = Path('mine.html').read_text()
+        self.assertEqual(self.log_of(page, WALK.replace('<script>', '<script>const opened = el("fault").hidden;')
+                                     .replace('JSON.stringify(log)', 'JSON.stringify(opened)')), False)
+        log = self.log_of(page, at='#step=0')
         self.assertIn("every rank's contribution once; got", log['end']['fault'])
         self.assertEqual(log['end']['wrong'], 1)
         self.assertEqual([shown['fault'] for shown in log['forth'][:-1]], [''] * (len(log['forth']) - 1))
@@ -350,6 +357,7 @@ class Command(unittest.TestCase):
         Path('bad.json').write_text('{"collective": 1}')
         Path('malformed.json').write_text('{"collective": "all_reduce", "algorithm": "a", "world_size": 0, '
                                           '"num_chunks": 1, "root": 0, "steps": []}')
+        self.assertEqual(draw('ring', '--format', 'json', '-o', 'ring.json').returncode, 0)
         Path('deep.json').write_text('[' * 100_000 + ']' * 100_000)
         Path('long.json').write_bytes(b' ' * (17 << 20))
         for arguments, why in (
@@ -364,6 +372,7 @@ class Command(unittest.TestCase):
                 (['ring', '-o', '/nowhere/ring.html'], 'must be writable; got /nowhere/ring.html'),
                 (['nothing.json'], 'must be readable; got nothing.json'),
                 (['bad.json'], 'algorithm must be there; got none'),
+                (['pipeline', '--measured', 'ring.json'], 'must name the run of a pipeline; got ring.json'),
                 (['malformed.json'], 'must be positive; got 0 and 1'),
                 (['ring', '--ranks', 16, '--segments', 64], 'at most 16 ranks and 256 chunks'),
                 (['pipeline', '--format', 'html'], "a pipeline's format must be svg; got html"),
