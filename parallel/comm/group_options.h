@@ -1,9 +1,9 @@
-// What the maker of a group decides, and the plans that follow.
+// GroupOptions: the choices made when a group is created, and the plans that follow from them.
 //
-// The planner of each collective is an option: an algorithm's name (plan/algorithms.h) or a function
-// of the user's. A plan is proved before it runs for the first time. Where there is no planner, the ranks
-// measure once what messages between them cost (measure_links.h), and each size of buffer gets the plan that is
-// predicted to be the fastest.
+// The planner of each collective is an option: an algorithm's name (plan/algorithms.h) or a user's
+// function. A plan is proved before its first run. Without a planner, the ranks measure once what
+// messages between them cost (measure_links.h), and each buffer size gets the plan with the
+// shortest predicted time.
 
 #pragma once
 
@@ -28,14 +28,15 @@ inline constexpr int kMaxRanks = 256;
 /// How data move between GPUs.
 enum class DeviceTransfers : std::uint8_t {
   automatic,     ///< within a GPU as `kernels`, between GPUs as `copy_engines`
-  copy_engines,  ///< what a sum needs is copied to its GPU before, while the one before it is computed
-  kernels,       ///< kernels read and write other ranks' memory, where GPUs give each other access
+  copy_engines,  ///< a sum's inputs are copied to its GPU while the previous sum is computed
+  kernels,       ///< kernels read and write other ranks' memory, where GPUs allow peer access
 };
 
-/// Who adds tensors on GPUs: the plan of all_reduce, or one kernel per rank (all_reduce_kernels.h), which takes
-/// less time for little data. Kernels wait for each other, so all ranks' must run at the same time: ranks that
-/// share a GPU need streams of their own, else plans are used from then on, as they are for what kernels have no
-/// room for.
+/// What adds tensors on GPUs: the plan of all_reduce, or one kernel per rank
+/// (all_reduce_kernels.h), which takes less time for little data. The ranks' kernels wait for each
+/// other, so all of them must run at the same time. Ranks that share a GPU therefore need separate
+/// streams; otherwise the group uses plans from then on. It also uses plans for tensors that do not
+/// fit the kernels' buffers.
 enum class DeviceAlgorithm : std::uint8_t {
   plan,
   automatic,  ///< one_shot_kernel for little data, then two_shot_kernel, then the plan
@@ -47,12 +48,13 @@ enum class DeviceAlgorithm : std::uint8_t {
 struct GroupOptions {
   /// The longest that a call waits for other ranks.
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
-  /// How long a rank whose process has not ended may give no sign of life before the others count it as lost. 0 (the
-  /// default) means a quarter of the deadline, but at least 0.7 verdict_time and at most a minute. A rank that waits for
-  /// signs of life counts only time in which it was itself running, so a loaded machine makes nobody look dead.
+  /// How long a rank whose process has not ended may give no sign of life before the others count
+  /// it as lost. 0 (the default) means a quarter of the deadline, but at least 0.7 verdict_time and
+  /// at most a minute. A rank that waits for signs of life counts only time during which it was
+  /// itself running, so no rank looks dead merely because the machine is loaded.
   std::chrono::nanoseconds silence = std::chrono::nanoseconds(0);
-  /// How much longer than the deadline a call may take that fails, so that the ranks can agree on the culprit. Raise it
-  /// where the load keeps a thread or the store waiting for half of it.
+  /// How far a failing call may exceed the deadline, so that the ranks can agree on the culprit.
+  /// Raise it where the load delays a thread or the store by half of it.
   std::chrono::nanoseconds verdict_time = std::chrono::seconds(1);
   // A null planner leaves the choice to the group.
   Planner all_reduce = nullptr;
@@ -61,30 +63,32 @@ struct GroupOptions {
   Planner broadcast = nullptr;
   Planner reduce = nullptr;
   Planner all_to_all = nullptr;
-  /// How plans that are chosen add (plan/sum_order.h); `fast` leaves it open.
+  /// The order of sums in plans that the group chooses (plan/sum_order.h); `fast` allows any order.
   SumOrder order = SumOrder::canonical;
-  /// What messages cost, instead of measuring it; the same on all ranks.
+  /// The cost of messages, used instead of measuring it. It must be the same on all ranks.
   std::optional<CostModel> links = {};
-  /// How many segments an all_reduce, a broadcast or a reduce is cut into, if its plan can be; 0
-  /// chooses by size.
+  /// How many segments an all_reduce, a broadcast or a reduce is cut into, if its plan allows it. 0
+  /// (the default) chooses by size.
   int segments = 0;
   DeviceTransfers transfers = DeviceTransfers::automatic;
   DeviceAlgorithm device_all_reduce = DeviceAlgorithm::plan;
-  /// The largest tensor that kernels reduce; each rank's GPU keeps four times as much for them.
+  /// The largest tensor that kernels reduce, in bytes. Each rank's GPU reserves four times as much.
   std::size_t kernel_bytes = 1 << 20;
   /// The numbers of the ranks in the job, for messages. split() and shrink() set them.
   RankNames rank_names = {};
-  /// Where the group's counters begin. For tests: some are told to others in 32 bits, which wrap around.
+  /// The initial value of the group's counters. For tests: some counters are passed on in 32 bits,
+  /// which wrap around.
   std::uint64_t first_count = 0;
 };
 
-/// How long a rank may be silent: `silence`, or what follows from the deadline.
+/// How long a rank may be silent: `silence`, or its default, computed from the deadline.
 std::chrono::nanoseconds longest_silence(const GroupOptions& options);
 
-/// Throws: ValueError unless world_size is in [1, kMaxRanks], deadline and verdict_time > 0, and silence >= 0
+/// Throws: ValueError unless world_size is in [1, kMaxRanks], deadline and verdict_time > 0, and
+///         silence >= 0
 void check_options(int world_size, const GroupOptions& options, Where where);
 
-/// The plans of a group's collectives; ranks of one process may have them together.
+/// The plans of a group's collectives, which ranks of one process may share.
 ///
 /// Throws: as check_options; ValueError unless segments is in [0, kMaxPlanChunks / world_size]
 ///         (program_cache.h)

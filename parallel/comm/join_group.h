@@ -1,12 +1,13 @@
-// The communicator of this process, over the backend that somebody names.
+// join_group: the communicator of this process, over a backend chosen by name.
 //
 //     processes    processes of one machine, over shared memory             process_group.h
 //     gloo         processes of one machine or several, over TCP            gloo_group.h
-//     mpi          what mpirun has started, over whatever MPI finds         mpi_group.h
+//     mpi          processes started by mpirun, over any network MPI uses   mpi_group.h
 //     hierarchical_gloo, hierarchical_mpi
-//                  one rank of each host there, shared memory within hosts  hierarchical_group.h
+//                  one rank per host over it, shared memory within hosts    hierarchical_group.h
 //
-// A program that uses this is linked with all of them; one that needs a single backend includes that one's header.
+// A program that uses this function links all backends. A program that needs only one can include
+// that backend's header instead.
 
 #pragma once
 
@@ -22,10 +23,10 @@ namespace ringrad {
 /// The names of the backends.
 std::vector<std::string> backend_names();
 
-/// Joins the group of all ranks that this process's launcher has started. Every rank must call it with the same
-/// name, and equally often. What the options say of plans counts for "processes".
+/// Joins the group of all ranks that this process's launcher has started. Every rank must call it
+/// with the same name and equally often. Options about plans apply to "processes".
 ///
-/// Throws: ValueError for an unknown name; as the backend's own function
+/// Throws: ValueError for an unknown name; otherwise as the backend's own function
 std::unique_ptr<Communicator> join_group(const std::string& backend,
                                          const GroupOptions& options = {},
                                          Where where = Where::current());

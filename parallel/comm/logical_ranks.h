@@ -1,5 +1,5 @@
-// Logical ranks: the ranks that a program is written for, on as many processes or GPUs as there are. A job that goes
-// on with fewer of them computes the same numbers, bit by bit.
+// Logical ranks: the ranks that a program is written for, mapped to however many processes or GPUs
+// there are. A job that continues on fewer of them computes the same numbers, bit for bit.
 //
 //     8 logical ranks     on 1 physical rank     on 2                 on 4
 //                         0 | 0 1 2 3 4 5 6 7    0 | 0 1 2 3          0 | 0 1     2 | 4 5
@@ -7,21 +7,24 @@
 //
 //     run_logical_ranks(comm, 8, [](Communicator& logical) { train(logical); });
 //
-// Each logical rank is a thread of its physical one, with everything of its own: a replica, optimizer state, its
-// eighth of every batch. Together they are one group, whose collectives meet inside a physical rank first
-// (rank_blocks.h).
+// Each logical rank is a thread of its physical rank and has its own replica, optimizer state and
+// eighth of every batch. The logical ranks form one group, whose collectives combine values within
+// each physical rank first (rank_blocks.h).
 //
-// Guarantee: sums are made in `tree` order (plan/sum_order.h) over the logical ranks, ((x0 + x1) + (x2 + x3)) + ...,
-// whatever the number of physical ranks, what they are, and the order of `comm`; so all results are the same for 1,
-// 2, 4 or 8 of them, if a rank's own are: on processors that have the same instructions, or on GPUs of one kind.
+// Guarantee: sums over the logical ranks are in `tree` order (plan/sum_order.h),
+// ((x0 + x1) + (x2 + x3)) + ..., whatever the number and kind of physical ranks and the order of
+// `comm`. All results are therefore the same on 1, 2, 4 or 8 physical ranks, provided that each
+// logical rank's own results are: on processors with the same instructions, or GPUs of one kind.
 //
-// Why not as many ranks as there are, adding in tree order? The order of addition between ranks is only the upper
-// part of the tree. Below it, one rank sums over its part of the batch in every matrix product, convolution and
-// batch norm, in an order that depends on the size of the part: 64 samples are not added as eight times 8. After one
-// step of a small ConvNet on 16 images, data parallel in tree order, a quarter of its second layer's weights differ
-// in the last bits between one rank and two. Fixed is only what a logical rank computes.
+// Using the physical ranks and adding in tree order is not enough: the order between ranks is only
+// the upper part of the tree. Below it, one rank sums over its part of the batch in every matrix
+// product, convolution and batch norm, in an order that depends on the size of the part: 64 samples
+// are not added as eight times 8. After one data-parallel step of a small ConvNet on 16 images in
+// tree order, a quarter of its second layer's weights differ in the last bits between one rank and
+// two. Only the computation of a logical rank is fixed.
 //
-// Paper: Li et al., SC 2023, "EasyScale: Elastic Training with Consistent Accuracy and Improved Utilization on GPUs"
+// Paper: Li et al., SC 2023, "EasyScale: Elastic Training with Consistent Accuracy and Improved
+// Utilization on GPUs"
 
 #pragma once
 
@@ -33,23 +36,27 @@
 namespace ringrad {
 
 struct LogicalRanksOptions {
-  /// The longest that a call waits for the other ranks of this physical one. It should be longer than the deadline of
-  /// `comm`, which is to find out first who is late elsewhere.
+  /// The longest that a call waits for the other logical ranks of this physical rank. It should
+  /// exceed the deadline of `comm`, so that `comm` is first to find out which other rank is late.
   std::chrono::nanoseconds deadline = std::chrono::seconds(62);
-  /// Each rank's OpenMP team. Not a share of the processors, since some products' bits depend on it.
+  /// Size of each rank's OpenMP team. It is not a share of the processors, because the bits of some
+  /// products depend on it.
   int num_threads = 1;
 };
 
-/// Calls body(logical) for this physical rank's share of the logical ranks, on a thread each, and returns when they
-/// have returned. Physical rank r of R has the logical ranks [r n / R, (r + 1) n / R), which make their tensors
-/// where the caller does. All ranks of `comm` call it, which stays as it is, and is free again afterwards.
+/// Calls body(logical) for this physical rank's share of the logical ranks, each on its own thread,
+/// and returns when they have returned. Physical rank r of R runs the logical ranks
+/// [r n / R, (r + 1) n / R), which make their tensors on the caller's device. All ranks of `comm`
+/// must call it. `comm` is unchanged and is free for other calls afterwards.
 ///
-/// A logical communicator has all collectives, and split; also groups of parts add in tree order. It has no send and
-/// recv, and cannot shrink: those throw CollectiveError. Where n / R is not a power of two, sums are slower.
+/// A logical communicator has all collectives and split(); split groups also add in tree order. It
+/// has no send, recv or shrink: those throw CollectiveError. Sums are slower where n / R is not a
+/// power of two.
 ///
-/// Throws: ValueError unless num_logical is a multiple of world_size in [1, kMaxRanks], and num_threads > 0;
-///         CollectiveError unless all ranks ask for as many; what `body` throws, as run_ranks. A failure of one logical
-///         rank ends the calls of all with an error that names it
+/// Throws: ValueError unless num_logical is a multiple of world_size in [1, kMaxRanks], and
+///         num_threads > 0; CollectiveError unless all ranks ask for the same number; exceptions
+///         from `body`, as run_ranks. A failure of one logical rank ends the calls of all with an
+///         error that names it
 void run_logical_ranks(Communicator& comm, int num_logical,
                        const std::function<void(Communicator&)>& body,
                        const LogicalRanksOptions& options = {}, Where where = Where::current());

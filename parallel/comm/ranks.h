@@ -2,9 +2,9 @@
 //
 //     run_ranks(2, [](Communicator& comm) { train(comm); });
 //
-// An exception on one rank breaks the group, so that no other rank waits for it in vain. Those get
-// CollectiveErrors, which are consequences; what run_ranks throws is the cause, once all ranks have
-// ended.
+// An exception on one rank breaks the group, so that no other rank waits for it in vain. The other
+// ranks get CollectiveErrors as a consequence. Once all ranks have ended, run_ranks throws the
+// cause.
 
 #pragma once
 
@@ -18,17 +18,18 @@
 namespace ringrad {
 
 /// Calls body(communicator) on `world_size` threads and returns when all have returned. Each rank's
-/// OpenMP team is its share of the calling thread's, at least one thread.
+/// OpenMP team is an equal share of the calling thread's, at least one thread.
 ///
-/// Throws: ValueError unless world_size is in [1, kMaxRanks]. An Error of `body` is rethrown
+/// Throws: ValueError unless world_size is in [1, kMaxRanks]. An Error from `body` is rethrown
 ///         with its type, its source line, and "rank r: " before its message; another
 ///         std::exception as Error in the same form, with the original nested in it; anything
 ///         else as it is.
 void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
                const GroupOptions& options = {}, Where where = Where::current());
 
-/// What run_ranks is made of: a thread per communicator, which may be all of a group or some, each with an OpenMP team of
-/// `team` threads. Throws what run_ranks does of `body`.
+/// The core of run_ranks: one thread per communicator, each with an OpenMP team of `team` threads.
+/// The communicators may be all or some of a group. Exceptions from `body` are rethrown as by
+/// run_ranks.
 void run_on_threads(std::vector<std::unique_ptr<Communicator>> comms, int team,
                     const std::function<void(Communicator&)>& body, Where where = Where::current());
 

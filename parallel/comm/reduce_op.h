@@ -1,4 +1,4 @@
-// What a reduction does with the contributions of the ranks.
+// ReduceOp: how a reduction combines the contributions of the ranks.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Work: an operation that goes on beside the thread that asked for it.
+// Work: an operation that runs asynchronously to the thread that started it.
 
 #pragma once
 
@@ -10,20 +10,20 @@ namespace ringrad {
 
 class Work {
  public:
-  /// One that is done.
+  /// An operation that is done.
   Work() = default;
 
-  /// Until it is done, and its tensors are the caller's again: on the CPU the calling thread waits, on a GPU the
-  /// current stream.
+  /// Waits until the operation is done and the caller may use its tensors again. On the CPU the
+  /// calling thread waits, on a GPU the current stream.
   ///
-  /// Throws: what the operation threw; each time it is asked
+  /// Throws: the operation's exception, on every call
   void wait() const {
     if (state_) state_->wait();
   }
-  /// Does not throw for an operation that failed: it is done.
+  /// Also true, without throwing, for an operation that failed.
   bool is_done() const { return !state_ || state_->is_done(); }
 
-  /// What stands behind it. A wait has an end, since each of the operation's own waits has a deadline.
+  /// The implementation. A wait always ends, since each wait inside the operation has a deadline.
   class State {
    public:
     virtual ~State() = default;
