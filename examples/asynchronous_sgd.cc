@@ -1,6 +1,6 @@
-// Asynchronous SGD: rank 0 serves the parameters, and the other ranks train at their own speed: worker r computes each
-// gradient r times. With staleness 0 all go as fast as the slowest; with more the fast ones run ahead, within bounds,
-// and what they see is older.
+// Asynchronous SGD: rank 0 serves the parameters, and the other ranks train at their own speed:
+// worker r computes each gradient r times. With staleness 0 all workers go as fast as the slowest.
+// With a larger staleness the fast workers run ahead, within bounds, and see older parameters.
 //
 //     asynchronous_sgd --world-size 4                  a server and three workers, as threads
 //     asynchronous_sgd --world-size 4 --device cuda    a GPU each

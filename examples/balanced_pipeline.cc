@@ -1,4 +1,4 @@
-// A badly cut pipeline, the profile that shows what it waits for, and the cut that mends it.
+// A badly cut pipeline, the profile that shows its bottleneck, and the cut that removes it.
 //
 //     balanced_pipeline --world-size 2                         ranks are threads
 //     balanced_pipeline --world-size 2 --device cuda           by the GPUs' clock
@@ -26,7 +26,7 @@ nn::Sequential make_net() {
 
 Tensor loss_of(const Tensor& output, const Tensor& target) { return mean(square(output - target)); }
 
-// The share of a step in which each rank computes, and how long it takes: the best of several.
+// The fraction of a step in which each rank computes, and the step's duration: the best of several.
 PipelineTimes measure(Communicator& comm, const std::vector<std::size_t>& starts, int steps) {
   auto stages = nn::Sequential::split(make_net(), starts);
   Pipeline pipeline(stages, comm, one_forward_one_backward(comm.world_size(), kMicroBatches),

@@ -1,9 +1,10 @@
-// A small residual network whose main paths and shortcuts run side by side, and the plain network beside it, to
-// compare: the numbers are the same, bit by bit. In the end it says what was measured of it, and whether it pays.
+// A small residual network whose main paths and shortcuts run concurrently, compared with the plain
+// network: the numbers are the same, bit by bit. At the end it prints the measured times, and
+// whether running concurrently pays.
 //
-//     branches                                          two threads, one per branch
-//     branches --device cuda                            a stream per branch; GPUs are simulated where there are none
-//     branches --mode automatic --channels 64 --size 32 --batch 32       measures both ways, and keeps the faster one
+//     branches                               two threads, one per branch
+//     branches --device cuda                 a stream per branch; simulated if there is no GPU
+//     branches --mode automatic --channels 64 --size 32 --batch 32  keeps the faster of both ways
 
 #include <omp.h>
 
@@ -59,7 +60,7 @@ nn::Sequential with_branches(const Settings& options) {
   return network(block(3), block(options.channels), options.channels);
 }
 
-// Noise, and in one of three channels a little more light, which is the class.
+// Noise, with one of three channels a little brighter; that channel is the class.
 Batch make_batch(const Settings& options, int step) {
   Generator generator(static_cast<std::uint64_t>(step));
   const Tensor noise = randn({options.batch, 3, options.size, options.size}, {}, generator);
@@ -85,7 +86,8 @@ void train(const Settings& options) {
   plain.load_state_dict(net.state_dict());
   const nn::SGDOptions sgd{.learning_rate = 0.1, .momentum = 0.9};
   nn::SGD optimizer(net.parameters(), sgd), plain_optimizer(plain.parameters(), sgd);
-  // Some products' bits depend on the OpenMP team. Side by side each of two branches has half of it.
+  // Some products' bits depend on the size of the OpenMP team. Of two concurrent branches each has
+  // half of it.
   const bool halves = options.mode == Branches::Mode::side_by_side;
   const int plain_threads = halves ? std::max(1, options.threads / 2) : options.threads;
 

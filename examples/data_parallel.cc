@@ -1,4 +1,4 @@
-// One process trains on several devices, and a copy of the model on one device beside it, to compare.
+// One process trains a model on several devices, and a copy of it on one device for comparison.
 //
 //     data_parallel --devices 3                   logical devices of the CPU
 //     data_parallel --devices 3 --device cuda     GPUs, simulated ones on a machine without

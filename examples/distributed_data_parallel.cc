@@ -1,9 +1,9 @@
-// Data parallel training: every rank holds the whole model and works on its part of each batch; gradients are averaged
-// while backward goes on.
+// Data parallel training: every rank holds the whole model and works on its part of each batch;
+// gradients are averaged while backward continues.
 //
-//     distributed_data_parallel --world-size 4                         ranks are threads
-//     distributed_data_parallel --world-size 4 --device cuda           a GPU each; --nccl: over NCCL
-//     ringrun -n 4 distributed_data_parallel [--backend gloo]          processes, over shared memory or TCP
+//     distributed_data_parallel --world-size 4                   ranks are threads
+//     distributed_data_parallel --world-size 4 --device cuda     a GPU each; --nccl: over NCCL
+//     ringrun -n 4 distributed_data_parallel [--backend gloo]    processes: shared memory or TCP
 //     mpirun -n 4 distributed_data_parallel --backend mpi
 
 #include <algorithm>

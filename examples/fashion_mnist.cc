@@ -2,13 +2,13 @@
 // all-reduce.
 //
 //     fashion_mnist --epochs 3 --world-size 2 --model convnet
-//     fashion_mnist --device cuda               one GPU per replica, simulated ones on a machine without
+//     fashion_mnist --device cuda               one GPU per replica, simulated if there is none
 //     ringrun -n 2 fashion_mnist --epochs 3     the replicas are processes
 //     mpirun -n 2 fashion_mnist --backend mpi   over MPI; or over Gloo
 //
-// The batch size is that of all replicas together, so the world size changes who computes what, not
-// what is computed. Progress goes to standard error; the last line of standard output is a summary
-// in JSON.
+// The batch size is that of all replicas together, so the world size changes which rank computes
+// what, but not the result. Progress goes to standard error; the last line of standard output is a
+// summary in JSON.
 
 #include "data/fashion_mnist.h"
 

@@ -1,5 +1,5 @@
-// A large batch in k parts: each rank adds up the gradients of its parts, and only the last part's backward pass
-// communicates. What is learned is what the whole batch at once would teach.
+// A large batch in k parts: each rank adds up the gradients of its parts, and only the last part's
+// backward pass communicates. The result is that of the whole batch at once.
 //
 //     gradient_accumulation --world-size 2 --parts 4                   ranks are threads
 //     gradient_accumulation --world-size 2 --device cuda               a GPU each

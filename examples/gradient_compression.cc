@@ -1,5 +1,5 @@
-// Fewer bytes on the link: the same training with gradients as they are, in 16 bits, by their largest, and by thin
-// matrices.
+// Fewer bytes on the link: the same training with full gradients, 16-bit gradients, only the
+// largest gradients, and low-rank factors.
 //
 //     gradient_compression --world-size 4                              ranks are threads
 //     gradient_compression --world-size 4 --device cuda                a GPU each
@@ -13,7 +13,7 @@
 #include "ringrad.h"
 using namespace ringrad;
 
-// What this rank has given to collectives since call number `after`.
+// The bytes that this rank has passed to collectives since call number `after`.
 std::int64_t bytes_sent(const Communicator& comm, std::uint64_t after) {
   std::int64_t bytes = 0;
   for (const FlightRecord& record : comm.flight().records()) {
@@ -28,7 +28,8 @@ void train(Communicator& comm, const std::string& name, const CommunicationHook&
   manual_seed(1);
   nn::Sequential net(nn::Linear(2, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
                      nn::Linear(64, 3));
-  // Every pass reaches all parameters, so the ranks need not tell each other which: they send gradients alone.
+  // Every pass reaches all parameters, so the ranks need not exchange which ones they reached: they
+  // send gradients only.
   DistributedDataParallel model(net, comm, {.allow_unused = false});
   if (hook) model.set_communication_hook(hook);
   nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});

@@ -1,13 +1,14 @@
-// Data parallel times pipeline: replicas of a pipeline, each with its part of the batch. A mesh gives every rank its place
-// on both axes; a stage's gradients are averaged over its replicas as soon as its last backward pass has them.
+// Data parallel times pipeline: replicas of a pipeline, each with its part of the batch. A mesh
+// gives every rank its place on both axes; a stage's gradients are averaged over its replicas as
+// soon as its last backward pass has computed them.
 //
 //                  pipeline 0     1
 //         data 0     rank 0 ->  rank 1        stages 0 and 1 of the first replica
 //         data 1     rank 2 ->  rank 3        of the second
 //
-//     hybrid --world-size 4 --stages 2                         ranks are threads
-//     hybrid --world-size 4 --stages 2 --device cuda           a GPU each
-//     ringrun -n 4 hybrid --stages 2 --sharded                 processes, each with a part of the optimizer's state
+//     hybrid --world-size 4 --stages 2                    ranks are threads
+//     hybrid --world-size 4 --stages 2 --device cuda      a GPU each
+//     ringrun -n 4 hybrid --stages 2 --sharded            processes; the optimizer's state is split
 
 #include <iostream>
 #include <memory>
@@ -50,7 +51,7 @@ void train(Communicator& comm, const Settings& settings) {
       nn::Sequential::split(std::move(net), optimal_partition(layers, settings.stages).starts);
   nn::Sequential& own = stages[static_cast<std::size_t>(line.rank())];
 
-  // ZeRO-1 averages gradients itself, when it steps; without it the pipeline does.
+  // ZeRO-1 averages gradients itself when it steps; without it the pipeline averages them.
   Pipeline pipeline(stages, line, one_forward_one_backward(settings.stages, settings.micro_batches),
                     loss_of, {.replicas = settings.sharded ? nullptr : &replicas});
   std::unique_ptr<ShardedOptimizer> sharded;

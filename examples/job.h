@@ -1,4 +1,4 @@
-// Job: what a program with ranks begins with: how many there are, where they compute, and what joins them.
+// Job: the common options of a program with ranks: their number, their devices, and their backend.
 //
 //     int main(int argc, char** argv) {
 //       int steps = 20;
@@ -8,7 +8,7 @@
 //     }
 //
 //     ./program --world-size 4                    ranks are threads of this process
-//     ./program --world-size 4 --device cuda      each with a GPU, a simulated one on a machine without
+//     ./program --world-size 4 --device cuda      each with a GPU, simulated if there is none
 //     ringrun -n 4 ./program --backend gloo       processes
 //     mpirun -n 4 ./program --backend mpi
 
@@ -27,18 +27,20 @@ namespace ringrad {
 
 class Job {
  public:
-  /// Adds --world-size, --device, --backend and --nccl to the program's options; `world_size` is what they are without.
+  /// Adds --world-size, --device, --backend and --nccl to the program's options; `world_size` is
+  /// the default number of ranks.
   explicit Job(const std::string& about, int world_size = 2);
 
   CLI::App& options() { return options_; }
   /// Plans of the group, for thread ranks and for the backends that have plans.
   GroupOptions& group() { return group_; }
 
-  /// Parses the arguments; ends the program after --help, or where they are wrong.
+  /// Parses the arguments; ends the program after --help, or if an argument is wrong.
   void parse(int argc, char** argv);
 
-  /// Calls body(communicator) for this process's ranks: all of them, or the one that a launcher has made it. Tensors
-  /// that name no device are made on the rank's. Returns the program's exit code; what a rank throws is printed.
+  /// Calls body(communicator) for this process's ranks: all of them, or the one rank that a
+  /// launcher started it as. Tensors that name no device are made on the rank's device. Returns the
+  /// program's exit code; prints what a rank throws.
   int run(const std::function<void(Communicator&)>& body);
   int run(int argc, char** argv, const std::function<void(Communicator&)>& body) {
     parse(argc, argv);
@@ -48,7 +50,7 @@ class Job {
   int world_size() const { return world_size_; }
   bool is_launched() const { return environment_.launched; }
   const std::string& backend() const { return backend_; }
-  /// Where this rank computes; ranks take the GPUs of their machine in turn.
+  /// The device of this rank; ranks take the GPUs of their machine in turn.
   Device device_of(int rank) const;
 
  private:

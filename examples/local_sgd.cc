@@ -1,5 +1,5 @@
-// Local SGD: ranks train alone and average their parameters every few steps. The longer the period, the fewer bytes
-// go between ranks, and the further replicas drift apart.
+// Local SGD: ranks train alone and average their parameters every few steps. The longer the period,
+// the fewer bytes the ranks send, and the further the replicas drift apart.
 //
 //     local_sgd --world-size 4                         ranks are threads
 //     local_sgd --world-size 4 --device cuda           a GPU each

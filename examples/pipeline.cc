@@ -1,11 +1,11 @@
-// Pipeline: a ConvNet cut into stages, each on a rank of its own, which work on different micro-batches at the same time.
-// Every schedule in turn trains it from the same first values; beside it, each rank trains the whole model alone, and
-// its stages get the same bits.
+// Pipeline: a ConvNet cut into stages, each on its own rank, which work on different micro-batches
+// at the same time. Every schedule in turn trains it from the same initial values. For comparison
+// each rank also trains the whole model alone; its stages get the same bits.
 //
 //     pipeline --world-size 4                         ranks are threads
 //     pipeline --world-size 4 --device cuda           a GPU each, with the bubble by its clock
 //     ringrun -n 4 pipeline --schedule 1f1b           processes
-//     pipeline --json run.json                        what tools/draw pipeline --measured run.json draws
+//     pipeline --json run.json                        for tools/draw pipeline --measured run.json
 
 #include <cmath>
 #include <cstring>
@@ -33,7 +33,7 @@ nn::Sequential make_net() {
   return deep_convnet();
 }
 
-// What a pipeline must equal: one micro-batch after the other.
+// The reference for every pipeline: one micro-batch after the other.
 void train_step_alone(nn::Module& net, const LabelledImages& batch, int micro_batches) {
   const std::int64_t rows = batch.images.size(0) / micro_batches;
   for (std::int64_t b = 0; b < micro_batches; ++b)
@@ -109,7 +109,8 @@ int main(int argc, char** argv) {
       ->check(option::writable_file());
   return job.run(argc, argv, [&](Communicator& comm) {
     for (const std::string& schedule : pipeline_schedule_names()) {
-      // Interleaved goes through the micro-batches by groups of as many as ranks, and wants two parts for each.
+      // Interleaved takes micro-batches in groups of as many as there are ranks, and needs two
+      // parts per rank.
       const bool can_be =
           schedule != "interleaved" ||
           (2 * comm.world_size() <= 8 && settings.micro_batches % comm.world_size() == 0);

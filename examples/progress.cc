@@ -41,7 +41,7 @@ void Progress::update(std::int64_t batch, double loss, double accuracy, std::int
   images_per_second_ = static_cast<double>(images_) / seconds;
   const bool is_last = batch == batches_per_epoch_;
   if (now < next_draw_ && !is_last) return;
-  // A terminal is redrawn ten times a second; a log gets a line every five seconds and per epoch.
+  // A terminal is redrawn ten times per second; a log gets a line every five seconds and per epoch.
   next_draw_ = now + (is_terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(5));
   draw(batch, loss, accuracy);
 }

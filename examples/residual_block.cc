@@ -1,5 +1,6 @@
-// A residual block on many ranks: data parallel, with batch norms that see the whole batch. The ranks compute what one
-// rank computes on all of it, up to rounding; here every rank does that too, to compare.
+// A residual block on many ranks: data parallel, with batch norms that see the whole batch. The
+// ranks compute what one rank computes on the whole batch, up to rounding; every rank also does the
+// latter, for comparison.
 //
 //     residual_block --world-size 4                     ranks are threads
 //     residual_block --world-size 4 --device cuda       a GPU each
@@ -23,7 +24,7 @@ struct Images {
   Tensor x, y;
 };
 
-// Noise, and in one of three channels a little more light, which is the class.
+// Noise, with one of three channels a little brighter; that channel is the class.
 Images make_images(std::uint64_t step) {
   Generator generator(step);
   const Tensor x = randn({kBatch, 3, 8, 8}, {}, generator);

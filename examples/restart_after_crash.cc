@@ -1,14 +1,16 @@
-// Training that goes on after a crash: a checkpoint every few steps, and a launcher that starts the job anew.
+// Training that continues after a crash: a checkpoint every few steps, and a launcher that restarts
+// the job.
 //
 //     ringrun -n 2 --max-restarts 1 --chaos kill:1@step=7 restart_after_crash --checkpoint run.ckpt
 //
-// prints where it was resumed, and ends with the same parameters, to the bit, as without --chaos. With --min-ranks 1
-// it goes on with the rank that is left. What had been done since the checkpoint is done again, so what counts has
-// seen each sample of each epoch once, whatever happened. Started once more, it goes on where it ended.
+// prints the step at which it resumed, and ends with the same parameters, bit by bit, as without
+// --chaos. With --min-ranks 1 it continues with the remaining rank. Steps since the checkpoint are
+// repeated, so the final parameters have seen each sample of each epoch once, whatever happened.
+// Started once more, it continues where it ended.
 //
-// A sampler with equal shares would have to repeat samples when the rest of an epoch does not divide by the ranks that
-// are left. Here shares may differ by one sample (Tail::keep), and a Join weighs them: a rank that has no sample in the
-// last step of an epoch takes part in the others'.
+// A sampler with equal shares would repeat samples if the rest of an epoch does not divide evenly
+// among the remaining ranks. Here shares may differ by one sample (Tail::keep), and a Join weights
+// them: a rank without a sample in the last step of an epoch takes part in that of the others.
 
 #include <iostream>
 
@@ -65,7 +67,8 @@ void train(Communicator& comm, const Settings& settings) {
     std::cout << "resumed at step " << step << ", epoch " << position.epoch << ", sample "
               << position.consumed << " on " << comm.world_size() << " ranks\n";
 
-  // What all ranks do in every step, also those that have no batch in the last one of an epoch.
+  // The work of all ranks in every step, including ranks without a batch in the last step of an
+  // epoch.
   const auto finish_step = [&](const Batch* batch) {
     optimizer.step();
     const Tensor now = zeros({kSamples}, {.dtype = DType::int64, .device = Device()});

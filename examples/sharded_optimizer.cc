@@ -1,5 +1,6 @@
-// Sharded optimizer (ZeRO-1): every rank trains the whole model and keeps 1/n of Adam's state. Beside it,
-// DistributedDataParallel trains the same model with all of the state on every rank: the parameters are the same bits.
+// Sharded optimizer (ZeRO-1): every rank trains the whole model and keeps 1/n of Adam's state. For
+// comparison DistributedDataParallel trains the same model with the whole state on every rank: the
+// parameters have the same bits.
 //
 //     sharded_optimizer --world-size 4                         ranks are threads
 //     sharded_optimizer --world-size 4 --device cuda           a GPU each

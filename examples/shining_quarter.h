@@ -1,4 +1,5 @@
-// Data that is learned in a few steps: grey images of noise, of which one quarter shines. Its class says which.
+// Data that is learned in a few steps: grey images of noise with one bright quarter, whose index is
+// the class.
 
 #pragma once
 

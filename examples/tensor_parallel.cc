@@ -1,7 +1,8 @@
-// Tensor parallel training: groups of ranks share a network whose matrices are split between them, and each group is a
-// replica that works on its part of each batch. Beside it the network is trained unsplit, which must learn the same.
+// Tensor parallel training: groups of ranks share a network whose matrices are split between them,
+// and each group is a replica that works on its part of each batch. For comparison the unsplit
+// network is trained as well, and must learn the same.
 //
-//     tensor_parallel --world-size 4 --tensor 2                        2 replicas of 2 ranks, which are threads
+//     tensor_parallel --world-size 4 --tensor 2                        2 replicas of 2 thread ranks
 //     tensor_parallel --world-size 4 --tensor 4 --device cuda          1 replica on 4 GPUs
 //     ringrun -n 4 tensor_parallel [--backend gloo]                    processes
 

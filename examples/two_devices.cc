@@ -1,5 +1,5 @@
-// The smallest model on two devices: a layer on each, and to() between them. Beside it the same model on one device,
-// to compare.
+// The smallest model on two devices: a layer on each, and to() between them. The same model on one
+// device is trained for comparison.
 //
 //     two_devices                                       logical devices of the CPU
 //     two_devices --device0 cuda:0 --device1 cuda:1     GPUs, simulated ones on a machine without
@@ -21,7 +21,7 @@ struct Net : nn::Module {
   }
 };
 
-// Backward goes the way back, from device to device.
+// Backward crosses the devices in reverse order.
 float train_step(Net& net, nn::Optimizer& optimizer, const Tensor& x, const Tensor& labels) {
   const Tensor logits = net(x);
   const Tensor loss = cross_entropy(logits, to(labels, logits.device()));

@@ -1,4 +1,5 @@
-// Every rank has as much data as it has: rank 0 the least. Those that are done take part in the others' steps.
+// Ranks have different amounts of data, rank 0 the least. Ranks that are done take part in the
+// steps of the others.
 //
 //     uneven_inputs --world-size 3                                     ranks are threads
 //     uneven_inputs --world-size 3 --device cuda                       a GPU each

@@ -1,5 +1,6 @@
-// A data set of which most samples are of one class, with and without weighted sampling: a sample is drawn in
-// proportion to 1 / size of its class, so that each class comes as often as the others. The ranks share the draws.
+// A data set in which most samples belong to one class, with and without weighted sampling: a
+// sample is drawn in proportion to 1 / (size of its class), so that all classes occur equally
+// often. The ranks share the draws.
 //
 //     weighted_sampling --world-size 4           ranks are threads
 //     ringrun -n 4 weighted_sampling             processes
@@ -18,7 +19,7 @@ using namespace ringrad;
 constexpr std::int64_t kClasses = 3;
 using PerClass = std::vector<double>;
 
-// Three clouds that overlap, with as many samples as told.
+// Three overlapping clouds, with the given numbers of samples.
 TensorDataset clouds(const std::vector<std::int64_t>& sizes, std::uint64_t seed) {
   const DefaultDeviceGuard guard{Device()};
   std::vector<std::int64_t> chosen;  // sample i of blobs is of class i mod kClasses
@@ -51,7 +52,7 @@ PerClass train(nn::Module& net, const TensorDataset& data, const std::vector<dou
   return div(seen, sum(seen)).to_vector<double>();
 }
 
-// The part of each class's test samples that is recognised.
+// The fraction of each class's test samples that is recognised.
 PerClass accuracy(nn::Module& net) {
   constexpr std::int64_t kSize = 100;
   const TensorDataset test = clouds({kSize, kSize, kSize}, 2);

@@ -1,4 +1,5 @@
-// An operator with kernels of its own, beside the same formula in operators of Ringrad.
+// Compares an operator that has its own kernels with the same formula, composed of Ringrad's
+// operators.
 
 #include <cstdlib>
 #include <iostream>

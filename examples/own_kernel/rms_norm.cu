@@ -1,4 +1,4 @@
-// RMS norm: two kernels, their launches, and the gradient. docs/own_kernel.md goes through this file.
+// RMS norm: two kernels, their launches, and the gradient. docs/own_kernel.md explains this file.
 
 #include <cstdint>
 #include <limits>
@@ -27,7 +27,8 @@ __device__ float block_sum(float value) {
   return total;
 }
 
-// y[row, i] = x[row, i] * scale[row], where scale = 1 / sqrt(mean(x^2) + epsilon). Bound: bandwidth.
+// y[row, i] = x[row, i] * scale[row], where scale = 1 / sqrt(mean(x^2) + epsilon). Bound:
+// bandwidth.
 __global__ void normalize_row(const float* x, float* y, float* scale, std::int64_t n,
                               float epsilon) {
   x += blockIdx.x * n;
