@@ -1,25 +1,27 @@
-// Chaos: faults that are planned, to see what a job does when ranks fail.
+// Chaos: fault injection, to test how a job reacts when ranks fail.
 //
 //     ringrun -n 4 --chaos kill:2@step=17,delay:0=50ms ./train
 //
-//     FAULT    KIND:RANK[=VALUE][@step=N|@call=N|@point=NAME[:N]][@restart=N]     several: commas between them
+//     FAULT    KIND:RANK[=VALUE][@step=N|@call=N|@point=NAME[:N]][@restart=N]
+//              separate several faults by commas
 //
 //     kill:2@step=17        rank 2 ends by SIGKILL when its training step 17 begins
-//     stop:1@call=5         rank 1 stops (SIGSTOP) before its fifth call: it lives, and does nothing
-//     exit:3=7@call=40      rank 3 exits with code 7, 1 if none is told, without a word to the others
+//     stop:1@call=5         rank 1 stops (SIGSTOP) before its fifth call: it lives but does nothing
+//     exit:3=7@call=40      rank 3 exits with code 7 (default 1) without telling the others
 //     abort:3@call=40       rank 3 ends by SIGABRT
-//     delay:0=50ms          rank 0 waits before each call; with @call or @step, before that one only
+//     delay:0=50ms          rank 0 waits before each call (with @call or @step: that one only)
 //
-//     kill:1@point=bucket_launched:5        rank 1 ends when it passes that fault point (fault_point.h) for the fifth
-//                                           time; the first if no number is told
+//     kill:1@point=bucket_launched:5    rank 1 ends when it passes that fault point (fault_point.h)
+//                                       for the fifth time (default: the first)
 //
-// Calls are the collectives and messages of all groups of the rank, counted from 1, the barrier in which ranks
-// join included. Steps are counted from 1 by chaos_step(); DistributedDataParallel calls it when a forward pass
-// in training begins, ShardedOptimizer when its step does. A rank says on stderr what it does to itself.
+// Calls are the collectives and messages of all groups of the rank, counted from 1, including the
+// barrier in which ranks join. chaos_step() counts steps from 1. DistributedDataParallel calls it
+// when a forward pass in training begins, ShardedOptimizer when its step begins. A rank reports its
+// fault on stderr.
 //
-// A fault happens in the first run of a job, or in restart N if it says so: else no restart could succeed. The
-// plan reaches ranks as RINGRAD_CHAOS, under any launcher; ranks that are threads have no faults. Without a plan
-// a call costs the test of a pointer.
+// A fault happens in the first run of a job, or in restart N with @restart=N; otherwise no restart
+// could succeed. Under any launcher, RINGRAD_CHAOS passes the plan to the ranks. Thread ranks have
+// no faults. Without a plan a call costs one test of a pointer.
 
 #pragma once
 
@@ -49,7 +51,7 @@ struct ChaosFault {
   std::chrono::milliseconds wait{};  ///< of delay
   Event event = Event::call;
   FaultPoint point{};                     ///< of Event::point
-  std::optional<std::uint64_t> number{};  ///< of the event, from 1; none: all of them
+  std::optional<std::uint64_t> number{};  ///< of the event, from 1; none: every event
   int restart = 0;                        ///< the run it happens in
 
   bool operator==(const ChaosFault&) const = default;
@@ -57,22 +59,22 @@ struct ChaosFault {
 
 /// Reads a plan, which may be empty.
 ///
-/// Throws: ValueError, which says what must hold and what was got, unless every fault reads as above, its rank is
-///         in [0, world_size), and all but delays say when
+/// Throws: ValueError, with the requirement and the actual text, unless every fault has the form
+///         above, its rank is in [0, world_size), and every fault but a delay says when it happens
 std::vector<ChaosFault> parse_chaos(std::string_view plan, int world_size,
                                     Where where = Where::current());
 
-/// What is planned for this process.
+/// The faults planned for this process.
 class Chaos {
  public:
-  /// Null if nothing is. Reads the environment when it is first called.
+  /// Null if no faults are planned. Reads the environment on the first call.
   ///
-  /// Throws: ValueError for an environment that makes no sense
+  /// Throws: ValueError for an invalid environment
   static Chaos* planned();
 
   explicit Chaos(std::vector<ChaosFault> faults) : faults_(std::move(faults)) {}
 
-  /// One of these begins. May not return. Thread-safe.
+  /// One of these events begins. May not return. Thread-safe.
   void call() { happens(ChaosFault::Event::call, ++num_calls_); }
   void step() { happens(ChaosFault::Event::step, ++num_steps_); }
   void pass(FaultPoint point) {
@@ -87,7 +89,7 @@ class Chaos {
   std::array<std::atomic<std::uint64_t>, std::size(kFaultPointNames)> num_passes_{};
 };
 
-/// A training step begins on this rank: for loops without DistributedDataParallel.
+/// Marks the start of a training step on this rank, for loops without DistributedDataParallel.
 inline void chaos_step() {
   if (Chaos* chaos = Chaos::planned()) [[unlikely]]
     chaos->step();

@@ -1,9 +1,9 @@
-// Engine: what a foreign library has to do for a backend. It moves bytes; the rest is the same for all of them
-// (engine_communicator.h).
+// Engine: what a foreign library must do for a backend. An engine moves bytes; all engines share
+// the rest (engine_communicator.h).
 //
-// Calls of one group do not overlap, and all ranks make the same. There are two or more of them; no buffer is larger
-// than EngineOptions::largest_piece, and some sizes may be 0. A function that cannot go on throws EngineError; after
-// that the engine makes no more calls, but may split.
+// Calls of one group do not overlap, and all ranks make the same calls. There are two or more
+// ranks. No buffer is larger than EngineOptions::largest_piece, and some sizes may be 0. A function
+// that cannot continue throws EngineError; after that the engine gets no more calls except split().
 
 #pragma once
 
@@ -24,30 +24,30 @@
 
 namespace ringrad {
 
-/// What the library said when it failed.
+/// The library's error message.
 struct EngineError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// One call of a communicator: until when the engine may wait for other ranks. What it writes to one that is gone does
-/// not end this process.
+/// One call of a communicator, with the time until which the engine may wait for other ranks.
+/// Writing to a rank that is gone does not end this process.
 class EngineCall {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `memory` holds what the engine reads and writes.
+  /// `memory` holds the tensors that the engine reads and writes.
   EngineCall(Clock::time_point deadline, const std::atomic<bool>& broken,
              std::vector<Tensor> memory)
       : deadline_(deadline), broken_(broken), memory_(std::move(memory)) {}
 
-  /// At least 1 ms, and no more than what any library can count.
+  /// At least 1 ms, and within the range of every library.
   std::chrono::milliseconds time_left() const {
     using std::chrono::milliseconds;
     const auto left = std::min<Clock::duration>(deadline_ - Clock::now(), std::chrono::hours(240));
     return std::max(std::chrono::ceil<milliseconds>(left), milliseconds(1));
   }
 
-  /// Engines that ask again and again whether something is done ask this as well.
+  /// Engines that poll for completion must also call this in each round.
   ///
   /// Throws: EngineError once the deadline has passed or the group is broken
   void check() const {
@@ -55,7 +55,8 @@ class EngineCall {
     if (Clock::now() >= deadline_) throw EngineError("nothing in time");
   }
 
-  /// For engines that cannot take back what they have begun: it must stay for as long as they live.
+  /// For engines that cannot cancel an operation: they must keep this memory for as long as they
+  /// live.
   const std::vector<Tensor>& memory() const { return memory_; }
   void use(const Tensor& memory) { memory_.push_back(memory); }
 
@@ -66,11 +67,11 @@ class EngineCall {
   std::vector<Tensor> memory_;
 };
 
-/// A message under way.
+/// A message in flight.
 class Sending {
  public:
   virtual ~Sending() = default;
-  /// Returns when its memory is no longer needed.
+  /// Returns when the message's memory is no longer needed.
   virtual void wait(EngineCall& call) = 0;
 };
 
@@ -80,23 +81,24 @@ class Engine {
 
   virtual ~Engine() = default;
 
-  /// Parts lie one after the other, in rank order. This rank's is in its place already.
+  /// Parts are contiguous, in rank order. This rank's part is in its place already.
   virtual void all_gather(std::byte* out, Sizes bytes, EngineCall& call) = 0;
-  /// Part d of `in` goes to rank d; what rank s sends here becomes part s of `out`.
+  /// Part d of `in` goes to rank d; the part received from rank s becomes part s of `out`.
   virtual void all_to_all(std::byte* out, Sizes out_bytes, const std::byte* in, Sizes in_bytes,
                           EngineCall& call) = 0;
   virtual void broadcast(std::byte* data, std::size_t bytes, int root, EngineCall& call) = 0;
 
-  /// Messages between two ranks arrive in order; the receiver knows how large they are. `memory` holds the data.
+  /// Messages between two ranks arrive in order, and the receiver knows their size. `memory` holds
+  /// the data.
   virtual std::unique_ptr<Sending> send(const std::byte* data, std::size_t bytes, int to,
                                         const Tensor& memory) = 0;
   virtual void recv(std::byte* data, std::size_t bytes, int from, EngineCall& call) = 0;
 
-  /// Has a call that waits throw soon. Called by another thread; does not throw. Not needed where calls ask
+  /// Makes a waiting call throw soon. Called by another thread. Not needed if calls poll
   /// EngineCall::check().
   virtual void interrupt() noexcept {}
 
-  /// An engine of these ranks, in this order; called on those ranks alone.
+  /// An engine of the given ranks, in the given order; called on those ranks alone.
   ///
   /// Throws: CollectiveError
   virtual std::unique_ptr<Engine> split(Store& store, const std::vector<int>& ranks, int own,

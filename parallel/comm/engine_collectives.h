@@ -1,15 +1,17 @@
-// Collectives made of the few things that an engine can do (engine.h): for buffers of any size, and for one rank.
+// Collectives composed of an engine's few operations (engine.h), for buffers of any size and also
+// for one rank.
 //
-// An engine moves, and we add, in rank order (reduce_terms.h):
+// The engine moves data, and this code adds it in rank order (reduce_terms.h):
 //
-//     all_reduce       all_to_all of chunks, so that rank r has everybody's r-th; a sum; all_gather of the sums.
-//                      Small ones: all_gather of everything, and each rank adds for itself
+//     all_reduce       all_to_all of chunks, so that rank r has every rank's r-th; a sum;
+//                      all_gather of the sums. Small ones: all_gather of all data, and each rank
+//                      adds for itself
 //     reduce           the same, but sums go to the root
 //     reduce_scatter   all_to_all of the parts; a sum
 //
-// So bits are those of the `canonical` plans, whatever the library and however a buffer is cut, and equal on all
-// ranks. Buffers that are larger than an engine takes are cut: those of one rank into pieces, and those of a part per
-// rank into columns, which are packed.
+// So results have the bits of the `canonical` plans, equal on all ranks, whatever the library and
+// however a buffer is cut. Buffers that exceed an engine's limit are cut: those of one rank into
+// pieces, and those with a part per rank into columns, which are packed.
 //
 //     part 0 [ a | b | c ]   part 1 [ d | e | f ]   ->   [ a d ] [ b e ] [ c f ]
 
@@ -27,22 +29,23 @@ class EngineCollectives {
  public:
   static constexpr int kAllRanks = -1;
 
-  /// What elements a reduction adds, which are of a carrier dtype, and how.
+  /// The carrier dtype of the elements that a reduction adds, and the operation.
   struct Terms {
     DType dtype;
     ReduceOp op;
   };
 
-  /// `engine` is null for one rank. No buffer that it gets is larger than `largest_piece`, or one element per rank.
+  /// `engine` is null for one rank. No buffer that it gets is larger than `largest_piece`, or one
+  /// element per rank.
   EngineCollectives(std::unique_ptr<Engine> engine, int rank, int world_size,
                     std::size_t largest_piece);
 
   Engine* engine() const { return engine_.get(); }
 
-  // Sizes are in bytes, and those of parts are of one part. Throw EngineError; what `call` holds as memory must
-  // include the arguments.
+  // Sizes are in bytes; part_bytes is the size of one part. All throw EngineError. The memory that
+  // `call` holds must include the arguments.
 
-  /// In place, on `root` or kAllRanks; the other ranks' data are scratch.
+  /// In place, on `root` or kAllRanks; the other ranks' data is scratch memory.
   void reduce(std::byte* data, std::size_t bytes, int root, const Terms& terms, EngineCall& call);
   void reduce_scatter(std::byte* out, const std::byte* in, std::size_t part_bytes,
                       const Terms& terms, EngineCall& call);
@@ -51,7 +54,7 @@ class EngineCollectives {
   void all_to_all(std::byte* out, const std::byte* in, std::size_t part_bytes, EngineCall& call);
   void broadcast(std::byte* data, std::size_t bytes, int root, EngineCall& call);
 
-  /// Calls body(first, size) for pieces of `bytes` that an engine takes.
+  /// Calls body(first, size) for pieces of `bytes` that fit the engine's limit.
   template <class Body>
   void for_pieces(std::size_t bytes, Body body) const;
 

@@ -1,25 +1,27 @@
-// FailureBoard: how the ranks of a group that stands on a foreign library learn of a failure, and agree on
-// whose it is.
+// FailureBoard: how the ranks of a group over a foreign library learn of a failure, and agree on
+// the culprit.
 //
-// Such a library tells a rank at most that something went wrong. The ranks find out the rest on a board, which
-// lies in the job's store. A thread of each rank looks at it ten times a second, also while the rank computes:
+// Such a library tells a rank at most that a call failed. The ranks find out the rest on a board in
+// the job's store. A thread of each rank looks at it ten times a second, also while the rank
+// computes:
 //
-//     rank 0   a call fails: alarm ........... 1 and 3 have answered, 2 has not: "rank 2 ..."
-//     rank 1   waits in a call .... answers .................... its call is interrupted, and throws that
+//     rank 0   a call fails: alarm ....... 1 and 3 have answered, 2 has not: "rank 2 ..."
+//     rank 1   waits in a call ... answers ................ its call is interrupted, throws that
 //     rank 2   (dead)
-//     rank 3   computes ........... answers .................... its next call throws that
+//     rank 3   computes .......... answers ................ its next call throws that
 //
 //     <group>/alarm      the rank that noticed; it judges
 //     <group>/rank<r>    what r answers: how many calls it has entered, or that it has left
-//     <group>/failure    the judgement; the first one stands for all
-//     <group>/here<r>, <group>/survivors    who wants to go on without the others, and who does
+//     <group>/failure    the judgement; the first one holds for all ranks
+//     <group>/here<r>, <group>/survivors    ranks that want to continue, and those that do
 //
-// A rank that does not answer is lost if its process has ended or it gives no sign of life (signs_of_life.h). The ranks
-// begin to watch each other some time before a deadline, so one that was stopped is named soon after it. A rank that
-// has answered, or is neither dead nor silent for long enough, is late at most.
+// A rank that does not answer is lost if its process has ended or it gives no sign of life
+// (signs_of_life.h). The ranks begin to watch each other some time before a deadline, so a stopped
+// rank is named soon after it. A rank that has answered, or is neither dead nor silent for long
+// enough, is at most late.
 //
-// Where the store is gone as well, each rank says so and judges for itself. Nobody misses a store that is gone while
-// all goes well.
+// If the store is gone as well, each rank reports that and judges for itself. While no call fails,
+// the loss of the store has no effect.
 
 #pragma once
 
@@ -41,7 +43,7 @@
 namespace ringrad {
 
 struct Failure {
-  int culprit = -1;       ///< -1: nobody is known to be at fault
+  int culprit = -1;       ///< -1: no rank is known to be at fault
   std::vector<int> lost;  ///< ranks that gave no sign of life
   std::string text;
 };
@@ -50,11 +52,11 @@ class FailureBoard {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `store` is the board's own connection. Joining may take as long as its timeouts say; later an
-  /// answer must come within a share of verdict_time.
+  /// `store` is the board's own connection. Joining may take as long as its timeouts allow; later
+  /// answers must come within a share of verdict_time.
   ///
-  /// `interrupt` has this rank's call throw soon, if it is in one. It is called by another thread, and must not
-  /// throw.
+  /// `interrupt` makes this rank's current call, if any, throw soon. Another thread calls it, and
+  /// it must not throw.
   FailureBoard(Store store, std::string group, int rank, int world_size,
                const GroupOptions& options, std::function<void()> interrupt, Where where);
   /// This rank leaves the group.
@@ -66,21 +68,21 @@ class FailureBoard {
   const std::atomic<bool>& broken() const { return broken_; }
   /// REQUIRES: broken()
   Failure failure() const;
-  /// -1 while the group is whole; then the culprit, or this rank if nobody is known to be at fault.
+  /// -1 while the group is whole; then the culprit, or this rank if the culprit is unknown.
   int failed_rank() const {
     if (!broken()) return -1;
     const int culprit = failure().culprit;
     return culprit < 0 ? rank_ : culprit;
   }
 
-  /// This rank enters a call, and leaves it; returns when it must end.
+  /// This rank enters a call, and leaves it. begin_call() returns the time when the call must end.
   Clock::time_point begin_call(bool is_collective);
   void end_call();
 
   /// Breaks the group, unless it is broken already. Thread-safe.
   void fail(const std::string& text) noexcept;
 
-  // What ends the call that this rank is in.
+  // The following end this rank's current call.
 
   /// Throws: CollectiveError if the group is broken
   void check_whole(const Operation& operation) const {
@@ -89,12 +91,14 @@ class FailureBoard {
   }
   /// Breaks the group and throws CollectiveError with `text`, which starts with the operation.
   [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text);
-  /// The engine has said `got`: finds out together with the other ranks who failed, breaks the group, and throws
-  /// CollectiveError. Takes at most verdict_time if the deadline has passed, else no longer than `silence`.
+  /// After the engine failed with `got`: finds out together with the other ranks which rank failed,
+  /// breaks the group, and throws CollectiveError. Takes at most verdict_time if the deadline has
+  /// passed, otherwise at most `silence`.
   [[noreturn]] void investigate(const Operation& operation, const std::string& got);
 
-  /// After a failure: the ranks that have called this, ascending, the same on all of them (survivors.h). Returns
-  /// when all have that live and have not left, or the deadline has passed.
+  /// After a failure: the ranks that have called this, ascending, the same on all of them
+  /// (survivors.h). Returns when all ranks that live and have not left have called it, or the
+  /// deadline has passed.
   ///
   /// Throws: CollectiveError if the others decided without this rank, or the store is gone
   std::vector<int> agree_on_survivors(Where where);

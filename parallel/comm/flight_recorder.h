@@ -1,13 +1,14 @@
-// FlightRecorder: what one rank's communicator did last, kept all the time for the day when something fails.
+// FlightRecorder: a record of the latest calls of one rank's communicator, always on, to be read
+// after a failure.
 //
 //     #    operation                          state      begin        took
 //     17   all_reduce(sum, float32, 8 ...)    finished   12.003 ms    31 us
 //     18   all_gather(float32, 64 ...)        failed     12.040 ms    1.0 s
 //
-// Recording costs two readings of the processor's clock and a few stores. After a failure each rank writes
-// its record as JSON into the folder that RINGRAD_FLIGHT_DIR names, if there is one, and tools/flight_report
-// lays the records of all ranks side by side: it names the rank that stayed away or made another call, and
-// where.
+// Recording an operation costs two readings of the processor's clock and a few stores. After a
+// failure each rank writes its record as JSON into the folder that RINGRAD_FLIGHT_DIR names, if
+// any. tools/flight_report lays the records of all ranks side by side, and names the rank that
+// stayed away or made another call, and where.
 
 #pragma once
 
@@ -39,7 +40,8 @@ class FlightRecorder {
  public:
   static constexpr std::size_t kRecords = 1024;
 
-  /// `group` tells this communicator's group from others of the job; all its ranks must say the same.
+  /// `group` distinguishes this communicator's group from others of the job. All ranks of the group
+  /// must pass the same name.
   explicit FlightRecorder(std::string group);
 
   void begin(const CollectiveCall& call, Where where);
@@ -53,9 +55,10 @@ class FlightRecorder {
   /// "begin_us":..,"took_us":..}, ...]}, times since the recorder was made.
   void write_json(std::ostream& out, int rank, int world_size, const std::string& failure) const;
 
-  /// Writes that into <folder>/flight_<group>_rank<r>.json, where RINGRAD_FLIGHT_DIR names the folder: the
-  /// whole file or none, readable by this user alone. A slash in the group's name is written %2F, and a percent sign
-  /// %25. Does nothing if none is named, or if it cannot be written: something else has failed already.
+  /// Writes this JSON into <folder>/flight_<group>_rank<r>.json, where RINGRAD_FLIGHT_DIR names the
+  /// folder: the whole file or none, readable by this user alone. A slash in the group's name is
+  /// written %2F, and a percent sign %25. Does nothing if no folder is named. A failure to write is
+  /// ignored, because another failure is being reported already.
   void dump(int rank, int world_size, const std::string& failure) const noexcept;
 
  private:

@@ -1,14 +1,15 @@
-// Ranks that talk through Gloo: processes of one machine or of several, over TCP.
+// Ranks that communicate through Gloo: processes of one machine or several, over TCP.
 //
 //     ringrun -n 4 ./train                       comm = join_gloo_group();
-//     RINGRAD_INTERFACE=eth0 srun -N 2 ./train   over this network; MASTER_ADDR says where rank 0 is
+//     RINGRAD_INTERFACE=eth0 srun -N 2 ./train   over this network; MASTER_ADDR locates rank 0
 //
-// Ranks find each other in the job's store, and each is connected to each. Nothing leaves the machine unless an
-// interface is named (EngineOptions::interface). The connections are not encrypted: name one of a network that
-// you trust.
+// Ranks find each other in the job's store, and every rank connects to every other. No data leaves
+// the machine unless an interface is named (EngineOptions::interface). The connections are not
+// encrypted, so name an interface of a trusted network.
 //
-// A rank whose process ends is noticed at once, by its connections; one that was stopped, at the deadline. The others
-// then name it as failure_board.h says. Threads of one process may be ranks as well.
+// The other ranks notice at once, by its connections, that a rank's process has ended, and at the
+// deadline that it was stopped. They then name it as failure_board.h describes. Threads of one
+// process may be ranks as well.
 
 #pragma once
 
@@ -21,10 +22,10 @@
 
 namespace ringrad {
 
-/// The communicator of this process in the job that its environment tells of (rank_environment.h). Every rank must
-/// call it, and equally often.
+/// The communicator of this process in the job that its environment describes (rank_environment.h).
+/// Every rank must call it equally often.
 ///
-/// Throws: ValueError for an environment or an interface that makes no sense; CollectiveError if the ranks do not
+/// Throws: ValueError for an invalid environment or interface; CollectiveError if the ranks do not
 ///         find each other in time
 std::unique_ptr<Communicator> join_gloo_group(const EngineOptions& options = {},
                                               Where where = Where::current());

@@ -1,26 +1,27 @@
-// Ranks that talk through MPI: what mpirun, or srun with PMIx, has started.
+// Ranks that communicate through MPI: processes started by mpirun, or by srun with PMIx.
 //
 //     mpirun -n 4 ./train                        comm = join_mpi_group();
 //
-// MPI is initialised when the first group is joined, unless the program has done that, and finalised when the
-// program ends, if this library initialised it. All its calls here are nonblocking and asked for, so they keep the
-// deadline, but for three that MPI has in no such form. MPI_Init and MPI_Finalize are watched (mpi_watchdog.h): a
-// process in which they do not return in time, join_timeout and the longest deadline of its groups, says which ranks
-// are missing and ends, and mpirun ends the job. The making of a smaller group (split) has no deadline. Which networks
-// are used is for MPI to decide. Programs that spawn processes through MPI must initialise it themselves: the ranks'
-// shared-memory files have no names after MPI_Init (mpi_segments.h).
+// MPI is initialised when the first group is joined, unless the program has done that, and is
+// finalised at program exit if this library initialised it. Its calls are nonblocking and polled,
+// so they keep the deadline, except for three. MPI_Init and MPI_Finalize are watched
+// (mpi_watchdog.h): if one does not return in time (join_timeout, or the longest deadline of the
+// groups), the process reports the missing ranks and ends, and mpirun ends the job. Making a
+// smaller group (split) has no deadline. MPI chooses the networks. Programs that spawn processes
+// through MPI must initialise it themselves, because the ranks' shared-memory files have no names
+// after MPI_Init (mpi_segments.h).
 //
-// What differs from other backends:
-//
-// - When a rank's process ends without MPI's finalisation, mpirun ends the whole job; no rank is told. A rank that
-//   is late, was stopped, or has left the group is named at the deadline. After such a failure the program's end
-//   waits for the other ranks' for as long as a call would, and then mpirun ends the job.
+// Differences from other backends:
+// - When a rank's process ends without finalising MPI, mpirun ends the whole job, and no rank is
+//   told. A rank that is late, stopped, or has left the group is named at the deadline. After such
+//   a failure, program exit waits for the other ranks as long as a call would; then mpirun ends the
+//   job.
 // - There is no shrink().
-// - MPI cannot take back what it has begun. The tensors of a call that failed stay allocated, and may still be
+// - MPI cannot cancel an operation. The tensors of a failed call stay allocated, and may still be
 //   written to while other groups of the process work.
 // - Messages make progress while their sender is in a call of this group or another.
-// - Several threads may use groups at the same time if MPI provides MPI_THREAD_MULTIPLE, which is what this library asks
-//   for when it initialises MPI. Otherwise a call by another thread than the one that initialised MPI throws.
+// - Several threads may use groups concurrently if MPI provides MPI_THREAD_MULTIPLE, which this
+//   library requests. Otherwise calls throw on any thread but the one that initialised MPI.
 
 #pragma once
 
@@ -32,11 +33,13 @@
 
 namespace ringrad {
 
-/// The communicator of this process among all that mpirun has started. Every rank must call it, and equally often.
-/// A program that nobody started as one of several is the only rank, and does without MPI.
+/// The communicator of this process among all that mpirun has started. Every rank must call it
+/// equally often. A program started without a launcher is the only rank, and does not use MPI.
 ///
 /// Rank 0 serves the job's store, and broadcasts its address and token over MPI.
-/// Throws: ValueError if another launcher started several ranks; CollectiveError if they do not come in time
+///
+/// Throws: ValueError if another launcher started several ranks; CollectiveError if they do not
+///         arrive in time
 std::unique_ptr<Communicator> join_mpi_group(const EngineOptions& options = {},
                                              Where where = Where::current());
 
@@ -45,7 +48,7 @@ struct MpiGroup {
   Store store;  ///< reaches the job's store from every host
 };
 
-/// The same, with the store: for groups that stand on this one.
+/// The same, with the store, for groups built on top of this one.
 MpiGroup join_mpi_group_with_store(const EngineOptions& options = {},
                                    Where where = Where::current());
 

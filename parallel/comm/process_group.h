@@ -1,4 +1,4 @@
-// Ranks as processes of one machine: each with an address space, and a crash, of its own.
+// Ranks as processes of one machine, each with its own address space and crashing on its own.
 //
 //     ringrun -n 4 ./train
 //
@@ -8,12 +8,13 @@
 //       comm->all_reduce(gradients);
 //     }
 //
-// Collectives are run as among threads (shared_communicator.h). A tensor that comes from empty_shared() lies
-// where the other ranks see it, and is reduced in place; any other one is copied there and back.
+// Collectives run as among threads (shared_communicator.h). A tensor from empty_shared() lies in
+// memory that the other ranks see, and is reduced in place; any other tensor is copied there and
+// back.
 //
-// A process that ends without a word (killed, crashed, exited, though it may be done) is noticed by whoever waits
-// for a few milliseconds, and named; one that was stopped is late, and the deadline says so. While ranks join,
-// only join_timeout finds out.
+// When a process ends without reporting it (killed, crashed or exited, even if it was done), every
+// rank that has waited for a few milliseconds notices and names it. A stopped process is reported
+// as late at the deadline. While ranks join, only join_timeout detects either.
 
 #pragma once
 
@@ -29,16 +30,16 @@
 namespace ringrad {
 
 struct ProcessGroupOptions : GroupOptions {
-  /// Addresses for this rank's shared tensors; memory is taken when it is used.
+  /// Address space for this rank's shared tensors, in bytes; memory is allocated on first use.
   std::size_t heap_bytes = kDefaultHeapBytes;
   /// How long to wait for the other ranks to start.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(30);
 };
 
-/// The communicator of this process in the job that its environment tells of. Every rank must call it, and
-/// equally often.
+/// The communicator of this process in the job that its environment describes. Every rank must call
+/// it equally often.
 ///
-/// Throws: ValueError for an environment that makes no sense; CollectiveError if the ranks do not find each
+/// Throws: ValueError for an invalid environment; CollectiveError if the ranks do not find each
 ///         other in time, or are not on one machine
 std::unique_ptr<Communicator> join_process_group(const ProcessGroupOptions& options = {},
                                                  Where where = Where::current());

@@ -1,27 +1,30 @@
-// RankGroup: one rank's view of what the ranks of a machine share: a line of counters per rank, and one
-// failure. It lies in memory that all of them have (group_memory.h), be they threads or processes.
+// RankGroup: one rank's view of what the ranks of a machine share: a line of counters per rank, and
+// one failure. The state lies in memory shared by all ranks (group_memory.h), threads or processes.
 //
-//     rank 0 [ progress | call | call ] [ places ]     one cache line per rank, written by its owner
-//     rank 1 [ progress | call | call ] [ places ]     only and read by everyone, and a second one
-//       ...             ^ even # ^ odd #               for what only calls with a plan need
-//     failure: which rank reported one first; each rank has a place for what it says
+//     rank 0 [ progress | call | call ] [ places ]     one cache line per rank, written only by its
+//     rank 1 [ progress | call | call ] [ places ]     owner and read by all ranks, and a second
+//       ...             ^ even # ^ odd #               line that only calls with a plan need
+//     failure: the rank that reported one first; each rank has space for its report
 //
-// Progress only grows. In collective #k it runs from base to base + 1 + steps: base + 1 says "I am in collective #k,
-// and this is my call and my memory"; the rest counts steps (plan_program.h). A store of progress releases everything
-// its rank has written so far, and a load that sees it acquires that.
+// Progress only grows. In collective #k it runs from base to base + 1 + steps: base + 1 means "I am
+// in collective #k, and this is my call and my memory"; the rest counts steps (plan_program.h). A
+// store of progress releases everything that its rank has written so far; a load that sees it
+// acquires these writes.
 //
-// A rank that is in #k + 1 has seen every rank in #k + 1 before it leaves it, hence two places for calls suffice:
-// nobody still reads #k when a rank writes #k + 2.
+// A rank sees every rank in #k + 1 before it leaves #k + 1. So two places for calls suffice: no
+// rank still reads #k when another writes #k + 2.
 //
-// A rank that fails leaves its collective early, and its caller may free the tensors. So a rank is `inside` while it
-// may touch memory of others, and one that fails stays until the others are out: a matter of microseconds, since nobody
-// waits for anybody once the group is broken. A process that stays inside could write to the others' memory at any
-// later time, so they kill it: half of GroupOptions::verdict_time after they see that SIGSTOP has stopped it, or else,
-// also under a debugger, after GroupOptions::silence.
+// A rank that fails leaves its collective early, and its caller may free the tensors. So a rank is
+// `inside` while it may touch memory of others, and a failing rank waits until the others are out.
+// This takes microseconds, since a broken group ends all other waits. A process that stays inside
+// could write to the others' memory later, so they kill it: half of GroupOptions::verdict_time
+// after they see that SIGSTOP has stopped it, otherwise (also under a debugger) after
+// GroupOptions::silence.
 //
-// Waiting is a short spin, then yielding the processor, then sleeping until progress is made; every round looks at the
-// failure, later ones at the clock and whether all ranks live. A rank that publishes wakes those that sleep; it may
-// miss one that is about to, so no sleep is longer than a millisecond.
+// A waiting rank spins briefly, then yields the processor, then sleeps until there is progress.
+// Every round checks for a failure; later rounds also check the clock and whether all ranks live. A
+// rank that publishes wakes the sleepers. It may miss one that is about to sleep, so no sleep is
+// longer than a millisecond.
 
 #pragma once
 
@@ -42,17 +45,19 @@
 
 namespace ringrad {
 
-/// Where a rank's data of one collective lie (plan_program.h), by names that all ranks understand.
+/// Where a rank's data of one collective lie (plan_program.h), as distances that are valid on all
+/// ranks.
 struct PlaceNames {
   std::uintptr_t buffer = 0;
-  std::uintptr_t beside = 0;  ///< only if it has one
+  std::uintptr_t beside = 0;  ///< the staging buffer, if there is one
 };
 
 class RankGroup {
  public:
   static constexpr std::size_t kLetterBytes = 1024;
 
-  /// What the shared memory must hold, and how it begins: one rank makes it before any other looks.
+  /// The size of the shared memory in bytes, and its initialisation, which one rank must do before
+  /// any other reads it.
   static std::size_t shared_bytes(int world_size);
   static void make_shared(std::byte* shared, int world_size);
 
@@ -65,7 +70,8 @@ class RankGroup {
   int name(int rank) const { return names_(rank); }
   GroupMemory& memory() const { return *memory_; }
 
-  /// Places in a rank's memory by their distance from its base, as all ranks know them.
+  /// Converts between addresses in a rank's memory and distances from its base, which are valid on
+  /// all ranks.
   std::byte* address(int rank, std::uintptr_t distance) const {
     return reinterpret_cast<std::byte*>(memory_->base_of(rank) + distance);
   }
@@ -75,36 +81,37 @@ class RankGroup {
 
   // --- Progress ---
 
-  /// This rank's entry into a collective: writes its call and places, then publishes `progress`.
+  /// Enters a collective: writes this rank's call and places, then publishes `progress`.
   void enter(const CollectiveCall& call, const PlaceNames& places, std::uint64_t progress);
   void publish(std::uint64_t progress) {
     own_->progress.store(progress, std::memory_order_release);
     wake_waiting();
   }
-  /// Wakes ranks that sleep until this one does something.
+  /// Wakes ranks that sleep until this rank makes progress.
   void wake_waiting() {
     if (own_->num_sleepers.load(std::memory_order_relaxed) > 0) [[unlikely]]
       wake_sleepers();
   }
 
-  // What another rank wrote when it entered the collective that this one is in.
+  // What another rank wrote when it entered this rank's current collective.
   const CollectiveCall& call_of(int rank) const { return ranks_[rank].calls[slot()]; }
   std::uintptr_t buffer_of(int rank) const { return ranks_[rank].places[slot()].buffer; }
   std::uintptr_t beside_of(int rank) const { return ranks_[rank].places[slot()].beside; }
 
-  /// What this rank's next entry brings along, kLetterBytes of it; and what another rank's latest brought.
+  /// The eager message (kLetterBytes) of this rank's next entry, and that of another rank's latest
+  /// entry.
   std::byte* next_letter() const { return letter(rank_, (num_entries_ + 1) % 2); }
   const std::byte* letter_of(int rank) const { return letter(rank, slot()); }
 
-  /// Returns once `peer` has published `progress`; `entered` is what a rank publishes at least when
-  /// it enters the collective, so that an error can list who never came.
+  /// Returns once `peer` has published `progress`. `entered` is the least that a rank publishes
+  /// when it enters the collective, so that an error can list the ranks that never entered.
   /// Throws: CollectiveError if the group is broken, the peer has left, or the deadline passes
   void wait(Operation& operation, int peer, std::uint64_t progress, std::uint64_t entered) {
     if (ranks_[peer].progress.load(std::memory_order_acquire) < progress) [[unlikely]]
       wait_long(operation, peer, progress, entered);
   }
 
-  /// Waits until `ready()`, which `peer` brings about. False when the deadline has passed.
+  /// Waits until `peer` makes `ready()` true. Returns false when the deadline has passed.
   /// Throws: CollectiveError if the group is broken or the peer has left
   template <class Ready>
   bool wait_until(Operation& operation, int peer, Ready ready) {
@@ -118,13 +125,13 @@ class RankGroup {
 
   // --- Staying ---
 
-  /// Lives while this rank may read or write memory of other ranks, or they its own.
+  /// Lives while this rank may access memory of other ranks, or they may access this rank's.
   class Inside {
    public:
     /// Throws: CollectiveError if the group is broken
     Inside(RankGroup& group, const Operation& operation);
 
-    /// After an exception: breaks the group, and returns when all ranks are out, or are killed.
+    /// After an exception: breaks the group, and returns when all ranks are out or killed.
     ~Inside();
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
@@ -139,8 +146,8 @@ class RankGroup {
   /// Breaks the group unless it is broken already. `text` tells the other ranks why. Thread-safe.
   void fail(const std::string& text) noexcept { report_failure(rank_, text); }
 
-  /// Breaks the group by a failure of this rank, or of `culprit`, and throws CollectiveError with `text`, which starts
-  /// with the operation.
+  /// Breaks the group with a failure of this rank, or of `culprit`, and throws CollectiveError with
+  /// `text`, which starts with the operation.
   [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text) {
     fail_and_throw(operation, rank_, text);
   }
@@ -152,17 +159,18 @@ class RankGroup {
       throw_broken(operation);
   }
 
-  /// After a failure: returns once no other process can write to this rank's memory. Treats ranks inside a call as
-  /// ~Inside does; kills `ranks` at once. Throws: CollectiveError if a process outlives SIGKILL by `silence`
+  /// After a failure: returns once no other process can write to this rank's memory. Treats ranks
+  /// inside a call as ~Inside does; kills `ranks` at once. Throws: CollectiveError if a process
+  /// outlives SIGKILL by `silence`
   void shut_out(std::span<const int> ranks, Where where);
 
-  /// Breaks the group if a rank's process has ended that has not left. Thread-safe.
+  /// Breaks the group if the process of a rank that has not left has ended. Thread-safe.
   void report_deaths() noexcept;
 
   /// The rank whose failure broke the group, or -1.
   int failed_rank() const noexcept;
 
-  /// This rank makes no more calls. Waiting for it is an error from now on.
+  /// Declares that this rank makes no more calls. Waiting for it is an error from now on.
   void leave() { own_->left.store(true, std::memory_order_release); }
 
   double deadline_s() const { return std::chrono::duration<double>(deadline_).count(); }
@@ -170,7 +178,7 @@ class RankGroup {
  private:
   std::size_t slot() const { return num_entries_ % 2; }
 
-  // 128 bytes: processors fetch cache lines in pairs. What is polled has one of them to itself.
+  // 128 bytes, because processors fetch cache lines in pairs. Polled values have one to themselves.
   struct alignas(128) RankState {
     std::atomic<std::uint64_t> progress{0};
     std::array<CollectiveCall, 2> calls;
@@ -181,7 +189,7 @@ class RankGroup {
   };
   static_assert(sizeof(RankState) == 128);
 
-  // Written once, by the rank that it belongs to.
+  // Written once, by the rank that owns it.
   struct Report {
     int culprit = -1;
     std::array<char, 1020> text{};
@@ -191,16 +199,16 @@ class RankGroup {
     std::atomic<int> first_report{-1};  // the rank that made it
   };
 
-  // The rounds of one wait, longer as they go by.
+  // The rounds of one wait, each longer than the one before.
   class Pause {
    public:
     Pause(RankGroup& group, Operation& operation, int peer)
         : group_(group), operation_(operation), peer_(peer) {}
 
-    // False when the deadline has passed; throws if the group is broken.
+    // Returns false when the deadline has passed; throws if the group is broken.
     bool once();
 
-    // True if the peer had left when the latest round began: what is not there now never will be.
+    // True if the peer had left when the latest round began, so that it publishes nothing more.
     bool peer_had_left() const { return left_; }
 
    private:
