@@ -1,26 +1,33 @@
-// The check of every access that a kernel makes to simulated memory, in builds with --config=racecheck.
+// The check of every access that a kernel makes to simulated memory, in builds with
+// --config=racecheck.
 //
-// Kernels are then compiled with GCC's -fsanitize=thread, which calls __tsan_read4(p), __tsan_write8(p), ... before
-// each access. The library behind these calls is ours (access_hooks.cc). For each word of four bytes it remembers
+// Kernels are then compiled with GCC's -fsanitize=thread, which calls __tsan_read4(p),
+// __tsan_write8(p), ... before each access. The library behind these calls is ours
+// (access_hooks.cc). For each word of four bytes it remembers
 //
 //     live, written    a bit per byte: it belongs to an allocation, it has been written
 //     two writes       the last one; with an atomic one, another that is not ordered before it
-//     two reads        since the last write that are not ordered, as far apart as possible: of two blocks, of two warps
+//     two reads        since the last write that are not ordered, as far apart as possible: of two
+//                      blocks, of two warps
 //
-// and, from the first access on that concerns only a part of the word, the same accesses for each byte. A finding is
+// and, from the first access on that concerns only a part of the word, the same accesses for each
+// byte. A finding is
 //
 //     out of bounds    an access to a byte that is not live
 //     unwritten        a read of a byte that was never written: not by a kernel, a copy or a fill
-//     race             two accesses, one of them a write and not both atomic, which nothing orders (access_order.h)
+//     race             two accesses, one of them a write and not both atomic, which nothing orders
+//                      (access_order.h)
 //
-// Each is found whenever the kernel runs with such data, whatever the order of threads in the simulator: there is no
-// chance in it. One thing escapes: a third lane's read, if only lanes of one warp read and part of them meets the writer.
+// Each is found whenever the kernel runs with such data, whatever the order of threads in the
+// simulator. One case escapes: a third lane's read, if only lanes of one warp read and some of them
+// meet the writer.
 //
-// All memory that is looked at lies in one range of addresses, and what is known of it at addresses computed from
-// theirs. Other addresses, such as a thread's stack or pinned memory, are not looked at. Nor are calls of memcpy and
-// memset, except for those that the compiler turns into assignments: kernels should assign.
+// All checked memory lies in one range of addresses; the address of its state is computed from its
+// own. Other addresses, such as a thread's stack or pinned memory, are not checked. Nor are calls
+// of memcpy and memset, except for those that the compiler turns into assignments: kernels should
+// assign.
 //
-// Other builds link no_access_check.cc, where nothing is looked at.
+// Other builds link no_access_check.cc, which checks nothing.
 
 #pragma once
 
@@ -35,24 +42,24 @@ namespace ringrad::sim {
 /// True with --config=racecheck.
 extern const bool kChecksAccesses;
 
-// --- For memory that is to be looked at --------------------------------------------------------------
+// --- For memory that is to be looked at ----------------------------------------------------------
 
 enum class Space { shared, global };
 
-/// Addresses for a piece of memory, at which nothing is mapped; null if there are none, and where nothing is checked.
-/// All pieces of a space have the same size.
+/// Addresses for a piece of memory, at which nothing is mapped; null if there are none, and where
+/// nothing is checked. All pieces of a space have the same size.
 void* take_addresses(Space space, std::size_t bytes);
 /// Forgets the piece, which may be taken again.
 void give_back_addresses(Space space, void* p, std::size_t bytes);
 
-/// The memory belongs to an allocation; nobody has written it.
+/// The memory belongs to an allocation and is unwritten.
 void note_live(const void* p, std::size_t bytes);
 void note_dead(const void* p, std::size_t bytes);
 void note_written(const void* p, std::size_t bytes);
-/// What was not written is not written where it is copied to.
+/// Bytes that are unwritten in the source of a copy are unwritten in its destination.
 void note_copied(const void* to, const void* from, std::size_t bytes);
 
-// --- For accesses ------------------------------------------------------------------------------------
+// --- For accesses --------------------------------------------------------------------------------
 
 enum class AccessKind {
   read,
@@ -62,18 +69,21 @@ enum class AccessKind {
   update
 };  // update: an atomic read and write
 
-/// The running thread of a block is about to access the memory; `code` is where its instruction returns to.
+/// The running thread of a block is about to access the memory; `code` is where its instruction
+/// returns to.
 void check_access(const void* p, std::size_t bytes, AccessKind kind, const void* code);
 
 /// Says what is done with a finding; it must not return.
 using FindingHandler = void (*)(const Finding&);
 void handle_findings(FindingHandler handler);
 
-/// All threads of the block have met, or returned: a read of what was not written before is a finding now. Until then a
-/// write may come with which it is in a race, and that is the better report.
+/// All threads of the block have met, or returned: a read of what was not written before is a
+/// finding now. Until then a write may come with which it is in a race, and that is the better
+/// report.
 void check_unwritten(const AccessOrder& order);
 
-/// "softmax_cuda.cu:41", with the callers that it is inlined into: "reduce.cuh:30, inlined into softmax_cuda.cu:41".
+/// "softmax_cuda.cu:41", with the callers that it is inlined into: "reduce.cuh:30, inlined into
+/// softmax_cuda.cu:41".
 std::string source_line(std::uint32_t code);
 
 }  // namespace ringrad::sim

@@ -1,17 +1,19 @@
 // Which accesses to memory are ordered, among the threads of one launch.
 //
-// The simulator runs one thread at a time, so all accesses happen in one order; on hardware only what meets is ordered.
-// Time is therefore counted in segments: each time threads meet, those that met begin a new segment, with a number
-// larger than all before. The access of a thread in segment s came before what thread t does now, if
+// The simulator runs one thread at a time, so all accesses happen in one order; on hardware only
+// threads that meet are ordered. Time is therefore counted in segments: each time threads meet,
+// those that met begin a new segment, with a number larger than all before. The access of a thread
+// in segment s came before what thread t does now, if
 //
 //     both are the same thread
 //     the block has met at a barrier since s
 //     both are lanes of one warp, which has met as a whole since s
 //     some lanes of that warp have met since s, in a chain from one to the other
 //
-// and at no other time. Lanes meet at __syncwarp(): shuffles and votes "do not imply a memory barrier" (CUDA C++
-// Programming Guide, "Warp Vote Functions"), and lanes run apart on sm_70 and newer. Blocks of a launch are never
-// ordered. Different launches always are: what orders them, streams and events, is not looked at here.
+// and at no other time. Lanes meet at __syncwarp(): shuffles and votes "do not imply a memory
+// barrier" (CUDA C++ Programming Guide, "Warp Vote Functions"), and lanes run apart on sm_70 and
+// newer. Blocks of a launch are never ordered. Different launches count as ordered: the streams and
+// events that order them are not checked here.
 
 #pragma once
 
@@ -46,10 +48,12 @@ struct Finding {
   bool other_is_write = false;
 };
 
-/// The order of one block's accesses. The members do nothing unless accesses are checked (access_check.h).
+/// The order of one block's accesses. The members do nothing unless accesses are checked
+/// (access_check.h).
 class AccessOrder {
  public:
-  /// Block `index` of a launch begins. `first_block` is the launch's; 0 until its first block begins.
+  /// Block `index` of a launch begins. `first_block` is the launch's; 0 until its first block
+  /// begins.
   void begin(std::uint32_t& first_block, std::uint64_t num_blocks, std::uint64_t index,
              unsigned num_threads);
   /// From now on this thread runs, on the calling host thread; leave() ends that.
@@ -77,11 +81,11 @@ class AccessOrder {
   bool is_open(const Access& a, bool is_shared) const {
     return is_of_launch(a) && (a.block == block_ ? a.segment >= met_ : !is_shared);
   }
-  /// True if the access came before what the running thread does now. What other blocks did to shared memory concerns
-  /// nobody.
+  /// True if the access came before what the running thread does now. Accesses of other blocks to
+  /// shared memory never conflict.
   bool is_before(const Access& a, bool is_shared) const;
 
-  /// The first read, since the block last met, of what nobody had written.
+  /// The first read of an unwritten value since the block last met.
   std::optional<Finding> unwritten;
 
  private:
@@ -89,7 +93,8 @@ class AccessOrder {
 
   struct Warp {
     std::uint32_t met = 0;  // the segment in which all lanes were together
-    // known[i][j]: the last segment of lane j which came before what lane i does; null while only whole warps meet.
+    // known[i][j]: the last segment of lane j which came before what lane i does; null while only
+    // whole warps meet.
     using Known = std::array<std::array<std::uint32_t, kLanes>, kLanes>;
     std::unique_ptr<Known> known;
   };

@@ -1,5 +1,5 @@
 // Atomic operations, relaxed as CUDA's are: they order nothing but themselves. Changing memory is
-// progress, which tells kernels that wait for each other from those that wait for ever.
+// progress, which distinguishes kernels that wait for each other from kernels that wait forever.
 
 #pragma once
 
@@ -65,8 +65,8 @@ T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> valu
                                              [=](T old) { return old == expected ? value : old; });
 }
 
-// Those that the host and other devices see as one step, too. Here all are: a simulated GPU's memory is the
-// host's.
+// Atomics that are atomic for the host and other devices as well. Here all of them are: a simulated
+// GPU's memory is the host's.
 template <class T>
 T atomicExch_system(T* p, std::type_identity_t<T> value) {
   return atomicExch(p, value);

@@ -1,7 +1,7 @@
 // Block: runs the threads of one block of a kernel, on one CPU.
 //
 // A thread that never waits needs no stack of its own, so one fiber runs thread after thread. Only
-// when a thread waits is its fiber set aside, and another one goes on with the next thread:
+// when a thread waits is its fiber set aside, and another fiber continues with the next thread:
 //
 //     fiber 1   thread 0 ... __syncthreads()         set aside
 //     fiber 2   thread 1 ... __syncthreads()         set aside
@@ -10,14 +10,14 @@
 //     fiber 1   thread 0 ... return
 //     fiber 2   thread 1 ... return
 //
-// Hence a kernel without barriers never switches, no thread runs twice, and the order is the same in
-// every run. Threads that are ready go before threads that have not begun.
+// Hence a kernel without barriers never switches, no thread runs twice, and the order is the same
+// in every run. Threads that are ready go before threads that have not begun.
 //
 // What a thread may wait for:
 //   a barrier or a warp's exchange     other threads of this block; if all wait, that is a deadlock
 //   spin()                             anything; run() returns then, and tries again when called
 //
-// A fault stops the block where it stands: its threads are dropped, and no destructor runs.
+// A fault stops the block at once: its threads are dropped, and no destructor runs.
 
 #pragma once
 
@@ -108,8 +108,8 @@ class Block {
   /// Where its threads wait: "block (0, 0, 0): 1 of 64 threads has returned, 63 wait in
   /// __syncthreads() at softmax.cu:41, e.g. thread (1, 0, 0)".
   std::string describe() const;
-  /// Grows when threads return, change memory atomically, or meet without having spun since they last
-  /// met; not by spinning.
+  /// Grows when threads return, change memory atomically, or meet without having spun since they
+  /// last met. Spinning does not increase it.
   std::uint64_t progress() const { return progress_; }
 
   // --- For the thread that runs ------------------------------------------------------------------
@@ -126,8 +126,8 @@ class Block {
   /// Waits for all threads of the block; returns how many of them passed a vote other than 0.
   int barrier(bool vote, const char* operation, Site site);
 
-  /// Waits for all lanes of the mask that exist, which must make the same call; returns the values they
-  /// passed. They stay until this lane's next call but one.
+  /// Waits for all lanes of the mask that exist, which must make the same call; returns the values
+  /// they passed. They stay until this lane's next call but one.
   Exchanged exchange(std::uint32_t mask, std::uint64_t value, const char* operation, Site site);
   /// Waits for the same lanes. Orders their accesses to memory, which an exchange does not.
   void sync_warp(std::uint32_t mask, Site site);
@@ -135,7 +135,7 @@ class Block {
   std::uint32_t active_lanes() const;
   unsigned lane() const { return thread_->index % kWarpSize; }
 
-  /// Lets everything else run before it returns.
+  /// Lets all other work run before it returns.
   void spin(Site site);
   void note_progress() { ++progress_; }
 
@@ -149,8 +149,8 @@ class Block {
  private:
   friend Thread::Thread(bool guarded);
 
-  // Where lanes meet. A lane that goes on can be at most one meeting ahead of the slowest lane of the
-  // same mask, so two sets of values are enough.
+  // Where lanes meet. A lane that goes on can be at most one meeting ahead of the slowest lane of
+  // the same mask, so two sets of values are enough.
   struct Meeting {
     std::uint32_t mask = 0;
     std::uint32_t arrived = 0;

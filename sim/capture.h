@@ -1,12 +1,13 @@
-// Capture: what is queued on a stream is written down instead of run, to be run later as often as one
-// likes: a CUDA graph.
+// Capture: ops queued on a stream are recorded instead of run, and can be run later any number of
+// times: a CUDA graph.
 //
 //     begin on A    A: kernel 1 --- record event ------------ wait for B's event --- end on A
 //                                        \                   /
 //                   B:                   wait --- kernel 2 --- record event
 //
-// A stream joins a capture by waiting for an event that was recorded in it. At the end, everything that
-// was captured must come before the last op of the stream where it began, or something would be lost.
+// A stream joins a capture by waiting for an event that was recorded in it. At the end, every
+// captured op must come before the last op of the stream where the capture began, or some ops would
+// be lost.
 //
 // A captured op is an op that is never submitted: its predecessors are other captured ops. A replay
 // submits copies.
@@ -34,7 +35,7 @@ struct CapturedOps {
   std::vector<std::shared_ptr<Op>> ops;
 };
 
-/// What a capture has written down: cudaGraph_t.
+/// The result of a capture: cudaGraph_t.
 class Graph {
  public:
   explicit Graph(std::shared_ptr<const CapturedOps> captured) : captured_(std::move(captured)) {}

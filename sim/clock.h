@@ -1,11 +1,11 @@
-// Clock: what the simulated devices would need for what they do, in microseconds.
+// Clock: simulated time that the devices' work takes, in microseconds.
 //
-//     kernel      launch + max(flops / peak, bytes / memory bandwidth)     one at a time per device
-//     copy        latency + bytes / bandwidth of its link                  one at a time per direction
+//     kernel     launch + max(flops / peak, bytes / memory bandwidth)   one at a time per device
+//     copy       latency + bytes / bandwidth of its link                one at a time per direction
 //
-// An op begins when it has been submitted, its predecessors have ended and what it needs is free. The
-// devices' figures come from a Topology; a kernel's flops and bytes come from its launch. All of this is
-// simulated: it says which order and overlap a program has, not how fast a GPU is.
+// An op begins when it has been submitted, its predecessors have ended and its resources are free.
+// The devices' figures come from a Topology; a kernel's flops and bytes come from its launch. All
+// of this is simulated: it shows the order and overlap of a program, not the speed of a GPU.
 
 #pragma once
 
@@ -35,9 +35,9 @@ struct Topology {
   double peak_gflops = 0;
   double launch_us = 0;
 
-  /// nvlink8: all devices connected by NVLink; pcie4: all on a PCI Express switch; two_hosts: half of
-  /// them on each, with NVLink inside and a network between. The names tell the usual number of devices.
-  /// Figures of the order of an H100's data sheet, for all of them.
+  /// nvlink8: all devices connected by NVLink; pcie4: all on a PCI Express switch; two_hosts: half
+  /// of them on each, with NVLink inside and a network between. The names tell the usual number of
+  /// devices. Figures of the order of an H100's data sheet, for all of them.
   /// Throws: std::invalid_argument for another name, or unless num_devices is in [1, 32]
   static Topology named(const std::string& name, int num_devices);
 
@@ -54,7 +54,8 @@ class Clock {
 
   const Topology& topology() const { return topology_; }
 
-  /// When the op could begin, if its predecessors' end has been noted in begin_us: what it needs must be free, too.
+  /// When the op could begin, if its predecessors' end has been noted in begin_us: its resources
+  /// must be free as well.
   double earliest_us(const Op& op) const;
   /// An op that is about to run: fixes begin_us.
   void begin(Op& op) { op.begin_us = earliest_us(op); }

@@ -1,13 +1,13 @@
 // What a kernel is written with: CUDA's qualifiers, indices and barriers; warp.h, atomic.h and
-// device_math.h have the rest. What is not there does not compile, so kernels stay within what can be
+// device_math.h have the rest. Other features do not compile, so kernels stay within what can be
 // simulated.
 //
 // A kernel that waits for other blocks must call __nanosleep() in each round of its loop: only then
-// do others get their turn.
+// do other blocks run.
 //
-// Stricter than hardware, on purpose: a thread that has returned does not take part in a barrier, so a
-// barrier after `if (i >= n) return;` is an error; and __activemask() tells the lanes that have not
-// returned, not those that happen to be together.
+// Stricter than hardware, on purpose: a thread that has returned does not take part in a barrier,
+// so a barrier after `if (i >= n) return;` is an error; and __activemask() tells the lanes that
+// have not returned, not those that happen to be together.
 
 #pragma once
 
@@ -17,7 +17,7 @@
 #include "sim/site.h"
 #include "sim/vector_types.h"
 
-// --- Qualifiers: all code is host code, and all memory one address space ----------------------------
+// --- Qualifiers: all code is host code, and all memory one address space -------------------------
 
 #define __global__
 #define __device__
@@ -27,7 +27,7 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 
-// --- Behind the intrinsics: the calls that reach the running block -----------------------------------
+// --- Behind the intrinsics: the calls that reach the running block -------------------------------
 
 namespace ringrad::sim::device {
 
@@ -40,7 +40,7 @@ void fence();
 
 }  // namespace ringrad::sim::device
 
-// --- Barriers and fences -----------------------------------------------------------------------------
+// --- Barriers and fences -------------------------------------------------------------------------
 
 inline void __syncthreads(ringrad::sim::Site site = ringrad::sim::Site::here()) {
   ringrad::sim::device::barrier(false, "__syncthreads()", site);
@@ -60,7 +60,7 @@ inline void __threadfence_block() { ringrad::sim::device::fence(); }
 inline void __threadfence() { ringrad::sim::device::fence(); }
 inline void __threadfence_system() { ringrad::sim::device::fence(); }
 
-// --- Waiting and stopping ------------------------------------------------------------------------------
+// --- Waiting and stopping ------------------------------------------------------------------------
 
 inline void __nanosleep(unsigned, ringrad::sim::Site site = ringrad::sim::Site::here()) {
   ringrad::sim::device::spin(site);

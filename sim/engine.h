@@ -1,20 +1,21 @@
-// Engine: does what is queued on the simulated devices.
+// Engine: runs the work that is queued on the simulated devices.
 //
 // Devices make progress only while a host thread waits for them: it then runs the engine itself, on
-// its own CPU, until what it waits for is done. So nothing happens behind the host's back, each run
-// takes the same course, and a synchronisation that is missing in the program shows stale data every
-// time instead of once in a thousand runs. If several host threads wait, one runs the engine for all.
+// its own CPU, until the work it waits for is done. So nothing happens in the background, each run
+// takes the same course, and a synchronisation that the program lacks shows stale data every time
+// instead of once in a thousand runs. If several host threads wait, one runs the engine for all.
 //
 // The order, where the graph leaves a choice:
 //   1. another block of a kernel that has begun         (one after the other, if they do not wait)
 //   2. the op that became ready first                   (any, if there is a seed)
 //   3. all blocks that spin, once each
-// so that a kernel which waits for another one on any device finds it running. If only spinning blocks
-// are left and none of them makes progress for hang_limit (Block::progress), that is a deadlock, and
-// what the host waits for fails. After a fault on any device, a fraction of that limit is enough.
+// so that a kernel which waits for another one on any device finds it running. If only spinning
+// blocks are left and none of them makes progress for hang_limit (Block::progress), that is a
+// deadlock, and the host's wait fails. After a fault on any device, a fraction of that limit is
+// enough.
 //
-// A fault stops all kernels of its device, and nothing more runs there; an op on another device that
-// comes after one that was stopped fails, too.
+// A fault stops all kernels of its device, and nothing more runs there; an op on another device
+// that depends on a stopped op also fails.
 //
 // Thread-safe.
 
@@ -48,26 +49,26 @@ class Engine {
   Engine(int num_devices, Memory& memory, Clock& clock, const EngineOptions& options);
   ~Engine();
 
-  /// Queues an op after its predecessors, some of which may be done or null. It does not begin before `ahead` does,
-  /// which is in front of it in its hardware queue; null if nothing is.
+  /// Queues an op after its predecessors, some of which may be done or null. It does not begin
+  /// before `ahead`, the op in front of it in its hardware queue (null if there is none).
   void submit(const std::shared_ptr<Op>& op, const std::vector<std::shared_ptr<Op>>& predecessors,
               const std::shared_ptr<Op>& ahead = nullptr);
 
   /// Returns when the op is done.
   /// REQUIRES: !runs_here(), and for poll() as well
   void wait(std::shared_ptr<Op> op);
-  /// Does one thing if there is one to do; true if the op is done.
+  /// Does one piece of work, if there is any; true if the op is done.
   bool poll(std::shared_ptr<Op> op);
   bool is_done(const Op& op) const;
 
   /// An op that is not done, uses this memory and does not come before `op`; null if there is none.
   std::shared_ptr<Op> find_use(const void* memory, const Op* op = nullptr) const;
 
-  /// What went wrong on a device first. After a fault its ops are dropped.
+  /// The first fault of a device. After a fault its ops are dropped.
   std::optional<Fault> fault(int device) const;
   void report_fault(int device, Fault fault);
 
-  /// What has run since the first call, in simulated time.
+  /// The ops that have run since the first call, in simulated time.
   std::vector<Clock::Event> record();
 
   /// True on a thread that runs the engine.

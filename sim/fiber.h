@@ -5,9 +5,9 @@
 //     here.switch_to(other);             runs entry() until it says other.switch_to(here)
 //
 // A switch saves and loads the callee-saved registers and nothing else, which takes a few
-// nanoseconds; the floating-point modes are the same for all fibers of a thread. Below a guarded stack
-// lies as much memory that cannot be touched, so that an overflow is a fault and not damage elsewhere.
-// A guard costs the system a mapping, of which a process has some ten thousands.
+// nanoseconds; the floating-point modes are the same for all fibers of a thread. Below a guarded
+// stack lies an equally large inaccessible range, so that an overflow is a fault instead of damage
+// elsewhere. A guard costs the system a mapping, of which a process has some ten thousands.
 //
 // Not thread-safe. x86-64 only, as the rest of the library.
 
@@ -28,11 +28,11 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Leaves this fiber, on which the caller must run, and goes on where `next` was left. Returns
-  /// when somebody switches back.
+  /// Leaves this fiber, on which the caller must run, and continues where `next` was left. Returns
+  /// when another fiber switches back.
   void switch_to(Fiber& next);
 
-  /// The same for ever: what runs here is dropped as it is, without running destructors.
+  /// The same forever: the function that runs here is dropped without running destructors.
   [[noreturn]] void leave_for(Fiber& next);
 
   /// Makes a fiber that was left for ever start again at entry().

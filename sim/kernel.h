@@ -43,8 +43,8 @@ struct Kernel {
   unsigned threads_per_block() const { return block.x * block.y * block.z; }
 };
 
-/// How many blocks of these one multiprocessor holds at the same time, as far as threads and dynamic
-/// shared memory limit it; 0 if not even one.
+/// How many blocks of these one multiprocessor holds at the same time, as far as threads and
+/// dynamic shared memory limit it; 0 if not even one.
 unsigned blocks_per_multiprocessor(unsigned threads_per_block, std::size_t dynamic_shared_bytes);
 
 /// How many blocks of the kernel run at the same time, and so may wait for each other.
@@ -53,8 +53,8 @@ inline unsigned max_resident_blocks(const Kernel& kernel) {
          blocks_per_multiprocessor(kernel.threads_per_block(), kernel.dynamic_shared_bytes);
 }
 
-/// What blocks that are resident on a device take of its multiprocessors, all of these together. That is optimistic:
-/// blocks of different kernels may fit less well.
+/// The resources that a device's resident blocks use, summed over its multiprocessors. The sum is
+/// optimistic: blocks of different kernels may fit less well.
 struct Residents {
   std::uint64_t threads = 0, blocks = 0, shared_bytes = 0;
 
@@ -62,8 +62,8 @@ struct Residents {
   bool have_room_for_block_of(const Kernel& kernel) const;
 };
 
-/// Why a kernel was stopped: the error that the runtime gives from then on, and what a person wants
-/// to know.
+/// Why a kernel was stopped: the error that the runtime returns from then on, and a report for the
+/// user.
 struct Fault {
   cudaError_t error = cudaSuccess;
   std::string message;

@@ -1,7 +1,7 @@
 // Machine: the simulated devices with their memory, streams and clock; there is one per process.
 //
-// The functions of the runtime (runtime_*.cc) are thin: they check what CUDA checks, make ops, and hand
-// them to the engine.
+// The functions of the runtime (runtime_*.cc) are thin: they check what CUDA checks, create ops,
+// and pass them to the engine.
 
 #pragma once
 
@@ -60,7 +60,8 @@ struct SimulatedDevice {
     bool blocking;
   };
   std::vector<EndedStream> ended;  // that were destroyed, perhaps with work queued
-  // What was queued last in each hardware queue. Work of a queue begins in the order in which it was queued.
+  // What was queued last in each hardware queue. Work of a queue begins in the order in which it
+  // was queued.
   std::vector<std::shared_ptr<Op>> queues;
   std::size_t num_streams = 0;   // that were ever made
   std::uint32_t peers = 0;       // bit d: it may touch device d's memory
@@ -82,14 +83,15 @@ class Machine {
   /// Queues a graph's ops, each after its predecessors, and all after the graph's last launch.
   cudaError_t submit_graph(GraphExec* executable, Stream& stream);
 
-  /// An error if a capture that has not ended forbids the call, which then makes the capture invalid.
-  /// With a stream, the call waits for that stream; without, it allocates or waits for devices.
+  /// An error if a capture that has not ended forbids the call, which then makes the capture
+  /// invalid. With a stream, the call waits for that stream; without, it allocates or waits for
+  /// devices.
   cudaError_t check_captures(const char* call, const Stream* stream = nullptr);
 
-  /// The stream that a call is about: null means the current device's default stream. An error if it
+  /// The stream that a call names: null means the current device's default stream. An error if it
   /// was destroyed or never made, or if its device has failed.
   cudaError_t resolve(const char* call, Stream* stream, Stream*& resolved);
-  /// What the event is now. An error if it was destroyed or never made.
+  /// The event's present state. An error if it was destroyed or never made.
   cudaError_t resolve(const char* call, const Event* event, std::optional<Event>& now);
 
   /// Waits, and moves the calling thread's simulated time to the op's end.
@@ -134,7 +136,7 @@ struct HostThread {
 };
 HostThread& this_host_thread();
 
-/// Notes the error and what a person should know; returns it.
+/// Notes the error and its report for the user; returns the error.
 cudaError_t fail(cudaError_t error, const std::string& report);
 
 /// The error of a call whose result has no place to go.

@@ -1,19 +1,20 @@
-// Memory: what the simulated devices own, and who may touch it.
+// Memory: the memory of the simulated devices, and the rules of access to it.
 //
-// Device memory is ordinary memory that nobody can touch until it is opened. Each allocation has pages
-// of its own, and ends where its last page does (as far as CUDA's alignment of 256 bytes allows it):
+// Device memory is ordinary memory that is inaccessible until it is opened. Each allocation has its
+// own pages, and ends where its last page does (as far as CUDA's alignment of 256 bytes allows):
 //
-//     device 0   | no access | canary, 400 bytes, canary | no access | canary, 1 MiB | no access | ...
-//                 guard page   one page                    guard page  257 pages
+//     device 0  | no access | canary, 400 bytes, canary | no access | canary, 1 MiB | no access ...
+//                guard page   one page                    guard page  257 pages
 //
-// A kernel opens an allocation by touching it: the fault handler looks whether the memory is alive and
-// its device may be reached from the device that runs, opens it, and lets the kernel try again. All
-// else is a fault that is reported: memory past the end, freed memory (its addresses are not used
-// again while there are others), another device's without peer access, and device memory in the hands
-// of the host, unless the engine runs on another host thread at that moment. What remains is the rest of
-// an allocation's pages, up to 255 bytes after its end and 3840 before its beginning: filled with
-// canaries, which are looked at after each kernel. Under AddressSanitizer every byte is exact, reads as
-// well; under ThreadSanitizer all memory is open.
+// A kernel opens an allocation by touching it: the fault handler checks that the memory is alive
+// and reachable from the running device, opens it, and lets the kernel retry. Any other access is a
+// fault, which is reported: memory past the end, freed memory (whose addresses are reused only when
+// there are no others), another device's memory without peer access, and device memory that the
+// host touches, unless the engine runs on another host thread at that moment. The fault handler
+// does not see accesses to the rest of an allocation's pages, up to 255 bytes after its end and
+// 3840 bytes before its beginning. These bytes hold canaries, which are checked after each kernel.
+// Under AddressSanitizer every byte is checked, for reads as well; under ThreadSanitizer all memory
+// is open.
 //
 // New memory is filled as in unwritten.h.
 //
@@ -53,13 +54,13 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// What a kernel may touch, in bits: d for the memory of device d, 32 + d for that of its pool, to which other
-  /// devices have access by calls of their own.
+  /// What a kernel may touch, in bits: d for the memory of device d, 32 + d for that of its pool,
+  /// to which other devices have access by calls of their own.
   static constexpr std::uint64_t reach_of(int device, bool pooled) {
     return std::uint64_t{1} << (pooled ? device + 32 : device);
   }
 
-  /// Null if the device has not that many bytes left.
+  /// Null if the device does not have that many bytes left.
   void* allocate(int device, std::size_t bytes, bool pooled = false);
   /// False unless p is the beginning of a live allocation.
   bool release(void* p);
@@ -92,12 +93,12 @@ class Memory {
 
   // --- Access ------------------------------------------------------------------------------------
 
-  /// From now on a kernel may touch what is in its reach, as far as it is alive; 0 closes all.
+  /// From now on a kernel may touch live memory that is in its reach; 0 closes all memory.
   void permit(std::uint64_t reach);
-  /// For the fault handler: true if p may be touched now; the access is then to be tried again.
+  /// For the fault handler: true if p may be touched now; the access must then be retried.
   bool open(const void* p);
-  /// What has been written where nobody may write, around what is open; empty if nothing. To be asked
-  /// before permit() closes it.
+  /// Describes forbidden writes around the open allocations; empty if there are none. Call it
+  /// before permit() closes them.
   std::string check_canaries();
 
  private:

@@ -1,8 +1,8 @@
 // Op: one thing that a stream does: run a kernel, copy, call the host, or only mark a point.
 //
-// Stream order, events and the rules of the default stream are all one thing here: an op runs after the
-// ops that it depends on. What the devices have to do is a graph, and nothing else. A copy is a kernel
-// of one thread, and so is a call of the host.
+// Stream order, events and the rules of the default stream are all one thing here: an op runs after
+// the ops that it depends on. The devices' work is one graph. A copy is a kernel of one thread, and
+// so is a call of the host.
 
 #pragma once
 
@@ -49,11 +49,13 @@ struct Op {
   static constexpr int kHost = -1;
 };
 
-/// A new op. Simulated threads read their arguments in it, so nobody may be seen destroying it.
+/// A new op. Simulated threads read their arguments in it, so ThreadSanitizer must not see its
+/// destruction.
 std::shared_ptr<Op> make_op(Op::Kind kind, std::string name = {});
 std::shared_ptr<Op> make_marker();
 
-/// The op and all that is not done and must be before it, or keeps it from beginning; nothing for null.
+/// The op and all ops that are not done and must run before it or keep it from beginning; empty for
+/// null.
 std::unordered_set<const Op*> ancestors(const Op* op);
 
 }  // namespace ringrad::sim

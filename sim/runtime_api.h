@@ -4,9 +4,9 @@
 //   - devices make progress only while a host thread waits or queries (engine.h)
 //   - an error comes with a report that says what happened (simulator.h)
 //   - cudaEventElapsedTime() gives simulated time (clock.h)
-//   - copies from pageable host memory take their bytes at once, copies to it wait for the end
+//   - copies from pageable host memory read their bytes at once; copies to it block until done
 //   - a host function must not wait for another host thread that waits for a device
-//   - work that waits for the work of a device that has failed fails, too
+//   - work that waits for the work of a failed device also fails
 //   - cudaMemcpyPeer is ordered as other copies on the current device's default stream are
 
 #pragma once
@@ -15,7 +15,7 @@
 
 #include "sim/runtime_types.h"
 
-// --- Errors and devices ----------------------------------------------------------------------------
+// --- Errors and devices --------------------------------------------------------------------------
 
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
@@ -36,7 +36,7 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* de
                                  std::size_t count);
 cudaError_t cudaRuntimeGetVersion(int* version);
 
-// --- Memory ----------------------------------------------------------------------------------------
+// --- Memory --------------------------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes);
 cudaError_t cudaFree(void* p);
@@ -63,7 +63,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p);
 cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned flags);
 cudaError_t cudaIpcCloseMemHandle(void* p);
 
-// --- Streams and events ------------------------------------------------------------------------------
+// --- Streams and events --------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
@@ -83,7 +83,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event);
 cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t handle);
 
-// --- Graphs ------------------------------------------------------------------------------------------
+// --- Graphs --------------------------------------------------------------------------------------
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
@@ -96,16 +96,17 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
-// --- Kernels -----------------------------------------------------------------------------------------
+// --- Kernels -------------------------------------------------------------------------------------
 
 /// Allows a kernel more dynamic shared memory than 48 KiB.
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
-/// As threads and dynamic shared memory limit it; registers and static shared memory do not count here.
+/// Limited by threads and dynamic shared memory; registers and static shared memory do not count
+/// here.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
                                                           int threads_per_block,
                                                           std::size_t dynamic_shared_bytes);
 
-// --- Typed forms, as the toolkit's header has them ---------------------------------------------------
+// --- Typed forms, as the toolkit's header has them -----------------------------------------------
 
 template <class T>
 cudaError_t cudaMalloc(T** p, std::size_t bytes) {

@@ -1,10 +1,11 @@
-// What the sanitizers must be told about memory and threads that they did not see being made; nothing
-// in other builds.
+// Tells the sanitizers about memory and threads whose creation they did not see; empty in other
+// builds.
 //
-// Under ThreadSanitizer each simulated thread is a thread of its own, ordered only by what orders it
-// on a GPU: barriers, shuffles, stream order, events, and the host's waiting. The simulator's own
-// locks and bookkeeping must not be seen, or everything would seem to be in order: it is compiled
-// without instrumentation, and does what the sanitizer would still notice inside an Unseen.
+// Under ThreadSanitizer each simulated thread is a thread of its own, ordered only by what orders
+// it on a GPU: barriers, shuffles, stream order, events, and the host's waiting. The simulator's
+// own locks and bookkeeping must not be seen, or everything would seem to be ordered. The simulator
+// is therefore compiled without instrumentation, and does inside an Unseen what the sanitizer would
+// still notice.
 
 #pragma once
 
@@ -56,7 +57,8 @@ inline constexpr bool kTsan = true;
 inline void acquire(const SyncCell& cell) { __tsan_acquire(const_cast<SyncCell*>(&cell)); }
 inline void release(const SyncCell& cell) { __tsan_release(const_cast<SyncCell*>(&cell)); }
 
-/// While it lives, what the calling thread reads, writes, allocates and locks is not noticed.
+/// While it lives, the sanitizer ignores what the calling thread reads, writes, allocates and
+/// locks.
 class Unseen {
  public:
   Unseen() {
@@ -80,7 +82,8 @@ inline void fill_unseen(void* p, std::uint16_t pattern, std::size_t bytes) {
   if (bytes % 2) asm volatile("movb %b1, (%0)" : : "r"(p), "q"(pattern) : "memory");
 }
 
-/// Memory at these addresses, or if null at some that nobody has used, unnoticed; null if there is none.
+/// Memory at these addresses, or if null at some that nobody has used, unnoticed; null if there is
+/// none.
 inline void* map_unseen(void* at, std::size_t bytes) {
   const long result =
       syscall(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE,

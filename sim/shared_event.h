@@ -1,12 +1,12 @@
-// SharedEvent: an event that several processes record and wait for. One page of memory that all of them map
-// holds:
+// SharedEvent: an event that several processes record and wait for. One page of memory that all of
+// them map holds:
 //
 //     recorded    how often it was recorded, by all processes together
-//     done        for the last records, whether their streams have come to them: record n is done when
-//                 done[n % 64] is n or more
+//     done        for the last records, whether their streams have reached them: record n is done
+//                 when done[n % 64] is n or more
 //
-// A record takes the next number when the call is made; what waits for the event waits for the latest number
-// at that time, as cudaStreamWaitEvent() says.
+// A record takes the next number when the call is made; a wait for the event waits for the latest
+// number at the time of the call, as cudaStreamWaitEvent() specifies.
 
 #pragma once
 

@@ -1,5 +1,6 @@
-// The simulator's own interface: how a test or a tool sets it up and asks it what it saw. Programs that
-// know only CUDA never need it; environment variables set the same options:
+// The simulator's own interface: how a test or a tool configures it and reads its findings. Plain
+// CUDA programs never need it; environment variables set the same options (defaults at the end of
+// each line):
 //
 //     RINGRAD_SIM_DEVICES       how many devices there are; 8
 //     RINGRAD_SIM_MEMORY_MIB    memory of each; 4096
@@ -28,22 +29,22 @@ struct Options {
   std::chrono::milliseconds hang_limit{10'000};
   bool trap_unwritten = false;
 
-  /// Throws: std::invalid_argument for a variable that makes no sense
+  /// Throws: std::invalid_argument for an invalid variable
   static Options from_environment();
 };
 
-/// Forgets all devices, with their memory, streams, events and errors, and starts anew.
+/// Discards all devices, with their memory, streams, events and errors, and starts anew.
 /// REQUIRES: no other thread uses the runtime
 void reset(const Options& options = Options::from_environment());
 
-/// What the last error that the runtime gave to this thread was about; empty if there was none.
+/// The report of the last error that the runtime gave to this thread; empty if there was none.
 std::string last_report();
 
-/// Allocations that are not freed, or opened and not closed, on all devices.
+/// Allocations on all devices that are not freed, or were opened and not closed.
 std::size_t num_live_allocations();
 
-/// The simulated timeline so far in Chrome's trace format: one process per device, one row per stream.
-/// Starts recording at the first call, or at the beginning with RINGRAD_SIM_TRACE.
+/// The simulated timeline so far in Chrome's trace format: one process per device, one row per
+/// stream. Starts recording at the first call, or at the beginning with RINGRAD_SIM_TRACE.
 std::string chrome_trace();
 
 }  // namespace ringrad::sim

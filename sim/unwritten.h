@@ -1,11 +1,11 @@
-// Memory that nobody has written: what it holds, and how its use is found.
+// Unwritten memory: what it holds, and how its use is found.
 //
 //     0xffff ffff   by default: NaN in all floating types, so that it shows in results
 //     0x7fa0 7fa0   if it is to trap: a signalling NaN in float32 and bfloat16, which the processor
 //                   itself refuses to compute with; a kernel that does is stopped at that line
 //
-// Trapping also stops a kernel that makes a NaN of numbers, as inf - inf does: the processor has one
-// exception for both.
+// Trapping also stops a kernel that makes a NaN of numbers, as inf - inf does: the processor has
+// one exception for both.
 
 #pragma once
 
