@@ -1,22 +1,23 @@
-// DeviceRunner: plans on the memory of GPUs. The host only queues; events keep the order.
+// DeviceRunner: runs plans on the memory of GPUs. The host only queues work; events order it.
 //
 //     rank's stream   | sum c0 |      | sum c1 |      | send: record event 1 | ...
 //                         ^ waits         ^
 //     its copies      | c0 of peer -> slot 0 | c1 of peer -> slot 1 | ...
-//                         ^ waits for the peer's event, which was recorded before the host saw it published
+//                         ^ waits for the peer's event, recorded before the host saw it published
 //
-// A rank publishes a step when it has queued it and recorded an event; a rank that depends on it waits for the
-// publication on the host, and has its stream wait for the event. Nothing on a GPU waits for what is not yet
-// queued, so nothing can deadlock, whatever shares the GPU: several ranks may be on one. Copies of what a sum
-// needs run ahead of the sums, on a stream of their own, through a few slots.
+// A rank publishes a step when it has queued the step and recorded an event. A dependent rank waits
+// for the publication on the host, and makes its stream wait for the event. No GPU work waits for
+// work that is not yet queued, so no deadlock is possible, even if several ranks share a GPU. The
+// inputs of sums are copied ahead of the sums, on a separate stream, through a few slots.
 //
-// A call returns when its work is queued, and every other rank's that it depends on: results are there for
-// later work on the current stream, as with any operator.
+// A call returns when its work, and all work of other ranks that it depends on, is queued. Results
+// are available to later work on the current stream, as with any operator.
 //
-// A thread that waits for the GPU looks meanwhile whether the other ranks live and the group is whole
-// (core/device_watch.h). If not, or if a call is not done a second after the deadline since the GPU came to it,
-// kernels are told to end, and whatever has not ended a second later is given up: the wait throws, and what is
-// queued on that stream may stay there for ever, since nothing can end a GPU's wait for a process that is dead.
+// A thread that waits for the GPU also checks whether the other ranks live and the group is whole
+// (core/device_watch.h). If not, or if a call is not done a second after the deadline, counted from
+// when the GPU reached it, kernels are told to end. Work that has not ended a second later is given
+// up: the wait throws, and the work may stay on its stream forever, since a GPU's wait for a dead
+// process cannot be ended.
 
 #pragma once
 
@@ -45,7 +46,7 @@ namespace ringrad {
 class DeviceRunner final : public PlanRunner {
  public:
   DeviceRunner(RankSession& session, Device device, Where where);
-  /// Waits until what was queued is done, or given up as when a thread waits for the GPU.
+  /// Waits until the queued work is done, or given up as described above.
   ~DeviceRunner() override;
 
   Device device() const { return device_; }
@@ -54,19 +55,20 @@ class DeviceRunner final : public PlanRunner {
   void abort() noexcept {
     if (has_met()) kernels_->abort();
   }
-  /// True once what was queued has ended without its result.
+  /// True once queued work has ended without its result.
   bool gave_up() { return kernels_ && kernels_->gave_up(); }
-  /// The group is broken: ends what is queued, and forgets that its results are not there.
+  /// After the group broke: ends the queued work, and forgets that its results are missing.
   void leave_behind() noexcept;
 
   void meet(Operation& operation) override;
-  /// True once a collective has shown the ranks each other's GPUs. Then messages from this GPU stay on it.
+  /// True once a collective has introduced the ranks' GPUs to each other. From then on, messages
+  /// from this GPU stay on it.
   bool has_met() const { return has_met_.load(std::memory_order_acquire); }
 
-  /// A message from this GPU, whose elements are there. REQUIRES: has_met()
+  /// Sends a message whose elements are on this GPU. REQUIRES: has_met()
   void send(MessageChannel& channel, Operation& operation, const std::byte* elements);
-  /// A message that wait_for_message has found to lie on the sender's GPU, under this name. On the CPU the tensor is
-  /// there when it returns.
+  /// Receives a message that wait_for_message has found on the sender's GPU, under this name. A CPU
+  /// tensor is complete when the call returns.
   ///
   /// REQUIRES: has_met(), as the sender has
   void receive(MessageChannel& channel, const Operation& operation, std::uintptr_t sent,

@@ -1,10 +1,10 @@
 // GroupMemory: how the ranks of one machine reach each other's memory. One per rank.
 //
-//     threads      everything is in one address space: all bases are 0
-//     processes    each rank has a heap that the others see, each at an address of its own
+//     threads      all memory is in one address space: all bases are 0
+//     processes    each rank has a heap that the others map, each at its own address
 //
-// So a place in rank r's memory has a name that all ranks understand, its distance from r's base; and
-// base_of(r) + distance is its address here.
+// So the distance from rank r's base names a place in r's memory on all ranks, and
+// base_of(r) + distance is its address in this process.
 
 #pragma once
 
@@ -33,20 +33,23 @@ class GroupMemory {
   /// Memory of this rank that others can reach. Throws: OutOfMemoryError
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
 
-  /// True if the rank's process has ended. Not if it is a thread: those end with a word.
+  /// True if the rank's process has ended. Always false for thread ranks, which report their own
+  /// exit.
   virtual bool has_died(int rank) const = 0;
-  /// What the rank's process does. `running` if the rank is a thread.
+  /// The state of the rank's process. `running` if the rank is a thread.
   virtual ProcessState state_of(int /*rank*/) const { return ProcessState::running; }
-  /// Sends SIGKILL to the rank's process, and says on stderr that the rank `reason`. Once has_died(rank) is true, the
-  /// process writes to nobody's memory. A rank that is a thread is left alone.
+  /// Sends SIGKILL to the rank's process, and reports on stderr that the rank `reason` (a
+  /// predicate). Once has_died(rank) is true, the process writes to no rank's memory. Does nothing
+  /// to a rank that is a thread.
   virtual void expel(int /*rank*/, const char* /*reason*/) noexcept {}
   virtual bool is_one_process() const = 0;
 
-  /// How many processors the ranks may use together: with as many ranks or fewer, one that waits may spin.
+  /// How many processors the ranks may use together. If there are no more ranks than that, a
+  /// waiting rank may spin.
   virtual int num_processors() const = 0;
 
-  /// Keeps memory until nobody has this object, or one made of it, any more: for what others read after its
-  /// rank has left.
+  /// Keeps memory until this object, and all objects made from it, are gone: for memory that other
+  /// ranks read after its rank has left.
   virtual void keep(std::shared_ptr<std::byte> memory) {
     const std::lock_guard lock(mutex_);
     kept_.push_back(std::move(memory));

@@ -11,17 +11,16 @@
 //     recv chunk 1 <- 1              wait until rank 1's progress >= 3; copy its chunk 1
 //     (end)                          publish; wait until each reader is past its last read of mine
 //
-// Moving a cache line between processors costs more than the arithmetic, so one translation more: a
-// sum that is sent on may be written to its receiver in the same pass, while it is in a register.
-// The receiver's recv then only waits. That is allowed when the receiver has certainly finished
-// with its old chunk by the time the sum is made, which happens_before.h decides. In a two-shot,
-// and in a ring of two, each element is so read once per rank, written once per rank, and done
-// with.
+// Moving a cache line between processors costs more than the arithmetic. So a sum that is sent on
+// may also be written to its receiver in the same pass, while it is in a register; the receiver's
+// recv then only waits. This is allowed if the receiver has certainly finished with its old chunk
+// when the sum is made, which happens_before.h decides. In a two-shot, and in a ring of two, each
+// element is thus read and written only once per rank.
 //
-// Where chunks lie is decided here too. A rank has two areas of memory, both cut into parts of the
-// same sizes: its buffer and, where the plan needs one, an area beside it.
+// The program also places the chunks. A rank has two areas of memory, both cut into parts of the
+// same sizes: its buffer and, where the plan needs one, a staging buffer (`beside`).
 //
-//                        buffer                      beside
+//                        buffer                      staging buffer
 //     all but these      part c: chunk c             part c: the staged copy of chunk c
 //     all_to_all, rank   part s: the chunk that s    part d: the chunk that r has for d; after
 //       r of n           has for r                   part n - 1: copies, and what r only relays
@@ -53,9 +52,9 @@ struct Milestone {
   std::uint64_t progress;
 };
 
-/// What a receive reads, and when it may.
+/// The memory that a receive reads, and when it may read it.
 struct Term {
-  Milestone ready;  ///< one's own with progress 0
+  Milestone ready;  ///< for the rank's own memory: itself, with progress 0
   Place place;
 };
 
@@ -76,16 +75,16 @@ struct Instruction {
   std::vector<Delivery> deliver_to = {};  ///< recv_reduce
 };
 
-/// What one rank does.
+/// The program of one rank.
 struct PlanProgram {
   std::vector<Instruction> instructions;
   int num_leading = 0;         ///< instructions before anything is received
-  int num_beside = 0;          ///< parts of the area beside the buffer
-  bool writes_beside = false;  ///< else an all_to_all may have its input there
-  /// What the rank publishes, ascending: num_leading when it enters, then its progress after each run of
-  /// sends and after the last instruction.
+  int num_beside = 0;          ///< parts of the staging buffer
+  bool writes_beside = false;  ///< if not, an all_to_all may have its input there
+  /// The values that the rank publishes, ascending: num_leading when it enters, then its progress
+  /// after each run of sends and after the last instruction.
   std::vector<std::uint64_t> publications;
-  std::vector<Milestone> last_reads;  ///< after these nobody reads this rank's memory any more
+  std::vector<Milestone> last_reads;  ///< after these no rank reads this rank's memory any more
 };
 
 /// The programs of all ranks.

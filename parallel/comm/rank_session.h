@@ -1,5 +1,5 @@
-// RankSession: one rank's way through the collectives of its group, wherever their data lie: which call is next,
-// that all ranks make the same one, how far each has come, and the plans that they follow.
+// RankSession: takes one rank through the collectives of its group, on CPUs and GPUs. It numbers
+// the calls, checks that all ranks make the same one, tracks their progress, and holds their plans.
 
 #pragma once
 
@@ -30,8 +30,8 @@ class RankSession {
   /// The next collective of this rank. Throws: CollectiveError if the group is broken
   Operation begin(const CollectiveCall& call, Where where);
 
-  /// What a rank publishes when it enters a collective of at most `max_length` steps. All ranks must ask for
-  /// the same, in the same order.
+  /// The progress that a rank publishes when it enters a collective of at most `max_length` steps.
+  /// All ranks must reserve the same lengths in the same order.
   std::uint64_t reserve(std::uint64_t max_length) {
     const std::uint64_t entered = base_ + 1;
     base_ = entered + max_length;
@@ -43,17 +43,17 @@ class RankSession {
   /// Throws: CollectiveError, and breaks the group, unless all ranks make the same call
   void enter(Operation& operation, const PlaceNames& places, std::uint64_t entered, int leading);
 
-  /// The same before the collective that `operation` begins, so that ranks can read what each has at the place
-  /// it names.
+  /// The same before the collective that `operation` begins, so that ranks can read the data at the
+  /// place that each of them names.
   void exchange(Operation& operation, std::uintptr_t place) {
     enter(operation, {.buffer = place}, reserve(0), 0);
     --sequence_;
   }
 
-  /// The exchange was all that `operation` needed of the group.
+  /// Counts an `operation` that needs no more of the group than the exchange.
   void count(const Operation& operation) { sequence_ = operation.sequence; }
 
-  /// What each rank has to say before the collective that `operation` begins, in rank order.
+  /// Exchanges a word per rank before the collective that `operation` begins; in rank order.
   ///
   /// Throws: as enter
   template <class Word>
@@ -67,7 +67,7 @@ class RankSession {
     return words;
   }
 
-  /// What plans that are chosen depend on; see ProgramCache.
+  /// True if the choice of plans depends on measured links; see ProgramCache.
   bool needs_links(Collective collective) const { return programs_->needs_links(collective); }
   std::optional<CostModel> links(DeviceType device) const {
     if (options_.links) return options_.links;

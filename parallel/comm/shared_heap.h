@@ -1,12 +1,13 @@
-// SharedHeap: memory of one process that others on this machine see, each at an address of its own.
+// SharedHeap: memory of one process that others on this machine map, each at its own address.
 //
-//     process A   heap [ .... tensor .... ]          memory without a name: a file descriptor of A, which
-//     process B   view [ .... tensor .... ]          others open through /proc while A lives
+//     process A   heap [ .... tensor .... ]     memory without a name: a file descriptor of A,
+//     process B   view [ .... tensor .... ]     which others open through /proc while A lives
 //
-// Having no name, it is gone when the last process that has it mapped is gone, however that ended. Addresses
-// are reserved at once, memory is taken when it is first written, and kept for the next use until the heap ends.
+// Since it has no name, the memory is freed when the last process that maps it ends, however that
+// happens. Addresses are reserved at once. Memory is allocated on first write, and kept for reuse
+// until the heap ends.
 //
-// Only processes of one user and one machine, that see each other's process numbers, can share.
+// Only processes of one user on one machine that see each other's process numbers can share.
 
 #pragma once
 
@@ -22,10 +23,10 @@
 
 namespace ringrad {
 
-/// Addresses for a heap: more than it will hold.
+/// Address space of a heap in bytes: more than it will hold.
 inline constexpr std::size_t kDefaultHeapBytes = std::size_t{64} << 30;
 
-/// A range of memory that other processes have, too.
+/// A range of memory that other processes also map.
 class SharedMapping {
  public:
   SharedMapping(int file, std::size_t bytes, Where where);
@@ -52,13 +53,13 @@ class SharedHeap {
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
-  /// Aligned for every dtype and for vectors, and written by nobody yet. Throws: OutOfMemoryError
+  /// Aligned for every dtype and for vectors, and not initialised. Throws: OutOfMemoryError
   std::byte* allocate(std::size_t bytes, Where where = Where::current());
   void release(std::byte* address);
 
   const SharedMapping& memory() const { return memory_; }
 
-  /// How open() finds it: one line of text.
+  /// The name by which open() finds it: one line of text.
   std::string name() const;
 
   /// Another process's heap.

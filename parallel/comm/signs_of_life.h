@@ -1,12 +1,13 @@
-// SignsOfLife: which ranks of a group are alive, as far as the others can tell. The signs lie in the job's store.
+// SignsOfLife: which ranks of a group are alive, as far as the others can tell. The signs lie in
+// the job's store.
 //
-//     <group>/process<r>  which process r is (process_state.h): ranks of its machine see whether it has ended
-//     <group>/dead<r>     one of those has seen that
+//     <group>/process<r>  r's process (process_state.h): ranks of its machine see whether it ended
+//     <group>/dead<r>     a rank of that machine has seen it end
 //     <group>/beat<r>     a number that r's thread raises from time to time
 //
-// A rank is lost if its process has ended, or if its beat stands still for GroupOptions::silence. The rank that watches
-// counts only time in which it was itself running (running_time.h), so a rank that waits for a processor is not taken
-// for dead. Not thread-safe.
+// A rank is lost if its process has ended, or if its beat stands still for GroupOptions::silence.
+// The watching rank counts only time during which it was itself running (running_time.h), so a rank
+// that waits for a processor is not considered dead. Not thread-safe.
 
 #pragma once
 
@@ -28,13 +29,14 @@ class SignsOfLife {
 
   SignsOfLife(std::string group, int rank, int world_size, std::chrono::nanoseconds silence);
 
-  /// Says which process this rank is. Throws: as all below, CollectiveError if the store is gone
+  /// Publishes this rank's process. Throws: (as all below) CollectiveError if the store is gone
   void announce(Store& store, Where where);
 
-  /// Shows that this rank is alive, if it is time to, and counts the time for which it watches others.
+  /// Shows that this rank is alive, if it is time to, and counts the time for which it watches
+  /// others.
   void give(Store& store);
 
-  /// Begins to watch the others, unless this rank does already.
+  /// Begins to watch the others, unless this rank already does.
   void watch(Store& store);
   void stop_watching() { watched_.clear(); }
 
