@@ -1,16 +1,16 @@
 // The agent: runs the ranks of one host for a launcher, which may be on another.
 //
 //     launcher  --pipe or remote shell-->  agent  -->  ranks
-//               job, signals               |  starts them, passes on what they write, says how they end,
-//               <------------------------- |  and ends all of them when the launcher is gone
+//               job, signals               |  starts them, forwards their output, reports how they
+//               <------------------------- |  end, and ends all of them when the launcher is gone
 //
-// The launcher forks the agent of its own host. On another host the remote shell starts `ringrun --agent`, with
-// the launcher at the other end of its stdin and stdout. The job comes through stdin, its token too: nothing that is
-// secret is in an argument. When stdin closes, or is silent for too long, the agent kills its ranks, their
-// children, and what has left them, and ends.
+// The launcher forks the agent of its own host. On another host the remote shell starts `ringrun
+// --agent`, with the launcher at the other end of its stdin and stdout. The job and its token come
+// through stdin, so no argument holds a secret. When stdin closes, or is silent for too long, the
+// agent kills its ranks, their children and their orphans, and ends.
 //
-// An agent has a parent that inherits what it leaves: the launcher, or a second process on the other host. If
-// either is killed, the other one ends the ranks.
+// An agent's parent adopts its orphans: the launcher, or a second process on the other host. If
+// agent or parent is killed, the other ends the ranks.
 
 #pragma once
 
@@ -27,7 +27,7 @@
 
 namespace ringrad {
 
-/// What launcher and agent must agree on.
+/// The data that launcher and agent must agree on.
 inline constexpr const char* kAgentVersion = "ringrad agent 4";
 
 struct AgentJob {
@@ -36,7 +36,7 @@ struct AgentJob {
   std::string folder{};                  ///< where ranks start
   int first_rank = 0, num_ranks = 1;     ///< of this host
   bool pin = false;                      ///< each to its share of the CPUs, if there are enough
-  /// After how long a silent launcher is taken for lost; 0 for never.
+  /// How long the launcher may be silent before it counts as lost; 0: forever.
   std::chrono::milliseconds patience{};
 
   std::string text() const;
@@ -45,12 +45,13 @@ struct AgentJob {
   bool operator==(const AgentJob&) const = default;
 };
 
-/// Forks an agent that hears the launcher in `in` and answers to `out`. It leaves when `in` closes, or when this
-/// process ends. Ranks treat broken pipes as told.
+/// Forks an agent that reads the launcher's messages from `in` and answers to `out`. It ends when
+/// `in` closes, or when this process ends. Ranks handle broken pipes as specified.
 pid_t fork_agent(const Descriptor& in, const Descriptor& out,
                  const struct sigaction& on_broken_pipe, Where where = Where::current());
 
-/// `ringrun --agent`: an agent at this process's stdin and stdout. Returns when it has ended, an exit code.
+/// `ringrun --agent`: an agent at this process's stdin and stdout. Returns its exit code when it
+/// has ended.
 ///
 /// REQUIRES: as launch()
 int run_agent(Where where = Where::current());

@@ -1,23 +1,26 @@
-// CommunicationLane: where collectives of a group go on while the thread that asked for them computes.
+// CommunicationLane: runs collectives of a group while the thread that started them computes.
 //
-//     compute   [ layer 3 ][ layer 2 ][ layer 1 ]          CommunicationLane lane(comm, device, true);
+//     compute   [ layer 3 ][ layer 2 ][ layer 1 ]          CommunicationLane lane(comm, dev, true);
 //     lane             [ gradients 3 ][ gradients 2 ] ...  Work work = lane.run("bucket 0",
 //                                                            [=](Communicator& comm) {
 //                                                              comm.all_reduce(gradients); });
 //                                                          ...
 //                                                          work.wait();
 //
-// On the CPU the lane is a thread, on a GPU a stream: what it is given begins after all that the caller has done or
-// queued before, one after the other. All ranks must give their lanes the same work in the same order. The lane has the
-// communicator to itself from run() until the last Work was waited for; a call by the caller meanwhile throws, as it
-// would from any second thread. Lanes of one communicator on one device are the same lane, each with times of its own:
-// two models that one backward pass goes through are reduced in one order on all ranks.
+// The lane is a progress thread on the CPU and a communication stream on a GPU. Tasks run one after
+// the other, and each begins after all work that the caller did or queued before it. All ranks must
+// give their lanes the same work in the same order. The lane owns the communicator from run() until
+// the last Work was waited for; meanwhile a call by the caller throws, as from any second thread.
+// Lanes of one communicator on one device share one queue, but each measures its own times. So two
+// models in one backward pass are reduced in the same order on all ranks.
 //
-// After a task that failed no other is begun until somebody has waited for it, and those between them fail with it:
-// their collectives would meet others of the ranks where nothing failed.
+// After a task fails, no other task begins until a thread has waited for the failed one. The tasks
+// between them fail with it, because their collectives would meet different ones on ranks where no
+// task failed.
 //
-// A lane without overlap does everything at once, on the caller's thread and stream. On the CPU that is the faster
-// one where ranks have no cores to spare: communication then takes its time from the computation beside it.
+// A lane without overlap runs each task at once, on the caller's thread and stream. On the CPU this
+// is faster where ranks have no spare cores, since overlapped communication takes processor time
+// from the computation.
 
 #pragma once
 
@@ -40,19 +43,22 @@ class CommunicationLane {
   /// REQUIRES: comm outlives it
   CommunicationLane(Communicator& comm, Device device, bool overlaps);
 
-  /// Waits until its work is done, on a GPU by the current stream. If an exception is under way and work is not done,
-  /// the group is aborted first: its thread would wait for ranks that wait for this one.
+  /// Waits until its work is done; on a GPU the current stream waits. If an exception is in flight
+  /// and work is not done, the group is aborted first, since the lane's thread would wait for ranks
+  /// that wait for this one.
   ~CommunicationLane();
 
-  /// The task may throw; whoever waits gets that, or the caller at once, where the lane works on its thread: without
-  /// overlap, and on GPUs. The name is for traces.
+  /// Runs the task. Work::wait() rethrows the task's exception. Where the lane works on the
+  /// caller's thread (without overlap, and on GPUs), run() throws it at once. The name is for
+  /// traces.
   Work run(std::string name, Task task, Where where = Where::current());
 
   Communicator& comm() const { return comm_; }
   bool overlaps() const { return implementation_ != nullptr; }
 
-  /// Seconds that the lane has worked, and that somebody waited in Work::wait(), since the last call. On a GPU by its
-  /// clock, the simulated one's on a simulated; waits until it has done its work.
+  /// Seconds that the lane worked, and that threads waited in Work::wait(), since the last call.
+  /// GPU times come from the device's clock (the simulator's, if simulated). Blocks until queued
+  /// work is done.
   struct Times {
     double work_s = 0;
     double waited_s = 0;

@@ -2,19 +2,20 @@
 //
 //     rank's thread      queue(#1)   queue(#2)                          queue(#3): throws
 //     its GPU            [reached #1 | NCCL | done] [reached #2 | NCCL ..............
-//     watcher              . . . . . . . . . . . . . . . . . . . . x  note, host.abort(), ncclCommAbort()
+//     watcher              . . . . . . . . . . . . . . . . . x  note, host.abort(), ncclCommAbort()
 //
-// NCCL's kernels wait for those of other ranks, for ever if one does not come. So while calls are unfinished a
-// thread looks every few milliseconds at what NCCL says, whether the host's group is whole, and how long the
-// oldest call has been at work since this rank's GPU came to it. On a failure it leaves a note for whoever waits
-// for the GPU next (core/device_watch.h), breaks the host's group, which tells the other ranks, and aborts NCCL,
-// in this order: when kernels end without a result, it is known already.
+// NCCL's kernels wait for those of other ranks, forever if one does not arrive. So while calls are
+// unfinished, a thread checks every few milliseconds NCCL's status, whether the host's group is
+// whole, and how long the oldest call has run since this rank's GPU reached it. On a failure it
+// leaves a note for the next thread that waits for the GPU (core/device_watch.h), breaks the host's
+// group, which tells the other ranks, and then aborts NCCL. In this order the failure is known
+// before kernels end without a result.
 //
-// ncclCommAbort may take long, and has been seen to hang. It is called by the watcher alone; a rank that ends
-// waits for it a second, then leaves it behind.
+// ncclCommAbort may take long, and has been seen to hang. Only the watcher calls it; a rank that
+// ends waits a second for it, then abandons it.
 //
-// NCCL's functions may themselves go on in the background (ncclInProgress); queue() returns once the work is on
-// the stream.
+// NCCL's functions may continue in the background (ncclInProgress); queue() returns once the work
+// is on the stream.
 
 #pragma once
 
@@ -37,8 +38,8 @@ std::uint64_t num_nccl_sleeps();
 
 class NcclSession {
  public:
-  /// NCCL puts most calls on the stream within some ten microseconds, and a thread that sleeps wakes later: so a
-  /// rank looks so often before it sleeps, and leaves its processor to others in between.
+  /// How often a rank polls before it sleeps, yielding its processor in between. NCCL puts most
+  /// calls on the stream within some ten microseconds, and a sleeping thread wakes later than that.
   static constexpr int kLooksBeforeSleep = 1000;
 
   /// Called on all ranks of `host`, each with a GPU of its own and the same id.
@@ -47,7 +48,8 @@ class NcclSession {
   NcclSession(const nccl::Library& library, const nccl::UniqueId& id, Communicator& host,
               Device gpu, std::chrono::nanoseconds deadline, Where where);
 
-  /// Waits until what was queued is done, at most for the deadline. After a failure, a second for NCCL to end.
+  /// Waits until the queued work is done, at most for the deadline. After a failure, waits a second
+  /// for NCCL to end.
   ~NcclSession();
   NcclSession(const NcclSession&) = delete;
   NcclSession& operator=(const NcclSession&) = delete;
@@ -62,8 +64,8 @@ class NcclSession {
   /// The host's group is broken: ends what is queued. Thread-safe.
   void abort() noexcept;
 
-  /// Returns when NCCL has been aborted, or after a second. That calls have failed is known now: nobody is told
-  /// of it any more. REQUIRES: the host's group is broken
+  /// Returns when NCCL has been aborted, or after a second. From then on, failed calls are no
+  /// longer reported. REQUIRES: the host's group is broken
   void wait_for_abort() noexcept;
 
  private:

@@ -1,7 +1,8 @@
-// A communicator for ranks that reach each other's memory: threads of one process, or processes of one machine.
+// A communicator for ranks that reach each other's memory: threads of one process, or processes of
+// one machine.
 //
-// Collectives are plans (parallel/plan), run where the tensors lie: by host_runner.h for those of the CPU, by
-// device_runner.h for those of GPUs.
+// Collectives are plans (parallel/plan). host_runner.h runs them on CPU tensors, device_runner.h on
+// GPU tensors.
 
 #pragma once
 
@@ -15,13 +16,14 @@
 
 namespace ringrad {
 
-// What make_thread_group() and join_process_group() are made of.
+// The basis of make_thread_group() and join_process_group().
 
-/// The memory that the ranks of a group share, and how it begins: one rank makes it before any other looks.
+/// The size of the memory that the ranks of a group share, and its initialisation, which one rank
+/// must do before any other reads it.
 std::size_t shared_bytes(int world_size);
 void make_shared(std::byte* shared, int world_size);
 
-/// Destroying it means that its rank has left: whoever waits for it gets an error.
+/// Destroying it means that its rank has left: ranks that wait for it get an error.
 ///
 /// REQUIRES: memory->shared() was made for this world_size
 std::unique_ptr<Communicator> make_shared_communicator(std::string group, int rank, int world_size,

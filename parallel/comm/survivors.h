@@ -1,17 +1,18 @@
-// Survivors: how the ranks of a broken group agree on who goes on.
+// Survivors: how the ranks of a broken group agree on which of them continue.
 //
 //     rank 0   here ...... sees 0, 1, 3 here and 2 dead; writes {0, 1, 3}, decides
 //     rank 1   ......here                      reads {0, 1, 3}
 //     rank 2   (dead)
-//     rank 3   ...here    sees the same, writes {0, 1, 3}, finds that 0 has decided: reads {0, 1, 3}
+//     rank 3   ...here    sees the same, writes {0, 1, 3}, finds 0's decision: reads {0, 1, 3}
 //
-// Ranks may see different things, one that a rank has come and another that it has not. So each writes what it
-// saw in a place of its own, and the first to make its place the decision decides for all. A rank that is not
-// in it came too late. The one that decides also makes the memory that the new group will share.
+// Ranks may disagree on whether another rank has arrived. So each rank writes its view in its own
+// place, and the first rank to make its place the decision decides for all. A rank that is not in
+// the decision came too late. The deciding rank also makes the memory that the new group shares.
 //
-// A rank that is left out inside a call, or with work queued on a GPU, could write to the survivors' memory later. So
-// every survivor kills such a process, and waits until it is gone, before it uses the new group
-// (RankGroup::shut_out). Any other rank that is left out gets an error at its next call.
+// An excluded rank that is inside a call, or has work queued on a GPU, could write to the
+// survivors' memory later. So every survivor kills such a process, and waits until it is gone,
+// before it uses the new group (RankGroup::shut_out). Any other excluded rank gets an error at its
+// next call.
 
 #pragma once
 
@@ -31,18 +32,19 @@ namespace ringrad {
 
 struct Survivors {
   std::vector<int> ranks;     ///< of the broken group, ascending
-  std::vector<int> left_out;  ///< others that neither left nor came: what they are at is not known
+  std::vector<int> left_out;  ///< others that neither left nor came; their state is unknown
   int decider = 0;            ///< one of them
   std::uintptr_t shared = 0;  ///< the new group's memory, by its distance from the decider's base
 };
 
-/// Lies in the memory that the ranks share. All zeros, it is ready for use.
+/// Lies in the memory that the ranks share. All zeros is its initial state.
 class SurvivorPoll {
  public:
-  /// Makes the memory that so many ranks share, and returns its distance from the caller's base.
+  /// Makes the memory that world_size ranks share, and returns its distance from the caller's base.
   using MakeShared = std::function<std::uintptr_t(int world_size)>;
 
-  /// Returns when all ranks of the group that have not ended have called it, or the deadline has passed.
+  /// Returns when all ranks of the group that have not ended have called it, or the deadline has
+  /// passed.
   ///
   /// Throws: CollectiveError if the others decided without this rank
   Survivors agree(int rank, int world_size, const GroupMemory& memory,

@@ -1,5 +1,5 @@
-// Ranks as threads of one process: the quickest way to use many cores, and the one to test with. Every tensor
-// lies where all ranks reach it.
+// Ranks as threads of one process: the quickest way to use many cores, and to test. All ranks can
+// reach every tensor.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace ringrad {
 
-/// The communicators of a new group, one per rank, to be given to one thread each. Destroying one
-/// means that its rank has left: whoever waits for it gets an error.
+/// The communicators of a new group, one per rank, each for one thread. Destroying one means that
+/// its rank has left: ranks that wait for it get an error.
 ///
 /// Throws: as make_programs (group_options.h)
 std::vector<std::unique_ptr<Communicator>> make_thread_group(int world_size,
