@@ -1,6 +1,7 @@
 #pragma once
 
-// What benchmarks/collectives can run: our backends, what they are compared with, and the limits of the machine.
+// The backends of benchmarks/collectives: ours, the peers they are compared with, and the limits of
+// the machine.
 
 #include <string>
 #include <utility>
@@ -27,15 +28,15 @@ const std::vector<Backend>& backends();
 /// REQUIRES: there is one of this name
 const Backend& backend_named(const std::string& name);
 
-/// The algorithms that one can choose, "default" first, for backends that have any.
+/// The selectable algorithms, "default" first, for backends that have any.
 std::vector<std::string> algorithms_of(const Backend& backend, Routine routine);
 
 /// What `gpus` has beside the plans of all_reduce; and how their data move.
 const std::vector<std::pair<std::string, DeviceAlgorithm>>& device_algorithms();
 const std::vector<std::pair<std::string, DeviceTransfers>>& device_transfers();
 
-/// Runs this process's part of a case: one rank, or all of them where ranks are threads; under mpirun it finds
-/// out by itself which rank it is.
+/// Runs this process's part of a case: one rank, or all of them if ranks are threads; under mpirun
+/// it determines its own rank.
 ///
 /// Throws: what goes wrong on its ranks
 void run_part(SharedCase& shared, int rank);

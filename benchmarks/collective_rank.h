@@ -46,7 +46,7 @@ struct SharedCase {
   void publish(const std::string& word);
   std::string published();
 
-  /// Keeps the first failure, and has ranks that wait for this one fail.
+  /// Keeps the first failure, and makes ranks that wait for this one fail.
   void fail(const std::string& reason);
   /// The first failure, or "".
   std::string failure() const;
@@ -61,7 +61,8 @@ class RankEnd {
  public:
   virtual ~RankEnd() = default;
 
-  /// What this backend can do. (In place: the output is the input, or the part of it that is this rank's.)
+  /// What this backend can do. (In place: the output is the input, or the part of it that is this
+  /// rank's.)
   virtual bool has(const CollectiveCase& one, bool in_place) const = 0;
 
   /// Where this backend likes its tensors.
@@ -71,10 +72,11 @@ class RankEnd {
   virtual std::function<void()> prepare(const CollectiveCase& one, const Tensor& output,
                                         const Tensor& input) = 0;
 
-  /// Called on all ranks before run(), while nobody calls.
+  /// Called on all ranks before run(), while no rank makes a call.
   virtual void settle() {}
 
-  /// Makes calls until they are done; returns their seconds, which may be simulated, and in `wall` the real ones.
+  /// Makes calls until they are done; returns their seconds, which may be simulated, and in `wall`
+  /// the real ones.
   virtual double run(const std::function<void()>& call, int calls, double& wall);
 
   /// False for limits, which only cost time.

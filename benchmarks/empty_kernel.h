@@ -1,6 +1,6 @@
 #pragma once
 
-// What a launch costs by itself.
+// The cost of a launch alone.
 
 #include "core/device.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// A group whose all_reduce takes as long as it would over a slower link, to see how much of that is hidden.
+// A group whose all_reduce takes as long as it would over a slower link, to measure how much of
+// that time is hidden.
 
 #include <memory>
 
@@ -8,8 +9,9 @@
 
 namespace ringrad::bench {
 
-/// All collectives are those of `comm`; an all_reduce of S bytes sleeps until latency_s + 2 (n - 1)/n S / bytes_per_s
-/// have passed, the time of a ring over links of that speed.
+/// All collectives are those of `comm`; an all_reduce of S bytes sleeps until
+/// latency_s + 2 (n - 1)/n S / bytes_per_s have passed, the time of a ring over links of that
+/// speed.
 ///
 /// REQUIRES: comm outlives it
 std::unique_ptr<Communicator> over_slow_link(Communicator& comm, double latency_s,

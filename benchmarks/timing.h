@@ -5,7 +5,7 @@
 //   sample   = seconds of a batch of calls that lasts at least 2 ms, divided by the batch
 //   Timing   = median and interquartile range over 9 or more samples, after a warm-up
 //
-// Two things spoil a number on a small virtual machine, so each Timing tells what it saw of them:
+// Two effects distort a measurement on a small virtual machine, so each Timing records both:
 //   * other processes: CPU seconds of the whole machine less our own, during the samples -> `busy`;
 //   * the hypervisor, which moves and slows virtual CPUs: the speed of a fixed small loop, run on
 //     as many threads at once as the measured code uses -> `reference_gbps`. A slow phase is known

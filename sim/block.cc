@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kStackBytes = 512 * 1024;
 constexpr std::size_t kMaxGuardedStacks = 16 * 1024;
 
-// ThreadSanitizer takes what one fiber does for one thread's doing. Different threads, also of
+// ThreadSanitizer treats the work of one fiber as that of one thread. Different threads, also of
 // blocks that follow each other, should be different fibers; each costs a millisecond to make.
 constexpr std::size_t kFreshFibers = kTsan ? 128 : 0;
 
@@ -44,7 +44,7 @@ std::uint32_t first_lanes(unsigned count) { return count >= kWarpSize ? ~0u : (1
 
 Thread::Thread(bool guarded) : fiber(kStackBytes, guarded, &Block::run_threads) {}
 
-// --- Lists and pool --------------------------------------------------------------------------------
+// --- Lists and pool ------------------------------------------------------------------------------
 
 void ThreadList::push(Thread& thread) {
   thread.next = nullptr;
@@ -92,7 +92,7 @@ void ThreadPool::put(Thread& thread) {
   ++num_free_;
 }
 
-// --- Running ---------------------------------------------------------------------------------------
+// --- Running -------------------------------------------------------------------------------------
 
 Block::Block(ThreadPool& pool) : pool_(pool) {}
 
@@ -125,7 +125,7 @@ void Block::begin(const Kernel& kernel, std::uint64_t index) {
   }
   shared_.begin_block(kernel.dynamic_shared_bytes, kernel.shared_limit_bytes);
   order_.begin(kernel.first_block, kernel.num_blocks(), index, num_threads_);
-  // New addresses: what blocks before did must not seem to happen before this one.
+  // New addresses: accesses of earlier blocks must not seem to happen before this block.
   if (kTsan) sync_cells_ = std::vector<SyncCell>(2 + 2 * kCellsPerWarp * warps_.size());
 }
 
@@ -171,7 +171,7 @@ void Block::abandon() {
   }
 }
 
-// What every fiber does.
+// The loop of every fiber.
 void Block::run_threads() {
   Fiber::begin();
   for (;;) {
@@ -248,7 +248,7 @@ void Block::switch_from(Thread& thread) {
   thread.fiber.switch_to(next ? next->fiber : *caller_);
 }
 
-// --- Waiting ---------------------------------------------------------------------------------------
+// --- Waiting -------------------------------------------------------------------------------------
 
 void Block::wait_in(ThreadList& list, const char* operation, Site site) {
   Thread& self = *thread_;
@@ -360,7 +360,7 @@ void* Block::shared_array(const void* declaration, std::size_t bytes, std::size_
   return memory;
 }
 
-// --- Faults ----------------------------------------------------------------------------------------
+// --- Faults --------------------------------------------------------------------------------------
 
 void Block::fail(cudaError_t error, std::function<std::string()> message) {
   failed_ = true;

@@ -16,7 +16,8 @@ namespace {
 constexpr int kEagerRounds = 64;
 constexpr auto kRest = std::chrono::microseconds(50);
 
-// To open and to close device memory, which every question about an op does, takes longer than to run a block.
+// To open and to close device memory, which every question about an op does, takes longer than to
+// run a block.
 constexpr int kBlocksPerPoll = 1024;
 
 // What is left of the hang limit after a fault, which is the likely cause.
@@ -52,7 +53,7 @@ Engine::~Engine() {
 
 bool Engine::runs_here() { return engine_runs_here; }
 
-// --- The graph -------------------------------------------------------------------------------------
+// --- The graph -----------------------------------------------------------------------------------
 
 void Engine::submit(const std::shared_ptr<Op>& op,
                     const std::vector<std::shared_ptr<Op>>& predecessors,
@@ -80,7 +81,7 @@ void Engine::submit(const std::shared_ptr<Op>& op,
   if (op->num_pending == 0) ready_.push_back(op);
 }
 
-// The op has begun, so what is behind it in its hardware queue is that one's head.
+// The op has begun, so the op behind it becomes the head of its hardware queue.
 // REQUIRES: mutex_ is held
 void Engine::release_next(Op& op) {
   op.begun = true;
@@ -107,7 +108,7 @@ void Engine::finish(const std::shared_ptr<Op>& op) {
   changed_.notify_all();
 }
 
-// What comes after work that was stopped does not run, and its device has failed, too.
+// Work that depends on stopped work does not run, and its device has also failed.
 // REQUIRES: mutex_ is held
 void Engine::stop_follower(const Op& op, Op& follower) {
   follower.stopped = true;
@@ -119,7 +120,8 @@ void Engine::stop_follower(const Op& op, Op& follower) {
                                     ", which has failed: " + cause->message};
 }
 
-// Who uses it is mostly just before `op`: the way back ends where all of them have been met, however much is queued.
+// The users of the memory are mostly just before `op`: the walk back ends once it has met all of
+// them, however much is queued.
 std::shared_ptr<Op> Engine::find_use(const void* memory, const Op* op) const {
   const QuietLock lock(mutex_);
   std::unordered_set<const Op*> users, before{op};
@@ -137,7 +139,7 @@ std::shared_ptr<Op> Engine::find_use(const void* memory, const Op* op) const {
   return users.empty() ? nullptr : pending_.at(*users.begin());
 }
 
-// --- Waiting ---------------------------------------------------------------------------------------
+// --- Waiting -------------------------------------------------------------------------------------
 
 void Engine::wait(std::shared_ptr<Op> op) {
   {
@@ -214,7 +216,7 @@ void Engine::run_until(const std::shared_ptr<Op>& op) {
   }
 }
 
-// --- Running ---------------------------------------------------------------------------------------
+// --- Running -------------------------------------------------------------------------------------
 
 bool Engine::begin_block() {
   for (Grid& grid : grids_) {
@@ -235,8 +237,8 @@ bool Engine::begin_block() {
   return false;
 }
 
-// Blocks that spin stay where they are, so what does not fit beside them cannot begin. Copies and host functions
-// need no multiprocessor.
+// Spinning blocks stay resident, so a block that does not fit next to them cannot begin. Copies and
+// host functions need no multiprocessor.
 bool Engine::has_room_for_block_of(const Grid& grid) const {
   const Op& op = *grid.op;
   if (grid.blocks.size() >= max_resident_blocks(op.kernel)) return false;
@@ -322,7 +324,7 @@ bool Engine::run(Grid& grid, std::unique_ptr<Block>& block) {
   return true;
 }
 
-// Looks whether the op wrote where nobody may write.
+// Checks whether the op wrote where no op may write.
 void Engine::check_memory(const Op& op) {
   const std::string damage = memory_.check_canaries();
   if (!damage.empty())
@@ -438,7 +440,7 @@ std::string Engine::describe_held() const {
   return text;
 }
 
-// --- Faults ----------------------------------------------------------------------------------------
+// --- Faults --------------------------------------------------------------------------------------
 
 std::optional<Fault> Engine::fault(int device) const {
   const QuietLock lock(mutex_);

@@ -29,8 +29,8 @@ std::mutex creation;
 Machine* machine = nullptr;
 std::atomic<std::uint64_t> num_machines = 0;
 
-// The calling thread's last report. An object with thread or static storage may use the runtime when
-// this is gone already; what is said then is lost.
+// The calling thread's last report. An object with thread or static storage may use the runtime
+// after this is destroyed; a report made then is lost.
 class Report {
  public:
   ~Report() { gone_ = true; }
@@ -150,7 +150,7 @@ cudaError_t Machine::resolve(const char* call, const Event* event, std::optional
   return cudaSuccess;
 }
 
-// What an op on this stream comes after. REQUIRES: mutex is held
+// The predecessors of an op on this stream. REQUIRES: mutex is held
 std::vector<std::shared_ptr<Op>> Machine::predecessors_on(Stream& stream) {
   SimulatedDevice& device = devices[static_cast<std::size_t>(stream.device)];
   std::vector<std::shared_ptr<Op>> predecessors{stream.last};
@@ -198,7 +198,7 @@ bool Machine::is_default(const Stream& stream) const {
   return &stream == devices[static_cast<std::size_t>(stream.device)].default_stream.get();
 }
 
-// What the default stream does comes after the blocking streams' work, which no capture can promise.
+// The default stream's work comes after the blocking streams' work, which no capture can promise.
 cudaError_t Machine::check_default_stream(const Stream& stream) {
   if (!is_default(stream)) return cudaSuccess;
   for (const auto& other : devices[static_cast<std::size_t>(stream.device)].streams)
@@ -334,7 +334,7 @@ cudaError_t check_device(int device) {
   return fault ? fail(fault->error, fault->message) : cudaSuccess;
 }
 
-// --- The simulator's own interface -----------------------------------------------------------------
+// --- The simulator's own interface ---------------------------------------------------------------
 
 void reset(const Options& options) {
   const QuietLock lock(creation);

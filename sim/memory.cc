@@ -125,7 +125,7 @@ void* Memory::allocate(int device, std::size_t bytes, bool pooled) {
   return a.begin;
 }
 
-// Pages that nobody has used, with a guard page after them; once there are none, pages of freed
+// Unused pages, with a guard page after them; once there are none, pages of freed
 // allocations, whose records are then forgotten. Null if there are none either.
 std::byte* Memory::find_addresses(Region& region, std::size_t bytes) const {
   const std::size_t needed = bytes + kPage;
@@ -179,7 +179,7 @@ bool Memory::release(void* p) {
   return false;
 }
 
-// --- Other processes ---------------------------------------------------------------------------------
+// --- Other processes -----------------------------------------------------------------------------
 
 std::optional<Memory::Export> Memory::export_allocation(const void* p) const {
   const std::optional<Allocation> found = find(p);
@@ -224,7 +224,7 @@ void* Memory::import_allocation(const Export& exported) {
   return a.begin;
 }
 
-// --- Questions -------------------------------------------------------------------------------------
+// --- Questions -----------------------------------------------------------------------------------
 
 std::optional<int> Memory::device_of(const void* p) const {
   for (std::size_t device = 0; device < regions_.size(); ++device) {
@@ -295,9 +295,10 @@ std::vector<Memory::Allocation> Memory::live_allocations() const {
   return live;
 }
 
-// --- Access ----------------------------------------------------------------------------------------
+// --- Access --------------------------------------------------------------------------------------
 
-// ThreadSanitizer could not follow a fault handler that resumes a simulated thread; there, all is open.
+// ThreadSanitizer could not follow a fault handler that resumes a simulated thread; there, all is
+// open.
 bool Memory::protect(const Allocation& a, int protection) const {
   if (kTsan && protection == PROT_NONE && a.live) return true;
   const Pages pages = pages_of(a);
@@ -342,7 +343,7 @@ std::string Memory::check_canaries() {
   return damage;
 }
 
-// The first damage to the canaries around what is open. REQUIRES: mutex_ is held
+// The first damage to the canaries around the open allocations. REQUIRES: mutex_ is held
 std::string Memory::find_damage() const {
   if (kAsan) return {};  // they are poisoned
   for (const std::byte* begin : open_) {

@@ -200,7 +200,7 @@ cudaError_t on_stream(const char* call, cudaStream_t stream, Act&& act) {
 
 }  // namespace
 
-// --- Allocation --------------------------------------------------------------------------------------
+// --- Allocation ----------------------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   return allocate("cudaMalloc", p, bytes, this_host_thread().device, /*pooled=*/false);
@@ -212,7 +212,7 @@ cudaError_t cudaMallocAsync(void** p, std::size_t bytes, cudaStream_t stream) {
   });
 }
 
-// Waits for the device, as CUDA does, and for whoever else uses the memory.
+// Waits for the device, as CUDA does, and for all other users of the memory.
 cudaError_t cudaFree(void* p) {
   if (!p) return cudaSuccess;
   if (Engine::runs_here()) return check_device(0);
@@ -305,7 +305,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-// --- Copies and fills --------------------------------------------------------------------------------
+// --- Copies and fills ----------------------------------------------------------------------------
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return on_stream("cudaMemcpy", nullptr, [&](Stream& on) {
@@ -345,7 +345,7 @@ cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t 
                    [&](Stream& on) { return fill("cudaMemsetAsync", p, value, bytes, on); });
 }
 
-// --- Other processes -----------------------------------------------------------------------------------
+// --- Other processes -----------------------------------------------------------------------------
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p) {
   if (!handle) return fail_no_place("cudaIpcGetMemHandle");

@@ -24,8 +24,8 @@ cudaError_t fail_captured(const char* call) {
               std::string(call) + ": the event was recorded in a capture, where nothing runs");
 }
 
-// Waits as a kernel does that spins. The engine sees nothing of another process, so what takes that one longer
-// than hang_limit counts as a deadlock.
+// Waits like a spinning kernel. The engine cannot see another process, so work that takes that
+// process longer than hang_limit counts as a deadlock.
 std::shared_ptr<Op> make_wait(const std::shared_ptr<SharedEvent>& shared) {
   auto op = make_op(Op::Kind::host_function, "wait for an event of several processes");
   op->device = shared->device();
@@ -57,7 +57,7 @@ cudaError_t query(const std::shared_ptr<Op>& op, int device) {
 
 }  // namespace
 
-// --- Streams -----------------------------------------------------------------------------------------
+// --- Streams -------------------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking)
@@ -144,7 +144,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   return machine.submit(op, *on);
 }
 
-// --- Events ------------------------------------------------------------------------------------------
+// --- Events --------------------------------------------------------------------------------------
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (!event) return fail_no_place("cudaEventCreateWithFlags");
@@ -189,7 +189,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::uint64_t number = now->shared ? now->shared->record() : 0;
   const std::shared_ptr<Op> marker = now->shared ? make_record(now->shared, number) : make_marker();
   if (const cudaError_t error = machine.submit(marker, *on)) {
-    if (now->shared) now->shared->finish(number);  // nothing was recorded: nobody is to wait for it
+    if (now->shared) now->shared->finish(number);  // nothing was recorded: no op must wait for it
     return error;
   }
   const QuietLock lock(machine.mutex);
@@ -198,7 +198,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-// What is waited for is what was recorded when the call was made.
+// The wait is for the record that was latest when the call was made.
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Machine& machine = Machine::get();
   std::optional<Event> now;
@@ -249,7 +249,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return cudaSuccess;
 }
 
-// --- Events of several processes -----------------------------------------------------------------------
+// --- Events of several processes -----------------------------------------------------------------
 
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
   if (!handle) return fail_no_place("cudaIpcGetEventHandle");
