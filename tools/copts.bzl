@@ -7,7 +7,7 @@ _WARNINGS = [
     "-Woverloaded-virtual",
     "-Wshadow=local",
     "-Werror",
-    # GCC 12 sees an overlap in std::string's operator+ that is not there (GCC bug 105651).
+    # GCC 12 reports an overlap in std::string's operator+ that does not exist (GCC bug 105651).
     "-Wno-restrict",
 ]
 
@@ -20,7 +20,7 @@ _ARITHMETIC = [
 
 RINGRAD_COPTS = _WARNINGS + _ARITHMETIC + ["-fopenmp"]
 
-# For kernels on the simulator whose accesses are checked. -O1 keeps each access where the source has it.
+# For simulated kernels whose accesses are checked. -O1 keeps each access where the source has it.
 CHECKED_COPTS = select({
     str(Label("//:racecheck")): [
         "-O1",

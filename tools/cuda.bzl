@@ -10,8 +10,8 @@ ringrad_cuda_library and ringrad_cuda_test.
 load("//tools:copts.bzl", "CHECKED_COPTS")
 load("//tools:ringrad.bzl", "ringrad_library", "ringrad_test")
 
-# Kernels may be asked to stop at arithmetic on unwritten memory (sim/unwritten.h); so no arithmetic
-# may happen that the source does not ask for.
+# Kernels can be told to stop at arithmetic on unwritten memory (sim/unwritten.h), so the compiler must
+# not add arithmetic that is not in the source.
 _SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas"]
 
 # For AddressSanitizer only: headers must mean the same in all sources of a program (core/allocator.h).
@@ -143,7 +143,7 @@ def ringrad_cuda_test(name, srcs, deps = [], **kwargs):
         name = name + "_cases",
         srcs = srcs,
         alwayslink = True,
-        # GoogleTest's macros declare members that nobody uses.
+        # GoogleTest's macros declare unused members.
         nvcc_copts = ["-diag-suppress=177"],
         testonly = True,
         deps = deps + ["@googletest//:gtest"],
