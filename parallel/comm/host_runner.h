@@ -1,16 +1,17 @@
-// HostRunner: plans on memory of the CPU, carried out by the rank's own thread.
+// HostRunner: runs plans on CPU memory, on the rank's own thread.
 //
-// Nothing is copied on the way: ranks read and write each other's memory where it lies, and a rank returns
-// only when its own is its own again. Per rank, for an all_reduce of S bytes over n ranks:
+// Ranks read and write each other's memory without copies in between, and a rank returns only when
+// no other rank uses its memory any more. Per rank, for an all_reduce of S bytes over n ranks:
 //
 //     two ranks, or two_shot    reads S, writes S, waits twice
 //     ring of n                 reads 3 (n-1)/n S, writes 2 (n-1)/n S, waits 2 (n-1) times
 //
-// What is small enough for a letter (rank_group.h) goes without a plan, unless the user wants one: every rank adds all
-// letters in rank order, with the bits of a canonical plan. It waits once, and nobody waits for it.
+// Tensors that fit an eager message (rank_group.h) need no plan, unless the user wants one: every
+// rank adds all eager messages in rank order, with the bits of a canonical plan. It waits once, and
+// no rank waits for it.
 //
-// Large buffers are cut into segments, so that what one rank has summed is still in a cache when the next one
-// needs it.
+// Large buffers are cut into segments, so that one rank's sum is still in a cache when the next
+// rank needs it.
 
 #pragma once
 
