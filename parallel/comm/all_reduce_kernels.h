@@ -1,5 +1,5 @@
-// All-reduces in one kernel per rank: the kernels of all ranks run at the same time, write what others need
-// into a mailbox, and wait for each other by flags.
+// All-reduces in one kernel per rank: the kernels of all ranks run at the same time, write data for
+// other ranks into a mailbox, and wait for each other by flags.
 //
 //                     rank 0                      rank 1
 //     one_shot        input -> own mailbox        input -> own mailbox
@@ -12,16 +12,19 @@
 //     ring            part by part: add own to what the previous rank has left here, leave it
 //                     with the next one; n - 1 times sums, n - 1 times results  ring order
 //
-// Block b of a rank works on slice b of the tensor and waits for block b of other ranks only. A flag is a number
-// that grows for ever: call #k raises it to k * kPhases + phase. Mailboxes are two, for even and odd calls: a
-// rank that is in call k + 1 has seen all others there, so nobody reads what call k left.
+// Block b of a rank works on slice b of the tensor and waits only for block b of other ranks. A
+// flag is a number that only grows: call #k raises it to k * kPhases + phase. There are two
+// mailboxes, for even and odd calls: a rank in call k + 1 has seen all others there, so no
+// rank still reads the mail of call k.
 //
-// Order: mail is written, then a barrier of the block, then one thread raises the flag with release at system
-// scope; a thread that sees it with acquire at system scope, then a barrier, then the others read the mail.
+// Order: the block writes the mail and passes a barrier, then one thread raises the flag with
+// release at system scope. At the receiver, one thread sees the flag with acquire at system scope,
+// the block passes a barrier, and then its other threads read the mail.
 //
-// Blocks of all ranks must be on their GPUs at the same time: who launches must see to it
-// (kernel_all_reduce.h). Should they not be, or a rank not come, kernels give up at the deadline, or when the
-// abort word is raised, leave a note (core/device_watch.h), and end. The result is then undefined.
+// The launching code must ensure that the blocks of all ranks are on their GPUs at the same time
+// (kernel_all_reduce.h). Otherwise, or if a rank does not arrive, kernels give up at the deadline
+// or when the abort word is raised, leave a note (core/device_watch.h), and end. The result is then
+// undefined.
 
 #pragma once
 
@@ -52,8 +55,8 @@ struct Mailbox {
   // Then, twice, what `mailbox_bytes` says, aligned to 256.
 };
 
-/// Bytes of a mailbox for tensors of at most `capacity` bytes, once for each half of the calls; ring, which adds
-/// 16-bit floats in float32, has room for half as many of these.
+/// Bytes of a mailbox for tensors of at most `capacity` bytes, once for each half of the calls.
+/// ring, which adds 16-bit floats in float32, has room for half as many of these.
 constexpr std::size_t mailbox_half(std::size_t capacity) {
   return (2 * (capacity + 16 * sizeof(double)) + 255) / 256 * 256;
 }
@@ -76,16 +79,17 @@ struct KernelCall {
 /// Bytes of a mailbox's half that an algorithm needs; ring sums 16-bit floats in float32.
 std::size_t bytes_in_mailbox(DeviceAlgorithm algorithm, DType dtype, std::int64_t count);
 
-/// Threads of a block. On a simulated GPU each one that waits has a stack, and for ThreadSanitizer is a thread: of
-/// those a process has room for some thousands, for all ranks together.
+/// Threads of a block. On a simulated GPU each waiting thread has a stack, and ThreadSanitizer
+/// counts it as a thread, of which a process can have some thousands for all ranks together.
 int kernel_threads();
 
-/// The most blocks of these kernels that are on one GPU at the same time. Loads the kernels: a kernel loaded while
-/// another one spins may never be.
+/// The most blocks of these kernels that are on one GPU at the same time. Also loads the kernels,
+/// since loading a kernel may never finish while another one spins.
 int max_resident_blocks(Device device, Where where);
 
-/// data[i] = op over all ranks of data[i], / world_size for mean; on `stream`, `blocks` blocks on every rank.
-/// `is_alone` says that no other rank has this GPU: then the driver sees to it that all blocks run at once.
+/// data[i] = op over all ranks of data[i], / world_size for mean; on `stream`, with `blocks` blocks
+/// on every rank. `is_alone` says that no other rank has this GPU; the driver then ensures that all
+/// blocks run at once.
 ///
 /// REQUIRES: bytes_in_mailbox <= 2 * capacity; dtype is not bool; algorithm is one of the kernels
 /// Throws:   CudaError
