@@ -51,7 +51,8 @@ class DeviceRun {
                   program_.publications.size());
   }
 
-  /// Queues this rank's part; returns when every other rank has queued what it depends on. Throws: CollectiveError
+  /// Queues this rank's part. Returns when every other rank has queued the work that it depends on.
+  /// Throws: CollectiveError
   void queue_all(std::uint64_t entered) {
     entered_ = entered;
     const std::size_t leading = program_.num_leading;
@@ -75,8 +76,9 @@ class DeviceRun {
     group_.check_whole(operation_);
   }
 
-  /// After a failure, when no rank queues anything any more: what was queued must have ended before memory is given
-  /// back. It does by itself, unless it depends on what a process had queued that has died: then false.
+  /// After a failure, when no rank queues work any more: waits for the queued work, which must end
+  /// before memory is freed. Returns false if it does not, because it depends on the work of a
+  /// process that has died.
   bool settle() noexcept {
     const auto begin = std::chrono::steady_clock::now();
     for (const Stream& stream : {copies_, sums_})
@@ -111,7 +113,8 @@ class DeviceRun {
     RINGRAD_CUDA_CHECK(cudaEventRecord(event, sums_.handle()), where_);
   }
 
-  // What `peer` has published in one publication, and all before it, comes before later work on `stream`.
+  // Orders everything that `peer` has published up to this publication before later work on
+  // `stream`.
   void wait_for_publication(int peer, std::size_t publication, const Stream& stream) {
     std::size_t& seen = (&stream == &copies_ ? seen_by_copies_ : seen_by_sums_)[peer];
     if (seen > publication) return;
@@ -217,7 +220,8 @@ class DeviceRun {
     const std::size_t largest = bytes_of(0);  // no other chunk is larger
     slots_.resize(2 * most);
     for (Slot& slot : slots_) slot.place = allocate_here(largest);
-    // The memory is free in the order of `sums_`: others may have queued its last use since this run began.
+    // The memory is free in the order of `sums_`: other ranks may have queued its last use since
+    // this run began.
     Event(sums_, /*timing=*/false, where_).block(copies_, where_);
   }
 
