@@ -35,7 +35,7 @@ int num_ranks_of(const std::vector<Host>& hosts);
 /// "127.0.0.1" if all are this machine.
 ///
 /// Throws: CollectiveError if that host's name has no address, as names known only to the remote
-/// shell
+///         shell
 std::string address_for(const std::vector<Host>& hosts, Where where = Where::current());
 
 }  // namespace ringrad
