@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Rules of the house that no compiler checks: width of lines, names of includes, size of folders."""
+import re
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = 'autograd core data kernels nn parallel sim'.split()
+FOLDERS = LIBRARY + ['benchmarks', 'examples', 'tests']
+SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob('*'))
+           if path.suffix in ('.h', '.cc', '.cu', '.cuh')]
+WIDTH = 100
+MOST_CONCEPTS = 30
+
+
+class LayoutTest(unittest.TestCase):
+    def test_lines_have_at_most_100_columns(self):
+        wide = [f'{path.relative_to(ROOT)}:{number}: {len(line)}' for path in SOURCES
+                for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > WIDTH]
+        self.assertEqual(wide, [])
+
+    def test_includes_of_ours_begin_with_ringrad(self):
+        """So that a user's own core/ or data/ never takes the place of ours."""
+        wrong = [f'{path.relative_to(ROOT)}: {name}' for path in SOURCES
+                 for name in re.findall(r'^#include "(.*)"', path.read_text(), re.MULTILINE)
+                 if not (name.startswith('ringrad/') and (ROOT / name.removeprefix('ringrad/')).is_file())]
+        self.assertEqual(wrong, [])
+
+    def test_a_folder_holds_at_most_30_concepts(self):
+        """A concept is a header, with or without a source."""
+        large = {}
+        for folder in LIBRARY:
+            for path in [ROOT / folder, *(ROOT / folder).rglob('*/')]:
+                headers = [*path.glob('*.h'), *path.glob('*.cuh')]
+                if len(headers) > MOST_CONCEPTS:
+                    large[str(path.relative_to(ROOT))] = len(headers)
+        self.assertEqual(large, {})
+
+    def test_every_folder_of_the_library_has_a_readme(self):
+        folders = {path.parent for path in SOURCES if path.relative_to(ROOT).parts[0] in LIBRARY}
+        without = [str(path.relative_to(ROOT)) for path in folders
+                   if not any((above / 'README.md').exists() for above in [path, path.parent, path.parent.parent])]
+        self.assertEqual(sorted(without), [])
+
+
+if __name__ == '__main__':
+    unittest.main()
