@@ -1,6 +1,6 @@
-#include "autograd/autocast.h"
+#include "ringrad/autograd/autocast.h"
 
-#include "autograd/movement.h"
+#include "ringrad/autograd/movement.h"
 
 namespace ringrad {
 namespace {

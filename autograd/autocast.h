@@ -23,7 +23,7 @@
 
 #pragma once
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

@@ -1,10 +1,10 @@
-#include "autograd/batch_norm.h"
+#include "ringrad/autograd/batch_norm.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "kernels/batch_norm_training.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/kernels/norm/batch_norm_training.h"
 
 namespace ringrad {
 namespace {

@@ -1,8 +1,8 @@
-#include "autograd/broadcast.h"
+#include "ringrad/autograd/broadcast.h"
 
-#include "autograd/function.h"
-#include "core/view.h"
-#include "kernels/reduce.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/reduce/reduce.h"
 
 namespace ringrad {
 

@@ -1,8 +1,8 @@
-#include "autograd/convolution.h"
+#include "ringrad/autograd/convolution.h"
 
-#include "autograd/autocast.h"
-#include "autograd/function.h"
-#include "autograd/reduce.h"
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/reduce.h"
 
 namespace ringrad {
 namespace {

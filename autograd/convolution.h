@@ -5,8 +5,8 @@
 
 #pragma once
 
-#include "core/tensor.h"
-#include "kernels/convolution.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/kernels/convolution/convolution.h"
 
 namespace ringrad {
 

@@ -1,10 +1,10 @@
-#include "autograd/cross_entropy.h"
+#include "ringrad/autograd/cross_entropy.h"
 
-#include "autograd/autocast.h"
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "autograd/softmax.h"
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/softmax.h"
 
 namespace ringrad {
 namespace {

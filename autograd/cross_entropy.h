@@ -1,9 +1,9 @@
-// Cross entropy between scores and classes; kernels/cross_entropy.h has the formulas.
+// Cross entropy between scores and classes; kernels/loss/cross_entropy.h has the formulas.
 
 #pragma once
 
-#include "core/tensor.h"
-#include "kernels/cross_entropy.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/kernels/loss/cross_entropy.h"
 
 namespace ringrad {
 

@@ -1,7 +1,7 @@
-#include "autograd/dropout.h"
+#include "ringrad/autograd/dropout.h"
 
-#include "autograd/function.h"
-#include "kernels/dropout.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/kernels/elementwise/dropout.h"
 
 namespace ringrad {
 namespace {

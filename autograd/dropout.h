@@ -1,9 +1,9 @@
-// Dropout; kernels/dropout.h has the formula.
+// Dropout; kernels/elementwise/dropout.h has the formula.
 
 #pragma once
 
-#include "core/random.h"
-#include "core/tensor.h"
+#include "ringrad/core/random.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

@@ -1,9 +1,9 @@
-#include "autograd/elementwise.h"
+#include "ringrad/autograd/elementwise.h"
 
-#include "autograd/broadcast.h"
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "kernels/elementwise.h"
+#include "ringrad/autograd/broadcast.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
 
 namespace ringrad {
 namespace {

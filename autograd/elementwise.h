@@ -13,12 +13,12 @@
 // broadcast, DeviceError for tensors on different devices, and ValueError for a plain number that
 // an integer tensor cannot hold.
 //
-// in_place.h has the in-place operators. kernels/elementwise_unary_ops.h and
-// kernels/elementwise_binary_ops.h have the formulas and derivatives.
+// in_place.h has the in-place operators. kernels/elementwise/elementwise_unary_ops.h and
+// kernels/elementwise/elementwise_binary_ops.h have the formulas and derivatives.
 
 #pragma once
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 
@@ -120,6 +120,7 @@ Tensor where(const Tensor& condition, Scalar a, const Tensor& b, Where where = W
 
 // -- Predicates: the result is bool and has no history. Any dtype ---------------------------------
 
+/// a == b, a != b, a < b, a <= b, a > b, a >= b, element by element, with broadcasting.
 Tensor eq(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor eq(const Tensor& a, Scalar b, Where where = Where::current());
 Tensor ne(const Tensor& a, const Tensor& b, Where where = Where::current());

@@ -1,9 +1,9 @@
-#include "autograd/embedding.h"
+#include "ringrad/autograd/embedding.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "kernels/embedding.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/kernels/index/embedding.h"
 
 namespace ringrad {
 namespace {

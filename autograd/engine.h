@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
-#include "autograd/node.h"
-#include "core/tensor.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

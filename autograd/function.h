@@ -27,11 +27,11 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/node.h"
-#include "autograd/saved_tensor.h"
-#include "core/tensor.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/autograd/saved_tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

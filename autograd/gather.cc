@@ -1,8 +1,8 @@
-#include "autograd/gather.h"
+#include "ringrad/autograd/gather.h"
 
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "kernels/gather.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/kernels/index/gather.h"
 
 namespace ringrad {
 namespace {

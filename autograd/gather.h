@@ -1,8 +1,8 @@
-// Elements addressed one by one along an axis; kernels/gather.h explains the shapes.
+// Elements addressed one by one along an axis; kernels/index/gather.h explains the shapes.
 
 #pragma once
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

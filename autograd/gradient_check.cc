@@ -1,13 +1,13 @@
-#include "autograd/gradient_check.h"
+#include "ringrad/autograd/gradient_check.h"
 
 #include <cmath>
 
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/reduce.h"
-#include "core/random.h"
-#include "core/transfer.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/random.h"
+#include "ringrad/core/transfer.h"
 
 namespace ringrad {
 namespace {

@@ -12,10 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 
+/// A function of tensors, made of differentiable operators.
 using DifferentiableFunction = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 
 struct GradientCheckOptions {

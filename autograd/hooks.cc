@@ -1,4 +1,4 @@
-#include "autograd/hooks.h"
+#include "ringrad/autograd/hooks.h"
 
 namespace ringrad {
 

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "autograd/node.h"
-#include "core/tensor.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

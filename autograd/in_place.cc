@@ -1,10 +1,10 @@
-#include "autograd/in_place.h"
+#include "ringrad/autograd/in_place.h"
 
-#include "autograd/grad_mode.h"
-#include "autograd/node.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
-#include "kernels/fill.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/copy/fill.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
 
 namespace ringrad {
 namespace {

@@ -16,7 +16,7 @@
 
 #pragma once
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 
@@ -34,7 +34,7 @@ const Tensor& mul_(const Tensor& y, Scalar x, Where where = Where::current());
 const Tensor& div_(const Tensor& y, const Tensor& x, Where where = Where::current());
 const Tensor& div_(const Tensor& y, Scalar x, Where where = Where::current());
 
-/// y = x, converted and broadcast as in kernels/copy.h, from any device.
+/// y = x, converted and broadcast as in kernels/copy/copy.h, from any device.
 const Tensor& copy_(const Tensor& y, const Tensor& x, Where where = Where::current());
 /// Sets every element to `value`.
 const Tensor& fill_(const Tensor& y, Scalar value, Where where = Where::current());

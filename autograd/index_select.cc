@@ -1,7 +1,7 @@
-#include "autograd/index_select.h"
+#include "ringrad/autograd/index_select.h"
 
-#include "autograd/function.h"
-#include "kernels/index_select.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/kernels/index/index_select.h"
 
 namespace ringrad {
 namespace {

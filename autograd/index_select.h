@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

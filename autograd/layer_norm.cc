@@ -1,12 +1,12 @@
-#include "autograd/layer_norm.h"
+#include "ringrad/autograd/layer_norm.h"
 
 #include <array>
 
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "kernels/layer_norm.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/kernels/norm/layer_norm.h"
 
 namespace ringrad {
 namespace {

@@ -1,14 +1,14 @@
-#include "autograd/matmul.h"
+#include "ringrad/autograd/matmul.h"
 
-#include "autograd/autocast.h"
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "core/view.h"
-#include "kernels/elementwise.h"
-#include "kernels/matmul.h"
-#include "kernels/reduce.h"
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
+#include "ringrad/kernels/matmul/matmul.h"
+#include "ringrad/kernels/reduce/reduce.h"
 
 namespace ringrad {
 namespace {

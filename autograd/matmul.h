@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

@@ -1,12 +1,12 @@
-#include "autograd/movement.h"
+#include "ringrad/autograd/movement.h"
 
 #include <algorithm>
 
-#include "autograd/function.h"
-#include "core/transfer.h"
-#include "core/view.h"
-#include "kernels/concatenate.h"
-#include "kernels/copy.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/core/transfer.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/concatenate.h"
+#include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad {
 namespace {

@@ -17,8 +17,8 @@
 #include <span>
 #include <vector>
 
-#include "autograd/broadcast.h"
-#include "core/tensor.h"
+#include "ringrad/autograd/broadcast.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

@@ -1,14 +1,14 @@
-#include "autograd/node.h"
+#include "ringrad/autograd/node.h"
 
 #include <algorithm>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "core/allocator_cuda.h"
-#include "core/view.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
-#include "kernels/fill.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/core/gpu/allocator_cuda.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/copy/fill.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
 
 namespace ringrad {
 namespace {

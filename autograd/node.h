@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 
@@ -76,7 +76,7 @@ class Node : public History {
     return output == 0 ? first_gradient_ : more_gradients_[static_cast<unsigned>(output - 1)];
   }
 
-  /// The notes of the running backward pass; see engine.cc.
+  /// The notes of the running backward pass; see pass.h.
   struct Visit {
     std::uint64_t pass = 0;    ///< number of the pass that visits this node; 0 for none
     std::int32_t pending = 0;  ///< consumers of the outputs that have not run yet

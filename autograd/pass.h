@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "autograd/node.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/node.h"
 
 namespace ringrad {
 
@@ -26,7 +26,8 @@ class Pass {
   void add_roots(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs);
   /// Stores the gradients that reach the inputs in `results`, which must outlive the pass; leaves
   /// then accumulate nothing.
-  void capture(const char* operation, std::span<const Tensor> inputs, std::span<Tensor> results);
+  void take_gradients(const char* operation, std::span<const Tensor> inputs,
+                      std::span<Tensor> results);
   void run();
 
   void add_callback(std::function<void()> callback) { callbacks_.push_back(std::move(callback)); }
@@ -35,11 +36,13 @@ class Pass {
   /// one.
   bool may_write_into(Leaf& leaf) const {
     return leaf.overwrite && leaf.visit.pending == 1 && !leaf.gradient(0).defined() &&
-           !leaf.has_hooks() && captures_.empty() && !options_.create_graph;
+           !leaf.has_hooks() && wanted_.empty() && !options_.create_graph;
   }
   /// True for grad(), which must not touch any leaf's gradient, now or later.
-  virtual bool spares_leaves() const { return !captures_.empty(); }
+  virtual bool spares_leaves() const { return !wanted_.empty(); }
   Pass* outer() const { return outer_; }
+  /// The pass that this thread runs, or null; it may run within another one.
+  static Pass* innermost() { return innermost_; }
   /// The node that this thread's innermost pass is calling.
   static Node* running() { return running_; }
 
@@ -55,7 +58,7 @@ class Pass {
   };
 
  protected:
-  struct Capture {
+  struct WantedGradient {
     Node* node;
     int output;
     Tensor* result;
@@ -69,7 +72,7 @@ class Pass {
   /// Returns true on this pass's first visit.
   bool enter(Node* node);
   bool was_entered(const Node& node) const { return node.visit.pass == number_; }
-  /// Runs the node's hooks and takes the gradients that are captured there. Returns true if the
+  /// Runs the node's hooks and takes the gradients that are asked for there. Returns true if the
   /// node's function is to be called.
   bool arrive(Node& node);
   /// Calls the node's function for the given edges; see BackwardContext.
@@ -81,7 +84,7 @@ class Pass {
   void hand_on(std::span<Edge> edges);
 
   Workspace lists_;
-  std::vector<Capture> captures_;
+  std::vector<WantedGradient> wanted_;
 
  private:
   // A node that an outer pass is visiting.
@@ -96,6 +99,7 @@ class Pass {
   void apply(Node& node);
   void deliver(const Edge& edge, Tensor gradient);
 
+  static constinit inline thread_local Pass* innermost_ = nullptr;
   static constinit inline thread_local Node* running_ = nullptr;
 
   BackwardOptions options_;
@@ -115,9 +119,9 @@ inline bool Pass::arrive(Node& node) {
   node.run_hooks();
   bool reached = false;
   for (int k = 0; k < node.num_outputs(); ++k) reached |= node.gradient(k).defined();
-  for (const Capture& capture : captures_)
-    if (capture.node == &node) *capture.result = node.gradient(capture.output);
-  return reached && !(node.is_leaf() && !captures_.empty());
+  for (const WantedGradient& wanted : wanted_)
+    if (wanted.node == &node) *wanted.result = node.gradient(wanted.output);
+  return reached && !(node.is_leaf() && !wanted_.empty());
 }
 
 inline void Pass::call(Node& node, std::span<Edge> edges, std::function<void()>* later) {

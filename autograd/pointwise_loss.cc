@@ -1,9 +1,9 @@
-#include "autograd/pointwise_loss.h"
+#include "ringrad/autograd/pointwise_loss.h"
 
-#include "autograd/autocast.h"
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "kernels/pointwise_loss.h"
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/kernels/loss/pointwise_loss.h"
 
 namespace ringrad {
 namespace {

@@ -1,4 +1,4 @@
-// Losses that compare tensors element by element; kernels/pointwise_loss.h has the formulas.
+// Losses that compare tensors element by element; kernels/loss/pointwise_loss.h has the formulas.
 //
 // For all of them:
 //
@@ -9,8 +9,8 @@
 
 #pragma once
 
-#include "core/tensor.h"
-#include "kernels/loss_reduction.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/kernels/loss/loss_reduction.h"
 
 namespace ringrad {
 

@@ -1,6 +1,6 @@
-#include "autograd/pool.h"
+#include "ringrad/autograd/pool.h"
 
-#include "autograd/function.h"
+#include "ringrad/autograd/function.h"
 
 namespace ringrad {
 namespace {

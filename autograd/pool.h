@@ -1,11 +1,11 @@
-// Pooling over the two last axes of (B, C, H, W); kernels/pool.h defines the windows.
+// Pooling over the two last axes of (B, C, H, W); kernels/pool/pool.h defines the windows.
 
 #pragma once
 
 #include <array>
 
-#include "core/tensor.h"
-#include "kernels/pool.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/kernels/pool/pool.h"
 
 namespace ringrad {
 

@@ -1,12 +1,12 @@
-#include "autograd/reduce.h"
+#include "ringrad/autograd/reduce.h"
 
 #include <algorithm>
 
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "kernels/argmax.h"
-#include "kernels/reduce.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/kernels/reduce/argmax.h"
+#include "ringrad/kernels/reduce/reduce.h"
 
 namespace ringrad {
 namespace {

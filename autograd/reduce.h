@@ -1,4 +1,5 @@
-// Reductions over any axes; kernels/reduce.h says how they are computed and how exact they are.
+// Reductions over any axes; kernels/reduce/reduce.h says how they are computed and how exact they
+// are.
 //
 //     x (B, C, H, W)    sum(x, {0, 2, 3})        ->  (C,)
 //                       sum(x, {0, 2, 3}, true)  ->  (1, C, 1, 1)
@@ -11,8 +12,8 @@
 
 #include <optional>
 
-#include "autograd/broadcast.h"
-#include "core/tensor.h"
+#include "ringrad/autograd/broadcast.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

@@ -1,9 +1,9 @@
-#include "autograd/saved_tensor.h"
+#include "ringrad/autograd/saved_tensor.h"
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/node.h"
-#include "core/view.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/core/view.h"
 
 namespace ringrad {
 

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

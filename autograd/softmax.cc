@@ -1,10 +1,10 @@
-#include "autograd/softmax.h"
+#include "ringrad/autograd/softmax.h"
 
-#include "autograd/autocast.h"
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/reduce.h"
-#include "kernels/softmax.h"
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/kernels/loss/softmax.h"
 
 namespace ringrad {
 

@@ -1,8 +1,8 @@
-// Softmax and its logarithm along one axis; kernels/softmax.h has the formulas.
+// Softmax and its logarithm along one axis; kernels/loss/softmax.h has the formulas.
 
 #pragma once
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

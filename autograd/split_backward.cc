@@ -1,11 +1,11 @@
-#include "autograd/split_backward.h"
+#include "ringrad/autograd/split_backward.h"
 
 #include <algorithm>
 #include <functional>
 #include <utility>
 
-#include "autograd/pass.h"
-#include "autograd/saved_tensor.h"
+#include "ringrad/autograd/pass.h"
+#include "ringrad/autograd/saved_tensor.h"
 
 namespace ringrad {
 namespace {
@@ -82,8 +82,8 @@ class FirstHalf final : public Pass {
 };
 
 void FirstHalf::mark_inputs() {
-  for (const Capture& capture : captures_)
-    if (was_entered(*capture.node)) capture.node->visit.leads = true;
+  for (const WantedGradient& wanted : wanted_)
+    if (was_entered(*wanted.node)) wanted.node->visit.leads = true;
 }
 
 void FirstHalf::discover() {
@@ -187,7 +187,7 @@ SplitBackward backward_inputs(std::span<const Tensor> outputs, std::span<const T
   SplitBackward halves{.grad_inputs = std::vector<Tensor>(inputs.size()), .weights = {}};
   FirstHalf pass(halves.weights, where);
   pass.add_roots(outputs, grad_outputs);
-  pass.capture("backward_inputs", inputs, halves.grad_inputs);
+  pass.take_gradients("backward_inputs", inputs, halves.grad_inputs);
   pass.run();
   halves.weights.is_due_ = true;
   return halves;

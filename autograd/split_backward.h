@@ -42,8 +42,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/node.h"
-#include "core/tensor.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

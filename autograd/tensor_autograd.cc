@@ -1,9 +1,9 @@
 // The members of Tensor that concern gradients; declared in core/tensor.h.
 
-#include "autograd/engine.h"
-#include "autograd/node.h"
-#include "core/tensor.h"
-#include "core/view.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/core/view.h"
 
 namespace ringrad {
 

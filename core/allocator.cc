@@ -1,4 +1,4 @@
-#include "core/allocator.h"
+#include "ringrad/core/allocator.h"
 
 #include <sys/mman.h>
 

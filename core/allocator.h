@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <new>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad {
 

@@ -1,4 +1,4 @@
-#include "core/device.h"
+#include "ringrad/core/device.h"
 
 #include <charconv>
 #include <ostream>

@@ -11,10 +11,11 @@
 #include <iosfwd>
 #include <string_view>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad {
 
+/// Where memory lies and who computes on it: a CPU, or a GPU under CUDA, simulated or real.
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
 /// The numbers of logical CPU devices and of GPUs that a Device may name.
@@ -47,6 +48,7 @@ std::ostream& operator<<(std::ostream& out, const Device& device);
 /// The device of tensors that the calling thread makes without naming one: cpu:0 until
 /// set_default_device.
 inline Device default_device();
+/// Sets it, for the calling thread.
 inline void set_default_device(Device device);
 
 /// Changes the default device until the end of the scope.

@@ -1,4 +1,4 @@
-#include "core/dtype.h"
+#include "ringrad/core/dtype.h"
 
 #include <ostream>
 #include <utility>

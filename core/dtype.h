@@ -13,11 +13,12 @@
 #include <string_view>
 #include <type_traits>
 
-#include "core/error.h"
-#include "core/half.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/half.h"
 
 namespace ringrad {
 
+/// The type of a tensor's elements.
 enum class DType : std::uint8_t {
   float32,
   float64,

@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad {
 

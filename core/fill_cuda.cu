@@ -1,8 +1,8 @@
 #include <cstring>
 
-#include "core/dispatch_size.h"
-#include "core/fill_cuda.h"
-#include "core/launch.h"
+#include "ringrad/core/dispatch_size.h"
+#include "ringrad/core/fill_cuda.h"
+#include "ringrad/core/gpu/launch.h"
 
 namespace ringrad::cuda {
 namespace {

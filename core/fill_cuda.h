@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/device.h"
-#include "core/error.h"
+#include "ringrad/core/device.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad::cuda {
 

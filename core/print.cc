@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
-#include "core/transfer.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/core/transfer.h"
 
 namespace ringrad {
 namespace {

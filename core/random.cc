@@ -1,18 +1,18 @@
-#include "core/random.h"
+#include "ringrad/core/random.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 
-#include "core/capture.h"
-#include "core/dtype.h"
-#include "core/philox.h"
-#include "core/random_cuda.h"
-#include "core/random_draws.h"
-#include "core/shape.h"
-#include "core/simd.h"
-#include "core/transfer.h"
+#include "ringrad/core/dtype.h"
+#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/philox.h"
+#include "ringrad/core/random_cuda.h"
+#include "ringrad/core/random_draws.h"
+#include "ringrad/core/shape.h"
+#include "ringrad/core/simd.h"
+#include "ringrad/core/transfer.h"
 
 namespace ringrad {
 namespace {

@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

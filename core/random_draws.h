@@ -18,8 +18,8 @@
 #include <tuple>
 #include <type_traits>
 
-#include "core/dtype.h"
-#include "core/philox.h"
+#include "ringrad/core/dtype.h"
+#include "ringrad/core/philox.h"
 
 namespace ringrad::draws {
 

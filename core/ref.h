@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/allocator.h"
+#include "ringrad/core/allocator.h"
 
 namespace ringrad {
 

@@ -6,7 +6,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "core/dtype.h"
+#include "ringrad/core/dtype.h"
 
 namespace ringrad {
 

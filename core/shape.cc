@@ -1,4 +1,4 @@
-#include "core/shape.h"
+#include "ringrad/core/shape.h"
 
 #include <algorithm>
 #include <ostream>

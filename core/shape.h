@@ -16,7 +16,7 @@
 #include <iosfwd>
 #include <span>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad {
 
@@ -40,6 +40,7 @@ class Shape {
   constexpr std::int64_t operator[](int axis) const { return values_[static_cast<unsigned>(axis)]; }
   constexpr std::int64_t& operator[](int axis) { return values_[static_cast<unsigned>(axis)]; }
   constexpr std::int64_t back() const { return values_[size_ - 1u]; }
+  /// The extents, from the first axis.
   const std::int64_t* begin() const { return values_.data(); }
   const std::int64_t* end() const { return values_.data() + size_; }
   std::int64_t* begin() { return values_.data(); }
@@ -75,6 +76,7 @@ using Strides = Shape;
 /// "(2, 3)", "(5,)", "()": as NumPy prints it.
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
+/// The order of axes in memory: as they are numbered, or (B, H, W, C) for a tensor (B, C, H, W).
 enum class Layout : std::uint8_t { contiguous, channels_last };
 
 /// Throws ShapeError for a negative extent, or when the number of bytes does not fit in int64.

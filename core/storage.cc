@@ -1,9 +1,9 @@
-#include "core/storage.h"
+#include "ringrad/core/storage.h"
 
 #include <utility>
 
-#include "core/allocator.h"
-#include "core/allocator_cuda.h"
+#include "ringrad/core/allocator.h"
+#include "ringrad/core/gpu/allocator_cuda.h"
 
 namespace ringrad {
 

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/device.h"
-#include "core/error.h"
-#include "core/ref.h"
+#include "ringrad/core/device.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/ref.h"
 
 namespace ringrad {
 

@@ -1,11 +1,11 @@
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "core/fill_cuda.h"
-#include "core/transfer.h"
+#include "ringrad/core/fill_cuda.h"
+#include "ringrad/core/transfer.h"
 
 namespace ringrad {
 namespace {

@@ -19,13 +19,13 @@
 #include <span>
 #include <vector>
 
-#include "core/device.h"
-#include "core/dtype.h"
-#include "core/error.h"
-#include "core/ref.h"
-#include "core/scalar.h"
-#include "core/shape.h"
-#include "core/storage.h"
+#include "ringrad/core/device.h"
+#include "ringrad/core/dtype.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/ref.h"
+#include "ringrad/core/scalar.h"
+#include "ringrad/core/shape.h"
+#include "ringrad/core/storage.h"
 
 namespace ringrad {
 
@@ -82,6 +82,9 @@ class Tensor {
 
   bool defined() const { return static_cast<bool>(impl_); }
 
+  /// Extents, strides in elements, number of axes and of elements.
+  ///
+  /// Throws:  ValueError for an undefined tensor, as do all functions that take a Where
   const Shape& shape(Where where = Where::current()) const { return get(where).shape; }
   const Strides& strides(Where where = Where::current()) const { return get(where).strides; }
   int dims(Where where = Where::current()) const { return get(where).shape.size(); }
@@ -93,6 +96,7 @@ class Tensor {
   /// The line of the call that made this tensor.
   const Where& made_at(Where where = Where::current()) const { return get(where).made_at; }
 
+  /// True if the elements lie without gaps, in the order of the axes; or in that of (B, H, W, C).
   bool is_contiguous(Where where = Where::current()) const { return get(where).contiguous; }
   bool is_channels_last(Where where = Where::current()) const {
     return ringrad::is_channels_last(shape(where), strides(where));
@@ -123,6 +127,8 @@ class Tensor {
   template <class T>
   std::vector<T> to_vector(Where where = Where::current()) const;
 
+  /// The memory, which views share, and the first element's distance from its beginning, in
+  /// elements.
   const Ref<Storage>& storage(Where where = Where::current()) const { return get(where).storage; }
   std::int64_t offset(Where where = Where::current()) const { return get(where).offset; }
   /// Null for an undefined tensor.

@@ -1,10 +1,11 @@
-#include "core/trace.h"
+#include "ringrad/core/trace.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -14,20 +15,13 @@ std::atomic<bool> is_tracing = false;
 }
 namespace {
 
-// The text as a JSON string.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return result + '"';
-}
+using Json = nlohmann::ordered_json;
 
 // A rank and the name of one of its threads; unnamed threads get a number.
 using ThreadName = std::pair<int, std::string>;
 
-// The rank from the launcher's environment variables, those of parallel/comm/rank_environment.h.
+// The rank from the launcher's environment variables, those of
+// parallel/comm/job/rank_environment.h.
 const char* rank_in_environment() {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return rank;
@@ -63,20 +57,29 @@ class TraceFile {
     const auto us = [](auto duration) {
       return std::chrono::duration<double, std::micro>(duration).count();
     };
-    std::fprintf(file_.get(),
-                 "%s\n{\"name\":%s,\"cat\":%s,\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
-                 "\"dur\":%.3f%s%s%s}",
-                 separator(), quoted(name).c_str(), quoted(category).c_str(), thread_name.first,
-                 thread->second, us(begin.time_since_epoch()), us(end - begin),
-                 args.empty() ? "" : ",\"args\":{", args.c_str(), args.empty() ? "" : "}");
+    Json event{{"name", name},
+               {"cat", category},
+               {"ph", "X"},
+               {"pid", thread_name.first},
+               {"tid", thread->second},
+               {"ts", us(begin.time_since_epoch())},
+               {"dur", us(end - begin)}};
+    if (!args.empty()) event["args"] = Json::parse('{' + args + '}');
+    put(event);
     std::fflush(file_.get());
   }
 
  private:
   void put_name(const char* what, int thread, const std::string& name) {
-    std::fprintf(file_.get(),
-                 "%s\n{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":%s}}",
-                 separator(), what, thread_name.first, thread, quoted(name).c_str());
+    put({{"name", what},
+         {"ph", "M"},
+         {"pid", thread_name.first},
+         {"tid", thread},
+         {"args", {{"name", name}}}});
+  }
+  void put(const Json& event) {
+    const std::string text = event.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::fprintf(file_.get(), "%s\n%s", separator(), text.c_str());
   }
   const char* separator() { return std::exchange(is_empty_, false) ? "" : ","; }
 

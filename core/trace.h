@@ -27,7 +27,7 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad {
 

@@ -1,15 +1,15 @@
-#include "core/transfer.h"
+#include "ringrad/core/transfer.h"
 
 #include <cstring>
 #include <map>
 #include <memory>
 #include <utility>
 
-#include "core/allocator_cuda.h"
-#include "core/cuda_check.h"
-#include "core/device_fault.h"
-#include "core/device_watch.h"
-#include "core/stream.h"
+#include "ringrad/core/gpu/allocator_cuda.h"
+#include "ringrad/core/gpu/cuda_check.h"
+#include "ringrad/core/gpu/device_fault.h"
+#include "ringrad/core/gpu/device_watch.h"
+#include "ringrad/core/gpu/stream.h"
 
 namespace ringrad {
 namespace {

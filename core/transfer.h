@@ -18,7 +18,7 @@
 
 #include <cstddef>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

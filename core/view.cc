@@ -1,4 +1,4 @@
-#include "core/view.h"
+#include "ringrad/core/view.h"
 
 #include <algorithm>
 #include <utility>

@@ -9,7 +9,7 @@
 #include <limits>
 #include <optional>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::view {
 
@@ -32,6 +32,7 @@ Tensor reshape(const Tensor& x, const Shape& shape, Where where = Where::current
 /// y's axis i is x's axis order[i]. Throws ShapeError unless order is a permutation of the axes.
 Tensor permute(const Tensor& x, const Shape& order, Where where = Where::current());
 
+/// x with two axes exchanged.
 Tensor transpose(const Tensor& x, std::int64_t axis0, std::int64_t axis1,
                  Where where = Where::current());
 

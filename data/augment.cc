@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "data/random_stream.h"
-#include "data/transform.h"
+#include "ringrad/data/random_stream.h"
+#include "ringrad/data/transform.h"
 
 namespace ringrad {
 namespace {

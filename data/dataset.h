@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "core/error.h"
-#include "core/tensor.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

@@ -1,4 +1,4 @@
-#include "data/distributed_sampler.h"
+#include "ringrad/data/distributed_sampler.h"
 
 #include <utility>
 

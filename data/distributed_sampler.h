@@ -23,8 +23,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/error.h"
-#include "data/sampler.h"
+#include "ringrad/core/error.h"
+#include "ringrad/data/sampler.h"
 
 namespace ringrad {
 

@@ -1,11 +1,11 @@
-#include "data/fashion_mnist.h"
+#include "ringrad/data/fashion_mnist.h"
 
 #include <cstdint>
 #include <string>
 #include <system_error>
 
-#include "core/view.h"
-#include "data/idx.h"
+#include "ringrad/core/view.h"
+#include "ringrad/data/idx.h"
 
 namespace ringrad {
 namespace {

@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/error.h"
-#include "data/tensor_dataset.h"
+#include "ringrad/core/error.h"
+#include "ringrad/data/tensor_dataset.h"
 
 namespace ringrad {
 

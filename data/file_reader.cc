@@ -1,4 +1,4 @@
-#include "data/file_reader.h"
+#include "ringrad/data/file_reader.h"
 
 #include <algorithm>
 #include <array>

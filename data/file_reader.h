@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad {
 

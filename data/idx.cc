@@ -1,4 +1,4 @@
-#include "data/idx.h"
+#include "ringrad/data/idx.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "data/file_reader.h"
+#include "ringrad/data/file_reader.h"
 
 namespace ringrad {
 namespace {

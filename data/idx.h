@@ -13,8 +13,8 @@
 
 #include <filesystem>
 
-#include "core/error.h"
-#include "core/tensor.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

@@ -1,9 +1,9 @@
-#include "data/loader.h"
+#include "ringrad/data/loader.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/trace.h"
+#include "ringrad/core/trace.h"
 
 namespace ringrad {
 

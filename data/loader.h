@@ -27,11 +27,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "data/dataset.h"
-#include "data/prefetcher.h"
-#include "data/sampler.h"
-#include "data/transform.h"
+#include "ringrad/core/error.h"
+#include "ringrad/data/dataset.h"
+#include "ringrad/data/prefetcher.h"
+#include "ringrad/data/sampler.h"
+#include "ringrad/data/transform.h"
 
 namespace ringrad {
 
@@ -95,6 +95,7 @@ class DataLoader {
 
 class DataLoader::Iterator {
  public:
+  // What the standard library asks of an iterator.
   using value_type = Batch;
   using difference_type = std::ptrdiff_t;
 

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <utility>
 
-#include "core/simd.h"
-#include "data/transform.h"
+#include "ringrad/core/simd.h"
+#include "ringrad/data/transform.h"
 
 namespace ringrad {
 namespace {

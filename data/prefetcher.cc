@@ -1,10 +1,10 @@
-#include "data/prefetcher.h"
+#include "ringrad/data/prefetcher.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "core/trace.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/trace.h"
 
 namespace ringrad {
 

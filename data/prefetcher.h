@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/dataset.h"
+#include "ringrad/data/dataset.h"
 
 namespace ringrad {
 

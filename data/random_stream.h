@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "core/philox.h"
-#include "core/random.h"
+#include "ringrad/core/philox.h"
+#include "ringrad/core/random.h"
 
 namespace ringrad {
 

@@ -1,10 +1,10 @@
-#include "data/sampler.h"
+#include "ringrad/data/sampler.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "core/random.h"
-#include "data/random_stream.h"
+#include "ringrad/core/random.h"
+#include "ringrad/data/random_stream.h"
 
 namespace ringrad {
 

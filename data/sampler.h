@@ -15,14 +15,14 @@
 //
 // If the rest is not a multiple of the number of ranks, Tail says which samples repeat or are left
 // out. Only with Tail::keep does each sample of the epoch come exactly once. Training then needs a
-// Join (parallel/train/join.h), since a rank may have no sample in the last step.
+// Join (parallel/train/data_parallel/join.h), since a rank may have no sample in the last step.
 
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad {
 

@@ -1,9 +1,9 @@
-#include "data/synthetic.h"
+#include "ringrad/data/synthetic.h"
 
 #include <cmath>
 #include <numbers>
 
-#include "core/random.h"
+#include "ringrad/core/random.h"
 
 namespace ringrad {
 namespace {

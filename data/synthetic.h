@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "core/error.h"
-#include "data/tensor_dataset.h"
+#include "ringrad/core/error.h"
+#include "ringrad/data/tensor_dataset.h"
 
 namespace ringrad {
 

@@ -1,10 +1,10 @@
-#include "data/tensor_dataset.h"
+#include "ringrad/data/tensor_dataset.h"
 
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
-#include "core/view.h"
+#include "ringrad/core/view.h"
 
 namespace ringrad {
 namespace {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "core/error.h"
-#include "core/tensor.h"
-#include "data/dataset.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/data/dataset.h"
 
 namespace ringrad {
 

@@ -1,6 +1,6 @@
-#include "data/transform.h"
+#include "ringrad/data/transform.h"
 
-#include "data/random_stream.h"
+#include "ringrad/data/random_stream.h"
 
 namespace ringrad {
 

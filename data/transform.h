@@ -18,9 +18,9 @@
 #include <span>
 #include <vector>
 
-#include "core/error.h"
-#include "core/random.h"
-#include "core/tensor.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/random.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad {
 

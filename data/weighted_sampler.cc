@@ -1,4 +1,4 @@
-#include "data/weighted_sampler.h"
+#include "ringrad/data/weighted_sampler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "data/random_stream.h"
+#include "ringrad/data/random_stream.h"
 
 namespace ringrad {
 namespace {

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/error.h"
-#include "data/distributed_sampler.h"
-#include "data/sampler.h"
+#include "ringrad/core/error.h"
+#include "ringrad/data/distributed_sampler.h"
+#include "ringrad/data/sampler.h"
 
 namespace ringrad {
 
+/// Whether a sample may be drawn again.
 enum class Replacement { with, without };
 
 class WeightedRandomSampler final : public Sampler {

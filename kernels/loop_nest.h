@@ -17,7 +17,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/shape.h"
+#include "ringrad/core/shape.h"
 
 namespace ringrad::kernels {
 

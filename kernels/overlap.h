@@ -6,8 +6,8 @@
 
 #include <functional>
 
-#include "core/tensor.h"
-#include "kernels/loop_nest.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/kernels/loop_nest.h"
 
 namespace ringrad::kernels {
 

@@ -1,8 +1,8 @@
-#include "nn/activation.h"
+#include "ringrad/nn/activation.h"
 
-#include "autograd/dropout.h"
-#include "autograd/elementwise.h"
-#include "autograd/movement.h"
+#include "ringrad/autograd/dropout.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
 
 namespace ringrad::nn {
 

@@ -2,8 +2,8 @@
 
 #pragma once
 
-#include "core/random.h"
-#include "nn/module.h"
+#include "ringrad/core/random.h"
+#include "ringrad/nn/module.h"
 
 namespace ringrad::nn {
 

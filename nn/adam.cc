@@ -1,6 +1,6 @@
-#include "nn/adam.h"
+#include "ringrad/nn/adam.h"
 
-#include "kernels/optimizer_step.h"
+#include "ringrad/kernels/optimizer/optimizer_step.h"
 
 namespace ringrad::nn {
 

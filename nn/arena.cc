@@ -1,12 +1,12 @@
-#include "nn/arena.h"
+#include "ringrad/nn/arena.h"
 
 #include <algorithm>
 #include <set>
 
-#include "autograd/node.h"
-#include "core/view.h"
-#include "kernels/copy.h"
-#include "kernels/fill.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/copy/fill.h"
 
 namespace ringrad::nn {
 namespace {

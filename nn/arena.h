@@ -19,7 +19,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::nn {
 

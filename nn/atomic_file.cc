@@ -1,4 +1,4 @@
-#include "nn/atomic_file.h"
+#include "ringrad/nn/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "nn/generation.h"
+#include "ringrad/nn/generation.h"
 
 namespace ringrad::nn {
 namespace {

@@ -22,7 +22,7 @@
 #include <functional>
 #include <span>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad::nn {
 

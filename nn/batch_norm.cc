@@ -1,4 +1,4 @@
-#include "nn/batch_norm.h"
+#include "ringrad/nn/batch_norm.h"
 
 namespace ringrad::nn {
 

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "autograd/batch_norm.h"
-#include "nn/module.h"
+#include "ringrad/autograd/batch_norm.h"
+#include "ringrad/nn/module.h"
 
 namespace ringrad::nn {
 

@@ -1,8 +1,8 @@
-#include "nn/captured_step.h"
+#include "ringrad/nn/captured_step.h"
 
 #include <utility>
 
-#include "kernels/copy.h"
+#include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad::nn {
 

@@ -32,13 +32,14 @@
 #include <memory>
 #include <vector>
 
-#include "core/capture.h"
-#include "core/tensor.h"
+#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::nn {
 
 class CapturedStep {
  public:
+  /// The work of a step, which must be the same in each call.
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
 
   /// `fixed` are the tensors that the function uses besides its inputs and that must keep their

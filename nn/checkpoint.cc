@@ -1,13 +1,13 @@
-#include "nn/checkpoint.h"
+#include "ringrad/nn/checkpoint.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/view.h"
-#include "kernels/copy.h"
-#include "nn/generation.h"
-#include "nn/step_counts.h"
-#include "nn/tensor_file.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/nn/generation.h"
+#include "ringrad/nn/step_counts.h"
+#include "ringrad/nn/tensor_file.h"
 
 namespace ringrad::nn {
 namespace {

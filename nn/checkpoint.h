@@ -23,7 +23,8 @@
 // wakes up after its job was restarted cannot overwrite what the new job has saved. A new job that
 // loads nothing relies on a correct clock.
 //
-// For many ranks: parallel/train/distributed_checkpoint.h. (autograd/checkpoint.h is unrelated.)
+// For many ranks: parallel/train/checkpoint/distributed_checkpoint.h.
+// (autograd/activation_checkpoint.h is unrelated.)
 
 #pragma once
 
@@ -33,11 +34,11 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
-#include "nn/grad_scaler.h"
-#include "nn/module.h"
-#include "nn/optimizer.h"
-#include "nn/state_dict.h"
+#include "ringrad/core/random.h"
+#include "ringrad/nn/grad_scaler.h"
+#include "ringrad/nn/module.h"
+#include "ringrad/nn/optimizer.h"
+#include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {
 
@@ -65,6 +66,7 @@ class Checkpoint {
   /// Each rank has its own generator: saved as (ranks, 2) int64, the seed and offset of each.
   void add(const std::string& name, Generator& generator, Where where = Where::current());
 
+  /// An item of the user's own, read and written by `access`.
   void add(const std::string& name, Access access, Where where = Where::current());
 
   /// Throws:  as write_tensors (tensor_file.h); DataError if the existing file is of a later

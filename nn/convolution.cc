@@ -1,8 +1,8 @@
-#include "nn/convolution.h"
+#include "ringrad/nn/convolution.h"
 
 #include <cmath>
 
-#include "nn/init.h"
+#include "ringrad/nn/init.h"
 
 namespace ringrad::nn {
 

@@ -2,8 +2,8 @@
 
 #pragma once
 
-#include "autograd/convolution.h"
-#include "nn/module.h"
+#include "ringrad/autograd/convolution.h"
+#include "ringrad/nn/module.h"
 
 namespace ringrad::nn {
 

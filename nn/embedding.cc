@@ -1,7 +1,7 @@
-#include "nn/embedding.h"
+#include "ringrad/nn/embedding.h"
 
-#include "autograd/embedding.h"
-#include "core/random.h"
+#include "ringrad/autograd/embedding.h"
+#include "ringrad/core/random.h"
 
 namespace ringrad::nn {
 

@@ -1,4 +1,4 @@
-#include "nn/generation.h"
+#include "ringrad/nn/generation.h"
 
 #include <atomic>
 #include <chrono>

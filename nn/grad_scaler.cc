@@ -1,10 +1,10 @@
-#include "nn/grad_scaler.h"
+#include "ringrad/nn/grad_scaler.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/elementwise.h"
-#include "kernels/optimizer_step.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/kernels/optimizer/optimizer_step.h"
 
 namespace ringrad::nn {
 

@@ -15,9 +15,9 @@
 
 #include <cstdint>
 
-#include "core/tensor.h"
-#include "nn/optimizer.h"
-#include "nn/state_dict.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/nn/optimizer.h"
+#include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {
 

@@ -1,4 +1,4 @@
-#include "nn/init.h"
+#include "ringrad/nn/init.h"
 
 #include <cmath>
 

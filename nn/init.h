@@ -6,11 +6,12 @@
 
 #pragma once
 
-#include "core/random.h"
-#include "core/tensor.h"
+#include "ringrad/core/random.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::nn {
 
+/// Which side of a layer an initialiser counts: its inputs or its outputs.
 enum class Fan { in, out };
 
 struct Fans {

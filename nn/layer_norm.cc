@@ -1,6 +1,6 @@
-#include "nn/layer_norm.h"
+#include "ringrad/nn/layer_norm.h"
 
-#include "autograd/layer_norm.h"
+#include "ringrad/autograd/layer_norm.h"
 
 namespace ringrad::nn {
 

@@ -1,9 +1,9 @@
-#include "nn/linear.h"
+#include "ringrad/nn/linear.h"
 
 #include <cmath>
 
-#include "autograd/matmul.h"
-#include "nn/init.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/nn/init.h"
 
 namespace ringrad::nn {
 

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "nn/module.h"
+#include "ringrad/nn/module.h"
 
 namespace ringrad::nn {
 

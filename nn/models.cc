@@ -1,11 +1,11 @@
-#include "nn/models.h"
+#include "ringrad/nn/models.h"
 
-#include "nn/batch_norm.h"
-#include "nn/convolution.h"
-#include "nn/init.h"
-#include "nn/linear.h"
-#include "nn/pool.h"
-#include "nn/residual.h"
+#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/convolution.h"
+#include "ringrad/nn/init.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/pool.h"
+#include "ringrad/nn/residual.h"
 
 namespace ringrad::nn {
 

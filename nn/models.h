@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/sequential.h"
+#include "ringrad/nn/sequential.h"
 
 namespace ringrad::nn {
 

@@ -1,14 +1,14 @@
-#include "nn/module.h"
+#include "ringrad/nn/module.h"
 
 #include <algorithm>
 #include <ostream>
 #include <set>
 
-#include "autograd/elementwise.h"
-#include "autograd/grad_mode.h"
-#include "autograd/movement.h"
-#include "autograd/node.h"
-#include "nn/arena.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/nn/arena.h"
 
 namespace ringrad::nn {
 

@@ -22,12 +22,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
-#include "core/trace.h"
-#include "nn/state_dict.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/core/trace.h"
+#include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {
 
+/// A parameter or a buffer, and its name in the module: "layers.0.weight".
 using NamedTensor = std::pair<std::string, Tensor>;
 
 class Module {

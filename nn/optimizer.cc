@@ -1,16 +1,16 @@
-#include "nn/optimizer.h"
+#include "ringrad/nn/optimizer.h"
 
 #include <cmath>
 #include <utility>
 
-#include "autograd/in_place.h"
-#include "autograd/movement.h"
-#include "core/capture.h"
-#include "core/trace.h"
-#include "core/view.h"
-#include "kernels/copy.h"
-#include "kernels/optimizer_step.h"
-#include "nn/step_counts.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/trace.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/step_counts.h"
 
 namespace ringrad::nn {
 

@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/arena.h"
-#include "nn/state_dict.h"
+#include "ringrad/nn/arena.h"
+#include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {
 
@@ -37,6 +37,7 @@ class Optimizer {
   /// The same, with gradients multiplied by `grad_scale` during the step (grad_scaler.h).
   void step(double grad_scale, Where where = Where::current());
 
+  /// Clears all gradients: the next backward pass replaces them.
   void zero_grad() const;
 
   double learning_rate() const { return learning_rate_; }

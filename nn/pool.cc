@@ -1,4 +1,4 @@
-#include "nn/pool.h"
+#include "ringrad/nn/pool.h"
 
 namespace ringrad::nn {
 namespace {

@@ -2,8 +2,8 @@
 
 #pragma once
 
-#include "autograd/pool.h"
-#include "nn/module.h"
+#include "ringrad/autograd/pool.h"
+#include "ringrad/nn/module.h"
 
 namespace ringrad::nn {
 

@@ -1,4 +1,4 @@
-#include "nn/residual.h"
+#include "ringrad/nn/residual.h"
 
 namespace ringrad::nn {
 

@@ -16,9 +16,9 @@
 
 #include <vector>
 
-#include "nn/batch_norm.h"
-#include "nn/convolution.h"
-#include "nn/module.h"
+#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/convolution.h"
+#include "ringrad/nn/module.h"
 
 namespace ringrad::nn {
 

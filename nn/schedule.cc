@@ -1,4 +1,4 @@
-#include "nn/schedule.h"
+#include "ringrad/nn/schedule.h"
 
 #include <algorithm>
 #include <cmath>

@@ -11,13 +11,14 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad::nn {
 
 /// The learning rate of a step; steps count from 0.
 using Schedule = std::function<double(std::int64_t step)>;
 
+/// The same rate in every step.
 Schedule constant(double rate);
 
 /// rate * factor^floor(step / every). Throws ValueError unless every > 0.

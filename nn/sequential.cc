@@ -1,4 +1,4 @@
-#include "nn/sequential.h"
+#include "ringrad/nn/sequential.h"
 
 namespace ringrad::nn {
 

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "nn/activation.h"
-#include "nn/module.h"
+#include "ringrad/nn/activation.h"
+#include "ringrad/nn/module.h"
 
 namespace ringrad::nn {
 

@@ -1,6 +1,6 @@
-#include "nn/sgd.h"
+#include "ringrad/nn/sgd.h"
 
-#include "kernels/optimizer_step.h"
+#include "ringrad/kernels/optimizer/optimizer_step.h"
 
 namespace ringrad::nn {
 

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "nn/optimizer.h"
+#include "ringrad/nn/optimizer.h"
 
 namespace ringrad::nn {
 

@@ -1,7 +1,7 @@
-#include "nn/state_dict.h"
+#include "ringrad/nn/state_dict.h"
 
-#include "core/untrusted/quoted_bytes.h"
-#include "kernels/copy.h"
+#include "ringrad/core/untrusted/quoted_bytes.h"
+#include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad::nn {
 

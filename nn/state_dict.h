@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::nn {
 

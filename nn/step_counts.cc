@@ -1,4 +1,4 @@
-#include "nn/step_counts.h"
+#include "ringrad/nn/step_counts.h"
 
 #include <map>
 #include <optional>

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "nn/state_dict.h"
+#include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {
 

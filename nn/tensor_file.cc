@@ -1,4 +1,4 @@
-#include "nn/tensor_file.h"
+#include "ringrad/nn/tensor_file.h"
 
 #include <zlib.h>
 
@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/transfer.h"
-#include "core/untrusted/json.h"
-#include "core/untrusted/quoted_bytes.h"
-#include "kernels/copy.h"
-#include "nn/atomic_file.h"
-#include "nn/generation.h"
+#include "ringrad/core/transfer.h"
+#include "ringrad/core/untrusted/json.h"
+#include "ringrad/core/untrusted/quoted_bytes.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/nn/atomic_file.h"
+#include "ringrad/nn/generation.h"
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -119,7 +119,7 @@ class Reader {
     std::error_code error;
     // Opening a pipe would wait for a writer.
     if (!std::filesystem::is_regular_file(path, error))
-      fail("be a file", error ? error.message() : "something else");
+      fail("be a file", error ? error.message() : "another kind of file");
     file_.open(path, std::ios::binary);
     file_.seekg(0, std::ios::end);
     const auto end = file_.tellg();

@@ -26,7 +26,7 @@
 #include <string>
 #include <string_view>
 
-#include "nn/state_dict.h"
+#include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {
 

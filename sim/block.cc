@@ -1,4 +1,4 @@
-#include "sim/block.h"
+#include "ringrad/sim/block.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,10 +6,10 @@
 #include <new>
 #include <utility>
 
-#include "sim/access_check.h"
-#include "sim/indices.h"
-#include "sim/sanitizers.h"
-#include "sim/unwritten.h"
+#include "ringrad/sim/device/indices.h"
+#include "ringrad/sim/racecheck/access_check.h"
+#include "ringrad/sim/sanitizers.h"
+#include "ringrad/sim/unwritten.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -17,12 +17,12 @@ dim3 blockDim, gridDim;
 namespace ringrad::sim {
 namespace {
 
-// As much local memory as CUDA gives a thread. Only what is touched costs memory.
+// As much local memory as CUDA gives a thread. Only touched pages cost memory.
 constexpr std::size_t kStackBytes = 512 * 1024;
 constexpr std::size_t kMaxGuardedStacks = 16 * 1024;
 
-// ThreadSanitizer treats the work of one fiber as that of one thread. Different threads, also of
-// blocks that follow each other, should be different fibers; each costs a millisecond to make.
+// ThreadSanitizer treats one fiber as one thread. Different threads, even of successive blocks,
+// should therefore run on different fibers; making one takes a millisecond.
 constexpr std::size_t kFreshFibers = kTsan ? 128 : 0;
 
 constexpr std::size_t kMeetingsAtHand = 8;
@@ -117,7 +117,7 @@ void Block::begin(const Kernel& kernel, std::uint64_t index) {
     warp.all.mask = warp.existing;
     warp.all.arrived = 0;
     for (const auto& meeting : warp.partial) meeting->mask = meeting->arrived = 0;
-    // A simulated thread that allocates would be seen doing so.
+    // Allocate now: ThreadSanitizer would see an allocation by a simulated thread.
     while (kTsan && warp.partial.size() < kMeetingsAtHand) {
       warp.partial.push_back(std::make_unique<Meeting>());
       warp.partial.back()->number = warp.partial.size();
@@ -125,7 +125,7 @@ void Block::begin(const Kernel& kernel, std::uint64_t index) {
   }
   shared_.begin_block(kernel.dynamic_shared_bytes, kernel.shared_limit_bytes);
   order_.begin(kernel.first_block, kernel.num_blocks(), index, num_threads_);
-  // New addresses: accesses of earlier blocks must not seem to happen before this block.
+  // New addresses: accesses of earlier blocks must not seem to happen before those of this block.
   if (kTsan) sync_cells_ = std::vector<SyncCell>(2 + 2 * kCellsPerWarp * warps_.size());
 }
 
@@ -239,8 +239,9 @@ void Block::enter(Thread& thread) {
   order_.enter(thread.index);
 }
 
-// Goes on with another thread, or with run() if there is none; returns when this one goes on. Under
-// ThreadSanitizer run() always decides, so that no simulated thread is seen making the next.
+// Continues with another thread, or with run() if there is none; returns when this thread resumes.
+// Under ThreadSanitizer run() always chooses, so that no simulated thread is seen to create the
+// next.
 void Block::switch_from(Thread& thread) {
   Thread* next = kTsan ? nullptr : next_thread();
   if (next == &thread) return;

@@ -28,11 +28,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/access_order.h"
-#include "sim/fiber.h"
-#include "sim/kernel.h"
-#include "sim/shared_memory.h"
-#include "sim/warp.h"
+#include "ringrad/sim/device/warp.h"
+#include "ringrad/sim/fiber.h"
+#include "ringrad/sim/kernel.h"
+#include "ringrad/sim/racecheck/access_order.h"
+#include "ringrad/sim/shared_memory.h"
 
 namespace ringrad::sim {
 
@@ -46,7 +46,7 @@ struct Thread {
   Block* block = nullptr;
   unsigned index = 0;  // in the block: x + y * blockDim.x + z * blockDim.x * blockDim.y
   uint3 id{};
-  const char* waits_in = nullptr;  // null: it runs, or could
+  const char* waits_in = nullptr;  // null: running or ready
   Site waits_at;
   Thread* next = nullptr;  // in a ThreadList
 };
@@ -58,7 +58,7 @@ class ThreadList {
   void push(Thread& thread);
   void push_front(Thread& thread);
   Thread* pop();
-  /// Appends all of `other`, which is empty then.
+  /// Moves all of `other` to the end.
   void append(ThreadList& other);
 
  private:
@@ -66,13 +66,13 @@ class ThreadList {
   Thread* last_ = nullptr;
 };
 
-/// Fibers, to be used again.
+/// A pool of fibers for reuse.
 class ThreadPool {
  public:
   /// Null if the system gives no more stacks.
   Thread* take();
   void put(Thread& thread);
-  /// Calls visit(thread) for each one that belongs to the block.
+  /// Calls visit(thread) for each thread that belongs to the block.
   template <class Visit>
   void for_each_of(const Block& block, Visit&& visit) {
     for (const auto& thread : all_)
@@ -92,13 +92,14 @@ class Block {
   explicit Block(ThreadPool& pool);
   ~Block();
 
-  /// Makes this block `index` of the kernel, which must outlive it; none of its threads has run.
+  /// Makes this object block `index` of the kernel, before any of its threads has run. The kernel
+  /// must outlive it.
   void begin(const Kernel& kernel, std::uint64_t index);
 
-  /// Runs until all threads have returned, or all that have not are in spin(), or one is at fault.
+  /// Runs until all threads have returned, all remaining threads are in spin(), or a thread faults.
   State run();
 
-  /// Drops its threads where they stand.
+  /// Abandons its threads wherever they are.
   void abandon();
 
   const Kernel& kernel() const { return *kernel_; }
@@ -126,8 +127,8 @@ class Block {
   /// Waits for all threads of the block; returns how many of them passed a vote other than 0.
   int barrier(bool vote, const char* operation, Site site);
 
-  /// Waits for all lanes of the mask that exist, which must make the same call; returns the values
-  /// they passed. They stay until this lane's next call but one.
+  /// Waits for all existing lanes of the mask, which must make the same call; returns the values
+  /// that they passed. The values stay valid until this lane's next call but one.
   Exchanged exchange(std::uint32_t mask, std::uint64_t value, const char* operation, Site site);
   /// Waits for the same lanes. Orders their accesses to memory, which an exchange does not.
   void sync_warp(std::uint32_t mask, Site site);
@@ -142,21 +143,21 @@ class Block {
   void* shared_array(const void* declaration, std::size_t bytes, std::size_t alignment);
   void* dynamic_shared() { return shared_.dynamic(); }
 
-  /// Stops the block. `message` is called after that, on the stack of run(), since what lies on a
-  /// thread's own stack is never destroyed.
+  /// Stops the block. `message` is called afterwards, on the stack of run(), because objects on a
+  /// thread's own stack are never destroyed.
   [[noreturn]] void fail(cudaError_t error, std::function<std::string()> message);
 
  private:
   friend Thread::Thread(bool guarded);
 
-  // Where lanes meet. A lane that goes on can be at most one meeting ahead of the slowest lane of
-  // the same mask, so two sets of values are enough.
+  // A meeting of lanes. A lane can be at most one meeting ahead of the slowest lane of the same
+  // mask, so two sets of values are enough.
   struct Meeting {
     std::uint32_t mask = 0;
     std::uint32_t arrived = 0;
     unsigned generation = 0;
     const char* operation = nullptr;
-    std::size_t number = 0;  // among the warp's: its cells for ThreadSanitizer
+    std::size_t number = 0;  // index within the warp: selects its cells for ThreadSanitizer
     ThreadList waiting;
     std::array<std::array<std::uint64_t, kWarpSize>, 2> values;
   };
@@ -165,7 +166,7 @@ class Block {
     std::uint32_t returned = 0;
     bool spun = false;                              // since it last met
     Meeting all;                                    // of all existing lanes
-    std::vector<std::unique_ptr<Meeting>> partial;  // of other masks; 0 for one to be had
+    std::vector<std::unique_ptr<Meeting>> partial;  // of other masks; mask 0: free
   };
   struct Barrier {
     unsigned arrived = 0;

@@ -1,4 +1,4 @@
-#include "sim/capture.h"
+#include "ringrad/sim/capture.h"
 
 #include <unordered_map>
 #include <utility>

@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "sim/op.h"
-#include "sim/runtime_types.h"
+#include "ringrad/sim/op.h"
+#include "ringrad/sim/runtime/runtime_types.h"
 
 namespace ringrad::sim {
 
@@ -48,7 +48,7 @@ class Graph {
   std::shared_ptr<const CapturedOps> captured_;
 };
 
-/// A graph to be launched: cudaGraphExec_t. Its launches come one after the other.
+/// An executable graph: cudaGraphExec_t. Its launches run one after another.
 struct GraphExec {
   Graph graph;
   std::shared_ptr<Op> last;  // of the last launch
@@ -60,7 +60,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
       : origin_(&origin), mode_(mode), thread_(std::this_thread::get_id()) {}
 
   bool began_on(const Stream& stream) const { return origin_ == &stream; }
-  /// True if the calling thread must make no call that allocates, or waits for more than a stream.
+  /// True if the calling thread must not allocate or wait for more than one stream.
   bool forbids_unsafe_calls() const;
 
   void add(const std::shared_ptr<Op>& op, std::vector<std::shared_ptr<Op>> predecessors);
@@ -68,7 +68,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
   bool is_joined_by(const std::shared_ptr<Op>& last) const;
   Graph graph() const { return Graph(captured_); }
 
-  bool invalid = false;  // a call that is not allowed was made meanwhile
+  bool invalid = false;  // a forbidden call was made during the capture
   bool ended = false;
 
  private:

@@ -1,4 +1,4 @@
-#include "sim/clock.h"
+#include "ringrad/sim/clock.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/op.h"
+#include "ringrad/sim/op.h"
 
 namespace ringrad::sim {
 
@@ -49,17 +49,17 @@ class Clock {
  public:
   explicit Clock(Topology topology) : topology_(std::move(topology)) {}
 
-  /// From now on, what runs is noted in events().
+  /// From now on events() records the ops that run.
   void record() { recording_ = true; }
 
   const Topology& topology() const { return topology_; }
 
-  /// When the op could begin, if its predecessors' end has been noted in begin_us: its resources
-  /// must be free as well.
+  /// The earliest time at which the op can begin: its resources must be free, and its predecessors'
+  /// end must have been noted in begin_us.
   double earliest_us(const Op& op) const;
-  /// An op that is about to run: fixes begin_us.
+  /// Called before an op runs: sets begin_us.
   void begin(Op& op) { op.begin_us = earliest_us(op); }
-  /// An op that has run: fixes end_us.
+  /// Called after an op has run: sets end_us.
   void finish(Op& op);
 
   struct Event {
@@ -68,7 +68,7 @@ class Clock {
     int device, stream;
     double begin_us, end_us;
   };
-  /// What has run since record(), without markers.
+  /// The ops that have run since record(), without markers.
   const std::vector<Event>& events() const { return events_; }
 
  private:

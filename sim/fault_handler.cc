@@ -1,4 +1,4 @@
-#include "sim/fault_handler.h"
+#include "ringrad/sim/fault_handler.h"
 
 #include <signal.h>
 #include <ucontext.h>
@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "sim/access_check.h"
-#include "sim/block.h"
-#include "sim/engine.h"
-#include "sim/sanitizers.h"
+#include "ringrad/sim/block.h"
+#include "ringrad/sim/racecheck/access_check.h"
+#include "ringrad/sim/sanitizers.h"
+#include "ringrad/sim/scheduler.h"
 
 namespace ringrad::sim {
 namespace {
@@ -36,7 +36,7 @@ std::string describe_fault(const Memory& memory, const Block& block, const void*
   return message;
 }
 
-// Stops the kernel whose thread touched what it may not.
+// Stops the kernel whose thread made a forbidden access.
 [[noreturn]] void fail_kernel(const Memory& memory, const void* address, bool is_write) {
   Block& block = *Block::current();
   if (block.thread().fiber.guard_contains(address))
@@ -47,7 +47,7 @@ std::string describe_fault(const Memory& memory, const Block& block, const void*
   });
 }
 
-// --- Accesses that are checked (access_check.h) --------------------------------------------------------
+// --- Accesses that are checked (access_check.h) --------------------------------------------------
 
 std::string describe_place(const Memory& memory, const Finding& finding) {
   return memory.device_of(finding.p) ? memory.describe(finding.p) : "in shared memory";
@@ -64,7 +64,7 @@ std::string describe_finding(const Memory& memory, const Block& block, const Fin
     case Finding::Kind::out_of_bounds:
       return text + ", outside of what is allocated: " + place;
     case Finding::Kind::unwritten:
-      return text + ", which nobody had written: " + place;
+      return text + ", which had never been written: " + place;
     case Finding::Kind::race:
       break;
   }
@@ -80,10 +80,10 @@ std::string describe_finding(const Memory& memory, const Block& block, const Fin
              [&memory, &block, finding] { return describe_finding(memory, block, finding); });
 }
 
-// --- Signals ---------------------------------------------------------------------------------------------
+// --- Signals -------------------------------------------------------------------------------------
 
-// Not ours, or beyond help: what was there before must do. Without a handler the instruction faults
-// again, and the system ends the process.
+// Passes a fault that is not ours, or cannot be handled, to the previous handler. Without one the
+// instruction faults again, and the system ends the process.
 void hand_on(const struct sigaction& previous, int signal, siginfo_t* info, void* context) {
   if (previous.sa_flags & SA_SIGINFO)
     previous.sa_sigaction(signal, info, context);
@@ -93,15 +93,15 @@ void hand_on(const struct sigaction& previous, int signal, siginfo_t* info, void
     sigaction(signal, &previous, nullptr);
 }
 
-// The interrupted code is a kernel or the program, never the simulator with a lock: so this may lock,
-// allocate, and leave for another stack.
+// The interrupted code is a kernel or the program, never the simulator holding a lock: so the
+// handler may lock, allocate, and leave for another stack.
 void on_fault(int signal, siginfo_t* info, void* context) {
   Memory* memory = guarded_memory.load();
   const void* address = info->si_addr;
   const auto error_code = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR];
   const bool is_write = error_code & kWriteFault;
-  if (memory && Engine::runs_here()) {
-    if (memory->open(address)) return;  // and the instruction is tried again
+  if (memory && Scheduler::runs_here()) {
+    if (memory->open(address)) return;  // the instruction is retried
     if (Block::current()) fail_kernel(*memory, address, is_write);
   }
   if (memory && memory->device_of(address)) {
@@ -109,21 +109,21 @@ void on_fault(int signal, siginfo_t* info, void* context) {
                                 describe_access(*memory, address, is_write) +
                                 "; it must be copied with cudaMemcpy\n";
     if (write(STDERR_FILENO, message.data(), message.size()) < 0) {
-      // Then the signal alone must tell.
+      // Nothing more can be done: the signal alone ends the process.
     }
   }
   hand_on(previous_action, signal, info, context);
 }
 
 void on_arithmetic_fault(int signal, siginfo_t* info, void* context) {
-  if (!Engine::runs_here() || !Block::current())
+  if (!Scheduler::runs_here() || !Block::current())
     return hand_on(previous_arithmetic_action, signal, info, context);
   Block& block = *Block::current();
   const bool integer = info->si_code == FPE_INTDIV;
   block.fail(cudaErrorLaunchFailure, [&block, integer] {
     return block.describe_thread() +
            (integer ? " divided an integer by zero"
-                    : " computed with a value that nobody wrote, or made a NaN of numbers");
+                    : " computed with a value that was never written, or made a NaN from numbers");
   });
 }
 
@@ -146,13 +146,13 @@ void handle_faults_of(Memory* memory) {
 }
 
 void prepare_thread_for_faults() {
-  if (kAsan) return;  // it brings a stack of its own, and would unmap ours at the thread's end
+  if (kAsan) return;  // it installs its own stack, and would unmap ours at the thread's end
   constexpr std::size_t kBytes = 64 * 1024;
   struct AlternateStack {
     AlternateStack() {
       stack_t stack{};
       sigaltstack(nullptr, &stack);
-      if (!(stack.ss_flags & SS_DISABLE)) return;  // the program has given one
+      if (!(stack.ss_flags & SS_DISABLE)) return;  // the program has installed one
       memory = std::make_unique<char[]>(kBytes);
       stack = {};
       stack.ss_sp = memory.get();

@@ -1,16 +1,16 @@
-// The fault handlers: what happens when a program touches device memory that is closed (memory.h), or
-// a kernel computes with memory that nobody has written (unwritten.h).
+// The fault handlers: they run when a program touches closed device memory (memory.h), or a kernel
+// computes with memory that was never written (unwritten.h).
 
 #pragma once
 
-#include "sim/memory.h"
+#include "ringrad/sim/memory.h"
 
 namespace ringrad::sim {
 
-/// From now on faults of this process concern this memory; null switches the handler off.
+/// From now on the handler treats faults in this memory; null switches it off.
 void handle_faults_of(Memory* memory);
 
-/// Gives the calling thread a stack for the handler, since its own may be what overflowed.
+/// Gives the calling thread a separate stack for the handler, since its own may have overflowed.
 void prepare_thread_for_faults();
 
 }  // namespace ringrad::sim

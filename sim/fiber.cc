@@ -1,4 +1,4 @@
-#include "sim/fiber.h"
+#include "ringrad/sim/fiber.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <new>
 
-#include "sim/sanitizers.h"
+#include "ringrad/sim/sanitizers.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -106,8 +106,9 @@ void Fiber::restart(void (*entry)()) {
 #endif
   unpoison(stack_, stack_bytes_);
   asan_fake_stack_ = nullptr;
-  // As if entry() had been called from nowhere: what a switch pops, entry's address for its `ret`,
-  // and a return address of zero, where debuggers stop. The ABI wants 16 k + 8 at entry.
+  // The stack looks as if entry() had been called from nowhere: it holds the registers that a
+  // switch pops, entry's address for the `ret`, and a return address of zero, where debuggers stop.
+  // The ABI requires 16 k + 8 at entry.
   auto** top = reinterpret_cast<void**>(stack_ + stack_bytes_ - 64);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(entry);

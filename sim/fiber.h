@@ -7,9 +7,9 @@
 // A switch saves and loads the callee-saved registers and nothing else, which takes a few
 // nanoseconds; the floating-point modes are the same for all fibers of a thread. Below a guarded
 // stack lies an equally large inaccessible range, so that an overflow is a fault instead of damage
-// elsewhere. A guard costs the system a mapping, of which a process has some ten thousands.
+// elsewhere. Each guard takes a memory mapping, of which a process has some tens of thousands.
 //
-// Not thread-safe. x86-64 only, as the rest of the library.
+// Not thread-safe. x86-64 only, like the rest of the library.
 
 #pragma once
 
@@ -32,13 +32,13 @@ class Fiber {
   /// when another fiber switches back.
   void switch_to(Fiber& next);
 
-  /// The same forever: the function that runs here is dropped without running destructors.
+  /// Leaves this fiber for good: the running function is abandoned without running destructors.
   [[noreturn]] void leave_for(Fiber& next);
 
-  /// Makes a fiber that was left for ever start again at entry().
+  /// Makes a fiber that was left for good start again at entry().
   void restart(void (*entry)());
 
-  /// The first thing that entry() must call.
+  /// entry() must call this first.
   static void begin();
 
   /// True if a stack overflow would touch this address.

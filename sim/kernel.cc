@@ -1,9 +1,9 @@
-#include "sim/kernel.h"
+#include "ringrad/sim/kernel.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "sim/shared_memory.h"
+#include "ringrad/sim/shared_memory.h"
 
 namespace ringrad::sim {
 namespace {
@@ -25,7 +25,7 @@ unsigned blocks_per_multiprocessor(unsigned threads_per_block, std::size_t dynam
                              kThreadsPerMultiprocessor / (warps * kWarpSize), by_shared_memory}));
 }
 
-// In whole warps.
+// Counts whole warps.
 void Residents::add(const Kernel& kernel, std::uint64_t num_blocks) {
   const unsigned warps = (kernel.threads_per_block() + kWarpSize - 1) / kWarpSize;
   threads += num_blocks * warps * kWarpSize;

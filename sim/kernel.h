@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/runtime_types.h"
-#include "sim/sanitizers.h"
-#include "sim/site.h"
+#include "ringrad/sim/device/site.h"
+#include "ringrad/sim/runtime/runtime_types.h"
+#include "ringrad/sim/sanitizers.h"
 
 namespace ringrad::sim {
 
@@ -43,8 +43,8 @@ struct Kernel {
   unsigned threads_per_block() const { return block.x * block.y * block.z; }
 };
 
-/// How many blocks of these one multiprocessor holds at the same time, as far as threads and
-/// dynamic shared memory limit it; 0 if not even one.
+/// How many such blocks fit on one multiprocessor at the same time, as far as threads and dynamic
+/// shared memory limit it; 0 if not even one does.
 unsigned blocks_per_multiprocessor(unsigned threads_per_block, std::size_t dynamic_shared_bytes);
 
 /// How many blocks of the kernel run at the same time, and so may wait for each other.

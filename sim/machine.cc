@@ -1,4 +1,4 @@
-#include "sim/machine.h"
+#include "ringrad/sim/machine.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,19 +12,19 @@
 #include <string_view>
 #include <utility>
 
-#include "sim/fault_handler.h"
-#include "sim/runtime_api.h"
-#include "sim/sanitizers.h"
-#include "sim/unwritten.h"
+#include "ringrad/sim/fault_handler.h"
+#include "ringrad/sim/runtime/runtime_api.h"
+#include "ringrad/sim/sanitizers.h"
+#include "ringrad/sim/unwritten.h"
 
 namespace ringrad::sim {
 namespace {
 
 constexpr double kCallUs =
-    1;  // simulated time of a host thread for each call that queues something
+    1;  // simulated time that each call which queues work costs its host thread
 
-// Null until it is first asked for. Never destroyed but by reset(): tensors in static storage may
-// outlive everything else.
+// Null until first used. Destroyed only by reset(): tensors in static storage may outlive
+// everything else.
 std::mutex creation;
 Machine* machine = nullptr;
 std::atomic<std::uint64_t> num_machines = 0;
@@ -95,8 +95,8 @@ Machine::Machine(const Options& options_)
     : options(options_),
       clock(Topology::named(options.topology, options.num_devices)),
       memory(options.num_devices, options.bytes_per_device),
-      engine(options.num_devices, memory, clock,
-             {.seed = options.seed, .hang_limit = options.hang_limit}),
+      scheduler(options.num_devices, memory, clock,
+                {.seed = options.seed, .hang_limit = options.hang_limit}),
       devices(static_cast<std::size_t>(options.num_devices)) {
   for (int d = 0; d < options.num_devices; ++d) {
     SimulatedDevice& device = devices[static_cast<std::size_t>(d)];
@@ -141,7 +141,7 @@ cudaError_t Machine::resolve(const char* call, Stream* stream, Stream*& resolved
 }
 
 cudaError_t Machine::resolve(const char* call, const Event* event, std::optional<Event>& now) {
-  if (Engine::runs_here()) return check_device(0);
+  if (Scheduler::runs_here()) return check_device(0);
   const QuietLock lock(mutex);
   if (!events.contains(event))
     return fail(cudaErrorInvalidResourceHandle,
@@ -189,7 +189,7 @@ cudaError_t Machine::submit(const std::shared_ptr<Op>& op, Stream& stream,
   op->begin_us = host.now_us;
   std::shared_ptr<Op>& queue =
       devices[static_cast<std::size_t>(stream.device)].queues[stream.queue];
-  engine.submit(op, predecessors, queue);
+  scheduler.submit(op, predecessors, queue);
   stream.last = queue = op;
   return cudaSuccess;
 }
@@ -198,7 +198,8 @@ bool Machine::is_default(const Stream& stream) const {
   return &stream == devices[static_cast<std::size_t>(stream.device)].default_stream.get();
 }
 
-// The default stream's work comes after the blocking streams' work, which no capture can promise.
+// The default stream's work must follow the blocking streams' work, which a capture cannot
+// guarantee.
 cudaError_t Machine::check_default_stream(const Stream& stream) {
   if (!is_default(stream)) return cudaSuccess;
   for (const auto& other : devices[static_cast<std::size_t>(stream.device)].streams)
@@ -260,13 +261,13 @@ cudaError_t Machine::submit_graph(GraphExec* executable, Stream& stream) {
   for (const auto& op : ops) {
     const auto own = std::exchange(op->predecessors, {});
     op->begin_us = host.now_us;
-    engine.submit(op, own.empty() ? before : own);
+    scheduler.submit(op, own.empty() ? before : own);
   }
   end->begin_us = host.now_us;
   end->device = end->kernel.device = stream.device;
   std::vector<std::shared_ptr<Op>> all = ops;
   all.insert(all.end(), before.begin(), before.end());
-  engine.submit(end, all);
+  scheduler.submit(end, all);
   stream.last = executable->last = end;
   return cudaSuccess;
 }
@@ -284,8 +285,8 @@ cudaError_t Machine::check_captures(const char* call, const Stream* stream) {
 }
 
 void Machine::wait(const std::shared_ptr<Op>& op) {
-  if (!op || Engine::runs_here()) return;  // a host function waits for nothing; it gets an error
-  engine.wait(op);
+  if (!op || Scheduler::runs_here()) return;  // a host function must not wait; it gets an error
+  scheduler.wait(op);
   HostThread& host = this_host_thread();
   host.now_us = std::max(host.now_us, op->end_us);
 }
@@ -328,9 +329,9 @@ cudaError_t fail_no_place(const char* call) {
 }
 
 cudaError_t check_device(int device) {
-  if (Engine::runs_here())
+  if (Scheduler::runs_here())
     return fail(cudaErrorNotPermitted, "kernels and host functions must not call the CUDA runtime");
-  const std::optional<Fault> fault = Machine::get().engine.fault(device);
+  const std::optional<Fault> fault = Machine::get().scheduler.fault(device);
   return fault ? fail(fault->error, fault->message) : cudaSuccess;
 }
 
@@ -355,7 +356,7 @@ std::string chrome_trace() {
                       {"name", "process_name"},
                       {"pid", device},
                       {"args", {{"name", "simulated device " + std::to_string(device)}}}});
-  for (const Clock::Event& event : m.engine.record())
+  for (const Clock::Event& event : m.scheduler.record())
     events.push_back({{"ph", "X"},
                       {"name", event.name},
                       {"cat", event.kind == Op::Kind::kernel ? "kernel"

@@ -1,7 +1,7 @@
 // Machine: the simulated devices with their memory, streams and clock; there is one per process.
 //
 // The functions of the runtime (runtime_*.cc) are thin: they check what CUDA checks, create ops,
-// and pass them to the engine.
+// and pass them to the scheduler.
 
 #pragma once
 
@@ -14,12 +14,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/capture.h"
-#include "sim/clock.h"
-#include "sim/engine.h"
-#include "sim/memory.h"
-#include "sim/shared_event.h"
-#include "sim/simulator.h"
+#include "ringrad/sim/capture.h"
+#include "ringrad/sim/clock.h"
+#include "ringrad/sim/memory.h"
+#include "ringrad/sim/scheduler.h"
+#include "ringrad/sim/shared_event.h"
+#include "ringrad/sim/simulator.h"
 
 namespace ringrad::sim {
 
@@ -31,7 +31,7 @@ class Stream {
   const int device;
   const int number;
   const bool blocking;       // it and the default stream wait for each other
-  const std::size_t queue;   // of the device's hardware queues, which it shares with other streams
+  const std::size_t queue;   // its hardware queue on the device, shared with other streams
   std::shared_ptr<Op> last;  // all earlier ops are done when this one is
   std::shared_ptr<Capture> capture;
   std::shared_ptr<Op> last_captured;
@@ -44,8 +44,8 @@ class Event {
 
   const int device;
   const bool timing;
-  std::shared_ptr<Op> op;                     // null until it is recorded, here
-  const std::shared_ptr<SharedEvent> shared;  // null unless other processes may know it
+  std::shared_ptr<Op> op;                     // null until it is recorded in this process
+  const std::shared_ptr<SharedEvent> shared;  // null unless other processes can open it
 };
 
 struct SimulatedDevice {
@@ -59,13 +59,13 @@ struct SimulatedDevice {
     std::shared_ptr<Op> last;
     bool blocking;
   };
-  std::vector<EndedStream> ended;  // that were destroyed, perhaps with work queued
-  // What was queued last in each hardware queue. Work of a queue begins in the order in which it
-  // was queued.
+  std::vector<EndedStream> ended;  // destroyed, perhaps with work still queued
+  // The op queued last in each hardware queue. Work of a queue begins in the order in which it was
+  // queued.
   std::vector<std::shared_ptr<Op>> queues;
-  std::size_t num_streams = 0;   // that were ever made
+  std::size_t num_streams = 0;   // ever made
   std::uint32_t peers = 0;       // bit d: it may touch device d's memory
-  std::uint32_t pool_users = 0;  // bit d: device d may touch what comes from its pool
+  std::uint32_t pool_users = 0;  // bit d: device d may touch memory of its pool
 };
 
 class Machine {
@@ -73,11 +73,12 @@ class Machine {
   explicit Machine(const Options& options);
   ~Machine();
 
-  /// The machine of this process, made when it is first asked for.
+  /// The machine of this process, made at first use.
   static Machine& get();
 
-  /// Queues the op on a stream, or captures it, after what CUDA's rules say and after `also_after`,
-  /// which an event holds. Returns an error, and does nothing, if a capture forbids it.
+  /// Queues the op on a stream, or captures it, after the ops that CUDA's rules name and after
+  /// `also_after`, the op of an event. Returns an error, and does nothing, if a capture forbids the
+  /// call.
   cudaError_t submit(const std::shared_ptr<Op>& op, Stream& stream,
                      const std::shared_ptr<Op>& also_after = nullptr);
   /// Queues a graph's ops, each after its predecessors, and all after the graph's last launch.
@@ -96,15 +97,15 @@ class Machine {
 
   /// Waits, and moves the calling thread's simulated time to the op's end.
   void wait(const std::shared_ptr<Op>& op);
-  /// Everything that is queued on a device now.
+  /// All work that is queued on a device now.
   void wait_for_device(int device);
 
   const Options options;
   Clock clock;
   Memory memory;
-  Engine engine;
+  Scheduler scheduler;
 
-  std::mutex mutex;  // of all below
+  std::mutex mutex;  // guards all members below
   std::vector<SimulatedDevice> devices;
   std::unordered_map<const Event*, std::unique_ptr<Event>> events;
   std::unordered_map<const Graph*, std::unique_ptr<Graph>> graphs;
@@ -116,7 +117,7 @@ class Machine {
 
   /// True if p lies in memory of cudaMallocHost. REQUIRES: mutex is held
   bool is_pinned(const void* p) const;
-  /// The streams of the capture are ordinary ones again. REQUIRES: mutex is held
+  /// Makes the streams of the capture ordinary ones again. REQUIRES: mutex is held
   void end_capture(const std::shared_ptr<Capture>& capture);
 
  private:
@@ -126,10 +127,10 @@ class Machine {
   std::vector<std::shared_ptr<Op>> predecessors_on(Stream& stream);
 };
 
-/// What the runtime remembers for each host thread.
+/// The runtime's state for each host thread.
 struct HostThread {
   std::uint64_t machine =
-      0;  // which of the process's machines this is about: reset() makes new ones
+      0;  // the number of the machine that this state belongs to: reset() makes new ones
   int device = 0;
   cudaError_t last_error = cudaSuccess;
   double now_us = 0;  // simulated
@@ -139,10 +140,11 @@ HostThread& this_host_thread();
 /// Notes the error and its report for the user; returns the error.
 cudaError_t fail(cudaError_t error, const std::string& report);
 
-/// The error of a call whose result has no place to go.
+/// The error of a call whose result pointer is null.
 cudaError_t fail_no_place(const char* call);
 
-/// The fault of a device, as every call that uses it returns it; cudaSuccess if there is none.
+/// The fault of a device, which every call that uses the device returns; cudaSuccess if there is
+/// none.
 cudaError_t check_device(int device);
 
 }  // namespace ringrad::sim

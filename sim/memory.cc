@@ -1,4 +1,4 @@
-#include "sim/memory.h"
+#include "ringrad/sim/memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 #include <new>
 #include <utility>
 
-#include "sim/access_check.h"
-#include "sim/sanitizers.h"
-#include "sim/unwritten.h"
+#include "ringrad/sim/racecheck/access_check.h"
+#include "ringrad/sim/sanitizers.h"
+#include "ringrad/sim/unwritten.h"
 
 namespace ringrad::sim {
 namespace {
@@ -19,9 +19,11 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc gives it
 constexpr unsigned char kCanary = 0xfb;
-// More are closed after a kernel, so that the next one's canaries are few.
+// Above this number, allocations are closed after a kernel, so that the next check has few
+// canaries.
 constexpr std::size_t kMostOpen = 256;
-// Addresses, not memory: a tebibyte, or what ThreadSanitizer or access_check.h can follow.
+// Address space, not memory: a tebibyte, or as much as ThreadSanitizer or access_check.h can
+// follow.
 std::size_t addresses_per_device() {
   return std::size_t{1} << (kTsan || kChecksAccesses ? 34 : 40);
 }
@@ -125,8 +127,8 @@ void* Memory::allocate(int device, std::size_t bytes, bool pooled) {
   return a.begin;
 }
 
-// Unused pages, with a guard page after them; once there are none, pages of freed
-// allocations, whose records are then forgotten. Null if there are none either.
+// Returns unused pages with a guard page after them. Once there are none, it takes pages of freed
+// allocations and forgets their records. Null if there are none either.
 std::byte* Memory::find_addresses(Region& region, std::size_t bytes) const {
   const std::size_t needed = bytes + kPage;
   const std::byte* end = region.begin + addresses_per_device();
@@ -186,7 +188,7 @@ std::optional<Memory::Export> Memory::export_allocation(const void* p) const {
   if (!found || !found->live || found->imported) return {};
   const Region& region = regions_[static_cast<std::size_t>(found->device)];
   const Pages pages = pages_of(*found);
-  note_written(found->begin, found->bytes);  // by a process that cannot be seen
+  note_written(found->begin, found->bytes);  // by a process whose writes cannot be seen
   return Export{.process = getpid(),
                 .file = region.file,
                 .device = found->device,
@@ -297,8 +299,8 @@ std::vector<Memory::Allocation> Memory::live_allocations() const {
 
 // --- Access --------------------------------------------------------------------------------------
 
-// ThreadSanitizer could not follow a fault handler that resumes a simulated thread; there, all is
-// open.
+// ThreadSanitizer cannot follow a fault handler that resumes a simulated thread, so all memory is
+// open under it.
 bool Memory::protect(const Allocation& a, int protection) const {
   if (kTsan && protection == PROT_NONE && a.live) return true;
   const Pages pages = pages_of(a);
@@ -322,7 +324,7 @@ bool Memory::open(const void* p) {
   const Pages pages = pages_of(*a);
   if (p >= pages.begin + pages.bytes || open_.contains(a->begin)) return false;
   if (!protect(*a, PROT_READ | PROT_WRITE)) {
-    // The system has no room for one more mapping: close all others. They open again when touched.
+    // The process has no mapping left: close all other allocations. They open again when touched.
     if (damage_.empty()) damage_ = find_damage();
     std::erase_if(open_, [&](const std::byte* begin) {
       return protect(*find_at_or_before(begin), PROT_NONE);

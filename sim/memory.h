@@ -10,7 +10,7 @@
 // and reachable from the running device, opens it, and lets the kernel retry. Any other access is a
 // fault, which is reported: memory past the end, freed memory (whose addresses are reused only when
 // there are no others), another device's memory without peer access, and device memory that the
-// host touches, unless the engine runs on another host thread at that moment. The fault handler
+// host touches, unless the scheduler runs on another host thread at that moment. The fault handler
 // does not see accesses to the rest of an allocation's pages, up to 255 bytes after its end and
 // 3840 bytes before its beginning. These bytes hold canaries, which are checked after each kernel.
 // Under AddressSanitizer every byte is checked, for reads as well; under ThreadSanitizer all memory
@@ -40,9 +40,9 @@ class Memory {
     std::size_t bytes = 0;
     int device = 0;
     bool live = true;
-    bool imported = false;  // it is another process's
-    bool freeing = false;   // it will be released when its stream comes to that
-    bool pooled = false;    // it came from the device's memory pool
+    bool imported = false;  // owned by another process
+    bool freeing = false;   // will be released when its stream gets there
+    bool pooled = false;    // allocated from the device's memory pool
 
     bool contains(const void* p) const { return p >= begin && p < begin + bytes; }
     bool is_within(std::uint64_t reach) const { return reach & reach_of(device, pooled); }
@@ -54,8 +54,8 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// What a kernel may touch, in bits: d for the memory of device d, 32 + d for that of its pool,
-  /// to which other devices have access by calls of their own.
+  /// The memory that a kernel may touch, in bits: d for the memory of device d, 32 + d for that of
+  /// its pool, to which separate calls give other devices access.
   static constexpr std::uint64_t reach_of(int device, bool pooled) {
     return std::uint64_t{1} << (pooled ? device + 32 : device);
   }
@@ -64,11 +64,11 @@ class Memory {
   void* allocate(int device, std::size_t bytes, bool pooled = false);
   /// False unless p is the beginning of a live allocation.
   bool release(void* p);
-  /// Says whether an allocation will be released later. False unless p is the beginning of a live
-  /// allocation of which the contrary was known.
+  /// Marks whether an allocation will be released later. False unless p is the beginning of a live
+  /// allocation that was marked otherwise.
   bool mark_freeing(void* p, bool freeing = true);
 
-  /// An allocation as another process can open it.
+  /// What another process needs to open an allocation.
   struct Export {
     std::int32_t process, file, device;
     std::uint64_t file_offset, begin_offset, bytes;
@@ -93,7 +93,7 @@ class Memory {
 
   // --- Access ------------------------------------------------------------------------------------
 
-  /// From now on a kernel may touch live memory that is in its reach; 0 closes all memory.
+  /// From now on a kernel may touch live memory within its reach; 0 closes all memory.
   void permit(std::uint64_t reach);
   /// For the fault handler: true if p may be touched now; the access must then be retried.
   bool open(const void* p);
@@ -123,7 +123,7 @@ class Memory {
   std::vector<Region> regions_;
   std::uint64_t permitted_ = 0;
   std::set<const std::byte*> open_;  // first addresses
-  std::string damage_;               // that was found before something was closed
+  std::string damage_;               // found just before allocations were closed
 };
 
 }  // namespace ringrad::sim

@@ -1,8 +1,8 @@
-#include "sim/op.h"
+#include "ringrad/sim/op.h"
 
 #include <utility>
 
-#include "sim/sanitizers.h"
+#include "ringrad/sim/sanitizers.h"
 
 namespace ringrad::sim {
 

@@ -12,7 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "sim/kernel.h"
+#include "ringrad/sim/kernel.h"
 
 namespace ringrad::sim {
 
@@ -24,18 +24,18 @@ struct Op {
   Kind kind = Kind::marker;
   int device = 0;
   int stream = 0;                 // its number, for traces
-  Kernel kernel;                  // what it runs; nothing, for a marker
+  Kernel kernel;                  // empty for a marker
   std::uint64_t reaches = 0;      // memory that it may touch (memory.h)
   std::vector<const void*> uses;  // device memory that its arguments point to
 
-  // In the graph. An op that is done has neither.
+  // The op's place in the graph. An op that is done has neither predecessors nor followers.
   std::vector<std::shared_ptr<Op>> predecessors, followers;
   std::size_t num_pending = 0;  // predecessors that are not done
   bool done = false;
-  const Op* ahead = nullptr;   // in its hardware queue, not begun: it holds this one back
-  std::shared_ptr<Op> behind;  // the other way round
+  const Op* ahead = nullptr;   // the op before it in its hardware queue, not begun: holds it back
+  std::shared_ptr<Op> behind;  // the op that this one holds back
   bool begun = false;
-  bool stopped = false;  // it did not run to its end, because of a fault
+  bool stopped = false;  // a fault ended it early
 
   // Simulated time in microseconds, and what determines it (clock.h).
   double begin_us = 0, end_us = 0;
@@ -49,7 +49,7 @@ struct Op {
   static constexpr int kHost = -1;
 };
 
-/// A new op. Simulated threads read their arguments in it, so ThreadSanitizer must not see its
+/// A new op. Simulated threads read their arguments from it, so ThreadSanitizer must not see its
 /// destruction.
 std::shared_ptr<Op> make_op(Op::Kind kind, std::string name = {});
 std::shared_ptr<Op> make_marker();

@@ -49,7 +49,7 @@ inline void unpoison(const void*, std::size_t) {}
 #endif
 
 /// An address that stands for an order: what a thread did before release(cell) happened before what
-/// another one does after acquire(cell). ThreadSanitizer tells addresses apart by eights.
+/// another thread does after acquire(cell). ThreadSanitizer tells addresses apart by eights.
 struct alignas(8) SyncCell {};
 
 #if defined(RINGRAD_SIM_TSAN)
@@ -75,15 +75,15 @@ class Unseen {
   Unseen& operator=(const Unseen&) = delete;
 };
 
-/// Fills memory with a 16-bit pattern, unnoticed.
+/// Fills memory with a 16-bit pattern, unseen by the sanitizer.
 inline void fill_unseen(void* p, std::uint16_t pattern, std::size_t bytes) {
   std::size_t words = bytes / 2;
   asm volatile("rep stosw" : "+D"(p), "+c"(words) : "a"(pattern) : "memory");
   if (bytes % 2) asm volatile("movb %b1, (%0)" : : "r"(p), "q"(pattern) : "memory");
 }
 
-/// Memory at these addresses, or if null at some that nobody has used, unnoticed; null if there is
-/// none.
+/// Maps memory at these addresses, or at unused ones if null, unseen by the sanitizer; null if
+/// there is none.
 inline void* map_unseen(void* at, std::size_t bytes) {
   const long result =
       syscall(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE,
@@ -110,7 +110,8 @@ inline void* map_unseen(void* at, std::size_t bytes) {
 }
 #endif
 
-/// std::allocate_shared with it makes what any thread may drop last, unnoticed.
+/// For std::allocate_shared: any thread may drop the last reference without the sanitizer seeing
+/// it.
 template <class T>
 struct UnseenAllocator {
   using value_type = T;
@@ -132,7 +133,7 @@ struct UnseenAllocator {
   bool operator==(const UnseenAllocator&) const = default;
 };
 
-/// A lock_guard for the simulator's own data: what happens under it is not noticed.
+/// A lock_guard for the simulator's own data: the sanitizer sees nothing of what happens under it.
 class QuietLock {
  public:
   explicit QuietLock(std::mutex& mutex) : lock_(mutex) {}

@@ -1,4 +1,4 @@
-#include "sim/shared_event.h"
+#include "ringrad/sim/shared_event.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ constexpr std::uint64_t kMagic =
 
 }  // namespace
 
-// A fresh file holds zeros, which is what a fresh page is, but for the magic.
+// A fresh file holds zeros, which is the content of a fresh page except for the magic.
 std::shared_ptr<SharedEvent> SharedEvent::map(int file, int device) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   struct stat status {};

@@ -19,12 +19,12 @@ namespace ringrad::sim {
 
 class SharedEvent {
  public:
-  /// As another process can open it.
+  /// What another process needs to open it.
   struct Export {
     std::int32_t process, file, device;
   };
 
-  /// A fresh one, and one that another process made; null if there is no memory, or no such event.
+  /// A new event, and one that another process made; null if there is no memory, or no such event.
   static std::shared_ptr<SharedEvent> make(int device);
   static std::shared_ptr<SharedEvent> open(const Export& exported);
 
@@ -32,7 +32,7 @@ class SharedEvent {
   SharedEvent(const SharedEvent&) = delete;
   SharedEvent& operator=(const SharedEvent&) = delete;
 
-  /// As the process that made it can be asked for it. REQUIRES: this process did
+  /// What other processes need to open it. REQUIRES: this process made it
   Export exported() const;
   int device() const { return device_; }
 

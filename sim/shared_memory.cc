@@ -1,20 +1,21 @@
-#include "sim/shared_memory.h"
+#include "ringrad/sim/shared_memory.h"
 
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <new>
 
-#include "sim/access_check.h"
-#include "sim/sanitizers.h"
-#include "sim/unwritten.h"
+#include "ringrad/sim/racecheck/access_check.h"
+#include "ringrad/sim/sanitizers.h"
+#include "ringrad/sim/unwritten.h"
 
 namespace ringrad::sim {
 namespace {
 
 constexpr std::size_t kAlignment = 16;
 constexpr std::size_t kMaxArrays = 64;  // so that a block's own threads never allocate
-// After each array: nobody may touch it, if that is checked, and it does not count.
+// The gap after each array: no thread may touch it in builds that check, and it does not count as
+// shared memory.
 constexpr std::size_t kGap = 32;
 constexpr std::size_t kDynamic = kStaticSharedBytes + kMaxArrays * kGap;
 constexpr std::size_t kBytes = kDynamic + kMaxSharedBytes;
@@ -41,8 +42,8 @@ void SharedMemory::begin_block(std::size_t dynamic_bytes, std::size_t limit_byte
   if (memory_ && (static_bytes_ > 0 || dynamic_used_)) {
     poison(memory_, kBytes);
     note_dead(memory_, kBytes);
-    // Other addresses: what blocks before did to theirs does not race with the next. The memory goes
-    // back, the addresses stay taken.
+    // The next block gets other addresses, so that its accesses do not race with those of earlier
+    // blocks. The memory goes back; the addresses stay taken.
     if (kTsan) {
       madvise(memory_, kBytes, MADV_DONTNEED);
       memory_ = nullptr;

@@ -4,7 +4,7 @@
 //     [ static arrays, in order of ... | dynamic shared memory          ]
 //       their first use in the block
 //
-// A block finds it filled as in unwritten.h: hardware does not clear it either.
+// Each block finds it filled as in unwritten.h, since hardware does not clear it either.
 
 #pragma once
 
@@ -23,11 +23,11 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Forgets all arrays: the next block begins, which may use so many bytes in all.
+  /// Forgets all arrays: the next block begins, which may use this many bytes in total.
   void begin_block(std::size_t dynamic_bytes, std::size_t limit_bytes);
 
-  /// The array that is declared at this place of the source, known by an address that is unique to
-  /// it; null if it does not fit.
+  /// The array declared at this place in the source, identified by an address that is unique to the
+  /// place; null if it does not fit.
   void* static_array(const void* declaration, std::size_t bytes, std::size_t alignment);
 
   void* dynamic();

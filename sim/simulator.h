@@ -6,9 +6,9 @@
 //     RINGRAD_SIM_MEMORY_MIB    memory of each; 4096
 //     RINGRAD_SIM_TOPOLOGY      nvlink8, pcie4 or two_hosts (clock.h); nvlink8
 //     RINGRAD_SIM_SEED          other than 0: ops that are ready run in a random order
-//     RINGRAD_SIM_HANG_MS       how long spinning kernels may keep everybody waiting; 10000
+//     RINGRAD_SIM_HANG_MS       milliseconds for which kernels may spin without progress; 10000
 //     CUDA_DEVICE_MAX_CONNECTIONS   hardware queues of each device, 1 to 32, as CUDA reads it; 8
-//     RINGRAD_SIM_TRAP          1: stop kernels that compute with values nobody wrote (unwritten.h)
+//     RINGRAD_SIM_TRAP          1: stop kernels that compute with unwritten values (unwritten.h)
 //     RINGRAD_SIM_TRACE         file for the simulated timeline, written at exit
 
 #pragma once

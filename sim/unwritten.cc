@@ -1,10 +1,10 @@
-#include "sim/unwritten.h"
+#include "ringrad/sim/unwritten.h"
 
 #include <fenv.h>
 
 #include <cstdint>
 
-#include "sim/sanitizers.h"
+#include "ringrad/sim/sanitizers.h"
 
 namespace ringrad::sim {
 namespace {
@@ -28,7 +28,7 @@ ArithmeticTrap::ArithmeticTrap() {
   feenableexcept(FE_INVALID);
 }
 
-// A fault's handler may have left with the exception masked already; then this changes nothing.
+// A fault's handler may have left with the exception already masked; then this has no effect.
 ArithmeticTrap::~ArithmeticTrap() {
   if (trapping) fedisableexcept(FE_INVALID);
 }

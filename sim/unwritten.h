@@ -13,12 +13,12 @@
 
 namespace ringrad::sim {
 
-/// For all memory that is filled from now on, and all kernels that run.
+/// Applies to all memory filled from now on, and to all kernels that run.
 void trap_unwritten(bool on);
 
 void fill_unwritten(void* p, std::size_t bytes);
 
-/// While it lives, arithmetic on a signalling NaN raises SIGFPE, if it is to trap.
+/// While it lives, arithmetic on a signalling NaN raises SIGFPE, if trapping is on.
 class ArithmeticTrap {
  public:
   ArithmeticTrap();

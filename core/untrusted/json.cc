@@ -1,11 +1,11 @@
-#include "core/untrusted/json.h"
+#include "ringrad/core/untrusted/json.h"
 
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "core/untrusted/quoted_bytes.h"
+#include "ringrad/core/untrusted/quoted_bytes.h"
 
 namespace ringrad {
 namespace {

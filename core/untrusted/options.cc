@@ -1,4 +1,4 @@
-#include "core/untrusted/options.h"
+#include "ringrad/core/untrusted/options.h"
 
 #include <cmath>
 #include <cstdio>
@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/untrusted/quoted_bytes.h"
+#include "ringrad/core/untrusted/quoted_bytes.h"
 
 namespace ringrad {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/communicator.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,10 +7,10 @@
 #include <functional>
 #include <utility>
 
-#include "core/transfer.h"
-#include "parallel/comm/chaos.h"
-#include "parallel/comm/collective_call.h"
-#include "parallel/comm/flight_recorder.h"
+#include "ringrad/core/transfer.h"
+#include "ringrad/parallel/comm/common/collective_call.h"
+#include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/comm/job/flight_recorder.h"
 
 namespace ringrad {
 namespace {
@@ -62,12 +62,12 @@ void check_exchange(const Tensor& output, const Tensor& input, int world_size, W
                 bytes, " bytes each that overlap");
 }
 
-// A tensor where the backend can work on it: itself, or for a GPU's tensor that it does not reach a copy on
-// the CPU that put_back() returns. Copies follow the current stream, so results are where later work on it
-// expects them.
-class Reached {
+// A tensor where the backend can work on it: itself, or for a GPU's tensor that it does not reach a
+// copy on the CPU that put_back() returns. Copies follow the current stream, so results are where
+// later work on it expects them.
+class HostTensor {
  public:
-  Reached(const Tensor& tensor, bool is_reached, Where where)
+  HostTensor(const Tensor& tensor, bool is_reached, Where where)
       : original_(tensor), host_(is_reached ? tensor : to_host(tensor, where)) {}
 
   operator const Tensor&() const { return host_; }
@@ -86,7 +86,8 @@ class Reached {
 }  // namespace
 
 // Marks the communicator as busy for one call, so that a second thread is told instead of mixing up
-// the sequence. Communicators may be made of others: the user's call is the outermost of its thread.
+// the sequence. Communicators may be made of others: the user's call is the outermost of its
+// thread.
 class Communicator::OneCall {
  public:
   OneCall(Communicator& comm, const char* what, Where where) : comm_(comm) {
@@ -104,8 +105,9 @@ class Communicator::OneCall {
 
   bool is_outermost() const { return depth_ == 1; }
 
-  /// The other ranks wait for this one's part of the call. An exception is the end of it, whatever threw it. But a
-  /// tensor that a backend cannot reach is refused before the call begins, as any other wrong argument.
+  /// The other ranks wait for this one's part of the call. An exception is the end of it, whatever
+  /// threw it. But a tensor that a backend cannot reach is refused before the call begins, as any
+  /// other wrong argument.
   template <class Body>
   auto run(const char* what, Body body) const {
     try {
@@ -132,7 +134,7 @@ Communicator::Communicator(int rank, int world_size, std::string group, RankName
       world_size_(world_size),
       group_(std::move(group)),
       rank_names_(std::move(rank_names)),
-      chaos_(Chaos::planned()),
+      fault_injection_(FaultInjection::planned()),
       flight_(std::make_unique<FlightRecorder>(group_)) {}
 
 Communicator::~Communicator() = default;
@@ -140,8 +142,8 @@ Communicator::~Communicator() = default;
 template <class Body>
 void Communicator::perform(const CollectiveCall& call, Where where, Body body) {
   const OneCall one(*this, name(call.op), where);
-  if (chaos_ && one.is_outermost()) [[unlikely]]
-    chaos_->call();
+  if (fault_injection_ && one.is_outermost()) [[unlikely]]
+    fault_injection_->call();
   record(call, where, [&] { one.run(name(call.op), body); });
 }
 
@@ -163,7 +165,7 @@ void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
   check_reducible("all_reduce", tensor.dtype(), op, where);
   perform(call_of(CollectiveOp::all_reduce, tensor, op), where, [&] {
     tensor.mark_changed(where);
-    const Reached reached(tensor, reaches(tensor.device()), where);
+    const HostTensor reached(tensor, reaches(tensor.device()), where);
     do_all_reduce(reached, op, where);
     reached.put_back(where);
   });
@@ -176,7 +178,7 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
   perform(call_of(CollectiveOp::reduce_scatter, input, op), where, [&] {
     output.mark_changed(where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
-    const Reached out(output, is_reached, where), in(input, is_reached, where);
+    const HostTensor out(output, is_reached, where), in(input, is_reached, where);
     do_reduce_scatter(out, in, op, where);
     out.put_back(where);
   });
@@ -187,7 +189,7 @@ void Communicator::all_gather(const Tensor& output, const Tensor& input, Where w
   perform(call_of(CollectiveOp::all_gather, output), where, [&] {
     output.mark_changed(where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
-    const Reached out(output, is_reached, where), in(input, is_reached, where);
+    const HostTensor out(output, is_reached, where), in(input, is_reached, where);
     do_all_gather(out, in, where);
     out.put_back(where);
   });
@@ -198,7 +200,7 @@ void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
   check_root("broadcast", root, world_size_, where);
   perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, [&] {
     if (rank_ != root) tensor.mark_changed(where);
-    const Reached reached(tensor, reaches(tensor.device()), where);
+    const HostTensor reached(tensor, reaches(tensor.device()), where);
     do_broadcast(reached, root, where);
     reached.put_back(where);
   });
@@ -210,7 +212,7 @@ void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where whe
   check_root("reduce", root, world_size_, where);
   perform(call_of(CollectiveOp::reduce, tensor, op, root), where, [&] {
     tensor.mark_changed(where);
-    const Reached reached(tensor, reaches(tensor.device()), where);
+    const HostTensor reached(tensor, reaches(tensor.device()), where);
     do_reduce(reached, root, op, where);
     if (rank_ == root) reached.put_back(where);
   });
@@ -221,7 +223,7 @@ void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where w
   perform(call_of(CollectiveOp::all_to_all, input), where, [&] {
     output.mark_changed(where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
-    const Reached out(output, is_reached, where), in(input, is_reached, where);
+    const HostTensor out(output, is_reached, where), in(input, is_reached, where);
     do_all_to_all(out, in, where);
     out.put_back(where);
   });
@@ -230,8 +232,8 @@ void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where w
 // The members of each color, in the order of their keys.
 std::unique_ptr<Communicator> Communicator::split(int color, int key, Where where) {
   const OneCall one(*this, "split", where);
-  if (chaos_ && one.is_outermost()) [[unlikely]]
-    chaos_->call();
+  if (fault_injection_ && one.is_outermost()) [[unlikely]]
+    fault_injection_->call();
   return one.run("split", [&] {
     const Options numbers{.dtype = DType::int64, .device = Device()};
     const Tensor own = empty({2}, numbers, where), all = empty({world_size_, 2}, numbers, where);
@@ -258,7 +260,7 @@ std::unique_ptr<Communicator> Communicator::shrink(Where where) {
 }
 
 std::unique_ptr<Communicator> Communicator::do_shrink(Where where) {
-  throw CollectiveError("shrink: this backend cannot go on with fewer ranks; join a new group",
+  throw CollectiveError("shrink: this backend cannot continue with fewer ranks; join a new group",
                         where);
 }
 
@@ -285,7 +287,7 @@ void Communicator::send(const Tensor& tensor, int to, Where where) {
                 "send: the receiver must be another rank in [0, ", world_size_, "); got ", to,
                 " on rank ", rank_, " of the group");
   perform(call_of(CollectiveOp::send, tensor, ReduceOp::sum, to), where,
-          [&] { do_send(Reached(tensor, reaches(tensor.device()), where), to, where); });
+          [&] { do_send(HostTensor(tensor, reaches(tensor.device()), where), to, where); });
 }
 
 void Communicator::recv(const Tensor& tensor, int from, Where where) {
@@ -295,7 +297,7 @@ void Communicator::recv(const Tensor& tensor, int from, Where where) {
                 " on rank ", rank_, " of the group");
   perform(call_of(CollectiveOp::recv, tensor, ReduceOp::sum, from), where, [&] {
     tensor.mark_changed(where);
-    const Reached reached(tensor, reaches(tensor.device()), where);
+    const HostTensor reached(tensor, reaches(tensor.device()), where);
     do_recv(reached, from, where);
     reached.put_back(where);
   });

@@ -32,14 +32,14 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
-#include "parallel/comm/rank_names.h"
-#include "parallel/comm/reduce_op.h"
-#include "parallel/plan/cost.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/parallel/comm/common/rank_names.h"
+#include "ringrad/parallel/comm/reduce_op.h"
+#include "ringrad/parallel/plan/predict/cost.h"
 
 namespace ringrad {
 
-class Chaos;
+class FaultInjection;
 struct CollectiveCall;
 class FlightRecorder;
 
@@ -210,7 +210,7 @@ class Communicator {
   const RankNames rank_names_;
   std::atomic<bool> in_call_{false};
   int num_splits_ = 0;
-  Chaos* const chaos_;  // null unless faults are planned
+  FaultInjection* const fault_injection_;  // null unless faults are planned
   const std::unique_ptr<FlightRecorder> flight_;
 };
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/group_options.h"
+#include "ringrad/parallel/comm/group_options.h"
 
 #include <algorithm>
 #include <map>

@@ -1,9 +1,9 @@
 // GroupOptions: the choices made when a group is created, and the plans that follow from them.
 //
-// The planner of each collective is an option: an algorithm's name (plan/algorithms.h) or a user's
-// function. A plan is proved before its first run. Without a planner, the ranks measure once what
-// messages between them cost (measure_links.h), and each buffer size gets the plan with the
-// shortest predicted time.
+// The planner of each collective is an option: an algorithm's name (plan/collective/algorithms.h)
+// or a user's function. A plan is proved before its first run. Without a planner, the ranks measure
+// once what messages between them cost (measure_links.h), and each buffer size gets the plan with
+// the shortest predicted time.
 
 #pragma once
 
@@ -13,12 +13,12 @@
 #include <memory>
 #include <optional>
 
-#include "core/error.h"
-#include "parallel/comm/program_cache.h"
-#include "parallel/comm/rank_names.h"
-#include "parallel/plan/algorithms.h"
-#include "parallel/plan/cost.h"
-#include "parallel/plan/sum_order.h"
+#include "ringrad/core/error.h"
+#include "ringrad/parallel/comm/common/rank_names.h"
+#include "ringrad/parallel/comm/memory/program_cache.h"
+#include "ringrad/parallel/plan/collective/algorithms.h"
+#include "ringrad/parallel/plan/collective/sum_order.h"
+#include "ringrad/parallel/plan/predict/cost.h"
 
 namespace ringrad {
 
@@ -63,7 +63,8 @@ struct GroupOptions {
   Planner broadcast = nullptr;
   Planner reduce = nullptr;
   Planner all_to_all = nullptr;
-  /// The order of sums in plans that the group chooses (plan/sum_order.h); `fast` allows any order.
+  /// The order of sums in plans that the group chooses (plan/collective/sum_order.h); `fast` allows
+  /// any order.
   SumOrder order = SumOrder::canonical;
   /// The cost of messages, used instead of measuring it. It must be the same on all ranks.
   std::optional<CostModel> links = {};

@@ -1,12 +1,12 @@
-#include "parallel/comm/join_group.h"
+#include "ringrad/parallel/comm/join_group.h"
 
 #include <utility>
 
-#include "parallel/comm/gloo_group.h"
-#include "parallel/comm/hierarchical_group.h"
-#include "parallel/comm/job_store.h"
-#include "parallel/comm/mpi_group.h"
-#include "parallel/comm/process_group.h"
+#include "ringrad/parallel/comm/job/job_store.h"
+#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/network/gloo_group.h"
+#include "ringrad/parallel/comm/network/hierarchical_group.h"
+#include "ringrad/parallel/comm/network/mpi_group.h"
 
 namespace ringrad {
 namespace {
@@ -25,8 +25,8 @@ Options extended(const GroupOptions& options) {
 }
 
 // Of a network that a hierarchical group stands on.
-EngineOptions below(const GroupOptions& options) {
-  EngineOptions network = extended<EngineOptions>(options);
+TransportOptions below(const GroupOptions& options) {
+  TransportOptions network = extended<TransportOptions>(options);
   if (network.deadline < std::chrono::nanoseconds::max() - kNetworkPatience)
     network.deadline += kNetworkPatience;
   return network;
@@ -51,10 +51,12 @@ constexpr Backend kBackends[] = {
      [](const GroupOptions& options, Where where) {
        return join_process_group(extended<ProcessGroupOptions>(options), where);
      }},
-    {"gloo", [](const GroupOptions& options,
-                Where where) { return join_gloo_group(extended<EngineOptions>(options), where); }},
+    {"gloo",
+     [](const GroupOptions& options, Where where) {
+       return join_gloo_group(extended<TransportOptions>(options), where);
+     }},
     {"mpi", [](const GroupOptions& options,
-               Where where) { return join_mpi_group(extended<EngineOptions>(options), where); }},
+               Where where) { return join_mpi_group(extended<TransportOptions>(options), where); }},
     {"hierarchical_gloo", by_host_over_gloo},
     {"hierarchical_mpi", by_host_over_mpi},
 };

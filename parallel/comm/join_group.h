@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/communicator.h"
-#include "parallel/comm/group_options.h"
+#include "ringrad/parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/group_options.h"
 
 namespace ringrad {
 

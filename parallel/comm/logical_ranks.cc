@@ -1,8 +1,7 @@
-#include "parallel/comm/logical_ranks.h"
+#include "ringrad/parallel/comm/logical_ranks.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,10 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/comm/collective_call.h"
-#include "parallel/comm/rank_blocks.h"
-#include "parallel/comm/ranks.h"
-#include "parallel/comm/thread_communicator.h"
+#include "ringrad/parallel/comm/common/collective_call.h"
+#include "ringrad/parallel/comm/common/rank_blocks.h"
+#include "ringrad/parallel/comm/common/unwinding.h"
+#include "ringrad/parallel/comm/memory/thread_communicator.h"
+#include "ringrad/parallel/comm/ranks.h"
 
 namespace ringrad {
 namespace {
@@ -79,7 +79,7 @@ class LogicalCommunicator final : public Communicator {
         local_(std::move(local)) {}
 
   ~LogicalCommunicator() override {
-    if (std::uncaught_exceptions() > exceptions_before_) abort("an exception ended its work");
+    if (unwinding_) abort(kEndedByException);
   }
 
   Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
@@ -150,10 +150,10 @@ class LogicalCommunicator final : public Communicator {
   const std::shared_ptr<Site> site_;
   const std::unique_ptr<Communicator> local_;
   std::uint64_t num_calls_ = 0;
-  const int exceptions_before_ = std::uncaught_exceptions();
+  const Unwinding unwinding_;
 };
 
-// --- One call --------------------------------------------------------------------------------------------------
+// --- One call ---
 
 template <class Body>
 void LogicalCommunicator::perform(const CollectiveCall& call, Where where, Body body) {
@@ -183,7 +183,7 @@ void LogicalCommunicator::compare(const Operation& operation) {
   throw CollectiveError(concat(operation, ": ", text), operation.where);
 }
 
-// --- Failures --------------------------------------------------------------------------------------------------
+// --- Failures ---
 
 // Tells all ranks, here and elsewhere.
 Failure LogicalCommunicator::fail(const Failure& failure) noexcept {
@@ -209,7 +209,7 @@ void LogicalCommunicator::throw_broken(const Operation& operation, const Failure
                         operation.where);
 }
 
-// --- Groups of parts -----------------------------------------------------------------------------------------------
+// --- Groups of parts ---
 
 // The first rank of each rank's part, -1 for none.
 std::vector<int> LogicalCommunicator::heads_of_parts(int own, Where where) const {
@@ -219,8 +219,8 @@ std::vector<int> LogicalCommunicator::heads_of_parts(int own, Where where) const
   return all.to_vector<int>();
 }
 
-// A part has its own group of the physical ranks that it lies on. The thread that may call those makes the groups of
-// all parts, in one order everywhere.
+// A part has its own group of the physical ranks that it lies on. The thread that may call those
+// makes the groups of all parts, in one order everywhere.
 std::unique_ptr<Communicator> LogicalCommunicator::do_split(const std::vector<int>& ranks,
                                                             const std::string& name, Where where) {
   const int head = ranks.empty() ? -1 : ranks[0];
@@ -255,7 +255,7 @@ std::unique_ptr<Communicator> LogicalCommunicator::do_split(const std::vector<in
                                                rank_names().of(ranks));
 }
 
-// --- All of them ---------------------------------------------------------------------------------------------------
+// --- All of them ---
 
 void check_same_number(Communicator& comm, int num_logical, Where where) {
   const Options numbers{.dtype = DType::int32, .device = Device()};

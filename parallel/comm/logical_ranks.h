@@ -11,7 +11,7 @@
 // eighth of every batch. The logical ranks form one group, whose collectives combine values within
 // each physical rank first (rank_blocks.h).
 //
-// Guarantee: sums over the logical ranks are in `tree` order (plan/sum_order.h),
+// Guarantee: sums over the logical ranks are in `tree` order (plan/collective/sum_order.h),
 // ((x0 + x1) + (x2 + x3)) + ..., whatever the number and kind of physical ranks and the order of
 // `comm`. All results are therefore the same on 1, 2, 4 or 8 physical ranks, provided that each
 // logical rank's own results are: on processors with the same instructions, or GPUs of one kind.
@@ -31,7 +31,7 @@
 #include <chrono>
 #include <functional>
 
-#include "parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/communicator.h"
 
 namespace ringrad {
 

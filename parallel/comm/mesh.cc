@@ -1,13 +1,13 @@
-#include "parallel/comm/mesh.h"
+#include "ringrad/parallel/comm/mesh.h"
 
 #include <algorithm>
-#include <exception>
 #include <iomanip>
 #include <ostream>
 #include <set>
 #include <utility>
 
-#include "parallel/comm/same_text.h"
+#include "ringrad/parallel/comm/common/same_text.h"
+#include "ringrad/parallel/comm/common/unwinding.h"
 
 namespace ringrad {
 namespace {
@@ -47,7 +47,7 @@ void check_axes(const std::vector<MeshAxis>& axes, int world_size, Where where) 
 }  // namespace
 
 Mesh::Mesh(Communicator& world, std::vector<MeshAxis> axes, Where where)
-    : world_(world), axes_(std::move(axes)), exceptions_before_(std::uncaught_exceptions()) {
+    : world_(world), axes_(std::move(axes)) {
   check_same_text("mesh: all ranks must give the axes of rank 0", describe(axes_, "\n"), world_,
                   where);
   check_axes(axes_, world_.world_size(), where);
@@ -60,7 +60,7 @@ Mesh::Mesh(Communicator& world, std::vector<MeshAxis> axes, Where where)
 }
 
 Mesh::~Mesh() {
-  if (std::uncaught_exceptions() > exceptions_before_) abort("an exception ended its work");
+  if (unwinding_) abort(kEndedByException);
 }
 
 void Mesh::abort(const std::string& reason) noexcept {

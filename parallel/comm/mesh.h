@@ -30,7 +30,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/common/unwinding.h"
+#include "ringrad/parallel/comm/communicator.h"
 
 namespace ringrad {
 
@@ -89,7 +90,7 @@ class Mesh {
   const std::vector<MeshAxis> axes_;
   std::vector<int> coordinates_;  // of this rank
   std::vector<std::unique_ptr<Communicator>> groups_;
-  const int exceptions_before_;
+  const Unwinding unwinding_;
 };
 
 /// The grid, a line per row, with this rank in brackets:

@@ -1,4 +1,4 @@
-#include "parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/ranks.h"
 
 #include <omp.h>
 
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/trace.h"
-#include "parallel/comm/rethrow.h"
+#include "ringrad/core/trace.h"
+#include "ringrad/parallel/comm/common/rethrow.h"
 
 namespace ringrad {
 namespace {
@@ -46,8 +46,8 @@ struct Outcome {
     first_failed = comm.failed_rank();
   }
 
-  // The cause before its consequences. The culprit may have caught its own error, or have been late without one: then
-  // the rank that found that out tells the cause.
+  // The cause before its consequences. The culprit may have caught its own error, or have been late
+  // without one: then the rank that found that out tells the cause.
   void rethrow_cause(Where where) const {
     std::vector<int> ranks;
     if (first_failed >= 0) ranks.push_back(first_failed);

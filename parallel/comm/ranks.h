@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/comm/communicator.h"
-#include "parallel/comm/thread_communicator.h"
+#include "ringrad/parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/memory/thread_communicator.h"
 
 namespace ringrad {
 

@@ -1,4 +1,4 @@
-#include "parallel/comm/reduce_op.h"
+#include "ringrad/parallel/comm/reduce_op.h"
 
 #include <ostream>
 

@@ -10,6 +10,7 @@ namespace ringrad {
 /// mean = sum / world_size, for floating dtypes. On bool, product and min are "all", max is "any".
 enum class ReduceOp : std::uint8_t { sum, mean, product, min, max };
 
+/// "sum", "mean", and so on.
 const char* name(ReduceOp op);
 std::ostream& operator<<(std::ostream& out, ReduceOp op);
 

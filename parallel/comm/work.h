@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 namespace ringrad {
 

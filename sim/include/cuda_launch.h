@@ -1,5 +1,5 @@
-// launch() for simulated devices; core/nvcc/cuda_launch.h takes its place for real ones.
+// launch() for simulated devices; core/gpu/nvcc/cuda_launch.h takes its place for real ones.
 
 #pragma once
 
-#include "sim/launch.h"
+#include "ringrad/sim/device/launch.h"

@@ -1,9 +1,9 @@
-// Takes the place of the CUDA toolkit's header of this name where kernels are compiled as C++.
+// Replaces the CUDA toolkit's header of this name where kernels are compiled as C++.
 
 #pragma once
 
-#include "sim/atomic.h"
-#include "sim/device.h"
-#include "sim/device_math.h"
-#include "sim/runtime_api.h"
-#include "sim/warp.h"
+#include "ringrad/sim/device/atomic.h"
+#include "ringrad/sim/device/device.h"
+#include "ringrad/sim/device/device_math.h"
+#include "ringrad/sim/device/warp.h"
+#include "ringrad/sim/runtime/runtime_api.h"

@@ -1,17 +1,17 @@
-// What kernels that wait for other devices, or for the host, need; core/nvcc/cuda_system_scope.h has it for
-// real devices.
+// Operations for kernels that wait for other devices or for the host;
+// core/gpu/nvcc/cuda_system_scope.h has them for real devices.
 
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 
-#include "sim/atomic.h"
+#include "ringrad/sim/device/atomic.h"
 
 namespace ringrad {
 
-/// Stores after everything this thread, or its block before a barrier, has written: whoever sees the value with
-/// load_acquire_system sees that too, on whatever device.
+/// Stores with release order. A thread on any device that sees the value with load_acquire_system
+/// also sees all earlier writes of this thread, and those of its block before a barrier.
 template <class T>
 void store_release_system(T* p, T value) {
   __atomic_store_n(p, value, __ATOMIC_RELEASE);

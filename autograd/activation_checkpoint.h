@@ -1,0 +1,33 @@
+// Activation checkpointing: keeps a segment's inputs and recomputes its activations when backward
+// needs them.
+//
+//     forward    x --> [ f, not recorded ] --> y           nothing inside f is saved
+//     backward   x --> [ f, recorded ] --> y', then back   one more forward, one segment at a time
+//
+// Paper: Chen, Xu, Zhang, Guestrin 2016, "Training deep nets with sublinear memory cost",
+// arXiv:1604.06174.
+
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "ringrad/core/tensor.h"
+
+namespace ringrad {
+
+/// f(inputs), whose activations are recomputed in backward.
+///
+/// Gradients reach the inputs and every leaf that f uses. Random numbers drawn from
+/// default_generator() are the same in both runs. f must be a pure function of its inputs and
+/// leaves: a module that updates running statistics would update them twice.
+///
+/// In a split pass (split_backward.h), the first half runs f again and keeps what the leaves'
+/// gradients need.
+///
+/// Throws:  AutogradError from backward with create_graph, which is not supported, and from grad(),
+///          which must not change leaves
+Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
+                             const std::vector<Tensor>& inputs, Where where = Where::current());
+
+}  // namespace ringrad

@@ -1,0 +1,54 @@
+// Faults that a kernel finds in the values it was given.
+//
+// On a CPU an operator checks its indices before it computes. On a GPU it cannot do so without
+// making the host wait. So kernels check the indices, skip those out of range, and leave a note in
+// memory that the host can read. The next call that waits for the device anyway - item(), a copy to
+// the CPU, synchronize() - throws the note as the IndexError that the CPU would have thrown, with
+// the line of the call that was given the indices. So no number computed from bad indices leaves
+// the device unnoticed.
+//
+// Work that waits for other ranks leaves notes as well, each rank in its own place
+// (device_watch.h).
+
+#pragma once
+
+#include <cstdint>
+
+#include "ringrad/core/device.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/shape.h"
+
+namespace ringrad {
+
+/// An index that is neither in [0, bound) nor equal to `ignored`.
+struct BadIndex {
+  const char* operation;  // "embedding"
+  const char* what;       // "indices"
+  std::int64_t value, bound;
+  bool some_ignored;
+  std::int64_t ignored;
+  std::int64_t position;  // in row-major order of a tensor of `shape`
+  Shape shape;
+  Where where;
+};
+
+/// Throws IndexError "embedding: indices must be in [0, 10); got 12 at position (3,)".
+[[noreturn]] void throw_bad_index(const BadIndex& index);
+
+/// In pinned memory, one per device. A kernel takes the state from kNone to kInWriting, and to
+/// kNoted once the note is there; the host takes it back to kNone after throwing. Kernels change
+/// the state by atomics of system scope, because the host changes it concurrently.
+struct DeviceFault {
+  static constexpr unsigned kNone = 0, kInWriting = 1, kNoted = 2;
+  unsigned state;
+  BadIndex index;
+};
+
+/// The place where kernels on `device` leave their note.
+DeviceFault* device_fault(Device device, Where where);
+
+/// Throws what kernels on `device` have noted, if anything, including late ranks. It does not wait
+/// for kernels that are still running.
+void throw_device_fault(Device device);
+
+}  // namespace ringrad

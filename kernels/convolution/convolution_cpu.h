@@ -1,0 +1,40 @@
+// The CPU convolutions, on plain pointers. Private to convolution.cc.
+//
+// Images are channels_last: x (B, H, W, C), y (B, P, Q, K). Filters are (K, C / G, R, S). Each of
+// the three products has two implementations: `onednn` for float32; and `direct`, plain loops over
+// the definition, for float64 and for extents of zero. winograd.h is a third.
+
+#pragma once
+
+#include "ringrad/core/error.h"
+#include "ringrad/kernels/convolution/convolution_geometry.h"
+
+namespace ringrad::kernels::cpu {
+
+namespace onednn {
+
+/// bias: K values, or null.
+void convolution(const ConvolutionGeometry& g, const float* x, const float* weight,
+                 const float* bias, float* y, Where where);
+void convolution_backward_input(const ConvolutionGeometry& g, const float* grad_y,
+                                const float* weight, float* grad_x, Where where);
+/// grad_bias: K values, or null.
+void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
+                                 float* grad_weight, float* grad_bias, Where where);
+
+}  // namespace onednn
+
+namespace direct {
+
+template <class T>
+void convolution(const ConvolutionGeometry& g, const T* x, const T* weight, const T* bias, T* y);
+template <class T>
+void convolution_backward_input(const ConvolutionGeometry& g, const T* grad_y, const T* weight,
+                                T* grad_x);
+template <class T>
+void convolution_backward_weight(const ConvolutionGeometry& g, const T* x, const T* grad_y,
+                                 T* grad_weight, T* grad_bias);
+
+}  // namespace direct
+
+}  // namespace ringrad::kernels::cpu

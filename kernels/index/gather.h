@@ -1,0 +1,43 @@
+// Gather and scatter: elements addressed one by one along an axis.
+//
+//     gather         y[i, j, k] = x[i, index[i, j, k], k]                          axis 1 of three
+//     scatter_add    y = x, then y[i, index[i, j, k], k] += src[i, j, k]
+//
+// Each is the other's gradient. index has as many axes as the other tensors and may be shorter
+// along any of them; only the elements it covers take part. scatter_add processes each line of the
+// axis in the order of j and splits work by whole lines, or it sorts by target, so its result does
+// not depend on the number of threads.
+
+#pragma once
+
+#include "ringrad/core/tensor.h"
+
+namespace ringrad::kernels {
+
+/// Shapes:  index no longer than x along every axis but `axis`  ->  like index
+/// DTypes:  x every dtype; index int32 or int64
+/// Throws:  ShapeError, DTypeError, DeviceError; IndexError for an index outside x's axis
+Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index,
+              Where where = Where::current());
+
+/// Shapes:  index no longer than src along every axis, and than x along every axis but `axis`
+///          ->  like x
+/// DTypes:  x and src of one floating dtype, the 16-bit ones summed in float32; index int32 or
+///          int64
+/// Throws:  as gather
+Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
+                   Where where = Where::current());
+
+/// The same onto zeros of the given shape.
+Tensor scatter_sum(const Shape& shape, std::int64_t axis, const Tensor& index, const Tensor& src,
+                   Where where = Where::current());
+
+namespace cpu {
+
+// REQUIRES: index is contiguous and valid; y is like index
+void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+// REQUIRES: index is contiguous and valid; y already holds x; y and src are float32 or float64
+void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src);
+
+}  // namespace cpu
+}  // namespace ringrad::kernels

@@ -1,0 +1,158 @@
+// Gathering is one kernel. Scattering is a ladder:
+//
+//     scatter_line_per_thread    one thread sums a line along the axis in the order of j: no two
+//                                threads write to one place
+//     sum_groups                 for a few long lines: all elements are grouped by target, and each
+//                                target sums its own (index_groups_cuda.h)
+
+#include <limits>
+
+#include "ringrad/core/dispatch_size.h"
+#include "ringrad/core/gpu/launch.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/index/gather_cuda.h"
+#include "ringrad/kernels/index/index_check.cuh"
+#include "ringrad/kernels/index/index_groups_cuda.h"
+#include "ringrad/kernels/loop_nest.h"
+
+namespace ringrad::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMostInt32 = std::numeric_limits<std::int32_t>::max();
+
+// Extent of the indexed axis, and its stride in memory.
+struct Axis {
+  std::int64_t bound, step;
+};
+
+// One element per thread. Operands of the nest: index (and y), and x without the axis. Bound:
+// bandwidth, to the degree that the indices allow.
+template <class Element, class Index, class Unsigned>
+__global__ void gather_element_per_thread(LoopNest<2> nest, std::int64_t n, Axis axis,
+                                          const Element* x, const Index* index, Element* y) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i < n; i += step) {
+    const auto [at, from] = nest.element_offsets(static_cast<Unsigned>(i));
+    const std::int64_t j = index[at];
+    y[at] = in_bounds(j, axis.bound) ? x[from + j * axis.step] : Element();
+  }
+}
+
+struct Line {
+  std::int64_t length, index_step, src_step;
+};
+
+// One line of index per thread. Operands of the nest: index, src, y, all without the axis. Bound:
+// latency of a line; bandwidth if there are many neighbouring lines.
+template <class T, class Index>
+__global__ void scatter_line_per_thread(LoopNest<3> nest, std::int64_t lines, Line line, Axis axis,
+                                        const Index* index, const T* src, MathType<T>* y) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i < lines; i += step) {
+    const auto [index_at, src_at, y_at] = nest.element_offsets(static_cast<std::uint64_t>(i));
+    for (std::int64_t j = 0; j < line.length; ++j) {
+      const std::int64_t to = index[index_at + j * line.index_step];
+      if (in_bounds(to, axis.bound)) y[y_at + to * axis.step] += src[src_at + j * line.src_step];
+    }
+  }
+}
+
+// keys[i] = the target of element i of index in y's memory, or y_size if it has none. Bound:
+// bandwidth.
+template <class Index>
+__global__ void find_places(LoopNest<2> nest, std::int64_t n, Axis axis, const Index* index,
+                            std::int64_t y_size, std::int32_t* keys) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i < n; i += step) {
+    const auto [at, to] = nest.element_offsets(static_cast<std::uint32_t>(i));
+    const std::int64_t j = index[at];
+    keys[at] = static_cast<std::int32_t>(in_bounds(j, axis.bound) ? to + j * axis.step : y_size);
+  }
+}
+
+// -- Host -----------------------------------------------------------------------------------------
+
+Strides without(Strides strides, int axis) {
+  strides[axis] = 0;
+  return strides;
+}
+
+void scatter_lines(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where) {
+  Shape shape = index.shape();
+  const Strides index_strides = strides_for(shape);
+  const Line line{shape[axis], index_strides[axis], src.strides()[axis]};
+  shape[axis] = 1;
+  const auto nest = make_loop_nest<3>(shape, {&index_strides, &src.strides(), &y.strides()});
+  const std::int64_t lines = shape.numel();
+  dispatch_floating(src.dtype(), [&]<class T>() {
+    dispatch_index(index.dtype(), [&]<class Index>() {
+      launch_on(y.device(),
+                {.name = "scatter_add", .grid = num_blocks(lines, kThreads), .block = kThreads},
+                where, scatter_line_per_thread<T, Index>, nest, lines, line,
+                Axis{y.shape()[axis], y.strides()[axis]}, index.data<Index>(), src.data<T>(),
+                y.data<MathType<T>>());
+    });
+  });
+}
+
+void scatter_groups(const Tensor& y, int axis, const Tensor& index, const Tensor& src,
+                    Where where) {
+  const std::int64_t n = index.numel();
+  const Tensor keys = empty({n}, {.dtype = DType::int32, .device = y.device()}, where);
+  const Strides index_strides = strides_for(index.shape());
+  const Strides y_strides = without(y.strides(), axis);
+  const auto nest = make_loop_nest<2>(index.shape(), {&index_strides, &y_strides});
+  dispatch_index(index.dtype(), [&]<class Index>() {
+    launch_on(y.device(),
+              {.name = "find_places", .grid = num_blocks(n, kThreads), .block = kThreads}, where,
+              find_places<Index>, nest, n, Axis{y.shape()[axis], y.strides()[axis]},
+              index.data<Index>(), y.numel(), keys.data<std::int32_t>());
+  });
+  const Tensor covered =
+      contiguous(view::as_strided(src, index.shape(), src.strides(), src.offset(), where), where);
+  sum_groups(group_keys(keys, y.numel(), where), covered, 1, 1, -1, true, y, where);
+}
+
+}  // namespace
+
+void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y, Where where) {
+  const std::int64_t n = index.numel();
+  if (n == 0) return;
+  const Strides index_strides = strides_for(index.shape());
+  const Strides x_strides = without(x.strides(), axis);
+  const auto nest = make_loop_nest<2>(index.shape(), {&index_strides, &x_strides});
+  dispatch_size(size_bytes(x.dtype()), [&]<class Element>() {
+    dispatch_index(index.dtype(), [&]<class Index>() {
+      const auto run = [&](auto kernel) {
+        launch_on(y.device(),
+                  {.name = "gather",
+                   .grid = num_blocks(n, kThreads),
+                   .block = kThreads,
+                   .bytes = static_cast<double>(n) * (sizeof(Index) + 2 * sizeof(Element))},
+                  where, kernel, nest, n, Axis{x.shape()[axis], x.strides()[axis]},
+                  reinterpret_cast<const Element*>(x.raw_data()), index.data<Index>(),
+                  reinterpret_cast<Element*>(y.raw_data()));
+      };
+      n <= kMostInt32 ? run(gather_element_per_thread<Element, Index, std::uint32_t>)
+                      : run(gather_element_per_thread<Element, Index, std::uint64_t>);
+    });
+  });
+}
+
+void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where) {
+  // So few lines leave the device idle, and lines this long make sorting pay off.
+  constexpr std::int64_t kFewLines = 512, kLongLine = 128;
+  if (index.numel() == 0) return;
+  const std::int64_t length = index.shape()[axis], lines = index.numel() / length;
+  if (lines < kFewLines && length > kLongLine && can_group(index.numel(), y.numel()))
+    scatter_groups(y, axis, index, src, where);
+  else
+    scatter_lines(y, axis, index, src, where);
+}
+
+}  // namespace ringrad::kernels::cuda

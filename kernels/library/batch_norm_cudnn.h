@@ -1,0 +1,31 @@
+// Batch norm by cuDNN, which may keep an image on the chip that our own passes read twice. cuDNN
+// multiplies ReLU's gradient by a bit per value, so where ReLU was 0 a NaN or infinity in
+// grad_output becomes NaN; our own passes give 0 there. Private to kernels/.
+
+#pragma once
+
+#include "ringrad/kernels/library/batch_norm_problem.h"
+#include "ringrad/kernels/library/cudnn_graph.h"
+
+namespace ringrad::kernels::cudnn {
+
+/// The forward pass of training on the device's current stream. Returns false, having done nothing,
+/// if cuDNN has no engine for it.
+///
+/// REQUIRES: missing() is empty
+bool batch_norm(const BatchNormProblem& problem, Where where);
+bool batch_norm_backward(const BatchNormProblem& problem, Where where);
+
+/// Everything that determines the graph.
+struct BatchNormKind {
+  Extents extents;
+  DType dtype = DType::float32;
+  bool relu = false;
+  bool residual = false;  ///< backward: whether its gradient is wanted
+  double eps = 0;         ///< forward only
+};
+
+Graph batch_norm_graph(const BatchNormKind& kind);
+Graph batch_norm_backward_graph(const BatchNormKind& kind);
+
+}  // namespace ringrad::kernels::cudnn

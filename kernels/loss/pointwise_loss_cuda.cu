@@ -1,0 +1,99 @@
+#include "ringrad/kernels/elementwise/map_cuda.cuh"
+#include "ringrad/kernels/loss/pointwise_loss_cuda.h"
+#include "ringrad/kernels/loss/pointwise_loss_ops.h"
+#include "ringrad/kernels/reduce/reduce_ops.h"
+#include "ringrad/kernels/reduce/reduce_plan_cuda.cuh"
+
+namespace ringrad::kernels::cuda {
+namespace {
+
+template <class Formula, class Math>
+struct Value {
+  constexpr Math operator()(Math x, Math t, Math w = 1) const { return Formula::value(x, t, w); }
+};
+
+template <class Formula, class Math>
+struct Derivative {
+  constexpr Math operator()(Math grad, Math x, Math t, Math w = 1) const {
+    return grad * Formula::derivative(x, t, w);
+  }
+};
+
+// The single gradient of a reduced loss is read by every thread. It is not an operand, because
+// operands are elementwise.
+template <class Formula, class T, class Math = MathType<T>>
+struct DerivativeOfReduced {
+  const T* grad;
+  Math factor;
+  __device__ Math operator()(Math x, Math t, Math w = 1) const {
+    return factor * static_cast<Math>(*grad) * Formula::derivative(x, t, w);
+  }
+};
+
+// The elements of x are read in packs, those of t and w one by one, from the same cache lines.
+template <class Formula, class T>
+struct SumOfLosses : reduce_ops::Sum<T> {
+  using Math = MathType<T>;
+  struct Center {};
+  const T *t, *w;
+
+  SumOfLosses(const T* t, const T* w) : t(t), w(w) {}
+  constexpr Center center(std::int64_t) const { return {}; }
+  __device__ Math map(T x, std::int64_t i, Center) const {
+    return Formula::value(static_cast<Math>(x), static_cast<Math>(t[i]),
+                          w ? static_cast<Math>(w[i]) : Math{1});
+  }
+};
+
+template <class T, class>
+using As = T;
+
+// out = function(operands...)
+template <class Math, class Function, class... Operands>
+void apply(const Function& function, const Tensor& out, Where where, const Operands&... operands) {
+  map<Math, As<Math, Operands>...>("pointwise_loss", function, out, {&operands...}, where);
+}
+
+}  // namespace
+
+void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
+                    const Tensor& positive_weight, Reduction reduction, const Tensor& result,
+                    Where where) {
+  const Tensor &t = targets, &w = positive_weight;
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    dispatch_loss(loss, [&]<class Formula>(Formula) {
+      using Math = MathType<T>;
+      if (reduction != Reduction::none) {
+        const double divisor = reduction == Reduction::mean ? static_cast<double>(x.numel()) : 1;
+        return reduce("pointwise_loss", make_reduce_plan(1, x.numel(), 1),
+                      SumOfLosses<Formula, T>(t.data<T>(), w.defined() ? w.data<T>() : nullptr),
+                      x.data<T>(), Quotient<T>{result.data<T>(), divisor}, x.device(), where);
+      }
+      const Value<Formula, Math> value;
+      if constexpr (Formula::kWeighted)
+        if (w.defined()) return apply<Math>(value, result, where, x, t, w);
+      apply<Math>(value, result, where, x, t);
+    });
+  });
+}
+
+void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,
+                             const Tensor& targets, const Tensor& positive_weight,
+                             Reduction reduction, const Tensor& grad_x, Where where) {
+  const Tensor &t = targets, &w = positive_weight;
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    dispatch_loss(loss, [&]<class Formula>(Formula) {
+      using Math = MathType<T>;
+      const auto run = [&](const auto& function, const auto&... grad) {
+        if constexpr (Formula::kWeighted)
+          if (w.defined()) return apply<Math>(function, grad_x, where, grad..., x, t, w);
+        apply<Math>(function, grad_x, where, grad..., x, t);
+      };
+      if (reduction == Reduction::none) return run(Derivative<Formula, Math>(), grad_output);
+      const Math n = reduction == Reduction::mean ? static_cast<Math>(x.numel()) : Math{1};
+      run(DerivativeOfReduced<Formula, T>{grad_output.data<T>(), 1 / n});
+    });
+  });
+}
+
+}  // namespace ringrad::kernels::cuda

@@ -1,0 +1,71 @@
+// The formulas of pointwise_loss.h and their derivatives with respect to x, for one element with
+// target t and positive weight w, for the CPU and for GPU kernels. Private to kernels/.
+
+#pragma once
+
+#include <cmath>
+
+#include "ringrad/kernels/loss/pointwise_loss.h"
+
+namespace ringrad::kernels {
+
+struct SquaredError {
+  static constexpr bool kWeighted = false;
+
+  template <class T>
+  static constexpr T value(T x, T t, T) {
+    return (x - t) * (x - t);
+  }
+  template <class T>
+  static constexpr T derivative(T x, T t, T) {
+    return 2 * (x - t);
+  }
+};
+
+struct AbsoluteError {
+  static constexpr bool kWeighted = false;
+
+  template <class T>
+  static constexpr T value(T x, T t, T) {
+    return std::abs(x - t);
+  }
+  template <class T>
+  static constexpr T derivative(T x, T t, T) {
+    const T error = x - t;
+    return (error > 0 ? T{1} : T{0}) - (error < 0 ? T{1} : T{0});
+  }
+};
+
+struct BinaryCrossEntropy {
+  static constexpr bool kWeighted = true;
+
+  // log(1 + exp(-x)) = log(1 + exp(-|x|)) + max(-x, 0): exp does not overflow.
+  template <class T>
+  static constexpr T value(T x, T t, T w) {
+    const T softplus = std::log1p(std::exp(-std::abs(x))) + (x < 0 ? -x : T{0});
+    return (1 - t) * x + (1 + (w - 1) * t) * softplus;
+  }
+  // d softplus(-x)/dx = -sigmoid(-x) = sigmoid(x) - 1. The terms are ordered so that w = 1 gives
+  // sigmoid(x) - t.
+  template <class T>
+  static constexpr T derivative(T x, T t, T w) {
+    const T sigmoid = 1 / (1 + std::exp(-x));
+    return (sigmoid - t) + (w - 1) * t * (sigmoid - 1);
+  }
+};
+
+/// Calls body with the formula of `loss`.
+template <class Body>
+void dispatch_loss(PointwiseLoss loss, Body body) {
+  switch (loss) {
+    case PointwiseLoss::mse:
+      return body(SquaredError());
+    case PointwiseLoss::l1:
+      return body(AbsoluteError());
+    case PointwiseLoss::bce_with_logits:
+      break;
+  }
+  body(BinaryCrossEntropy());
+}
+
+}  // namespace ringrad::kernels

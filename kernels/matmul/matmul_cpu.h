@@ -1,0 +1,16 @@
+// The CPU matrix products, on plain pointers. Private to matmul.cc and the convolutions.
+
+#pragma once
+
+#include "ringrad/core/error.h"
+#include "ringrad/kernels/matmul/gemm_problem.h"
+
+namespace ringrad::kernels::cpu {
+
+/// bias: N values, or null. REQUIRES: batch, M, N > 0, K >= 0, out overlaps no operand
+void gemm(const GemmProblem& problem, const float* a, const float* b, const float* bias, float* out,
+          Where where);
+void gemm(const GemmProblem& problem, const double* a, const double* b, const double* bias,
+          double* out, Where where);
+
+}  // namespace ringrad::kernels::cpu

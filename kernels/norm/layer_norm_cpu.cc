@@ -1,0 +1,116 @@
+#include "ringrad/kernels/norm/layer_norm_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ringrad/core/simd.h"
+#include "ringrad/kernels/parallel_for.h"
+
+namespace ringrad::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
+
+// The `simd reduction` loops let the compiler keep one partial sum per vector lane. Only in these
+// sums over a row does the compiler choose the order, and it is the same in every run.
+
+template <class T>
+RINGRAD_CLONES void normalize_row(std::int64_t C, T eps, const T* __restrict x,
+                                  const T* __restrict weight, const T* __restrict bias,
+                                  T* __restrict y, T* mean, T* rstd) {
+  const T n = static_cast<T>(C);
+  T sum = 0, distances = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t c = 0; c < C; ++c) sum += x[c];
+  // Because of rounding, the computed centre differs from the mean, by many deviations if the mean
+  // is large. The distances from the centre are exact, and their own mean, `shift`, is the missing
+  // correction.
+  const T centre = sum / n;
+#pragma omp simd reduction(+ : distances, squares)
+  for (std::int64_t c = 0; c < C; ++c) {
+    const T distance = x[c] - centre;
+    distances += distance;
+    squares += distance * distance;
+  }
+  const T shift = distances / n;
+  const T var = std::max(squares / n - shift * shift, T{0});
+  const T scale = 1 / std::sqrt(var + eps);
+  const T offset = -shift * scale;
+  for (std::int64_t c = 0; c < C; ++c) y[c] = (x[c] - centre) * scale + offset;
+  if (weight)
+    for (std::int64_t c = 0; c < C; ++c) y[c] *= weight[c];
+  if (bias)
+    for (std::int64_t c = 0; c < C; ++c) y[c] += bias[c];
+  *mean = centre + shift;
+  *rstd = scale;
+}
+
+// grad_x of one row; adds the row's share to grad_weight and grad_bias.
+template <class T>
+RINGRAD_CLONES void backward_row(std::int64_t C, const T* __restrict x, const T* __restrict weight,
+                                 T mean, T rstd, const T* __restrict grad_y, T* __restrict grad_x,
+                                 T* __restrict grad_weight, T* __restrict grad_bias) {
+  T sum_g = 0, sum_gx = 0;
+#pragma omp simd reduction(+ : sum_g, sum_gx)
+  for (std::int64_t c = 0; c < C; ++c) {
+    const T xhat = (x[c] - mean) * rstd, g = weight ? grad_y[c] * weight[c] : grad_y[c];
+    sum_g += g;
+    sum_gx += g * xhat;
+  }
+  const T mean_g = sum_g / static_cast<T>(C), mean_gx = sum_gx / static_cast<T>(C);
+  for (std::int64_t c = 0; c < C; ++c) {
+    const T xhat = (x[c] - mean) * rstd, g = weight ? grad_y[c] * weight[c] : grad_y[c];
+    grad_x[c] = rstd * (g - mean_g - xhat * mean_gx);
+    grad_weight[c] += grad_y[c] * xhat;
+    grad_bias[c] += grad_y[c];
+  }
+}
+
+}  // namespace
+
+template <class T>
+void layer_norm(std::int64_t rows, std::int64_t C, T eps, const T* x, const T* weight,
+                const T* bias, T* y, T* mean, T* rstd) {
+  parallel_for(rows, 1 + kGrain / C, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row)
+      normalize_row(C, eps, x + row * C, weight, bias, y + row * C, mean + row, rstd + row);
+  });
+}
+
+template <class T>
+void layer_norm_backward(std::int64_t rows, std::int64_t C, const T* x, const T* weight,
+                         const T* mean, const T* rstd, const T* grad_y, T* grad_x, T* grad_weight,
+                         T* grad_bias) {
+  // Chunks have their own sums and are combined in order, so the result does not depend on the
+  // number of threads. With at least 64 rows per sum, the sums are small compared with the data.
+  const std::int64_t chunk = std::max<std::int64_t>(64, kGrain / C);
+  const std::int64_t chunks = (rows + chunk - 1) / chunk;
+  std::vector<T> sums(static_cast<std::size_t>(2 * chunks * C), T{0});
+  parallel_for(chunks, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t k = first; k < last; ++k) {
+      T* weight_sum = sums.data() + 2 * k * C;
+      for (std::int64_t row = k * chunk; row < std::min(rows, (k + 1) * chunk); ++row)
+        backward_row(C, x + row * C, weight, mean[row], rstd[row], grad_y + row * C,
+                     grad_x + row * C, weight_sum, weight_sum + C);
+    }
+  });
+  std::fill_n(grad_weight, C, T{0});
+  std::fill_n(grad_bias, C, T{0});
+  for (std::int64_t k = 0; k < chunks; ++k)
+    for (std::int64_t c = 0; c < C; ++c) {
+      grad_weight[c] += sums[static_cast<std::size_t>(2 * k * C + c)];
+      grad_bias[c] += sums[static_cast<std::size_t>((2 * k + 1) * C + c)];
+    }
+}
+
+#define RINGRAD_INSTANTIATE(T)                                                                  \
+  template void layer_norm(std::int64_t, std::int64_t, T, const T*, const T*, const T*, T*, T*, \
+                           T*);                                                                 \
+  template void layer_norm_backward(std::int64_t, std::int64_t, const T*, const T*, const T*,   \
+                                    const T*, const T*, T*, T*, T*);
+RINGRAD_INSTANTIATE(float)
+RINGRAD_INSTANTIATE(double)
+#undef RINGRAD_INSTANTIATE
+
+}  // namespace ringrad::kernels::cpu

@@ -1,0 +1,99 @@
+// Optimizer steps over flat arrays: parameters, gradients and state are read and written once each.
+//
+// A model's parameters are consecutive in one array, so a step is one call, not one per parameter.
+// The step multiplies the gradient by `grad_scale` as it reads it, which makes clipping by the
+// global norm free: take l2_norm of the gradients, then a step with
+// grad_scale = min(1, max_norm / norm).
+//
+// The formulas are PyTorch's, with constants computed in double and rounded once to the type of the
+// arithmetic. State is float32 for the 16-bit dtypes: their rounding would discard the updates of a
+// second moment that changes by a thousandth per step.
+
+#pragma once
+
+#include <functional>
+
+#include "ringrad/core/tensor.h"
+
+namespace ringrad::kernels {
+
+struct SgdStep {
+  double learning_rate = 0;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  bool first = false;  ///< the momentum buffer is unset: it becomes the gradient, undamped
+  double grad_scale = 1;
+};
+
+/// With g = grad_scale * gradient + weight_decay * parameter:
+///
+///   buffer = momentum * buffer + (1 - dampening) * g
+///   parameter -= learning_rate * buffer                      or, with nesterov,
+///   parameter -= learning_rate * (g + momentum * buffer)     or, without momentum,
+///   parameter -= learning_rate * g
+///
+/// Shapes:  all contiguous, with equal numel; buffer may be undefined without momentum
+/// DTypes:  parameters and gradients of one floating dtype, state of optimizer_state_dtype
+/// Throws:  ShapeError, DTypeError
+/// Paper:   Sutskever, Martens, Dahl, Hinton 2013, section 2 (momentum and Nesterov's)
+void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
+              const SgdStep& step, Where where = Where::current());
+
+/// As sgd_step, with numbers that `step` returns when they are needed: now, and, in captured work
+/// (core/gpu/capture.h), before each replay.
+/// REQUIRES: momentum is either always zero or never zero
+void replayable_sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
+                         const std::function<SgdStep()>& step, Where where = Where::current());
+
+struct AdamStep {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;  ///< AdamW: decays the parameter itself, not through the gradient
+  std::int64_t step = 1;   ///< number of this step, starting at 1
+  double grad_scale = 1;
+};
+
+/// With g = grad_scale * gradient, + weight_decay * parameter unless decoupled:
+///
+///   parameter *= 1 - learning_rate * weight_decay            if decoupled
+///   m = beta1 * m + (1 - beta1) * g
+///   v = beta2 * v + (1 - beta2) * g^2
+///   parameter -= learning_rate * (m / c1) / (sqrt(v / c2) + eps),    c = 1 - beta^step
+///
+/// Shapes, DTypes, Throws:  as sgd_step; ValueError unless step >= 1
+/// Paper:   Kingma, Ba 2014, arXiv:1412.6980, algorithm 1;
+///          decoupled: Loshchilov, Hutter 2017, arXiv:1711.05101
+void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& first_moment,
+               const Tensor& second_moment, const AdamStep& step, Where where = Where::current());
+
+void replayable_adam_step(const Tensor& parameters, const Tensor& gradients,
+                          const Tensor& first_moment, const Tensor& second_moment,
+                          const std::function<AdamStep()>& step, Where where = Where::current());
+
+/// The dtype of an optimizer's state for parameters of `dtype`: float64 for float64, else float32.
+DType optimizer_state_dtype(DType dtype);
+
+/// The sum of x_i^2, accumulated in double. The result does not depend on the number of threads.
+///
+/// Async:   on a GPU, blocks until the host has the number
+/// Throws:  DTypeError unless floating
+double sum_of_squares(const Tensor& x, Where where = Where::current());
+
+/// sqrt(sum of x_i^2)
+double l2_norm(const Tensor& x, Where where = Where::current());
+
+namespace cpu {
+
+void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
+              const SgdStep& step);
+void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& first_moment,
+               const Tensor& second_moment, const AdamStep& step);
+double sum_of_squares(const Tensor& x);
+
+}  // namespace cpu
+}  // namespace ringrad::kernels

@@ -1,0 +1,254 @@
+#include "ringrad/kernels/pool/pool.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/pool/pool_cpu.h"
+#include "ringrad/kernels/pool/pool_cuda.h"
+
+namespace ringrad::kernels {
+namespace {
+
+void check_options(const char* operation, const Pool2dOptions& options, Where where) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  for (unsigned i = 0; i < 2; ++i)
+    RINGRAD_CHECK(options.kernel[i] > 0 && options.kernel[i] <= kMax && options.stride[i] > 0 &&
+                      options.stride[i] <= kMax && options.padding[i] >= 0 &&
+                      options.padding[i] <= options.kernel[i] / 2,
+                  ValueError, where, operation,
+                  ": kernel and stride must be positive and below 2^31, padding at most half of "
+                  "the kernel; got kernel ",
+                  options.kernel[i], ", stride ", options.stride[i], ", padding ",
+                  options.padding[i]);
+}
+
+void check_image(const char* operation, const Shape& shape, Where where) {
+  RINGRAD_CHECK(shape.size() == 4, ShapeError, where, operation,
+                ": x must be (B, C, H, W); got shape ", shape);
+}
+
+/// The view that the loops have of a tensor of this shape: channels innermost, or single-channel
+/// images.
+PoolGeometry images_of(const char* operation, const Shape& shape, Layout layout, Where where) {
+  RINGRAD_CHECK(shape[2] > 0 && shape[3] > 0, ShapeError, where, operation,
+                ": an image must have pixels; got shape ", shape);
+  const bool channels_last = layout == Layout::channels_last;
+  PoolGeometry g;
+  g.images = channels_last ? shape[0] : shape[0] * shape[1];
+  g.C = channels_last ? shape[1] : 1;
+  g.rows.extent = shape[2];
+  g.columns.extent = shape[3];
+  return g;
+}
+
+PoolGeometry sliding_geometry(const char* operation, const Shape& shape,
+                              const Pool2dOptions& options, Layout layout, Where where) {
+  check_image(operation, shape, where);
+  check_options(operation, options, where);
+  PoolGeometry g = images_of(operation, shape, layout, where);
+  g.place_width = options.kernel[1];
+  for (const unsigned axis : {0u, 1u}) {
+    PoolWindows<std::int64_t>& windows = axis == 0 ? g.rows : g.columns;
+    const std::int64_t padded = windows.extent + 2 * options.padding[axis];
+    RINGRAD_CHECK(padded >= options.kernel[axis], ShapeError, where, operation,
+                  ": the window must fit into the padded input; got an extent of ", padded,
+                  " for a window of ", options.kernel[axis]);
+    windows.kernel = options.kernel[axis];
+    windows.stride = options.stride[axis];
+    windows.padding = options.padding[axis];
+    windows.count_padding = options.count_include_pad;
+    windows.outputs = (padded - windows.kernel) / windows.stride + 1;
+  }
+  return g;
+}
+
+PoolGeometry adaptive_geometry(const char* operation, const Shape& shape,
+                               std::array<std::int64_t, 2> output_size, Layout layout,
+                               Where where) {
+  check_image(operation, shape, where);
+  for (const std::int64_t size : output_size)
+    RINGRAD_CHECK(size > 0 && size <= std::numeric_limits<std::int32_t>::max(), ValueError, where,
+                  operation, ": the output size must be positive and below 2^31; got ", size);
+  PoolGeometry g = images_of(operation, shape, layout, where);
+  g.rows.outputs = output_size[0];
+  g.columns.outputs = output_size[1];
+  return g;
+}
+
+Layout layout_of(const Tensor& x) {
+  return x.is_channels_last() ? Layout::channels_last : Layout::contiguous;
+}
+
+/// x in one of the two layouts, and in the dtype in which the CPU loops compute. GPU kernels
+/// convert as they load and store, so there x keeps its dtype.
+Tensor operand(const Tensor& x, Layout layout, Where where) {
+  const DType dtype = x.device().is_cuda() ? x.dtype() : math_dtype(x.dtype());
+  return to_layout(cast(x, dtype, where), layout, where);
+}
+
+Tensor empty_result(const Shape& shape, const Tensor& operand, Layout layout, DType dtype,
+                    Where where) {
+  return empty(shape, {.dtype = dtype, .device = operand.device(), .layout = layout}, where);
+}
+
+Shape output_shape(const Shape& x, const PoolGeometry& g) { return {x[0], x[1], g.P(), g.Q()}; }
+
+void check_output_shape(const char* operation, const char* what, const Tensor& tensor,
+                        const Shape& expected, Where where) {
+  RINGRAD_CHECK(tensor.shape() == expected, ShapeError, where, operation, ": ", what,
+                " must have the output's shape ", expected, "; got ", tensor.shape());
+}
+
+bool fits_uint8(const Pool2dOptions& options) {
+  return options.kernel[0] <= 256 && options.kernel[0] * options.kernel[1] <= 256;
+}
+
+DType place_dtype(const Pool2dOptions& options, Where where) {
+  RINGRAD_CHECK(options.kernel[0] <= std::numeric_limits<std::int32_t>::max() / options.kernel[1],
+                ValueError, where, "max_pool2d: a window must have less than 2^31 places; got ",
+                options.kernel[0], " x ", options.kernel[1]);
+  return fits_uint8(options) ? DType::uint8 : DType::int32;
+}
+
+/// Calls body.operator()<T, Place>() with the dtypes of values and places on a CPU.
+template <class Body>
+void dispatch_max(DType dtype, DType places, Body body) {
+  const bool small = places == DType::uint8;
+  if (dtype == DType::float64)
+    small ? body.template operator()<double, std::uint8_t>()
+          : body.template operator()<double, std::int32_t>();
+  else
+    small ? body.template operator()<float, std::uint8_t>()
+          : body.template operator()<float, std::int32_t>();
+}
+
+void check_places(const char* operation, const Tensor& values, const Tensor& places,
+                  const Pool2dOptions& options, Where where) {
+  check_floating(operation, values, where);
+  check_same_device(operation, values, places, where);
+  const DType expected = place_dtype(options, where);
+  RINGRAD_CHECK(places.dtype() == expected, DTypeError, where, operation, ": places must be ",
+                expected, "; got ", places.dtype());
+}
+
+Tensor average(const Tensor& x, const PoolGeometry& g, Layout layout, Where where) {
+  const Tensor in = operand(x, layout, where);
+  const Tensor y = empty_result(output_shape(x.shape(), g), in, layout, in.dtype(), where);
+  if (in.device().is_cuda())
+    cuda::avg_pool(g, in, y, where);
+  else if (in.dtype() == DType::float64)
+    cpu::avg_pool(g, in.data<double>(), y.data<double>());
+  else
+    cpu::avg_pool(g, in.data<float>(), y.data<float>());
+  return cast(y, x.dtype(), where);
+}
+
+Tensor average_backward(const Tensor& grad_output, const Shape& input_shape, const PoolGeometry& g,
+                        Layout layout, Where where) {
+  const Tensor grad = operand(grad_output, layout, where);
+  const Tensor result = empty_result(input_shape, grad, layout, grad.dtype(), where);
+  if (grad.device().is_cuda())
+    cuda::avg_pool_backward(g, grad, result, where);
+  else if (grad.dtype() == DType::float64)
+    cpu::avg_pool_backward(g, grad.data<double>(), result.data<double>());
+  else
+    cpu::avg_pool_backward(g, grad.data<float>(), result.data<float>());
+  return cast(result, grad_output.dtype(), where);
+}
+
+}  // namespace
+
+MaxPool2dResult max_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
+  check_floating("max_pool2d", x, where);
+  const Layout layout = layout_of(x);
+  const PoolGeometry g = sliding_geometry("max_pool2d", x.shape(), options, layout, where);
+  const Tensor in = operand(x, layout, where);
+  const Shape shape = output_shape(x.shape(), g);
+  const Tensor y = empty_result(shape, in, layout, in.dtype(), where);
+  const Tensor places = empty_result(shape, in, layout, place_dtype(options, where), where);
+  if (in.device().is_cuda())
+    cuda::max_pool(g, in, y, places, where);
+  else
+    dispatch_max(in.dtype(), places.dtype(), [&]<class T, class Place>() {
+      cpu::max_pool(g, in.data<T>(), y.data<T>(), places.data<Place>());
+    });
+  return {cast(y, x.dtype(), where), places};
+}
+
+Tensor max_pool2d_backward(const Tensor& grad_output, const Tensor& places,
+                           const Shape& input_shape, const Pool2dOptions& options, Where where) {
+  constexpr const char* kOperation = "max_pool2d_backward";
+  const Layout layout = layout_of(places);
+  const PoolGeometry g = sliding_geometry(kOperation, input_shape, options, layout, where);
+  check_places(kOperation, grad_output, places, options, where);
+  check_output_shape(kOperation, "the gradient", grad_output, output_shape(input_shape, g), where);
+  check_output_shape(kOperation, "places", places, output_shape(input_shape, g), where);
+  const Tensor grad = operand(grad_output, layout, where);
+  const Tensor winners = to_layout(places, layout, where);
+  const Tensor result = empty_result(input_shape, grad, layout, grad.dtype(), where);
+  if (grad.device().is_cuda())
+    cuda::max_pool_backward(g, grad, winners, result, where);
+  else
+    dispatch_max(grad.dtype(), winners.dtype(), [&]<class T, class Place>() {
+      cpu::max_pool_backward(g, grad.data<T>(), winners.data<Place>(), result.data<T>());
+    });
+  return cast(result, grad_output.dtype(), where);
+}
+
+Tensor max_pool2d_gather(const Tensor& x, const Tensor& places, const Pool2dOptions& options,
+                         Where where) {
+  constexpr const char* kOperation = "max_pool2d_gather";
+  const Layout layout = layout_of(places);
+  const PoolGeometry g = sliding_geometry(kOperation, x.shape(), options, layout, where);
+  check_places(kOperation, x, places, options, where);
+  check_output_shape(kOperation, "places", places, output_shape(x.shape(), g), where);
+  const Tensor in = operand(x, layout, where), winners = to_layout(places, layout, where);
+  const Tensor y = empty_result(places.shape(), in, layout, in.dtype(), where);
+  if (in.device().is_cuda())
+    cuda::max_pool_gather(g, in, winners, y, where);
+  else
+    dispatch_max(in.dtype(), winners.dtype(), [&]<class T, class Place>() {
+      cpu::max_pool_gather(g, in.data<T>(), winners.data<Place>(), y.data<T>());
+    });
+  return cast(y, x.dtype(), where);
+}
+
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
+  check_floating("avg_pool2d", x, where);
+  const Layout layout = layout_of(x);
+  return average(x, sliding_geometry("avg_pool2d", x.shape(), options, layout, where), layout,
+                 where);
+}
+
+Tensor avg_pool2d_backward(const Tensor& grad_output, const Shape& input_shape,
+                           const Pool2dOptions& options, Where where) {
+  constexpr const char* kOperation = "avg_pool2d_backward";
+  check_floating(kOperation, grad_output, where);
+  const Layout layout = layout_of(grad_output);
+  const PoolGeometry g = sliding_geometry(kOperation, input_shape, options, layout, where);
+  check_output_shape(kOperation, "the gradient", grad_output, output_shape(input_shape, g), where);
+  return average_backward(grad_output, input_shape, g, layout, where);
+}
+
+Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size, Where where) {
+  constexpr const char* kOperation = "adaptive_avg_pool2d";
+  check_floating(kOperation, x, where);
+  const Layout layout = layout_of(x);
+  return average(x, adaptive_geometry(kOperation, x.shape(), output_size, layout, where), layout,
+                 where);
+}
+
+Tensor adaptive_avg_pool2d_backward(const Tensor& grad_output, const Shape& input_shape,
+                                    Where where) {
+  constexpr const char* kOperation = "adaptive_avg_pool2d_backward";
+  check_floating(kOperation, grad_output, where);
+  check_image(kOperation, grad_output.shape(), where);
+  const Layout layout = layout_of(grad_output);
+  const PoolGeometry g = adaptive_geometry(
+      kOperation, input_shape, {grad_output.shape()[2], grad_output.shape()[3]}, layout, where);
+  check_output_shape(kOperation, "the gradient", grad_output, output_shape(input_shape, g), where);
+  return average_backward(grad_output, input_shape, g, layout, where);
+}
+
+}  // namespace ringrad::kernels

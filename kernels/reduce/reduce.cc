@@ -1,0 +1,223 @@
+#include "ringrad/kernels/reduce/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/copy/fill.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
+#include "ringrad/kernels/reduce/reduce_cpu.h"
+#include "ringrad/kernels/reduce/reduce_cuda.h"
+
+namespace ringrad::kernels {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// The common part of all reductions: a readable x, the result, and the plan from one to the other.
+struct Reduction {
+  Reduction(const char* operation, const Tensor& input, const Shape& axes, DType dtype,
+            Where where);
+
+  Tensor x;
+  Tensor result;  // with the reduced axes kept as ones
+  ReducePlan plan;
+  std::int64_t count = 1;  // elements per result
+  unsigned reduced;        // one bit per axis
+
+  // Writes the sum over x divided by `divisor`, or `empty` if x has no elements.
+  void run_sum(double divisor, double empty, Where where) const;
+
+  // One element of each group, in the shape of `result`.
+  Tensor first_elements(Where where) const;
+
+  // The result in the shape that the caller requested.
+  Tensor shaped(bool keepdim, Where where) const;
+};
+
+// Strides of a dense tensor of `shape` whose axes have the memory order of `like`.
+Strides strides_in_order(const Shape& shape, const Strides& like) {
+  std::array<int, kMaxDims> order{};
+  const auto end = std::next(order.begin(), shape.size());
+  std::iota(order.begin(), end, 0);
+  std::stable_sort(order.begin(), end, [&](int a, int b) { return like[a] > like[b]; });
+  Strides strides = Shape::filled(shape.size(), 1);
+  std::int64_t step = 1;
+  for (int k = shape.size() - 1; k >= 0; --k) {
+    const int axis = order[static_cast<unsigned>(k)];
+    strides[axis] = step;
+    step *= std::max<std::int64_t>(shape[axis], 1);
+  }
+  return strides;
+}
+
+// x itself if some axis has stride 1 and no axis is expanded (stride 0), else a copy.
+Tensor with_unit_stride(const Tensor& x, Where where) {
+  if (x.is_contiguous()) return x;
+  std::int64_t smallest = 1;
+  for (int i = 0; i < x.dims(); ++i)
+    if (x.shape()[i] != 1) smallest = std::min(smallest, x.strides()[i]);
+  bool unit = false;
+  for (int i = 0; i < x.dims(); ++i) unit |= x.shape()[i] != 1 && x.strides()[i] == 1;
+  return unit && smallest == 1 ? x : clone(x, where);
+}
+
+Reduction::Reduction(const char* operation, const Tensor& input, const Shape& axes, DType dtype,
+                     Where where)
+    : x(with_unit_stride(input, where)), reduced(axes_mask(operation, axes, input.dims(), where)) {
+  Shape kept = x.shape();
+  for (int i = 0; i < x.dims(); ++i) {
+    if (!(reduced >> i & 1u)) continue;
+    count *= kept[i];
+    kept[i] = 1;
+  }
+  result = empty(kept, {.dtype = dtype, .device = x.device()}, where);
+  if (!x.is_contiguous())
+    result = view::as_strided(result, kept, strides_in_order(kept, x.strides()), 0, where);
+  Strides strides = result.strides();
+  for (int i = 0; i < x.dims(); ++i)
+    if (reduced >> i & 1u) strides[i] = 0;
+  if (x.numel() > 0) plan = make_reduce_plan(x, strides);
+}
+
+void Reduction::run_sum(double divisor, double empty, Where where) const {
+  if (x.numel() == 0)
+    fill_(result, empty, where);
+  else if (x.device().is_cuda())
+    cuda::sum(plan, x, divisor, result, where);
+  else
+    cpu::sum(plan, x, divisor, result);
+}
+
+Tensor Reduction::first_elements(Where where) const {
+  Tensor elements = x;
+  for (int i = 0; i < x.dims(); ++i)
+    if (reduced >> i & 1u) elements = view::slice(elements, i, 0, 1, 1, where);
+  return elements;
+}
+
+Tensor Reduction::shaped(bool keepdim, Where where) const {
+  if (keepdim || reduced == 0) return result;
+  Shape shape;
+  Strides strides;
+  for (int i = 0; i < result.dims(); ++i) {
+    if (reduced >> i & 1u) continue;
+    shape.push_back(result.shape()[i]);
+    strides.push_back(result.strides()[i]);
+  }
+  return view::as_strided(result, shape, strides, 0, where);
+}
+
+// Two passes over x. The first sums distances from the group's first element, which are small even
+// if the elements are large. So the mean is known more exactly than x's dtype can represent. The
+// second pass uses the rounded mean, and the resulting excess in the sum is subtracted.
+void compute_var(const Reduction& reduction, std::int64_t correction, Where where) {
+  using namespace ops;
+  const DType dtype = reduction.x.dtype(), wide = DType::float64;
+  const auto sum_over_x = [&](auto on_cpu, auto on_cuda, const Tensor& center) {
+    const Tensor sum = empty_like(cast(center, wide, where), where);
+    if (reduction.x.device().is_cuda())
+      on_cuda(reduction.plan, reduction.x, center, sum, where);
+    else
+      on_cpu(reduction.plan, reduction.x, center, sum);
+    return sum;
+  };
+  const auto times = [&](const Tensor& a, double number) {
+    return unary(RightScalar<Mul>(number), a, where);
+  };
+  const auto count = static_cast<double>(reduction.count);
+  const Tensor first = empty_like(reduction.result, where);
+  copy_(first, reduction.first_elements(where), where);
+  const Tensor distance =
+      times(sum_over_x(cpu::sum_deviations, cuda::sum_deviations, first), 1 / count);
+  const Tensor mean = binary<Add>(cast(first, wide, where), distance, where);
+  const Tensor center = cast(mean, dtype, where);
+  const Tensor squares =
+      sum_over_x(cpu::sum_squared_deviations, cuda::sum_squared_deviations, center);
+  const Tensor rounding = binary<Sub>(mean, cast(center, wide, where), where);
+  const Tensor excess = times(unary(Square(), rounding, where), count);
+  // For equal elements, rounding may make the difference negative.
+  const Tensor sum = unary(RightScalar<Maximum>(0), binary<Sub>(squares, excess, where), where);
+  const double divisor =
+      static_cast<double>(std::max<std::int64_t>(0, reduction.count - correction));
+  copy_(reduction.result, unary(RightScalar<Div>(divisor), sum, where), where);
+}
+
+struct Choice {
+  const char* operation;
+  void (*on_cpu)(const ReducePlan&, const Tensor& x, const Tensor& result);
+  void (*on_cuda)(const ReducePlan&, const Tensor& x, const Tensor& result, Where where);
+};
+constexpr Choice kMax = {"max", cpu::max, cuda::max}, kMin = {"min", cpu::min, cuda::min};
+
+Tensor choose(const Choice& choice, const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  const Reduction reduction(choice.operation, x, axes, x.dtype(where), where);
+  RINGRAD_CHECK(reduction.count > 0 || reduction.result.numel() == 0, ShapeError, where,
+                choice.operation, ": there must be an element to choose; got shape ", x.shape(),
+                " and axes ", axes);
+  if (x.numel() > 0) {
+    if (x.device().is_cuda())
+      choice.on_cuda(reduction.plan, reduction.x, reduction.result, where);
+    else
+      choice.on_cpu(reduction.plan, reduction.x, reduction.result);
+  }
+  return reduction.shaped(keepdim, where);
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  const DType dtype = is_floating(x.dtype(where)) ? x.dtype() : DType::int64;
+  const Reduction reduction("sum", x, axes, dtype, where);
+  reduction.run_sum(1, 0, where);
+  return reduction.shaped(keepdim, where);
+}
+
+Tensor mean(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  check_floating("mean", x, where);
+  const Reduction reduction("mean", x, axes, x.dtype(), where);
+  reduction.run_sum(static_cast<double>(reduction.count), kNan, where);
+  return reduction.shaped(keepdim, where);
+}
+
+Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool keepdim, Where where) {
+  check_floating("var", x, where);
+  RINGRAD_CHECK(correction >= 0, ValueError, where, "var: correction must not be negative; got ",
+                correction);
+  if (size_bytes(x.dtype()) == 2)  // a mean rounded to 16 bits is too inexact as a center
+    return cast(var(cast(x, DType::float32, where), axes, correction, keepdim, where), x.dtype(),
+                where);
+  const Reduction reduction("var", x, axes, x.dtype(), where);
+  if (x.numel() == 0)
+    fill_(reduction.result, kNan, where);
+  else
+    compute_var(reduction, correction, where);
+  return reduction.shaped(keepdim, where);
+}
+
+Tensor max(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  return choose(kMax, x, axes, keepdim, where);
+}
+
+Tensor min(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  return choose(kMin, x, axes, keepdim, where);
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape, Where where) {
+  if (x.shape() == shape) return x;
+  RINGRAD_CHECK(broadcasts_to(shape, x.shape()), ShapeError, where,
+                "sum_to: the shape must broadcast to the tensor's; got ", shape, " and ",
+                x.shape());
+  const int leading = x.dims() - shape.size();
+  Shape axes;
+  for (int i = 0; i < x.dims(); ++i)
+    if (i < leading || (shape[i - leading] == 1 && x.shape()[i] != 1)) axes.push_back(i);
+  return view::reshape(sum(x, axes, true, where), shape, where);
+}
+
+}  // namespace ringrad::kernels

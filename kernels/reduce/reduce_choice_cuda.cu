@@ -1,0 +1,28 @@
+#include "ringrad/kernels/reduce/reduce_cuda.h"
+#include "ringrad/kernels/reduce/reduce_ops.h"
+#include "ringrad/kernels/reduce/reduce_plan_cuda.cuh"
+
+namespace ringrad::kernels::cuda {
+namespace {
+
+template <template <class> class Choice>
+void choose(const char* name, const ReducePlan& plan, const Tensor& x, const Tensor& result,
+            Where where) {
+  dispatch_dtype(x.dtype(), [&]<class Stored>() {
+    using T = Merged<Stored>;
+    reduce(name, plan, Plain<Choice<T>>(), reinterpret_cast<const T*>(x.raw_data()),
+           Converted<T>{reinterpret_cast<T*>(result.raw_data())}, x.device(), where);
+  });
+}
+
+}  // namespace
+
+void max(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
+  choose<reduce_ops::Max>("max", plan, x, result, where);
+}
+
+void min(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
+  choose<reduce_ops::Min>("min", plan, x, result, where);
+}
+
+}  // namespace ringrad::kernels::cuda

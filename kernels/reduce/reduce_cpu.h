@@ -1,0 +1,24 @@
+// The loops behind reduce.h. Private to kernels/.
+
+#pragma once
+
+#include "ringrad/core/tensor.h"
+#include "ringrad/kernels/reduce/reduce_plan.h"
+
+namespace ringrad::kernels::cpu {
+
+/// result = sum x / divisor; integers are not divided.
+void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result);
+
+/// result = sum of x - center, or of its square.
+/// REQUIRES: x and center are float32 or float64, result is float64; center has result's layout
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                    const Tensor& result);
+void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                            const Tensor& result);
+
+/// result = the largest or smallest element; NaN if any element is NaN.
+void max(const ReducePlan& plan, const Tensor& x, const Tensor& result);
+void min(const ReducePlan& plan, const Tensor& x, const Tensor& result);
+
+}  // namespace ringrad::kernels::cpu

@@ -1,0 +1,61 @@
+#include "ringrad/kernels/reduce/reduce_cuda.h"
+#include "ringrad/kernels/reduce/reduce_ops.h"
+#include "ringrad/kernels/reduce/reduce_plan_cuda.cuh"
+
+namespace ringrad::kernels::cuda {
+namespace {
+
+// An operation on the distance of an element from the center of its result.
+template <template <class> class Op, class T>
+struct Deviations : Op<T> {
+  using Center = T;
+  const T* centers;  // (num_results)
+  std::int64_t num_results;
+
+  Deviations(const T* centers, std::int64_t num_results)
+      : centers(centers), num_results(num_results) {}
+
+  __device__ T center(std::int64_t result) const { return centers[result % num_results]; }
+  constexpr T map(T x, std::int64_t, T center) const { return Op<T>::map(x, center); }
+};
+
+template <template <class> class Op>
+void reduce_deviations(const char* name, const ReducePlan& plan, const Tensor& x,
+                       const Tensor& center, const Tensor& result, Where where) {
+  const auto run = [&]<class T>() {
+    reduce(name, plan, Deviations<Op, T>(center.data<T>(), plan.num_results), x.data<T>(),
+           Quotient<double>{result.data<double>(), 1}, x.device(), where);
+  };
+  x.dtype() == DType::float64 ? run.template operator()<double>()
+                              : run.template operator()<float>();
+}
+
+}  // namespace
+
+void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result,
+         Where where) {
+  dispatch_dtype(x.dtype(), [&]<class Stored>() {
+    using T = Merged<Stored>;
+    const auto run = [&](const auto& finish) {
+      reduce("sum", plan, Plain<reduce_ops::Sum<T>>(), reinterpret_cast<const T*>(x.raw_data()),
+             finish, x.device(), where);
+    };
+    if constexpr (is_floating(dtype_of<T>))
+      run(Quotient<T>{result.data<T>(), divisor});
+    else
+      run(Converted<std::uint64_t>{reinterpret_cast<std::uint64_t*>(result.raw_data())});
+  });
+}
+
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                    const Tensor& result, Where where) {
+  reduce_deviations<reduce_ops::SumDeviations>("sum_deviations", plan, x, center, result, where);
+}
+
+void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+                            const Tensor& result, Where where) {
+  reduce_deviations<reduce_ops::SumSquaredDeviations>("sum_squared_deviations", plan, x, center,
+                                                      result, where);
+}
+
+}  // namespace ringrad::kernels::cuda

@@ -1,0 +1,99 @@
+#include "ringrad/parallel/comm/common/collective_call.h"
+
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+#include <vector>
+
+namespace ringrad {
+
+CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, int peer) {
+  return {.op = op,
+          .dtype = buffer.dtype(),
+          .reduce = reduce,
+          .device = buffer.device().type,
+          .peer = static_cast<std::int16_t>(peer),
+          .count = buffer.numel()};
+}
+
+const char* name(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::all_reduce:
+      return "all_reduce";
+    case CollectiveOp::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveOp::all_gather:
+      return "all_gather";
+    case CollectiveOp::broadcast:
+      return "broadcast";
+    case CollectiveOp::reduce:
+      return "reduce";
+    case CollectiveOp::all_to_all:
+      return "all_to_all";
+    case CollectiveOp::barrier:
+      return "barrier";
+    case CollectiveOp::send:
+      return "send";
+    case CollectiveOp::recv:
+      return "recv";
+    case CollectiveOp::links:
+      break;
+  }
+  return "links";
+}
+
+namespace {
+
+std::ostream& print(std::ostream& out, const CollectiveCall& call, const RankNames& names) {
+  out << name(call.op) << '(';
+  if (call.op == CollectiveOp::barrier || call.op == CollectiveOp::links) return out << ')';
+  if (call.op == CollectiveOp::all_reduce || call.op == CollectiveOp::reduce_scatter ||
+      call.op == CollectiveOp::reduce)
+    out << call.reduce << ", ";
+  out << call.dtype << ", " << call.count << " elements";
+  if (call.device == DeviceType::cuda) out << " on cuda";
+  if (call.op == CollectiveOp::broadcast || call.op == CollectiveOp::reduce)
+    out << ", root " << names(call.peer);
+  if (call.op == CollectiveOp::send) out << ", to " << names(call.peer);
+  if (call.op == CollectiveOp::recv) out << ", from " << names(call.peer);
+  return out << ')';
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const CollectiveCall& call) {
+  return print(out, call, {});
+}
+
+std::ostream& operator<<(std::ostream& out, const Operation& operation) {
+  static const RankNames own_numbers;
+  const RankNames& names = operation.names ? *operation.names : own_numbers;
+  return print(out, operation.call, names)
+         << " #" << operation.sequence << " on rank " << names(operation.rank);
+}
+
+std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names) {
+  // Plans are told apart only where nothing else differs.
+  const auto asks_alike = [&](CollectiveCall call) {
+    call.plan = calls[0].plan;
+    return call == calls[0];
+  };
+  const bool only_plans_differ = std::all_of(calls.begin(), calls.end(), asks_alike);
+  std::ostringstream out;
+  std::vector<bool> listed(calls.size(), false);
+  for (std::size_t first = 0; first < calls.size(); ++first) {
+    if (listed[first]) continue;
+    std::vector<int> ranks;
+    for (std::size_t r = first; r < calls.size(); ++r)
+      if (calls[r] == calls[first]) {
+        listed[r] = true;
+        ranks.push_back(static_cast<int>(r));
+      }
+    print(out << (first == 0 ? "" : " and "), calls[first], names);
+    if (only_plans_differ) out << " by plan " << std::hex << calls[first].plan << std::dec;
+    out << " on " << names.list(ranks);
+  }
+  return std::move(out).str();
+}
+
+}  // namespace ringrad

@@ -1,0 +1,81 @@
+// CollectiveCall: the fingerprint of a call, compared across ranks before any data moves.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "ringrad/core/device.h"
+#include "ringrad/core/dtype.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/parallel/comm/common/rank_names.h"
+#include "ringrad/parallel/comm/reduce_op.h"
+
+namespace ringrad {
+
+enum class CollectiveOp : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  all_to_all,
+  barrier,
+  send,
+  recv,
+  links,
+};
+
+/// What a rank asked for. Fields that mean nothing to an operation keep their defaults.
+struct CollectiveCall {
+  CollectiveOp op = CollectiveOp::barrier;
+  DType dtype = DType::float32;
+  ReduceOp reduce = ReduceOp::sum;
+  DeviceType device = DeviceType::cpu;
+  std::int16_t peer = 0;   ///< root of broadcast and reduce; the other end of send and recv
+  std::uint16_t zero = 0;  ///< fills the gap: ranks send each other these bytes
+  std::int64_t count = 0;  ///< elements of the whole buffer
+  std::uint64_t plan = 0;  ///< PlanPrograms::fingerprint of what the rank is to carry out
+
+  bool operator==(const CollectiveCall&) const = default;
+};
+
+static_assert(sizeof(CollectiveCall) == 24 &&
+              std::has_unique_object_representations_v<CollectiveCall>);
+
+/// The call of `op` on a rank whose whole buffer is `buffer`.
+CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce = ReduceOp::sum,
+                       int peer = 0);
+
+const char* name(CollectiveOp op);
+
+/// "all_reduce(sum, float32, 8 elements)", "broadcast(float32, 8 elements on cuda, root 0)",
+/// "barrier()"
+std::ostream& operator<<(std::ostream& out, const CollectiveCall& call);
+
+/// One call on one rank, for deadlines and messages.
+struct Operation {
+  CollectiveCall call;
+  int rank;
+  std::uint64_t sequence;  ///< 1 for a rank's first collective, or first message on a channel
+  Where where;
+  std::optional<std::chrono::steady_clock::time_point> deadline =
+      {};  ///< set at the first long wait
+  const RankNames* names =
+      nullptr;  ///< of its group, for messages; null if they are the ranks' own numbers
+};
+
+/// "all_reduce(sum, float32, 8 elements) #3 on rank 0". Ranks are named by their numbers in the
+/// job.
+std::ostream& operator<<(std::ostream& out, const Operation& operation);
+
+/// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1".
+std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names);
+
+}  // namespace ringrad

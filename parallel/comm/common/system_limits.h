@@ -1,0 +1,35 @@
+// What the system says when it gives no more, with the limit that it keeps to.
+
+#pragma once
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "ringrad/core/error.h"
+
+namespace ringrad {
+
+/// "Too many open files (RLIMIT_NOFILE is 1024)"; the text alone where no limit of this process
+/// stands behind it.
+inline std::string text_of_errno(int error) {
+  struct Limit {
+    int error;
+    decltype(RLIMIT_NOFILE) resource;
+    const char* name;
+  };
+  std::string text = std::strerror(error);
+  for (const Limit& limit :
+       {Limit{EMFILE, RLIMIT_NOFILE, "RLIMIT_NOFILE"}, Limit{ENOMEM, RLIMIT_AS, "RLIMIT_AS"},
+        Limit{EAGAIN, RLIMIT_NPROC, "RLIMIT_NPROC"}}) {
+    rlimit set{};
+    if (limit.error == error && getrlimit(limit.resource, &set) == 0 &&
+        set.rlim_cur != RLIM_INFINITY)
+      text += concat(" (", limit.name, " is ", set.rlim_cur, ')');
+  }
+  return text;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,100 @@
+// All-reduces in one kernel per rank: the kernels of all ranks run at the same time, write data for
+// other ranks into a mailbox, and wait for each other by flags.
+//
+//                     rank 0                      rank 1
+//     one_shot        input -> own mailbox        input -> own mailbox
+//                     raise 1's flag, await own   raise 0's flag, await own
+//                     sum all mailboxes           sum all mailboxes            canonical order
+//
+//     two_shot        as above, but rank r sums part r only, into its mailbox; flags again; then
+//                     each copies every part from the rank that has it          canonical order
+//
+//     ring            part by part: add own to what the previous rank has left here, leave it
+//                     with the next one; n - 1 times sums, n - 1 times results  ring order
+//
+// Block b of a rank works on slice b of the tensor and waits only for block b of other ranks. A
+// flag is a number that only grows: call #k raises it to k * kPhases + phase. There are two
+// mailboxes, for even and odd calls: a rank in call k + 1 has seen all others there, so no
+// rank still reads the mail of call k.
+//
+// Order: the block writes the mail and passes a barrier, then one thread raises the flag with
+// release at system scope. At the receiver, one thread sees the flag with acquire at system scope,
+// the block passes a barrier, and then its other threads read the mail.
+//
+// The launching code must ensure that the blocks of all ranks are on their GPUs at the same time
+// (kernel_all_reduce.h). Otherwise, or if a rank does not arrive, kernels give up at the deadline
+// or when the abort word is raised, leave a note (core/gpu/device_watch.h), and end. The result is
+// then undefined.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ringrad/core/device.h"
+#include "ringrad/core/dtype.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/gpu/device_watch.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/group_options.h"
+#include "ringrad/parallel/comm/reduce_op.h"
+
+namespace ringrad::cuda {
+
+/// The most ranks, and blocks of a rank.
+inline constexpr int kMaxKernelRanks = 16;
+inline constexpr int kMaxKernelBlocks = 32;
+/// The most threads of a block, which real GPUs get.
+inline constexpr int kMaxKernelThreads = 512;
+/// A call's flags are numbers below the next call's: more phases than any algorithm has.
+inline constexpr std::uint64_t kPhases = 2 * kMaxKernelRanks;
+
+/// In memory of a rank's GPU that all others reach. All zeros, it is ready for use.
+struct Mailbox {
+  std::uint64_t flags[kMaxKernelBlocks][kMaxKernelRanks];  ///< raised by each rank for each block
+  // Then, twice, what `mailbox_bytes` says, aligned to 256.
+};
+
+/// Bytes of a mailbox for tensors of at most `capacity` bytes, once for each half of the calls.
+/// ring, which adds 16-bit floats in float32, has room for half as many of these.
+constexpr std::size_t mailbox_half(std::size_t capacity) {
+  return (2 * (capacity + 16 * sizeof(double)) + 255) / 256 * 256;
+}
+constexpr std::size_t mailbox_bytes(std::size_t capacity) {
+  return sizeof(Mailbox) + 2 * mailbox_half(capacity);
+}
+
+struct KernelCall {
+  int rank, world_size;
+  std::uint64_t number;  ///< of this call, 1 for the group's first
+  Mailbox* mailboxes[kMaxKernelRanks];
+  int names[kMaxKernelRanks];  ///< the ranks' numbers in the job, for messages
+  std::size_t capacity;        ///< of the mailboxes
+  std::uint64_t* abort;        ///< pinned; not zero: give up, or has given up
+  std::uint64_t deadline_ns;   ///< give up after waiting so long
+  LateNote* note;
+  LateRank late;  ///< what it will say, but for who
+};
+
+/// Bytes of a mailbox's half that an algorithm needs; ring sums 16-bit floats in float32.
+std::size_t bytes_in_mailbox(DeviceAlgorithm algorithm, DType dtype, std::int64_t count);
+
+/// Threads of a block. On a simulated GPU each waiting thread has a stack, and ThreadSanitizer
+/// counts it as a thread, of which a process can have some thousands for all ranks together.
+int kernel_threads();
+
+/// The most blocks of these kernels that are on one GPU at the same time. Also loads the kernels,
+/// since loading a kernel may never finish while another one spins.
+int max_resident_blocks(Device device, Where where);
+
+/// data[i] = op over all ranks of data[i], / world_size for mean; on `stream`, with `blocks` blocks
+/// on every rank. `is_alone` says that no other rank has this GPU; the driver then ensures that all
+/// blocks run at once.
+///
+/// REQUIRES: bytes_in_mailbox <= 2 * capacity; dtype is not bool; algorithm is one of the kernels
+/// Throws:   CudaError
+void launch_all_reduce(const Stream& stream, DeviceAlgorithm algorithm, const KernelCall& call,
+                       DType dtype, ReduceOp op, std::byte* data, std::int64_t count, int blocks,
+                       bool is_alone, Where where);
+
+}  // namespace ringrad::cuda

@@ -1,0 +1,87 @@
+// AgentLink: one host of a job, as the launcher sees it.
+
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ringrad/parallel/comm/job/agent.h"
+#include "ringrad/parallel/comm/job/child_process.h"
+#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/parallel/comm/job/line_reader.h"
+#include "ringrad/parallel/comm/job/message_stream.h"
+
+namespace ringrad {
+
+/// What the launcher has of an agent: its own child, which is the agent or the remote shell to it.
+struct AgentProcess {
+  pid_t process;
+  MessageStream stream;
+  Descriptor err;  ///< of the remote shell
+};
+
+/// Starts a host's agent: forks it if the host is here, else by `remote_shell HOST ringrun
+/// --agent`.
+///
+/// Throws: Error if that cannot be started
+AgentProcess start_agent(const Host& host, std::vector<std::string> remote_shell,
+                         const std::string& ringrun, const struct sigaction& on_broken_pipe,
+                         Where where);
+
+class AgentLink {
+ public:
+  /// A host that is silent for `patience` is lost.
+  AgentLink(Host host, std::chrono::milliseconds patience, AgentProcess agent);
+
+  const Host& host() const { return host_; }
+  MessageStream& stream() { return stream_; }
+
+  /// Its agent is there and speaks this launcher's language: longer messages are welcome.
+  void greet() {
+    is_greeted_ = true;
+    stream_.set_longest(kLongestFromAgent);
+  }
+  bool is_greeted() const { return is_greeted_; }
+
+  /// Adds what it waits for, so many; take() wants them back, with what came.
+  static constexpr std::size_t kNumWaited = 3;
+  void add_waited(std::vector<pollfd>& waited) const;
+  void take(const pollfd* waited);
+
+  /// The child behind the link has ended.
+  void note_end(pid_t process, int status) {
+    if (process == process_) status_ = status;
+  }
+
+  bool has_ended() const { return status_.has_value(); }
+  /// True if the child behind the link has ended in another way than an agent that has done all.
+  bool has_failed() const { return status_ && *status_ != 0; }
+
+  /// Why the host is lost, if it is: its connection has ended, or it has been silent for too long.
+  std::optional<std::string> why_lost() const;
+  /// What the remote shell said on its stderr.
+  const std::deque<std::string>& last_errors() const { return last_errors_.lines(); }
+
+  /// Kills the child behind the link, and hears nothing more.
+  void cut();
+
+ private:
+  Host host_;
+  std::chrono::milliseconds patience_;
+  pid_t process_;
+  MessageStream stream_;
+  LineReader err_;
+  LastLines last_errors_;
+  bool is_greeted_ = false;
+  const MessageStream::Clock::time_point begin_ = MessageStream::Clock::now();
+  std::optional<int> status_;  // of the child, once it has ended
+  std::optional<MessageStream::Clock::time_point> closed_since_;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,109 @@
+// The processes that the launcher and its agents start, and functions to end them.
+
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ringrad/core/error.h"
+#include "ringrad/parallel/comm/common/descriptor.h"
+
+namespace ringrad {
+
+/// While it lives, the given signals and SIGCHLD are read instead of delivered, except those that
+/// the process ignores, as under nohup. SIGPIPE is ignored meanwhile, so writing to a process that
+/// has ended fails with EPIPE.
+class SignalReader {
+ public:
+  /// Throws: Error if the system gives no descriptor to read from
+  explicit SignalReader(const std::vector<int>& signals, Where where = Where::current());
+  ~SignalReader();
+  SignalReader(const SignalReader&) = delete;
+  SignalReader& operator=(const SignalReader&) = delete;
+
+  int number() const { return file_.number(); }
+  /// The next signal. REQUIRES: there is one
+  int take() const;
+
+  /// How SIGPIPE was handled before this object was made.
+  const struct sigaction& on_broken_pipe() const { return on_broken_pipe_; }
+
+ private:
+  void restore() const;
+
+  sigset_t before_;
+  struct sigaction on_child_before_ {
+  }, on_broken_pipe_{};
+  Descriptor file_;
+};
+
+struct ChildProcess {
+  pid_t process = -1;
+  Descriptor in;        // its stdin, if it reads
+  Descriptor out, err;  // its stdout and stderr
+};
+
+struct ChildOptions {
+  std::vector<std::string> program;      ///< and its arguments
+  std::vector<std::string> environment;  ///< NAME=VALUE; all of it
+  std::vector<int> cpus{};               ///< that it may run on; empty: those of this process
+  bool reads = false;                    ///< from us; otherwise its stdin ends at once
+  int report = -1;                       ///< its descriptor kReportDescriptor; -1: none
+  struct sigaction on_broken_pipe {
+  };  ///< the child's handling of SIGPIPE, which the caller itself may ignore
+};
+
+/// Starts a program in its own process group. The program is killed if this process ends.
+///
+/// Throws: Error if it cannot be started
+ChildProcess start_child(const ChildOptions& options, Where where);
+
+/// This process's environment, in which the variables in `own` replace those of the same name.
+std::vector<std::string> environment_with(std::vector<std::string> own);
+
+/// The CPUs that this process may run on, ascending.
+std::vector<int> allowed_cpus();
+
+/// From now on, this process adopts the orphans of its descendants.
+void inherit_orphans();
+
+/// A child that has ended and is not reaped yet, if there is one. With `waits`, blocks until a
+/// child ends or there is none. Until it is reaped, the system gives its number to no other process
+/// or group, so signals to that number reach no other process.
+std::optional<pid_t> find_ended_child(bool waits);
+
+/// Reaps such a child; returns its status as waitpid() does.
+int reap_child(pid_t process);
+
+/// "exit code 3", "killed by signal 9 (Killed)".
+std::string text_of_status(int status);
+
+/// Kills the processes left in a child's process group, then reaps the child; returns its status.
+///
+/// REQUIRES: find_ended_child() returned it, and the child led a process group of its own
+int reap_group(pid_t leader);
+
+/// Kills all children of this process, and the orphans that it adopts from them, until there are
+/// none. Calls ended(process, status) for each.
+template <class Ended>
+void end_children(Ended ended);
+
+// Implementation details follow.
+
+void kill_children();
+
+template <class Ended>
+void end_children(Ended ended) {
+  for (;;) {
+    kill_children();
+    const auto process = find_ended_child(true);
+    if (!process) return;
+    ended(*process, reap_group(*process));
+  }
+}
+
+}  // namespace ringrad

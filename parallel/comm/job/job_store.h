@@ -1,0 +1,28 @@
+// The store of the job that a process's environment tells of, and the secret that opens it:
+//
+//     launcher               who serves the store   how ranks get the secret
+//     ringrun                ringrun                RINGRAD_TOKEN, which it sets
+//     torchrun, srun,        rank 0, at 127.0.0.1   a file that is the user's alone (job_file.h)
+//     mpirun, one host
+//     the same, any hosts    rank 0, at MASTER_ADDR RINGRAD_TOKEN, which the user sets on all ranks
+//
+// Groups over MPI need none of this: MPI itself carries the secret (mpi_group.h).
+
+#pragma once
+
+#include <chrono>
+
+#include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/parallel/comm/store/store.h"
+
+namespace ringrad {
+
+/// A connection to it. Where rank 0 serves it, it does so as long as its process lives.
+///
+/// Throws: ValueError if ranks on several hosts share no secret, or no port; CollectiveError if the
+///         store does not
+///         answer in time, or cannot be served
+Store job_store(const RankEnvironment& job, std::chrono::milliseconds timeout,
+                Where where = Where::current());
+
+}  // namespace ringrad

@@ -1,0 +1,79 @@
+// The launcher: starts the ranks of a job as processes of one machine or several, and ends them
+// together.
+//
+//     launch({.program = {"./train", "--epochs", "3"}, .num_ranks = 4});
+//     launch({.program = {"./train"}, .hosts = parse_hosts("h1:2,h2:2")});
+//
+// Each rank finds its place in its environment (rank_environment.h) and the others in a store that
+// the launcher serves. The launcher forwards the ranks' output line by line, prefixed by the rank.
+//
+// On each host an agent (agent.h) runs the ranks. On other hosts a remote shell starts the agent:
+// any command that takes a host, a program and its arguments, and forwards stdin, stdout and
+// stderr. There, ranks start in the folder of the same name, in the environment of that shell plus
+// the variables RINGRAD_* of this process. A host that cannot be reached, loses its connection, or
+// is silent for too long counts as failed, as a rank does.
+//
+// The first rank that fails ends the job. The others get `grace` to end by themselves, as they do
+// when their collectives fail, then SIGTERM, then SIGKILL. No process outlives the job: a rank's
+// own children end with it, also if the launcher, an agent, or the connection between them ends.
+// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are forwarded to the ranks, unless they are ignored.
+// Ranks read nothing from the terminal.
+//
+// The launcher names the rank that failed first, which may not have ended first (job_record.h).
+//
+// A failed job may be restarted, on as many ranks or on the remaining ones: all but the rank that
+// failed first, ranks killed by SIGKILL, and those of lost hosts. Ranks are renumbered without
+// gaps.
+
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "ringrad/core/error.h"
+#include "ringrad/parallel/comm/job/hosts.h"
+
+namespace ringrad {
+
+struct LaunchOptions {
+  std::vector<std::string> program;  ///< and its arguments
+  int num_ranks = 1;                 ///< on this machine, if no hosts are listed
+  std::vector<Host> hosts{};         ///< the first ranks are on the first host
+  /// How often a failed job is restarted, with RINGRAD_RESTART_COUNT = 1, 2, ...
+  int max_restarts = 0;
+  /// Restarts use the remaining ranks, if there are at least this many; 0: always all ranks.
+  int min_ranks = 0;
+  std::chrono::milliseconds grace = std::chrono::seconds(5);
+  int port = 0;          ///< of the store; 0 takes a free one
+  std::string inject{};  ///< planned faults (fault_injection.h)
+  /// On each host, pins every rank to its own equal share of the CPUs that the agent may use there.
+  /// If there are fewer CPUs than ranks, no rank is pinned.
+  bool pin = false;
+
+  // For other hosts.
+  std::vector<std::string> remote_shell{"ssh", "-o", "BatchMode=yes"};
+  std::string ringrun = "ringrun";  ///< where the program is found on every host
+  std::string master_addr{};        ///< where ranks find the store; empty: address_for(hosts)
+  std::string bind{};               ///< where the store listens; empty: at master_addr
+  std::chrono::milliseconds host_timeout =
+      std::chrono::seconds(10);  ///< silence that means a host is lost
+};
+
+/// Runs the job and forwards its output to stdout and stderr, lines of more than 64 KiB in pieces.
+/// At the end, reports on stderr which rank failed first and how, which rank reported it, and the
+/// last output of both. Returns 0 on success; the exit code of the rank that failed first, or 128 +
+/// the signal that ended it, or that this process was sent; if that rank did not end by itself, the
+/// code of the rank that blames it; 1 if a host failed.
+///
+/// REQUIRES: the caller is the program's only thread, and the program has no other children, which
+///           would be killed
+///
+/// Throws: ValueError unless there is a program, the number of ranks is in [1, kMaxRanks],
+///         max_restarts >= 0, min_ranks is in [0, number of ranks], grace >= 0, host_timeout > 0,
+///         `inject` is a plan for such a job, and the path `ringrun` is plain enough for a remote
+///         shell; CollectiveError if the store cannot be served; Error if the program cannot be
+///         started
+int launch(const LaunchOptions& options, Where where = Where::current());
+
+}  // namespace ringrad

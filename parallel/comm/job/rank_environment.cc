@@ -1,0 +1,90 @@
+#include "ringrad/parallel/comm/job/rank_environment.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+namespace ringrad {
+namespace {
+
+struct Names {
+  const char *rank, *world_size, *local_rank, *local_world_size;
+};
+
+constexpr int kDefaultPort = 29500;  // torchrun's
+
+constexpr const char* kSlurmRank = "SLURM_PROCID";
+
+constexpr Names kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {kSlurmRank, "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+};
+
+// By which launchers tell their jobs apart. Each is the same on all ranks of a job.
+constexpr const char* kIdentity[] = {
+    "MASTER_ADDR",    "MASTER_PORT",  "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+    "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"};
+
+std::optional<int> number_in(const char* name, int least, Where where) {
+  const char* text = std::getenv(name);
+  if (!text) return {};
+  const std::string_view digits = text;
+  int number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  RINGRAD_CHECK(error == std::errc() && end == digits.data() + digits.size() && number >= least,
+                ValueError, where, name, ": it must be a number from ", least, "; got \"", text,
+                '"');
+  return number;
+}
+
+std::string text_in(const char* name, const char* otherwise) {
+  const char* text = std::getenv(name);
+  return text ? text : otherwise;
+}
+
+void read_ranks(const Names& names, RankEnvironment& job, Where where) {
+  const auto size = number_in(names.world_size, 1, where);
+  RINGRAD_CHECK(size.has_value(), ValueError, where, names.rank, ": ", names.world_size,
+                " must be set as well; got nothing");
+  job.world_size = *size;
+  job.rank = number_in(names.rank, 0, where).value_or(0);
+  RINGRAD_CHECK(job.rank < job.world_size, ValueError, where, names.rank, ": it must be below ",
+                names.world_size, " = ", job.world_size, "; got ", job.rank);
+  // All on one host, unless told otherwise.
+  job.local_rank = number_in(names.local_rank, 0, where).value_or(job.rank);
+  const int num_hosts = number_in("SLURM_STEP_NUM_NODES", 1, where).value_or(1);
+  const bool is_slurm = names.rank == kSlurmRank;
+  job.local_world_size =
+      number_in(names.local_world_size, 1, where)
+          .value_or(is_slurm ? (job.world_size + num_hosts - 1) / num_hosts : job.world_size);
+}
+
+}  // namespace
+
+RankEnvironment rank_environment(Where where) {
+  RankEnvironment job;
+  for (const Names& names : kLaunchers)
+    if (std::getenv(names.rank)) {
+      read_ranks(names, job, where);
+      job.rank_variable = names.rank;
+      job.launched = true;
+      break;
+    }
+  for (const char* name : {"RINGRAD_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"})
+    if (const auto restart = number_in(name, 0, where)) job.restart = *restart;
+  job.store.host = text_in("MASTER_ADDR", "127.0.0.1");
+  job.store.port = number_in("MASTER_PORT", 1, where).value_or(job.launched ? kDefaultPort : 0);
+  job.store.token = text_in("RINGRAD_TOKEN", "");
+  if (!job.store.token.empty()) check_token(job.store.token, "RINGRAD_TOKEN", where);
+  job.launcher_serves_store =
+      !job.store.token.empty() && std::getenv("RINGRAD_LAUNCHER_SERVES_STORE") != nullptr;
+  // Where torchrun serves a store of its own at that port, ours takes the next.
+  if (!job.launcher_serves_store && std::getenv("TORCHELASTIC_USE_AGENT_STORE")) ++job.store.port;
+  for (const char* name : kIdentity) job.identity += concat(name, '=', text_in(name, ""), '\n');
+  return job;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,156 @@
+#include "ringrad/parallel/comm/memory/measure_links.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/plan/collective/ring_plan.h"
+
+namespace ringrad {
+namespace {
+
+constexpr DType kDType = DType::int32;
+
+// Large enough that copying outweighs waiting, small enough for caches; and how often each plan is
+// run.
+struct Effort {
+  std::int64_t count;
+  int samples, calls;
+
+  double bytes() const {
+    return static_cast<double>(count) * static_cast<double>(size_bytes(kDType));
+  }
+};
+
+Effort effort_on(DeviceType device) {
+  if (device == DeviceType::cpu) return {1 << 15, 4, 4};
+  return is_cuda_simulated() ? Effort{1 << 16, 1, 2} : Effort{1 << 21, 3, 4};
+}
+
+// Others wait while one rank simulates the GPUs of all of them; a deadline was not meant for that.
+constexpr auto kSimulatedTime = std::chrono::seconds(30);
+
+// Seconds of plans of nothing, and of S bytes.
+struct Times {
+  double gather_0, gather_s, reduce_0, reduce_s;
+};
+
+// The links that this process has measured, on CPUs.
+class Known {
+ public:
+  using Kind = std::pair<bool, int>;  // is_one_process, world_size
+
+  std::optional<CostModel> find(const Kind& kind) {
+    const std::lock_guard lock(mutex_);
+    const auto found = links_.find(kind);
+    return found == links_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void add(const Kind& kind, const CostModel& links) {
+    const std::lock_guard lock(mutex_);
+    links_.insert_or_assign(kind, links);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Kind, CostModel> links_;
+};
+
+Known& known() {
+  static Known links;
+  return links;
+}
+
+// Plans work on `buffer`.
+Times measure(RankSession& session, PlanRunner& runner, Operation operation, std::byte* buffer) {
+  operation.call.reduce = ReduceOp::sum;
+  const int n = session.world_size();
+  const PlanPrograms& gather = session.compiled(ring_all_gather(n), operation.where);
+  const PlanPrograms& reduce = session.compiled(ring_all_reduce(n), operation.where);
+  const Effort effort = effort_on(operation.call.device);
+  const auto seconds = [&](const PlanPrograms& plan, std::int64_t count) {
+    const PlanData data{.buffer = buffer, .dtype = kDType, .count = count};
+    double least = std::numeric_limits<double>::infinity();
+    runner.run(plan, operation, data);  // pages and caches
+    for (int sample = 0; sample < effort.samples; ++sample)
+      least = std::min(least, runner.seconds(operation, [&] {
+        for (int call = 0; call < effort.calls; ++call) runner.run(plan, operation, data);
+      }));
+    return least / effort.calls;
+  };
+  return {.gather_0 = seconds(gather, n),
+          .gather_s = seconds(gather, effort.count),
+          .reduce_0 = seconds(reduce, n),
+          .reduce_s = seconds(reduce, effort.count)};
+}
+
+// Neither noise nor a host that needs longer to queue work than a GPU to do it makes anything free:
+// nothing is faster than a terabyte per second.
+CostModel fit(const Times& times, int world_size, const Effort& effort) {
+  constexpr double kLeastAlpha = 1e-8, kLeastPerByte = 1e-12;
+  const double messages = world_size - 1;
+  const double bytes = messages / world_size * effort.bytes();
+  const double alpha = std::max((times.reduce_0 - times.gather_0) / messages, kLeastAlpha);
+  const double beta = std::max((times.gather_s - times.gather_0) / bytes, kLeastPerByte);
+  const double both = (times.reduce_s - times.reduce_0) / bytes;
+  const LinkCost link{.alpha_s = alpha, .beta_s_per_byte = beta};
+  return {.within_host = link,
+          .between_hosts = link,
+          .gamma_s_per_byte = std::max(both - 2 * beta, kLeastPerByte),
+          .wiring = Wiring::reads};
+}
+
+}  // namespace
+
+void share_links(RankSession& session, PlanRunner& runner, Operation& operation) {
+  const DeviceType device = operation.call.device;
+  if (session.links(device) || session.world_size() == 1) return;
+  const bool is_simulated = device == DeviceType::cuda && is_cuda_simulated();
+  if (is_simulated && session.options().deadline < kSimulatedTime)
+    operation.deadline = std::chrono::steady_clock::now() + kSimulatedTime;
+  const int n = session.world_size();
+  const Known::Kind kind{session.memory()->is_one_process(), n};
+  const bool is_cpu = device == DeviceType::cpu;
+
+  std::shared_ptr<std::byte> buffer;
+  try {
+    buffer = runner.allocate(static_cast<std::size_t>(effort_on(device).bytes()), operation.where);
+  } catch (const OutOfMemoryError&) {  // the call itself may need less
+  }
+
+  // Ranks may have measured in different groups, so rank 0 says whether it is to be done, and what
+  // is known.
+  struct Word {
+    bool is_known, has_room;
+    CostModel links;
+  };
+  const std::optional<CostModel> own = is_cpu ? known().find(kind) : std::nullopt;
+  const std::vector<Word> words = session.exchange_eager(
+      operation, Word{own.has_value(), buffer != nullptr, own.value_or(CostModel())});
+  Word word = words[0];
+  const bool all_have_room =
+      std::all_of(words.begin(), words.end(), [](const Word& one) { return one.has_room; });
+  if (!word.is_known && all_have_room) {
+    runner.clear(buffer.get(), static_cast<std::size_t>(effort_on(device).bytes()),
+                 operation.where);  // sums of what nobody wrote would count as mistakes
+    Times slowest{};
+    const Times times = measure(session, runner, operation, buffer.get());
+    for (const Times& of_rank : session.exchange_eager(operation, times))
+      slowest = {.gather_0 = std::max(slowest.gather_0, of_rank.gather_0),
+                 .gather_s = std::max(slowest.gather_s, of_rank.gather_s),
+                 .reduce_0 = std::max(slowest.reduce_0, of_rank.reduce_0),
+                 .reduce_s = std::max(slowest.reduce_s, of_rank.reduce_s)};
+    word.links = fit(slowest, n, effort_on(device));
+    if (is_cpu) known().add(kind, word.links);
+  }
+  session.set_links(device, word.links);
+  operation.deadline.reset();
+}
+
+}  // namespace ringrad

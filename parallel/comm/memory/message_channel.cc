@@ -1,0 +1,73 @@
+#include "ringrad/parallel/comm/memory/message_channel.h"
+
+#include <cstring>
+#include <new>
+
+namespace ringrad {
+
+std::size_t MessageChannels::shared_bytes(int world_size) {
+  return sizeof(MessageChannel) * static_cast<std::size_t>(world_size) * world_size;
+}
+
+void MessageChannels::make_shared(std::byte* shared, int world_size) {
+  auto* channels = reinterpret_cast<MessageChannel*>(shared);
+  for (int i = 0; i < world_size * world_size; ++i) new (channels + i) MessageChannel;
+}
+
+void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation) {
+  const CollectiveCall& call = operation.call;
+  const bool in_time = group.wait_until(operation, call.peer, [&] {
+    return operation.sequence - channel.taken.load(std::memory_order_acquire) <=
+           MessageChannel::kSlots;
+  });
+  if (!in_time)
+    group.fail_and_throw(operation, call.peer,
+                         concat(operation, ": rank ", group.name(call.peer),
+                                " must receive within ", group.deadline_s(), " s; got ",
+                                MessageChannel::kSlots, " messages that it has not taken"));
+}
+
+void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& operation,
+                  DeviceType device, std::uintptr_t elements) {
+  const CollectiveCall& call = operation.call;
+  channel.slot(operation.sequence) = {call.dtype, device, call.count, elements};
+  channel.sent.store(operation.sequence, std::memory_order_release);
+  group.wake_waiting();
+}
+
+const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& channel,
+                                             Operation& operation) {
+  const CollectiveCall& call = operation.call;
+  const bool in_time = group.wait_until(operation, call.peer, [&] {
+    return channel.sent.load(std::memory_order_acquire) >= operation.sequence;
+  });
+  if (!in_time)
+    group.fail_and_throw(operation, call.peer,
+                         concat(operation, ": rank ", group.name(call.peer), " must send within ",
+                                group.deadline_s(), " s; got no message"));
+  const MessageChannel::Slot& slot = channel.slot(operation.sequence);
+  if (slot.dtype != call.dtype || slot.count != call.count)
+    group.fail_and_throw(
+        operation, concat(operation, ": the message must be ", slot.dtype, ", ", slot.count,
+                          " elements as sent by rank ", group.name(call.peer), "; got a tensor of ",
+                          call.dtype, ", ", call.count, " elements"));
+  return slot;
+}
+
+void publish_taken(RankGroup& group, MessageChannel& channel, const Operation& operation) {
+  channel.taken.store(operation.sequence, std::memory_order_release);
+  group.wake_waiting();
+}
+
+void Outbox::send(RankGroup& group, MessageChannel& channel, Operation& operation,
+                  const std::byte* elements) {
+  wait_for_slot(group, channel, operation);
+  const std::size_t bytes = operation.call.count * size_bytes(operation.call.dtype);
+  MessageSlot& place = places_[operation.sequence % places_.size()];
+  if (place.bytes < bytes) place = {group.memory().allocate(bytes, operation.where), bytes};
+  if (bytes > 0) std::memcpy(place.memory.get(), elements, bytes);
+  publish_sent(group, channel, operation, DeviceType::cpu,
+               group.distance(operation.rank, place.memory.get()));
+}
+
+}  // namespace ringrad

@@ -1,0 +1,104 @@
+// MessageChannel: messages from one rank to one other, in order, through a few slots.
+//
+//     sent  = 5      slot   0    1    2    3         message #k lies in slot (k - 1) % kSlots
+//     taken = 3           [ #5 |    |    | #4 ]      in use: taken < k <= sent
+//
+// The sender owns `sent` and the slots not in use, the receiver owns `taken` and the slots in use;
+// each hands slots over by releasing its counter. Channels lie in the memory that all ranks share;
+// what is in a message lies in the sender's own, which keeps it for the next message of that slot:
+// in that of its CPU (Outbox), or of its GPU (device_messages.h), as the slot says.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "ringrad/parallel/comm/memory/rank_group.h"
+
+namespace ringrad {
+
+struct MessageChannel {
+  static constexpr std::uint64_t kSlots = 4;
+
+  struct Slot {
+    DType dtype = DType::float32;
+    DeviceType device = DeviceType::cpu;
+    std::int64_t count = 0;
+    std::uintptr_t elements = 0;  // distance from the sender's base, or a name (device_links.h)
+  };
+
+  // A line each: the two ends write them at the same time.
+  alignas(64) std::atomic<std::uint64_t> sent{0};
+  alignas(64) std::atomic<std::uint64_t> taken{0};
+  std::array<Slot, kSlots> slots;
+
+  /// The place of message #sequence, counted from 1.
+  Slot& slot(std::uint64_t sequence) { return slots[(sequence - 1) % kSlots]; }
+};
+
+/// One channel for each ordered pair of ranks.
+class MessageChannels {
+ public:
+  static std::size_t shared_bytes(int world_size);
+  static void make_shared(std::byte* shared, int world_size);
+
+  /// REQUIRES: shared was made for this world_size
+  MessageChannels(std::byte* shared, int world_size)
+      : channels_(reinterpret_cast<MessageChannel*>(shared)), world_size_(world_size) {}
+
+  MessageChannel& between(int from, int to) const {
+    return channels_[static_cast<std::size_t>(from) * world_size_ + to];
+  }
+
+ private:
+  MessageChannel* channels_;
+  int world_size_;
+};
+
+// A message in four steps. REQUIRES: operation.call says what the elements are and who is at the
+// other end; operation.sequence is the message's number.
+
+/// Waits until the message has a slot.
+///
+/// Throws: CollectiveError, and breaks the group, if the receiver has left or does not come in time
+void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation);
+
+/// The message is there, on such a device, under such a name.
+void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& operation,
+                  DeviceType device, std::uintptr_t elements);
+
+/// Waits for it.
+///
+/// Throws: as wait_for_slot, and if the message is of another dtype or size
+const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& channel,
+                                             Operation& operation);
+
+/// Its slot is free.
+void publish_taken(RankGroup& group, MessageChannel& channel, const Operation& operation);
+
+/// Where messages of the CPU to one rank are kept until they are taken.
+class Outbox {
+ public:
+  /// Sends a copy of the elements. Throws: as wait_for_slot
+  void send(RankGroup& group, MessageChannel& channel, Operation& operation,
+            const std::byte* elements);
+
+  /// Messages that were not taken outlive their sender.
+  void leave_to(GroupMemory& memory) {
+    for (MessageSlot& place : places_)
+      if (place.memory) memory.keep(std::move(place.memory));
+  }
+
+ private:
+  struct MessageSlot {
+    std::shared_ptr<std::byte> memory;
+    std::size_t bytes = 0;
+  };
+  std::array<MessageSlot, MessageChannel::kSlots> places_;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,148 @@
+#include "ringrad/parallel/comm/memory/plan_collectives.h"
+
+#include <bit>
+#include <memory>
+#include <optional>
+
+#include "ringrad/parallel/comm/memory/measure_links.h"
+
+namespace ringrad {
+namespace {
+
+std::size_t bytes_of(std::int64_t count, DType dtype) {
+  return static_cast<std::size_t>(count) * size_bytes(dtype);
+}
+
+}  // namespace
+
+// A tensor's own memory if all ranks reach it, or else a copy of it, put back when the collective
+// is done.
+class PlanCollectives::SharedBuffer {
+ public:
+  enum class Copy { in, out, both };
+
+  SharedBuffer(PlanRunner& runner, const Tensor& tensor, Copy copy, Where where)
+      : runner_(runner),
+        original_(tensor.raw_data()),
+        bytes_(bytes_of(tensor.numel(), tensor.dtype())),
+        copy_(copy),
+        where_(where) {
+    if (runner.is_visible(original_)) return;
+    place_ = runner.allocate(bytes_, where);
+    if (copy != Copy::out) runner.copy(place_.get(), original_, bytes_, where);
+  }
+
+  std::byte* data() const { return place_ ? place_.get() : original_; }
+
+  void put_back() const {
+    if (place_ && copy_ != Copy::in) runner_.copy(original_, place_.get(), bytes_, where_);
+  }
+
+ private:
+  PlanRunner& runner_;
+  std::byte* original_;
+  std::size_t bytes_;
+  Copy copy_;
+  Where where_;
+  std::shared_ptr<std::byte> place_;
+};
+
+// The ranks' plan for a buffer of `count` elements.
+const PlanPrograms& PlanCollectives::programs(Collective collective, std::int64_t count,
+                                              DType dtype) {
+  ProgramKey key{collective};
+  if (has_segments(collective)) key.segments = session_.num_segments(count, dtype);
+  if (has_root(collective)) key.root = operation_.call.peer;
+  if (session_.needs_links(collective)) {
+    key.log_bytes = std::bit_width(bytes_of(count, dtype));
+    key.device = operation_.call.device;
+    share_links(session_, runner_, operation_);
+  }
+  return session_.programs(key, operation_.where);
+}
+
+void PlanCollectives::reduce_in_place(Collective collective, const Tensor& tensor, bool is_result) {
+  const CollectiveCall& call = operation_.call;
+  const Where where = operation_.where;
+  const std::int64_t count = call.count;
+  const PlanPrograms& plan = programs(collective, count, call.dtype);
+  const DType carrier = runner_.carrier(call.dtype, plan);
+  if (size_bytes(carrier) == size_bytes(call.dtype)) {
+    const SharedBuffer place(runner_, tensor,
+                             is_result ? SharedBuffer::Copy::both : SharedBuffer::Copy::in, where);
+    runner_.run(plan, operation_, {.buffer = place.data(), .dtype = carrier, .count = count});
+    return place.put_back();
+  }
+  const auto wide = runner_.allocate(bytes_of(count, carrier), where);
+  runner_.to_carrier(call.dtype, tensor.raw_data(), carrier, wide.get(), count, where);
+  runner_.run(plan, operation_, {.buffer = wide.get(), .dtype = carrier, .count = count});
+  if (is_result)
+    runner_.from_carrier(carrier, wide.get(), call.dtype, tensor.raw_data(), count, where);
+}
+
+void PlanCollectives::reduce_scatter(const Tensor& output, const Tensor& input) {
+  const DType dtype = input.dtype();
+  const std::int64_t count = input.numel(), part = output.numel();
+  const Where where = operation_.where;
+  const PlanPrograms& plan = programs(Collective::reduce_scatter, count, dtype);
+  const DType carrier = runner_.carrier(dtype, plan);
+  // Partial sums need a place, and the input is the caller's: the plan runs on a copy.
+  const auto work = runner_.allocate(bytes_of(count, carrier), where);
+  runner_.to_carrier(dtype, input.raw_data(), carrier, work.get(), count, where);
+  runner_.run(plan, operation_, {.buffer = work.get(), .dtype = carrier, .count = count});
+  const std::byte* own_part = work.get() + bytes_of(session_.rank() * part, carrier);
+  runner_.from_carrier(carrier, own_part, dtype, output.raw_data(), part, where);
+}
+
+void PlanCollectives::all_gather(const Tensor& output, const Tensor& input) {
+  const DType dtype = output.dtype();
+  const std::size_t part = bytes_of(input.numel(), dtype);
+  const Where where = operation_.where;
+  const SharedBuffer place(runner_, output, SharedBuffer::Copy::out, where);
+  std::byte* own_part = place.data() + session_.rank() * part;
+  if (own_part != input.raw_data()) runner_.copy(own_part, input.raw_data(), part, where);
+  runner_.run(programs(Collective::all_gather, output.numel(), dtype), operation_,
+              {.buffer = place.data(), .dtype = dtype, .count = output.numel()});
+  place.put_back();
+}
+
+void PlanCollectives::broadcast(const Tensor& tensor) {
+  const DType dtype = tensor.dtype();
+  const Where where = operation_.where;
+  const auto copy =
+      session_.rank() == operation_.call.peer ? SharedBuffer::Copy::in : SharedBuffer::Copy::out;
+  const SharedBuffer place(runner_, tensor, copy, where);
+  runner_.run(programs(Collective::broadcast, tensor.numel(), dtype), operation_,
+              {.buffer = place.data(), .dtype = dtype, .count = tensor.numel()});
+  place.put_back();
+}
+
+// The buffer is the output; beside it lies what this rank has for others: the input itself, unless
+// the plan wants to write there.
+void PlanCollectives::all_to_all(const Tensor& output, const Tensor& input) {
+  const DType dtype = output.dtype();
+  const std::size_t bytes = bytes_of(input.numel(), dtype);
+  const std::size_t part = bytes / static_cast<std::size_t>(session_.world_size());
+  const Where where = operation_.where;
+  const PlanPrograms& plan = programs(Collective::all_to_all, input.numel(), dtype);
+  const PlanProgram& program = plan.ranks[session_.rank()];
+  const SharedBuffer result(runner_, output, SharedBuffer::Copy::out, where);
+  std::optional<SharedBuffer> own;
+  std::shared_ptr<std::byte> written;
+  if (program.writes_staging) {
+    written = runner_.allocate(program.num_staged * part, where);
+    runner_.copy(written.get(), input.raw_data(), bytes, where);
+  } else {
+    own.emplace(runner_, input, SharedBuffer::Copy::in, where);
+  }
+  const std::size_t own_part = session_.rank() * part;
+  runner_.copy(result.data() + own_part, input.raw_data() + own_part, part, where);
+  runner_.run(plan, operation_,
+              {.buffer = result.data(),
+               .staging = own ? own->data() : written.get(),
+               .dtype = dtype,
+               .count = input.numel()});
+  result.put_back();
+}
+
+}  // namespace ringrad

@@ -1,0 +1,41 @@
+// The collectives of a group that runs plans, written once for all kinds of memory.
+
+#pragma once
+
+#include "ringrad/core/tensor.h"
+#include "ringrad/parallel/comm/memory/plan_runner.h"
+#include "ringrad/parallel/comm/memory/rank_session.h"
+
+namespace ringrad {
+
+/// One call of one rank: the one that matches `operation`. Communicator has checked the arguments,
+/// and all tensors lie where the runner works.
+class PlanCollectives {
+ public:
+  PlanCollectives(RankSession& session, PlanRunner& runner, const Operation& operation)
+      : session_(session), runner_(runner), operation_(operation) {}
+
+  void all_reduce(const Tensor& tensor) {
+    if (runner_.try_all_reduce(operation_, tensor.raw_data())) return;
+    reduce_in_place(Collective::all_reduce, tensor, true);
+  }
+  void reduce(const Tensor& tensor) {
+    reduce_in_place(Collective::reduce, tensor, session_.rank() == operation_.call.peer);
+  }
+  void reduce_scatter(const Tensor& output, const Tensor& input);
+  void all_gather(const Tensor& output, const Tensor& input);
+  void broadcast(const Tensor& tensor);
+  void all_to_all(const Tensor& output, const Tensor& input);
+
+ private:
+  class SharedBuffer;
+
+  const PlanPrograms& programs(Collective collective, std::int64_t count, DType dtype);
+  void reduce_in_place(Collective collective, const Tensor& tensor, bool is_result);
+
+  RankSession& session_;
+  PlanRunner& runner_;
+  Operation operation_;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,96 @@
+#include "ringrad/parallel/comm/memory/program_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+#include <string>
+
+namespace ringrad {
+namespace {
+
+// A chunk should stay in a second-level cache (1 to 2 MiB) from one step to the next; smaller ones
+// only add steps. With more than a few segments nothing more is gained.
+constexpr std::int64_t kChunkBytes = 1 << 20;
+constexpr std::int64_t kMaxSegments = 8;
+
+}  // namespace
+
+// Powers of two, so that few different plans are made.
+int num_segments(std::int64_t bytes, int world_size) {
+  const auto power = std::bit_floor(static_cast<std::uint64_t>(bytes / (kChunkBytes * world_size)));
+  return static_cast<int>(std::clamp<std::int64_t>(power, 1, kMaxSegments));
+}
+
+bool ProgramCache::needs_links(Collective collective) const {
+  return !planners_.at(collective) && world_size_ > 1 && algorithm_names(collective).size() > 1;
+}
+
+void ProgramCache::set_links(DeviceType device, const CostModel& links) {
+  const std::lock_guard lock(mutex_);
+  links_.try_emplace(device, links);
+}
+
+const PlanPrograms& ProgramCache::get(const ProgramKey& key, Where where) {
+  const std::lock_guard lock(mutex_);
+  const auto found = programs_.find(key);
+  if (found != programs_.end()) return *found->second;
+  CollectivePlan plan = make_plan(key, where);
+  RINGRAD_CHECK(
+      plan.collective == key.collective && plan.world_size == world_size_ && plan.root == key.root,
+      ValueError, where, name(key.collective), ": the plan must be for ", name(key.collective),
+      ", ", world_size_, " ranks, root ", key.root, "; got ", name(plan.collective), ", ",
+      plan.world_size, " ranks, root ", plan.root);
+  return *(programs_[key] = &find_or_compile(std::move(plan), where));
+}
+
+const PlanPrograms& ProgramCache::compiled(const CollectivePlan& plan, Where where) {
+  const std::lock_guard lock(mutex_);
+  return find_or_compile(plan, where);
+}
+
+const PlanPrograms& ProgramCache::find_or_compile(CollectivePlan plan, Where where) {
+  const auto same = std::find_if(compiled_.begin(), compiled_.end(),
+                                 [&](const Compiled& known) { return known.plan == plan; });
+  if (same != compiled_.end()) return same->programs;
+  const bool is_exchange = plan.collective == Collective::all_to_all;
+  RINGRAD_CHECK(is_exchange || plan.num_chunks <= kMaxPlanChunks, ValueError, where,
+                name(plan.collective), ": a plan must have at most ", kMaxPlanChunks,
+                " chunks; got ", plan.num_chunks, " for ", world_size_, " ranks");
+  PlanPrograms programs = compile(plan, where);
+  compiled_.push_back({std::move(plan), std::move(programs)});
+  return compiled_.back().programs;
+}
+
+CollectivePlan ProgramCache::make_plan(const ProgramKey& key, Where where) {
+  try {
+    const Planner& planner = planners_.at(key.collective);
+    if (!planner) return choose_plan(key, where);
+    return planner(key.collective, world_size_, {.segments = key.segments, .root = key.root});
+  } catch (const std::invalid_argument& error) {
+    throw ValueError(error.what(), where);
+  }
+}
+
+// Segments keep chunks in caches, of which the model of links knows nothing: they are no part of
+// the comparison.
+CollectivePlan ProgramCache::choose_plan(const ProgramKey& key, Where where) {
+  const auto [entry, is_new] = candidates_.try_emplace({key.collective, /*segments=*/1, key.root});
+  std::vector<PlanCandidate>& candidates = entry->second;
+  if (is_new) {
+    for (const std::string& algorithm : algorithm_names(key.collective))
+      if (algorithm != "hierarchical")  // all ranks are on one host: it would be another two_shot
+        candidates.push_back({algorithm, {.root = key.root}});
+    candidates = in_sum_order(std::move(candidates), key.collective, world_size_, order_);
+  }
+  RINGRAD_CHECK(!candidates.empty(), ValueError, where, name(key.collective),
+                ": an algorithm must add in ", name(order_), " order; got none for ", world_size_,
+                " ranks");
+  const auto links = links_.find(key.device);
+  const CollectivePlan fastest =
+      fastest_plan(key.collective, world_size_, std::int64_t{1} << key.log_bytes,
+                   links == links_.end() ? CostModel() : links->second, candidates);
+  return ringrad::make_plan(key.collective, fastest.algorithm, world_size_,
+                            {.segments = key.segments, .root = key.root});
+}
+
+}  // namespace ringrad

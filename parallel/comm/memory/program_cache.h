@@ -1,0 +1,93 @@
+// ProgramCache: the plans of a group's collectives, each made, proved and compiled when it is first
+// asked for.
+//
+// A collective that has a planner follows that. For any other one the cache takes, for each size of
+// buffer, the plan that a model of the group's links says is the fastest of those that add in the
+// group's order (plan/predict/fastest_plan.h).
+
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "ringrad/core/device.h"
+#include "ringrad/core/error.h"
+#include "ringrad/parallel/comm/memory/plan_program.h"
+#include "ringrad/parallel/plan/predict/fastest_plan.h"
+
+namespace ringrad {
+
+/// The most chunks of one plan, but of an all_to_all, which has one for each pair of ranks: a proof
+/// takes time and memory that grow with them.
+inline constexpr int kMaxPlanChunks = 4096;
+
+/// True for what is cut into segments, if the plan can be.
+constexpr bool has_segments(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::broadcast ||
+         collective == Collective::reduce;
+}
+
+/// How many segments a buffer is cut into, where a plan can be.
+int num_segments(std::int64_t bytes, int world_size);
+
+struct ProgramKey {
+  Collective collective;
+  int segments = 1;
+  int root = 0;
+  // What a choice depends on beside those.
+  int log_bytes = 0;  ///< the buffer has less than 2^log_bytes bytes, and at least half as many
+  DeviceType device = DeviceType::cpu;
+
+  auto operator<=>(const ProgramKey&) const = default;
+};
+
+/// Serves all ranks of a group at once.
+class ProgramCache {
+ public:
+  /// Collectives without a planner are chosen for.
+  ProgramCache(int world_size, std::map<Collective, Planner> planners, SumOrder order)
+      : world_size_(world_size), planners_(std::move(planners)), order_(order) {}
+
+  /// True if a plan depends on the links, and so on the key's last two fields.
+  bool needs_links(Collective collective) const;
+
+  /// What messages between tensors of such a device cost. The first call counts.
+  void set_links(DeviceType device, const CostModel& links);
+
+  /// Compiled by the first rank to ask; the others wait for it. The result lives as long as the
+  /// cache.
+  ///
+  /// REQUIRES: the links of key.device are set if the collective needs them
+  /// Throws:   ValueError unless the planner makes a plan for this key of at most kMaxPlanChunks
+  ///           chunks, and the plan is proved; or if no algorithm adds in the order that is wanted
+  const PlanPrograms& get(const ProgramKey& key, Where where);
+
+  /// A plan that is not the group's choice, compiled once as well. Throws: as get
+  const PlanPrograms& compiled(const CollectivePlan& plan, Where where);
+
+ private:
+  // Buffers of different sizes often get the same plan.
+  struct Compiled {
+    CollectivePlan plan;
+    PlanPrograms programs;
+  };
+
+  const PlanPrograms& find_or_compile(CollectivePlan plan, Where where);
+  CollectivePlan make_plan(const ProgramKey& key, Where where);
+  CollectivePlan choose_plan(const ProgramKey& key, Where where);
+
+  const int world_size_;
+  const std::map<Collective, Planner> planners_;
+  const SumOrder order_;
+  std::mutex mutex_;  // guards what follows
+  std::map<DeviceType, CostModel> links_;
+  std::map<ProgramKey, std::vector<PlanCandidate>> candidates_;  // by collective and root
+  std::map<ProgramKey, const PlanPrograms*> programs_;
+  std::deque<Compiled> compiled_;
+};
+
+}  // namespace ringrad

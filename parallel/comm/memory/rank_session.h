@@ -1,0 +1,104 @@
+// RankSession: takes one rank through the collectives of its group, on CPUs and GPUs. It numbers
+// the calls, checks that all ranks make the same one, tracks their progress, and holds their plans.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "ringrad/parallel/comm/group_options.h"
+#include "ringrad/parallel/comm/memory/group_memory.h"
+#include "ringrad/parallel/comm/memory/rank_group.h"
+
+namespace ringrad {
+
+class RankSession {
+ public:
+  RankSession(int rank, int world_size, std::shared_ptr<GroupMemory> memory,
+              std::shared_ptr<ProgramCache> programs, const GroupOptions& options);
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  const GroupOptions& options() const { return options_; }
+  RankGroup& group() { return group_; }
+  const std::shared_ptr<GroupMemory>& memory() const { return memory_; }
+
+  /// The next collective of this rank. Throws: CollectiveError if the group is broken
+  Operation begin(const CollectiveCall& call, Where where);
+
+  /// The progress that a rank publishes when it enters a collective of at most `max_length` steps.
+  /// All ranks must reserve the same lengths in the same order.
+  std::uint64_t reserve(std::uint64_t max_length) {
+    const std::uint64_t entered = base_ + 1;
+    base_ = entered + max_length;
+    return entered;
+  }
+
+  /// Enters a collective, having done `leading` of its steps, and waits for the others to enter it.
+  ///
+  /// Throws: CollectiveError, and breaks the group, unless all ranks make the same call
+  void enter(Operation& operation, const PlaceNames& places, std::uint64_t entered, int leading);
+
+  /// The same before the collective that `operation` begins, so that ranks can read the data at the
+  /// place that each of them names.
+  void exchange(Operation& operation, std::uintptr_t place) {
+    enter(operation, {.buffer = place}, reserve(0), 0);
+    --sequence_;
+  }
+
+  /// Counts an `operation` that needs no more of the group than the exchange.
+  void count(const Operation& operation) { sequence_ = operation.sequence; }
+
+  /// Exchanges a word per rank before the collective that `operation` begins; in rank order.
+  ///
+  /// Throws: as enter
+  template <class Word>
+  std::vector<Word> exchange_eager(Operation& operation, const Word& own) {
+    static_assert(std::is_trivially_copyable_v<Word> && sizeof(Word) <= RankGroup::kEagerBytes);
+    std::memcpy(group_.next_eager(), &own, sizeof own);
+    exchange(operation, 0);
+    std::vector<Word> words(static_cast<std::size_t>(world_size_));
+    for (int r = 0; r < world_size_; ++r)
+      std::memcpy(&words[static_cast<std::size_t>(r)], group_.eager_of(r), sizeof own);
+    return words;
+  }
+
+  /// True if the choice of plans depends on measured links; see ProgramCache.
+  bool needs_links(Collective collective) const { return programs_->needs_links(collective); }
+  std::optional<CostModel> links(DeviceType device) const {
+    if (options_.links) return options_.links;
+    const auto found = known_links_.find(device);
+    return found == known_links_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void set_links(DeviceType device, const CostModel& links) {
+    known_links_.insert_or_assign(device, links);
+    programs_->set_links(device, links);
+  }
+
+  /// The proved plan of a collective. Throws: as ProgramCache::get
+  const PlanPrograms& programs(const ProgramKey& key, Where where);
+
+  const PlanPrograms& compiled(const CollectivePlan& plan, Where where) {
+    return programs_->compiled(plan, where);
+  }
+
+  /// How many segments a buffer is cut into.
+  int num_segments(std::int64_t count, DType dtype) const;
+
+ private:
+  const int rank_, world_size_;
+  const GroupOptions options_;
+  const std::shared_ptr<GroupMemory> memory_;
+  RankGroup group_;
+  const std::shared_ptr<ProgramCache> programs_;
+  std::map<ProgramKey, const PlanPrograms*> known_programs_;
+  std::map<DeviceType, CostModel> known_links_;
+  std::uint64_t sequence_ = 0;  // of the latest collective that was entered
+  std::uint64_t base_;          // progress before the next one, equal on all ranks
+};
+
+}  // namespace ringrad

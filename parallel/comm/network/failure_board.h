@@ -1,0 +1,151 @@
+// FailureBoard: how the ranks of a group over a foreign library learn of a failure, and agree on
+// the culprit.
+//
+// Such a library tells a rank at most that a call failed. The ranks find out the rest on a board in
+// the job's store. A thread of each rank looks at it ten times a second, also while the rank
+// computes:
+//
+//     rank 0   a call fails: alarm ....... 1 and 3 have answered, 2 has not: "rank 2 ..."
+//     rank 1   waits in a call ... answers ................ its call is interrupted, throws that
+//     rank 2   (dead)
+//     rank 3   computes .......... answers ................ its next call throws that
+//
+//     <group>/alarm      the rank that noticed; it judges
+//     <group>/rank<r>    what r answers: how many calls it has entered, or that it has left
+//     <group>/failure    the judgement; the first one holds for all ranks
+//     <group>/here<r>, <group>/survivors    ranks that want to continue, and those that do
+//
+// A rank that does not answer is lost if its process has ended or it gives no sign of life
+// (signs_of_life.h). The ranks begin to watch each other some time before a deadline, so a stopped
+// rank is named soon after it. A rank that has answered, or is neither dead nor silent for long
+// enough, is at most late.
+//
+// If the store is gone as well, each rank reports that and judges for itself. While no call fails,
+// the loss of the store has no effect.
+
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ringrad/parallel/comm/common/collective_call.h"
+#include "ringrad/parallel/comm/group_options.h"
+#include "ringrad/parallel/comm/network/signs_of_life.h"
+#include "ringrad/parallel/comm/store/store.h"
+
+namespace ringrad {
+
+struct Failure {
+  int culprit = -1;       ///< -1: no rank is known to be at fault
+  std::vector<int> lost;  ///< ranks that gave no sign of life
+  std::string text;
+};
+
+class FailureBoard {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `store` is the board's own connection. Joining may take as long as its timeouts allow; later
+  /// answers must come within a share of verdict_time.
+  ///
+  /// `interrupt` makes this rank's current call, if any, throw soon. Another thread calls it, and
+  /// it must not throw.
+  FailureBoard(Store store, std::string group, int rank, int world_size,
+               const GroupOptions& options, std::function<void()> interrupt, Where where);
+  /// This rank leaves the group.
+  ~FailureBoard();
+  FailureBoard(const FailureBoard&) = delete;
+  FailureBoard& operator=(const FailureBoard&) = delete;
+
+  /// True once the group has failed, as far as this rank knows.
+  const std::atomic<bool>& broken() const { return broken_; }
+  /// REQUIRES: broken()
+  Failure failure() const;
+  /// -1 while the group is whole; then the culprit, or this rank if the culprit is unknown.
+  int failed_rank() const {
+    if (!broken()) return -1;
+    const int culprit = failure().culprit;
+    return culprit < 0 ? rank_ : culprit;
+  }
+
+  /// This rank enters a call, and leaves it. begin_call() returns the time when the call must end.
+  Clock::time_point begin_call(bool is_collective);
+  void end_call();
+
+  /// Breaks the group, unless it is broken already. Thread-safe.
+  void fail(const std::string& text) noexcept;
+
+  // The following end this rank's current call.
+
+  /// Throws: CollectiveError if the group is broken
+  void check_whole(const Operation& operation) const {
+    if (broken_.load(std::memory_order_acquire)) [[unlikely]]
+      throw_broken(operation);
+  }
+  /// Breaks the group and throws CollectiveError with `text`, which starts with the operation.
+  [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text);
+  /// After the transport failed with `got`: finds out together with the other ranks which rank
+  /// failed, breaks the group, and throws CollectiveError. Takes at most verdict_time if the
+  /// deadline has passed, otherwise at most `silence`.
+  [[noreturn]] void investigate(const Operation& operation, const std::string& got);
+
+  /// After a failure: the ranks that have called this, ascending, the same on all of them
+  /// (survivors.h). Returns when all ranks that live and have not left have called it, or the
+  /// deadline has passed.
+  ///
+  /// Throws: CollectiveError if the others decided without this rank, or the store is gone
+  std::vector<int> agree_on_survivors(Where where);
+
+ private:
+  struct Answers;
+
+  void watch();
+  bool look();
+  std::string place(const char* name) const { return group_ + '/' + name; }
+  std::string place(const char* name, int rank) const { return concat(place(name), rank); }
+  void watch_others();
+  void answer();
+  void testify();
+  void collect(Answers& answers);
+  Failure judge(const Operation& operation, const Answers& answers, bool late,
+                const std::string& got) const;
+  Failure find_out(const Operation& operation, bool late, const std::string& got);
+  Failure parse_failure(const std::string& text) const;
+  void record(const Failure& failure);
+  [[noreturn]] void throw_broken(const Operation& operation) const;
+
+  const std::string group_;
+  const int rank_, world_size_;
+  const RankNames names_;
+  const std::chrono::nanoseconds deadline_, silence_, verdict_time_;
+  const std::function<void()> interrupt_;
+  std::atomic<bool> broken_{false};
+
+  mutable std::mutex mutex_;  // never waits for the store
+  std::condition_variable changed_;
+  bool ending_ = false;
+  bool in_call_ = false, interrupted_ = false;
+  Clock::time_point call_deadline_{};
+  std::uint64_t num_calls_ = 0, num_collectives_ = 0;  // that this rank has entered
+  Failure failure_;
+  Clock::time_point alarm_heard_{};
+
+  std::mutex store_mutex_;  // guards what follows
+  Store store_;
+  SignsOfLife signs_;
+  bool has_answered_ = false, has_testified_ = false;
+  std::uint64_t watched_call_ = 0;
+  Clock::time_point silent_at_{};  // when a look found the store gone, and
+  std::string silence_of_store_;   // what it got
+
+  std::thread thread_;
+};
+
+}  // namespace ringrad

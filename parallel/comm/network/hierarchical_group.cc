@@ -1,0 +1,268 @@
+#include "ringrad/parallel/comm/network/hierarchical_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "ringrad/parallel/comm/common/collective_call.h"
+#include "ringrad/parallel/comm/common/rank_blocks.h"
+#include "ringrad/parallel/comm/common/unwinding.h"
+#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/parallel/comm/network/failure_board.h"
+
+namespace ringrad {
+namespace {
+
+// --- Which ranks are on one host ---
+
+constexpr std::size_t kLongestName = 256;
+
+// Processes of one name can share memory: containers may be on one machine and still see nothing of
+// each other.
+std::string name_of_machine() {
+  std::string name = boot_id();
+  for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
+    std::error_code unknown;
+    name += ' ' + std::filesystem::read_symlink(space, unknown).string();
+  }
+  return name;
+}
+
+// The ranks of each host; hosts are in the order of their first ranks.
+std::vector<std::vector<int>> ranks_by_host(Communicator& network, const std::string& host,
+                                            Where where) {
+  RINGRAD_CHECK(host.size() < kLongestName, ValueError, where,
+                "hierarchical group: the name of a host must have less than ", kLongestName,
+                " characters; got ", host.size());
+  const Options bytes{.dtype = DType::uint8, .device = Device()};
+  const auto n = static_cast<std::size_t>(network.world_size());
+  const Tensor own = zeros({kLongestName}, bytes, where),
+               all = empty({network.world_size(), kLongestName}, bytes, where);
+  std::memcpy(own.raw_data(), host.data(), host.size());
+  network.all_gather(all, own, where);
+  std::vector<std::string> names;
+  std::vector<std::vector<int>> hosts;
+  for (std::size_t r = 0; r < n; ++r) {
+    const std::string name = reinterpret_cast<const char*>(all.raw_data()) + r * kLongestName;
+    const auto host_number =
+        static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+    if (host_number == names.size()) {
+      names.push_back(name);
+      hosts.emplace_back();
+    }
+    hosts[host_number].push_back(static_cast<int>(r));
+  }
+  return hosts;
+}
+
+HierarchicalOptions named(HierarchicalOptions options, RankNames rank_names) {
+  options.rank_names = std::move(rank_names);
+  return options;
+}
+
+// --- One rank ---
+
+class HierarchicalCommunicator final : public Communicator {
+ public:
+  HierarchicalCommunicator(std::unique_ptr<Communicator> network, const Store& store,
+                           const HierarchicalOptions& options, Where where)
+      : Communicator(network->rank(), network->world_size(), network->group() + ".by_host",
+                     network->rank_names()),
+        options_(named(options, rank_names())),
+        store_(store.another(options.join_timeout, where)),
+        network_(std::move(network)),
+        hosts_(ranks_by_host(*network_, options.host.empty() ? name_of_machine() : options.host,
+                             where),
+               rank()),
+        local_(join_process_group(store_, concat(group(), "/host", hosts_.own.block),
+                                  hosts_.own.local, hosts_.size_of(hosts_.own.block),
+                                  named(options, rank_names().of(hosts_.ranks[hosts_.own.block])),
+                                  where)),
+        leaders_(network_->split(hosts_.own.local == 0 ? 0 : -1, 0, where)),
+        board_(
+            store_.another(options.join_timeout, where), group(), rank(), world_size(), options_,
+            [this] { interrupt(); }, where) {
+    try {
+      if (leaders_ && options.leaders) leaders_ = options.leaders(std::move(leaders_));
+    } catch (...) {
+      board_.fail(kEndedByException);
+      throw;
+    }
+  }
+
+  ~HierarchicalCommunicator() override {
+    if (unwinding_) board_.fail(kEndedByException);
+  }
+
+  Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
+    return local_->empty_shared(shape, options, where);
+  }
+  bool serves_all_threads() const override { return network_->serves_all_threads(); }
+  void abort(const std::string& reason) noexcept override {
+    board_.fail(reason);
+    interrupt();
+  }
+  int failed_rank() const noexcept override { return board_.failed_rank(); }
+
+ protected:
+  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
+  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
+                         Where where) override;
+  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override;
+  void do_broadcast(const Tensor& tensor, int root, Where where) override;
+  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override;
+  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
+  void do_meet(const CollectiveCall& call, Where where) override;
+  void do_send(const Tensor& tensor, int to, Where where) override;
+  void do_recv(const Tensor& tensor, int from, Where where) override;
+  std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
+                                         Where where) override;
+  std::unique_ptr<Communicator> do_shrink(Where where) override;
+
+ private:
+  bool reaches(const Device&) const override { return true; }
+  BlockCollectives by_host() const {
+    return {hosts_, *local_, leaders_.get(), SumOrder::canonical};
+  }
+
+  void interrupt() noexcept {
+    for (Communicator* const part : {local_.get(), leaders_.get(), network_.get()})
+      if (part) part->abort("another part of the group has ended");
+  }
+
+  template <class Body>
+  void perform(const Operation& operation, bool is_collective, Body body);
+  template <class Body>
+  void perform_collective(const CollectiveCall& call, Where where, Body body);
+  void compare(const Operation& operation);
+
+  const HierarchicalOptions options_;
+  Store store_;
+  const std::unique_ptr<Communicator> network_;
+  const RankBlocks hosts_;
+  const std::unique_ptr<Communicator> local_;
+  std::unique_ptr<Communicator> leaders_;  // null unless this rank leads its host
+  std::uint64_t num_collectives_ = 0, num_messages_ = 0;
+  const Unwinding unwinding_;
+  FailureBoard board_;  // ends before what it interrupts
+};
+
+// --- One call ---
+
+template <class Body>
+void HierarchicalCommunicator::perform(const Operation& operation, bool is_collective, Body body) {
+  board_.begin_call(is_collective);
+  try {
+    board_.check_whole(operation);
+    body();
+  } catch (const CollectiveError& error) {
+    board_.investigate(operation, std::string(error.message()));
+  } catch (...) {
+    board_.end_call();
+    throw;
+  }
+  board_.end_call();
+}
+
+template <class Body>
+void HierarchicalCommunicator::perform_collective(const CollectiveCall& call, Where where,
+                                                  Body body) {
+  const Operation operation{call, rank(), ++num_collectives_, where, {}, &rank_names()};
+  perform(operation, true, [&] {
+    compare(operation);
+    body();
+  });
+}
+
+// All ranks must have made the same call before data move.
+void HierarchicalCommunicator::compare(const Operation& operation) {
+  const auto calls = by_host().calls(operation.call, operation.where);
+  if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
+  board_.fail_and_throw(operation, concat(operation, ": all ranks must make the same call; got ",
+                                          list_calls(calls, rank_names())));
+}
+
+// --- Collectives ---
+
+void HierarchicalCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
+  perform_collective(call_of(CollectiveOp::all_reduce, tensor, op), where,
+                     [&] { by_host().all_reduce(tensor, op, where); });
+}
+
+void HierarchicalCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input,
+                                                 ReduceOp op, Where where) {
+  perform_collective(call_of(CollectiveOp::reduce_scatter, input, op), where,
+                     [&] { by_host().reduce_scatter(output, input, op, where); });
+}
+
+void HierarchicalCommunicator::do_all_gather(const Tensor& output, const Tensor& input,
+                                             Where where) {
+  perform_collective(call_of(CollectiveOp::all_gather, output), where,
+                     [&] { by_host().all_gather(output, input, where); });
+}
+
+void HierarchicalCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
+  perform_collective(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where,
+                     [&] { by_host().broadcast(tensor, root, where); });
+}
+
+void HierarchicalCommunicator::do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
+  perform_collective(call_of(CollectiveOp::reduce, tensor, op, root), where,
+                     [&] { by_host().reduce(tensor, root, op, where); });
+}
+
+// To compare the calls is all there is to it.
+void HierarchicalCommunicator::do_meet(const CollectiveCall& call, Where where) {
+  perform_collective(call, where, [] {});
+}
+
+void HierarchicalCommunicator::do_all_to_all(const Tensor& output, const Tensor& input,
+                                             Where where) {
+  perform_collective(call_of(CollectiveOp::all_to_all, input), where,
+                     [&] { network_->all_to_all(output, input, where); });
+}
+
+// --- Messages ---
+
+void HierarchicalCommunicator::do_send(const Tensor& tensor, int to, Where where) {
+  const CollectiveCall call = call_of(CollectiveOp::send, tensor, ReduceOp::sum, to);
+  perform({call, rank(), ++num_messages_, where, {}, &rank_names()}, false,
+          [&] { network_->send(tensor, to, where); });
+}
+
+void HierarchicalCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
+  const CollectiveCall call = call_of(CollectiveOp::recv, tensor, ReduceOp::sum, from);
+  perform({call, rank(), ++num_messages_, where, {}, &rank_names()}, false,
+          [&] { network_->recv(tensor, from, where); });
+}
+
+// --- Other groups of the same ranks ---
+
+std::unique_ptr<Communicator> HierarchicalCommunicator::do_split(const std::vector<int>& ranks,
+                                                                 const std::string& /*name*/,
+                                                                 Where where) {
+  const auto own = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  std::unique_ptr<Communicator> part;
+  perform({{}, rank(), num_collectives_, where, {}, &rank_names()}, false, [&] {
+    part = network_->split(ranks.empty() ? -1 : ranks[0], static_cast<int>(own), where);
+  });
+  return part ? make_hierarchical_group(std::move(part), store_, options_, where) : nullptr;
+}
+
+std::unique_ptr<Communicator> HierarchicalCommunicator::do_shrink(Where where) {
+  interrupt();
+  return make_hierarchical_group(network_->shrink(where), store_, options_, where);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_hierarchical_group(std::unique_ptr<Communicator> network,
+                                                      const Store& store,
+                                                      const HierarchicalOptions& options,
+                                                      Where where) {
+  return std::make_unique<HierarchicalCommunicator>(std::move(network), store, options, where);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,34 @@
+// OpenMPI's shared-memory files.
+//
+//     /dev/shm/vader_segment.<host>.<user>.<job, in hex>.<rank on the host>       4 MiB each
+//
+// OpenMPI 4.1 maps one per rank and removes it at MPI_Finalize, or has mpirun remove it. If mpirun
+// itself is killed or crashes, the files stay until the machine is restarted. A file needs its name
+// only until all ranks of the host have mapped it, which is so when MPI_Init returns: from then on
+// this library does without the name, and nothing can stay behind.
+
+#pragma once
+
+#include <string>
+
+namespace ringrad {
+
+/// This process's file, which has no name from now on.
+///
+/// REQUIRES: MPI_Init has returned
+class NamelessSegment {
+ public:
+  NamelessSegment();
+
+  /// Gives the name back, to an empty file, just before MPI_Finalize: it complains if there is
+  /// nothing to remove.
+  void restore_name() const;
+
+ private:
+  const std::string path_;  // empty for none
+};
+
+/// Removes the files of all ranks of this job on this host. REQUIRES: the job ends
+void remove_job_segments();
+
+}  // namespace ringrad

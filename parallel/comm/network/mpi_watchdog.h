@@ -1,0 +1,79 @@
+// MpiWatchdog: a deadline for calls of MPI that wait for other ranks and cannot be interrupted, as
+// MPI_Init does.
+//
+//     rank 0   [ MPI_Init .... waits .... ] deadline: "no sign of life from rank 1", and it exits
+//     rank 1   [ MPI_Init ... (stopped)
+//     rank 2   [ MPI_Init .... waits .... ] likewise
+//
+// MPI can neither give up such a call nor tell which ranks are missing. So a thread watches the
+// call, and at the deadline ends the process: mpirun then ends the job. While a rank is in the call
+// its thread signs a roll again and again: a file per rank in the folder that mpirun makes for the
+// job on each host and removes after it. A rank without a file has not made the call; one whose
+// signature is old died or was stopped. Ranks of other hosts have other rolls: a rank that misses
+// nobody of its own host says so.
+
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "ringrad/parallel/comm/common/descriptor.h"
+
+namespace ringrad {
+
+/// One rank's place on the roll of a call.
+class Roll {
+ public:
+  using Clock = std::chrono::steady_clock;  ///< the same for all processes of a host
+
+  /// Of the ranks of this host that make `call`. Without a folder nothing is known of the others.
+  Roll(std::string folder, const std::string& call, int rank);
+
+  /// This rank is alive, and in the call. Thread-safe.
+  void sign() const { write(Clock::now().time_since_epoch()); }
+  /// This rank has returned from the call, and is no longer to be missed.
+  void sign_off() const { write(std::chrono::nanoseconds::max()); }
+
+  /// Who is missing: "no call from rank 2", "no sign of life from rank 1, which died or was
+  /// stopped", both, or empty if all `local_world_size` ranks of this host have signed within
+  /// `age`.
+  std::string missing(int world_size, int local_world_size, std::chrono::nanoseconds age) const;
+
+ private:
+  void write(std::chrono::nanoseconds time) const;
+  std::string path(int rank) const;
+
+  const std::string folder_, call_;
+  const Descriptor file_;
+};
+
+/// Watches one call, from its construction to its destruction.
+class MpiWatchdog {
+ public:
+  /// Ends the process with exit code 1 and a line on stderr if the call has not returned after
+  /// `limit`, or up to a second later. Calls at_end() before.
+  MpiWatchdog(std::string call, std::chrono::nanoseconds limit, std::function<void()> at_end);
+  ~MpiWatchdog();
+  MpiWatchdog(const MpiWatchdog&) = delete;
+  MpiWatchdog& operator=(const MpiWatchdog&) = delete;
+
+ private:
+  void watch();
+  bool returns_within(std::chrono::nanoseconds time);
+  [[noreturn]] void end_process(const std::string& missing);
+
+  const std::string call_;
+  const std::chrono::nanoseconds limit_;
+  const std::function<void()> at_end_;
+  const Roll roll_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_returned_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ringrad

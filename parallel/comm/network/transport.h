@@ -1,0 +1,113 @@
+// Transport: what a foreign library must do for a backend. A transport moves bytes; all transports
+// share the rest (transport_communicator.h).
+//
+// Calls of one group do not overlap, and all ranks make the same calls. There are two or more
+// ranks. No buffer is larger than TransportOptions::largest_piece, and some sizes may be 0. A
+// function that cannot continue throws TransportError; after that the transport gets no more calls
+// except split().
+
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ringrad/core/tensor.h"
+#include "ringrad/parallel/comm/common/no_broken_pipe.h"
+#include "ringrad/parallel/comm/store/store.h"
+
+namespace ringrad {
+
+/// The library's error message.
+struct TransportError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// One call of a communicator, with the time until which the transport may wait for other ranks.
+/// Writing to a rank that is gone does not end this process.
+class TransportCall {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `memory` holds the tensors that the transport reads and writes.
+  TransportCall(Clock::time_point deadline, const std::atomic<bool>& broken,
+                std::vector<Tensor> memory)
+      : deadline_(deadline), broken_(broken), memory_(std::move(memory)) {}
+
+  /// At least 1 ms, and within the range of every library.
+  std::chrono::milliseconds time_left() const {
+    using std::chrono::milliseconds;
+    const auto left = std::min<Clock::duration>(deadline_ - Clock::now(), std::chrono::hours(240));
+    return std::max(std::chrono::ceil<milliseconds>(left), milliseconds(1));
+  }
+
+  /// Transports that poll for completion must also call this in each round.
+  ///
+  /// Throws: TransportError once the deadline has passed or the group is broken
+  void check() const {
+    if (broken_.load(std::memory_order_acquire)) throw TransportError("another failure");
+    if (Clock::now() >= deadline_) throw TransportError("nothing in time");
+  }
+
+  /// For transports that cannot cancel an operation: they must keep this memory for as long as they
+  /// live.
+  const std::vector<Tensor>& memory() const { return memory_; }
+  void use(const Tensor& memory) { memory_.push_back(memory); }
+
+ private:
+  const NoBrokenPipe guard_;
+  const Clock::time_point deadline_;
+  const std::atomic<bool>& broken_;
+  std::vector<Tensor> memory_;
+};
+
+/// A message in flight.
+class Sending {
+ public:
+  virtual ~Sending() = default;
+  /// Returns when the message's memory is no longer needed.
+  virtual void wait(TransportCall& call) = 0;
+};
+
+class Transport {
+ public:
+  using Sizes = std::span<const std::size_t>;  ///< bytes, one per rank
+
+  virtual ~Transport() = default;
+
+  /// Parts are contiguous, in rank order. This rank's part is in its place already.
+  virtual void all_gather(std::byte* out, Sizes bytes, TransportCall& call) = 0;
+  /// Part d of `in` goes to rank d; the part received from rank s becomes part s of `out`.
+  virtual void all_to_all(std::byte* out, Sizes out_bytes, const std::byte* in, Sizes in_bytes,
+                          TransportCall& call) = 0;
+  virtual void broadcast(std::byte* data, std::size_t bytes, int root, TransportCall& call) = 0;
+
+  /// Messages between two ranks arrive in order, and the receiver knows their size. `memory` holds
+  /// the data.
+  virtual std::unique_ptr<Sending> send(const std::byte* data, std::size_t bytes, int to,
+                                        const Tensor& memory) = 0;
+  virtual void recv(std::byte* data, std::size_t bytes, int from, TransportCall& call) = 0;
+
+  /// Makes a waiting call throw soon. Called by another thread. Not needed if calls poll
+  /// TransportCall::check().
+  virtual void interrupt() noexcept {}
+
+  /// A transport of the given ranks, in the given order; called on those ranks alone.
+  ///
+  /// Throws: CollectiveError
+  virtual std::unique_ptr<Transport> split(Store& store, const std::vector<int>& ranks, int own,
+                                           const std::string& name, Where where) = 0;
+  /// False if only the thread that initialised the library may call.
+  virtual bool serves_all_threads() const { return true; }
+  /// True if split() works after a rank has died.
+  virtual bool outlives_ranks() const = 0;
+};
+
+}  // namespace ringrad

@@ -1,0 +1,128 @@
+#include "ringrad/parallel/comm/store/store.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "ringrad/parallel/comm/store/store_connection.h"
+#include "ringrad/parallel/comm/store/store_protocol.h"
+
+namespace ringrad {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Operation = StoreRequest::Operation;
+using Status = StoreAnswer::Status;
+using std::chrono::milliseconds;
+
+constexpr auto kAnswerTime = std::chrono::seconds(10);  // a server that lives answers by then
+constexpr auto kPause = milliseconds(20);               // between tries to reach a server
+
+// A longer time would overflow.
+Clock::time_point in(milliseconds time) {
+  return Clock::now() + std::min<milliseconds>(time, std::chrono::hours(24 * 365));
+}
+
+}  // namespace
+
+Store::Store(const StoreAddress& address, milliseconds timeout, Where where)
+    : Store(address, timeout, kAnswerTime, where) {}
+
+Store::Store(const StoreAddress& address, milliseconds timeout, milliseconds answer_time,
+             Where where)
+    : address_(address), timeout_(timeout), answer_time_(answer_time) {
+  const auto end = in(timeout);
+  for (;;) {
+    try {
+      connection_ = std::make_unique<StoreConnection>(address, std::min(end, in(answer_time)));
+      return;
+    } catch (const SilentServer& error) {
+      if (Clock::now() + kPause >= end) fail(error.what(), where);
+    } catch (const ForeignServer& error) {
+      throw CollectiveError(concat("store: the server at ", address.host, ':', address.port,
+                                   " must have this job's token; got ", error.what()),
+                            where);
+    } catch (const NoSocket& error) {
+      fail(error.what(), where);
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+Store Store::another(milliseconds timeout, Where where) const {
+  return Store(address_, timeout, std::min<milliseconds>(timeout, kAnswerTime), where);
+}
+
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+Store::~Store() = default;
+
+StoreAnswer Store::ask(const StoreRequest& request, Where where) {
+  RINGRAD_CHECK(is_store_name(request.name), ValueError, where, "store: a name must be letters, ",
+                "digits, and . _ - /, at most ", kMostNameBytes, "; got \"",
+                request.name.substr(0, 100), '"');
+  RINGRAD_CHECK(request.value.size() <= kMostValueBytes, ValueError, where, "store: the value of ",
+                request.name, " must have at most ", kMostValueBytes, " bytes; got ",
+                request.value.size());
+  const auto end = in(answer_time_);
+  try {
+    if (!connection_ || connection_->process() != getpid())
+      connection_ = std::make_unique<StoreConnection>(address_, end);
+    StoreAnswer answer = connection_->ask(request, end);
+    if (answer.status != Status::refused) return answer;
+    fail(answer.text, where);
+  } catch (const CollectiveError&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    connection_.reset();
+    fail(error.what(), where);
+  }
+}
+
+void Store::set(const std::string& name, const std::string& value, Where where) {
+  ask({.operation = Operation::set, .name = name, .value = value}, where);
+}
+
+std::string Store::get(const std::string& name, Where where) {
+  const auto end = in(timeout_);
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+    // The server has half of the time for an answer to wait, and the other half to answer.
+    const auto wait = std::clamp(left, milliseconds(), answer_time_ / 2);
+    StoreAnswer answer = ask({.operation = Operation::get, .name = name, .wait = wait}, where);
+    if (answer.status == Status::done) return std::move(answer.text);
+    if (Clock::now() >= end)
+      throw CollectiveError(
+          concat("store: \"", name, "\" must be set within ",
+                 std::chrono::duration<double>(timeout_).count(), " s; got nothing"),
+          where);
+  }
+}
+
+std::optional<std::string> Store::find(const std::string& name, Where where) {
+  StoreAnswer answer = ask({.operation = Operation::get, .name = name}, where);
+  if (answer.status != Status::done) return {};
+  return std::move(answer.text);
+}
+
+std::string Store::set_first(const std::string& name, const std::string& value, Where where) {
+  StoreAnswer answer =
+      ask({.operation = Operation::set_first, .name = name, .value = value}, where);
+  return answer.status == Status::taken ? std::move(answer.text) : value;
+}
+
+std::int64_t Store::add(const std::string& name, std::int64_t amount, Where where) {
+  const StoreAnswer answer =
+      ask({.operation = Operation::add, .name = name, .amount = amount}, where);
+  return parse_number(answer.text).value_or(0);
+}
+
+void Store::fail(const std::string& got, Where where) const {
+  throw CollectiveError(concat("store: the server at ", address_.host, ':', address_.port,
+                               " must answer; got ", got.empty() ? "no reason" : got),
+                        where);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,145 @@
+#include "ringrad/parallel/comm/store/store_connection.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "ringrad/parallel/comm/common/system_limits.h"
+
+namespace ringrad {
+namespace {
+
+using Clock = StoreConnection::Clock;
+
+// Returns when the socket is ready.
+void wait_until_ready(int socket, short events, Clock::time_point end) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) throw SilentServer("no answer in time");
+    pollfd ready{socket, events, 0};
+    const int milliseconds = static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30));
+    if (poll(&ready, 1, milliseconds) > 0) return;
+  }
+}
+
+// A connection to a free port of this machine may come out at its own end.
+bool is_to_itself(int socket) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_size = sizeof own, peer_size = sizeof peer;
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 &&
+         own_size == peer_size && std::memcmp(&own, &peer, own_size) == 0;
+}
+
+Descriptor connect_to(const addrinfo& address, Clock::time_point end) {
+  Descriptor socket(
+      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) throw NoSocket(text_of_errno(errno));
+  const int yes = 1;
+  setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  int error = 0;
+  if (connect(socket.number(), address.ai_addr, address.ai_addrlen) != 0) error = errno;
+  if (error == EINPROGRESS || error == EINTR) {
+    wait_until_ready(socket.number(), POLLOUT, end);
+    socklen_t size = sizeof error;
+    getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  if (error == 0 && is_to_itself(socket.number())) error = ECONNREFUSED;
+  if (error != 0) throw SilentServer(std::strerror(error));
+  return socket;
+}
+
+Descriptor connect_to(const StoreAddress& address, Clock::time_point end) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int unknown =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  if (unknown != 0) throw SilentServer(gai_strerror(unknown));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  for (const addrinfo* one = found;; one = one->ai_next) try {
+      return connect_to(*one, end);
+    } catch (const SilentServer&) {
+      if (!one->ai_next) throw;
+    }
+}
+
+}  // namespace
+
+StoreConnection::StoreConnection(const StoreAddress& address, Clock::time_point end)
+    : socket_(connect_to(address, end)), process_(getpid()) {
+  const StoreNonce own = make_nonce();
+  write_frame(concat(kStoreMagic, bytes_of(own)), end);
+  constexpr std::size_t kChallengeBytes = sizeof(StoreNonce) + sizeof(StoreMac);
+  const std::string challenge = read_frame(kChallengeBytes, end);
+  if (challenge.size() != kChallengeBytes) throw ForeignServer("something that is no store");
+  const std::string_view bytes = challenge;
+  const StoreKeys keys = derive_keys(address.token, own, array_of(bytes));
+  if (!is_same(keys.server_proof, bytes.substr(sizeof(StoreNonce))))
+    throw ForeignServer("one of another job");
+  write_frame(std::string(bytes_of(keys.client_proof)), end);
+  to_server_ = StoreSeal(keys.to_server);
+  from_server_ = StoreSeal(keys.to_client);
+  receive(end);
+}
+
+StoreAnswer StoreConnection::ask(const StoreRequest& request, Clock::time_point end) {
+  write_frame(to_server_.seal(encode(request)), end);
+  return receive(end);
+}
+
+StoreAnswer StoreConnection::receive(Clock::time_point end) {
+  std::string frame = read_frame(1 + kMostValueBytes + kMacBytes, end);
+  if (!from_server_.open(frame)) throw ForeignServer("an answer that was tampered with");
+  auto answer = decode_answer(frame);
+  if (!answer) throw ForeignServer("an answer that is none");
+  return *std::move(answer);
+}
+
+void StoreConnection::write_frame(const std::string& body, Clock::time_point end) {
+  const std::string frame = frame_header(body.size()) + body;
+  for (std::size_t num_written = 0; num_written < frame.size();) {
+    const ssize_t count = send(socket_.number(), frame.data() + num_written,
+                               frame.size() - num_written, MSG_NOSIGNAL);
+    if (count >= 0)
+      num_written += static_cast<std::size_t>(count);
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      wait_until_ready(socket_.number(), POLLOUT, end);
+    else if (errno != EINTR)
+      throw SilentServer(std::strerror(errno));
+  }
+}
+
+std::string StoreConnection::read_frame(std::size_t most_bytes, Clock::time_point end) {
+  const std::size_t size = frame_size(read(kFrameHeaderBytes, end));
+  if (size == 0 || size > most_bytes) throw ForeignServer("something that is no store");
+  return read(size, end);
+}
+
+std::string StoreConnection::read(std::size_t num_bytes, Clock::time_point end) {
+  std::string bytes(num_bytes, '\0');
+  for (std::size_t num_read = 0; num_read < num_bytes;) {
+    const ssize_t count = recv(socket_.number(), bytes.data() + num_read, num_bytes - num_read, 0);
+    if (count > 0)
+      num_read += static_cast<std::size_t>(count);
+    else if (count == 0)
+      throw SilentServer("a connection that was closed");
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      wait_until_ready(socket_.number(), POLLIN, end);
+    else if (errno != EINTR)
+      throw SilentServer(std::strerror(errno));
+  }
+  return bytes;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,73 @@
+// StoreServer: keeps the values of a job's store (store.h), for clients that know the job's token.
+//
+//     StoreServer server;                   one process has it: the launcher, or rank 0
+//     Store store(server.address());        every process
+//
+// One thread serves all clients on non-blocking sockets, so a client that waits for a value costs a
+// connection but no thread. The protocol is in store_protocol.h; every connection begins with the
+// handshake of store_auth.h. A client that breaks a rule is disconnected without an answer, so that
+// a stranger learns nothing.
+//
+// The limits below, and those of store_protocol.h and store_values.h, apply to every client that
+// can reach the port. A stranger is a connection that has not yet proved that it knows the token.
+// Strangers have a separate limit, so they cannot take the places of the job's ranks: beyond it,
+// the server disconnects the oldest stranger.
+//
+// The server listens on this machine's loopback interface unless the address names another. A
+// forked child that exits, or destroys its copy of the server, does not affect the parent's server.
+// While it lives it holds copies of the sockets, so a child that outlives its parent keeps the
+// port.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+
+#include "ringrad/core/error.h"
+#include "ringrad/parallel/comm/store/store_address.h"
+
+namespace ringrad {
+
+struct StoreLimits {
+  /// Strangers at one time. A client is a stranger for the two round trips of its handshake, so
+  /// several hundred ranks may arrive at once. The server allows at most a quarter of
+  /// RLIMIT_NOFILE.
+  std::size_t most_strangers = 512;
+  /// Each rank has about three connections per group, which 4,096 ranks may all need.
+  std::size_t most_clients = 16384;
+  /// From connecting to the end of the handshake, which takes milliseconds, or longer on a machine
+  /// with many more ranks than processors.
+  std::chrono::milliseconds time_to_authenticate = std::chrono::seconds(5);
+  /// From a frame's first byte to its last, in either direction: the longest takes 10 s at
+  /// 100 KiB/s. Between frames a client may be idle forever, since ranks compute for hours.
+  std::chrono::milliseconds time_to_finish_frame = std::chrono::seconds(30);
+};
+
+class StoreServer {
+ public:
+  /// Listens at once. Port 0 takes a free port; an empty token makes a new one.
+  ///
+  /// Throws: ValueError for a token that could be guessed (check_token); CollectiveError if the
+  ///         server cannot listen at that address, or cannot start its thread
+  explicit StoreServer(StoreAddress wanted = {}, Where where = Where::current());
+  StoreServer(StoreAddress wanted, const StoreLimits& limits, Where where = Where::current());
+  /// Disconnects all clients; a client that waits for a value gets an error.
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  /// The address where the server listens.
+  const StoreAddress& address() const { return address_; }
+
+ private:
+  class State;
+
+  StoreAddress address_;
+  std::unique_ptr<State> state_;
+  pid_t process_;
+};
+
+}  // namespace ringrad

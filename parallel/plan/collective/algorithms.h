@@ -1,0 +1,93 @@
+// All algorithms by name, so that a program's options, a benchmark or a test can iterate over them.
+//
+//     make_plan(Collective::all_reduce, "chain", 8, {.segments = 16});
+//     for (const std::string& name : algorithm_names(Collective::broadcast)) ...
+//
+// Each algorithm's header says what it is good for: ring_plan.h, direct_plan.h, halving_plan.h,
+// tree_plan.h, chain_plan.h, hierarchical_plan.h.
+
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "ringrad/parallel/plan/collective/collective_plan.h"
+
+namespace ringrad {
+
+/// An algorithm's parameters besides the world size. Each algorithm uses those that apply to it.
+struct PlanOptions {
+  int segments = 1;
+  int root = 0;
+  int ranks_per_host = 1;
+};
+
+/// Throws: std::invalid_argument for an unknown name, listing the known ones; what the algorithm
+///         throws
+CollectivePlan make_plan(Collective collective, std::string_view algorithm, int world_size,
+                         const PlanOptions& options = {});
+
+/// The names that make_plan knows for a collective.
+std::vector<std::string> algorithm_names(Collective collective);
+
+/// Makes the plans of a collective: by an algorithm's name, or by a function.
+///
+///     Planner p = "chain";
+///     Planner p = chain_all_reduce;                          // any function of the headers above
+///     Planner p = [](int world_size, const PlanOptions& options) { return my_plan(world_size); };
+///
+/// The function's integers after the world size are the root (only for collectives that have one),
+/// and then the number of segments.
+class Planner {
+ public:
+  Planner() = default;
+  Planner(std::nullptr_t) {}
+  Planner(const char* algorithm) : Planner(std::string(algorithm)) {}
+  Planner(std::string algorithm);
+
+  template <class Function>
+  requires(std::is_invocable_v<Function, int, PlanOptions> || std::is_invocable_v<Function, int> ||
+           std::is_invocable_v<Function, int, int> || std::is_invocable_v<Function, int, int, int>)
+      Planner(Function function);
+
+  /// False for a planner that makes no plans.
+  explicit operator bool() const { return make_ != nullptr; }
+
+  /// REQUIRES: *this makes plans
+  /// Throws:   what make_plan or the function throws
+  CollectivePlan operator()(Collective collective, int world_size,
+                            const PlanOptions& options) const {
+    return make_(collective, world_size, options);
+  }
+
+ private:
+  std::function<CollectivePlan(Collective, int, const PlanOptions&)> make_;
+};
+
+/// True for broadcast and reduce.
+constexpr bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce;
+}
+
+// Implementation details follow.
+
+template <class Function>
+requires(std::is_invocable_v<Function, int, PlanOptions> || std::is_invocable_v<Function, int> ||
+         std::is_invocable_v<Function, int, int> ||
+         std::is_invocable_v<Function, int, int, int>) Planner::Planner(Function function)
+    : make_([function](Collective collective, int n, const PlanOptions& options) {
+        if constexpr (std::is_invocable_v<Function, int, PlanOptions>)
+          return function(n, options);
+        else if constexpr (std::is_invocable_v<Function, int, int, int>)
+          return function(n, options.root, options.segments);
+        else if constexpr (std::is_invocable_v<Function, int, int>)
+          return function(n, has_root(collective) ? options.root : options.segments);
+        else
+          return function(n);
+      }) {}
+
+}  // namespace ringrad

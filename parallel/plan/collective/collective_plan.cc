@@ -1,0 +1,179 @@
+#include "ringrad/parallel/plan/collective/collective_plan.h"
+
+#include <algorithm>
+#include <ostream>
+#include <stdexcept>
+#include <utility>
+
+namespace ringrad {
+
+void CollectivePlan::send(int step, int rank, int chunk, int to) {
+  steps.push_back({step, rank, StepOp::send, chunk, {to}});
+}
+
+void CollectivePlan::recv(int step, int rank, int chunk, int from) {
+  steps.push_back({step, rank, StepOp::recv, chunk, {from}});
+}
+
+void CollectivePlan::recv_reduce(int step, int rank, int chunk, std::vector<int> terms) {
+  steps.push_back({step, rank, StepOp::recv_reduce, chunk, std::move(terms)});
+}
+
+void CollectivePlan::stage(int step, int rank, int chunk) {
+  steps.push_back({step, rank, StepOp::stage, chunk, {}});
+}
+
+void CollectivePlan::send_staged(int step, int rank, int chunk, int to) {
+  steps.push_back({step, rank, StepOp::send_staged, chunk, {to}});
+}
+
+CollectivePlan empty_plan(Collective collective, std::string algorithm, int world_size,
+                          int num_chunks) {
+  if (world_size < 1 || num_chunks < 1)
+    throw std::invalid_argument(algorithm + " " + name(collective) +
+                                ": ranks and chunks must be positive; got " +
+                                std::to_string(world_size) + " and " + std::to_string(num_chunks));
+  CollectivePlan plan;
+  plan.collective = collective;
+  plan.algorithm = std::move(algorithm);
+  plan.world_size = world_size;
+  plan.num_chunks = num_chunks;
+  return plan;
+}
+
+CollectivePlan empty_rooted_plan(Collective collective, std::string algorithm, int world_size,
+                                 int root) {
+  CollectivePlan plan = empty_plan(collective, std::move(algorithm), world_size);
+  if (root < 0 || root >= world_size)
+    throw std::invalid_argument(plan.algorithm + " " + name(collective) +
+                                ": root must be a rank; got root " + std::to_string(root) +
+                                " and world size " + std::to_string(world_size));
+  plan.root = root;
+  return plan;
+}
+
+bool continues_message(const Step& send, const Step& next) {
+  return is_send(send.op) && is_send(next.op) && send.step == next.step && send.peers == next.peers;
+}
+
+ElementRange chunk_range(std::int64_t count, int num_chunks, int chunk, std::int64_t granule) {
+  // The first `longer` chunks hold one granule more, and the last granule is the remainder. This
+  // form avoids count * chunk and rounding up, which could overflow.
+  const std::int64_t granules = count / granule + (count % granule != 0);
+  const std::int64_t base = granules / num_chunks;
+  const std::int64_t longer = granules % num_chunks;
+  const auto begin_of = [&](std::int64_t c) {
+    const std::int64_t first = c * base + std::min(c, longer);
+    return first == granules ? count : first * granule;
+  };
+  return {begin_of(chunk), begin_of(chunk + 1)};
+}
+
+int owner(const CollectivePlan& plan, int chunk) {
+  return chunk / (plan.num_chunks / plan.world_size);
+}
+
+bool is_promised(const CollectivePlan& plan, int rank, int chunk) {
+  switch (plan.collective) {
+    case Collective::reduce_scatter:
+      return owner(plan, chunk) == rank;
+    case Collective::reduce:
+      return rank == plan.root;
+    case Collective::all_to_all:
+      return chunk % plan.world_size == rank;
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::broadcast:
+      break;
+  }
+  return true;
+}
+
+std::int64_t chunk_size(const CollectivePlan& plan, int chunk, std::int64_t count) {
+  if (plan.collective == Collective::all_to_all)
+    return chunk_range(count, plan.world_size, chunk % plan.world_size).size();
+  return chunk_range(count, plan.num_chunks, chunk).size();
+}
+
+int num_steps(const CollectivePlan& plan) {
+  int last = -1;
+  for (const Step& step : plan.steps) last = std::max(last, step.step);
+  return last + 1;
+}
+
+std::int64_t elements_sent(const CollectivePlan& plan, int rank, std::int64_t count) {
+  std::int64_t sum = 0;
+  for (const Step& step : plan.steps)
+    if (step.rank == rank && is_send(step.op)) sum += chunk_size(plan, step.chunk, count);
+  return sum;
+}
+
+int messages_sent(const CollectivePlan& plan, int rank) {
+  int messages = 0;
+  const Step* last = nullptr;
+  for (const Step& step : plan.steps) {
+    if (step.rank != rank) continue;
+    if (is_send(step.op) && !(last != nullptr && continues_message(*last, step))) ++messages;
+    last = &step;
+  }
+  return messages;
+}
+
+const char* name(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return "all_reduce";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::reduce:
+      return "reduce";
+    case Collective::all_to_all:
+      break;
+  }
+  return "all_to_all";
+}
+
+const char* name(StepOp op) {
+  switch (op) {
+    case StepOp::send:
+      return "send";
+    case StepOp::recv:
+      return "recv";
+    case StepOp::recv_reduce:
+      return "recv_reduce";
+    case StepOp::stage:
+      return "stage";
+    case StepOp::send_staged:
+      break;
+  }
+  return "send_staged";
+}
+
+std::ostream& operator<<(std::ostream& out, const Step& step) {
+  out << "rank " << step.rank << ' ' << name(step.op) << " chunk " << step.chunk;
+  if (is_send(step.op)) out << " ->";
+  if (is_receive(step.op)) out << " <-";
+  for (int peer : step.peers) out << ' ' << peer;
+  return out;
+}
+
+std::ostream& operator<<(std::ostream& out, const CollectivePlan& plan) {
+  out << plan.algorithm << ' ' << name(plan.collective) << ": " << plan.world_size << " ranks, "
+      << plan.num_chunks << " chunks, " << num_steps(plan) << " steps";
+  if (plan.collective == Collective::broadcast || plan.collective == Collective::reduce)
+    out << ", root " << plan.root;
+  out << '\n';
+  // A stable sort by slot keeps every rank's own order, which is what execution follows.
+  std::vector<const Step*> by_slot;
+  for (const Step& step : plan.steps) by_slot.push_back(&step);
+  std::stable_sort(by_slot.begin(), by_slot.end(),
+                   [](const Step* a, const Step* b) { return a->step < b->step; });
+  for (const Step* step : by_slot) out << "step " << step->step << ": " << *step << '\n';
+  return out;
+}
+
+}  // namespace ringrad

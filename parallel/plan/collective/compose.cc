@@ -1,0 +1,42 @@
+#include "ringrad/parallel/plan/collective/compose.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace ringrad {
+
+void embed(CollectivePlan& plan, const CollectivePlan& part, const Placement& placement) {
+  for (const Step& step : part.steps) {
+    Step placed = step;
+    placed.step += placement.first_slot;
+    placed.rank = placement.ranks[step.rank];
+    for (int& peer : placed.peers) peer = placement.ranks[peer];
+    placed.chunk = placement.first_chunk + step.chunk * placement.chunks_per_chunk;
+    for (int i = 0; i < placement.chunks_per_chunk; ++i, ++placed.chunk)
+      plan.steps.push_back(placed);
+  }
+}
+
+void order_by_slot(CollectivePlan& plan) {
+  std::stable_sort(plan.steps.begin(), plan.steps.end(), [](const Step& a, const Step& b) {
+    return a.step != b.step ? a.step < b.step : is_receive(a.op) < is_receive(b.op);
+  });
+}
+
+CollectivePlan pipelined(const CollectivePlan& one, int segments) {
+  if (segments < 1)
+    throw std::invalid_argument(one.algorithm + " " + name(one.collective) +
+                                ": segments must be positive; got " + std::to_string(segments));
+  CollectivePlan plan = one;
+  plan.steps.clear();
+  plan.num_chunks = one.num_chunks * segments;
+  std::vector<int> ranks(one.world_size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  for (int g = 0; g < segments; ++g)
+    embed(plan, one, {.ranks = ranks, .first_chunk = g * one.num_chunks, .first_slot = g});
+  order_by_slot(plan);
+  return plan;
+}
+
+}  // namespace ringrad

@@ -1,0 +1,98 @@
+#include "ringrad/parallel/plan/draw/svg.h"
+
+#include <cmath>
+#include <utility>
+
+namespace ringrad {
+namespace {
+
+constexpr char kPageStyle[] = R"(
+text { font: 12px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; }
+.page { fill: #ffffff; }
+.ink { fill: #1f2328; }
+.dim { fill: #59636e; }
+.rule { stroke: #d1d9e0; stroke-width: 1; fill: none; }
+@media (prefers-color-scheme: dark) {
+  .page { fill: #0d1117; }
+  .ink { fill: #f0f6fc; }
+  .dim { fill: #9198a1; }
+  .rule { stroke: #3d444d; }
+})";
+
+std::string tooltip_of(const std::string& text) {
+  return text.empty() ? "" : "<title>" + xml_escaped(text) + "</title>";
+}
+
+}  // namespace
+
+std::string xml_escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '&')
+      result += "&amp;";
+    else if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '"')
+      result += "&quot;";
+    else  // XML forbids control characters
+      result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return result;
+}
+
+std::string svg_number(double value) {
+  std::ostringstream out;
+  out << std::fixed;
+  out.precision(3);
+  out << value;
+  std::string text = std::move(out).str();
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text == "-0" ? "0" : text;
+}
+
+SvgDrawing::SvgDrawing(std::string style, std::string definitions)
+    : style_(std::move(style)), definitions_(std::move(definitions)) {}
+
+void SvgDrawing::rect(const std::string& css, const SvgBox& box, const std::string& tooltip,
+                      double opacity) {
+  shapes_ << "<rect class=\"" << css << "\" x=\"" << svg_number(box.x) << "\" y=\""
+          << svg_number(box.y) << "\" width=\"" << svg_number(box.width) << "\" height=\""
+          << svg_number(box.height) << '"';
+  if (opacity != 1) shapes_ << " fill-opacity=\"" << svg_number(opacity) << '"';
+  shapes_ << '>' << tooltip_of(tooltip) << "</rect>\n";
+}
+
+void SvgDrawing::text(const std::string& css, double x, double y, const std::string& text,
+                      Anchor anchor) {
+  const char* const anchors[] = {"start", "middle", "end"};
+  shapes_ << "<text class=\"" << css << "\" x=\"" << svg_number(x) << "\" y=\"" << svg_number(y)
+          << "\" text-anchor=\"" << anchors[static_cast<int>(anchor)] << "\">" << xml_escaped(text)
+          << "</text>\n";
+}
+
+void SvgDrawing::line(const std::string& css, double x1, double y1, double x2, double y2) {
+  path(css,
+       "M" + svg_number(x1) + " " + svg_number(y1) + "L" + svg_number(x2) + " " + svg_number(y2));
+}
+
+void SvgDrawing::path(const std::string& css, const std::string& d, const std::string& tooltip) {
+  shapes_ << "<path class=\"" << css << "\" d=\"" << d << "\">" << tooltip_of(tooltip)
+          << "</path>\n";
+}
+
+std::string SvgDrawing::finish(double width, double height) {
+  std::ostringstream out;
+  const std::string w = svg_number(std::ceil(width)), h = svg_number(std::ceil(height));
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << w << "\" height=\"" << h
+      << "\" viewBox=\"0 0 " << w << ' ' << h << "\">\n<style>" << kPageStyle << style_
+      << "</style>\n<defs>" << definitions_
+      << "</defs>\n<rect class=\"page\" x=\"0\" y=\"0\" width=\"" << w << "\" height=\"" << h
+      << "\"/>\n"
+      << shapes_.str() << "</svg>\n";
+  return std::move(out).str();
+}
+
+}  // namespace ringrad

@@ -1,0 +1,69 @@
+// The cost of an all_reduce, by formulas. They serve 10,000 ranks, whose ring would be a list of
+// 2e8 steps to simulate (cost.h).
+//
+// n ranks, m of them on a host, S bytes; alpha, beta, gamma as in cost.h, those of the slower link
+// where a step uses two kinds:
+//
+//   ring               2 (n-1) (alpha + S/n beta) + (n-1)/n S gamma
+//   halving_doubling   sum_i 2 (alpha_i + S/2^i beta_i) + (1 - 1/n) S gamma    i = 1 ... log2 n
+//                      + 2 (alpha + S beta) + S gamma                          (only if n != 2^k);
+//                      distances under m stay inside hosts
+//   two_shot           2 (alpha + (n-1)/n S beta) + (n-1)/n S gamma     n <= m; on wires S/n beta
+//   one_shot             alpha + (n-1) S beta + n S gamma               n <= m; on wires S beta
+//   double_tree        2 d (alpha + S/k beta) + (k-1) max(alpha + S/k beta, 2 S/k beta / 0.9)
+//                      + S gamma    d = floor(log2 n), with the best k of 1, 2, 4, ...: two binary
+//                      trees of half the buffer each, in k pieces; an inner rank of one is a leaf
+//                      of the other, so 2 S passes each rank's port (S for n = 2, 3/2 S for 3, 4)
+//   hierarchical       two shots inside each host, between them a ring of the hosts' ranks on S/m
+//                      each: if m divides n
+//   hierarchical_tree  the same with a double tree between the hosts
+//
+// The ring is best for large S, as no algorithm sends less than 2 (n-1)/n S; its latency grows with
+// n, that of trees with log n. docs/prediction.md compares this with published figures of NCCL.
+//
+// Against cost.h's simulation on ports: ring, two_shot, one_shot and hierarchical are exact if
+// chunks are equal, and so is halving_doubling if n and m are powers of two. Otherwise the latter
+// is 3/4 to 1 of the simulation on links of one kind, and 2/3 to 2 on links of two kinds.
+// double_tree is 4/5 to 9/8 of the simulation of such trees, whose steps get in each other's way.
+//
+// Papers: as in cost.h; Sanders, Speck and Träff 2009, "Two-tree algorithms for full bandwidth
+//         broadcast, reduction and scan"
+
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringrad/parallel/plan/predict/cost.h"
+
+namespace ringrad {
+
+/// The algorithms that have a formula.
+std::vector<std::string> all_reduce_formulas();
+
+/// Seconds of an all_reduce of `bytes` over ranks 0 ... world_size - 1, for model.slots = 1.
+///
+/// Throws: std::invalid_argument unless the algorithm is one of all_reduce_formulas(), world_size
+///         >= 1, bytes >= 0, the model's figures are finite and not negative, and the algorithm
+///         supports these ranks
+double all_reduce_seconds(std::string_view algorithm, int world_size, double bytes,
+                          const CostModel& model);
+
+struct AllReduceChoice {
+  std::string algorithm;
+  double seconds = 0;
+};
+
+/// The fastest of `algorithms` (default: all) that supports the ranks; the first among equals.
+///
+/// Throws: std::invalid_argument if none does; as all_reduce_seconds
+AllReduceChoice fastest_all_reduce(int world_size, double bytes, const CostModel& model,
+                                   std::span<const std::string> algorithms = {});
+
+/// Bus bandwidth, in bytes per second: 2 (n-1)/n S / t, as NCCL's tests report it. It can be
+/// compared with a link's bandwidth, whatever n. 0 for one rank.
+double bus_bandwidth(int world_size, double bytes, double seconds);
+
+}  // namespace ringrad

@@ -1,0 +1,34 @@
+#include "ringrad/parallel/train/common/replica.h"
+
+#include "ringrad/parallel/train/common/same_model.h"
+
+namespace ringrad {
+
+Replica::Replica(const char* scheme, const nn::Module& module, Communicator& comm, Where where)
+    : scheme_(scheme) {
+  check_same_model(scheme, module, comm, where);
+  std::vector<Tensor> trained;
+  for (const Tensor& parameter : module.parameters())
+    (parameter.requires_grad() ? trained : frozen_).push_back(parameter);
+  arenas_ = nn::make_arenas(trained, {}, where);
+  for (const nn::ParameterArena& arena : arenas_) comm.broadcast(arena.values(), 0, where);
+  for (const Tensor& parameter : frozen_) broadcast_value(parameter, comm, where);
+  broadcast_buffers(module, comm, where);
+  mark_changed(where);
+}
+
+void Replica::settle(Where where) const {
+  for (const nn::ParameterArena& arena : arenas_) arena.settle();
+  for (const Tensor& parameter : frozen_)
+    RINGRAD_CHECK(!parameter.requires_grad(), AutogradError, where, scheme_,
+                  ": a parameter that was frozen when it was made must stay so; got one of "
+                  "shape ",
+                  parameter.shape(), " that requires a gradient now; make a new one");
+}
+
+void Replica::mark_changed(Where where) const {
+  for (const nn::ParameterArena& arena : arenas_)
+    for (const Tensor& parameter : arena.parameters()) parameter.mark_changed(where);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,74 @@
+#include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
+
+#include <cstring>
+
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/core/trace.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/train/common/same_model.h"
+
+namespace ringrad {
+
+DistributedDataParallel::DistributedDataParallel(nn::Module& module, Communicator& comm,
+                                                 const DistributedDataParallelOptions& options,
+                                                 Where where)
+    : module_(module), comm_(comm), broadcasts_buffers_(options.broadcast_buffers) {
+  RINGRAD_CHECK(options.bucket_bytes >= 0 && options.first_bucket_bytes >= 0, ValueError, where,
+                "DistributedDataParallel: sizes of buckets must be positive, or 0 for those that "
+                "fit; got ",
+                options.bucket_bytes, " and ", options.first_bucket_bytes, " bytes");
+  check_same_model("DistributedDataParallel", module, comm, where);
+  reducer_ = std::make_shared<Reducer>(module, comm, options, where);
+  reducer_->add_hooks();
+  sync_buffers(where);
+}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& model) : reducer_(model.reducer_) {
+  reducer_->pause();
+}
+DistributedDataParallel::NoSync::~NoSync() { reducer_->resume(); }
+
+Tensor DistributedDataParallel::forward(const Tensor& x, Where where) {
+  const TraceSpan span("forward", "compute");
+  if (module_.is_training()) fault_step();
+  begin_forward(x, where);
+  return module_.forward(x, where);
+}
+
+void DistributedDataParallel::begin_forward(const Tensor& x, Where where) {
+  reducer_->check_frozen(where);
+  if (module_.is_training() && grad_enabled()) {
+    if (join_) join_(x, where);
+    if (broadcasts_buffers_ && !reducer_->is_paused()) sync_buffers(where);
+  }
+}
+
+void DistributedDataParallel::sync_buffers(Where where) {
+  reducer_->wait();
+  if (comm_.world_size() == 1) return;
+  for (const auto& [name, buffer] : module_.named_buffers())
+    comm_.broadcast(buffer, buffers_root_, where);
+}
+
+bool replicas_identical(const nn::Module& module, Communicator& comm, Where where) {
+  const NoGrad guard;
+  Tensor identical = ones({1}, {.dtype = DType::int32, .device = Device()});
+  for (const auto& [name, tensor] : module.state_dict()) {
+    const Options on_host{.dtype = tensor.dtype(), .device = Device()};
+    const Tensor reference = empty(tensor.shape(), on_host, where);
+    kernels::copy_(reference, tensor, where);
+    const Tensor own = empty(tensor.shape(), on_host, where);
+    kernels::copy_(own, tensor, where);
+    comm.broadcast(reference, 0, where);
+    const auto bytes = static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype());
+    if (bytes > 0 && std::memcmp(own.raw_data(), reference.raw_data(), bytes) != 0)
+      identical.data<std::int32_t>()[0] = 0;
+  }
+  comm.all_reduce(identical, ReduceOp::min, where);
+  return identical.item<int>() == 1;
+}
+
+}  // namespace ringrad

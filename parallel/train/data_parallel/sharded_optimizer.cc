@@ -1,0 +1,205 @@
+#include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/step_counts.h"
+#include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/train/common/gradient_presence.h"
+#include "ringrad/parallel/train/common/replica.h"
+
+namespace ringrad {
+namespace {
+
+constexpr std::int64_t kCutBytes = 64;
+
+// The arenas that the replica makes are those of an optimizer of the same parameters.
+std::vector<Tensor> trained_parameters(const nn::Module& module, Communicator& comm, Where where) {
+  const Replica replica("ShardedOptimizer", module, comm, where);
+  std::vector<Tensor> trained;
+  for (const Tensor& parameter : module.parameters())
+    if (parameter.requires_grad()) trained.push_back(parameter);
+  return trained;
+}
+
+// The optimizer of elements [begin, end) of the arena; null if there are none.
+std::unique_ptr<nn::Optimizer> optimizer_of(const nn::ParameterArena& arena, std::int64_t begin,
+                                            std::int64_t end,
+                                            const ShardedOptimizer::MakeOptimizer& make,
+                                            Where where) {
+  if (begin == end) return nullptr;
+  const Tensor parameter = arena.flat_parameter(begin, end - begin);
+  const std::byte* const place = parameter.raw_data();
+  std::unique_ptr<nn::Optimizer> made = make({parameter});
+  RINGRAD_CHECK(made && made->arenas().size() == 1 &&
+                    made->arenas().front().values().numel() == end - begin &&
+                    made->arenas().front().values().raw_data() == place,
+                ValueError, where,
+                "ShardedOptimizer: make_optimizer must return an optimizer of exactly the "
+                "parameters that it is given; got ",
+                made ? "one of others" : "none");
+  return made;
+}
+
+const Tensor& values_of(const nn::Optimizer& optimizer) {
+  return optimizer.arenas().front().values();
+}
+const Tensor& gradients_of(const nn::Optimizer& optimizer) {
+  return optimizer.arenas().front().gradients();
+}
+
+}  // namespace
+
+ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
+                                   const MakeOptimizer& make_optimizer, Where where)
+    : Optimizer(trained_parameters(module, comm, where), 0, where), comm_(comm) {
+  for (const nn::ParameterArena& arena : arenas()) {
+    const std::int64_t count = arena.values().numel();
+    const std::int64_t unit =
+        kCutBytes / static_cast<std::int64_t>(size_bytes(arena.values().dtype()));
+    const std::int64_t part = count / unit / comm.world_size() * unit;
+    const std::int64_t begin = comm.rank() * part, parts_end = comm.world_size() * part;
+    cuts_.push_back({parts_end, optimizer_of(arena, begin, begin + part, make_optimizer, where),
+                     optimizer_of(arena, parts_end, count, make_optimizer, where)});
+  }
+  set_learning_rate(local_optimizers().front()->learning_rate(), where);
+}
+
+void ShardedOptimizer::average_gradients(Where where) {
+  if (averaged_) return;
+  for (std::size_t i = 0; i < cuts_.size(); ++i) {
+    const auto& [parts_end, own, rest] = cuts_[i];
+    arenas()[i].settle();
+    const Tensor parts = view::slice(arenas()[i].gradients(), 0, 0, parts_end);
+    if (own) comm_.reduce_scatter(gradients_of(*own), parts, ReduceOp::mean, where);
+    if (rest) comm_.all_reduce(gradients_of(*rest), ReduceOp::mean, where);
+  }
+  const Tensor presence = gradient_presence(arenas());
+  reduce_presence(presence, comm_, where);
+  adopt_gradients(arenas(), presence);
+  averaged_ = true;
+}
+
+void ShardedOptimizer::step(Where where) {
+  fault_step();
+  average_gradients(where);
+  for (nn::Optimizer* optimizer : local_optimizers())
+    optimizer->set_learning_rate(learning_rate(), where);
+  Optimizer::step(where);
+  for (std::size_t i = 0; i < cuts_.size(); ++i) {
+    const auto& [parts_end, own, rest] = cuts_[i];
+    const Tensor parts = view::slice(arenas()[i].values(), 0, 0, parts_end);
+    if (own) comm_.all_gather(parts, values_of(*own), where);
+  }
+  zero_grad();
+}
+
+// Updates the parts of the range that lie in this rank's part and in the rest. The local optimizers
+// know nothing of parameters.
+void ShardedOptimizer::update(const Range& range, double grad_scale, Where where) {
+  const auto& [parts_end, own, rest] = cuts_[range.arena];
+  const auto update_within = [&](nn::Optimizer* optimizer, std::int64_t offset) {
+    if (!optimizer) return;
+    const std::int64_t begin = std::max<std::int64_t>(range.begin - offset, 0);
+    const std::int64_t end = std::min(range.end - offset, values_of(*optimizer).numel());
+    if (begin < end) optimizer->update({0, begin, end, range.num_steps}, grad_scale, where);
+  };
+  update_within(own.get(), comm_.rank() * (parts_end / comm_.world_size()));
+  update_within(rest.get(), parts_end);
+}
+
+double ShardedOptimizer::clip_grad_norm(double max_norm, Where where) {
+  RINGRAD_CHECK(max_norm > 0, ValueError, where,
+                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
+  average_gradients(where);
+  double own_squares = 0, rest_squares = 0;
+  for (const auto& [parts_end, own, rest] : cuts_) {
+    if (own) own_squares += kernels::sum_of_squares(gradients_of(*own), where);
+    if (rest) rest_squares += kernels::sum_of_squares(gradients_of(*rest), where);
+  }
+  const Tensor squares =
+      full({1}, own_squares, {.dtype = DType::float64, .device = Device()}, where);
+  comm_.all_reduce(squares, ReduceOp::sum, where);
+  const double norm = std::sqrt(squares.item<double>() + rest_squares);
+  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
+                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
+  if (norm > max_norm)
+    for (const nn::Optimizer* optimizer : local_optimizers())
+      mul_(gradients_of(*optimizer), max_norm / norm, where);
+  return norm;
+}
+
+void ShardedOptimizer::zero_grad() {
+  Optimizer::zero_grad();
+  averaged_ = false;
+}
+
+std::int64_t ShardedOptimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const nn::Optimizer* optimizer : local_optimizers()) bytes += optimizer->state_bytes();
+  return bytes;
+}
+
+std::vector<ShardedOptimizer::Part> ShardedOptimizer::parts() const {
+  std::vector<Part> all;
+  for (std::size_t a = 0; a < cuts_.size(); ++a) {
+    const auto& [parts_end, own, rest] = cuts_[a];
+    const std::int64_t count = arenas()[a].values().numel(), part = parts_end / comm_.world_size();
+    if (own) all.push_back({own.get(), a, comm_.rank() * part, part});
+    if (rest) all.push_back({rest.get(), a, parts_end, count - parts_end});
+  }
+  return all;
+}
+
+std::vector<nn::Optimizer*> ShardedOptimizer::local_optimizers() const {
+  std::vector<nn::Optimizer*> all;
+  for (const Part& part : parts()) all.push_back(part.optimizer);
+  return all;
+}
+
+// Each part is its optimizer's only parameter, number 0. The parts' steps are not counted; the
+// model's are.
+nn::StateDict ShardedOptimizer::state_dict() const {
+  nn::StateDict state = Optimizer::state_dict();
+  const std::vector<Part> parts = this->parts();
+  for (std::size_t k = 0; k < parts.size(); ++k)
+    for (const auto& [name, tensor] : parts[k].optimizer->state_dict())
+      if (name.starts_with("0.") && name != "0.steps")
+        state.emplace(concat(k, name.substr(1)), tensor);
+  return state;
+}
+
+nn::StateDict ShardedOptimizer::part_state(const nn::StateDict& state, std::size_t part) const {
+  nn::StateDict result{{"step", state.at("step")},
+                       {"0.steps", state.at("step")},
+                       {"learning_rate", state.at("learning_rate")}};
+  const std::string prefix = concat(part, '.');
+  for (const auto& [name, tensor] : state)
+    if (name.starts_with(prefix) && name != prefix + "steps")
+      result.emplace("0." + name.substr(prefix.size()), tensor);
+  return result;
+}
+
+void ShardedOptimizer::check_state_dict(const nn::StateDict& given, Where where) const {
+  const nn::StateDict state = nn::with_step_counts(given, state_dict());
+  nn::check_same_layout("load_state_dict", state_dict(), state, where);
+  const std::vector<nn::Optimizer*> local = local_optimizers();
+  for (std::size_t k = 0; k < local.size(); ++k)
+    local[k]->check_state_dict(part_state(state, k), where);
+}
+
+void ShardedOptimizer::load_state_dict(const nn::StateDict& given, Where where) {
+  check_state_dict(given, where);
+  const nn::StateDict state = nn::with_step_counts(given, state_dict());
+  nn::StateDict own = Optimizer::state_dict();
+  for (auto& [name, tensor] : own) tensor = state.at(name);
+  Optimizer::load_state_dict(own, where);
+  const std::vector<nn::Optimizer*> local = local_optimizers();
+  for (std::size_t k = 0; k < local.size(); ++k)
+    local[k]->load_state_dict(part_state(state, k), where);
+}
+
+}  // namespace ringrad

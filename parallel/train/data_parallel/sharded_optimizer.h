@@ -1,0 +1,133 @@
+// ShardedOptimizer: data parallel training in which each rank keeps only its part of the
+// optimizer's state (ZeRO, stage 1).
+//
+//     nn::Sequential net = ...;                       used in place of DistributedDataParallel:
+//     ShardedOptimizer optimizer(net, comm, [](const std::vector<Tensor>& p) {
+//       return std::make_unique<nn::Adam>(p);
+//     });
+//     for (...) {
+//       loss(net(x)).backward();                      this rank's part of the batch; sends nothing
+//       optimizer.clip_grad_norm(1.0);                if wanted
+//       optimizer.step();
+//     }
+//
+// A step with three ranks, on the model's arena (nn/arena.h):
+//
+//     gradients   | part 0 | part 1 | part 2 |rest|    reduce_scatter(mean): rank r averages part r
+//     state       |  on 0  |  on 1  |  on 2  | all|    rank r changes part r of the values
+//     values      | part 0 | part 1 | part 2 |rest|    all_gather: every rank has all of them
+//
+// Parts are equal and cut at multiples of 64 bytes. All ranks hold the rest, less than 64 n bytes:
+// it is all-reduced, and every rank updates it alike. No memory is added: a part is a slice of the
+// model's own values and gradients.
+//
+// Each rank owns a full replica, full gradients, 1/n of every batch, and 1/n of the optimizer's
+// state (see state_bytes()). On a ring, each rank sends 2 (n - 1) / n times the bytes of the
+// parameters per step, as in the all_reduce that it replaces.
+//
+// Guarantee: all replicas start from rank 0's values, which the constructor broadcasts, and hold
+// identical bits after every step. While sums are canonical (plan/collective/sum_order.h), these
+// are the bits of DistributedDataParallel with an optimizer on every rank, since optimizers treat
+// each element by itself. After clip_grad_norm they agree up to the rounding of the norm, whose
+// squares are added in another order.
+//
+// Paper: Rajbhandari, Rasley, Ruwase, He 2020, "ZeRO: memory optimizations toward training trillion
+// parameter models", arXiv:1910.02054, section 5.1 (P_os)
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "ringrad/nn/module.h"
+#include "ringrad/nn/optimizer.h"
+#include "ringrad/nn/state_dict.h"
+#include "ringrad/parallel/comm/communicator.h"
+
+namespace ringrad {
+
+/// Gradients are averaged once per step, however many backward passes they come from. step() uses
+/// them up: the next pass starts from zero. Until then a parameter's grad() is this rank's
+/// contribution; after clip_grad_norm() it is the average, in this rank's part alone. Buffers, such
+/// as running statistics, are each rank's own: see broadcast_buffers (same_model.h). A parameter
+/// that some ranks' losses have reached is changed by the average, to which the other ranks
+/// contribute zeros; one that none has reached is left alone.
+// Inherits privately: nn::clip_grad_norm and GradScaler would see gradients that are not averaged
+// yet.
+class ShardedOptimizer : private nn::Optimizer {
+ public:
+  /// Makes an optimizer of exactly these parameters.
+  using MakeOptimizer =
+      std::function<std::unique_ptr<nn::Optimizer>(const std::vector<Tensor>& parameters)>;
+
+  /// Checks that all ranks hold the same parameters and buffers by name, shape and dtype, and gives
+  /// all of them rank 0's values. Parameters that are frozen now are left out; those that are
+  /// frozen later keep their values. `make_optimizer` is called for each part that this rank
+  /// changes, at most twice per dtype.
+  ///
+  /// REQUIRES: comm outlives this object; every rank constructs it at the same point, and no
+  ///           DistributedDataParallel averages the same gradients
+  /// Throws:   CollectiveError naming the ranks whose models differ; ValueError if no parameter is
+  ///           trained, or if make_optimizer returns null or an optimizer of other parameters
+  ShardedOptimizer(nn::Module& module, Communicator& comm, const MakeOptimizer& make_optimizer,
+                   Where where = Where::current());
+
+  /// Averages the gradients and changes the parameters by them. All ranks must call it.
+  void step(Where where = Where::current());
+
+  /// Averages the gradients and scales them by one factor, so that their joint Euclidean norm is at
+  /// most max_norm. Returns the norm before scaling, the same on all ranks. step() must come next,
+  /// without a backward pass in between. All ranks must call it.
+  ///
+  /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite (nothing is
+  ///         scaled then)
+  double clip_grad_norm(double max_norm, Where where = Where::current());
+
+  /// Drops the gradients.
+  void zero_grad();
+
+  using Optimizer::arenas;
+  using Optimizer::learning_rate;
+  using Optimizer::parameters;
+  using Optimizer::set_learning_rate;
+
+  /// The size of the optimizer's state on this rank, in bytes.
+  std::int64_t state_bytes() const;
+
+  /// The optimizer that changes elements [begin, begin + count) of arenas()[arena].
+  struct Part {
+    nn::Optimizer* optimizer;
+    std::size_t arena;
+    std::int64_t begin, count;
+  };
+  /// This rank's part of each arena, and the rest, which all ranks have.
+  std::vector<Part> parts() const;
+  std::vector<nn::Optimizer*> local_optimizers() const;
+
+  /// "step", "learning_rate" and "i.steps" as in nn::Optimizer, and for each parts()[k] its
+  /// optimizer's state, flat, as "k.momentum" and the like. It is this rank's alone: a
+  /// ShardedCheckpoint can put the ranks' states together, an nn::Checkpoint cannot.
+  nn::StateDict state_dict() const;
+  /// Throws as nn::Optimizer::load_state_dict.
+  void load_state_dict(const nn::StateDict& state, Where where = Where::current());
+  void check_state_dict(const nn::StateDict& state, Where where = Where::current()) const;
+
+ private:
+  // How an arena is cut. An arena may be too small for parts, or have no rest.
+  struct Cut {
+    std::int64_t parts_end;  // where the rest begins
+    std::unique_ptr<nn::Optimizer> own, rest;
+  };
+
+  nn::StateDict part_state(const nn::StateDict& state, std::size_t part) const;
+  void update(const Range& range, double grad_scale, Where where) override;
+  void average_gradients(Where where);
+
+  Communicator& comm_;
+  std::vector<Cut> cuts_;  // one per arena
+  bool averaged_ = false;  // since the last step
+};
+
+}  // namespace ringrad

@@ -1,0 +1,44 @@
+#include "ringrad/parallel/train/pipeline/stage_replicas.h"
+
+#include <algorithm>
+
+#include "ringrad/parallel/train/common/same_model.h"
+
+namespace ringrad {
+
+StageReplicas::StageReplicas(nn::Module& stage, Communicator& comm,
+                             const DistributedDataParallelOptions& options, Where where)
+    : stage_(stage), comm_(comm), broadcasts_buffers_(options.broadcast_buffers) {
+  const auto parameters = stage.parameters();
+  if (std::any_of(parameters.begin(), parameters.end(),
+                  [](const Tensor& parameter) { return parameter.requires_grad(); })) {
+    trained_.emplace(stage, comm, options, where);
+    return;
+  }
+  check_same_model("Pipeline", stage, comm, where);
+  for (const Tensor& parameter : parameters) broadcast_value(parameter, comm, where);
+  broadcast_buffers(stage, comm, where);
+}
+
+void StageReplicas::begin_step(Where where) {
+  if (trained_) {
+    trained_->begin_forward({}, where);
+    num_passes_ = trained_->num_passes();
+    not_yet_.emplace(*trained_);
+  } else if (broadcasts_buffers_ && stage_.is_training()) {
+    broadcast_buffers(stage_, comm_, where);
+  }
+}
+
+void StageReplicas::after_last_backward() {
+  if (trained_ && trained_->num_passes() == num_passes_) trained_->average_now();
+}
+
+void StageReplicas::sync_buffers(Where where) {
+  if (trained_)
+    trained_->sync_buffers(where);
+  else
+    broadcast_buffers(stage_, comm_, where);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,62 @@
+#include "ringrad/parallel/train/tensor/differentiable_collectives.h"
+
+#include "ringrad/autograd/function.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+
+namespace ringrad {
+
+Tensor copy_to_ranks(const Tensor& x, Communicator& comm, Where where) {
+  if (comm.world_size() == 1 || !needs_grad(x)) return x;
+  const Tensor y = view::alias(x, where);
+  record("copy_to_ranks", where, y, {&x}, [comm = &comm, where](BackwardContext& context) {
+    context.set(0, reduce_from_ranks(context.grad_output(), *comm, where));
+  });
+  return y;
+}
+
+Tensor reduce_from_ranks(const Tensor& x, Communicator& comm, Where where) {
+  if (comm.world_size() == 1) return x;
+  const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
+  kernels::copy_(y, x, where);
+  comm.all_reduce(y, ReduceOp::sum, where);
+  if (needs_grad(x))
+    record("reduce_from_ranks", where, y, {&x}, [comm = &comm, where](BackwardContext& context) {
+      context.set(0, copy_to_ranks(context.grad_output(), *comm, where));
+    });
+  return y;
+}
+
+Tensor scatter_to_ranks(const Tensor& x, Communicator& comm, std::int64_t axis, Where where) {
+  const int a = normalize_axis("scatter_to_ranks", axis, x.dims(where), where);
+  RINGRAD_CHECK(x.shape()[a] % comm.world_size() == 0, ShapeError, where,
+                "scatter_to_ranks: the axis must be a multiple of the ranks; got axis ", axis,
+                " of ", x.shape(), " and ", comm.world_size(), " ranks");
+  if (comm.world_size() == 1) return x;
+  const std::int64_t part = x.shape()[a] / comm.world_size(), first = comm.rank() * part;
+  const Tensor y = view::slice(x, a, first, first + part, 1, where);
+  if (needs_grad(x))
+    record("scatter_to_ranks", where, y, {&x}, [comm = &comm, a, where](BackwardContext& context) {
+      context.set(0, gather_from_ranks(context.grad_output(), *comm, a, where));
+    });
+  return y;
+}
+
+// all_gather puts the ranks' parts one after another, so the axis is moved to the front.
+Tensor gather_from_ranks(const Tensor& x, Communicator& comm, std::int64_t axis, Where where) {
+  const int a = normalize_axis("gather_from_ranks", axis, x.dims(where), where);
+  if (comm.world_size() == 1) return x;
+  const Tensor part = kernels::contiguous(view::transpose(x, 0, a, where), where);
+  Shape shape = part.shape();
+  shape[0] *= comm.world_size();
+  const Tensor parts = empty(shape, {.dtype = x.dtype(), .device = x.device()}, where);
+  comm.all_gather(parts, part, where);
+  const Tensor y = kernels::contiguous(view::transpose(parts, 0, a, where), where);
+  if (needs_grad(x))
+    record("gather_from_ranks", where, y, {&x}, [comm = &comm, a, where](BackwardContext& context) {
+      context.set(0, scatter_to_ranks(context.grad_output(), *comm, a, where));
+    });
+  return y;
+}
+
+}  // namespace ringrad
