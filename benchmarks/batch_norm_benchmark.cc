@@ -3,8 +3,8 @@
 //   BM_BatchNormAddRelu_fused   one operator: the sum and ReLU happen in its passes
 //   BM_BatchNormAddRelu_apart   batch_norm, then add_relu
 //
-// float32 on the CPU, channels_last, as nets run inside. bytes_per_second counts for both what the fused
-// passes read and write. To compare, interleave:
+// float32 on the CPU, in channels_last, the layout inside networks. For both, bytes_per_second
+// counts what the fused passes read and write. To compare, interleave:
 //
 //   --benchmark_repetitions=15 --benchmark_enable_random_interleaving=true
 
@@ -13,11 +13,11 @@
 #include <tuple>
 #include <vector>
 
-#include "autograd/batch_norm.h"
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "core/random.h"
-#include "kernels/copy.h"
+#include "ringrad/autograd/batch_norm.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/core/random.h"
+#include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad {
 namespace {
@@ -42,7 +42,7 @@ void run(benchmark::State& state, bool fused) {
 void BM_BatchNormAddRelu_fused(benchmark::State& state) { run(state, true); }
 void BM_BatchNormAddRelu_apart(benchmark::State& state) { run(state, false); }
 
-// The ends of ResNet-20's first and last stage, and of ResNet-50's first one.
+// The last blocks of ResNet-20's first and last stage, and of ResNet-50's first stage.
 void sizes(benchmark::internal::Benchmark* benchmark) {
   benchmark->ArgNames({"B", "C", "H"})->UseRealTime()->Unit(benchmark::kMicrosecond);
   benchmark->Args({64, 16, 32})->Args({64, 64, 8})->Args({8, 256, 56});

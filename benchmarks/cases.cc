@@ -1,4 +1,4 @@
-#include "benchmarks/cases.h"
+#include "ringrad/benchmarks/cases.h"
 
 #include <cstdio>
 #include <cstdlib>

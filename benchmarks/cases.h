@@ -15,13 +15,13 @@
 //   flag     "busy" where other processes disturbed the samples, else "-"
 //
 // The families: step (a training step), memory (of a step's process), op, eager (cost per tiny
-// operation). A step wants a process of its own: its peak memory is the process's.
+// operation). A step needs a process of its own, because its peak memory is the process's.
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "benchmarks/timing.h"
+#include "ringrad/benchmarks/timing.h"
 
 namespace ringrad::bench {
 

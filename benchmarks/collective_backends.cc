@@ -1,19 +1,19 @@
-#include "benchmarks/collective_backends.h"
+#include "ringrad/benchmarks/collective_backends.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "benchmarks/collective_our_rank.h"
-#include "benchmarks/peers/gloo_collectives.h"
-#include "benchmarks/peers/mpi_collectives.h"
-#include "parallel/comm/gloo_group.h"
-#include "parallel/comm/mpi_group.h"
-#include "parallel/comm/nccl_communicator.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/comm/rank_environment.h"
-#include "parallel/comm/ranks.h"
-#include "parallel/comm/store.h"
-#include "parallel/comm/store_server.h"
+#include "ringrad/benchmarks/collective_our_rank.h"
+#include "ringrad/benchmarks/peers/gloo_collectives.h"
+#include "ringrad/benchmarks/peers/mpi_collectives.h"
+#include "ringrad/parallel/comm/gpu/nccl_communicator.h"
+#include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/network/gloo_group.h"
+#include "ringrad/parallel/comm/network/mpi_group.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/store/store.h"
+#include "ringrad/parallel/comm/store/store_server.h"
 
 namespace ringrad::bench {
 namespace {
@@ -41,7 +41,7 @@ Planner* planner_of(GroupOptions& options, Routine routine) {
   return nullptr;
 }
 
-// A group as the case asks for it: a plan, or for GPUs the name of a kernel instead.
+// The group that the case asks for: with a plan, or for GPUs with the name of a kernel.
 template <class Options>
 Options options_of(const CollectiveCase& one) {
   Options options;
@@ -103,7 +103,7 @@ void run_joined(SharedCase& shared, Communicator& comm) {
   comm.barrier();
 }
 
-// Rank 0 serves the store, and so has to be the last to end.
+// Rank 0 serves the store, so it must be the last to end.
 void run_process(SharedCase& shared, int rank) {
   const CollectiveCase& one = shared.one;
   if (one.pin) pin_rank(rank, one.ranks);

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/collective_case.h"
-#include "benchmarks/collective_rank.h"
+#include "ringrad/benchmarks/collective_case.h"
+#include "ringrad/benchmarks/collective_rank.h"
 
 namespace ringrad::bench {
 
@@ -19,26 +19,26 @@ struct Backend {
   const char* name;
   Kind kind;
   Ranks ranks;
-  bool has_plans;  ///< its algorithms are those of parallel/plan
+  bool has_plans;  ///< its algorithms are the plans of parallel/plan
   const char* help;
 };
 
 const std::vector<Backend>& backends();
 
-/// REQUIRES: there is one of this name
+/// REQUIRES: a backend of this name exists
 const Backend& backend_named(const std::string& name);
 
 /// The selectable algorithms, "default" first, for backends that have any.
 std::vector<std::string> algorithms_of(const Backend& backend, Routine routine);
 
-/// What `gpus` has beside the plans of all_reduce; and how their data move.
+/// What `gpus` offers besides the plans of all_reduce: kernels, and ways to move data.
 const std::vector<std::pair<std::string, DeviceAlgorithm>>& device_algorithms();
 const std::vector<std::pair<std::string, DeviceTransfers>>& device_transfers();
 
 /// Runs this process's part of a case: one rank, or all of them if ranks are threads; under mpirun
 /// it determines its own rank.
 ///
-/// Throws: what goes wrong on its ranks
+/// Throws: the errors of its ranks
 void run_part(SharedCase& shared, int rank);
 
 }  // namespace ringrad::bench

@@ -1,21 +1,21 @@
-#include "benchmarks/collective_case.h"
+#include "ringrad/benchmarks/collective_case.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/transfer.h"
-#include "kernels/copy.h"
+#include "ringrad/core/transfer.h"
+#include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad::bench {
 namespace {
 
-// Output or input holds a part for each rank.
+// True if the output or the input holds a part for each rank.
 bool has_parts(Routine routine) {
   return routine == Routine::reduce_scatter || routine == Routine::all_gather ||
          routine == Routine::all_to_all;
 }
 
-// What rank r has at place i, from 0 to 3; for products 1 or, in every 16th place, 2.
+// The input of rank r at place i: 0 to 3; for products 1, and 2 in every 16th place.
 int value_of(ReduceOp op, int rank, std::int64_t i) {
   if (op == ReduceOp::product) return (i + rank) % 16 == 0 ? 2 : 1;
   auto bits =
@@ -58,7 +58,7 @@ T reduced(const CollectiveCase& one, std::int64_t i) {
   return element<T>(result);
 }
 
-// What belongs at place i of rank `rank`'s output.
+// The expected value at place i of rank `rank`'s output.
 template <class T>
 T expected(const CollectiveCase& one, int rank, std::int64_t i) {
   const auto from = [&](std::int64_t sender, std::int64_t place) {

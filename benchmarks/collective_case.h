@@ -11,22 +11,23 @@
 //   broadcast        S         S         S / t    algbw              the root's tensor
 //   reduce           S         S         S / t    algbw              each rank's tensor
 //   all_to_all       S         S         S / t    algbw (n-1) / n    each rank's tensors
-//   send_recv        S         S         S / t    algbw              a message from each rank to the next
+//   send_recv        S         S         S / t    algbw              a message to the next rank
 //
-// These are the definitions of nccl-tests: busbw is what a link carries, comparable between numbers of ranks.
+// These are the definitions of nccl-tests: busbw is the bandwidth that a link carries, comparable
+// between numbers of ranks.
 //
-// Inputs are small whole numbers, different for each rank and place, so that reductions are exact in every order
-// and every dtype; results are compared bit by bit with what a plain loop says. (Sums in bfloat16 are exact up to 85
-// ranks.)
+// Inputs are small whole numbers, different for each rank and place, so that reductions are exact
+// in every order and every dtype; results are compared bit by bit with those of a plain loop. (Sums
+// in bfloat16 are exact up to 85 ranks.)
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "core/tensor.h"
-#include "parallel/comm/group_options.h"
-#include "parallel/comm/reduce_op.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/parallel/comm/group_options.h"
+#include "ringrad/parallel/comm/reduce_op.h"
 
 namespace ringrad::bench {
 
@@ -53,7 +54,7 @@ constexpr bool is_rooted(Routine routine) {
   return routine == Routine::broadcast || routine == Routine::reduce;
 }
 
-/// Plain bytes, since it lies in the memory that processes share.
+/// Plain bytes, because it lies in memory that processes share.
 struct CollectiveCase {
   Routine routine = Routine::all_reduce;
   DType dtype = DType::float32;
@@ -67,10 +68,10 @@ struct CollectiveCase {
   DeviceTransfers transfers = DeviceTransfers::automatic;
   bool pin = true;  ///< one processor per rank where there are enough
   int samples = 15;
-  int gpus = 0;   ///< ranks take turns on the first so many; 0 means all
-  int plant = 0;  ///< so many elements of one rank's result are spoilt before they are judged
+  int gpus = 0;   ///< ranks take turns on the first `gpus` GPUs; 0 means all
+  int plant = 0;  ///< number of elements of one rank's result to corrupt before the check
 
-  /// The case whose printed size is `bytes`, or the least that is larger.
+  /// The case whose printed size is `bytes`, or the smallest larger one.
   void set_size(std::int64_t bytes);
   std::int64_t bytes() const;
   std::int64_t input_count() const;
@@ -84,12 +85,13 @@ void set_name(char (&to)[N], const std::string& name) {
   std::fill(to + name.copy(to, N - 1), to + N, '\0');
 }
 
-/// What rank `rank` puts in.
+/// Fills the input of rank `rank`.
 void fill_input(const CollectiveCase& one, int rank, const Tensor& input);
 
 void fill_zero(const Tensor& tensor);
 
-/// Elements of `output` that are not, bit by bit, what rank `rank` should have. All three take any device.
+/// The number of elements of `output` that differ in any bit from the expected result of rank
+/// `rank`. All three functions take any device.
 std::int64_t count_wrong(const CollectiveCase& one, int rank, const Tensor& output);
 
 }  // namespace ringrad::bench

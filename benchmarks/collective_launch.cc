@@ -1,4 +1,4 @@
-#include "benchmarks/collective_launch.h"
+#include "ringrad/benchmarks/collective_launch.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,18 +18,18 @@
 #include <thread>
 #include <vector>
 
-#include "benchmarks/collective_backends.h"
+#include "ringrad/benchmarks/collective_backends.h"
 
 namespace ringrad::bench {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(2);
-constexpr double kGraceSeconds = 5;  // of a failed case's other ranks
+constexpr double kGraceSeconds = 5;  // for the other ranks of a failed case
 
 volatile std::sig_atomic_t interrupted_by = 0;
 
-// Until the end of the scope SIGINT and SIGTERM end the case instead of this process, which would leave its ranks
-// and their folder behind.
+// Until the end of the scope, SIGINT and SIGTERM end the case instead of this process, which would
+// leave its ranks and their folder behind.
 class Interruptible {
  public:
   Interruptible() {
@@ -56,7 +56,7 @@ SharedCase* map(int file) {
   return static_cast<SharedCase*>(memory);
 }
 
-// The memory and the folder of one case; both are gone with it.
+// The memory and the folder of one case; both are removed with this object.
 class Meeting {
  public:
   explicit Meeting(const CollectiveCase& one)
@@ -113,7 +113,7 @@ int run_guarded(SharedCase& shared, int rank) {
   for (const char* word :
        {"--mca", "plm", "isolated", "--mca", "btl_base_warn_component_unused", "0"})
     words.push_back(word);
-  // As mpirun does by itself where it knows that there are too few processors.
+  // mpirun does this by itself where it knows that there are too few processors.
   if (one.ranks > static_cast<int>(std::thread::hardware_concurrency()))
     for (const char* word : {"--mca", "mpi_yield_when_idle", "1"}) words.push_back(word);
   for (const char* word :
@@ -141,7 +141,8 @@ pid_t start(const Meeting& meeting, Backend::Ranks ranks, int rank) {
   _exit(status);
 }
 
-// Waits for all of them; ends those that are left some time after the first failure, or at the deadline.
+// Waits for all processes; ends those that remain some time after the first failure, or at the
+// deadline.
 bool all_succeed(std::vector<pid_t> children, SharedCase& shared, double deadline_seconds) {
   double end = now_seconds() + deadline_seconds;
   bool good = true, is_ending = false;

@@ -1,10 +1,10 @@
 #pragma once
 
 // Runs a case of benchmarks/collectives in processes of its own, so that no case sees another's
-// leftovers. They are the case's ranks, or one process with the ranks as threads, or mpirun with
-// this program.
+// leftovers. The processes are the case's ranks, one process with the ranks as threads, or mpirun
+// with this program.
 
-#include "benchmarks/collective_rank.h"
+#include "ringrad/benchmarks/collective_rank.h"
 
 namespace ringrad::bench {
 
@@ -16,7 +16,8 @@ namespace ringrad::bench {
 ///           SIGTERM
 Measured run_case(const CollectiveCase& one, double deadline_seconds);
 
-/// What mpirun starts: this program with these two arguments. Returns the exit status.
+/// The main function of a process that mpirun starts: this program with these two arguments.
+/// Returns the exit status.
 inline constexpr char kPartOfCase[] = "--part-of-case";
 int run_part_of_case(const char* path);
 

@@ -1,10 +1,10 @@
-#include "benchmarks/collective_our_rank.h"
+#include "ringrad/benchmarks/collective_our_rank.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "benchmarks/empty_kernel.h"
-#include "core/transfer.h"
+#include "ringrad/benchmarks/empty_kernel.h"
+#include "ringrad/core/transfer.h"
 
 namespace ringrad::bench {
 
@@ -53,7 +53,7 @@ std::function<void()> OurRank::prepare(const CollectiveCase& one, const Tensor& 
   }
   const int next = (comm.rank() + 1) % one.ranks,
             before = (comm.rank() + one.ranks - 1) % one.ranks;
-  return [=, &comm] {  // what is sent is copied: nobody waits for the receiver
+  return [=, &comm] {  // send() copies: no rank waits for its receiver
     comm.send(input, next);
     comm.recv(output, before);
   };
@@ -82,7 +82,7 @@ Tensor GpuSide::make_tensor(std::int64_t count, DType dtype) {
   return empty({count}, {.dtype = dtype, .device = device_});
 }
 
-// A thread's simulated time is that of what it has waited for.
+// A thread's simulated time is that of the work it has waited for.
 void GpuSide::settle() {
   for (int gpu = 0; is_cuda_simulated() && gpu < num_cuda_devices(); ++gpu)
     synchronize(Device(DeviceType::cuda, gpu));
@@ -123,7 +123,7 @@ std::function<void()> LimitRank::prepare(const CollectiveCase& one, const Tensor
   if (!gpu_)
     return [=] {
       std::memcpy(output.raw_data(), from.raw_data(), bytes);
-      asm volatile("" : : "r"(output.raw_data()) : "memory");  // every copy is made
+      asm volatile("" : : "r"(output.raw_data()) : "memory");  // no copy is optimised away
     };
   const Device device = gpu_->device();
   if (name_ == "launch") return [device] { launch_empty_kernel(device); };

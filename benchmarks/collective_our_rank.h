@@ -4,14 +4,14 @@
 
 #include <optional>
 
-#include "benchmarks/collective_rank.h"
-#include "core/device.h"
-#include "core/stream.h"
-#include "parallel/comm/communicator.h"
+#include "ringrad/benchmarks/collective_rank.h"
+#include "ringrad/core/device.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/communicator.h"
 
 namespace ringrad::bench {
 
-/// Tensors of the CPU: from Communicator::empty_shared, or from the heap.
+/// Tensors of the CPU, from Communicator::empty_shared or from the heap.
 class OurRank : public RankEnd {
  public:
   OurRank(Communicator& comm, bool in_shared_memory)
@@ -27,10 +27,10 @@ class OurRank : public RankEnd {
   bool in_shared_memory_;
 };
 
-/// What a rank on a GPU has: a stream of its own, current as long as this lives, and that GPU's time.
+/// A rank's GPU: a stream of its own, current as long as this object lives, and the GPU's clock.
 class GpuSide {
  public:
-  /// Throws: DeviceError if there is no GPU, or fewer than the case wants
+  /// Throws: DeviceError if there is no GPU, or fewer than the case asks for
   GpuSide(const CollectiveCase& one, int rank);
 
   Device device() const { return device_; }
@@ -64,8 +64,8 @@ class OurGpuRank final : public OurRank {
   GpuSide& gpu_;
 };
 
-/// The limits: every rank copies as many bytes as a collective's output has, all at once, within the CPU's
-/// memory or within a GPU's; or launches an empty kernel.
+/// The limits: every rank, all at once, copies as many bytes as the collective's output has, within
+/// the CPU's memory or within a GPU's; or launches an empty kernel.
 class LimitRank final : public RankEnd {
  public:
   /// REQUIRES: a GPU unless it is memcpy

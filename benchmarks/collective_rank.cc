@@ -1,4 +1,4 @@
-#include "benchmarks/collective_rank.h"
+#include "ringrad/benchmarks/collective_rank.h"
 
 #include <sched.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "core/view.h"
+#include "ringrad/core/view.h"
 
 namespace ringrad::bench {
 namespace {
@@ -22,7 +22,7 @@ struct Buffers {
   Tensor output, input;
 };
 
-// In place, the smaller tensor is the part of the larger one that is this rank's.
+// In place, the smaller tensor is this rank's part of the larger one.
 Buffers make_buffers(const CollectiveCase& one, int rank, RankEnd& end, bool in_place) {
   const std::int64_t in = one.input_count(), out = one.output_count();
   if (!in_place) return {end.make_tensor(out, one.dtype), end.make_tensor(in, one.dtype)};
@@ -44,7 +44,7 @@ void measure_column(SharedCase& shared, int rank, RankEnd& end, bool in_place) {
     end.run(call, 1, wall);
     shared.wrong[in_place] += count_wrong(one, rank, buffers.output);
   }
-  // So that repeated sums in place stay finite.
+  // Zeros, so that repeated sums in place stay finite.
   fill_zero(buffers.input);
   fill_zero(buffers.output);
 

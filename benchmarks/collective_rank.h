@@ -12,8 +12,8 @@
 #include <functional>
 #include <string>
 
-#include "benchmarks/collective_case.h"
-#include "benchmarks/collective_timing.h"
+#include "ringrad/benchmarks/collective_case.h"
+#include "ringrad/benchmarks/collective_timing.h"
 
 namespace ringrad::bench {
 
@@ -22,7 +22,7 @@ struct Column {
   bool has_time = false;
   Timing time;
   double wall_us = 0;       ///< of a call on simulated GPUs, whose `time` is simulated
-  std::int64_t wrong = -1;  ///< over all ranks; -1 for what cannot be judged
+  std::int64_t wrong = -1;  ///< over all ranks; -1 if results are not judged
 };
 
 struct Measured {
@@ -34,7 +34,7 @@ struct Measured {
   const Column& column(bool is_in_place) const { return is_in_place ? in_place : out_of_place; }
 };
 
-/// REQUIRES: lies in memory of zeros that all ranks share
+/// REQUIRES: lies in zeroed memory that all ranks share
 struct SharedCase {
   CollectiveCase one;
   RankBoard board;
@@ -42,11 +42,11 @@ struct SharedCase {
   std::array<std::atomic<std::int64_t>, 2> wrong{};
   std::array<char, 64> folder{};  ///< a folder for this case alone
 
-  /// Says a word to all ranks, once. / Waits for it.
+  /// Publishes a string to all ranks, once. / Waits for that string.
   void publish(const std::string& word);
   std::string published();
 
-  /// Keeps the first failure, and makes ranks that wait for this one fail.
+  /// Keeps the first failure, and makes ranks that wait for this rank fail.
   void fail(const std::string& reason);
   /// The first failure, or "".
   std::string failure() const;
@@ -61,34 +61,34 @@ class RankEnd {
  public:
   virtual ~RankEnd() = default;
 
-  /// What this backend can do. (In place: the output is the input, or the part of it that is this
-  /// rank's.)
+  /// True if this backend has the case. (In place: the output is the input, or this rank's part of
+  /// it.)
   virtual bool has(const CollectiveCase& one, bool in_place) const = 0;
 
-  /// Where this backend likes its tensors.
+  /// A tensor in the memory that suits this backend.
   virtual Tensor make_tensor(std::int64_t count, DType dtype);
 
-  /// One call of the collective.
+  /// Returns a function that makes one call of the collective.
   virtual std::function<void()> prepare(const CollectiveCase& one, const Tensor& output,
                                         const Tensor& input) = 0;
 
   /// Called on all ranks before run(), while no rank makes a call.
   virtual void settle() {}
 
-  /// Makes calls until they are done; returns their seconds, which may be simulated, and in `wall`
-  /// the real ones.
+  /// Makes calls and waits until they are done; returns their seconds, which may be simulated, and
+  /// in `wall` the real seconds.
   virtual double run(const std::function<void()>& call, int calls, double& wall);
 
-  /// False for limits, which only cost time.
+  /// False for limits, which only take time.
   virtual bool is_judged() const { return true; }
 
-  /// Notes what it runs on.
+  /// Notes the device it runs on.
   virtual void describe(Measured&) const {}
 };
 
-/// All ranks call this.
+/// Measures a case. All ranks must call this.
 ///
-/// Throws: what the backend does; std::runtime_error if the ranks do not meet
+/// Throws: the backend's errors; std::runtime_error if the ranks do not meet
 void measure(SharedCase& shared, int rank, RankEnd& end);
 
 }  // namespace ringrad::bench

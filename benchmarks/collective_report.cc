@@ -1,11 +1,11 @@
-#include "benchmarks/collective_report.h"
+#include "ringrad/benchmarks/collective_report.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <map>
 
-#include "benchmarks/collective_backends.h"
-#include "benchmarks/timing.h"
+#include "ringrad/benchmarks/collective_backends.h"
+#include "ringrad/benchmarks/timing.h"
 
 namespace ringrad::bench {
 namespace {
@@ -22,7 +22,7 @@ Rates rates(const Row& row, const Column& column) {
   return {algbw, row.is_limit() ? algbw : algbw * row.one.busbw_factor()};
 }
 
-// nccl-tests print N/A where there is nothing to say.
+// nccl-tests prints N/A for unknown values.
 std::string number(const char* format, double value, bool is_known = true) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), format, value);
@@ -161,12 +161,12 @@ nlohmann::json to_json(const Row& row) {
 
 namespace {
 
-// The rows of one size, by what they are compared as.
+// The rows of one size, by backend.
 class Side {
  public:
   explicit Side(const std::vector<const Row*>& rows) : rows_(rows) {}
 
-  /// The first algorithm that was asked for; of Gloo's the fastest.
+  /// The first algorithm that was asked for; for Gloo the fastest.
   const Row* find(const std::string& backend) const {
     const Row* found = nullptr;
     for (const Row* row : rows_) {
@@ -184,7 +184,7 @@ class Side {
 
 const Timing& time_in(const Measured& round) { return round.column(round.in_place.has_time).time; }
 
-// Of round i: the time of a / the time of b.
+// The median over the rounds of the time of a / the time of b.
 double ratio(const Row& a, const Row& b) {
   std::vector<double> all, quiet;
   for (std::size_t i = 0; i < a.rounds.size(); ++i) {
@@ -223,7 +223,7 @@ std::vector<Check> cpu_checks(const CollectiveCase& one, const Side& side) {
   return checks;
 }
 
-// Where a ring of ranks is on one GPU.
+// The checks of a ring of ranks on one GPU.
 std::vector<Check> gpu_checks(const CollectiveCase& one, const std::vector<const Row*>& rows,
                               const Side& side) {
   std::vector<Check> checks;
@@ -233,7 +233,7 @@ std::vector<Check> gpu_checks(const CollectiveCase& one, const std::vector<const
         std::string(row->one.algorithm) != "ring")
       continue;
     const double per_step = row->one.transfers == DeviceTransfers::copy_engines ? 5 + 2 : 3 + 2;
-    const double traffic = per_step * (one.ranks - 1) / one.ranks;  // a copy's is 2
+    const double traffic = per_step * (one.ranks - 1) / one.ranks;  // a copy's traffic is 2
     Check check{"device copies/ring", traffic / 2 * ratio(*copy, *row)};
     if (one.ranks == 8 && one.bytes() == 256 * kMiB && !row->rounds.front().is_simulated)
       check.goal = 0.8;

@@ -1,10 +1,11 @@
 #pragma once
 
-// What benchmarks/collectives prints and writes: rows as nccl-tests has them, and for each size the times side by
-// side, with the ratios that are asked for.
+// The output of benchmarks/collectives: rows in the format of nccl-tests, and for each size the
+// times side by side with the ratios that are asked for.
 //
-// A time is the median over the rounds that other processes did not disturb, or over all if they disturbed every
-// one, which "busy" and "~" say. A ratio is taken within a round; the median over the rounds counts in the same way.
+// A time is the median over the rounds that other processes did not disturb. If they disturbed
+// every round, it is the median over all, marked "busy" or "~". A ratio is taken within a round;
+// its median over the rounds is formed in the same way.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,19 +13,19 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/collective_case.h"
-#include "benchmarks/collective_rank.h"
+#include "ringrad/benchmarks/collective_case.h"
+#include "ringrad/benchmarks/collective_rank.h"
 
 namespace ringrad::bench {
 
-/// A case, with what each round has measured.
+/// A case with the measurements of each round.
 struct Row {
   CollectiveCase one;
   std::vector<Measured> rounds;
 
-  /// Nothing if the backend does not have it.
+  /// Empty if the backend does not have it.
   std::optional<Column> column(bool in_place) const;
-  /// In place if there is that.
+  /// The column in place if it was measured, else the other one.
   Column best_column() const;
   std::int64_t wrong() const;
   std::string label() const;  ///< "threads", "threads/ring"
@@ -34,7 +35,7 @@ struct Row {
 void print_title();
 void print_row(const Row& row);
 
-/// What is asked of a size, and whether it is reached. Every ratio is the better, the larger.
+/// A goal for one size, and whether it is reached. Larger ratios are better.
 struct Check {
   std::string name;
   double ratio = 0;
@@ -54,18 +55,20 @@ struct SizeSummary {
   std::vector<Check> checks;
 };
 
-/// The rows of each size. Those of CPUs are about our processes, and of each backend the first
-/// algorithm that was asked for:
+/// The checks of the rows of each size. Those on CPUs concern our processes, with the first
+/// algorithm of each backend that was asked for:
 ///
-///   best peer/ours      the time of OpenMPI, or of Gloo's fastest algorithm, whichever is less / ours.
-///                       Goal: 1, below 4 KiB 1 / 1.15
+///   best peer/ours      the time of OpenMPI or of Gloo's fastest algorithm, whichever is less /
+///                       ours. Goal: 1, below 4 KiB 1 / 1.15
 ///   openmpi/ours        Goal: 2.5 from 64 KiB with 2 ranks, from 1 MiB with 4
 ///   processes/threads   Goal: 1
-///   memcpy/ours         the time in which every rank copies as many bytes / ours, which is the share of the memory's
-///                       bandwidth: a sum in place reads and writes as much as that. Goal: 0.7 at 64 MiB with 2 ranks
-///   device copies/ring  the time in which a GPU copies as many bytes as the ring of ranks on it reads and writes / the
-///                       ring's. In n - 1 steps a chunk of S / n is summed: kernels read two and write one, and
-///                       copy engines bring one before; in n - 1 steps it is copied. Goal: 0.8 at 256 MiB, 8 ranks
+///   memcpy/ours         the time in which every rank copies as many bytes / ours. This is the
+///                       share of the memory's bandwidth: a sum in place reads and writes as much.
+///                       Goal: 0.7 at 64 MiB with 2 ranks
+///   device copies/ring  the time in which a GPU copies as many bytes as its ring of ranks reads
+///                       and writes / the ring's. In n - 1 steps a chunk of S / n is summed:
+///                       kernels read two and write one, after copy engines have brought one. In
+///                       n - 1 steps it is copied. Goal: 0.8 at 256 MiB with 8 ranks
 ///
 /// Goals are set for all_reduce only, and not for simulated GPUs.
 std::vector<SizeSummary> summarize(const std::vector<Row>& rows);

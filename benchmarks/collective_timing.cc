@@ -1,4 +1,4 @@
-#include "benchmarks/collective_timing.h"
+#include "ringrad/benchmarks/collective_timing.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ double cpu_seconds(const RankBoard& board, int ranks) {
 void RankBoard::barrier(int ranks) {
   const int mine = generation.load(std::memory_order_acquire);
   if (arrived.fetch_add(1, std::memory_order_acq_rel) == ranks - 1) {
-    arrived.store(0, std::memory_order_relaxed);  // before the release below: nobody sees the old
+    arrived.store(0, std::memory_order_relaxed);  // reset before the release, for the next barrier
     generation.store(mine + 1, std::memory_order_release);
     return;
   }

@@ -7,7 +7,7 @@
 //
 // The ranks meet on a RankBoard, a plain struct in memory that all of them see: an ordinary object
 // for threads, a shared mapping for processes. Its barrier spins and yields, so that it costs
-// little beside the collective and does not depend on the library under test.
+// little compared with the collective and does not depend on the library under test.
 
 #include <sys/types.h>
 
@@ -16,7 +16,7 @@
 #include <functional>
 #include <optional>
 
-#include "benchmarks/timing.h"
+#include "ringrad/benchmarks/timing.h"
 
 namespace ringrad::bench {
 
@@ -24,7 +24,7 @@ struct RankBoard {
   static constexpr int kMaxRanks = 256;
 
   struct Entry {
-    double seconds;      // per call, of the last sample
+    double seconds;      // per call, in the last sample
     double cpu_seconds;  // of the rank's process
     pid_t process;
   };
@@ -37,24 +37,27 @@ struct RankBoard {
 
   /// Returns once all `ranks` have called it.
   ///
-  /// Throws: std::runtime_error once a rank has set `broken`, or after a minute
+  /// Throws: std::runtime_error once a rank has set `broken`, or after one minute
   void barrier(int ranks);
 };
 
 struct TimingPlan {
   int samples = 15;
   double batch_seconds = 4e-3;
-  int most_calls = 5000;  ///< in a batch
+  int most_calls = 5000;  ///< per batch
 };
 
-/// Times calls; every one of the `ranks` calls this with the same board and plan. Rank 0 gets the result.
+/// Times calls. Each of the `ranks` must call this with the same board and plan; rank 0 gets the
+/// result.
 ///
-/// `run_batch(calls)` makes so many calls and returns the seconds that they took until they were done.
+/// `run_batch(calls)` makes that many calls, waits until they are done, and returns the seconds
+/// they took.
 /// Throws: as barrier
 std::optional<Timing> time_collective(RankBoard& board, int rank, int ranks, const TimingPlan& plan,
                                       const std::function<double(int calls)>& run_batch);
 
-/// Gives the calling thread one processor of its own, the rank-th, if there are as many as ranks.
+/// Binds the calling thread to one processor, the rank-th, if there are as many processors as
+/// ranks.
 void pin_rank(int rank, int ranks);
 
 }  // namespace ringrad::bench

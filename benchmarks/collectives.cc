@@ -1,16 +1,19 @@
-// collectives: how long collectives take and whether they are right, by backend, algorithm, number of ranks and
-// size, as nccl-tests print it; beside OpenMPI, Gloo and the limits of the machine in the same run.
+// collectives: the time and correctness of collectives by backend, algorithm, number of ranks and
+// size, in the format of nccl-tests; in the same run also OpenMPI, Gloo and the limits of the
+// machine.
 //
-//   collectives                                             all_reduce of threads and processes, 4 B to 64 MiB
-//   collectives --peers --rounds 3                          beside OpenMPI, Gloo and memcpy, with ratios and goals
-//   collectives --collectives all --algorithms all          every plan of every collective
-//   collectives --backends gpus,device_copy --ranks 8 --algorithms ring --min-size 1MiB --max-size 1MiB
+//   collectives                                      all_reduce, threads/processes, 4 B to 64 MiB
+//   collectives --peers --rounds 3                   with OpenMPI, Gloo, memcpy, ratios and goals
+//   collectives --collectives all --algorithms all   every plan of every collective
+//   collectives --backends gpus,device_copy --ranks 8 --algorithms ring
+//               --min-size 1MiB --max-size 1MiB
 //
-// What the columns mean is told in collective_case.h, what the ratios mean in collective_report.h. A time is the
-// median over samples of the slowest rank's time per call; the clock runs over batches of calls on the same
-// tensors, as in nccl-tests, and over the wait for GPUs. Everything that is measured of one size runs next to each
-// other, and in several rounds in turn, since machines drift; each case in processes of its own. Times of simulated
-// GPUs are those of the simulator's clock: they say which order and overlap a plan has, not how fast a GPU is.
+// collective_case.h explains the columns, collective_report.h the ratios. A time is the median over
+// samples of the slowest rank's time per call. As in nccl-tests, the clock runs over batches of
+// calls on the same tensors, including the wait for GPUs. Machines drift, so all measurements of
+// one size run next to each other, in several rounds and in turn, each case in its own processes.
+// Times of simulated GPUs come from the simulator's clock: they show the order and overlap of a
+// plan, not the speed of a GPU.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -22,12 +25,12 @@
 #include <thread>
 #include <vector>
 
-#include "benchmarks/collective_backends.h"
-#include "benchmarks/collective_case.h"
-#include "benchmarks/collective_launch.h"
-#include "benchmarks/collective_report.h"
-#include "benchmarks/peers/gloo_collectives.h"
-#include "core/untrusted/options.h"
+#include "ringrad/benchmarks/collective_backends.h"
+#include "ringrad/benchmarks/collective_case.h"
+#include "ringrad/benchmarks/collective_launch.h"
+#include "ringrad/benchmarks/collective_report.h"
+#include "ringrad/benchmarks/peers/gloo_collectives.h"
+#include "ringrad/core/untrusted/options.h"
 
 namespace ringrad::bench {
 namespace {
@@ -35,11 +38,11 @@ namespace {
 using Names = std::vector<std::string>;
 
 struct Settings {
-  CollectiveCase common;  // what all cases have alike
+  CollectiveCase common;  // the settings that all cases share
   Names collectives = {"all_reduce"}, backends = {"threads", "processes"}, algorithms = {"default"};
   std::vector<int> ranks = {2};
   std::int64_t min_size = 4, max_size = 64 << 20;
-  std::vector<std::int64_t> sizes;  // these instead of a range
+  std::vector<std::int64_t> sizes;  // if given, replace the range
   int factor = 4, rounds = 1;
   double deadline = 300;
   bool has_peers = false;
@@ -82,7 +85,8 @@ bool contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The algorithms that a backend is asked for, in that order; those that have no choice run as they are.
+// The algorithms asked for that the backend has, in the order asked; a backend without a choice
+// runs as it is.
 Names chosen_algorithms(const Settings& settings, const Backend& backend, Routine routine) {
   const Names known = algorithms_of(backend, routine);
   if (!backend.has_plans || routine == Routine::send_recv) return known;
@@ -175,8 +179,8 @@ std::vector<Routine> check(Settings& settings) {
 
 // --- The sweep ---
 
-// All cases of one size, round by round; every other round in reverse, so that nobody always runs first. A case that
-// fails is told and left out.
+// All cases of one size, round by round. Every other round runs in reverse, so that no case always
+// runs first. A case that fails is reported and left out.
 std::vector<Row> measure_size(const Settings& settings, const std::vector<CollectiveCase>& cases) {
   std::vector<Row> rows;
   for (const CollectiveCase& one : cases) rows.push_back({one, {}});

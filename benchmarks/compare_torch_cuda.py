@@ -5,7 +5,7 @@ Needs a GPU, an interpreter that can import torch, and cuda_training_benchmark c
 (tools/gpu_bundle packs it beside this script). For each case, Ringrad in a process of its own and PyTorch
 in this one take samples in turn, round by round, in an order that reverses every time; while one is timed
 the other waits. A ratio is their time divided by ours in the same round, the median over the rounds: above
-1 we are faster. What could not be measured, or whose loss did not fall, has a reason instead of a number.
+1 we are faster. A case that could not be measured, or whose loss did not fall, has a reason instead of a number.
 
   compare_torch_cuda.py                                    everything
   compare_torch_cuda.py --only '^step/' --batch 128        the training steps
@@ -35,7 +35,7 @@ WARM_UPS = 3
 
 
 class Failure(Exception):
-    """What ends the comparison: a message, and exit status 1."""
+    """Ends the comparison with a message and exit status 1."""
 
 
 def parse_arguments(arguments):
@@ -114,7 +114,7 @@ class Ringrad:
 
     def close(self):
         self.process.kill()
-        with contextlib.suppress(BrokenPipeError), self.process:  # closes the pipes, and waits
+        with contextlib.suppress(BrokenPipeError), self.process:  # closes the pipes and waits
             pass
 
 
@@ -168,7 +168,7 @@ def measure(makers, rounds):
             return action()
         except Failure:
             raise
-        except Exception as error:  # whatever goes wrong in a side is that side's result
+        except Exception as error:  # any error in a side is that side's result
             lines = str(error).strip().splitlines()
             reasons[name] = lines[0] if lines else type(error).__name__
             samples.pop(name, None)
@@ -194,7 +194,7 @@ def measure(makers, rounds):
 
 
 def comparisons(results):
-    """One record per case and peer; without a ratio where a side has no numbers."""
+    """One record per case and peer, without a ratio if a side has no numbers."""
     for case, (samples, reasons) in results.items():
         mine = samples.get(OURS)
         for peer in [*samples, *reasons]:
@@ -259,7 +259,7 @@ def list_cases(command, options):
 
 
 def chosen_variants(cases, variants_of, asked):
-    """{case: those of PyTorch's variants of it that were asked for}, of cases that have any."""
+    """{case: the requested variants of it in PyTorch}, for cases that have any."""
     chosen = {case: [one for one in variants_of(case) if one in (asked or VARIANTS)] for case in cases}
     chosen = {case: variants for case, variants in chosen.items() if variants}
     if not chosen:

@@ -1,20 +1,21 @@
-// The operators on a GPU: how far from the memory's speed, and from the fastest product?
+// The operators on a GPU, compared with the memory's speed and the fastest product.
 //
 //   BM_<Op>/cuda/<dtype>/<extents>      the operators of cuda_operator_cases.h
 //
-// of_copy is the share of the speed of a copy from device to device, flops_per_second what products do. Times
-// are the device's, between two events around a batch of calls. On simulated devices the sizes are tiny and
-// the times simulated: that run shows only that everything works, and its context says "simulated".
+// of_copy is the operator's speed as a share of a device-to-device copy's; flops_per_second is for
+// products. Times are the device's, between two events around a batch of calls. On simulated
+// devices the sizes are tiny and the times simulated: such a run only shows that everything works,
+// and its context says "simulated".
 
 #include <benchmark/benchmark.h>
 
 #include <functional>
 #include <iostream>
 
-#include "benchmarks/cuda_operator_cases.h"
-#include "core/random.h"
-#include "core/stream.h"
-#include "kernels/copy.h"
+#include "ringrad/benchmarks/cuda_operator_cases.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/random.h"
+#include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad::bench {
 namespace {
@@ -24,7 +25,7 @@ constexpr int kCalls = 10;  // per pair of events
 
 double milliseconds(const std::function<void()>& call) {
   const Stream stream = current_stream(kGpu);
-  call();  // warms up what is allocated or chosen once
+  call();  // warm-up: allocations and choices that are made once
   synchronize(kGpu);
   const Event begin(stream, /*timing=*/true);
   for (int i = 0; i < kCalls; ++i) call();

@@ -1,10 +1,11 @@
-// The operators that are measured on a GPU, by names that carry what they work on:
+// The operators that are measured on a GPU; a name carries the operands' dtype and extents:
 //
 //   BM_<Op>/cuda/<dtype>[/axis:<>]/<extents>      BM_Add/cuda/bfloat16/B:32768/C:1024
 //
 // Copy Add Relu Sum Softmax LayerNorm CrossEntropy BatchNormRelu Adam Matmul (square) Conv2d (3x3,
-// channels_last, forward). Tensors that a pass reads are larger than the second cache of any GPU so far
-// (128 MiB). On simulated GPUs all sizes are tiny: nothing is measured there, only run.
+// channels_last, forward). Tensors that a pass reads are larger than the second-level cache of any
+// GPU so far (128 MiB). On simulated GPUs all sizes are tiny: the operators run, but nothing is
+// measured.
 
 #pragma once
 

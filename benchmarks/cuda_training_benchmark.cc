@@ -1,4 +1,4 @@
-// Our side of compare_torch_cuda.py: one case per process, sampled whenever the other side has been.
+// Our side of compare_torch_cuda.py: one case per process, sampled in turn with the other side.
 //
 //   cuda_training_benchmark --list [--batch 64,256]
 //   cuda_training_benchmark CASE   [--batch 64,256] [--seconds 0.05]
@@ -8,13 +8,16 @@
 //     <-  the end of the input    ->  {"loss": 5.02}      the last one; null for an operator
 //
 //   step/tiny_mlp/float32/B:32               10 -> 20 -> 5, mean squared error
-//   step/resnet18/bfloat16/B:<>/H:<>/W:<>    and resnet50: 1000 classes, cross entropy, autocast, channels_last
-//   step/..@captured                         each of these steps as a CUDA graph (nn/captured_step.h)
+//   step/resnet18/bfloat16/B:<>/H:<>/W:<>    and resnet50: 1000 classes, cross entropy, autocast,
+//                                            channels_last
+//   step/..@captured                         each of these steps as a CUDA graph
+//                                            (nn/captured_step.h)
 //   BM_..                                    an operator of cuda_operator_cases.h
 //
-// A step is forward, backward and SGD with momentum on one batch of random data, and reads no loss. A sample
-// begins and ends with an idle GPU and is timed on the host, so what the host needs to queue work counts. On
-// simulated GPUs the networks see tiny images, and a sample is one call: it shows only that all runs.
+// A step is forward, backward and SGD with momentum on one batch of random data, without reading
+// the loss. A sample begins and ends with an idle GPU and is timed on the host, so the host's time
+// to queue work counts. On simulated GPUs the networks see tiny images, and a sample is one call:
+// such a run only shows that everything works.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -26,19 +29,19 @@
 #include <string>
 #include <vector>
 
-#include "autograd/autocast.h"
-#include "autograd/cross_entropy.h"
-#include "autograd/movement.h"
-#include "autograd/pointwise_loss.h"
-#include "benchmarks/cuda_operator_cases.h"
-#include "benchmarks/timing.h"
-#include "core/random.h"
-#include "core/stream.h"
-#include "core/untrusted/options.h"
-#include "nn/captured_step.h"
-#include "nn/linear.h"
-#include "nn/models.h"
-#include "nn/sgd.h"
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/pointwise_loss.h"
+#include "ringrad/benchmarks/cuda_operator_cases.h"
+#include "ringrad/benchmarks/timing.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/random.h"
+#include "ringrad/core/untrusted/options.h"
+#include "ringrad/nn/captured_step.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/models.h"
+#include "ringrad/nn/sgd.h"
 
 namespace ringrad::bench {
 namespace {
@@ -46,7 +49,7 @@ namespace {
 const Device kGpu(DeviceType::cuda, 0);
 constexpr int kWarmUps = 3;  // a captured step is replayed from the third call on
 
-// What runs: queues work; the loss that the last call computed, if it computes one.
+// A case that runs: `call` queues work; `loss` is that of the last call, null if it computes none.
 struct Running {
   std::function<void()> call;
   std::function<nlohmann::json()> loss = [] { return nullptr; };

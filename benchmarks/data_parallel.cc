@@ -1,17 +1,19 @@
-// Steps of data parallel training: how long they take, and how much of communication is hidden.
+// Steps of data parallel training: their time, and how much of the communication is hidden.
 //
-//     data_parallel --network convnet --batch 128 --world-size 1       without DistributedDataParallel
-//     ringrun -n 2 data_parallel --network mlp [--backend gloo]        one thread per rank
-//     data_parallel --network resnet20 --link 1                        all_reduce at 1 GB/s, as over a network
+//     data_parallel --network convnet --batch 128 --world-size 1   without DistributedDataParallel
+//     ringrun -n 2 data_parallel --network mlp [--backend gloo]    one thread per rank
+//     data_parallel --network resnet20 --link 1                    all_reduce at 1 GB/s, as over a
+//                                                                  network
 //
 //     network   layers                        batch of each rank
 //     mlp       784 -> 1024 -> 1024 -> 10     64 vectors, 1.9 M parameters, 7.5 MB of gradients
 //     convnet   nn::convnet                   128 grey 28 x 28
 //     resnet20  nn::resnet20                  64 coloured 32 x 32
 //
-// Eight rotating batches of random data, SGD with momentum, and the loss is read in every step. Rank 0 prints one line
-// of JSON: the median step, what summary() says per step, the memory of its process. peers/torch_data_parallel.py
-// prints the same of PyTorch; compare_data_parallel runs both.
+// A run uses eight rotating batches of random data and SGD with momentum, and reads the loss in
+// every step. Rank 0 prints one line of JSON: the median step, the figures of summary() per step,
+// and the memory of its process. peers/torch_data_parallel.py prints the same for PyTorch;
+// compare_data_parallel runs both.
 
 #include <omp.h>
 
@@ -21,16 +23,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "autograd/cross_entropy.h"
-#include "benchmarks/slow_link.h"
-#include "benchmarks/timing.h"
-#include "core/random.h"
-#include "core/stream.h"
-#include "examples/job.h"
-#include "nn/linear.h"
-#include "nn/models.h"
-#include "nn/sgd.h"
-#include "parallel/train/distributed_data_parallel.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/benchmarks/slow_link.h"
+#include "ringrad/benchmarks/timing.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/random.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/models.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 
 namespace ringrad::bench {
 namespace {
@@ -78,8 +80,8 @@ struct Settings {
   }
 };
 
-// Memory of this process, where pages that it shares with others count by its part: another rank's gradients, which it
-// reads where they lie, are not its own.
+// Memory of this process; a page that n processes share counts for 1/n. Another rank's gradients,
+// which this rank reads in place, do not count as its own.
 double proportional_mb() {
   std::ifstream file("/proc/self/smaps_rollup");
   for (std::string word; file >> word;)

@@ -5,14 +5,15 @@
 //   BM_InPlace/add/N                        y += x
 //   BM_Copy/memcpy/N                        the limit that large operators should reach
 //
-// bytes_per_second counts operands and result once. tape_benchmark.cc has what recording costs.
+// bytes_per_second counts operands and result once. tape_benchmark.cc measures the cost of
+// recording.
 
 #include <benchmark/benchmark.h>
 
 #include <cstring>
 
-#include "autograd/elementwise.h"
-#include "autograd/in_place.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/in_place.h"
 
 namespace ringrad {
 namespace {

@@ -1,5 +1,5 @@
-#include "benchmarks/empty_kernel.h"
-#include "core/launch.h"
+#include "ringrad/benchmarks/empty_kernel.h"
+#include "ringrad/core/gpu/launch.h"
 
 namespace ringrad::bench {
 namespace {

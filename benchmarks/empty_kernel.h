@@ -2,11 +2,11 @@
 
 // The cost of a launch alone.
 
-#include "core/device.h"
+#include "ringrad/core/device.h"
 
 namespace ringrad::bench {
 
-/// One thread that does nothing, on the current stream of `device`.
+/// Launches one thread that does nothing, on the current stream of `device`.
 void launch_empty_kernel(Device device);
 
 }  // namespace ringrad::bench

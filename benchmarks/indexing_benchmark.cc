@@ -10,11 +10,11 @@
 
 #include <benchmark/benchmark.h>
 
-#include "autograd/dropout.h"
-#include "autograd/pointwise_loss.h"
-#include "core/random.h"
-#include "kernels/embedding.h"
-#include "kernels/gather.h"
+#include "ringrad/autograd/dropout.h"
+#include "ringrad/autograd/pointwise_loss.h"
+#include "ringrad/core/random.h"
+#include "ringrad/kernels/index/embedding.h"
+#include "ringrad/kernels/index/gather.h"
 
 namespace ringrad {
 namespace {

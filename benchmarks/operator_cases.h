@@ -8,8 +8,8 @@
 //   eager/add               one element, with and without the tape, per operation
 //   eager/chain             y = y * b, N times: forward, backward and freeing, per node
 //
-// `Library` says how a library spells what is needed; ringrad_ops.cc and peers/torch_ops.cc have
-// one each:
+// `Library` adapts a library to the names used here; ringrad_ops.cc and peers/torch_ops.cc each
+// define one:
 //
 //   Tensor                            with operators + and *, and backward()
 //   Recording(bool)                   switches the tape on or off for a scope
@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/cases.h"
+#include "ringrad/benchmarks/cases.h"
 
 namespace ringrad::bench {
 

@@ -5,17 +5,17 @@
 //   BM_AdamW      Adam with decoupled decay
 //   BM_L2Norm     for clipping
 //
-// bytes_per_second counts every array read once and every array changed written once.
+// bytes_per_second counts one read of every array and one write of every array that changes.
 
 #include <benchmark/benchmark.h>
 
-#include "core/random.h"
-#include "kernels/optimizer_step.h"
+#include "ringrad/core/random.h"
+#include "ringrad/kernels/optimizer/optimizer_step.h"
 
 namespace ringrad::kernels {
 namespace {
 
-// A step passes `arrays` times over n float32.
+// A step moves `arrays` times n float32.
 void set_rates(benchmark::State& state, int arrays) {
   state.SetItemsProcessed(state.iterations() * state.range(0));
   state.SetBytesProcessed(state.iterations() * state.range(0) * arrays *

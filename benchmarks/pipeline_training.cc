@@ -1,11 +1,12 @@
-// Pipelines, replicas and both on threads of this machine: predicted and measured steps side by side, and what running a
-// plan costs by itself.
+// Pipelines, replicas and both on threads of this machine: predicted and measured steps side by
+// side, and the cost of running a plan.
 //
-//     pipeline_training --model convnet --batch 128 --ranks 1,2,4      one line of JSON per split of the ranks
-//     pipeline_training --overhead                                     microseconds per action of a pipeline's plan
+//     pipeline_training --model convnet --batch 128 --ranks 1,2,4   one line of JSON per split
+//     pipeline_training --overhead                                  microseconds per plan action
 //
-// In each of several rounds the machine is measured and its splits predicted (train/training_machine.h), then each split
-// runs; medians of the rounds are told. Every rank has its share of the processors; for --overhead one thread.
+// Each of several rounds measures the machine, predicts its splits
+// (parallel/train/pipeline/training_machine.h), and then runs each split; the output is the median
+// of the rounds. Each rank has its share of the processors, and one thread with --overhead.
 
 #include <omp.h>
 
@@ -17,21 +18,21 @@
 #include <optional>
 #include <vector>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/elementwise.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "benchmarks/timing.h"
-#include "core/random.h"
-#include "core/untrusted/options.h"
-#include "nn/linear.h"
-#include "nn/models.h"
-#include "nn/sgd.h"
-#include "parallel/comm/mesh.h"
-#include "parallel/comm/ranks.h"
-#include "parallel/plan/pipeline_schedules.h"
-#include "parallel/train/pipeline.h"
-#include "parallel/train/training_machine.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/benchmarks/timing.h"
+#include "ringrad/core/random.h"
+#include "ringrad/core/untrusted/options.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/models.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/parallel/comm/mesh.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
+#include "ringrad/parallel/train/pipeline/pipeline.h"
+#include "ringrad/parallel/train/pipeline/training_machine.h"
 
 namespace ringrad::bench {
 namespace {
@@ -48,7 +49,7 @@ struct Settings {
 
 Tensor loss_of(const Tensor& output, const Tensor& target) { return cross_entropy(output, target); }
 
-// Seconds of a step of `split`, the median of some, on thread ranks.
+// The median time in seconds of a step of `split` on thread ranks.
 double measure(const Settings& settings, const TrainingSplit& split) {
   double median_s = 0;
   run_ranks(split.data * split.pipeline, [&](Communicator& comm) {
@@ -111,7 +112,8 @@ void compare(const Settings& settings, int ranks) {
   }
 }
 
-// What a plan's actions cost besides the stages' passes: tiny stages, and the same passes without a pipeline.
+// The cost of a plan's actions without the stages' passes: tiny stages, compared with the same
+// passes without a pipeline.
 void measure_overhead(const Settings& settings, int ranks) {
   constexpr int kMicroBatches = 64;
   constexpr std::int64_t kWidth = 8;
@@ -138,7 +140,8 @@ void measure_overhead(const Settings& settings, int ranks) {
         return median(seconds);
       };
       const double pipeline_s = seconds_of([&] { pipeline.train_step(x, x); });
-      // The passes of a stage, and those that it waits for in the beginning and at the end.
+      // The passes of a stage, and those of other stages that it waits for at the beginning and at
+      // the end.
       const double passes_s = seconds_of([&] {
         for (int b = 0; b < kMicroBatches + ranks - 1; ++b) {
           const Tensor input = row.detach().set_requires_grad();

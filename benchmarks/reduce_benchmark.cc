@@ -1,4 +1,4 @@
-// Moving and reducing memory: how far from the speed of memory?
+// Moving and reducing memory, compared with the speed of memory.
 //
 //   BM_Copy/cpu/float32/memcpy          the limit
 //   BM_Copy/cpu/float32/same            a contiguous matrix into another one
@@ -17,10 +17,10 @@
 #include <string>
 #include <utility>
 
-#include "core/view.h"
-#include "kernels/argmax.h"
-#include "kernels/copy.h"
-#include "kernels/reduce.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/reduce/argmax.h"
+#include "ringrad/kernels/reduce/reduce.h"
 
 namespace ringrad {
 namespace {
@@ -46,7 +46,7 @@ void run_memcpy(benchmark::State& state, const Tensor& dst, const Tensor& src) {
   state.SetBytesProcessed(state.iterations() * 2 * num_bytes(src));
 }
 
-// Of one axis, or of all.
+// Reduces one axis, or all.
 Tensor argmax(const Tensor& x, const Shape& axes) {
   return axes.empty() ? kernels::argmax(x) : kernels::argmax(x, axes[0]);
 }

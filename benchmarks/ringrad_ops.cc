@@ -1,17 +1,17 @@
 // Our side of the comparison: operators and the cost of tiny operations. The cases are in
 // operator_cases.h.
 
-#include "autograd/batch_norm.h"
-#include "autograd/convolution.h"
-#include "autograd/cross_entropy.h"
-#include "autograd/elementwise.h"
-#include "autograd/grad_mode.h"
-#include "autograd/matmul.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "autograd/softmax.h"
-#include "benchmarks/operator_cases.h"
-#include "core/random.h"
+#include "ringrad/autograd/batch_norm.h"
+#include "ringrad/autograd/convolution.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/autograd/softmax.h"
+#include "ringrad/benchmarks/operator_cases.h"
+#include "ringrad/core/random.h"
 
 namespace ringrad::bench {
 namespace {

@@ -1,7 +1,7 @@
 // Our side of the comparison: training steps. peers/torch_step.cc has the same for libtorch.
 
-#include "benchmarks/cases.h"
-#include "benchmarks/training_tasks.h"
+#include "ringrad/benchmarks/cases.h"
+#include "ringrad/benchmarks/training_tasks.h"
 
 int main(int argc, char** argv) {
   using namespace ringrad::bench;

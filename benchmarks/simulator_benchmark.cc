@@ -1,10 +1,10 @@
-// What the simulated GPU costs on this CPU.
+// The cost of the simulated GPU on this CPU.
 //
 //   BM_Threads/T:<threads per block>         ns per simulated thread of a kernel that does nothing
-//   BM_Barriers/T:256/N:<barriers>           ns per thread and barrier; N:1 pays for a stack of its own
+//   BM_Barriers/T:256/N:<barriers>           ns per thread and barrier; N:1 includes a stack each
 //   BM_Shuffles/T:256/N:<shuffles>           ns per thread and shuffle
 //   BM_Saxpy                                 bytes per second of a float4 kernel over 4 MiB
-//   BM_LaunchAndWait                         a kernel of one thread, and the host's waiting for it
+//   BM_LaunchAndWait                         a kernel of one thread, and the host's wait for it
 //
 // Wall-clock time on the CPU; it says nothing about a GPU.
 
@@ -13,8 +13,8 @@
 
 #include <stdexcept>
 
-#include "sim/launch.h"
-#include "sim/simulator.h"
+#include "ringrad/sim/device/launch.h"
+#include "ringrad/sim/simulator.h"
 
 namespace ringrad::bench {
 namespace {
@@ -57,7 +57,7 @@ void run(const char* name, unsigned blocks, unsigned threads, void (*kernel)(Par
   check(cudaDeviceSynchronize());
 }
 
-// Time for each of the `things` that one iteration does.
+// The time per thing, of the `things` that one iteration does.
 void report_time_per_thing(benchmark::State& state, double things) {
   state.counters["per_thing"] = benchmark::Counter(
       things, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);

@@ -1,9 +1,9 @@
-#include "benchmarks/slow_link.h"
+#include "ringrad/benchmarks/slow_link.h"
 
 #include <chrono>
 #include <thread>
 
-#include "parallel/comm/collective_call.h"
+#include "ringrad/parallel/comm/common/collective_call.h"
 
 namespace ringrad::bench {
 namespace {

@@ -5,13 +5,12 @@
 
 #include <memory>
 
-#include "parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/communicator.h"
 
 namespace ringrad::bench {
 
-/// All collectives are those of `comm`; an all_reduce of S bytes sleeps until
-/// latency_s + 2 (n - 1)/n S / bytes_per_s have passed, the time of a ring over links of that
-/// speed.
+/// Forwards all collectives to `comm`; an all_reduce of S bytes also sleeps until latency_s + 2 (n
+/// - 1)/n S / bytes_per_s have passed, the time of a ring over links of that speed.
 ///
 /// REQUIRES: comm outlives it
 std::unique_ptr<Communicator> over_slow_link(Communicator& comm, double latency_s,

@@ -8,16 +8,16 @@
 //   BM_CrossEntropyBackward  its gradient, on the raw kernel
 //   BM_CrossEntropyStep    forward and backward through the tape, into the leaf's gradient
 //
-// items_per_second counts elements of the input; bytes_per_second what must move at least: each
-// operand read and each result written once.
+// items_per_second counts elements of the input; bytes_per_second the least traffic: each operand
+// read once and each result written once.
 
 #include <benchmark/benchmark.h>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/softmax.h"
-#include "core/random.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/softmax.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/softmax.h"
+#include "ringrad/core/random.h"
+#include "ringrad/kernels/loss/cross_entropy.h"
+#include "ringrad/kernels/loss/softmax.h"
 
 namespace ringrad {
 namespace {

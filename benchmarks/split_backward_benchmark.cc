@@ -1,10 +1,11 @@
-// What it costs to run a backward pass in two halves.
+// The cost of running a backward pass in two halves.
 //
 //   BM_SplitBackward/cpu/float32/<network>/<part>/B:<rows>
 //
-// Of the networks, `linear` is four layers of 512 x 512 with ReLU, and `convnet` is nn::convnet() on 28 x 28 images. The
-// parts are `whole`, an ordinary pass that also needs the input's gradient, `first` and `second`. Only the part asked for
-// is on the clock. First and second together should cost what the whole does.
+// The network `linear` is four layers of 512 x 512 with ReLU, and `convnet` is nn::convnet() on 28
+// x 28 images. The parts are `whole`, an ordinary pass that also computes the input's gradient,
+// `first` and `second`. Only the named part is timed. First and second together should cost as much
+// as the whole.
 
 #include <benchmark/benchmark.h>
 
@@ -12,11 +13,11 @@
 #include <string>
 #include <utility>
 
-#include "autograd/split_backward.h"
-#include "core/random.h"
-#include "nn/activation.h"
-#include "nn/linear.h"
-#include "nn/models.h"
+#include "ringrad/autograd/split_backward.h"
+#include "ringrad/core/random.h"
+#include "ringrad/nn/activation.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/models.h"
 
 namespace ringrad {
 namespace {

@@ -1,4 +1,4 @@
-// What the tape costs.
+// The cost of the tape.
 //
 //   BM_Operator/cpu/float32/<op>/tape:0|1      one element: compute, record if asked, drop
 //   BM_Chain/cpu/float32/<phase>/N:<length>    y = y * b, N times, on one element; the phases in
@@ -6,7 +6,7 @@
 //   BM_FanOut/cpu/float32/N:<uses>             backward of x + x + ... with N uses of one leaf
 //   BM_LinearStep/cpu/float32/B:<rows>         forward and backward of a small linear layer
 //
-// Of a chain, ns_per_node should not grow with N, and neither should bytes_per_node, which is what
+// For a chain, neither ns_per_node nor bytes_per_node should grow with N; bytes_per_node is what
 // tape and live tensors hold after the forward pass.
 
 #include <benchmark/benchmark.h>
@@ -14,11 +14,11 @@
 #include <chrono>
 #include <string>
 
-#include "autograd/elementwise.h"
-#include "autograd/grad_mode.h"
-#include "autograd/matmul.h"
-#include "core/allocator.h"
-#include "core/random.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/core/allocator.h"
+#include "ringrad/core/random.h"
 
 namespace ringrad {
 namespace {
@@ -46,7 +46,7 @@ void run_operator(benchmark::State& state, const OperatorRow& row, bool tape) {
 
 enum class Phase { forward, backward, free };
 
-// Only the phase asked for is on the clock.
+// Only the named phase is timed.
 void run_chain(benchmark::State& state, Phase phase, std::int64_t length) {
   const Tensor a = leaf({1}), b = leaf({1});
   double seconds = 0;

@@ -1,4 +1,4 @@
-#include "benchmarks/timing.h"
+#include "ringrad/benchmarks/timing.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -86,7 +86,7 @@ MachineWatch::MachineWatch(int threads)
       machine_cpu_(machine_cpu_seconds()) {}
 
 Timing MachineWatch::judge(std::vector<double> samples, double own_cpu_seconds) const {
-  // /proc/stat counts in ticks of 10 ms, hence the 30 ms that are forgiven.
+  // /proc/stat counts in ticks of 10 ms, hence the tolerance of 30 ms.
   const double foreign = machine_cpu_seconds() - machine_cpu_ - own_cpu_seconds;
   const bool busy = foreign > 0.03 + 0.06 * (now_seconds() - start_);
   std::sort(samples.begin(), samples.end());

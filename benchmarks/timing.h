@@ -8,8 +8,8 @@
 // Two effects distort a measurement on a small virtual machine, so each Timing records both:
 //   * other processes: CPU seconds of the whole machine less our own, during the samples -> `busy`;
 //   * the hypervisor, which moves and slows virtual CPUs: the speed of a fixed small loop, run on
-//     as many threads at once as the measured code uses -> `reference_gbps`. A slow phase is known
-//     only against the other measurements of one run, so whoever reads the numbers judges it.
+//     as many threads at once as the measured code uses -> `reference_gbps`. A slow phase
+//     shows only against the other measurements of one run, so the reader must judge it.
 //
 // Thread rule: call from the thread that runs the measured code.
 
@@ -22,10 +22,11 @@ struct Timing {
   double us = 0;              // median time of one call
   double iqr_percent = 0;     // (75th - 25th percentile) / median
   double reference_gbps = 0;  // speed of the reference loop around the samples; higher is faster
-  bool busy = false;          // other processes used the CPUs meanwhile
+  bool busy = false;          // other processes used the CPUs during the samples
 };
 
-/// The middle one, of an even number the mean of the two. REQUIRES: there are any
+/// The middle value; for an even number of values, the mean of the two middle ones. REQUIRES: at
+/// least one value
 double median(std::vector<double> values);
 
 /// Seconds on a clock that never goes back.
@@ -34,14 +35,14 @@ double now_seconds();
 /// CPU seconds that this process has used, over all its threads.
 double process_cpu_seconds();
 
-/// What happens on the machine between construction and `judge`.
+/// Watches the machine between construction and `judge`.
 class MachineWatch {
  public:
   /// Runs the reference loop on `threads` threads for about 2 ms, then starts to watch.
   explicit MachineWatch(int threads);
 
   /// Median and range of `samples` (seconds per call), with the verdict on the time since
-  /// construction, in which our own processes used `own_cpu_seconds`.
+  /// construction, during which our own processes used `own_cpu_seconds`.
   Timing judge(std::vector<double> samples, double own_cpu_seconds) const;
 
  private:
@@ -54,10 +55,10 @@ class MachineWatch {
 /// Times `call`, which uses `threads` threads; the samples together take about `seconds`.
 Timing time_calls(int threads, const std::function<void()>& call, double seconds = 0.3);
 
-/// As time_calls, for a caller that takes the samples (seconds per call) by itself.
+/// As time_calls, for a caller that takes the samples (seconds per call) itself.
 Timing time_samples(int threads, const std::function<std::vector<double>()>& take_samples);
 
-/// The time of one of `count` equal items of which a call consists.
+/// The time of one of the `count` equal items in a call.
 Timing per_item(Timing timing, int count);
 
 }  // namespace ringrad::bench

@@ -2,14 +2,14 @@
 //
 //   BM_TrainingStep/cpu/float32/<task>/B:<batch>      the tasks of training_tasks.h
 //
-// items_per_second counts images. allocated_bytes is what live tensors and tape hold at their most,
-// reserved_bytes what the allocator took from the system; system_allocations is how often it had to
-// ask during the measurement, which after a warm-up should be never.
+// items_per_second counts images. allocated_bytes is the peak of what live tensors and tape hold,
+// reserved_bytes what the allocator took from the system. system_allocations is the number of
+// requests to the system during the measurement; after a warm-up it should be 0.
 
 #include <benchmark/benchmark.h>
 
-#include "benchmarks/training_tasks.h"
-#include "core/allocator.h"
+#include "ringrad/benchmarks/training_tasks.h"
+#include "ringrad/core/allocator.h"
 
 namespace ringrad::bench {
 namespace {

@@ -1,13 +1,13 @@
-#include "benchmarks/training_tasks.h"
+#include "ringrad/benchmarks/training_tasks.h"
 
 #include <memory>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/pointwise_loss.h"
-#include "core/random.h"
-#include "nn/linear.h"
-#include "nn/models.h"
-#include "nn/sgd.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/pointwise_loss.h"
+#include "ringrad/core/random.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/models.h"
+#include "ringrad/nn/sgd.h"
 
 namespace ringrad::bench {
 namespace {

@@ -7,7 +7,7 @@
 //     resnet20    nn::resnet20                     64 coloured 32 x 32   cross entropy
 //
 // peers/torch_step.cc has the same for libtorch: eight rotating batches, momentum 0.9, the same
-// learning rates, and the loss is read in every step, as every real loop does.
+// learning rates, and a loss that is read in every step, as in real training loops.
 
 #pragma once
 
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "core/shape.h"
-#include "nn/sequential.h"
+#include "ringrad/core/shape.h"
+#include "ringrad/nn/sequential.h"
 
 namespace ringrad::bench {
 

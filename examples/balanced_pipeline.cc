@@ -8,8 +8,8 @@
 #include <iomanip>
 #include <iostream>
 
-#include "examples/job.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 constexpr int kMicroBatches = 8;

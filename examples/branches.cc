@@ -13,8 +13,8 @@
 #include <iostream>
 #include <map>
 
-#include "core/untrusted/options.h"
-#include "ringrad.h"
+#include "ringrad/core/untrusted/options.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 struct Settings {

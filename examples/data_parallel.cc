@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <iostream>
 
-#include "core/untrusted/options.h"
-#include "ringrad.h"
+#include "ringrad/core/untrusted/options.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 constexpr std::int64_t kBatch = 128;

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <iostream>
 
-#include "examples/job.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 void train(Communicator& comm, int epochs) {

@@ -10,7 +10,7 @@
 // what, but not the result. Progress goes to standard error; the last line of standard output is a
 // summary in JSON.
 
-#include "data/fashion_mnist.h"
+#include "ringrad/data/fashion_mnist.h"
 
 #include <algorithm>
 #include <chrono>
@@ -18,23 +18,23 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/grad_mode.h"
-#include "autograd/movement.h"
-#include "core/random.h"
-#include "core/stream.h"
-#include "core/view.h"
-#include "data/distributed_sampler.h"
-#include "data/loader.h"
-#include "data/transform.h"
-#include "examples/job.h"
-#include "examples/progress.h"
-#include "kernels/argmax.h"
-#include "nn/models.h"
-#include "nn/schedule.h"
-#include "nn/sgd.h"
-#include "parallel/plan/algorithms.h"
-#include "parallel/train/distributed_data_parallel.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/random.h"
+#include "ringrad/core/view.h"
+#include "ringrad/data/distributed_sampler.h"
+#include "ringrad/data/loader.h"
+#include "ringrad/data/transform.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/examples/progress.h"
+#include "ringrad/kernels/reduce/argmax.h"
+#include "ringrad/nn/models.h"
+#include "ringrad/nn/schedule.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/parallel/plan/collective/algorithms.h"
+#include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 
 namespace ringrad {
 namespace {

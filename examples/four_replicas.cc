@@ -1,6 +1,6 @@
 #include <iostream>
 
-#include "ringrad.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 int main() {

@@ -10,8 +10,8 @@
 #include <iostream>
 #include <optional>
 
-#include "examples/job.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 struct Outcome {

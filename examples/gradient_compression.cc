@@ -8,9 +8,9 @@
 #include <iomanip>
 #include <iostream>
 
-#include "examples/job.h"
-#include "parallel/comm/flight_recorder.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/parallel/comm/job/flight_recorder.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 // The bytes that this rank has passed to collectives since call number `after`.

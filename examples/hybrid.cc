@@ -13,9 +13,9 @@
 #include <iostream>
 #include <memory>
 
-#include "examples/job.h"
-#include "examples/shining_quarter.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/examples/shining_quarter.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 constexpr std::int64_t kGlobalBatch = 64;

@@ -1,13 +1,13 @@
-#include "examples/job.h"
+#include "ringrad/examples/job.h"
 
 #include <cstdlib>
 #include <iostream>
 #include <vector>
 
-#include "core/stream.h"
-#include "parallel/comm/join_group.h"
-#include "parallel/comm/nccl_communicator.h"
-#include "parallel/comm/ranks.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/gpu/nccl_communicator.h"
+#include "ringrad/parallel/comm/join_group.h"
+#include "ringrad/parallel/comm/ranks.h"
 
 namespace ringrad {
 namespace {

@@ -18,10 +18,10 @@
 #include <functional>
 #include <string>
 
-#include "core/untrusted/options.h"
-#include "parallel/comm/communicator.h"
-#include "parallel/comm/group_options.h"
-#include "parallel/comm/rank_environment.h"
+#include "ringrad/core/untrusted/options.h"
+#include "ringrad/parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/group_options.h"
+#include "ringrad/parallel/comm/job/rank_environment.h"
 
 namespace ringrad {
 

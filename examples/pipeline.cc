@@ -12,9 +12,9 @@
 #include <fstream>
 #include <iostream>
 
-#include "examples/job.h"
-#include "examples/shining_quarter.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/examples/shining_quarter.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 constexpr nn::SGDOptions kSgd{.learning_rate = 0.05, .momentum = 0.9};
@@ -52,8 +52,17 @@ bool same_bits(const nn::Module& part, const nn::Module& whole) {
   return true;
 }
 
+int stages_per_rank(const std::string& schedule) { return takes_several_stages(schedule) ? 2 : 1; }
+
+// The net has eight parts. Schedules with several stages per rank take micro-batches in groups of
+// as many as there are ranks.
+bool can_be(const std::string& schedule, int world_size, int micro_batches) {
+  return !takes_several_stages(schedule) ||
+         (stages_per_rank(schedule) * world_size <= 8 && micro_batches % world_size == 0);
+}
+
 void train(Communicator& comm, const std::string& schedule, const Settings& settings) {
-  const int per_rank = schedule == "interleaved" ? 2 : 1;
+  const int per_rank = stages_per_rank(schedule);
   const PipelinePlan plan =
       make_pipeline_plan(schedule, comm.world_size(), per_rank, settings.micro_batches);
   nn::Sequential whole = make_net();
@@ -97,9 +106,11 @@ void train(Communicator& comm, const std::string& schedule, const Settings& sett
 int main(int argc, char** argv) {
   Settings settings;
   Job job("Trains a small ConvNet as a pipeline, by each schedule.", 4);
+  std::vector<std::string> schedules = pipeline_schedule_names();
+  schedules.insert(schedules.begin(), "all");
   job.options()
-      .add_option("--schedule", settings.schedule, "gpipe, 1f1b, interleaved, zero_bubble, or all")
-      ->check(CLI::IsMember({"all", "gpipe", "1f1b", "interleaved", "zero_bubble"}));
+      .add_option("--schedule", settings.schedule, "how ranks share the work; default all in turn")
+      ->check(CLI::IsMember(schedules));
   job.options()
       .add_option("--micro-batches", settings.micro_batches, "of 8 images each")
       ->check(option::micro_batches());
@@ -109,13 +120,9 @@ int main(int argc, char** argv) {
       ->check(option::writable_file());
   return job.run(argc, argv, [&](Communicator& comm) {
     for (const std::string& schedule : pipeline_schedule_names()) {
-      // Interleaved takes micro-batches in groups of as many as there are ranks, and needs two
-      // parts per rank.
-      const bool can_be =
-          schedule != "interleaved" ||
-          (2 * comm.world_size() <= 8 && settings.micro_batches % comm.world_size() == 0);
-      if (settings.schedule == schedule || (settings.schedule == "all" && can_be))
-        train(comm, schedule, settings);
+      const bool is_one_of_all =
+          settings.schedule == "all" && can_be(schedule, comm.world_size(), settings.micro_batches);
+      if (settings.schedule == schedule || is_one_of_all) train(comm, schedule, settings);
     }
   });
 }

@@ -1,4 +1,4 @@
-#include "examples/progress.h"
+#include "ringrad/examples/progress.h"
 
 #include <unistd.h>
 

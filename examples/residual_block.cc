@@ -8,8 +8,8 @@
 
 #include <iostream>
 
-#include "examples/job.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 constexpr std::int64_t kBatch = 48;  // of all ranks

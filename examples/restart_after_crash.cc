@@ -1,10 +1,10 @@
 // Training that continues after a crash: a checkpoint every few steps, and a launcher that restarts
 // the job.
 //
-//     ringrun -n 2 --max-restarts 1 --chaos kill:1@step=7 restart_after_crash --checkpoint run.ckpt
+//     ringrun -n 2 --max-restarts 1 --inject kill:1@step=7 restart_after_crash --checkpoint r.ckpt
 //
 // prints the step at which it resumed, and ends with the same parameters, bit by bit, as without
-// --chaos. With --min-ranks 1 it continues with the remaining rank. Steps since the checkpoint are
+// --inject. With --min-ranks 1 it continues with the remaining rank. Steps since the checkpoint are
 // repeated, so the final parameters have seen each sample of each epoch once, whatever happened.
 // Started once more, it continues where it ended.
 //
@@ -14,8 +14,8 @@
 
 #include <iostream>
 
-#include "examples/job.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 constexpr std::int64_t kSamples = 240, kGlobalBatch = 24;

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <iostream>
 
-#include "examples/job.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 nn::Sequential make_net() {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "ringrad.h"
+#include "ringrad/ringrad.h"
 
 namespace ringrad {
 

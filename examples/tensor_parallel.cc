@@ -10,8 +10,8 @@
 #include <cmath>
 #include <iostream>
 
-#include "examples/job.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 nn::Sequential split_network(Communicator& ranks) {

@@ -7,8 +7,8 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "core/untrusted/options.h"
-#include "ringrad.h"
+#include "ringrad/core/untrusted/options.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 struct Net : nn::Module {

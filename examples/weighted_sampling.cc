@@ -11,9 +11,9 @@
 
 #include <cstdio>
 
-#include "examples/job.h"
-#include "kernels/argmax.h"
-#include "ringrad.h"
+#include "ringrad/examples/job.h"
+#include "ringrad/kernels/reduce/argmax.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 constexpr std::int64_t kClasses = 3;

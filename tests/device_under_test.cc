@@ -1,17 +1,17 @@
-// Linked into every test program that also runs on other devices, whatever else it uses.
+// Linked into every test program that also runs on other devices, whatever else the program uses.
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "core/stream.h"
-#include "tests/num_gpus.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/tests/num_gpus.h"
 
 namespace ringrad::testing {
 namespace {
 
-// The device under test is the default one of the main thread; where there is none, tests are skipped, and where
-// there is one that cannot be used, they fail.
+// Makes the device under test the main thread's default device. Tests are skipped if the device
+// does not exist, and fail if it exists but cannot be used.
 class DeviceUnderTest : public ::testing::EmptyTestEventListener {
  public:
   explicit DeviceUnderTest(Device device) : device_(device) {}

@@ -1,8 +1,8 @@
-#include "tests/num_gpus.h"
+#include "ringrad/tests/num_gpus.h"
 
-#include "core/error.h"
-#include "core/stream.h"
-#include "core/unusable_gpus.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/gpu/unusable_gpus.h"
 
 namespace ringrad::testing {
 

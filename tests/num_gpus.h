@@ -1,4 +1,4 @@
-// How many GPUs a test can use: every test that skips itself without one asks here.
+// The number of GPUs that a test can use. Every test that skips itself without a GPU must ask here.
 //
 //     if (testing::num_gpus() < 2) GTEST_SKIP() << "one GPU only";
 
@@ -6,10 +6,10 @@
 
 namespace ringrad::testing {
 
-/// num_cuda_devices(). A test that calls it fails, rather than be skipped, on a machine with GPUs that cannot be
-/// used.
+/// num_cuda_devices(). On a machine with unusable GPUs, a test that calls this fails rather than
+/// being skipped.
 ///
-/// Throws: DeviceError, which says why they cannot
+/// Throws: DeviceError with the reason if GPUs exist but cannot be used
 int num_gpus();
 
 }  // namespace ringrad::testing

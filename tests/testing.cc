@@ -1,4 +1,4 @@
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/transfer.h"
-#include "core/view.h"
+#include "ringrad/core/transfer.h"
+#include "ringrad/core/view.h"
 
 namespace ringrad::testing {
 namespace {
@@ -191,7 +191,7 @@ Tensor Random::tensor(const Shape& shape, double low, double high, DType dtype) 
 }
 
 Tensor Random::strided(const Tensor& x) {
-  // Memory is laid out for the axes in random order, each with some room after its elements.
+  // Lays out memory for the axes in random order, each with some room after its elements.
   const auto order = randperm(x.dims(), generator_).to_vector<std::int64_t>();
   Strides strides = x.strides();
   std::int64_t step = integer(1, 3);

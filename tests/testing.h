@@ -1,14 +1,14 @@
-// What all tests share: one notion of "close", one source of randomness, one way to expect an
-// error.
+// The shared tools of all tests: one notion of "close", one source of randomness, one way to expect
+// an error.
 //
 //     |actual - expected|  <=  slack * epsilon * (1 + |expected|),     epsilon of actual's dtype
 //
-// Slack counts, generously, the roundings on the way to a result: the default is right for a short
-// formula; sums of n terms deserve about sqrt(n) times as much. The 16-bit dtypes get an eighth of
-// it, since their arithmetic happens in float32 and rounds once at the end.
+// Slack is a generous count of the roundings on the way to a result. The default suits a short
+// formula; sums of n terms need about sqrt(n) times as much. The 16-bit dtypes get an eighth of the
+// slack, because their arithmetic happens in float32 and rounds once at the end.
 //
-// With RINGRAD_TEST_DEVICE=cuda a program's tensors are made on a GPU, a simulated one by default: every
-// test of an operator also runs that way (`devices` in tools/ringrad.bzl).
+// With RINGRAD_TEST_DEVICE=cuda a program's tensors are made on a GPU, a simulated one by default:
+// every test of an operator also runs that way (`devices` in tools/ringrad.bzl).
 //
 // Failures are reported at the caller's line, and name the seed of every Random alive.
 
@@ -24,10 +24,10 @@
 #include <typeinfo>
 #include <vector>
 
-#include "core/error.h"
-#include "core/random.h"
-#include "core/stream.h"
-#include "core/tensor.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/random.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::testing {
 
@@ -37,18 +37,18 @@ inline constexpr double kDefaultSlack = 16;
 /// values must be equal.
 double epsilon(DType dtype);
 
-/// Shapes equal and values close; NaN is close to NaN only, an infinity to itself only. Dtypes may
-/// differ: the expected values are often of higher precision.
+/// Expects equal shapes and close values; NaN is close only to NaN, an infinity only to itself.
+/// Dtypes may differ: the expected values are often of higher precision.
 void expect_close(const Tensor& actual, const Tensor& expected, double slack = kDefaultSlack,
                   Where where = Where::current());
 
-/// The same against plain numbers in row-major order, as many as `actual` has.
+/// The same for plain numbers in row-major order, as many as `actual` has elements.
 void expect_close(const Tensor& actual, const std::vector<double>& expected,
                   double slack = kDefaultSlack, Where where = Where::current());
 void expect_close(const Tensor& actual, std::initializer_list<double> expected,
                   double slack = kDefaultSlack, Where where = Where::current());
 
-/// Shape, dtype, and every bit of every element equal, so that -0 differs from 0; strides may
+/// Expects equal shapes, dtypes and bits of every element, so that -0 differs from 0; strides may
 /// differ.
 void expect_same_bits(const Tensor& actual, const Tensor& expected, Where where = Where::current());
 
@@ -59,7 +59,8 @@ void expect_same_bits(const Tensor& actual, const Tensor& expected, Where where 
 template <class ErrorType, class Body>
 void expect_throws(Body body, std::string_view text, Where where = Where::current());
 
-/// Where a tensor that a test fills by hand is made: the default device, or cpu:0 if that is a GPU.
+/// The device for a tensor that a test fills by hand: the default device, or cpu:0 if that is a
+/// GPU.
 Device host_device();
 
 /// A copy of x's values, contiguous.
@@ -86,8 +87,7 @@ class Random {
   Tensor tensor(const Shape& shape, double low, double high, DType dtype = DType::float32);
 
   /// A tensor equal to x whose elements lie elsewhere: axes permuted in memory, gaps between
-  /// elements, an offset before them. What an operator makes of it must not differ from what it
-  /// makes of x.
+  /// elements, an offset before them. An operator must give the same result for it as for x.
   Tensor strided(const Tensor& x);
 
   /// A few random views on top of each other: transposed, sliced with steps, selected, expanded,
@@ -107,7 +107,7 @@ template <class ErrorType, class Body>
 void expect_throws(Body body, std::string_view text, Where where) {
   try {
     body();
-    synchronize(default_device());  // a GPU finds out later
+    synchronize(default_device());  // a GPU reports errors only here
   } catch (const ErrorType& error) {
     EXPECT_EQ(typeid(error), typeid(ErrorType)) << "a more special error than expected";
     return check_error(error, text, where);

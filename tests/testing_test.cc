@@ -1,13 +1,13 @@
 // The helpers themselves: a comparison that never fails would make every other test pass.
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::testing {
 namespace {

@@ -1,4 +1,4 @@
-"""Compiler and linker flags of Ringrad's own code; what the whole build shares is in .bazelrc."""
+"""Compiler and linker flags of Ringrad's own code; flags shared by the whole build are in .bazelrc."""
 
 _WARNINGS = [
     "-Wall",
@@ -11,8 +11,8 @@ _WARNINGS = [
     "-Wno-restrict",
 ]
 
-# No code here reads errno or floating-point exception flags after arithmetic; saying so lets loops
-# over sqrt, comparisons and conversions become vector code, and changes no result.
+# No code here reads errno or floating-point exception flags after arithmetic. These flags let loops
+# over sqrt, comparisons and conversions become vector code, without changing any result.
 _ARITHMETIC = [
     "-fno-math-errno",
     "-fno-trapping-math",
@@ -20,7 +20,7 @@ _ARITHMETIC = [
 
 RINGRAD_COPTS = _WARNINGS + _ARITHMETIC + ["-fopenmp"]
 
-# For simulated kernels whose accesses are checked. -O1 keeps each access where the source has it.
+# For simulated kernels with checked accesses. -O1 keeps each access where the source has it.
 CHECKED_COPTS = select({
     str(Label("//:racecheck")): [
         "-O1",

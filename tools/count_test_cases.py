@@ -1,9 +1,9 @@
-"""Counts the test cases of one `bazel test` run, from the events that Bazel wrote about it.
+"""Counts the test cases of one `bazel test` run, from the events that Bazel wrote.
 
     python3 tools/count_test_cases.py EVENTS.json BAZEL_EXIT_CODE
 
 Prints every failure on a line of its own, then `N passed, N failed`; exits with 1 if anything
-failed. What went wrong outside a test case counts as one failure: a target that does not build, a
+failed. An error outside a test case counts as one failure: a target that does not build, a
 test that crashes, times out or leaks after its last case passed, a run that ends without a result.
 """
 
@@ -14,7 +14,7 @@ import xml.etree.ElementTree
 
 
 def read_events(path):
-    """Yields the events, one JSON object a line; a killed Bazel leaves the last one cut off."""
+    """Yields the events, one JSON object per line; a killed Bazel leaves the last line cut off."""
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             try:
@@ -38,7 +38,7 @@ def collect(events):
 
 
 def read_cases(result):
-    """Returns (names of passed cases, names of failed cases) as the test's XML tells them."""
+    """Returns (names of passed cases, names of failed cases) from the test's XML."""
     passed, failed = [], []
     for output in result.get("testActionOutput", []):
         if output["name"] != "test.xml" or not output.get("uri", "").startswith("file://"):

@@ -1,4 +1,4 @@
-"""Fuzz targets: one source, run by g++ over its corpus in the tests, and by clang's libFuzzer for as long as one likes."""
+"""Fuzz targets: one source, run by g++ over its corpus in the tests, and by clang's libFuzzer for any length of time."""
 
 load("//tools:ringrad.bzl", "ringrad_binary", "ringrad_library", "ringrad_test")
 

@@ -3,14 +3,26 @@ names, sources and dependencies and nothing else."""
 
 load("//tools:copts.bzl", "RINGRAD_COPTS", "RINGRAD_LINKOPTS")
 
-def ringrad_library(name, copts = [], **kwargs):
+def ringrad_library(name, deps = [], copts = [], **kwargs):
     """One header concept."""
     native.cc_library(
         name = name,
         copts = RINGRAD_COPTS + copts,
+        deps = deps + [str(Label("//tools:include_path"))],
         linkstatic = True,
         **kwargs
     )
+
+def _include_path_impl(ctx):
+    # In this repository itself, .bazelrc sets the folder of "ringrad/", because Bazel refuses "..".
+    root = ctx.label.workspace_root
+    quote_includes = [root + "/.."] if root else []
+    context = cc_common.create_compilation_context(quote_includes = depset(quote_includes))
+    return [CcInfo(compilation_context = context)]
+
+# Lets every source include Ringrad's headers by "ringrad/<path in the repository>": the folder that
+# holds the repository has Bazel's name for it, which is "ringrad".
+include_path = rule(implementation = _include_path_impl)
 
 def ringrad_binary(name, copts = [], linkopts = [], **kwargs):
     """A program with its own main()."""
@@ -34,9 +46,9 @@ def ringrad_test(
     """A GoogleTest program; main() and the sanitizers' suppressions come with it.
 
     With devices = ["cuda"] there is a second test, <name>_cuda, which runs the same program with its
-    tensors on a GPU; and its cases are part of the package's gpu_cases().
+    tensors on a GPU; its cases are also part of the package's gpu_cases().
 
-    Linked statically: shared libraries would have every source compiled a second time.
+    Linked statically, because shared libraries would require compiling every source twice.
     """
     if devices:
         ringrad_library(

@@ -1,4 +1,4 @@
-#include "benchmarks/peers/gloo_collectives.h"
+#include "ringrad/benchmarks/peers/gloo_collectives.h"
 
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>

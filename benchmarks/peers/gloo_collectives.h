@@ -1,7 +1,7 @@
 #pragma once
 
 // Peer: Gloo's all-reduce between processes of one host over TCP on the loopback device, float32
-// sum in place. Gloo's algorithms differ by more than ten times from each other here, so each is
+// sum in place. The times of Gloo's algorithms differ by more than a factor of ten here, so each is
 // measured and the fastest counts:
 //
 //   ring (what torch.distributed uses), bcube, and the older ring_chunked and halving_doubling in
@@ -12,16 +12,17 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/collective_rank.h"
+#include "ringrad/benchmarks/collective_rank.h"
 
 namespace ringrad::bench {
 
 std::vector<std::string> gloo_algorithms();
 
-/// False where it would wait for itself.
+/// False where the algorithm would wait for itself (see above).
 bool gloo_has(const CollectiveCase& one);
 
-/// One rank's part of a case; ranks meet in the case's folder. Throws: std::runtime_error; as measure
+/// One rank's part of a case; ranks meet in the case's folder.
+/// Throws: std::runtime_error; as measure
 void run_gloo(SharedCase& shared, int rank);
 
 }  // namespace ringrad::bench

@@ -1,11 +1,12 @@
-#include "benchmarks/peers/mpi_collectives.h"
+#include "ringrad/benchmarks/peers/mpi_collectives.h"
 
 #include <mpi.h>
 
 namespace ringrad::bench {
 namespace {
 
-// In place an input is told by MPI_IN_PLACE; where only the root has a result, by the root alone.
+// MPI_IN_PLACE as input marks a call in place; where only the root has a result, only the root
+// passes it.
 class OpenMpiRank final : public RankEnd {
  public:
   explicit OpenMpiRank(int rank) : rank_(rank) {}

@@ -2,7 +2,7 @@
 
 // Peer: OpenMPI's own collectives between processes of one host, float32, sum.
 
-#include "benchmarks/collective_rank.h"
+#include "ringrad/benchmarks/collective_rank.h"
 
 namespace ringrad::bench {
 

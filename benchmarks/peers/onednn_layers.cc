@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "benchmarks/peers/onednn_net.h"
+#include "ringrad/benchmarks/peers/onednn_net.h"
 
 namespace ringrad::bench {
 namespace {

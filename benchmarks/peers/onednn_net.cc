@@ -1,4 +1,4 @@
-#include "benchmarks/peers/onednn_net.h"
+#include "ringrad/benchmarks/peers/onednn_net.h"
 
 #include <algorithm>
 #include <cmath>
@@ -37,7 +37,7 @@ dnnl::engine& cpu_engine() {
 
 memory make_memory(const memory::desc& desc, float scale, float shift) {
   memory m(desc, cpu_engine());
-  // A repeated pool of noise will do, and is made much faster than a fresh draw per element.
+  // A repeated pool of noise is good enough, and much faster to make than a fresh draw per element.
   std::normal_distribution<float> normal;
   std::vector<float> noise(scale == 0 ? 1 : 65537);
   for (float& x : noise) x = scale == 0 ? shift : shift + scale * normal(generator());
@@ -83,7 +83,7 @@ Net::Value Net::input(const memory::dims& dims, memory::format_tag tag) {
   return std::make_shared<Node>(Node{make_memory(in_layout(dims, tag), 1), memory(), false});
 }
 
-// The first gradient is taken over, the second is added to it (a residual block's input).
+// The first gradient is kept as it is; the second is added to it (a residual block's input).
 void Net::give_gradient(const Value& to, const memory& grad) {
   if (!to->grad) {
     to->grad = grad;

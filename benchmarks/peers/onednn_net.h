@@ -1,7 +1,7 @@
 #pragma once
 
-// Peer: what oneDNN alone can do. A network whose every training step replays two lists of calls
-// that were made once:
+// Peer: oneDNN by itself. A network whose every training step replays two lists of calls that were
+// made once:
 //
 //   building   conv, batch_norm, ...  append their forward call and remember how to go back
 //   finishing  cross_entropy          unrolls the memory in reverse: the backward calls

@@ -5,10 +5,10 @@
 //                      @blocked (oneDNN's own layout), @winograd (own layout, Winograd's algorithm)
 //   op/batch_norm...   training mode, ReLU fused                 plain, @channels_last, @blocked
 //   op/softmax         4096 x 1024
-//   eager/primitive_call   the least that one call of a oneDNN primitive costs
+//   eager/primitive_call   the minimal cost of a call of a oneDNN primitive
 
-#include "benchmarks/cases.h"
-#include "benchmarks/peers/onednn_net.h"
+#include "ringrad/benchmarks/cases.h"
+#include "ringrad/benchmarks/peers/onednn_net.h"
 
 namespace ringrad::bench {
 namespace {

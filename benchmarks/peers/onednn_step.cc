@@ -1,10 +1,10 @@
 // Peer: the training steps of the comparison on oneDNN alone (see onednn_net.h).
 //
-// Convolutions are direct, as libtorch takes them for training; the variant @auto lets oneDNN
-// choose (it takes Winograd's algorithm where it expects it to be faster).
+// Convolutions are direct, as in libtorch's training; the variant @auto lets oneDNN choose (it uses
+// Winograd's algorithm where it expects that to be faster).
 
-#include "benchmarks/cases.h"
-#include "benchmarks/peers/onednn_net.h"
+#include "ringrad/benchmarks/cases.h"
+#include "ringrad/benchmarks/peers/onednn_net.h"
 
 namespace ringrad::bench {
 namespace {

@@ -14,7 +14,7 @@ FAMILIES = [  # family of names, title, what a cell shows
 class Results:
     """Rows by (suite, name with variant, threads): {round: (value, busy)}.
 
-    The value is microseconds, or MiB for memory; the fewer the better.
+    The value is in microseconds, or in MiB for memory; less is better.
     """
 
     def __init__(self):
@@ -38,13 +38,13 @@ class Results:
         return all(busy for _, busy in self.rows[key].values())
 
     def best(self, suites, name, threads):
-        """The key of the fastest variant among `suites`, or None where nobody has the case."""
+        """The key of the fastest variant among `suites`, or None if no suite has the case."""
         keys = [key for key in self.rows
                 if key[0] in suites and key[2] == threads and key[1].split('@')[0] == name]
         return min(keys, key=self.median, default=None)
 
     def ratio(self, ours, theirs):
-        """Median over the rounds that both took part in, undisturbed ones if there are any."""
+        """Median over the rounds in which both took part; only undisturbed rounds if there are any."""
         mine, other = self.rows[ours], self.rows[theirs]
         both = sorted(set(mine) & set(other))
         quiet = [r for r in both if not mine[r][1] and not other[r][1]]
@@ -119,7 +119,7 @@ def table(results, ours, records, family, kind, threads):
 
 
 def markdown(results, ours, records):
-    """All tables. A ratio above 1 says how many times faster, or smaller, we are."""
+    """All tables. A ratio above 1 is the factor by which we are faster or smaller."""
     for family, title, kind in FAMILIES:
         counts = sorted({threads for _, name, threads in results.rows
                          if name.split('/')[0] == family})

@@ -1,8 +1,8 @@
 """What `benchmarks/compare` runs, as data: programs, how they are built, their environments.
 
 A Suite is a column of the tables: programs that follow the contract of benchmarks/cases.h, and the
-environment they run in. The Groups below say which suites answer one question, and the Goals which
-ratio is asked for.
+environment they run in. A Group lists the suites that answer one question, and a Goal sets the
+ratio to reach.
 """
 import os
 import re
@@ -14,7 +14,7 @@ ONEDNN = ['benchmarks/peers/onednn_net.cc', 'benchmarks/peers/onednn_layers.cc']
 DEBIAN_TORCH = ['-isystem', '/usr/include/torch/csrc/api/include']
 TORCH_LIBRARIES = ['-ltorch', '-ltorch_cpu', '-lc10']
 
-# What environment variables can give libtorch beyond what it does by itself:
+# The gains that environment variables can give libtorch over its defaults:
 # a heap that keeps its memory, in huge pages, instead of returning it after every large tensor;
 KEEPS_MEMORY = {
     'GLIBC_TUNABLES': 'glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:'
@@ -45,7 +45,7 @@ class Suite:
 
 @dataclass
 class Group:
-    """Suites of which the fastest counts, and how a table calls it."""
+    """Suites of which the fastest counts, and their name in a table."""
     title: str
     suites: list
 

@@ -1,6 +1,6 @@
 """Peer: the cases of cuda_training_benchmark.cc in PyTorch, each as a function that runs it once.
 
-A case's name says all about it: operator or network, dtype, extents. Variants of a step are `eager`,
+A case's name describes it fully: operator or network, dtype, extents. Variants of a step are `eager`,
 `compile` (torch.compile of the network and its loss) and `graph` (the whole step as a CUDA graph).
 """
 import re
@@ -14,7 +14,7 @@ CLASSES = 1000
 
 
 class Running:
-    """What is timed: call() queues the work; loss() is the last one, None for an operator."""
+    """A timed case: call() queues the work; loss() is the last loss, None for an operator."""
 
     def __init__(self, call, loss=lambda: None):
         self.call = call
@@ -34,7 +34,7 @@ def parsed(name):
 
 
 class Residual(nn.Module):
-    """Convolutions with batch norm and ReLU beside a shortcut, as torchvision's blocks."""
+    """Convolutions with batch norm and ReLU next to a shortcut, like torchvision's blocks."""
 
     def __init__(self, inputs, layers, stride):
         super().__init__()

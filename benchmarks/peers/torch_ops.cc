@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-#include "benchmarks/operator_cases.h"
+#include "ringrad/benchmarks/operator_cases.h"
 
 namespace ringrad::bench {
 namespace {

@@ -2,11 +2,11 @@
 //
 // The four networks of the comparison, written as a libtorch user writes them, each in the default
 // layout and, where there are images, in channels_last. SGD with momentum 0.9; eight rotating
-// batches of random data; the loss is read in every step, as every real loop does.
+// batches of random data; the loss is read in every step, as in real training loops.
 
 #include <torch/torch.h>
 
-#include "benchmarks/cases.h"
+#include "ringrad/benchmarks/cases.h"
 
 namespace ringrad::bench {
 namespace {

@@ -111,7 +111,7 @@ def status_mebibytes(key):
 
 
 def time_step(step):
-    """Median in microseconds, interquartile range in percent, and whether others were busy."""
+    """Median in microseconds, interquartile range in percent, and whether other processes were busy."""
     start = time.perf_counter()
     for _ in range(3):
         step()

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "examples/own_kernel/rms_norm.h"
-#include "ringrad.h"
+#include "ringrad/examples/own_kernel/rms_norm.h"
+#include "ringrad/ringrad.h"
 using namespace ringrad;
 
 Tensor composed(const Tensor& x) { return x / sqrt(mean(x * x, {-1}, true) + 1e-6); }

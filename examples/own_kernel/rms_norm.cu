@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "autograd/function.h"
-#include "autograd/movement.h"
-#include "core/launch.h"
-#include "examples/own_kernel/rms_norm.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/core/gpu/launch.h"
+#include "ringrad/examples/own_kernel/rms_norm.h"
 
 using namespace ringrad;
 

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 /// y = x / sqrt(mean(x^2) + epsilon), the mean over the last axis (Zhang and Sennrich, 2019).
 /// Differentiable once.

@@ -1,17 +1,17 @@
-#include "autograd/autocast.h"
+#include "ringrad/autograd/autocast.h"
 
 #include <thread>
 
-#include "autograd/checkpoint.h"
-#include "autograd/convolution.h"
-#include "autograd/cross_entropy.h"
-#include "autograd/elementwise.h"
-#include "autograd/matmul.h"
-#include "autograd/movement.h"
-#include "autograd/pointwise_loss.h"
-#include "autograd/reduce.h"
-#include "autograd/softmax.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/activation_checkpoint.h"
+#include "ringrad/autograd/convolution.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/pointwise_loss.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/autograd/softmax.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -103,7 +103,7 @@ TEST(AutocastTest, ACheckpointedSegmentIsComputedAgainAsItWas) {
     Tensor y;
     {
       const Autocast mixed(DType::bfloat16);
-      y = checkpointed ? checkpoint(f, {a}) : f({a});
+      y = checkpointed ? activation_checkpoint(f, {a}) : f({a});
     }
     sum(to(y, DType::float32)).backward();
     return a.grad();

@@ -1,15 +1,15 @@
-#include "autograd/batch_norm.h"
+#include "ringrad/autograd/batch_norm.h"
 
 #include <limits>
 
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/gradient_check.h"
-#include "autograd/in_place.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -75,7 +75,7 @@ TEST(AutogradBatchNormTest, WeightAndBiasMayBeAbsent) {
   EXPECT_EQ(gradient_gradient_check(shifted, {x, bias}), "");
 }
 
-// Every input may be the one that is differentiated; the residual may be x itself.
+// Differentiates with respect to each input in turn; the residual may be x itself.
 TEST(AutogradBatchNormTest, GradientsWithAResidualAgreeWithDifferences) {
   Random random(6);
   const Tensor mean = random.tensor({2}, DType::float64);
@@ -120,7 +120,7 @@ TEST(AutogradBatchNormTest, AFusedResidualIsAddReluAfterwards) {
       return std::vector{y.detach(), residual.grad(), x.grad(), weight.grad(), bias.grad()};
     };
     const std::vector<Tensor> fused = gradients(true), apart = gradients(false);
-    const bool wide = dtype == DType::float32;  // else the sum is rounded once instead of twice
+    const bool wide = dtype == DType::float32;  // else the fused sum is rounded once, not twice
     if (wide) expect_same_bits(fused[0], apart[0]);
     if (wide) expect_same_bits(fused[1], apart[1]);
     expect_close(fused[0], apart[0]);
@@ -128,7 +128,7 @@ TEST(AutogradBatchNormTest, AFusedResidualIsAddReluAfterwards) {
   }
 }
 
-// The gradient that can be differentiated again is composed of other operators.
+// The gradient that can be differentiated again consists of other operators.
 TEST(AutogradBatchNormTest, RecordedGradientsAreTheFusedOnes) {
   Random random(9);
   const Shape shape{3, 2, 4, 4};
@@ -147,7 +147,8 @@ TEST(AutogradBatchNormTest, RecordedGradientsAreTheFusedOnes) {
   }
 }
 
-// With ReLU the sign of y is computed again from the residual; without, nothing needs it any more.
+// With ReLU the backward pass recomputes the sign of y from the residual; without it nothing needs
+// the residual.
 TEST(AutogradBatchNormTest, KeepsTheResidualOnlyForRelu) {
   Random random(8);
   const Tensor x = random.tensor({3, 2}).set_requires_grad(), residual = random.tensor({3, 2});
@@ -233,7 +234,7 @@ TEST(AutogradBatchNormTest, RecordedGradientsOfHalvesEqualTheFusedOnes) {
     }
 }
 
-// Its gradient is a sum of the incoming one, so only ReLU needs to know it.
+// The bias's gradient is a sum of the incoming one, so only ReLU needs the bias's value.
 TEST(AutogradBatchNormTest, BiasMayChangeBeforeBackward) {
   const Tensor x = tensor({{1, 2}, {3, 5}}).set_requires_grad();
   const Tensor bias = zeros({2}).set_requires_grad();

@@ -1,8 +1,8 @@
-#include "autograd/broadcast.h"
+#include "ringrad/autograd/broadcast.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/gradient_check.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

@@ -1,10 +1,10 @@
-#include "autograd/convolution.h"
+#include "ringrad/autograd/convolution.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/gradient_check.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -73,7 +73,7 @@ TEST(AutogradConvolutionTest, WorksWithoutBias) {
   EXPECT_EQ(gradient_gradient_check(f, inputs), "");
 }
 
-// The float32 kernels are others than those of float64, which the differences above exercise.
+// The float32 kernels differ from those of float64, which the tests with differences exercise.
 TEST(AutogradConvolutionTest, Float32GradientsAgreeWithFloat64) {
   Random random(4);
   for (const auto& [x_shape, weight_shape, padding] :

@@ -1,14 +1,14 @@
-#include "autograd/cross_entropy.h"
+#include "ringrad/autograd/cross_entropy.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/gather.h"
-#include "autograd/grad_mode.h"
-#include "autograd/gradient_check.h"
-#include "autograd/in_place.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "autograd/softmax.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/gather.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/autograd/softmax.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

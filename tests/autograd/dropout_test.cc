@@ -1,9 +1,9 @@
-#include "autograd/dropout.h"
+#include "ringrad/autograd/dropout.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/gradient_check.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

@@ -1,17 +1,17 @@
-#include "autograd/elementwise.h"
+#include "ringrad/autograd/elementwise.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/gradient_check.h"
-#include "autograd/reduce.h"
-#include "core/view.h"
-#include "tests/reference/elementwise.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/view.h"
+#include "ringrad/tests/reference/elementwise.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -246,7 +246,7 @@ TEST(ElementwiseTest, BroadcastGradientsAgreeWithTheReference) {
   }
 }
 
-// Values are the ones that PyTorch gives.
+// The expected values are PyTorch's.
 TEST(ElementwiseTest, GradientsAtNanAndAtBoundsFollowPyTorch) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
                   kInf = std::numeric_limits<float>::infinity();
@@ -305,7 +305,7 @@ TEST(ElementwiseTest, SecondDerivativesHoldWhereAFormulaHasAPole) {
   }
 }
 
-// What a float16 cannot hold on the way, a float32 can.
+// Intermediate values overflow float16, but not float32.
 TEST(ElementwiseTest, RecordedGradientsOfHalvesEqualTheFusedOnes) {
   struct Extreme {
     Tensor (*op)(const Tensor& x);

@@ -1,10 +1,10 @@
-#include "autograd/embedding.h"
+#include "ringrad/autograd/embedding.h"
 
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/gradient_check.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

@@ -1,18 +1,18 @@
-#include "autograd/engine.h"
+#include "ringrad/autograd/engine.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <string>
 
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/grad_mode.h"
-#include "autograd/hooks.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "core/allocator.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/hooks.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/allocator.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

@@ -1,11 +1,11 @@
-#include "autograd/gradient_check.h"
+#include "ringrad/autograd/gradient_check.h"
 
 #include <gtest/gtest.h>
 
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/reduce.h"
-#include "core/random.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/random.h"
 
 namespace ringrad {
 namespace {

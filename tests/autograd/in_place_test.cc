@@ -1,11 +1,11 @@
-#include "autograd/in_place.h"
+#include "ringrad/autograd/in_place.h"
 
 #include <gtest/gtest.h>
 
-#include "autograd/elementwise.h"
-#include "autograd/grad_mode.h"
-#include "core/view.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/core/view.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

@@ -1,8 +1,8 @@
-#include "autograd/index_select.h"
+#include "ringrad/autograd/index_select.h"
 
-#include "autograd/gradient_check.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

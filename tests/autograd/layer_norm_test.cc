@@ -1,9 +1,9 @@
-#include "autograd/layer_norm.h"
+#include "ringrad/autograd/layer_norm.h"
 
-#include "autograd/engine.h"
-#include "autograd/gradient_check.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

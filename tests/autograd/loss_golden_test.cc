@@ -5,12 +5,12 @@
 #include <functional>
 #include <map>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/movement.h"
-#include "autograd/pointwise_loss.h"
-#include "autograd/reduce.h"
-#include "tests/golden/golden.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/pointwise_loss.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/golden/golden.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

@@ -1,13 +1,13 @@
-#include "autograd/matmul.h"
+#include "ringrad/autograd/matmul.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/grad_mode.h"
-#include "autograd/gradient_check.h"
-#include "autograd/in_place.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -158,7 +158,7 @@ TEST(AutogradLinearTest, SumsOverNothingGiveTheBias) {
   }
 }
 
-// A first layer's input, and a frozen layer's weight, may change before backward.
+// The input of a first layer and the weight of a frozen layer may change before backward.
 TEST(AutogradLinearTest, WhatNoGradientIsMadeOfMayBeChangedInPlace) {
   Random random(7);
   const Tensor a = random.tensor({3, 2}), b = random.tensor({4, 2});

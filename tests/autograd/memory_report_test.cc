@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "autograd/elementwise.h"
-#include "autograd/matmul.h"
-#include "core/allocator_cuda.h"
-#include "tests/core/needs_gpu.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/core/gpu/allocator_cuda.h"
+#include "ringrad/tests/core/gpu/needs_gpu.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -19,15 +19,16 @@ TEST_F(MemoryReportTest, NamesTheOperationWhoseResultHoldsTheMemory) {
       << memory_report(gpu);
 }
 
-// The gradient of x is made of the weight, and that of the weight of x.
+// The gradient of x needs the weight, and that of the weight needs x.
 TEST_F(MemoryReportTest, AProductHoldsAFactorOnlyForTheOthersGradient) {
   for (const bool x_learns : {false, true})
     for (const bool weight_learns : {false, true}) {
       const Tensor x = ones({256, 1024}, {.device = gpu, .requires_grad = x_learns});
       const Tensor weight = ones({512, 1024}, {.device = gpu, .requires_grad = weight_learns});
-      const Tensor y = linear(-x, -weight);  // which nobody else holds
+      const Tensor y = linear(-x, -weight);  // temporaries: only y holds them
       const std::string report = memory_report(gpu);
-      // neg names the factors that learn; only they are not needed if the other does not.
+      // neg names only the factors that learn. Such a factor is not needed if the other one does
+      // not learn.
       EXPECT_EQ(report.find("by neg") != std::string::npos, x_learns && weight_learns) << report;
     }
 }

@@ -1,11 +1,11 @@
-#include "autograd/movement.h"
+#include "ringrad/autograd/movement.h"
 
 #include <functional>
 
-#include "autograd/elementwise.h"
-#include "autograd/gradient_check.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

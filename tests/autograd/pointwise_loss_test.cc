@@ -1,10 +1,10 @@
-#include "autograd/pointwise_loss.h"
+#include "ringrad/autograd/pointwise_loss.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/gradient_check.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -15,7 +15,8 @@ using testing::Random;
 
 constexpr Reduction kReductions[] = {Reduction::none, Reduction::mean, Reduction::sum};
 
-// Checks a loss of {x, targets}, with gradients of both and of x alone, which take different ways.
+// Checks a loss of {x, targets}, with gradients of both and of x alone, which take different code
+// paths.
 void expect_gradients(const DifferentiableFunction& loss, Random& random) {
   const Tensor x = random.tensor({3, 4}, DType::float64).set_requires_grad();
   const Tensor targets = random.tensor({3, 4}, 0, 1, DType::float64);
@@ -44,7 +45,7 @@ TEST(PointwiseLossTest, GradientsAgreeWithDifferences) {
 TEST(PointwiseLossTest, TheSecondDerivativeOfWeightedCrossEntropyHoldsAtZero) {
   const Tensor x = tensor({0, 0, 1, -1}).set_requires_grad();
   const Tensor t = tensor({0.25, 1, 0, 0.5}).set_requires_grad();
-  const Tensor w = tensor({3, 0.5, 2, 1}).set_requires_grad();  // a constant all the same
+  const Tensor w = tensor({3, 0.5, 2, 1}).set_requires_grad();  // still a constant of the loss
   const Tensor loss = bce_with_logits(x, t, w, Reduction::sum);
   const Tensor by_t = grad(loss, t, {}, {.create_graph = true});
   expect_close(by_t, (w - 1) * log1p(exp(-x.detach())) - x.detach());

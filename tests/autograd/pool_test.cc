@@ -1,10 +1,10 @@
-#include "autograd/pool.h"
+#include "ringrad/autograd/pool.h"
 
-#include "autograd/elementwise.h"
-#include "autograd/gradient_check.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

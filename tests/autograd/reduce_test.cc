@@ -1,11 +1,11 @@
-#include "autograd/reduce.h"
+#include "ringrad/autograd/reduce.h"
 
 #include <functional>
 #include <limits>
 
-#include "autograd/elementwise.h"
-#include "autograd/gradient_check.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -56,7 +56,7 @@ TEST(AutogradReduceTest, TiesShareTheGradientEvenly) {
   expect_close(x.grad(), {.5, 0, .5, 1, 1, 1});
 }
 
-// As in PyTorch: what became the result receives its gradient.
+// As in PyTorch: the elements that became the result receive its gradient.
 TEST(AutogradReduceTest, NansShareTheGradientEvenly) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (const auto reduce : {max, min}) {

@@ -1,12 +1,12 @@
-#include "autograd/saved_tensor.h"
+#include "ringrad/autograd/saved_tensor.h"
 
 #include <gtest/gtest.h>
 
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/in_place.h"
-#include "autograd/reduce.h"
-#include "core/view.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/view.h"
 
 namespace ringrad {
 namespace {

@@ -1,21 +1,22 @@
-// What goes wrong in a split backward pass, and what it leaves behind; and functions that run a pass of their own.
+// Errors in a split backward pass and the state they leave; and functions that run a pass of their
+// own.
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "autograd/broadcast.h"
-#include "autograd/checkpoint.h"
-#include "autograd/dropout.h"
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/hooks.h"
-#include "autograd/in_place.h"
-#include "autograd/reduce.h"
-#include "autograd/split_backward.h"
-#include "core/allocator.h"
-#include "core/random.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/activation_checkpoint.h"
+#include "ringrad/autograd/broadcast.h"
+#include "ringrad/autograd/dropout.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/hooks.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/autograd/split_backward.h"
+#include "ringrad/core/allocator.h"
+#include "ringrad/core/random.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -120,7 +121,7 @@ TEST(SplitBackwardMisuseTest, AKeptGradientThatChangesBetweenTheHalvesIsNamedWit
 TEST(SplitBackwardMisuseTest, AChangeOfWhatTheFirstHalfHasComputedForTheSecondIsNoticed) {
   const Tensor x = ones({2}).set_requires_grad(), w = ones({2}).set_requires_grad();
   const Tensor received = ones({2}),
-               y = add_gradients(x, w, Where::current());  // sets both at once
+               y = add_gradients(x, w, Where::current());  // sets both gradients at once
   WeightGradients weights = backward_inputs({&y, 1}, {&received, 1}, {&x, 1}).weights;
   zero_(received);
   const std::string message = message_of([&] { weights.accumulate(); });
@@ -179,11 +180,12 @@ struct Gradients {
   Tensor x, v, w;
 };
 
-// Of a checkpointed segment that is handed x and v, and uses w from outside, as does what follows it.
+// A checkpointed segment that takes x and v as inputs and uses w from outside, as does the code
+// after it.
 class CheckpointedSegment {
  public:
   Tensor run() {
-    return checkpoint(
+    return activation_checkpoint(
                [this](const Tensors& in) {
                  ++num_runs;
                  return dropout(tanh(in[0] * in[1] * w), 0.5, true) * w + in[0];
@@ -242,11 +244,13 @@ TEST(SplitBackwardMisuseTest, ACheckpointedSegmentBelowNoInputRunsInTheSecondHal
 TEST(SplitBackwardMisuseTest, ACheckpointInsideOfACheckpointIsSplitToo) {
   const Tensor x = leaf(2), w = leaf(3);
   const auto inner = [&](const Tensors& in) { return square(in[0] * w); };
-  const auto outer = [&](const Tensors& in) { return checkpoint(inner, {in[0] * w}) * w; };
-  checkpoint(outer, {x}).backward();
+  const auto outer = [&](const Tensors& in) {
+    return activation_checkpoint(inner, {in[0] * w}) * w;
+  };
+  activation_checkpoint(outer, {x}).backward();
   const Tensor grad_x = x.grad(), grad_w = w.grad();
   w.set_grad({});
-  auto [grads, weights] = first_half(checkpoint(outer, {x}), {x});
+  auto [grads, weights] = first_half(activation_checkpoint(outer, {x}), {x});
   EXPECT_FALSE(w.grad().defined());
   weights.accumulate();
   expect_same_bits(grads[0], grad_x);

@@ -1,19 +1,19 @@
-#include "autograd/split_backward.h"
+#include "ringrad/autograd/split_backward.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 
-#include "autograd/elementwise.h"
-#include "autograd/function.h"
-#include "autograd/hooks.h"
-#include "autograd/layer_norm.h"
-#include "autograd/matmul.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "core/allocator.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/hooks.h"
+#include "ringrad/autograd/layer_norm.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/allocator.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -35,7 +35,8 @@ void clear(const Tensors& leaves) {
   for (const Tensor& x : leaves) x.set_grad({});
 }
 
-// forward() computes from leaves only. Whole and in halves, its backward pass must give the same bits.
+// forward() computes from leaves only. Its backward pass must give the same bits whole and in
+// halves.
 void expect_same_gradients(const std::function<Tensors()>& forward, const Tensors& inputs,
                            const Tensors& weights) {
   Random random(5);
@@ -61,7 +62,7 @@ void expect_same_gradients(const std::function<Tensors()>& forward, const Tensor
 
 // -- What is computed, and when -------------------------------------------------------------------
 
-// a * b, which writes down for which of its inputs it is asked.
+// a * b; logs which of its inputs' gradients are asked for.
 Tensor logged_mul(const Tensor& a, const Tensor& b, std::vector<std::string>& log) {
   Tensor y = a.detach() * b.detach();
   record("logged_mul", Where::current(), y, {&a, &b},
@@ -107,7 +108,7 @@ TEST(SplitBackwardTest, WhatLeadsToInputsOnlyIsDoneInTheFirstHalf) {
   EXPECT_EQ(weights.num_roots(), 0u);
 }
 
-// As layer norm does it: all gradients come from one kernel.
+// Like layer norm: one kernel computes all gradients.
 TEST(SplitBackwardTest, AFunctionThatSetsAllGradientsAtOnceIsNotCalledAgain) {
   const Tensor x = leaf(2), w = leaf(5);
   int calls = 0;
@@ -128,7 +129,7 @@ TEST(SplitBackwardTest, AFunctionThatSetsAllGradientsAtOnceIsNotCalledAgain) {
 
 // -- Agreement with backward() --------------------------------------------------------------------
 
-// Sums of three and more terms of unlike size: another order would give other bits.
+// Sums of three or more terms of unlike size: a different order would give different bits.
 TEST(SplitBackwardTest, SharedWeightsAreSummedInTheSameOrder) {
   Random random(1);
   const Tensor x = random.tensor({64}).set_requires_grad(), w = random.tensor({64});
@@ -299,7 +300,7 @@ TEST(SplitBackwardTest, FirstHalfFreesWhatNoWeightNeeds) {
   EXPECT_LT(allocator_stats().allocated_bytes, before + 3 * 4 * kCount);  // those of w and b
 }
 
-// Sanitizers take long, and stacks overflow sooner with them.
+// Sanitizers are slow, and stacks overflow sooner with them.
 #ifdef RINGRAD_SANITIZE
 constexpr int kManyOperations = 100'000;
 #else

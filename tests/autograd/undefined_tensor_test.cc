@@ -1,28 +1,29 @@
-// An undefined tensor, such as the gradient of a leaf that no backward pass has reached, is a
-// typed error at the user's line in every operator that takes a tensor, in every place.
+// An undefined tensor, such as the gradient of a leaf that no backward pass has reached, causes a
+// typed error that names the user's line: in every operator that takes a tensor, and for every
+// operand.
 
 #include <functional>
 #include <vector>
 
-#include "autograd/broadcast.h"
-#include "autograd/convolution.h"
-#include "autograd/cross_entropy.h"
-#include "autograd/dropout.h"
-#include "autograd/elementwise.h"
-#include "autograd/embedding.h"
-#include "autograd/engine.h"
-#include "autograd/gather.h"
-#include "autograd/hooks.h"
-#include "autograd/in_place.h"
-#include "autograd/index_select.h"
-#include "autograd/layer_norm.h"
-#include "autograd/matmul.h"
-#include "autograd/movement.h"
-#include "autograd/pointwise_loss.h"
-#include "autograd/pool.h"
-#include "autograd/reduce.h"
-#include "autograd/softmax.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/broadcast.h"
+#include "ringrad/autograd/convolution.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/dropout.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/embedding.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/gather.h"
+#include "ringrad/autograd/hooks.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/index_select.h"
+#include "ringrad/autograd/layer_norm.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/pointwise_loss.h"
+#include "ringrad/autograd/pool.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/autograd/softmax.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

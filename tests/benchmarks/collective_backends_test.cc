@@ -1,4 +1,4 @@
-#include "benchmarks/collective_backends.h"
+#include "ringrad/benchmarks/collective_backends.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "benchmarks/collective_report.h"
-#include "tests/parallel/comm/use_mock_nccl.h"
+#include "ringrad/benchmarks/collective_report.h"
+#include "ringrad/tests/parallel/comm/gpu/use_mock_nccl.h"
 
 namespace ringrad::bench {
 namespace {
@@ -22,7 +22,8 @@ std::unique_ptr<SharedCase> case_of(const std::string& backend, Routine routine)
   return shared;
 }
 
-// The program itself cannot be tested with NCCL: the mock has to be told of the simulated GPUs.
+// The program itself cannot be tested with NCCL, because the mock must be told of the simulated
+// GPUs.
 TEST(CollectiveBackendsTest, NcclIsMeasuredAndRight) {
   testing::use_mock_nccl();
   setenv("RINGRAD_NCCL", testing::kMockNcclFile, 1);
@@ -66,7 +67,7 @@ const Check& check_named(const SizeSummary& summary, const std::string& wanted) 
 }
 
 TEST(CollectiveReportTest, ARatioIsTheMedianOverRounds) {
-  // In the second round the machine was three times slower for both.
+  // In the second round the machine was three times slower for both backends.
   const auto summaries = summarize(
       {row_of("processes", "default", {10, 30, 10}), row_of("openmpi", "default", {20, 90, 26})});
   ASSERT_EQ(summaries.size(), 1U);
@@ -113,7 +114,8 @@ TEST(CollectiveReportTest, ARingOnOneGpuIsComparedWithTheBytesThatItMoves) {
   Row ring = row_of("gpus", "ring", {40}, kBytes, 8);
   Row copy = row_of("device_copy", "default", {10}, kBytes, 8);
   ring.one.transfers = DeviceTransfers::copy_engines;
-  // 7 parts of 8, each brought (2), summed (3) and copied (2), where a copy reads and writes one (2).
+  // 7 parts of 8, each brought (2), summed (3) and copied (2), where a copy reads and writes one
+  // (2).
   EXPECT_DOUBLE_EQ(check_named(summarize({ring, copy})[0], "device copies/ring").ratio,
                    7.0 / 8 * 7 / 2 * 10 / 40);
   EXPECT_TRUE(check_named(summarize({ring, copy})[0], "device copies/ring").is_missed());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """benchmarks/collectives on tiny tensors: every backend, every algorithm, and results that are wrong on purpose.
 
-What NCCL does is in NcclCommunicatorTest. (Times are not judged: this machine may be busy.)
+NcclCommunicatorTest covers NCCL. (Times are not judged, because this machine may be busy.)
 """
 import json
 import math
@@ -30,7 +30,7 @@ class CollectivesTest(unittest.TestCase):
         return run
 
     def results(self, *arguments, status=0):
-        """What the JSON says, with the run."""
+        """The content of the JSON, and the run."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / 'results.json'
             run = self.run_program(*arguments, '--json', str(path))
@@ -181,7 +181,7 @@ class CommandLineTest(CollectivesTest):
         self.assertIn('starts mpirun by itself', run.stderr)
 
     def test_a_case_that_cannot_run_is_named_and_the_others_go_on(self):
-        # A file that is not there is no NCCL.
+        # A missing file is not NCCL.
         run = self.run_program('--backends', 'nccl,threads', *TINY, RINGRAD_NCCL='/nowhere')
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stdout, r'\n *1024 +256 .* threads ')

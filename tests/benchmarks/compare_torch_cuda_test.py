@@ -26,7 +26,7 @@ def setUpModule():
 
 
 class Side:
-    """Answers with given times, and writes down when it was asked."""
+    """Answers with given times, and logs when it was asked."""
 
     def __init__(self, name, times, log, losses=(2.0, 1.0)):
         self.name, self.times, self.log = name, list(times), log
@@ -88,7 +88,7 @@ class MeasureTest(unittest.TestCase):
 
 class RatioTest(unittest.TestCase):
     def test_is_the_median_over_rounds_not_the_ratio_of_medians(self):
-        # In round 2 the machine was three times slower for both.
+        # In round 2 the machine was three times slower for both sides.
         samples = {'ringrad': [10, 30, 10], 'torch.eager': [20, 60, 15]}
         record, = compare.comparisons({'case': (samples, {})})
         self.assertEqual(record['ratio'], 2)

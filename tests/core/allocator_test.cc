@@ -1,7 +1,7 @@
-// Blocks are filled with a pattern of their own and checked before they are freed: if two of them
+// Blocks are filled with a pattern of their own and checked before they are freed. If two blocks
 // overlapped, or a free list were written through a live block, a pattern would be broken.
 
-#include "core/allocator.h"
+#include "ringrad/core/allocator.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -134,7 +134,7 @@ TEST(AllocatorTest, EmptyCacheGivesLargeBlocksBack) {
   EXPECT_EQ(allocator_stats().reserved_bytes, before);
 }
 
-// Restores the limit whatever happens in a test.
+// Restores the limit even if a test fails.
 struct MemoryLimit {
   explicit MemoryLimit(std::size_t bytes) { set_memory_limit(bytes); }
   ~MemoryLimit() { set_memory_limit(0); }
@@ -151,7 +151,7 @@ TEST(AllocatorTest, FailsBeyondTheLimitAndRecovers) {
   expect_throws<OutOfMemoryError>([] { allocate(4 * kMiB); },
                                   concat("and a limit of ", reserved + 4 * kMiB));
   deallocate(fits, 3 * kMiB);
-  // The cached 3 MiB stand in the way; they are given back rather than failing.
+  // The cached 3 MiB are in the way; the allocator gives them back rather than failing.
   void* now_fits = nullptr;
   EXPECT_NO_THROW(now_fits = allocate(4 * kMiB));
   deallocate(now_fits, 4 * kMiB);
@@ -165,7 +165,7 @@ TEST(AllocatorTest, TheLimitHoldsForSmallBlocksToo) {
     for (int i = 0; i < 100'000; ++i) blocks.push_back(allocate(1024));
   };
   EXPECT_THROW(count(), OutOfMemoryError);
-  EXPECT_LE(blocks.size(), 1024u + 64u + 4096u);  // within the limit, a chunk, and what was cached
+  EXPECT_LE(blocks.size(), 1024u + 64u + 4096u);  // the limit, a chunk, and cached blocks
   for (void* block : blocks) deallocate(block, 1024);
 }
 
@@ -186,8 +186,8 @@ TEST(AllocatorTest, BlocksMayDieOnAnotherThread) {
   EXPECT_EQ(allocator_stats().allocated_bytes, before);
 }
 
-// One thread allocates and another, alive all the time, frees: what it collects must flow back, so
-// that after the first rounds nothing more is asked of the system.
+// One thread allocates and another, which stays alive, frees. The blocks that it collects must flow
+// back, so that after the first rounds the allocator asks the system for nothing more.
 TEST(AllocatorTest, MemoryFlowsBackFromAThreadThatOnlyFrees) {
   if (!kCaching) GTEST_SKIP() << "nothing is cached under AddressSanitizer";
   constexpr int kRounds = 10;
@@ -248,8 +248,8 @@ TEST(AllocatorTest, ManyThreadsExchangeBlocks) {
   EXPECT_EQ(allocator_stats().allocated_bytes, before);
 }
 
-// A thread's objects with thread storage die in reverse order of their making, so this one, made
-// before the thread's first allocation, outlives the thread's cache.
+// Objects with thread storage are destroyed in reverse order of construction. This object is
+// constructed before the thread's first allocation, so it outlives the thread's cache.
 struct OutlivesTheCache {
   void* kept = nullptr;
   ~OutlivesTheCache() {
@@ -264,7 +264,7 @@ TEST(AllocatorTest, WorksWhileAThreadEnds) {
   const auto before = allocator_stats().allocated_bytes;
   std::thread([] {
     thread_local OutlivesTheCache last;
-    last.kept = nullptr;  // makes it
+    last.kept = nullptr;  // constructs it
     last.kept = allocate(64);
   }).join();
   EXPECT_EQ(allocator_stats().allocated_bytes, before);

@@ -1,10 +1,10 @@
-#include "core/device.h"
+#include "ringrad/core/device.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

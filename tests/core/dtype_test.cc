@@ -1,8 +1,8 @@
-#include "core/dtype.h"
+#include "ringrad/core/dtype.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

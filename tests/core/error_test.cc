@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "ringrad/core/error.h"
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(CheckTest, FormatsItsMessageOnlyWhenItFails) {
 }
 
 TEST(CheckTest, IsOneStatement) {
-  // Would not compile, or would take the wrong branch, if the macro were an if without braces.
+  // If the macro were an if without braces, this would not compile, or would take the wrong branch.
   if (num_evaluations < 0)
     RINGRAD_CHECK(false, ValueError, Where::current(), "unreachable");
   else

@@ -2,7 +2,7 @@
 // halfway between neighbours, where rounding is decided. bfloat16 has no such partner; its
 // reference is the definition of rounding.
 
-#include "core/half.h"
+#include "ringrad/core/half.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/philox.h"
+#include "ringrad/core/philox.h"
 
 namespace ringrad {
 namespace {
@@ -23,8 +23,9 @@ std::uint16_t compiler_from_float(float value) {
   return std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
 }
 
-// The bfloat16 nearest to a finite value, or of two equally near ones that with an even mantissa.
-// The place after the largest bfloat16 counts as a neighbour: what is nearer to it is infinity.
+// The bfloat16 nearest to a finite value; of two equally near ones, that with an even mantissa. The
+// value one step above the largest bfloat16 counts as a neighbour: values nearer to it become
+// infinity.
 std::uint16_t nearest_bfloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto toward_zero = static_cast<std::uint16_t>(bits >> 16);

@@ -1,4 +1,4 @@
-#include "core/philox.h"
+#include "ringrad/core/philox.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-// The known answers that the authors of the cipher publish with their implementation, Random123.
+// The known answers that the cipher's authors publish with their implementation, Random123.
 TEST(PhiloxTest, GivesThePublishedAnswers) {
   constexpr std::uint32_t kOnes = 0xffffffff;
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}),

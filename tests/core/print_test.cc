@@ -5,8 +5,8 @@
 #include <sstream>
 #include <string>
 
-#include "core/tensor.h"
-#include "core/view.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/core/view.h"
 
 namespace ringrad {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/random.h"
+#include "ringrad/core/random.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/philox.h"
-#include "core/view.h"
-#include "tests/testing.h"
+#include "ringrad/core/philox.h"
+#include "ringrad/core/view.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -119,8 +119,8 @@ TEST(NormalTest, IsTheBoxMullerTransformOfTheWords) {
     ASSERT_NEAR(second, radius * std::sin(angle), tolerance * (1 + radius)) << u << ' ' << turns;
   };
   for (std::uint64_t i = 0; i < 4096; i += 2) {
-    // Near u = 1 the radius hangs on u's last bit: the float32 one is rounded to 24 bits, as in the
-    // library.
+    // Near u = 1 the radius depends on u's last bit: the float32 u is rounded to 24 bits here, as
+    // in the library.
     const float u = static_cast<float>(word_of(11, i)) * 0x1p-32f + 0x1p-33f;
     check(u, word_of(11, i + 1) * 0x1p-32, floats[i], floats[i + 1], 4 * 0x1p-23);
     const auto pair = [&](std::uint64_t k) {
@@ -164,8 +164,8 @@ TEST(NormalTest, NeighboursAreUncorrelated) {
   }
 }
 
-// The words become numbers by correctly rounded operations only; these are the numbers on every
-// machine, with vector clones or without.
+// The conversion of words to numbers uses only correctly rounded operations. These are therefore
+// the numbers on every machine, with vector clones or without.
 TEST(NormalTest, HasTheSameBitsOnEveryMachine) {
   Generator generator(2024);
   const auto digest = [](const auto& values) {

@@ -1,4 +1,4 @@
-#include "core/ref.h"
+#include "ringrad/core/ref.h"
 
 #include <gtest/gtest.h>
 
@@ -75,8 +75,8 @@ TEST(RefTest, LeakAndAdoptHandTheReferenceOver) {
   EXPECT_EQ(alive, 0);
 }
 
-// Threads copy and drop references to one object, and the last one out deletes it; ThreadSanitizer
-// sees whether the deletion is ordered after all other uses.
+// Threads copy and drop references to one object, and the last thread deletes it. ThreadSanitizer
+// checks that the deletion is ordered after all other uses.
 TEST(RefTest, ThreadsMayShareAnObject) {
   for (int round = 0; round < 50; ++round) {
     int alive = 0;

@@ -1,4 +1,4 @@
-#include "core/scalar.h"
+#include "ringrad/core/scalar.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/shape.h"
+#include "ringrad/core/shape.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -17,7 +17,7 @@ using testing::Random;
 
 constexpr std::int64_t kHuge = std::int64_t{1} << 40;
 
-// The places in memory of all elements in row-major order, computed index by index.
+// The memory offsets of all elements in row-major order, computed index by index.
 std::vector<std::int64_t> places(const Shape& shape, const Strides& strides) {
   std::vector<std::int64_t> result;
   for (std::int64_t n = 0; n < shape.numel(); ++n) {
@@ -31,7 +31,8 @@ std::vector<std::int64_t> places(const Shape& shape, const Strides& strides) {
   return result;
 }
 
-// Extents up to 3 and strides up to 12, often those of some order of axes without gaps.
+// Extents up to 3 and strides up to 12, often the strides of a permutation of the axes without
+// gaps.
 std::pair<Shape, Strides> random_layout(Random& random) {
   const Shape shape = random.shape(4, 3, random.chance(0.1) ? 0 : 1);
   Strides strides = Shape::filled(shape.size(), 0);
@@ -62,7 +63,7 @@ TEST(ShapeTest, EqualityCountsAxes) {
   EXPECT_NE((Shape{}), (Shape{1}));
   Shape erased{2, 3, 4};
   erased.erase(2);
-  EXPECT_EQ(erased, (Shape{2, 3}));  // what was erased does not count
+  EXPECT_EQ(erased, (Shape{2, 3}));  // the erased extents do not count
 }
 
 TEST(ShapeTest, AScalarHasOneElement) { EXPECT_EQ(Shape{}.numel(), 1); }
@@ -134,7 +135,7 @@ TEST(LayoutTest, PredicatesAgreeWithTheirDefinitions) {
     ASSERT_EQ(is_dense(shape, strides), at == counting) << shape << strides;
     dense += at == counting;
   }
-  // The sample holds both answers of each question.
+  // The sample contains both answers to each question.
   for (const int yes : {contiguous, dense}) EXPECT_TRUE(500 < yes && yes < 3900) << yes;
   EXPECT_GT(channels_last, 20);
 }

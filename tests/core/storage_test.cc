@@ -1,4 +1,4 @@
-#include "core/storage.h"
+#include "ringrad/core/storage.h"
 
 #include <gtest/gtest.h>
 

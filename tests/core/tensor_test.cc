@@ -1,4 +1,4 @@
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/view.h"
-#include "tests/testing.h"
+#include "ringrad/core/view.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/trace.h"
+#include "ringrad/core/trace.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -24,7 +24,7 @@ class TraceTest : public ::testing::Test {
     std::ifstream file(path_);
     return json::parse(file);
   }
-  // The events that are spans, by name.
+  // The spans among the events, by name.
   std::map<std::string, json> spans() const {
     std::map<std::string, json> result;
     for (const json& event : read())
@@ -113,7 +113,7 @@ TEST_F(TraceTest, ManyThreadsWriteOneFile) {
   EXPECT_EQ(count, 400);
 }
 
-// What a process that is killed leaves: all but the end of the array.
+// A killed process leaves such a file: all but the end of the array.
 TEST_F(TraceTest, ASpanIsInTheFileAsSoonAsItHasEnded) {
   trace_to(path_);
   { const TraceSpan span("last words", "compute"); }

@@ -1,14 +1,14 @@
-#include "core/transfer.h"
+#include "ringrad/core/transfer.h"
 
 #include <sstream>
 
-#include "core/allocator_cuda.h"
-#include "core/view.h"
-#include "kernels/elementwise.h"
-#include "kernels/fill.h"
-#include "tests/core/needs_gpu.h"
-#include "tests/parallel/comm/stall.h"
-#include "tests/testing.h"
+#include "ringrad/core/gpu/allocator_cuda.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/fill.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
+#include "ringrad/tests/core/gpu/needs_gpu.h"
+#include "ringrad/tests/parallel/comm/stall.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -74,7 +74,7 @@ TEST_F(TransferTest, BetweenGpusCopiesFollowTheWorkOfBoth) {
   }
 }
 
-// The source's later work follows the copy, and not what the target does before it.
+// The source's later work is ordered after the copy, but not after the target's earlier work.
 TEST_F(TransferTest, AFreshCopyWaitsForNoWorkOfItsTarget) {
   if (!has_two()) GTEST_SKIP() << "one GPU only";
   const Tensor x = full({1000}, 7, {.device = gpu});
@@ -90,7 +90,8 @@ TEST_F(TransferTest, AFreshCopyWaitsForNoWorkOfItsTarget) {
   expect_same_bits(to_host(y), full({1000}, 7, {.device = Device()}));
 }
 
-// Overwritten right after it, and both given back at once, where blocks are used again.
+// The source is overwritten right after the copy, and both blocks are given back at once, where
+// blocks are reused.
 TEST_F(TransferTest, AFreshCopyIsOfWhatTheSourceHeldInItsOrder) {
   if (!has_two()) GTEST_SKIP() << "one GPU only";
   for (const bool caching : {false, true}) {

@@ -1,7 +1,7 @@
 // Views against a model: the model is a plain list of values in row-major order, and a view of it
 // is made by looking up, for every index of the result, the index of the source that it shows.
 
-#include "core/view.h"
+#include "ringrad/core/view.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -57,7 +57,7 @@ void expect_shows(const Tensor& x, const Model& model) {
   }
 }
 
-// A tensor of distinct numbers, at times with unusual strides.
+// A tensor of distinct numbers, sometimes with unusual strides.
 Tensor numbered(Random& random, const Shape& shape) {
   const Tensor x = view::reshape(arange(shape.numel()), shape);
   return random.chance(0.5) ? x : random.strided(x);
@@ -193,9 +193,9 @@ TEST(ViewTest, StackedViewsShowTheRightElements) {
   }
 }
 
-// If the elements of x can be shown under another shape at all, then moving one step along an axis
-// of that shape moves by the same distance everywhere; that distance, read off at the origin, is
-// the only candidate for the stride.
+// If the elements of x can be viewed in another shape at all, then a step along an axis of that
+// shape moves by the same distance everywhere. That distance, measured at the origin, is the only
+// candidate for the stride.
 TEST(ReshapeTest, IsAViewExactlyWhenSomeStridesExist) {
   int possible = 0, impossible = 0;
   constexpr std::int64_t kStrides[] = {0, 1, 2, 3, 4, 6, 8, 12};

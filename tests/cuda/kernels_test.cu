@@ -1,5 +1,5 @@
-// Kernels that use what kernels use - grids, barriers, shuffles, votes, atomics, shared memory, vector
-// types - compiled from one source for simulated and for real devices.
+// Kernels that use the usual features - grids, barriers, shuffles, votes, atomics, shared memory,
+// vector types - compiled from one source for simulated and for real devices.
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/cuda.h"
-#include "tests/num_gpus.h"
+#include "ringrad/core/gpu/cuda.h"
+#include "ringrad/tests/num_gpus.h"
 
 namespace ringrad {
 namespace {
@@ -40,12 +40,12 @@ __global__ void softmax_block_per_row(const float* x, float* y, int columns) {
   for (int i = static_cast<int>(threadIdx.x); i < columns; i += 256) sum += expf(row[i]);
   sum = warp_sum(sum);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-  __syncthreads();  // all partial sums are there
+  __syncthreads();  // all partial sums are written
   if (threadIdx.x == 0) {
     total = 0;
     for (const float partial : sums) total += partial;
   }
-  __syncthreads();  // the total is there
+  __syncthreads();  // the total is written
   for (int i = static_cast<int>(threadIdx.x); i < columns; i += 256)
     y[static_cast<std::ptrdiff_t>(blockIdx.x) * columns + i] = expf(row[i]) / total;
 }
@@ -56,7 +56,7 @@ __global__ void transpose(const float* x, float* y, int rows, int columns) {
   int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
   int row = static_cast<int>(blockIdx.y * 32 + threadIdx.y);
   if (row < rows && column < columns) tile[threadIdx.y][threadIdx.x] = x[row * columns + column];
-  __syncthreads();  // the tile is read before it is written out
+  __syncthreads();  // the tile is complete before threads read it
   column = static_cast<int>(blockIdx.y * 32 + threadIdx.x);
   row = static_cast<int>(blockIdx.x * 32 + threadIdx.y);
   if (row < columns && column < rows) y[row * rows + column] = tile[threadIdx.x][threadIdx.y];

@@ -1,19 +1,19 @@
-// What this layer makes lies in the CPU's memory, also where tensors are made on a GPU by default.
+// This layer's tensors lie in the CPU's memory, even where tensors are made on a GPU by default.
 
 #include <gtest/gtest.h>
 
-#include "core/stream.h"
-#include "core/transfer.h"
-#include "data/distributed_sampler.h"
-#include "data/fashion_mnist.h"
-#include "data/loader.h"
-#include "data/sampler.h"
-#include "data/synthetic.h"
-#include "data/tensor_dataset.h"
-#include "data/transform.h"
-#include "tests/data/idx_file.h"
-#include "tests/num_gpus.h"
-#include "tests/testing.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/transfer.h"
+#include "ringrad/data/distributed_sampler.h"
+#include "ringrad/data/fashion_mnist.h"
+#include "ringrad/data/loader.h"
+#include "ringrad/data/sampler.h"
+#include "ringrad/data/synthetic.h"
+#include "ringrad/data/tensor_dataset.h"
+#include "ringrad/data/transform.h"
+#include "ringrad/tests/data/idx_file.h"
+#include "ringrad/tests/num_gpus.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/distributed_sampler.h"
+#include "ringrad/data/distributed_sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -16,8 +16,8 @@ namespace {
 using testing::expect_throws;
 using Indices = std::vector<std::int64_t>;
 
-// body(num_samples, num_replicas) for all sizes worth telling apart: every tail of few replicas, and the
-// shortest and longest ones of up to 64.
+// body(num_samples, num_replicas) for all sizes worth distinguishing: every remainder of few
+// replicas, and the shortest and longest remainders of up to 64 replicas.
 template <class Body>
 void for_all_sizes(Body body) {
   for (int num_replicas = 1; num_replicas <= 8; ++num_replicas)
@@ -38,7 +38,7 @@ std::vector<Indices> shares(std::int64_t n, int num_replicas, Tail tail, bool sh
   return result;
 }
 
-// How often each sample comes in all shares together.
+// How often each sample occurs in all shares together.
 std::map<std::int64_t, int> visits(const std::vector<Indices>& shares) {
   std::map<std::int64_t, int> counts;
   for (const Indices& share : shares)
@@ -96,7 +96,7 @@ TEST(DistributedSamplerTest, KeptTailVisitsEverySampleOnce) {
   });
 }
 
-// What makes training on n replicas equal to training on one with n times the batch.
+// The property that makes training on n replicas equal to training on one with n times the batch.
 TEST(DistributedSamplerTest, SharesDealOutTheOrderOfOneRank) {
   for_all_sizes([](std::int64_t n, int num_replicas) {
     for (std::int64_t epoch = 0; epoch < 2; ++epoch) {

@@ -1,4 +1,4 @@
-#include "data/fashion_mnist.h"
+#include "ringrad/data/fashion_mnist.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/data/idx_file.h"
-#include "tests/testing.h"
+#include "ringrad/tests/data/idx_file.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -32,7 +32,7 @@ std::vector<std::int64_t> histogram(const Tensor& labels) {
 
 // -- The real files, from the Debian package ------------------------------------------------------
 
-// Inflating takes a while: once for all tests.
+// Inflating is slow: the files are read once for all tests.
 const TensorDataset& real(Split split) {
   static const TensorDataset train = fashion_mnist(Split::train), test = fashion_mnist(Split::test);
   return split == Split::train ? train : test;

@@ -1,4 +1,4 @@
-#include "tests/data/idx_file.h"
+#include "ringrad/tests/data/idx_file.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>

@@ -17,7 +17,7 @@ Bytes idx_file(std::uint8_t type, const std::vector<std::uint32_t>& extents, con
 /// One gzip member.
 Bytes gzip(const Bytes& bytes);
 
-/// A folder of the running test's own.
+/// A folder for the running test alone.
 std::filesystem::path test_folder();
 
 void write_file(const std::filesystem::path& path, const Bytes& bytes);

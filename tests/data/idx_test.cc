@@ -1,11 +1,11 @@
-#include "data/idx.h"
+#include "ringrad/data/idx.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "core/allocator.h"
-#include "tests/data/idx_file.h"
-#include "tests/testing.h"
+#include "ringrad/core/allocator.h"
+#include "ringrad/tests/data/idx_file.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -117,7 +117,7 @@ TEST(IdxTest, NamesBothFactsOfATruncatedFile) {
                            "must hold 4 more bytes of header; got 2");
   expect_throws<DataError>([&] { read_idx(file_with(without_end(small_file(), 2))); },
                            "promises 6 bytes of uint8 (2, 3); got 4");
-  // A sound gzip file of a truncated IDX file.
+  // A valid gzip file of a truncated IDX file.
   expect_throws<DataError>([&] { read_idx(file_with(gzip(without_end(small_file(), 2)))); },
                            "promises 6 bytes of uint8 (2, 3); got 4");
   const Bytes compressed = gzip(small_file());
@@ -138,8 +138,8 @@ TEST(IdxTest, ThrowsForTrailingBytes) {
       "gzip file; got ");
 }
 
-// Some bytes of a gzip header, such as its time, mean nothing to a reader; all others are covered
-// by the format or by the checksum.
+// Some bytes of a gzip header, such as its time, mean nothing to a reader; the format or the
+// checksum covers all others.
 TEST(IdxTest, NeverTakesADamagedGzipFileForAnother) {
   const Bytes sound = gzip(small_file());
   int found = 0;
@@ -163,7 +163,8 @@ TEST(IdxTest, ComparesTheChecksum) {
                            "must be a valid gzip file; got incorrect data check");
 }
 
-// What a header promises is compared with the size of the file before any memory is asked for.
+// The reader compares the size that a header promises with the size of the file before it allocates
+// memory.
 TEST(IdxTest, AllocatesNothingForAbsurdExtents) {
   constexpr std::uint32_t kMost = 0xffffffff;
   const std::vector<std::vector<std::uint32_t>> absurd = {
@@ -180,7 +181,7 @@ TEST(IdxTest, AllocatesNothingForAbsurdExtents) {
   }
 }
 
-// The bound on what a gzip file may hold must not refuse the densest file there is.
+// The bound on the content of a gzip file must not refuse the densest possible file.
 TEST(IdxTest, ReadsTheDensestGzipFile) {
   constexpr std::uint32_t kCount = 10'000'000;
   const Bytes file = gzip(idx_file(0x08, {kCount}, Bytes(kCount)));

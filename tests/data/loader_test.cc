@@ -1,4 +1,4 @@
-#include "data/loader.h"
+#include "ringrad/data/loader.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "data/distributed_sampler.h"
-#include "data/sampler.h"
-#include "data/tensor_dataset.h"
-#include "data/transform.h"
-#include "tests/testing.h"
+#include "ringrad/data/distributed_sampler.h"
+#include "ringrad/data/sampler.h"
+#include "ringrad/data/tensor_dataset.h"
+#include "ringrad/data/transform.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -46,7 +46,7 @@ Indices all_targets(DataLoader& loader) {
   return targets;
 }
 
-// Fetching a number that is `forbidden` fails.
+// Fails to fetch the number `forbidden`.
 class PickyDataset final : public Dataset {
  public:
   PickyDataset(std::int64_t size, std::int64_t forbidden) : size_(size), forbidden_(forbidden) {}
@@ -142,8 +142,8 @@ TEST(DataLoaderTest, RandomTransformsDifferBetweenPassesAndCanBeResumed) {
   EXPECT_EQ(all_batches(loader)[0].input().to_vector<float>(), first);
 }
 
-// A global batch of 8 is one batch of 8, two of 4 or four of 2: the samples, and what the random
-// transforms make of them, are the same.
+// A global batch of 8 is one batch of 8, two of 4 or four of 2: the samples, and the results of the
+// random transforms, are the same.
 TEST(DataLoaderTest, RanksTogetherHoldTheBatchesOfOneRank) {
   const TensorDataset set = numbered_images(24);
   RandomSampler whole(24, 5);

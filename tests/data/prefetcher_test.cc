@@ -1,4 +1,4 @@
-#include "data/prefetcher.h"
+#include "ringrad/data/prefetcher.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ Batch numbered(std::int64_t number) { return {{scalar_tensor(number)}}; }
 
 std::int64_t number_of(const Batch& batch) { return batch.input().item<std::int64_t>(); }
 
-// Takes all batches that are left; they must be count in number and begin with `first`.
+// Takes all remaining batches; there must be `count`, and they must begin with `first`.
 void expect_rest(Prefetcher& prefetcher, std::int64_t first, std::int64_t count) {
   for (std::int64_t number = first; number < first + count; ++number) {
     const auto batch = prefetcher.next();
@@ -83,7 +83,7 @@ TEST(PrefetcherTest, WorksAheadToTheEndOfTheWindowAndNoFurther) {
 
 TEST(PrefetcherTest, ThreadsWorkAtTheSameTime) {
   std::atomic<int> working = 0;
-  // Each of the first two waits for the other.
+  // Each of the first two fetches waits for the other.
   const auto make = [&](std::int64_t number) {
     ++working;
     const auto deadline = std::chrono::steady_clock::now() + 20s;

@@ -1,4 +1,4 @@
-#include "data/random_stream.h"
+#include "ringrad/data/random_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ TEST(RandomStreamTest, EverySeedEpochAndItemHasItsOwnStream) {
   EXPECT_EQ(first_draws.size(), 8u * 8 * 9);
 }
 
-// Numbers beyond 32 bits must count in full.
+// All bits of numbers beyond 32 bits must count.
 TEST(RandomStreamTest, EveryBitOfTheKeyMatters) {
   std::set<std::uint64_t> keys = {mix_seed(0, 0, 0)};
   for (int bit = 0; bit < 64; ++bit) {

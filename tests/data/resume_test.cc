@@ -1,8 +1,9 @@
-// Passes that are left off in the middle of an epoch and go on, with other ranks and other batches.
+// Passes that stop in the middle of an epoch and resume with other ranks and other batches.
 //
-// The model: a run is a list of legs. In each leg n ranks take k batches of B each, all from the
-// position that the leg before has ended at, or, in the last one, all that are left. What all ranks of
-// all legs have seen together is compared with the epoch's order, which no rank knows of.
+// The model: a run is a list of legs. In each leg n ranks take k batches of B each, starting at the
+// position where the previous leg ended; in the last leg they take all that remain. The samples
+// that all ranks of all legs have seen are compared with the epoch's order, which no single rank
+// knows.
 
 #include <gtest/gtest.h>
 
@@ -13,12 +14,12 @@
 #include <memory>
 #include <vector>
 
-#include "data/distributed_sampler.h"
-#include "data/loader.h"
-#include "data/tensor_dataset.h"
-#include "data/transform.h"
-#include "data/weighted_sampler.h"
-#include "tests/testing.h"
+#include "ringrad/data/distributed_sampler.h"
+#include "ringrad/data/loader.h"
+#include "ringrad/data/tensor_dataset.h"
+#include "ringrad/data/transform.h"
+#include "ringrad/data/weighted_sampler.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -39,7 +40,8 @@ TensorDataset numbered_images(std::int64_t n) {
 
 std::vector<Transform> augmentation() { return {random_crop({6, 6}, 2), random_horizontal_flip()}; }
 
-// What one rank's loader gives in up to `num_batches` batches; the position it ends at.
+// The samples of up to `num_batches` batches of one rank's loader, and the position at which it
+// ends.
 struct Leg {
   Indices seen;
   SamplerPosition end;
@@ -64,7 +66,7 @@ std::map<std::int64_t, int> count(const Indices& indices) {
   return counts;
 }
 
-// `make(n, rank)` is the sampler of a rank of n; `order` is what the epoch consists of.
+// `make(n, rank)` is the sampler of rank `rank` of n; `order` lists the epoch's samples.
 template <class Make>
 void expect_whole_epoch(Make make, const Indices& order, std::int64_t epoch, Tail tail,
                         const Dataset& set, Random& random) {
@@ -131,7 +133,7 @@ TEST(ResumeTest, LegsHoldAllWeightedDrawsTogether) {
     }
 }
 
-// The rest of a pass, to the bit: the order of samples, and what random transforms made of them.
+// The rest of a pass, bit by bit: the order of samples, and the results of random transforms.
 TEST(ResumeTest, APassGoesOnAsIfItHadNotBeenLeft) {
   const TensorDataset set = numbered_images(61);
   for (const Tail tail : {Tail::pad, Tail::drop, Tail::keep})
@@ -163,7 +165,7 @@ TEST(ResumeTest, APassGoesOnAsIfItHadNotBeenLeft) {
       }
 }
 
-// Other batches, other ranks: the same image is made of a sample.
+// With other batches and other ranks, the transforms make the same image of a sample.
 TEST(ResumeTest, ASampleIsAugmentedAlikeOnWhateverRankItComes) {
   const TensorDataset set = numbered_images(40);
   const auto images = [&](int num_replicas, std::int64_t batch_size, const SamplerPosition& from) {
@@ -214,7 +216,7 @@ TEST(ResumeTest, APassThatIsLeftEarlyStaysWhereItWas) {
   EXPECT_EQ(loader.begin()->target().to_vector<std::int64_t>(), (Indices{4, 5, 6, 7}));
 }
 
-// Its first samples cannot be had, as long as it is told so.
+// Fails to fetch its first samples while `fails` is set.
 struct Failing final : Dataset {
   bool fails = false;
   std::int64_t size() const override { return 10; }

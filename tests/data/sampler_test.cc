@@ -1,4 +1,4 @@
-#include "data/sampler.h"
+#include "ringrad/data/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -54,7 +54,7 @@ TEST(RandomSamplerTest, OrderIsAFunctionOfSeedAndEpoch) {
   EXPECT_EQ(resumed.indices(), order);
 }
 
-// Were the epoch added to the seed, epoch 1 of seed 0 would be epoch 0 of seed 1.
+// If the epoch were added to the seed, epoch 1 of seed 0 would be epoch 0 of seed 1.
 TEST(RandomSamplerTest, EverySeedAndEpochHasItsOwnOrder) {
   std::set<Indices> orders;
   for (std::uint64_t seed = 0; seed < 10; ++seed)

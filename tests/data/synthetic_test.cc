@@ -1,4 +1,4 @@
-#include "data/synthetic.h"
+#include "ringrad/data/synthetic.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using testing::expect_same_bits;
 using testing::expect_throws;
 
-// The class whose centre on the unit circle is nearest: what a linear classifier can compute.
+// The class with the nearest centre on the unit circle: a linear classifier can compute it.
 std::int64_t nearest_class(const float* point, std::int64_t num_classes) {
   const double turns = std::atan2(double{point[1]}, double{point[0]}) / (2 * std::numbers::pi);
   const auto nearest = std::llround(turns * static_cast<double>(num_classes));
@@ -47,7 +47,7 @@ TEST(SyntheticTest, NearestCentreTellsBlobsApartButNotSpirals) {
   EXPECT_LT(spiral_share, 0.8);
 }
 
-// Without noise the angle follows from radius and class, so arms never meet but in the centre.
+// Without noise the angle follows from radius and class, so arms meet only in the centre.
 TEST(SyntheticTest, SpiralArmsFollowTheirFormula) {
   const TensorDataset set = spirals(100, 2, 0, 0, 0.75);
   const float* point = set.tensors()[0].data<float>();

@@ -1,11 +1,11 @@
-#include "data/tensor_dataset.h"
+#include "ringrad/data/tensor_dataset.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "core/view.h"
-#include "tests/testing.h"
+#include "ringrad/core/view.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -21,7 +21,7 @@ std::vector<std::int64_t> random_indices(Random& random, std::int64_t size, std:
   return indices;
 }
 
-// Row by row with views: what fetch must equal.
+// The expected result of fetch: row by row, with views.
 void expect_rows(const Tensor& fetched, const Tensor& source,
                  const std::vector<std::int64_t>& indices) {
   ASSERT_EQ(fetched.shape()[0], std::ssize(indices));

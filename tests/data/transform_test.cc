@@ -1,4 +1,4 @@
-#include "data/transform.h"
+#include "ringrad/data/transform.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "core/view.h"
-#include "tests/testing.h"
+#include "ringrad/core/view.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -123,7 +123,7 @@ bool is_window(const Tensor& y, const Tensor& x, std::int64_t b, std::int64_t to
   return true;
 }
 
-// Pixels differ and are not 0, so that every window can be told from every other.
+// Pixels differ and are not 0, so that every window is distinguishable from every other.
 Tensor distinct_pixels(const Shape& shape, DType dtype) {
   const Tensor x = empty(shape, {.dtype = dtype});
   dispatch_dtype(dtype, [&]<class T>() {
@@ -135,7 +135,7 @@ Tensor distinct_pixels(const Shape& shape, DType dtype) {
 TEST(RandomCropTest, IsAWindowOfThePaddedImageInAnyDType) {
   for (int d = 0; d < kNumDTypes; ++d) {
     const DType dtype = static_cast<DType>(d);
-    if (dtype == DType::bool_) continue;  // its pixels cannot be told apart
+    if (dtype == DType::bool_) continue;  // its pixels are not distinguishable
     const Tensor x = distinct_pixels({6, 2, 4, 5}, dtype);
     for (const CropSize size : {CropSize{4, 5}, CropSize{3, 3}, CropSize{8, 9}, CropSize{3, 8}}) {
       const Tensor y = apply_one(random_crop(size, 2), x);
@@ -154,7 +154,7 @@ TEST(RandomCropTest, IsAWindowOfThePaddedImageInAnyDType) {
 TEST(RandomCropTest, EveryPlaceIsEquallyLikely) {
   constexpr std::int64_t kSamples = 9000;
   const Tensor x = full({kSamples, 1, 1, 1}, 1);
-  // The one pixel of the image lies anywhere in the 3 x 3 window.
+  // The image's only pixel may lie anywhere in the 3 x 3 window.
   const Tensor y = apply_one(random_crop({3, 3}, 2), x);
   std::vector<int> counts(9);
   for (std::int64_t i = 0; i < y.numel(); ++i)
@@ -252,7 +252,7 @@ TEST(TransformTest, SeedEpochAndIndexEachChangeTheDraws) {
   EXPECT_NE(apply(augmentation(), x, {others, 3, 9}).to_vector<float>(), base);
 }
 
-// Two coins must not always fall alike: a flip twice is then no flip at all.
+// Two coins must not always agree: flipping twice would then be no flip at all.
 TEST(TransformTest, EqualTransformsInOneListDrawDifferently) {
   const Tensor x = distinct_pixels({200, 2}, DType::float32);
   const Indices all = numbers_below(200);

@@ -1,4 +1,4 @@
-#include "data/weighted_sampler.h"
+#include "ringrad/data/weighted_sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

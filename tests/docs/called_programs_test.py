@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Every program that scripts and tests call is in a package that tools/setup installs, or that no Debian lacks.
 
-What is called is found by its place: the first word of a command in shell scripts and in strings of Python tests, the
+Calls are found by their position: the first word of a command in shell scripts and in strings of Python tests, the
 first word of a list in Python, and the first argument of exec in C++. Such a word counts if this machine has a program
-of that name; its package is asked of dpkg. A package is there if setup names it, for a script with the options with
-which the script calls setup; if one of these depends on it; or if it is essential or required, and so part of
+of that name; dpkg names its package. A package counts as installed if setup names it (for a script: with the options
+with which the script calls setup), if one of these depends on it, or if it is essential or required, and so part of
 `debootstrap --variant=minbase`.
 """
 import re
@@ -23,7 +23,7 @@ CALLERS = {'host_tool': 'test_two_hosts'}  # whose set-up counts
 
 WORD = r'([a-z][\w.+-]*)(?=[\s;)"\'|&]|$)'
 BEFORE = r'(?:^|[|;(`]|&&|\bthen|\bdo|\belse|\bexec|\bsudo|\bxargs|!|\$\()[ \t]*(?:\w+=\S* )*'
-# Words of shell that are programs too, and of data: no calls.
+# Shell words that are also programs, and words of data: not calls.
 OWN_WORDS = {'case', 'command', 'echo', 'exec', 'exit', 'export', 'file', 'if', 'in', 'local', 'printf', 'read', 'red',
              'set', 'shift', 'test', 'then', 'time', 'trap', 'type', 'until', 'wait', 'while', 'write'}
 
@@ -67,7 +67,7 @@ def dpkg(*arguments):
 
 @lru_cache(None)
 def all_dependencies():
-    """{package: what it needs}, of all that is installed; of alternatives, all."""
+    """{package: its dependencies} of all installed packages; all alternatives count."""
     needs, provided = {}, {}
     for line in dpkg('dpkg-query', '-W', '-f=${Package}\t${Pre-Depends}, ${Depends}\t${Provides}\n').splitlines():
         package, depends, provides = line.split('\t')
@@ -134,8 +134,8 @@ class CalledProgramsTest(unittest.TestCase):
     def test_calls_are_found(self):
         self.assertLessEqual({'grep', 'sed', 'dpkg-query'}, words_of(ROOT / 'tools/setup'))
         self.assertIn('ip', words_of(ROOT / 'tools/test_two_hosts'))
-        self.assertIn('pgrep', words_of(ROOT / 'tests/parallel/comm/ringrun_test.py'))
-        self.assertIn('kill', words_of(ROOT / 'tests/parallel/comm/hosts_ringrun_test.py'))
+        self.assertIn('pgrep', words_of(ROOT / 'tests/parallel/comm/job/ringrun_test.py'))
+        self.assertIn('kill', words_of(ROOT / 'tests/parallel/comm/job/hosts_ringrun_test.py'))
         self.assertEqual(package_of('pgrep'), 'procps')
         self.assertNotIn('procps', minimal_packages())
 

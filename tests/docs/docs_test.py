@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What the documents say of the code exists: their C++ compiles; their commands, options and tests are there.
 
-A block of C++ is compiled as it stands, within a namespace of its own, after `#include "ringrad.h"`. One without a
-function or an include at its beginning is statements: it is compiled as the body of a function. What the text around
-a block presumes is declared in a comment of the line before it, which no page shows:
+A block of C++ is compiled as it stands, within a namespace of its own, after `#include "ringrad/ringrad.h"`. One without a
+function or an include at its beginning consists of statements: it is compiled as the body of a function. A comment on
+the line before a block, which no page shows, declares the names that the text around the block presumes:
 
     <!-- given: Tensor x, y; -->
 """
@@ -14,10 +14,10 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / 'README.md', *ROOT.glob('docs/*.md'), *ROOT.glob('[a-z]*/README.md')])
-DOCUMENTS = [path for path in DOCUMENTS if not path.parent.name.startswith('bazel-')]
-FOLDERS = 'autograd benchmarks core data examples kernels nn parallel sim tests tools'.split()
-CODE = [path for folder in FOLDERS for path in (ROOT / folder).rglob('*') if path.is_file() and path.suffix != '.md']
+FOLDERS = 'autograd benchmarks core data docs examples kernels nn parallel sim tests tools'.split()
+DOCUMENTS = sorted([*ROOT.glob('*.md'), *(page for folder in FOLDERS for page in (ROOT / folder).rglob('*.md'))])
+FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob('*') if path.is_file()]
+CODE = [path for path in FILES if path.suffix != '.md' and path.parts[len(ROOT.parts)] != 'docs']
 GIVEN = re.compile(r'<!-- given:?\s((?:(?!-->).)*)-->\s*\Z', re.DOTALL)
 IS_WHOLE = re.compile(r'^(#include|__global__)|^\w[\w:<>& ]* \w+\(.*\) \{$', re.MULTILINE)
 
@@ -42,7 +42,7 @@ def source_of(number, place, block, given):
 
 class CodeTest(unittest.TestCase):
     def test_every_block_compiles(self):
-        includes, bodies = ['#include "ringrad.h"'], []
+        includes, bodies = ['#include "ringrad/ringrad.h"'], []
         for document in DOCUMENTS:
             for language, line, block, given in blocks_of(document):
                 if language == 'cpp':
@@ -53,7 +53,8 @@ class CodeTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, 'blocks.cc')
             source.write_text('\n'.join(includes + bodies))
-            run = subprocess.run(['g++', '-std=c++20', '-march=x86-64-v2', '-fsyntax-only', '-w', f'-I{ROOT}',
+            Path(folder, 'ringrad').symlink_to(ROOT)
+            run = subprocess.run(['g++', '-std=c++20', '-march=x86-64-v2', '-fsyntax-only', '-w', f'-I{folder}',
                                   f'-I{ROOT}/sim/include', source], text=True, capture_output=True, check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
 
@@ -65,7 +66,7 @@ COMMAND = re.compile(rf'^(?:\w+=\S+ )*({OURS}|bazel|ringrun)(?: (.*))?$')
 
 
 def commands_of(document):
-    """Lines of plain blocks, indented lines, and what stands in backticks, as far as they are commands."""
+    """Lines of plain blocks, indented lines, and text in backticks, as far as they are commands."""
     text = document.read_text()
     prose = re.sub(r'^```.*?^```$', '', text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for language, _, block, _ in blocks_of(document) if not language for line in block.split('\n')]
@@ -116,6 +117,40 @@ class CommandTest(unittest.TestCase):
                         for option in re.findall(r'(?<!\S)--[a-z][a-z0-9-]*', arguments):
                             self.assertIn(option, self.options)
         self.assertGreater(num_commands, 50)
+
+
+# --- Files ---
+
+SOURCE = r'[a-z]\w*\.(?:h|cc|cu|cuh|inc)'
+# Files of a user's program in examples, of the rule for names, and of other projects.
+NOT_OURS = {'file.cc', 'model.cc', 'softmax.cu', 'train.cc', 'foo_cpu.cc', 'foo_cuda.cu', 'nccl.h', 'tuning.cc'}
+
+
+class FilesTest(unittest.TestCase):
+    def test_links_lead_somewhere(self):
+        for document in DOCUMENTS:
+            prose = re.sub(r'^```.*?^```$', '', document.read_text(), flags=re.MULTILINE | re.DOTALL)
+            for target in re.findall(r'\]\(([^)#\s]+)', prose):
+                if not target.startswith(('http:', 'https:')):
+                    with self.subTest(document=document.relative_to(ROOT), target=target):
+                        self.assertTrue((document.parent / target).exists(), 'there is no such file')
+
+    def test_sources_that_are_named_exist(self):
+        names = {path.name for path in FILES} | {path.name for path in ROOT.glob('*.h')}
+        folders = [ROOT, ROOT / 'parallel', ROOT / 'parallel/comm', ROOT / 'tests', ROOT / 'sim/include']
+        for page in DOCUMENTS + [path for path in CODE if path.suffix in ('.h', '.cc', '.cu', '.cuh', '.bazel', '.bzl')]:
+            text = page.read_text()
+            if page.suffix != '.md':  # comments alone: includes are the compiler's to check
+                text = '\n'.join(re.findall(r'(?://|#) .*|//$', text))
+            for name in re.findall(rf'(?<![\w/.<\\-])(?:ringrad/)?((?:[a-z_]+/)*{SOURCE})(?![\w.])', text):
+                if name.split('/')[-1] in NOT_OURS:
+                    continue
+                if '/' in name:
+                    exists = any((folder / name).exists() for folder in [*folders, page.parent, page.parent.parent])
+                else:
+                    exists = name in names or (Path('/usr/include') / name).exists()
+                with self.subTest(page=page.relative_to(ROOT), name=name):
+                    self.assertTrue(exists, 'there is no such file')
 
 
 # --- Tests ---

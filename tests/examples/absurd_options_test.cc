@@ -1,11 +1,11 @@
-// Arguments that make no sense end a program at once, with one line that names the option, and exit code 2.
+// Absurd arguments end a program at once, with one line that names the option, and exit code 2.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "tests/examples/commands.h"
+#include "ringrad/tests/examples/commands.h"
 
 namespace ringrad {
 namespace {
@@ -21,7 +21,7 @@ void expect_refused(const std::string& program, const std::string& arguments,
 }
 
 TEST(AbsurdOptionsTest, NumbersHaveRanges) {
-  // A micro-batch is eight images: so many would take 5.8 GB, and then the next 5.8.
+  // A micro-batch is eight images: this many would take 5.8 GB, and then another 5.8 GB.
   expect_refused("pipeline", "--micro-batches 1000000000",
                  "--micro-batches: must be a whole number in [1, 512]; got \"1000000000\"");
   expect_refused("pipeline", "--steps 0",
@@ -46,7 +46,7 @@ TEST(AbsurdOptionsTest, AFileThatCannotBeWrittenIsRefusedBeforeTheWork) {
                  "--json: the file must be writable; got \"/nonexistent/x\"");
 }
 
-// The file can be opened; what is written to it meets a full disk.
+// The file can be opened, but writes to it meet a full disk.
 TEST(AbsurdOptionsTest, AFileThatIsNotWrittenIsAFailure) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   const Outcome outcome =

@@ -1,11 +1,11 @@
-// Examples of local and asynchronous training do what they say on threads, processes and GPUs, and over other
-// libraries.
+// The examples of local and asynchronous training give the results that they claim on threads,
+// processes and GPUs, and over other libraries.
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/examples/commands.h"
+#include "ringrad/tests/examples/commands.h"
 
 namespace ringrad {
 namespace {
@@ -17,7 +17,7 @@ std::vector<std::string> over_every_backend(const std::string& example, int n,
                                             const std::string& arguments = "") {
   auto commands = testing::every_way(example, n, arguments);
   const std::string program = "examples/" + example + ' ' + arguments, count = std::to_string(n);
-  commands.push_back("parallel/comm/ringrun -n " + count + ' ' + program + " --backend gloo");
+  commands.push_back("parallel/comm/job/ringrun -n " + count + ' ' + program + " --backend gloo");
   commands.push_back(
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=/tmp mpirun "
       "--oversubscribe --bind-to none -n " +
@@ -41,7 +41,7 @@ double number_after(const std::string& text, const std::string& label) {
 }
 
 TEST(LocalSGDExampleTest, LongerPeriodsSendLessAndLearn) {
-  // 8 steps of an epoch on all ranks, 3 epochs: 24 averages, 6, 2 and 1, of 387 numbers.
+  // An epoch has 8 steps on all ranks. 3 epochs make 24, 6, 2 or 1 averages of 387 numbers.
   for (const std::string& command : over_every_backend("local_sgd", 2, "--epochs 3")) {
     const std::string output = output_of(command);
     EXPECT_NEAR(number_after(output, "period  1: loss "), 0.811, 0.01) << command;
@@ -51,7 +51,7 @@ TEST(LocalSGDExampleTest, LongerPeriodsSendLessAndLearn) {
   }
 }
 
-// What staleness 0 computes is the same wherever it runs on the CPU.
+// The result with staleness 0 is the same wherever it runs on the CPU.
 TEST(AsynchronousSGDExampleTest, BoundsHoldAndStalenessZeroIsTheSameEverywhere) {
   std::string expected;
   for (const std::string& command : over_every_backend("asynchronous_sgd", 3, "--steps 30")) {
@@ -82,10 +82,11 @@ TEST(AsynchronousSGDExampleTest, NeedsAWorker) {
   EXPECT_NE(outcome.output.find("there must be a worker"), std::string::npos) << outcome.output;
 }
 
-// The launcher ends who has not ended by itself; that all know of the culprit is tested elsewhere.
+// The launcher ends the ranks that have not ended by themselves. Other tests check that all ranks
+// learn which rank failed.
 TEST(AsynchronousSGDExampleTest, EndsWhenAWorkerIsKilled) {
   const Outcome outcome =
-      run("parallel/comm/ringrun -n 3 --chaos kill:2@step=7 examples/asynchronous_sgd 2>&1");
+      run("parallel/comm/job/ringrun -n 3 --inject kill:2@step=7 examples/asynchronous_sgd 2>&1");
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_NE(outcome.output.find("rank 2"), std::string::npos) << outcome.output;
 }

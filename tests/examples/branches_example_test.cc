@@ -1,10 +1,10 @@
-// Branches side by side compute what the plain network does, on the CPU and on GPUs.
+// Parallel branches compute the same as the plain network, on the CPU and on GPUs.
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/examples/commands.h"
+#include "ringrad/tests/examples/commands.h"
 
 namespace ringrad {
 namespace {

@@ -1,4 +1,4 @@
-// Examples as a user runs them: by a shell.
+// Runs examples as a user does: through a shell.
 
 #pragma once
 
@@ -36,16 +36,17 @@ inline std::string last_line(const std::string& text) {
   return last;
 }
 
-/// The commands that run an example (job.h) on n thread ranks, on as many processes, and on thread ranks with a GPU
-/// each.
+/// The commands that run an example (job.h) on n thread ranks, on as many processes, and on thread
+/// ranks with one GPU each.
 inline std::vector<std::string> every_way(const std::string& example, int n,
                                           const std::string& arguments = "") {
   const std::string program = "examples/" + example + ' ' + arguments, count = std::to_string(n);
-  return {program + " --world-size " + count, "parallel/comm/ringrun -n " + count + ' ' + program,
+  return {program + " --world-size " + count,
+          "parallel/comm/job/ringrun -n " + count + ' ' + program,
           program + " --device cuda --world-size " + count};
 }
 
-/// What ringrun's ranks have printed, without the "[rank] " before each line.
+/// The output of ringrun's ranks, without the "[rank] " before each line.
 inline std::string without_ranks(const std::string& output) {
   return std::regex_replace(output, std::regex("(^|\n)\\[\\d+\\] "), "$1");
 }

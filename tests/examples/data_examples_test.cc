@@ -1,4 +1,5 @@
-// Examples of checkpoints and samplers: what they print on threads, processes and GPUs, and after crashes.
+// Examples of checkpoints and samplers: their output on threads, processes and GPUs, and after
+// crashes.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/examples/commands.h"
-#include "tests/nn/folder.h"
+#include "ringrad/tests/examples/commands.h"
+#include "ringrad/tests/nn/folder.h"
 
 namespace ringrad {
 namespace {
@@ -21,7 +22,7 @@ using testing::run;
 
 class RestartAfterCrashTest : public ::testing::Test {
  protected:
-  // What rank 0 prints; `name` is the checkpoint's.
+  // The output of rank 0; `name` is the checkpoint's.
   std::string train(const std::string& start, const std::string& name,
                     const std::string& arguments = "") {
     const Outcome outcome = run(start + "examples/restart_after_crash --checkpoint " +
@@ -31,11 +32,11 @@ class RestartAfterCrashTest : public ::testing::Test {
   }
 
   static std::string ringrun(int n, const std::string& options = "") {
-    return "parallel/comm/ringrun --grace 1 -n " + std::to_string(n) + ' ' + options + ' ';
+    return "parallel/comm/job/ringrun --grace 1 -n " + std::to_string(n) + ' ' + options + ' ';
   }
 
   static std::string with_crash(const std::string& fault) {
-    return "--max-restarts 1 --chaos " + fault;
+    return "--max-restarts 1 --inject " + fault;
   }
 
   const Folder folder_;
@@ -56,7 +57,7 @@ TEST_F(RestartAfterCrashTest, EndsWithTheSameBitsAsWithoutACrash) {
   EXPECT_NE(train(ringrun(2, with_crash("kill:1@step=7")), "again")
                 .find("resumed at step 5, epoch 0, sample 120 on 2 ranks\n" + kEpochs),
             std::string::npos);
-  // Before the first checkpoint nothing was committed, and nothing is lost.
+  // Before the first checkpoint nothing is committed, so nothing is lost.
   const std::string early = train(ringrun(2, with_crash("kill:1@step=3")), "early");
   EXPECT_EQ(early, undisturbed);
 }
@@ -67,9 +68,9 @@ TEST_F(RestartAfterCrashTest, GoesOnWithTheRanksThatAreLeft) {
   EXPECT_TRUE(output.starts_with("resumed at step 5, epoch 0, sample 120 on 3 ranks\n" + kEpochs +
                                  "20 steps"))
       << output;
-  // And in the end with any: 2 of 3 are killed one after the other.
+  // Goes on even with a single rank: 2 of 3 are killed one after the other.
   const std::string twice = train(
-      ringrun(3, "--max-restarts 2 --min-ranks 1 --chaos kill:2@step=12,kill:1@step=6@restart=1"),
+      ringrun(3, "--max-restarts 2 --min-ranks 1 --inject kill:2@step=12,kill:1@step=6@restart=1"),
       "twice");
   EXPECT_EQ(twice.substr(0, twice.find("20 steps")),
             "epoch 0: 240 of 240 samples seen once\n"
@@ -80,7 +81,8 @@ TEST_F(RestartAfterCrashTest, GoesOnWithTheRanksThatAreLeft) {
       << twice;
 }
 
-// 24 or 96 samples are left for five ranks: in the last step one rank has none, or one more than the others.
+// 24 or 96 samples are left for five ranks: in the last step one rank has none, or one more than
+// the others.
 TEST_F(RestartAfterCrashTest, SeesEachSampleOnceIfTheRestDoesNotDivide) {
   for (const std::string step : {"7", "10"}) {
     const std::string output =
@@ -129,7 +131,7 @@ std::vector<Row> table(const std::string& output) {
   return rows;
 }
 
-// What the program prints, all samples alike and weighted.
+// The table that the program prints: all samples alike, and weighted.
 std::vector<Row> table_of(const std::string& command) {
   const Outcome outcome = run(command + " 2>/dev/null");
   EXPECT_EQ(outcome.exit_code, 0) << command;
@@ -140,7 +142,7 @@ std::vector<Row> table_of(const std::string& command) {
 }
 
 TEST(WeightedSamplingTest, RareClassesComeAsOftenAndAreRecognised) {
-  for (const std::string start : {"", "parallel/comm/ringrun -n 2 "}) {
+  for (const std::string start : {"", "parallel/comm/job/ringrun -n 2 "}) {
     SCOPED_TRACE(start);
     const std::vector<Row> rows = table_of(start + "examples/weighted_sampling --world-size 2");
     EXPECT_EQ(rows[0].name, "all alike");
@@ -154,7 +156,7 @@ TEST(WeightedSamplingTest, RareClassesComeAsOftenAndAreRecognised) {
   }
 }
 
-// One epoch of eight: a simulated GPU takes its time.
+// One epoch instead of eight: a simulated GPU is slow.
 TEST(WeightedSamplingTest, GpusDoWhatTheCpuDoes) {
   const std::string command = "examples/weighted_sampling --world-size 2 --epochs 1 --device ";
   const std::vector<Row> cpu = table_of(command + "cpu"), gpu = table_of(command + "cuda");

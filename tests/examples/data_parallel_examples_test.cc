@@ -1,11 +1,11 @@
-// Examples of data parallel training print the same on threads, processes and GPUs.
+// The examples of data parallel training print the same on threads, processes and GPUs.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
-#include "tests/examples/commands.h"
+#include "ringrad/tests/examples/commands.h"
 
 namespace ringrad {
 namespace {
@@ -38,11 +38,11 @@ TEST(DistributedDataParallelExampleTest, WrongArgumentsAreNamed) {
   expect_complaint(example + "--backend gloo", "got gloo without one");
   expect_complaint(example + "--nccl", "needs --device cuda; got cpu");
   expect_complaint("RANK=2 WORLD_SIZE=2 " + example, "got");
-  expect_complaint("parallel/comm/ringrun -n 2 " + example + "--backend threads",
+  expect_complaint("parallel/comm/job/ringrun -n 2 " + example + "--backend threads",
                    "got threads of a launcher");
 }
 
-// 1 rank says what every number of ranks must come close to.
+// Every number of ranks must come close to the result of 1 rank.
 TEST(ResidualBlockExampleTest, RanksComputeWhatOneComputesEverywhere) {
   constexpr auto kNumber = [](const std::string& text, const std::string& before) {
     const std::size_t at = text.find(before);
@@ -90,7 +90,8 @@ TEST(ShardedOptimizerExampleTest, SavesMemoryAndGivesTheSameBitsEverywhere) {
     EXPECT_NE(output.find("3 replicas are identical, and their bits are those with replicated"),
               std::string::npos)
         << command << ": " << output;
-    // Six tensors in an arena of 672 pieces of 64 bytes, and Adam keeps two numbers for each in it.
+    // Six tensors lie in an arena of 672 pieces of 64 bytes, and Adam keeps two numbers for each
+    // number in it.
     EXPECT_NE(output.find("on each rank: 86016 replicated, sharded 28672 28672 28672\n"),
               std::string::npos)
         << command << ": " << output;

@@ -1,4 +1,4 @@
-// The examples as a user runs them: what they print, and what they say to wrong arguments.
+// The examples as a user runs them: their output, and their response to wrong arguments.
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/examples/commands.h"
+#include "ringrad/tests/examples/commands.h"
 
 namespace ringrad {
 namespace {
@@ -60,13 +60,13 @@ TEST(FashionMnistTest, TrainsAndEndsWithASummaryInJson) {
   EXPECT_GT(summary["images_per_second"], 0);
 }
 
-// The same program, the same plans: the same accuracy, to all its digits.
+// The same program and plans give the same accuracy, to the last digit.
 TEST(FashionMnistTest, TrainsOnProcessesAsOnThreads) {
   const std::string arguments =
       "--epochs 1 --batch-size 32 --train-images 640 --test-images 256 --model convnet ";
   const Outcome threads = run(kTraining + arguments + "--world-size 2 2>/dev/null");
   const Outcome processes =
-      run("parallel/comm/ringrun -n 2 " + kTraining + arguments + "2>/dev/null");
+      run("parallel/comm/job/ringrun -n 2 " + kTraining + arguments + "2>/dev/null");
   ASSERT_EQ(threads.exit_code, 0);
   ASSERT_EQ(processes.exit_code, 0);
   const auto one = nlohmann::json::parse(last_line(threads.output));
@@ -88,7 +88,7 @@ TEST(FashionMnistTest, TrainsOverEveryBackend) {
     const std::string line = last_line(outcome.output);
     return nlohmann::json::parse(line.substr(line.find('{')));
   };
-  const std::string ringrun = "parallel/comm/ringrun -n 2 ";
+  const std::string ringrun = "parallel/comm/job/ringrun -n 2 ";
   const auto expected = summary(ringrun, "processes");
   for (const auto& result : {summary(ringrun, "gloo"),
                              summary("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "

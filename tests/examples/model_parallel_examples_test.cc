@@ -1,11 +1,11 @@
-// Examples of models that lie on several devices print what one device would.
+// The examples of models on several devices print the same as one device would.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
-#include "tests/examples/commands.h"
+#include "ringrad/tests/examples/commands.h"
 
 namespace ringrad {
 namespace {

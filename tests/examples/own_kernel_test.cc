@@ -1,11 +1,12 @@
-// The example of an operator with kernels of its own, against the same formula in float64 on the CPU.
+// The example of an operator with custom kernels agrees with the same formula in float64 on the
+// CPU.
 
 #include <gtest/gtest.h>
 
-#include "examples/own_kernel/rms_norm.h"
-#include "ringrad.h"
-#include "tests/num_gpus.h"
-#include "tests/testing.h"
+#include "ringrad/examples/own_kernel/rms_norm.h"
+#include "ringrad/ringrad.h"
+#include "ringrad/tests/num_gpus.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

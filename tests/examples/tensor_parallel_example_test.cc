@@ -1,10 +1,11 @@
-// The tensor parallel example learns what the unsplit network does on threads, processes and GPUs.
+// The tensor parallel example learns the same as the unsplit network, on threads, processes and
+// GPUs.
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/examples/commands.h"
+#include "ringrad/tests/examples/commands.h"
 
 namespace ringrad {
 namespace {
@@ -18,7 +19,8 @@ double number_after(const std::string& output, const std::string& text) {
   return at == std::string::npos ? 1e9 : std::stod(output.substr(at + text.size()));
 }
 
-// Of 2 * 64 + 64, 64 * 64 + 64 and 64 * 3 + 3 parameters, the first layer and the second's weight are split.
+// The parameters are 2 * 64 + 64, 64 * 64 + 64 and 64 * 3 + 3. The first layer and the second
+// layer's weight are split.
 TEST(TensorParallelExampleTest, LearnsWhatTheUnsplitNetworkDoesEverywhere) {
   for (const auto& [tensor, parameters] :
        {std::pair("2", "2403 of 4547"), std::pair("4", "1331 of 4547")})

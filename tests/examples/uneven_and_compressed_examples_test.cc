@@ -1,10 +1,11 @@
-// Examples of gradients in parts, compressed, and of unequally many samples print the same on threads, processes and GPUs.
+// The examples of accumulated gradients, compressed gradients and unequal numbers of samples print
+// the same on threads, processes and GPUs.
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/examples/commands.h"
+#include "ringrad/tests/examples/commands.h"
 
 namespace ringrad {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using testing::Outcome;
 using testing::run;
 
-// What the command prints, without the ranks that ringrun names.
+// The output of the command, without ringrun's rank prefixes.
 std::string printed_by(const std::string& command) {
   const Outcome outcome = run(command + " 2>/dev/null");
   EXPECT_EQ(outcome.exit_code, 0) << command;
@@ -23,7 +24,7 @@ void expect_text(const std::string& output, const std::string& text) {
   EXPECT_NE(output.find(text), std::string::npos) << text << " is not in:\n" << output;
 }
 
-// The number behind the text.
+// The number after the text.
 double number_after(const std::string& output, const std::string& text, std::size_t from = 0) {
   const std::size_t at = output.find(text, from);
   if (at == std::string::npos) {
@@ -42,7 +43,7 @@ TEST(GradientAccumulationExampleTest, ReducesOncePerStepAndLearnsTheSame) {
   }
 }
 
-// One pass over the data is enough for simulated GPUs to say how many bytes are sent.
+// Simulated GPUs run one epoch, which is enough to count the bytes sent.
 TEST(GradientCompressionExampleTest, SendsFewerBytesAndLearnsAboutAsWell) {
   const auto long_ones = testing::every_way("gradient_compression", 2);
   const auto short_ones = testing::every_way("gradient_compression", 2, "--epochs 1");

@@ -1,7 +1,7 @@
 // The job that a launcher sends to an agent.
 
-#include "parallel/comm/agent.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/parallel/comm/job/agent.h"
+#include "ringrad/tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ringrad;

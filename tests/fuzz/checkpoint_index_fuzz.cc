@@ -1,8 +1,8 @@
-// Indexes of checkpoints that are folders: as they are, and with a checksum that matches, since whoever forges an index
-// forges that as well.
+// Indexes of checkpoints that are folders: as they are, and with a matching checksum, because a
+// forger of an index also forges its checksum.
 
-#include "parallel/train/checkpoint_index.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/parallel/train/checkpoint/checkpoint_index.h"
+#include "ringrad/tests/fuzz/input.h"
 
 namespace {
 

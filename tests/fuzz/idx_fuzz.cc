@@ -1,7 +1,7 @@
 // IDX files, plain and in gzip.
 
-#include "data/idx.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/data/idx.h"
+#include "ringrad/tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ringrad;

@@ -1,6 +1,7 @@
-// What fuzz targets share. A target feeds an input to a reader, which may take it or refuse it with its own type of error;
-// any other exception, a sanitizer's finding, a hang or a gigabyte of memory is a defect. What a reader has taken must
-// come back from the writer unchanged.
+// Shared parts of the fuzz targets. A target feeds an input to a reader, which may accept it or
+// refuse it with its own type of error. Any other exception, a sanitizer's finding, a hang or the
+// use of a gigabyte of memory is a defect. Input that a reader has accepted must come back from the
+// writer unchanged.
 
 #pragma once
 
@@ -21,15 +22,15 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// Throws unless it holds: the fuzzer keeps the input.
+/// Throws unless `holds`: the fuzzer then keeps the input.
 inline void must(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
 
 enum class Errors { printable, any };
 
-/// True unless `read` refuses with an Error. Its message must be one line, without bytes that a terminal obeys, unless the
-/// input is the user's own.
+/// True unless `read` refuses the input with an Error. Its message must be one line without bytes
+/// that control a terminal, unless the input is the user's own.
 template <class Error, Errors errors = Errors::printable, class Read>
 bool takes(const Read& read) {
   try {
@@ -42,8 +43,8 @@ bool takes(const Read& read) {
   }
 }
 
-/// The input with a CRC-32 that matches, in hexadecimal digits behind as many bytes as `front` has; in the sum itself they
-/// count as zeros.
+/// The input with a matching CRC-32, written in hexadecimal digits after the first front.size()
+/// bytes. The sum itself counts these digits as zeros.
 inline std::string with_checksum(std::string_view bytes, std::string_view front) {
   constexpr std::size_t kNumDigits = 8;
   std::string result(bytes);
@@ -55,7 +56,7 @@ inline std::string with_checksum(std::string_view bytes, std::string_view front)
   return result.replace(front.size(), kNumDigits, digits);
 }
 
-/// A regular file in memory, for readers that want a path.
+/// A regular file in memory, for readers that need a path.
 class MemoryFile {
  public:
   MemoryFile() : file_(memfd_create("input", MFD_CLOEXEC)) { must(file_ >= 0, "memfd_create"); }

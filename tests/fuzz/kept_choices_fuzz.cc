@@ -1,11 +1,11 @@
-// Files of kept choices. A damaged one is ignored, so nothing is thrown; a choice that was read must
-// come back when it is kept again.
+// Files of kept choices. A damaged file is ignored, so the reader throws nothing; a choice that was
+// read must come back after it is kept again.
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "kernels/kept_choices.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/kernels/library/kept_choices.h"
+#include "ringrad/tests/fuzz/input.h"
 
 namespace {
 

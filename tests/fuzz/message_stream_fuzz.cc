@@ -1,9 +1,10 @@
-// Messages between the launcher and an agent, as a pipe delivers them: the first byte says in pieces of what size.
+// Messages between the launcher and an agent, as a pipe delivers them. The first byte sets the size
+// of the pieces.
 
 #include <fcntl.h>
 
-#include "parallel/comm/message_stream.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/parallel/comm/job/message_stream.h"
+#include "ringrad/tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ringrad;

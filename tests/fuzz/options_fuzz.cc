@@ -1,18 +1,19 @@
-// The small languages of options and environment variables: --chaos, --hosts, --topology, --device.
+// The small languages of options and environment variables: --inject, --hosts, --topology,
+// --device.
 
 #include <stdexcept>
 
-#include "core/device.h"
-#include "parallel/comm/chaos.h"
-#include "parallel/comm/hosts.h"
-#include "parallel/plan/topology.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/core/device.h"
+#include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/parallel/plan/predict/topology.h"
+#include "ringrad/tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ringrad;
   const std::string text(fuzz::text_of(data, size));
   fuzz::takes<ValueError, fuzz::Errors::any>([&] {
-    for (const ChaosFault& fault : parse_chaos(text, 4))
+    for (const PlannedFault& fault : parse_faults(text, 4))
       fuzz::must(fault.rank >= 0 && fault.rank < 4, "a fault is some rank's");
   });
   fuzz::takes<ValueError>(

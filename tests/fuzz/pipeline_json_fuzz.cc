@@ -1,10 +1,11 @@
-// Runs of pipelines in JSON, and their pictures: what `tools/draw pipeline --measured run.json` does.
+// Runs of pipelines in JSON, and their pictures: what `tools/draw pipeline --measured run.json`
+// does.
 
 #include <stdexcept>
 
-#include "parallel/plan/draw_pipeline.h"
-#include "parallel/plan/pipeline_json.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/parallel/plan/draw/draw_pipeline.h"
+#include "ringrad/parallel/plan/file/pipeline_json.h"
+#include "ringrad/tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ringrad;

@@ -2,9 +2,9 @@
 
 #include <stdexcept>
 
-#include "parallel/plan/draw_collective.h"
-#include "parallel/plan/plan_json.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/parallel/plan/draw/draw_collective.h"
+#include "ringrad/parallel/plan/file/plan_json.h"
+#include "ringrad/tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ringrad;

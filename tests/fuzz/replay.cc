@@ -1,4 +1,4 @@
-// Feeds a fuzz target every file of the folder that the command line names: a test case per file.
+// Feeds a fuzz target every file of the folder that the command line names: one test case per file.
 
 #include <gtest/gtest.h>
 

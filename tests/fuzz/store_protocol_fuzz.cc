@@ -1,7 +1,8 @@
-// Frames of the store: a header, requests and answers, as the server and a client read them once the seal is off.
+// Frames of the store: a header, requests and answers, as the server and a client read them after
+// the seal is removed.
 
-#include "parallel/comm/store_protocol.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/parallel/comm/store/store_protocol.h"
+#include "ringrad/tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ringrad;

@@ -1,8 +1,8 @@
-// Tensor files. A checksum keeps accidents out, but whoever forges a file forges its checksum as well: so each input is
-// read twice, as it is and with a checksum that matches.
+// Tensor files. A checksum detects accidents, but a forger of a file also forges its checksum. Each
+// input is therefore read twice: as it is, and with a matching checksum.
 
-#include "nn/tensor_file.h"
-#include "tests/fuzz/input.h"
+#include "ringrad/nn/tensor_file.h"
+#include "ringrad/tests/fuzz/input.h"
 
 namespace {
 

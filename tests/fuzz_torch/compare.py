@@ -4,9 +4,9 @@
     bazel build //tests/fuzz_torch:run_programs
     python3 tests/fuzz_torch/compare.py bazel-bin/tests/fuzz_torch/run_programs --programs 2000 --seed 1
 
-Needs PyTorch 2 (pip install torch, best in a virtual environment outside of the tree). A difference counts if
-we are farther than PyTorch from the truth, PyTorch in float64 on the same inputs, by more than rounding. Prints
-each program that differs as JSON, which run_programs takes, and a line of figures last.
+Needs PyTorch 2 (pip install torch, best in a virtual environment outside of the tree). The truth is PyTorch in
+float64 on the same inputs. A difference counts if we are farther from the truth than PyTorch is, by more than
+rounding. Prints each differing program as JSON that run_programs accepts, and a line of figures last.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def chosen(choose, x, w):
 
 
 class ZeroOf(torch.autograd.Function):
-    """x - x, also where x is infinite."""
+    """x - x, even where x is infinite."""
 
     @staticmethod
     def forward(ctx, x):
@@ -130,7 +130,7 @@ EXTREMES = [0.0, -0.0, 1.0, -1.0, 0.5, math.inf, -math.inf, math.nan, 1e25, -1e2
 
 
 class Maker:
-    """Makes one program; shapes are those of a dry run by PyTorch in float64."""
+    """Makes one program; its shapes come from a dry run by PyTorch in float64."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -261,7 +261,8 @@ class Maker:
             return
         name, given, w = step
         kept = len(self.inputs), len(self.tensors)
-        # New inputs come before all steps: they are inserted, and numbers move, when the program is written.
+        # New inputs are inserted before all steps, so later numbers shift when the program is
+        # written.
         numbers = [self.input(g) if isinstance(g, list) else g for g in given]
         try:
             y = apply({"op": name, "with": w}, [self.tensors[n] for n in numbers])

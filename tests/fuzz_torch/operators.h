@@ -1,4 +1,4 @@
-// The operators that random programs are made of, by name. compare.py has the same names for PyTorch's.
+// The operators of random programs, by name. compare.py maps the same names to PyTorch's.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::fuzz_torch {
 

@@ -1,25 +1,28 @@
-// Runs programs, one JSON object per line of standard input, and prints one line of results for each.
+// Runs programs, one JSON object per line of standard input, and prints one line of results for
+// each.
 //
 //     {"inputs": [{"shape": [2, 3], "dtype": "float32", "values": [...], "learns": true}, ...],
-//      "steps": [{"op": "mul", "in": [0, 1], "with": {}}, ...],        a step's result is the next tensor
-//      "weights": [...]}                                               of the last result's elements
+//      "steps": [{"op": "mul", "in": [0, 1], "with": {}}, ...],
+//      "weights": [...]}
 //
-//     {"result": T, "plain": [T, ...], "gradients": [T, ...], "second": [T, ...]}    T is {"shape": [...], "values": "..."}
+//     {"result": T, "plain": [T, ...], "gradients": [T, ...], "second": [T, ...]}
 //     {"error": "..."}
 //
-// The loss is the sum of the last result times its weights. "gradients" are those of the loss with respect to the
-// inputs that learn, recorded; "second" are the gradients of their sum, weighted by a ramp from 0.5 to 1.5. "plain" are
-// the gradients that the usual, fused backward pass gives. A missing gradient is null.
+// T is {"shape": [...], "values": "..."}. The result of a step is the next tensor. The loss is the
+// sum of the last result's elements times the weights. "gradients" are the gradients of the loss
+// with respect to the inputs that learn, recorded; "second" are the gradients of their sum,
+// weighted by a ramp from 0.5 to 1.5. "plain" are the gradients of the usual, fused backward pass.
+// A missing gradient is null.
 
 #include <cstdio>
 #include <iostream>
 #include <string>
 
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "tests/fuzz_torch/operators.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/fuzz_torch/operators.h"
 
 namespace ringrad::fuzz_torch {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/golden/golden.h"
+#include "ringrad/tests/golden/golden.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -184,7 +184,7 @@ def schedules():
 
 
 def initialisers():
-    """Sample deviations and largest magnitudes of large weights: what ours must match statistically."""
+    """Sample deviations and largest magnitudes of large weights: which ours must match statistically."""
     torch.manual_seed(4)
 
     def statistics(weight):

@@ -1,8 +1,8 @@
-#include "kernels/divisor.h"
+#include "ringrad/kernels/divisor.h"
 
 #include <limits>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::kernels {
 namespace {

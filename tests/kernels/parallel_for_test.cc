@@ -1,11 +1,11 @@
-#include "kernels/parallel_for.h"
+#include "ringrad/kernels/parallel_for.h"
 
 #include <atomic>
 #include <stdexcept>
 #include <vector>
 
-#include "tests/kernels/team.h"
-#include "tests/testing.h"
+#include "ringrad/tests/kernels/team.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::kernels {
 namespace {

@@ -1,14 +1,14 @@
-#include "nn/arena.h"
+#include "ringrad/nn/arena.h"
 
 #include <gtest/gtest.h>
 
-#include "autograd/elementwise.h"
-#include "autograd/hooks.h"
-#include "autograd/in_place.h"
-#include "autograd/matmul.h"
-#include "autograd/node.h"
-#include "autograd/reduce.h"
-#include "core/stream.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/hooks.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/gpu/stream.h"
 
 namespace ringrad::nn {
 namespace {
@@ -142,7 +142,7 @@ TEST(ArenaTest, ArenasOfSomeOfTheParametersStayAsTheyAre) {
   EXPECT_EQ(arenas[0].values().raw_data(), second.values().raw_data());
   EXPECT_EQ(arenas[1].values().raw_data(), first.values().raw_data());
   EXPECT_EQ(arenas[2].parameters()[0].impl(), alone.impl());
-  // Not all of q: what is left would be nobody's.
+  // Part of q only: the rest of its arena would have no owner.
   EXPECT_EQ(make_arenas({q[0], q[1], p[0], p[1], p[2]}).size(), 2u);
   EXPECT_NE(q[0].storage()->whole(), second.values().storage());
 }
@@ -179,7 +179,7 @@ TEST(ArenaTest, AParameterThatLeftIsNoticed) {
   second.settle();
 }
 
-// The weight's gradient is written straight into the arena, before the hooks run.
+// The weight's gradient is written directly into the arena, before the hooks run.
 TEST(ArenaTest, HooksMayReadTheGradientOnItsWay) {
   for (const bool hook_of_the_weight : {true, false}) {
     const Tensor x = tensor({{1, 2}}).set_requires_grad();

@@ -1,6 +1,6 @@
-// Files that are there as a whole or not at all, among other writers and other users.
+// Files that exist as a whole or not at all, despite other writers and other users.
 
-#include "nn/atomic_file.h"
+#include "ringrad/nn/atomic_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/nn/folder.h"
-#include "tests/testing.h"
+#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -48,7 +48,7 @@ TEST(AtomicFileTest, OneProcessWritesAtATime) {
   EXPECT_EQ(bytes_of(folder / "file"), "");
 }
 
-// What can fail does so before the old file is replaced.
+// Any step that can fail does so before the old file is replaced.
 TEST(AtomicFileTest, NeedsNoMoreDescriptorsToCommit) {
   const Folder folder;
   write_bytes(folder / "file", "old");
@@ -109,7 +109,7 @@ TEST(AtomicFileTest, AFileOfAnotherUserIsRefused) {
   EXPECT_EQ(bytes_of(folder / "file.tmp"), "theirs");
 }
 
-// What a process that was killed has left.
+// A killed process has left the file.
 TEST(AtomicFileTest, AnOldTemporaryFileIsOverwritten) {
   const Folder folder;
   write_bytes(folder / "file.tmp", std::string(1000, 'x'));
@@ -121,7 +121,7 @@ TEST(AtomicFileTest, AnOldTemporaryFileIsOverwritten) {
   EXPECT_EQ(folder.files(), std::vector<std::string>{"file"});
 }
 
-// A writer that was stopped in the middle of its save, and goes on when its successor has saved.
+// A writer is stopped in the middle of its save, and continues after its successor has saved.
 TEST(AtomicFileTest, AStoppedWriterNeitherBlocksNorReplacesItsSuccessor) {
   const Folder folder;
   const std::string old_text = "of the stopped one", new_text = "of its successor";

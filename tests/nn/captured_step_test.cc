@@ -1,22 +1,22 @@
-#include "nn/captured_step.h"
+#include "ringrad/nn/captured_step.h"
 
 #include <memory>
 #include <vector>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/dropout.h"
-#include "autograd/elementwise.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "core/random.h"
-#include "nn/activation.h"
-#include "nn/adam.h"
-#include "nn/batch_norm.h"
-#include "nn/linear.h"
-#include "nn/sequential.h"
-#include "nn/sgd.h"
-#include "tests/core/needs_gpu.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/dropout.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/random.h"
+#include "ringrad/nn/activation.h"
+#include "ringrad/nn/adam.h"
+#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/tests/core/gpu/needs_gpu.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

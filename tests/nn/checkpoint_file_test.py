@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checkpoint files as others see them: by the published safetensors layout, after kill -9, on a full disk."""
+"""Checkpoint files as other programs see them: by the published safetensors layout, after kill -9, on a full disk."""
 import json
 import random
 import struct
@@ -15,7 +15,7 @@ FORMATS = {'F64': ('d', 8), 'F32': ('f', 4), 'F16': ('e', 2), 'I64': ('q', 8), '
 
 
 def parse(path):
-    """{name: (dtype, shape, values)}, by the format's description alone."""
+    """{name: (dtype, shape, values)}, parsed by the format's description alone."""
     data = Path(path).read_bytes()
     length, = struct.unpack('<Q', data[:8])
     header = json.loads(data[8:8 + length].decode('utf-8'))
@@ -69,7 +69,7 @@ class CheckpointFileTest(unittest.TestCase):
         expected['none'] = ('F32', [0, 7], [])
         expected['number'] = ('F64', [], [2.5])
         self.assertEqual(tensors, expected)
-        # Our addition: the checksum of the file, with zeros for itself.
+        # An addition of Ringrad: the checksum of the file, computed with zeros in its own place.
         data = self.file.read_bytes()
         at = data.index(metadata['crc32'].encode())
         self.assertEqual(f'{zlib.crc32(data[:at] + b"0" * 8 + data[at + 8:]):08x}', metadata['crc32'])

@@ -1,5 +1,5 @@
-// A process that is stopped or killed while it saves, when its file is complete and not yet in place. fsync() of this
-// program is the test's own: a save calls it between the two.
+// A process is stopped or killed during a save, when its file is complete but not yet in place.
+// This program defines its own fsync(), which a save calls between the two.
 
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -9,10 +9,10 @@
 #include <csignal>
 #include <utility>
 
-#include "nn/checkpoint.h"
-#include "nn/generation.h"
-#include "tests/nn/folder.h"
-#include "tests/testing.h"
+#include "ringrad/nn/checkpoint.h"
+#include "ringrad/nn/generation.h"
+#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/testing.h"
 
 namespace {
 
@@ -32,7 +32,8 @@ using ringrad::testing::Folder;
 
 constexpr int kRefused = 7;
 
-// Saves `step`; in the save of `fails_at` it sends itself the signal.
+// Saves the steps from `first` to `last`; in the save of step `fails_at` it sends itself the
+// signal.
 int run_job(const std::filesystem::path& path, std::int64_t first, std::int64_t last,
             std::int64_t fails_at = -1, int signal = 0) {
   std::int64_t step = 0;
@@ -65,7 +66,7 @@ pid_t start_job(const std::filesystem::path& path, int signal) {
   return child;
 }
 
-// Its temporary file is there, beside the checkpoint.
+// Its temporary file lies beside the checkpoint.
 void expect_to_be_between(const Folder& folder) {
   const auto files = folder.files();
   ASSERT_EQ(files.size(), 2u);
@@ -73,7 +74,8 @@ void expect_to_be_between(const Folder& folder) {
   EXPECT_EQ(step_in(folder / "run"), 1);
 }
 
-// The first tests fork: this process has made no checkpoint yet, and so is of a later generation.
+// The first tests fork before this process makes a checkpoint, so this process is of a later
+// generation.
 TEST(CheckpointGenerationTest, AProcessThatWasStoppedCannotReplaceItsSuccessorsCheckpoint) {
   const Folder folder;
   const auto path = folder / "run";
@@ -82,7 +84,7 @@ TEST(CheckpointGenerationTest, AProcessThatWasStoppedCannotReplaceItsSuccessorsC
   ASSERT_EQ(waitpid(stopped, &status, WUNTRACED), stopped);
   ASSERT_TRUE(WIFSTOPPED(status));
   expect_to_be_between(folder);
-  EXPECT_EQ(run_job(path, 100, 101), 0);  // the job that was restarted
+  EXPECT_EQ(run_job(path, 100, 101), 0);  // the restarted job
   EXPECT_EQ(folder.files(), std::vector<std::string>{"run"});
   kill(stopped, SIGCONT);
   ASSERT_EQ(waitpid(stopped, &status, 0), stopped);
@@ -104,7 +106,7 @@ TEST(CheckpointGenerationTest, WhatAKilledProcessLeavesTheNextSaveRemoves) {
   EXPECT_EQ(folder.files(), std::vector<std::string>{"run"});
 }
 
-// Lists of one process are of one generation.
+// All lists of a process have the same generation.
 TEST(CheckpointGenerationTest, ListsOfOneProcessMayReplaceEachOthersCheckpoints) {
   const Folder folder;
   std::int64_t step = 1;

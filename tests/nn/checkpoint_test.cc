@@ -1,6 +1,6 @@
-// A run that is left and taken up again is the run that was never left, to the bit.
+// A run that stops and resumes equals a run that never stopped, bit by bit.
 
-#include "nn/checkpoint.h"
+#include "ringrad/nn/checkpoint.h"
 
 #include <gtest/gtest.h>
 
@@ -8,27 +8,27 @@
 #include <memory>
 #include <optional>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/elementwise.h"
-#include "autograd/movement.h"
-#include "core/random.h"
-#include "core/stream.h"
-#include "data/distributed_sampler.h"
-#include "data/loader.h"
-#include "data/tensor_dataset.h"
-#include "data/transform.h"
-#include "nn/activation.h"
-#include "nn/adam.h"
-#include "nn/batch_norm.h"
-#include "nn/convolution.h"
-#include "nn/linear.h"
-#include "nn/pool.h"
-#include "nn/schedule.h"
-#include "nn/sequential.h"
-#include "nn/sgd.h"
-#include "nn/tensor_file.h"
-#include "tests/nn/folder.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/random.h"
+#include "ringrad/data/distributed_sampler.h"
+#include "ringrad/data/loader.h"
+#include "ringrad/data/tensor_dataset.h"
+#include "ringrad/data/transform.h"
+#include "ringrad/nn/activation.h"
+#include "ringrad/nn/adam.h"
+#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/convolution.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/pool.h"
+#include "ringrad/nn/schedule.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/tensor_file.h"
+#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -48,7 +48,8 @@ TensorDataset images() {
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
 
-// Everything that a training program has, made anew: batch norm, dropout, augmentation, a schedule, a scaler.
+// All the state of a training program, made anew: batch norm, dropout, augmentation, a schedule, a
+// scaler.
 struct Training {
   explicit Training(const MakeOptimizer& make) : optimizer(make(net.parameters())) {
     checkpoint.add("model", net);
@@ -63,7 +64,7 @@ struct Training {
     checkpoint.add("noise", noise);
   }
 
-  // Until `last_step`; goes on where it is.
+  // Trains until `last_step`, from the current step on.
   void run(std::int64_t last_step) {
     RandomSampler sampler(kSamples, 4);
     DataLoader loader(dataset, sampler,
@@ -139,7 +140,7 @@ TEST(CheckpointTest, ARunThatIsTakenUpAgainIsTheRunThatWasNotLeft) {
         first.run(left_at);
         first.checkpoint.save(folder / "run");
       }
-      manual_seed(2);  // another process has other values, and other random numbers behind it
+      manual_seed(2);  // a new process has other values, and has drawn other random numbers
       Training second(make);
       second.random = Generator(5);
       ASSERT_TRUE(second.checkpoint.load(folder / "run"));
@@ -150,7 +151,7 @@ TEST(CheckpointTest, ARunThatIsTakenUpAgainIsTheRunThatWasNotLeft) {
   }
 }
 
-// Earlier versions counted the steps of the optimizer alone.
+// Earlier versions counted only the optimizer's steps.
 TEST(CheckpointTest, RunsOfEarlierVersionsAreTakenUp) {
   const Folder folder;
   for (const MakeOptimizer& make : optimizers()) {
@@ -212,7 +213,7 @@ TEST(CheckpointTest, StateOfAnOptimizerIsPerParameterInItsOrderAndShape) {
   EXPECT_EQ(SGD(p).state_dict().size(), 5u);
 }
 
-// Where parameters lie is another matter than what they are: one arena here, and two there.
+// The location of parameters does not affect their values: one arena here, and two there.
 TEST(CheckpointTest, TheLayoutInMemoryDoesNotMatter) {
   const auto moments_of = [](std::vector<std::int64_t> order) {
     std::vector<Tensor> p(3);

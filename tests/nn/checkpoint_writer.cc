@@ -1,18 +1,19 @@
-// Writes and reads checkpoints for checkpoint_file_test.py, which looks at them, and kills it.
+// Writes and reads checkpoints for checkpoint_file_test.py, which inspects them and kills this
+// program.
 //
-//     checkpoint_writer write PATH                     one tensor of each dtype, counting from 0, or 1 0 1 0
-//     checkpoint_writer loop PATH FIRST COUNT NUMEL    a tensor full of FIRST, then of FIRST + 1, ...; says each
-//                                                      number once it is saved
-//     checkpoint_writer read PATH                      says which number it is, if it is one
+//     checkpoint_writer write PATH                     a tensor of each dtype: 0, 1, ... or 1 0 1 0
+//     checkpoint_writer loop PATH FIRST COUNT NUMEL    a tensor full of FIRST, then of FIRST + 1,
+//                                                      ...; prints each number once it is saved
+//     checkpoint_writer read PATH                      prints the number, if there is only one
 
 #include <algorithm>
 #include <iostream>
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
-#include "nn/checkpoint.h"
-#include "nn/tensor_file.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/nn/checkpoint.h"
+#include "ringrad/nn/tensor_file.h"
 
 namespace ringrad {
 namespace {
@@ -35,7 +36,7 @@ void write(const std::string& path) {
   nn::write_tensors(path, tensors);
 }
 
-// The number and the tensor have to be of one save.
+// The number and the tensor must come from one save.
 struct State {
   explicit State(std::int64_t numel) : x(zeros({numel})) {
     checkpoint.add("number", number);

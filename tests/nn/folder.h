@@ -1,4 +1,4 @@
-// A folder of a test's own, which goes with it.
+// A folder for one test, removed with this object.
 
 #pragma once
 
@@ -28,7 +28,7 @@ class Folder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
 
-  /// The names of what is in it, sorted.
+  /// The names of its entries, sorted.
   std::vector<std::string> files() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_))

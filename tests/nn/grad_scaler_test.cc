@@ -1,16 +1,16 @@
-#include "nn/grad_scaler.h"
+#include "ringrad/nn/grad_scaler.h"
 
 #include <cmath>
 #include <limits>
 
-#include "autograd/autocast.h"
-#include "autograd/elementwise.h"
-#include "autograd/matmul.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "nn/adam.h"
-#include "nn/sgd.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/adam.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

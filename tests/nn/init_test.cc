@@ -1,13 +1,13 @@
-#include "nn/init.h"
+#include "ringrad/nn/init.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "nn/convolution.h"
-#include "nn/embedding.h"
-#include "nn/linear.h"
-#include "tests/golden/golden.h"
+#include "ringrad/nn/convolution.h"
+#include "ringrad/nn/embedding.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/tests/golden/golden.h"
 
 namespace ringrad::nn {
 namespace {
@@ -28,8 +28,9 @@ Statistics statistics_of(const Tensor& weight) {
   return {std::sqrt(squares / count - total * total / count / count), largest};
 }
 
-// Samples of 1e4 to 2e5 numbers: deviations agree to a few per cent, the largest of a uniform
-// sample to less; the largest of a normal sample is itself random, so only its order is compared.
+// Samples have 1e4 to 2e5 numbers. Their deviations agree to a few per cent, and the largest number
+// of a uniform sample agrees more closely. The largest of a normal sample is itself random, so only
+// its order of magnitude is compared.
 void expect_like_pytorch(const Tensor& weight, const std::string& name, bool uniform) {
   const auto golden = ringrad::testing::read_golden("initialisers").at(name);
   const Statistics ours = statistics_of(weight);

@@ -1,20 +1,20 @@
-// Every layer against PyTorch: output, gradients of the input and the parameters, and buffers after
-// the call.
+// Every layer against PyTorch: output, gradients of the input and the parameters, and the buffers
+// after the call.
 
 #include <gtest/gtest.h>
 
-#include "autograd/elementwise.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "nn/batch_norm.h"
-#include "nn/convolution.h"
-#include "nn/embedding.h"
-#include "nn/layer_norm.h"
-#include "nn/linear.h"
-#include "nn/pool.h"
-#include "nn/sequential.h"
-#include "tests/golden/golden.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/convolution.h"
+#include "ringrad/nn/embedding.h"
+#include "ringrad/nn/layer_norm.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/pool.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/tests/golden/golden.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -22,7 +22,8 @@ namespace {
 using ringrad::testing::expect_close;
 using ringrad::testing::GoldenCase;
 
-// Convolutions and normalisations sum some dozens of float32 terms, in another order than PyTorch.
+// Convolutions and normalisations sum some dozens of float32 terms, in a different order from
+// PyTorch's.
 constexpr double kSlack = 64;
 
 class LayerGoldenTest : public ::testing::Test {

@@ -1,14 +1,14 @@
-#include "nn/models.h"
+#include "ringrad/nn/models.h"
 
 #include <cmath>
 #include <sstream>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/elementwise.h"
-#include "autograd/in_place.h"
-#include "core/random.h"
-#include "nn/init.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/core/random.h"
+#include "ringrad/nn/init.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -55,8 +55,8 @@ TEST(ModelsTest, MapImagesToClassScores) {
   expect_throws<ValueError>([] { make_model("vgg"); }, "resnet18 or resnet50; got \"vgg\"");
 }
 
-// Numbers of parameters say nothing of strides: of a block that halves the image, the first 3x3
-// convolution does it, and the shortcut; in the stem it is the convolution and the pool.
+// Numbers of parameters do not show strides. In a block that halves the image, the first 3x3
+// convolution and the shortcut have stride 2; in the stem, the convolution and the pool do.
 TEST(ModelsTest, ResidualNetworksHalveImagesWhereTorchvisionsDo) {
   for (const std::string& net : {printed(resnet18(kImageNet)), printed(resnet50(kImageNet))}) {
     EXPECT_EQ(count(net, "kernel 7, stride 2, padding 3, no bias)"), 1) << net;
@@ -71,13 +71,13 @@ TEST(ModelsTest, FiltersForImageNetAreDrawnByFanOut) {
   manual_seed(1);
   const Sequential net = resnet18(kImageNet);
   for (const auto& [name, weight] : net.named_parameters()) {
-    if (weight.dims() != 4 || weight.numel() > 200'000) continue;  // enough of them
+    if (weight.dims() != 4 || weight.numel() > 200'000) continue;  // the rest are enough
     const double expected = std::sqrt(2.0 / static_cast<double>(fans_of(weight.shape()).out));
     EXPECT_NEAR(root_mean_square(weight) / expected, 1, 0.05) << name;
   }
 }
 
-// A step against the gradient makes the loss smaller, and no parameter was left out.
+// A step against the gradient lowers the loss, and no parameter was left out.
 TEST(ModelsTest, ResidualNetworksLearn) {
   if (simulated()) GTEST_SKIP() << "ten seconds on a simulated GPU";
   for (Sequential (*make)(const ImageTask&) : {resnet18, resnet50}) {

@@ -1,17 +1,17 @@
-#include "nn/module.h"
+#include "ringrad/nn/module.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "autograd/elementwise.h"
-#include "autograd/in_place.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "nn/batch_norm.h"
-#include "nn/linear.h"
-#include "nn/sequential.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -141,7 +141,7 @@ TEST(ModuleTest, PrintsItsTree) {
             "  2: Linear(128, 10)");
 }
 
-// One tensor under two names, as an embedding that is also the output layer.
+// One tensor under two names, like an embedding that is also the output layer.
 TEST(ModuleTest, ASharedParameterIsOneParameterWithTwoNames) {
   struct Tied : nn::Module {
     nn::Linear& in = child("in", nn::Linear(4, 4));
@@ -160,7 +160,7 @@ TEST(SequentialTest, StagesTogetherAreTheWhole) {
     return Sequential(Linear(3, 4), ReLU(), BatchNorm1d(4), Linear(4, 2), ReLU());
   };
   Sequential whole = make();
-  // Also between a layer and the ReLU that is folded into it.
+  // This holds between a layer and the ReLU that is folded into it as well.
   for (const std::vector<std::size_t>& starts :
        {std::vector<std::size_t>{0}, {0, 1}, {0, 2, 3}, {0, 1, 2, 3, 4}}) {
     std::vector<Sequential> stages = Sequential::split(make(), starts);

@@ -5,13 +5,13 @@
 #include <functional>
 #include <memory>
 
-#include "autograd/elementwise.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "nn/adam.h"
-#include "nn/sgd.h"
-#include "tests/golden/golden.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/adam.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/tests/golden/golden.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -72,7 +72,8 @@ TEST_F(OptimizerGoldenTest, AdamMatchesPyTorch) {
   check("AdamW", maker<AdamW>(AdamOptions{.learning_rate = 0.02, .weight_decay = 0.01}));
 }
 
-// Neither momentum nor decay moves them, and their steps are counted one by one.
+// Neither momentum nor decay moves such parameters, and each parameter's steps are counted
+// separately.
 TEST_F(OptimizerGoldenTest, ParametersWithoutAGradientAreLeftAloneAsInPyTorch) {
   check("SGD momentum dampening weight_decay leaves out",
         maker<SGD>(SGDOptions{

@@ -1,18 +1,18 @@
-#include "nn/optimizer.h"
+#include "ringrad/nn/optimizer.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "autograd/elementwise.h"
-#include "autograd/in_place.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "core/stream.h"
-#include "nn/adam.h"
-#include "nn/module.h"
-#include "nn/sgd.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/nn/adam.h"
+#include "ringrad/nn/module.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -24,7 +24,7 @@ std::vector<Tensor> parameters() {
 }
 
 TEST(OptimizerTest, UnreachedParametersAreLeftAlone) {
-  for (const bool is_read : {false, true}) {  // grad() of one reads as zeros, which changes nothing
+  for (const bool is_read : {false, true}) {  // reading its grad() gives zeros and changes nothing
     const auto p = parameters();
     SGD optimizer(p, {.learning_rate = 1, .momentum = 0.5, .weight_decay = 1});
     sum(p[1] * 0).backward();
@@ -173,7 +173,8 @@ TEST(OptimizerTest, AFrozenParameterKeepsItsValue) {
   EXPECT_NE(b.item(), moving);
 }
 
-// As saved before each parameter's steps were counted: all have taken the optimizer's.
+// A state from before each parameter's steps were counted: all have taken the optimizer's number of
+// steps.
 TEST(OptimizerTest, LoadsAStateWithoutTheStepsOfParameters) {
   const auto steps_of = [](const Optimizer& optimizer, const char* name) {
     return optimizer.state_dict().at(name).item<std::int64_t>();

@@ -1,10 +1,10 @@
-#include "nn/residual.h"
+#include "ringrad/nn/residual.h"
 
-#include "autograd/batch_norm.h"
-#include "autograd/convolution.h"
-#include "autograd/elementwise.h"
-#include "autograd/reduce.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/batch_norm.h"
+#include "ringrad/autograd/convolution.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -18,7 +18,7 @@ struct Layer {
   Conv2dOptions options;
 };
 
-// The block's function in single operators, from its parameters by name.
+// The block's function composed of single operators, with its parameters by name.
 Tensor composed(const Module& block, const Tensor& x, const std::vector<Layer>& layers,
                 std::int64_t stride) {
   StateDict state = block.state_dict();

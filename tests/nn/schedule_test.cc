@@ -1,9 +1,9 @@
-#include "nn/schedule.h"
+#include "ringrad/nn/schedule.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/golden/golden.h"
-#include "tests/testing.h"
+#include "ringrad/tests/golden/golden.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {

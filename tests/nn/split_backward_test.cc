@@ -1,22 +1,22 @@
-// Whole networks, whose backward passes in halves must give the bits of whole ones.
+// Whole networks: backward passes in halves must give the same bits as whole ones.
 
-#include "autograd/split_backward.h"
+#include "ringrad/autograd/split_backward.h"
 
 #include <gtest/gtest.h>
 
-#include "autograd/elementwise.h"
-#include "autograd/embedding.h"
-#include "autograd/in_place.h"
-#include "autograd/matmul.h"
-#include "autograd/movement.h"
-#include "nn/activation.h"
-#include "nn/arena.h"
-#include "nn/convolution.h"
-#include "nn/layer_norm.h"
-#include "nn/linear.h"
-#include "nn/models.h"
-#include "nn/residual.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/embedding.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/nn/activation.h"
+#include "ringrad/nn/arena.h"
+#include "ringrad/nn/convolution.h"
+#include "ringrad/nn/layer_norm.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/models.h"
+#include "ringrad/nn/residual.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -38,7 +38,7 @@ struct Step {
     }
   }
 
-  // Return the gradients of the inputs.
+  // Both return the gradients of the inputs.
   Tensors whole(Module& net) const {
     Tensors of_inputs;
     for (std::size_t i = 0; i < xs.size(); ++i) {
@@ -87,7 +87,7 @@ void expect_same_gradients(Module& net, const Shape& shape) {
   expect_same_bits_each(gradients_of(net), of_weights);
 }
 
-// The same where gradients are written into an arena, over what is there.
+// The same with gradients that are written into an arena, over the old values.
 void expect_same_gradients_in_arena(Module& net, const Shape& shape) {
   const Step step(net, shape);
   const ParameterArena arena(net.parameters());

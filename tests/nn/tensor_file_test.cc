@@ -1,6 +1,6 @@
 // Files of tensors: what goes in comes out, to the bit, or not at all.
 
-#include "nn/tensor_file.h"
+#include "ringrad/nn/tensor_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -15,10 +15,10 @@
 #include <limits>
 #include <sstream>
 
-#include "core/view.h"
-#include "nn/generation.h"
-#include "tests/nn/folder.h"
-#include "tests/testing.h"
+#include "ringrad/core/view.h"
+#include "ringrad/nn/generation.h"
+#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -178,8 +178,8 @@ TEST(TensorFileTest, HeadersThatMakeNoSenseAreRefused) {
 TEST(TensorFileTest, RandomHeadersNeverDoMore) {
   const Folder folder;
   Random random(4);
-  const std::string good =
-      R"(,"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})";
+  const std::string good = R"(,"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                           R"("b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})";
   int refused = 0;
   for (int round = 0; round < 2000; ++round) {
     std::string header = good;

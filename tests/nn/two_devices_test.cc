@@ -1,4 +1,4 @@
-// A model whose layers lie on two devices computes, bit by bit, what it computes on one.
+// A model whose layers lie on two devices computes the same bits as on one.
 
 #include <gtest/gtest.h>
 
@@ -7,16 +7,16 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/elementwise.h"
-#include "autograd/movement.h"
-#include "autograd/reduce.h"
-#include "core/stream.h"
-#include "nn/adam.h"
-#include "nn/linear.h"
-#include "nn/sgd.h"
-#include "tests/num_gpus.h"
-#include "tests/parallel/comm/stall.h"
-#include "tests/testing.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/nn/adam.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/sgd.h"
+#include "ringrad/tests/num_gpus.h"
+#include "ringrad/tests/parallel/comm/stall.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -45,7 +45,7 @@ std::vector<Devices> pairs_of_devices() {
   return pairs;
 }
 
-// Twice the same model: on two devices, and on the first alone.
+// The same model twice: on two devices, and on the first alone.
 struct Twins {
   explicit Twins(const Devices& devices) {
     alone.load_state_dict(net.state_dict());

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/reference/softmax.h"
+#include "ringrad/tests/reference/softmax.h"
 
 namespace ringrad::reference {
 
-/// What the log probabilities of an example of class `target` are weighted with:
+/// The weights of the log probabilities of an example of class `target`:
 /// q_c = (1 - s) w_t [c = t] + s / C w_c
 inline std::vector<double> target_distribution(std::int64_t target,
                                                const std::vector<double>& weight,

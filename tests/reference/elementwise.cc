@@ -1,4 +1,4 @@
-#include "tests/reference/elementwise.h"
+#include "ringrad/tests/reference/elementwise.h"
 
 namespace ringrad::reference {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::reference {
 

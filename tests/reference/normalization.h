@@ -13,8 +13,8 @@ struct Normalized {
   std::vector<double> xhat;
 };
 
-/// mean, biased variance, and xhat = (x - mean) / sqrt(var + eps). Sums of thousands in double would lose
-/// the very digits that are compared.
+/// mean, biased variance, and xhat = (x - mean) / sqrt(var + eps). Sums of thousands of values in
+/// double would lose the very digits that are compared.
 inline Normalized normalize(const std::vector<double>& x, double eps) {
   Normalized result;
   long double sum = 0, squares = 0;

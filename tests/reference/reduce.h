@@ -1,4 +1,4 @@
-// The definition of reductions: which elements become one, and what becomes of them, in double.
+// The definition of reductions, in double: which elements become one, and its value.
 
 #pragma once
 
@@ -50,8 +50,7 @@ inline double var(const std::vector<double>& group, double correction) {
   return total / (static_cast<double>(group.size()) - correction);
 }
 
-/// The position of the first element such that no other is larger; of the first NaN if there is
-/// one.
+/// The position of the first maximal element, or of the first NaN if there is one.
 inline std::size_t argmax(const std::vector<double>& group) {
   std::size_t best = 0;
   for (std::size_t i = 0; i < group.size(); ++i) {

@@ -1,6 +1,6 @@
-// The scheduler of one block by itself: no devices, no memory, no runtime.
+// The scheduler of one block alone: no devices, no memory, no runtime.
 
-#include "sim/block.h"
+#include "ringrad/sim/block.h"
 
 #include <gtest/gtest.h>
 
@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/atomic.h"
-#include "sim/device.h"
-#include "sim/launch.h"
-#include "sim/sanitizers.h"
-#include "sim/warp.h"
+#include "ringrad/sim/device/atomic.h"
+#include "ringrad/sim/device/device.h"
+#include "ringrad/sim/device/launch.h"
+#include "ringrad/sim/device/warp.h"
+#include "ringrad/sim/sanitizers.h"
 
 namespace ringrad::sim {
 namespace {
@@ -80,7 +80,8 @@ TEST_F(BlockTest, TellsEachThreadItsIndices) {
   EXPECT_EQ(seen[23], (std::array{1u, 2u, 3u}));
 }
 
-// What each thread wrote before a barrier, all see after it; and nobody is a barrier ahead.
+// After a barrier every thread sees the writes that all threads made before it; no thread is a
+// barrier ahead.
 TEST_F(BlockTest, NobodyPassesABarrierBeforeAllHaveComeToIt) {
   constexpr unsigned kThreads = 97, kRounds = 50;
   std::vector<unsigned> round(kThreads);
@@ -177,7 +178,7 @@ TEST_F(BlockTest, APartialWarpMeetsWithItself) {
   EXPECT_EQ(ballots[39], 0xffu);
 }
 
-// What earlier blocks left in the places of lanes that do not exist must not count.
+// Values that earlier blocks left in the slots of nonexistent lanes must not count.
 TEST_F(BlockTest, VotesAndShufflesOfAPartialWarpForgetEarlierBlocks) {
   ASSERT_EQ(run(kernel_of(32, [] { __shfl_sync(~0u, 7, 0); })), Block::State::finished);
   ASSERT_EQ(run(kernel_of(32, [] { __ballot_sync(~0u, 1); })), Block::State::finished);
@@ -263,7 +264,7 @@ TEST_F(BlockTest, SharedMemoryIsOfOneBlockAndStartsUnwritten) {
   EXPECT_EQ(clean, 3);
 }
 
-// Random programs of barriers, warp barriers and spins, the same for all threads, end.
+// Random programs of barriers, warp barriers and spins, the same for all threads, must end.
 TEST_F(BlockTest, RandomProgramsEnd) {
   for (unsigned seed = 1; seed <= 50; ++seed) {
     std::mt19937 random(seed);
@@ -288,7 +289,7 @@ TEST_F(BlockTest, RandomProgramsEnd) {
   }
 }
 
-// --- Faults ------------------------------------------------------------------------------------------
+// --- Faults --------------------------------------------------------------------------------------
 
 TEST_F(BlockTest, NamesAThreadThatReturnsBeforeABarrier) {
   const auto body = [] {

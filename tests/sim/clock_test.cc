@@ -1,6 +1,6 @@
-// Simulated time: what takes how long, what overlaps, and that the record says so.
+// Simulated time: how long work takes, which work overlaps, and that the record agrees.
 
-#include "sim/clock.h"
+#include "ringrad/sim/clock.h"
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "sim/launch.h"
-#include "sim/simulator.h"
+#include "ringrad/sim/device/launch.h"
+#include "ringrad/sim/simulator.h"
 
 namespace ringrad::sim {
 namespace {
@@ -95,7 +95,7 @@ TEST_F(ClockTest, AKernelTakesAsLongAsItsArithmeticOrItsMemory) {
   EXPECT_NEAR(time(67e9, 6.7e9), 2.003, 0.002);
 }
 
-// Two directions are two links; one direction is one, however many streams use it.
+// The two directions are two links; each direction is one link, however many streams use it.
 TEST_F(ClockTest, CopiesOverlapUnlessTheyShareALink) {
   void *device = allocate(2 * kBytes), *host = allocate_host(2 * kBytes);
   char *second_device = static_cast<char*>(device) + kBytes,

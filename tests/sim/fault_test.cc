@@ -1,9 +1,10 @@
-// Planted faults other than those of memory: each must be found, and its message must name who did it.
+// Planted faults other than those of memory: each must be found, and its message must name the
+// culprit.
 
 #include <chrono>
 #include <vector>
 
-#include "tests/sim/simulated_test.h"
+#include "ringrad/tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -82,9 +83,9 @@ TEST_F(FaultTest, StopsADivisionByZero) {
   EXPECT_THAT(last_report(), HasSubstr("thread (0, 0, 0) divided an integer by zero"));
 }
 
-// What one kernel of a device does wrong stops the others, at once.
+// The fault of one kernel stops the device's other kernels at once.
 TEST_F(FaultTest, AFaultStopsAllKernelsOfItsDevice) {
-  sim::reset({.hang_limit = std::chrono::hours(1)});  // which would end the other kernel, too
+  sim::reset({.hang_limit = std::chrono::hours(1)});  // a short one would also end the other
   unsigned* flag = allocate_zeros<unsigned>(1);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);

@@ -1,6 +1,6 @@
-// Stream capture: what is captured does not run, and each replay does all of it.
+// Stream capture: captured work does not run, and each replay runs all of it.
 
-#include "tests/sim/simulated_test.h"
+#include "ringrad/tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -66,7 +66,7 @@ TEST_F(GraphTest, ReplaysKeepTheStreamsOrder) {
   EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
 }
 
-// Fork by an event, join by another one; the fork's work may run in any order.
+// A fork by one event and a join by another; the forked work may run in any order.
 TEST_F(GraphTest, StreamsJoinACaptureByWaitingForItsEvents) {
   int* q = allocate_zeros(1);
   const cudaStream_t other = make_stream();
@@ -201,7 +201,7 @@ TEST_F(GraphTest, DestroyingItsStreamEndsACapture) {
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
 }
 
-// On whatever streams: launches of one graph come one after the other.
+// Launches of one graph run one after another, on any streams.
 TEST_F(GraphTest, LaunchesOfOneGraphAreOrdered) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     sim::reset({.seed = seed});

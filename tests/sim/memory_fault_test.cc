@@ -1,9 +1,9 @@
-// Planted faults of memory: each must be found, and its message must name who did it.
+// Planted faults of memory: each must be found, and its message must name the culprit.
 
 #include <cmath>
 #include <vector>
 
-#include "tests/sim/simulated_test.h"
+#include "ringrad/tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -112,7 +112,7 @@ TEST_F(AddressFaultTest, BlamesTheKernelThatDidIt) {
   EXPECT_THAT(last_report(), HasSubstr("kernel 'guilty' on device 0 wrote byte 4 after"));
 }
 
-// Between two queries everything is closed; what was written before must not be forgotten.
+// Between two queries all memory is closed; a write before that must not be forgotten.
 TEST_F(AddressFaultTest, FindsAWriteOfAKernelThatTheHostPolls) {
   int* p = allocate(100);
   unsigned* flag = nullptr;
@@ -126,7 +126,7 @@ TEST_F(AddressFaultTest, FindsAWriteOfAKernelThatTheHostPolls) {
   cudaFreeHost(flag);
 }
 
-// `p` is open from the kernel before, and no argument of the guilty one.
+// `p` is still open from the kernel before, and is not an argument of the guilty kernel.
 TEST_F(AddressFaultTest, FindsAWriteThroughAPointerInMemory) {
   int* p = allocate_zeros(100);
   int** table = upload(std::vector<int*>{p});
@@ -221,7 +221,7 @@ TEST_F(MemoryFaultTest, PeerAccessDoesNotReachAPool) {
   ASSERT_EQ(cudaMemPoolSetAccess(pool, &access, 1), cudaSuccess);
   ASSERT_EQ(launch({"read_at", 1, 1}, read_at, p, 3L, own), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << last_report();
-  if (sim::kTsan) return;  // which has no fault handler
+  if (sim::kTsan) return;  // no fault handler there
   const cudaMemAccessDesc none{{cudaMemLocationTypeDevice, 1}, cudaMemAccessFlagsProtNone};
   ASSERT_EQ(cudaMemPoolSetAccess(pool, &none, 1), cudaSuccess);
   ASSERT_EQ(launch({"read_at", 1, 1}, read_at, p, 3L, own), cudaSuccess);
@@ -300,7 +300,7 @@ TEST_F(MemoryFaultTest, RefusesCopiesThatOverrunOrPointTheWrongWay) {
   EXPECT_EQ(cudaMemset(host.data(), 0, 40), cudaErrorInvalidValue);
 }
 
-// The reads of `scale` are of memory that nobody wrote, or that was written, as asked.
+// `scale` reads memory that was never written or memory that was, as the test asks.
 TEST_F(MemoryFaultTest, StopsArithmeticOnUnwrittenMemoryIfAsked) {
   if (sim::kTsan) GTEST_SKIP() << "ThreadSanitizer keeps such signals for itself";
   sim::reset({.trap_unwritten = true});
@@ -312,7 +312,7 @@ TEST_F(MemoryFaultTest, StopsArithmeticOnUnwrittenMemoryIfAsked) {
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
   EXPECT_THAT(last_report(),
               AllOf(HasSubstr("kernel 'scale' on device 0, block (0, 0, 0), thread (11, 0, 0)"),
-                    HasSubstr("computed with a value that nobody wrote")));
+                    HasSubstr("computed with a value that was never written")));
 }
 
 TEST_F(MemoryFaultTest, StopsArithmeticOnUnwrittenSharedMemoryIfAsked) {
@@ -321,7 +321,8 @@ TEST_F(MemoryFaultTest, StopsArithmeticOnUnwrittenSharedMemoryIfAsked) {
   auto* p = allocate<float>(32);
   ASSERT_EQ(launch({"add_shared", 1, 32}, add_shared, p), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
-  EXPECT_THAT(last_report(), HasSubstr("thread (31, 0, 0) computed with a value that nobody"));
+  EXPECT_THAT(last_report(),
+              HasSubstr("thread (31, 0, 0) computed with a value that was never written"));
 }
 
 TEST_F(MemoryFaultTest, UnwrittenMemoryIsNanOtherwise) {

@@ -1,4 +1,4 @@
-#include "sim/memory.h"
+#include "ringrad/sim/memory.h"
 
 #include <gtest/gtest.h>
 

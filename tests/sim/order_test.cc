@@ -3,7 +3,7 @@
 // The model knows, for each piece of work, what must come before it:
 //   - the work before it on its stream
 //   - what was before the last record of each event that its stream has waited for
-//   - for the default stream all earlier work of blocking streams of its device, and the other way round
+//   - for the default stream: all earlier work of its device's blocking streams, and vice versa
 // Work is a kernel that takes the next number. Whatever order the seed chooses, all that must come
 // before a kernel has a smaller number.
 
@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/sim/simulated_test.h"
+#include "ringrad/tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -25,7 +25,7 @@ class OrderTest : public sim::SimulatedTest {
     cudaStream_t stream;
     int device;
     bool is_default, blocking;
-    std::set<int> before;  // all work that comes before what is queued next
+    std::set<int> before;  // all work that must come before the next piece
   };
   struct ModelEvent {
     cudaEvent_t event;
@@ -49,7 +49,7 @@ class OrderTest : public sim::SimulatedTest {
     }
   }
 
-  // What an op on this stream comes after.
+  // The work that precedes an op on this stream.
   std::set<int> predecessors(const ModelStream& on) const {
     std::set<int> all = on.before;
     for (const ModelStream& other : streams_) {
@@ -90,7 +90,7 @@ TEST_F(OrderTest, RandomProgramsKeepTheOrderThatCudaPromises) {
           break;
         case 1:
           ASSERT_EQ(cudaStreamWaitEvent(on.stream, event.event), cudaSuccess);
-          if (!event.recorded) break;  // then the wait is nothing at all
+          if (!event.recorded) break;  // then the wait has no effect
           on.before = predecessors(on);
           on.before.insert(event.before.begin(), event.before.end());
           break;

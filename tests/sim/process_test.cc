@@ -1,4 +1,4 @@
-// Memory and events of one process that another one opens.
+// Memory and events of one process, opened by another.
 
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "sim/shared_event.h"
-#include "tests/asleep.h"
-#include "tests/sim/simulated_test.h"
+#include "ringrad/sim/shared_event.h"
+#include "ringrad/tests/asleep.h"
+#include "ringrad/tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -55,7 +55,8 @@ TEST_F(ProcessTest, AnotherProcessCanOpenMemory) {
     good = good && launch({"fill", 1, 32}, fill, opened, 1000, 9) == cudaSuccess;
     good = good && cudaIpcCloseMemHandle(opened) == cudaSuccess;
     good = good && launch({"fill", 1, 32}, fill, opened, 1000, 1) == cudaSuccess;
-    // What is closed is out of reach, except under the sanitizers that find that themselves.
+    // Closed memory is out of reach, except under the sanitizers, which find such accesses
+    // themselves.
     good = good && (sim::kTsan || sim::kAsan || cudaDeviceSynchronize() == cudaErrorIllegalAddress);
     _exit(good ? 0 : 1);
   }
@@ -134,7 +135,7 @@ TEST_F(ProcessTest, AnEventOrdersTheWorkOfTwo) {
   EXPECT_TRUE(ended_well(child));
 }
 
-// Two streams record it, and the later record is done first.
+// Two streams record the event, and the later record is done first.
 TEST_F(ProcessTest, ALaterRecordDoesNotFinishAnEarlierOne) {
   const auto shared = sim::SharedEvent::make(0);
   const std::uint64_t first = shared->record(), second = shared->record();
@@ -180,7 +181,7 @@ TEST_F(ProcessTest, AnEventOfAProcessThatDiedIsReportedAsADeadlock) {
     cudaEvent_t opened = nullptr;
     const bool good = cudaIpcOpenEventHandle(&opened, handle) == cudaSuccess &&
                       cudaEventRecord(opened) == cudaSuccess;
-    _exit(good ? 0 : 1);  // and nothing has run
+    _exit(good ? 0 : 1);  // the recorded work has not run
   }
   ASSERT_TRUE(ended_well(child));
   EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);

@@ -1,20 +1,20 @@
-// Planted races, each beside its mended twin. Under ThreadSanitizer (--config=tsan) the first must be
-// reported and the second must not; in other builds there is nothing to see.
+// Planted races, each beside its mended twin. Under ThreadSanitizer (--config=tsan) the first must
+// be reported and the second must not; in other builds there is nothing to report.
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "sim/launch.h"
-#include "sim/sanitizers.h"
-#include "sim/simulator.h"
+#include "ringrad/sim/device/launch.h"
+#include "ringrad/sim/sanitizers.h"
+#include "ringrad/sim/simulator.h"
 
 namespace {
 int num_reports = 0;
 }
 
-// ThreadSanitizer calls these: for its options, and for each of its reports.
+// ThreadSanitizer calls these functions: for its options, and for each of its reports.
 extern "C" __attribute__((no_sanitize_thread)) const char* __tsan_default_options() {
   return "exitcode=0:suppress_equal_addresses=0:suppress_equal_stacks=0";
 }
@@ -37,7 +37,8 @@ __global__ void sum_over_lanes(int* x, bool with_barrier) {
   x[threadIdx.x] = values[threadIdx.x] + values[(threadIdx.x + 1) % 32];
 }
 
-// The halves of a warp exchange values; each half waits for itself alone, or all for all.
+// The halves of a warp exchange values. Each half waits for itself alone, or the whole warp waits
+// together.
 __global__ void exchange_halves(int* x, bool together) {
   RINGRAD_SHARED(int, values, [32]);
   if (threadIdx.x < 16) values[threadIdx.x] = 1;

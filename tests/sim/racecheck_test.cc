@@ -1,5 +1,6 @@
-// Planted faults, each beside its mended twin. With --config=racecheck the first must be found, with the lines of
-// all accesses, and the second must not; in other builds there is nothing to see.
+// Planted faults, each beside its mended twin. With --config=racecheck the first must be found,
+// with the lines of all accesses, and the second must not; in other builds there is nothing to
+// find.
 //
 // A comment <name> at the end of a line names the line for the tests.
 
@@ -7,8 +8,8 @@
 #include <functional>
 #include <string>
 
-#include "sim/access_check.h"
-#include "tests/sim/simulated_test.h"
+#include "ringrad/sim/racecheck/access_check.h"
+#include "ringrad/tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -37,7 +38,8 @@ __global__ void sum_pairs(int* x, bool mended) {
   x[threadIdx.x] = values[threadIdx.x] + values[threadIdx.x ^ 1];  // <lane reads>
 }
 
-// The second half of a warp reads what the first has written; each half waits for itself alone, or all for all.
+// The second half of a warp reads what the first half has written. Each half waits for itself
+// alone, or the whole warp waits together.
 __global__ void exchange_halves(int* x, bool mended) {
   if (threadIdx.x < 16) x[threadIdx.x] = 1;  // <half writes>
   __syncwarp(mended ? ~0u : threadIdx.x < 16 ? 0xffffu : 0xffff0000u);
@@ -205,7 +207,7 @@ TEST_F(RacecheckTest, RacesAreExactToTheByte) {
 TEST_F(RacecheckTest, AReadOfSharedMemoryThatNobodyWroteIsFound) {
   expect_found_unless_mended(sum_tile, 1, 32,
                              AllOf(HasSubstr("thread (26, 0, 0) read 4 bytes " + at("reads tile")),
-                                   HasSubstr("which nobody had written: in shared memory")));
+                                   HasSubstr("which had never been written: in shared memory")));
 }
 
 TEST_F(RacecheckTest, AReadPastTheEndOfASharedArrayIsFound) {
@@ -255,7 +257,7 @@ TEST_F(RacecheckTest, BoundsAreExactToTheByte) {
   }
 }
 
-// Copies and fills write; a copy of what was not written does not.
+// Copies and fills count as writes; a copy of unwritten memory does not.
 TEST_F(RacecheckTest, AReadOfWhatNobodyWroteIsFound) {
   int *a = allocate(4), *b = allocate(4), *result = allocate(4);
   ASSERT_EQ(cudaMemset(a, 0, 3 * sizeof *a), cudaSuccess);
@@ -265,7 +267,7 @@ TEST_F(RacecheckTest, AReadOfWhatNobodyWroteIsFound) {
   ASSERT_EQ(launch({"planted", 1, 32}, increment, b, result, 4), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
   EXPECT_THAT(last_report(), AllOf(HasSubstr("thread (3, 0, 0) read 4 bytes " + at("increments")),
-                                   HasSubstr("which nobody had written"),
+                                   HasSubstr("which had never been written"),
                                    HasSubstr("in an allocation of 16 bytes")));
 }
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "tests/sim/simulated_test.h"
+#include "ringrad/tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -61,7 +61,7 @@ TEST_F(RuntimeTest, NewMemoryIsNan) {
   for (const float value : download(p, 100)) EXPECT_TRUE(std::isnan(value));
 }
 
-// Nothing may happen before the host waits: a program that forgets to wait must see old data.
+// No work may run before the host waits: a program that forgets to wait must see old data.
 TEST_F(RuntimeTest, WorkRunsOnlyWhileTheHostWaits) {
   if (sim::kTsan) GTEST_SKIP() << "ThreadSanitizer rightly calls this a race";
   int* pinned = nullptr;
@@ -112,7 +112,7 @@ TEST_F(RuntimeTest, AnEventOrdersTwoStreams) {
   }
 }
 
-// Without an event either order is right, and seeds show both.
+// Without an event either order is valid, and different seeds show both.
 TEST_F(RuntimeTest, SeedsChangeTheOrderOfUnorderedWork) {
   if (sim::kTsan) GTEST_SKIP() << "ThreadSanitizer rightly calls this a race";
   std::array<int, 3> seen{};

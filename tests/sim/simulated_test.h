@@ -9,9 +9,9 @@
 #include <chrono>
 #include <vector>
 
-#include "sim/launch.h"
-#include "sim/sanitizers.h"
-#include "sim/simulator.h"
+#include "ringrad/sim/device/launch.h"
+#include "ringrad/sim/sanitizers.h"
+#include "ringrad/sim/simulator.h"
 
 namespace ringrad::sim {
 
@@ -25,7 +25,7 @@ class SimulatedTest : public ::testing::Test {
     EXPECT_EQ(cudaMalloc(&p, count * sizeof(T)), cudaSuccess) << last_report();
     return p;
   }
-  /// Memory of zeros, which are written when it returns.
+  /// Memory of zeros, already written when this returns.
   template <class T = int>
   static T* allocate_zeros(std::size_t count) {
     return upload(std::vector<T>(count));

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/sim/simulated_test.h"
+#include "ringrad/tests/sim/simulated_test.h"
 
 namespace ringrad {
 namespace {
@@ -55,7 +55,7 @@ __global__ void grid_barrier(unsigned* arrived) {
   while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) != gridDim.x) __nanosleep(100);
 }
 
-// One thread of each block: of kernels of any number.
+// One thread of each block takes part; the blocks may belong to any number of kernels.
 __global__ void meet_all(unsigned* arrived, unsigned goal) {
   if (threadIdx.x == 0) meet(arrived, goal);
 }
@@ -99,13 +99,14 @@ TEST_F(WaitingTest, PollingAnEventMakesProgress) {
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
-// One thread waits for what an event stood for when it called; meanwhile the event changes and goes.
+// One thread waits for the record that an event held at the time of the call; meanwhile the event
+// changes and is destroyed.
 TEST_F(WaitingTest, AnEventMayChangeWhileAnotherThreadWaitsForIt) {
   unsigned* flag = upload(std::vector<unsigned>{0});
   const cudaStream_t stream = make_stream(), other = make_stream();
   cudaEvent_t event = nullptr;
   ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
-  // Runs when the other thread waits, and not before.
+  // Runs once the other thread waits, and not before.
   std::atomic<bool> begun = false;
   ASSERT_EQ(cudaLaunchHostFunc(
                 stream, [](void* p) { *static_cast<std::atomic<bool>*>(p) = true; }, &begun),
@@ -124,7 +125,7 @@ TEST_F(WaitingTest, AnEventMayChangeWhileAnotherThreadWaitsForIt) {
   waiter.join();
 }
 
-// Each round takes about half of the limit, and all of them some times the limit.
+// Each round takes about half of the limit, and all rounds together several times the limit.
 TEST_F(WaitingTest, BlocksThatWaitForSlowOnesAreNoDeadlock) {
   sim::reset({.hang_limit = std::chrono::milliseconds(100)});
   unsigned* arrived = upload(std::vector<unsigned>{0});
@@ -136,7 +137,7 @@ TEST_F(WaitingTest, BlocksThatWaitForSlowOnesAreNoDeadlock) {
 
 TEST_F(WaitingTest, TensOfThousandsOfThreadsCanWaitAtOnce) {
   unsigned* arrived = upload(std::vector<unsigned>{0});
-  // The sanitizers keep megabytes for each stack.
+  // The sanitizers keep several megabytes for each stack.
   LaunchConfig config{"leaders_meet", 132, sim::kTsan || sim::kAsan ? 2 : 256};
   config.cooperative = true;
   ASSERT_EQ(launch(config, leaders_meet, arrived), cudaSuccess);
@@ -191,7 +192,7 @@ class ResidencyTest : public sim::SimulatedTest {
     sim::reset({.hang_limit = std::chrono::milliseconds(100)});
     arrived_ = upload(std::vector<unsigned>{0});
   }
-  // Two blocks of so many threads are resident on each of 132 multiprocessors.
+  // Two blocks of this many threads are resident on each of 132 multiprocessors.
   static constexpr int kThreads = 1024;
 
   unsigned* arrived_ = nullptr;
@@ -206,7 +207,7 @@ TEST_F(ResidencyTest, OneBlockTooManyIsFound) {
                                    "room"));
 }
 
-// Each of them fits alone.
+// Each kernel fits alone.
 TEST_F(ResidencyTest, KernelsThatDoNotFitBesideEachOtherAreFound) {
   const cudaStream_t first = make_stream(), second = make_stream();
   const auto begin = [&](cudaStream_t stream, unsigned blocks) {
@@ -240,8 +241,8 @@ TEST_F(ResidencyTest, BlocksThatDoNotWaitNeedNotFit) {
 
 // --- Hardware queues ---
 
-// Streams of a device share its queues in the order in which they were made. With two queues `waiting_` and
-// `setting_` share queue 1, and `unrelated_` has queue 0 with the default stream.
+// A device's streams share its queues in the order in which they were made. With two queues,
+// `waiting_` and `setting_` share queue 1, and `unrelated_` shares queue 0 with the default stream.
 class QueueTest : public sim::SimulatedTest {
  protected:
   void begin(std::size_t num_queues) {
@@ -264,7 +265,7 @@ class QueueTest : public sim::SimulatedTest {
   cudaStream_t waiting_ = nullptr, unrelated_ = nullptr, setting_ = nullptr;
 };
 
-// `after` is the stream that goes on when the kernel has ended.
+// `after` is the stream that continues when the kernel has ended.
 void order(cudaStream_t before, cudaStream_t after) {
   cudaEvent_t event = nullptr;
   ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
@@ -280,7 +281,7 @@ TEST_F(QueueTest, AKernelThatSpinsHoldsNothingBack) {
   EXPECT_EQ(cudaStreamSynchronize(waiting_), cudaSuccess) << last_report();
 }
 
-// A wait for the kernel that spins stands before the kernel that would release it.
+// A wait for the spinning kernel is queued before the kernel that would release it.
 TEST_F(QueueTest, AWaitAtTheHeadHoldsOtherStreamsBack) {
   for (const bool awaits_setter : {false, true}) {
     begin(2);
@@ -311,7 +312,7 @@ TEST_F(QueueTest, WorkOfAnotherQueueIsNotHeldBack) {
   EXPECT_EQ(cudaStreamSynchronize(waiting_), cudaSuccess) << last_report();
 }
 
-// Work behind one that waits for its own stream's kernel waits with it, as on hardware.
+// Work queued behind an op that waits for its own stream's kernel also waits, as on hardware.
 TEST_F(QueueTest, AKernelThatWaitsForItsOwnStreamHoldsOtherStreamsBack) {
   begin(2);
   wait_on(waiting_);

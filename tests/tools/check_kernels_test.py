@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tools/check_kernels says of PTX that is made up."""
+"""The findings of tools/check_kernels in made-up PTX."""
 import importlib.machinery
 import importlib.util
 import sys

@@ -9,7 +9,7 @@
 
 namespace {
 
-// As a GPU's fault: what follows in this process fails, too.
+// Like a GPU's fault: all later work in this process fails as well.
 bool is_broken = false;
 
 TEST(First, Passes) { EXPECT_FALSE(is_broken); }

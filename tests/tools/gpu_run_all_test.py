@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-# Each step appends to `log`, so that the test sees what ran.
+# Each step appends to `log`, so that the test sees which steps ran.
 STEPS = r'''
 declare -A budget=([A]=300 [B]=${B_SECONDS:-300} [C]=1 [D]=1)
 phase_A() {
@@ -55,7 +55,7 @@ class RunAllTest(unittest.TestCase):
 
 
 class PlantedTest(RunAllTest):
-    """Steps of our own; the check of the machine is made up."""
+    """The test's own steps, and a made-up check of the machine."""
 
     def setUp(self):
         super().setUp()
@@ -161,7 +161,7 @@ class SimulatedTest(RunAllTest):
         self.assertEqual(run.returncode, 0)
         self.assertLessEqual({'tests_native.json', 'benchmark_native.json', 'ring_8_segments.json'}, self.packed())
 
-        # A GPU that no program can use fails the check, whatever has passed before.
+        # A GPU that no program can use fails the check, whatever steps have passed before.
         program = self.bundle / 'bin' / 'cuda_training_benchmark'
         program.write_text('#!/bin/sh\necho "CUDA driver version is insufficient"; exit 1\n')
         run = self.run_all('A')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tools/merge_traces makes of traces of hosts and of simulated GPUs."""
+"""The results of tools/merge_traces for traces of hosts and of simulated GPUs."""
 import json
 import subprocess
 import tempfile

@@ -1,4 +1,4 @@
-#include "core/untrusted/json.h"
+#include "ringrad/core/untrusted/json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/untrusted/options.h"
+#include "ringrad/core/untrusted/options.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/untrusted/quoted_bytes.h"
+#include "ringrad/core/untrusted/quoted_bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What every backend must do, whatever its ranks are. All ranks of a group call these functions, which expect and
-// leave it whole; what breaks a group is done to one split off for it.
+// What every backend must do, whatever its ranks are. All ranks of a group call these functions,
+// which expect and leave it whole; what breaks a group is done to one split off for it.
 
 #pragma once
 
@@ -15,13 +15,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/view.h"
-#include "kernels/fill.h"
-#include "parallel/comm/reduce_terms.h"
-#include "tests/asleep.h"
-#include "tests/parallel/comm/checked_collectives.h"
-#include "tests/parallel/plan/every_plan.h"
-#include "tests/testing.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/fill.h"
+#include "ringrad/parallel/comm/common/reduce_terms.h"
+#include "ringrad/tests/asleep.h"
+#include "ringrad/tests/parallel/comm/checked_collectives.h"
+#include "ringrad/tests/parallel/plan/collective/every_plan.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::testing {
 
@@ -39,9 +39,10 @@ struct BackendTraits {
   bool has_one_numbering = true;  ///< of all calls; else that of a host's group shows
 };
 
-// --- Values ----------------------------------------------------------------------------------------------
+// --- Values ---
 
-/// Every collective, dtype and operation; sizes none, one, around the number of ranks, and of many kilobytes.
+/// Every collective, dtype and operation; sizes none, one, around the number of ranks, and of many
+/// kilobytes.
 inline void expect_exact_collectives(Communicator& comm) {
   const int n = comm.world_size();
   for (const Collective collective : kAllCollectives) {
@@ -74,7 +75,8 @@ inline void expect_any_place(Communicator& comm) {
   for (int r = 0; r < n; ++r) expect_same_bits(view::select(all, 0, r), full({100}, r));
 }
 
-/// Numbers that rounding and order show in, with NaNs, infinities and zeros of both signs among them.
+/// Numbers that rounding and order show in, with NaNs, infinities and zeros of both signs among
+/// them.
 inline Tensor odd_values(DType dtype, int rank, std::int64_t count) {
   constexpr double kSpecial[] = {std::numeric_limits<double>::quiet_NaN(),
                                  std::numeric_limits<double>::infinity(),
@@ -137,9 +139,10 @@ inline void expect_canonical_bits(Communicator& comm) {
     }
 }
 
-// --- Messages ----------------------------------------------------------------------------------------------
+// --- Messages ---
 
-/// In order, of every dtype and also of nothing, sent before anybody receives, and between collectives.
+/// In order, of every dtype and also of nothing, sent before anybody receives, and between
+/// collectives.
 inline void expect_messages(Communicator& comm) {
   const int n = comm.world_size(), rank = comm.rank();
   if (n == 1) return;
@@ -167,7 +170,8 @@ inline void expect_messages(Communicator& comm) {
   comm.barrier();
 }
 
-/// A message reaches its receiver also if its sender has gone, whether or not a collective has come before it.
+/// A message reaches its receiver also if its sender has gone, whether or not a collective has come
+/// before it.
 inline void expect_messages_outlive_senders(Communicator& comm) {
   constexpr std::int64_t kCount = 1 << 20;
   if (comm.world_size() == 1) return;
@@ -186,7 +190,7 @@ inline void expect_messages_outlive_senders(Communicator& comm) {
   }
 }
 
-// --- Groups ------------------------------------------------------------------------------------------------
+// --- Groups ---
 
 /// Calls that follow each other pass different positions of the first element.
 inline void expect_sum_from(Communicator& comm, std::int64_t first) {
@@ -221,8 +225,8 @@ inline void expect_split(Communicator& comm) {
   comm.barrier();
 }
 
-/// Calls for which ranks are late in turn, so that the others sleep, in a group whose counters wrap around meanwhile.
-/// All ranks are of this machine.
+/// Calls for which ranks are late in turn, so that the others sleep, in a group whose counters wrap
+/// around meanwhile. All ranks are of this machine.
 ///
 /// REQUIRES: first_count = kBeforeWrap
 inline constexpr std::uint64_t kBeforeWrap = (std::uint64_t{1} << 32) - 30;
@@ -239,7 +243,7 @@ inline void expect_counters_wrap(Communicator& comm) {
   }
 }
 
-// --- Failures ----------------------------------------------------------------------------------------------
+// --- Failures ---
 
 /// The message of the CollectiveError that the body throws.
 template <class Body>

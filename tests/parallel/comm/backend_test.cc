@@ -1,13 +1,13 @@
-// What every backend must do (backend_suite.h), for those over shared memory; and the choice of one by name. Gloo and
-// MPI have tests of their own.
+// What every backend must do (backend_suite.h), for those over shared memory; and the choice of one
+// by name. Gloo and MPI have tests of their own.
 
 #include <gtest/gtest.h>
 
-#include "parallel/comm/join_group.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/comm/ranks.h"
-#include "tests/parallel/comm/backend_suite.h"
-#include "tests/parallel/comm/processes.h"
+#include "ringrad/parallel/comm/join_group.h"
+#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/tests/parallel/comm/backend_suite.h"
+#include "ringrad/tests/parallel/comm/processes.h"
 
 namespace ringrad {
 namespace {
@@ -65,7 +65,7 @@ TEST(BackendTest, CountersMayPass32Bits) {
   on_processes(3, testing::expect_counters_wrap, options);
 }
 
-// --- By name -----------------------------------------------------------------------------------------------
+// --- By name ---
 
 // This process is the only rank of its job.
 TEST(BackendTest, EveryNameJoinsItsBackend) {

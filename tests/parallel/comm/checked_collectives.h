@@ -2,11 +2,11 @@
 
 #pragma once
 
-#include "core/view.h"
-#include "kernels/copy.h"
-#include "parallel/plan/collective_plan.h"
-#include "tests/parallel/comm/collective_values.h"
-#include "tests/testing.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/parallel/plan/collective/collective_plan.h"
+#include "ringrad/tests/parallel/comm/collective_values.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::testing {
 
@@ -72,7 +72,8 @@ inline void expect_exact(Communicator& comm, const CheckedCall& call) {
   }
 }
 
-/// An all_reduce of slices that begin anywhere, elsewhere on each of two ranks: of them, and of nothing beside them.
+/// An all_reduce of slices that begin anywhere, elsewhere on each of two ranks: of them, and of
+/// nothing beside them.
 inline void expect_exact_if_misaligned(Communicator& comm) {
   for (const DType dtype : {DType::uint8, DType::float16, DType::bfloat16, DType::float64})
     for (std::int64_t offset = 0; offset < 16; ++offset) {

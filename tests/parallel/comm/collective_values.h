@@ -20,9 +20,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/tensor.h"
-#include "core/transfer.h"
-#include "parallel/comm/communicator.h"
+#include "ringrad/core/tensor.h"
+#include "ringrad/core/transfer.h"
+#include "ringrad/parallel/comm/communicator.h"
 
 namespace ringrad::testing {
 

@@ -1,6 +1,6 @@
 // The tests of collectives can see: values by themselves, and calls of a communicator that lies.
 
-#include "tests/parallel/comm/collective_values.h"
+#include "ringrad/tests/parallel/comm/collective_values.h"
 
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/copy.h"
-#include "parallel/comm/ranks.h"
-#include "tests/parallel/comm/backend_suite.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/tests/parallel/comm/backend_suite.h"
 
 namespace ringrad {
 namespace {
@@ -120,8 +120,8 @@ TEST(CollectiveValuesTest, TwoElementsThatAreSwappedShow) {
 
 using Falsify = std::function<void(const Tensor&)>;
 
-// Performs collectives by another communicator, and then falsifies what rank 1 has: its input before the
-// call, or its result after it.
+// Performs collectives by another communicator, and then falsifies what rank 1 has: its input
+// before the call, or its result after it.
 class Liar : public Communicator {
  public:
   Liar(Communicator& honest, Falsify input, Falsify result)

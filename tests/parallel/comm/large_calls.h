@@ -1,4 +1,5 @@
-// Every collective on two ranks, with more bytes and more elements than 31 bits count; up to 7 GB per rank.
+// Every collective on two ranks, with more bytes and more elements than 31 bits count; up to 7 GB
+// per rank.
 
 #pragma once
 
@@ -10,8 +11,8 @@
 #include <cstdio>
 #include <string>
 
-#include "core/view.h"
-#include "parallel/comm/communicator.h"
+#include "ringrad/core/view.h"
+#include "ringrad/parallel/comm/communicator.h"
 
 namespace ringrad::testing {
 
@@ -19,7 +20,8 @@ inline constexpr std::int64_t kLargeCount =
     (std::int64_t{1} << 31) + 12'346;  // even: two equal parts
 inline constexpr std::int64_t kHalf = kLargeCount / 2;
 
-// Differs by rank and by element, also between the halves, and no sum of two is zero or wraps around.
+// Differs by rank and by element, also between the halves, and no sum of two is zero or wraps
+// around.
 inline std::uint8_t large_value(int rank, std::int64_t i) {
   return static_cast<std::uint8_t>(1 + (static_cast<std::uint32_t>(i) * 2654435761U >> 26) +
                                    37 * static_cast<unsigned>(rank));
@@ -95,7 +97,8 @@ class LargeCalls {
   std::string complaint_;
 };
 
-/// Says what is wrong, "" for nothing; prints how long each call took, and the memory that the rank had.
+/// Says what is wrong, "" for nothing; prints how long each call took, and the memory that the rank
+/// had.
 inline std::string use_large_tensors(Communicator& comm) {
   std::string complaint = LargeCalls(comm).run();
   rusage usage{};

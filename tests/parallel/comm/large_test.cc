@@ -1,16 +1,17 @@
-// Collectives of more bytes, and more elements, than 31 bits count, over every backend but MPI, which has it in
-// mpi_ranks.cc. Two ranks need up to 11 GB: not among the tests that always run (docs/collectives.md has the last figures).
+// Collectives of more bytes, and more elements, than 31 bits count, over every backend but MPI,
+// which has it in mpi_ranks.cc. Two ranks need up to 11 GB: not among the tests that always run
+// (docs/collectives.md has the last figures).
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 
-#include "parallel/comm/gloo_group.h"
-#include "parallel/comm/hierarchical_group.h"
-#include "parallel/comm/ranks.h"
-#include "tests/parallel/comm/large_calls.h"
-#include "tests/parallel/comm/processes.h"
-#include "tests/testing.h"
+#include "ringrad/parallel/comm/network/gloo_group.h"
+#include "ringrad/parallel/comm/network/hierarchical_group.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/tests/parallel/comm/large_calls.h"
+#include "ringrad/tests/parallel/comm/processes.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -39,7 +40,7 @@ TEST(LargeTest, AmongProcesses) {
 
 TEST(LargeTest, OverGloo) {
   expect_large_among_processes([](Store& store, int rank, int size) {
-    EngineOptions options;
+    TransportOptions options;
     options.deadline = kDeadline;
     return join_gloo_group(store, "large", rank, size, options);
   });
@@ -48,7 +49,7 @@ TEST(LargeTest, OverGloo) {
 // Each rank on a host of its own: all goes over the leaders.
 TEST(LargeTest, BetweenHosts) {
   expect_large_among_processes([](Store& store, int rank, int size) {
-    EngineOptions network;
+    TransportOptions network;
     network.deadline = kDeadline + kNetworkPatience;
     HierarchicalOptions options;
     options.deadline = kDeadline;

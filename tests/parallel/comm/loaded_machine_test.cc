@@ -1,4 +1,5 @@
-// Ranks on a machine that has more to do than it can: slow ones are not taken for dead, and a stopped one is named.
+// Ranks on a machine that has more to do than it can: slow ones are not taken for dead, and a
+// stopped one is named.
 //
 //     4 processes count, on 2 processors perhaps
 //     3 ranks make 1000 calls; then rank 1 is stopped, and the others must name it in time
@@ -13,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/gloo_group.h"
-#include "parallel/comm/process_group.h"
-#include "tests/parallel/comm/processes.h"
-#include "tests/testing.h"
+#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/network/gloo_group.h"
+#include "ringrad/tests/parallel/comm/processes.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -83,7 +84,7 @@ void run_on_loaded_machine(const testing::Join& join) {
 
 TEST(LoadedMachineTest, ProcessesOverGlooBlameNobodyButTheStoppedRank) {
   run_on_loaded_machine([](Store& store, int rank, int world_size) {
-    EngineOptions options;
+    TransportOptions options;
     options.deadline = kDeadline;
     options.verdict_time = kVerdictTime;
     return join_gloo_group(store, "test", rank, world_size, options);

@@ -1,17 +1,17 @@
 // Logical ranks on physical ones that are threads, processes, or over Gloo.
 
-#include "parallel/comm/logical_ranks.h"
+#include "ringrad/parallel/comm/logical_ranks.h"
 
 #include <gtest/gtest.h>
 
 #include <mutex>
 
-#include "parallel/comm/gloo_group.h"
-#include "parallel/comm/process_group.h"
-#include "parallel/comm/ranks.h"
-#include "tests/parallel/comm/backend_suite.h"
-#include "tests/parallel/comm/processes.h"
-#include "tests/testing.h"
+#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/network/gloo_group.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/tests/parallel/comm/backend_suite.h"
+#include "ringrad/tests/parallel/comm/processes.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -46,7 +46,7 @@ void run_suite(Communicator& comm) {
   testing::expect_second_thread_refused(comm);
 }
 
-// --- Processes, first: these tests fork, and there are no threads yet ------------------------------------------
+// --- Processes, first: these tests fork, and there are no threads yet ---
 
 void on_processes(int num_physical, int num_logical, const testing::Join& join, const Body& body) {
   if (default_device().is_cuda()) GTEST_SKIP() << "a process that has used a GPU cannot fork";
@@ -70,7 +70,7 @@ TEST(LogicalRanksTest, ProcessesDoWhatEveryBackendDoes) {
   on_processes(2, 4, kGloo, run_suite);
 }
 
-// --- Bits -------------------------------------------------------------------------------------------------------
+// --- Bits ---
 
 constexpr int kLogical = 8;
 constexpr std::int64_t kCount = 1003;
@@ -111,7 +111,8 @@ TEST(LogicalRanksTest, BitsAreThoseOfATreeOverThemWhateverThePhysicalRanks) {
   }
 }
 
-// Three on each of two, whose sums are no part of the tree over six; and parts of a group that lie anyhow.
+// Three on each of two, whose sums are no part of the tree over six; and parts of a group that lie
+// anyhow.
 TEST(LogicalRanksTest, BitsAreThoseOfTheTreeAlsoWhereBlocksAreNoSubtrees) {
   const auto sums = [](int num_physical) {
     std::vector<Tensor> results(6);
@@ -133,7 +134,7 @@ TEST(LogicalRanksTest, BitsAreThoseOfTheTreeAlsoWhereBlocksAreNoSubtrees) {
   }
 }
 
-// --- As a backend ----------------------------------------------------------------------------------------------
+// --- As a backend ---
 
 TEST(LogicalRanksTest, ThreadsDoWhatEveryBackendDoes) {
   for (const auto& [num_physical, num_logical] :
@@ -166,7 +167,7 @@ TEST(LogicalRanksTest, ThePhysicalGroupIsFreeAfterwards) {
   });
 }
 
-// --- Errors ----------------------------------------------------------------------------------------------------
+// --- Errors ---
 
 TEST(LogicalRanksTest, MessagesAndShrinkingAreRefused) {
   on_logical(2, 4, [](Communicator& comm) {

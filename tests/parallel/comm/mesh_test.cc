@@ -1,15 +1,16 @@
-// Every mesh of 1 to 3 axes over a few ranks, against its definition; what it refuses; and how it ends.
+// Every mesh of 1 to 3 axes over a few ranks, against its definition; what it refuses; and how it
+// ends.
 
-#include "parallel/comm/mesh.h"
+#include "ringrad/parallel/comm/mesh.h"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <sstream>
 
-#include "parallel/comm/ranks.h"
-#include "tests/parallel/comm/processes.h"
-#include "tests/testing.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/tests/parallel/comm/processes.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

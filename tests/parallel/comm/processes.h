@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/process_group.h"
-#include "tests/parallel/comm/store_process.h"
+#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/tests/parallel/comm/store/store_process.h"
 
 namespace ringrad::testing {
 
@@ -31,8 +31,8 @@ using Body = std::function<std::string(Communicator&)>;
 /// Makes the communicator of a rank: (store, rank, world_size).
 using Join = std::function<std::unique_ptr<Communicator>(Store&, int, int)>;
 
-/// The longest that a rank may take before it counts as hanging: less than a test's time limit, which is longer with
-/// sanitizers, where ranks take several times as long.
+/// The longest that a rank may take before it counts as hanging: less than a test's time limit,
+/// which is longer with sanitizers, where ranks take several times as long.
 #ifdef RINGRAD_SANITIZE
 inline constexpr std::chrono::seconds kHangs(120);
 #else
@@ -61,8 +61,8 @@ class Processes {
     start(world_size, join, body, /*counts_held=*/false, [] {});
   }
 
-  /// In a process group. A rank whose body is content must hold no more of the system than before, once it has
-  /// left the group; what `prepare` takes is not counted.
+  /// In a process group. A rank whose body is content must hold no more of the system than before,
+  /// once it has left the group; what `prepare` takes is not counted.
   Processes(
       int world_size, const ProcessGroupOptions& options, const Body& body,
       const std::function<void()>& prepare = [] {}) {
@@ -92,7 +92,8 @@ class Processes {
 
   void wait_until_all_joined() { Store(server_.address()).get("all"); }
 
-  /// The rank's exit code, or minus the signal that ended it. One that hangs is a failure, and killed.
+  /// The rank's exit code, or minus the signal that ended it. One that hangs is a failure, and
+  /// killed.
   int wait(int rank, std::chrono::milliseconds hangs = kHangs) {
     pid_t& process = ranks_[static_cast<std::size_t>(rank)];
     const int file = static_cast<int>(syscall(SYS_pidfd_open, process, 0));

@@ -4,9 +4,9 @@
 
 #include <iterator>
 
-#include "tests/parallel/comm/checked_collectives.h"
-#include "tests/parallel/plan/every_plan.h"
-#include "tests/testing.h"
+#include "ringrad/tests/parallel/comm/checked_collectives.h"
+#include "ringrad/tests/parallel/plan/collective/every_plan.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::testing {
 

@@ -6,9 +6,9 @@
 
 #include <thread>
 
-#include "parallel/comm/ranks.h"
-#include "tests/parallel/comm/random_calls.h"
-#include "tests/testing.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/tests/parallel/comm/random_calls.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

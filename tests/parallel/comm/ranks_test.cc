@@ -1,4 +1,4 @@
-#include "parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/ranks.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <unordered_set>
 
-#include "tests/testing.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {

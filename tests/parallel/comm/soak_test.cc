@@ -1,12 +1,14 @@
 // Faults at random, one after the other, each in a job of its own.
 //
 //     2 to 4 processes    random calls, results checked exactly, again and again
-//     a fault             befalls one of them, at a random moment from outside, or at a random call (chaos.h)
-//     the others          get an error that names it, shrink(), and go on: exact results in the smaller group
+//     a fault             hits one of them, at a random moment from outside, or at a random call
+//                         (fault_injection.h)
+//     the others          get an error that names it, shrink(), and continue: exact results in the
+//                         smaller group
 //     after that          no process, descriptor or shared memory is left
 //
-// RINGRAD_SOAK_FAULTS says how many, and the target soak_200_test has 200; RINGRAD_SOAK_SEED which. The seed is
-// fixed otherwise, and printed.
+// RINGRAD_SOAK_FAULTS says how many, and the target soak_200_test has 200; RINGRAD_SOAK_SEED which.
+// The seed is fixed otherwise, and printed.
 
 #include <gtest/gtest.h>
 
@@ -18,9 +20,9 @@
 #include <string>
 #include <thread>
 
-#include "tests/parallel/comm/processes.h"
-#include "tests/parallel/comm/random_calls.h"
-#include "tests/testing.h"
+#include "ringrad/tests/parallel/comm/processes.h"
+#include "ringrad/tests/parallel/comm/random_calls.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -125,10 +127,10 @@ std::string live_through(Communicator& comm, const Fault& fault) {
 }
 
 void suffer(const Fault& fault) {
-  if (!fault.planned.empty()) setenv("RINGRAD_CHAOS", fault.planned.c_str(), 1);
+  if (!fault.planned.empty()) setenv("RINGRAD_INJECT", fault.planned.c_str(), 1);
   Processes processes(fault.world_size, fault.options,
                       [&](Communicator& comm) { return live_through(comm, fault); });
-  unsetenv("RINGRAD_CHAOS");
+  unsetenv("RINGRAD_INJECT");
   if (fault.planned.empty()) {
     processes.wait_until_all_joined();
     std::this_thread::sleep_for(fault.after);
@@ -147,7 +149,8 @@ void suffer(const Fault& fault) {
     EXPECT_NE(code, 0) << "of the rank that was to fail";
 }
 
-// What jobs may not leave: children of this process, its descriptors and maps, names in shared memory.
+// What jobs may not leave: children of this process, its descriptors and maps, names in shared
+// memory.
 std::set<std::string> traces() {
   std::set<std::string> traces;
   for (const std::string& held : testing::held_of_system()) traces.insert(held);

@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/device.h"
-#include "tests/parallel/comm/wait_for_word.h"
+#include "ringrad/core/device.h"
+#include "ringrad/tests/parallel/comm/gpu/wait_for_word.h"
 
 namespace ringrad::testing {
 

@@ -1,12 +1,13 @@
-// Groups made of groups: split() into smaller ones, overlapping and nested, and shrink() to who is left.
+// Groups made of groups: split() into smaller ones, overlapping and nested, and shrink() to who is
+// left.
 
 #include <gtest/gtest.h>
 
 #include <latch>
 #include <thread>
 
-#include "parallel/comm/ranks.h"
-#include "tests/parallel/comm/checked_collectives.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/tests/parallel/comm/checked_collectives.h"
 
 namespace ringrad {
 namespace {

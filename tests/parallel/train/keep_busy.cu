@@ -1,10 +1,10 @@
-#include "core/launch.h"
-#include "tests/parallel/train/keep_busy.h"
+#include "ringrad/core/gpu/launch.h"
+#include "ringrad/tests/parallel/train/keep_busy.h"
 
 namespace ringrad::testing {
 namespace {
 
-// What a simulated device's memory moves in a microsecond (sim/clock.cc).
+// Bytes that a simulated device's memory moves in a microsecond (sim/clock.cc).
 constexpr double kBytesPerMicrosecond = 3350e3;
 
 __global__ void do_nothing() {}

@@ -2,11 +2,12 @@
 
 #pragma once
 
-#include "core/device.h"
+#include "ringrad/core/device.h"
 
 namespace ringrad::testing {
 
-/// Queues a kernel on the device's current stream that does nothing for so long. REQUIRES: the device is simulated
+/// Queues a kernel on the device's current stream that only takes this long. REQUIRES: the device
+/// is simulated
 void keep_busy(Device device, double microseconds);
 
 }  // namespace ringrad::testing

@@ -1,4 +1,4 @@
-// Thread ranks on the CPU, and with a GPU each, simulated ones where there are no others.
+// Thread ranks on the CPU, and with one GPU each; the GPUs are simulated if there are no others.
 
 #pragma once
 
@@ -6,13 +6,13 @@
 
 #include <functional>
 
-#include "core/stream.h"
-#include "parallel/comm/ranks.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/ranks.h"
 
 namespace ringrad::testing {
 
-/// Calls body(communicator) on `world_size` ranks on the CPU, then again on GPUs: there tensors that name no device are
-/// made on the rank's.
+/// Calls body(communicator) on `world_size` ranks on the CPU, then again on GPUs, where tensors
+/// that name no device are made on the rank's GPU.
 inline void run_ranks_on_devices(int world_size, const std::function<void(Communicator&)>& body,
                                  const GroupOptions& options = {}) {
   for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {

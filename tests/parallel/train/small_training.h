@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "autograd/cross_entropy.h"
-#include "autograd/elementwise.h"
-#include "autograd/movement.h"
-#include "core/random.h"
-#include "nn/linear.h"
-#include "nn/module.h"
-#include "nn/sequential.h"
-#include "nn/sgd.h"
+#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/core/random.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/module.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/sgd.h"
 
 namespace ringrad::testing {
 
@@ -24,7 +24,7 @@ inline nn::Sequential small_net() {
   return nn::Sequential(nn::Linear(6, 16), nn::Tanh(), nn::Linear(16, 3));
 }
 
-/// The loss on the batch that a rank has in a step, on the default device.
+/// The loss on a rank's batch in a step, on the default device.
 inline Tensor loss_of(nn::Module& net, int rank, int step) {
   Generator generator(static_cast<std::uint64_t>(1000 * step + rank));
   const Tensor x = randn({8, 6}, {}, generator), y = randint(0, 3, {8}, generator);
@@ -37,8 +37,8 @@ inline std::vector<Tensor> copies_of(const nn::Module& net) {
   return copies;
 }
 
-/// A model of one number, of which every gradient is x: with a learning rate of the number of workers, `applied` counts
-/// gradients.
+/// A model of one number, of which every gradient is x. If the learning rate is the number of
+/// workers, `applied` counts gradients.
 struct Counter : nn::Module {
   Tensor count = parameter("count", zeros({1}));
   Tensor forward(const Tensor& x, Where) override { return count * x; }

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/stream.h"
-#include "nn/linear.h"
-#include "nn/sequential.h"
-#include "parallel/train/data_parallel.h"
-#include "tests/testing.h"
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/parallel/train/data_parallel/data_parallel.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::testing {
 
@@ -19,7 +19,7 @@ inline nn::Sequential make_net() {
                         nn::Linear(16, 3));
 }
 
-/// The first n devices of the kind under test, as often as there are any.
+/// The first n devices of the kind under test, repeated if there are fewer.
 inline std::vector<Device> devices(int n) {
   const DeviceType type = default_device().type;
   std::vector<Device> result;
@@ -46,7 +46,7 @@ inline void expect_close_gradients(const nn::Module& a, const nn::Module& b, dou
     expect_close(a.parameters()[i].grad(), b.parameters()[i].grad(), slack);
 }
 
-/// Its forward() does what a test tells it; `replica` says on which of the devices.
+/// Its forward() does what a test specifies; `replica` is the index of its device.
 struct Told : nn::Module {
   using Function = std::function<Tensor(const Tensor& x, const Tensor& weight, int replica)>;
   explicit Told(Function function, int replica = 0)

@@ -1,0 +1,167 @@
+#include "ringrad/kernels/index/gather.h"
+
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/tests/kernels/team.h"
+#include "ringrad/tests/reference/indexing.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad::kernels {
+namespace {
+
+using ringrad::testing::expect_close;
+using ringrad::testing::expect_same_bits;
+using ringrad::testing::expect_throws;
+using ringrad::testing::Random;
+using ringrad::testing::Team;
+
+constexpr DType kFloats[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
+
+Tensor int64_rows(std::initializer_list<std::initializer_list<float>> rows) {
+  return cast(tensor(rows), DType::int64);
+}
+
+// The reference indexes the middle one of three axes.
+Shape shape_of(const reference::Extents& e) { return {e.outer, e.axis, e.inner}; }
+
+// x with the middle axis at `axis`, and back.
+Tensor moved(const Tensor& x, int axis) { return view::transpose(x, 1, axis); }
+
+TEST(GatherTest, PicksOneElementPerRow) {
+  const Tensor x = tensor({{1, 2, 3}, {4, 5, 6}});
+  expect_close(gather(x, 1, int64_rows({{2}, {0}})), {3, 4});
+  expect_close(gather(x, 0, int64_rows({{1, 0, 1}})), tensor({{4, 2, 6}}));
+}
+
+TEST(GatherTest, AgreesWithReference) {
+  for (std::uint64_t seed = 0; seed < 80; ++seed) {
+    Random random(seed);
+    const Team team(1 + static_cast<int>(seed % 2));
+    const std::int64_t largest = seed % 8 == 0 ? 40 : 6;
+    const reference::Extents from{random.integer(1, largest), random.integer(1, largest),
+                                  random.integer(1, largest)};
+    const reference::Extents to{random.integer(0, from.outer + 1), random.integer(1, largest),
+                                random.integer(1, from.inner + 1)};
+    const auto axis = static_cast<int>(random.integer(0, 3));
+    const DType dtype = seed % 5 == 4 ? DType::int32 : kFloats[seed % 4];
+    const Tensor x = random.tensor(shape_of(from), dtype);
+    const Tensor index = cast(randint(0, from.axis, shape_of(to), random.generator()),
+                              seed % 3 ? DType::int64 : DType::int32);
+    const auto want =
+        reference::gather(x.to_vector<double>(), from, index.to_vector<std::int64_t>(), to);
+    expect_close(moved(gather(random.strided(moved(x, axis)), axis, moved(index, axis)), axis),
+                 want);
+  }
+}
+
+TEST(GatherTest, ScatterAddAgreesWithReference) {
+  for (std::uint64_t seed = 0; seed < 80; ++seed) {
+    Random random(seed);
+    const Team team(1 + static_cast<int>(seed % 2));
+    const DType dtype = kFloats[seed % 4];
+    const std::int64_t largest = seed % 8 == 0 ? 40 : 6;
+    const reference::Extents to{random.integer(1, largest), random.integer(1, largest),
+                                random.integer(1, largest)};
+    const reference::Extents covered{random.integer(0, to.outer + 1), random.integer(1, largest),
+                                     random.integer(1, to.inner + 1)};
+    const reference::Extents from{covered.outer + random.integer(0, 2),
+                                  covered.axis + random.integer(0, 2),
+                                  covered.inner + random.integer(0, 2)};
+    const auto axis = static_cast<int>(random.integer(0, 3));
+    const Tensor x = random.tensor(shape_of(to), dtype), src = random.tensor(shape_of(from), dtype);
+    const Tensor index = randint(0, to.axis, shape_of(covered), random.generator());
+    const auto want =
+        reference::scatter_add(x.to_vector<double>(), to, index.to_vector<std::int64_t>(), covered,
+                               src.to_vector<double>(), from);
+    const Tensor y = scatter_add(random.strided(moved(x, axis)), axis, moved(index, axis),
+                                 random.strided(moved(src, axis)));
+    expect_close(moved(y, axis), want, 64);
+  }
+}
+
+TEST(GatherTest, ScatterAddAlongFewLongLinesAgreesWithReference) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    Random random(seed);
+    const DType dtype = kFloats[seed % 4];
+    const reference::Extents to{2, seed < 4 ? 40 : 3000, 3}, covered{2, 2200, 2}, from{2, 2201, 3};
+    const int axis = static_cast<int>(seed % 3);
+    const Tensor x = random.tensor(shape_of(to), dtype), src = random.tensor(shape_of(from), dtype);
+    const Tensor index = cast(randint(0, to.axis, shape_of(covered), random.generator()),
+                              seed % 2 ? DType::int64 : DType::int32);
+    const auto want =
+        reference::scatter_add(x.to_vector<double>(), to, index.to_vector<std::int64_t>(), covered,
+                               src.to_vector<double>(), from);
+    const Tensor y = scatter_add(random.strided(moved(x, axis)), axis, moved(index, axis),
+                                 random.strided(moved(src, axis)));
+    expect_close(moved(y, axis), want, 1024);
+  }
+}
+
+TEST(GatherTest, ScatterSumStartsFromZeros) {
+  const Tensor src = tensor({{1, 2}, {3, 4}});
+  expect_close(scatter_sum({2, 3}, 1, int64_rows({{2, 2}, {0, 1}}), src),
+               tensor({{0, 0, 3}, {3, 4, 0}}));
+}
+
+TEST(GatherTest, ScatterAddLeavesItsArgumentsAlone) {
+  const Tensor x = zeros({1, 2}), src = ones({1, 2});
+  scatter_add(x, 1, int64_rows({{0, 0}}), src);
+  expect_close(x, {0, 0});
+  expect_close(src, {1, 1});
+}
+
+TEST(GatherTest, ScatterAddRounds16BitResultsOnce) {
+  const Tensor x = zeros({1}, {.dtype = DType::bfloat16});
+  const Tensor index = zeros({300}, {.dtype = DType::int64});
+  expect_close(scatter_add(x, 0, index, ones({300}, {.dtype = DType::bfloat16})), {300});
+}
+
+TEST(GatherTest, ScatterAddDoesNotDependOnTheNumberOfThreads) {
+  Random random(1);
+  const Tensor x = random.tensor({500, 7}), src = random.tensor({500, 90});
+  const Tensor index = randint(0, 7, {500, 90}, random.generator());
+  const auto add = [&](int threads) {
+    const Team team(threads);
+    return scatter_add(x, 1, index, src);
+  };
+  expect_same_bits(add(1), add(2));
+}
+
+TEST(GatherTest, ThrowsForArgumentsThatDoNotFit) {
+  const Tensor x = zeros({2, 3});
+  expect_throws<IndexError>(
+      [&] {
+        gather(x, 1, int64_rows({{0, 3}}));
+      },
+      "gather: index must be in [0, 3); got 3 at position (0, 1)");
+  expect_throws<IndexError>([&] { gather(x, 1, int64_rows({{-1}})); }, "got -1");
+  expect_throws<ShapeError>(
+      [&] {
+        gather(x, 1, int64_rows({{0}, {0}, {0}}));
+      },
+      "index must not be longer than x along axis 0; got (3, 1) and (2, 3)");
+  expect_throws<ShapeError>([&] { gather(x, 0, zeros({2}, {.dtype = DType::int64})); },
+                            "as many axes; got (2,) and (2, 3)");
+  expect_throws<DTypeError>([&] { gather(x, 0, zeros({2, 3})); }, "got float32");
+  expect_throws<ShapeError>([&] { gather(x, 2, int64_rows({{0}})); }, "gather");
+  expect_throws<ShapeError>(
+      [&] {
+        scatter_add(x, 1, int64_rows({{0, 0}}), zeros({1, 1}));
+      },
+      "index must not be longer than src along axis 1");
+  expect_throws<DTypeError>(
+      [&] {
+        scatter_add(x, 1, int64_rows({{0}}), zeros({1, 1}, {.dtype = DType::float64}));
+      },
+      "float32 and float64");
+  expect_throws<IndexError>(
+      [&] {
+        scatter_add(x, 1, int64_rows({{7}}), zeros({1, 1}));
+      },
+      "scatter_add: index must be in [0, 3); got 7");
+  const Tensor many = full({1, 200}, -2, {.dtype = DType::int64});
+  expect_throws<IndexError>([&] { scatter_add(x, 1, many, zeros({1, 200})); }, "got -2");
+}
+
+}  // namespace
+}  // namespace ringrad::kernels

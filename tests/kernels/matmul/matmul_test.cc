@@ -1,0 +1,206 @@
+#include "ringrad/kernels/matmul/matmul.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ringrad/core/view.h"
+#include "ringrad/tests/kernels/team.h"
+#include "ringrad/tests/reference/matmul.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad::kernels {
+namespace {
+
+using ringrad::testing::expect_close;
+using ringrad::testing::expect_throws;
+using ringrad::testing::Random;
+using ringrad::testing::Team;
+
+constexpr DType kFloats[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
+
+double slack(std::int64_t K) { return 64 * std::sqrt(static_cast<double>(K + 1)); }
+
+// Compares a (M, K) * b (K, N), with any strides, with the reference.
+void expect_product(const Tensor& a, const Tensor& b) {
+  const std::int64_t M = a.shape()[0], K = a.shape()[1], N = b.shape()[1];
+  const auto left = a.to_vector<double>(), right = b.to_vector<double>();
+  expect_close(matmul(a, b), reference::matmul(M, N, K, left.data(), right.data()), slack(K));
+}
+
+TEST(MatmulTest, IsTheDefinitionForEveryShapeDtypeAndOrderOfMemory) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    const Team team(1 + static_cast<int>(seed % 2));
+    const DType dtype = kFloats[seed % 4];
+    // Above 16384 products another kernel takes over.
+    const std::int64_t largest = seed % 3 == 0 ? 70 : 20;
+    const std::int64_t M = random.integer(1, largest), N = random.integer(1, largest),
+                       K = random.integer(0, largest);
+    const Tensor a = random.tensor({M, K}, dtype), b = random.tensor({K, N}, dtype);
+    expect_product(a, b);
+    expect_product(random.strided(a), random.strided(b));
+    expect_product(view::transpose(random.tensor({K, M}, dtype), 0, 1),
+                   view::transpose(random.tensor({N, K}, dtype), 0, 1));
+  }
+}
+
+TEST(MatmulTest, MultipliesLargeMatricesByTeams) {
+  Random random(1);
+  for (const int threads : {1, 2})
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      const Team team(threads);
+      const Tensor a = random.tensor({150, 301}, dtype), b = random.tensor({301, 133}, dtype);
+      expect_product(a, b);
+      expect_product(view::slice(a, 1, 3, 200), view::slice(b, 0, 3, 200));
+    }
+}
+
+// A GPU cuts a product into tiles of 64 or 128 rows and columns, and a long sum into slices. The
+// sizes give whole tiles and tiles with a remainder on one side, with rows that can be read in
+// packs of 8, 4 or 1.
+TEST(MatmulTest, PutsTilesAndSlicesTogether) {
+  struct Extents {
+    std::int64_t M, N, K;
+  };
+  const Extents cases[] = {{64, 64, 64}, {136, 72, 40}, {65, 63, 33}, {132, 60, 20},
+                           {1, 66, 257}, {130, 1, 261}, {8, 16, 552}, {12, 20, 516},
+                           {7, 9, 601},  {1, 1, 1000}};
+  Random random(7);
+  for (const DType dtype : kFloats)
+    for (const auto& [M, N, K] : cases) {
+      const Tensor a = random.tensor({M, K}, dtype), b = random.tensor({K, N}, dtype);
+      const Tensor a_columns = random.tensor({K, M}, dtype),
+                   b_columns = random.tensor({N, K}, dtype);
+      expect_product(a, b);
+      expect_product(a, view::transpose(b_columns, 0, 1));
+      expect_product(view::transpose(a_columns, 0, 1), b);
+      expect_product(view::transpose(a_columns, 0, 1), view::transpose(b_columns, 0, 1));
+    }
+}
+
+TEST(MatmulTest, ReadsRepeatedElements) {
+  Random random(2);
+  expect_product(view::expand(random.tensor({1, 1}), {40, 30}), random.tensor({30, 50}));
+  expect_product(view::expand(random.tensor({1, 30}), {40, 30}),
+                 view::expand(random.tensor({30, 1}), {30, 50}));
+}
+
+TEST(MatmulTest, BroadcastsBatches) {
+  const std::pair<Shape, Shape> cases[] = {{{3, 4, 5}, {3, 5, 6}},
+                                           {{3, 4, 5}, {5, 6}},
+                                           {{4, 5}, {3, 5, 6}},
+                                           {{2, 1, 4, 5}, {1, 3, 5, 6}},
+                                           {{2, 3, 4, 5}, {3, 5, 6}},
+                                           {{0, 4, 5}, {5, 6}},
+                                           {{2, 3, 30, 40}, {3, 40, 50}},
+                                           {{7, 30, 40}, {40, 50}},
+                                           {{1, 30, 40}, {4, 40, 50}},
+                                           {{2, 2, 30, 40}, {2, 1, 40, 50}},
+                                           {{3, 1, 20, 600}, {1, 2, 600, 12}},
+                                           {{70, 20, 36}, {70, 36, 132}}};
+  Random random(3);
+  for (const auto& [a_shape, b_shape] : cases) {
+    const Tensor a = random.strided(random.tensor(a_shape));
+    const Tensor b = random.strided(random.tensor(b_shape));
+    const Tensor product = matmul(a, b);
+    Shape batch = product.shape();
+    batch.erase(batch.size() - 1);
+    batch.erase(batch.size() - 1);
+    const auto full = [&](const Tensor& x) {
+      Shape shape = batch;
+      shape.push_back(x.shape()[x.dims() - 2]);
+      shape.push_back(x.shape().back());
+      return view::expand(x, shape).to_vector<double>();
+    };
+    const std::int64_t M = a_shape[a_shape.size() - 2], K = a_shape.back(), N = b_shape.back();
+    const auto left = full(a), right = full(b);
+    std::vector<double> expected;
+    for (std::int64_t i = 0; i < batch.numel(); ++i) {
+      const auto one = reference::matmul(M, N, K, &left[i * M * K], &right[i * K * N]);
+      expected.insert(expected.end(), one.begin(), one.end());
+    }
+    expect_close(product, expected, slack(K));
+  }
+}
+
+TEST(MatmulTest, AddsBiasAndCutsNegativesOff) {
+  const std::pair<std::int64_t, std::int64_t> extents[] = {{7, 7}, {60, 60}, {75, 100}, {9, 520}};
+  Random random(4);
+  for (const DType dtype : kFloats)
+    for (const auto& [M, K] : extents)
+      for (const bool relu : {false, true}) {
+        const Tensor a = random.tensor({M, K}, dtype), b = random.tensor({K, 5}, dtype);
+        const Tensor bias = view::slice(random.tensor({10}, dtype), 0, 0, 10, 2);
+        const auto left = a.to_vector<double>(), right = b.to_vector<double>();
+        auto expected = reference::matmul(M, 5, K, left.data(), right.data());
+        const auto offsets = bias.to_vector<double>();
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          expected[i] += offsets[i % 5];
+          if (relu) expected[i] = std::max(expected[i], 0.0);
+        }
+        expect_close(matmul(a, b, {bias, relu}), expected, slack(K));
+      }
+}
+
+TEST(MatmulTest, OfAnEmptySumIsTheBias) {
+  expect_close(matmul(zeros({2, 0}), zeros({0, 2})), {0, 0, 0, 0});
+  expect_close(matmul(zeros({2, 0}), zeros({0, 2}), {tensor({1, -2}), true}), {1, 0, 1, 0});
+}
+
+TEST(MatmulTest, LetsNanThrough) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor product = matmul(tensor({{nan, 1}}), ones({2, 1}), {{}, true});
+  EXPECT_TRUE(std::isnan(product.item()));
+}
+
+TEST(MatmulTest, WritesIntoGivenMemoryAndMarksIt) {
+  Random random(5);
+  const Tensor a = random.tensor({9, 4}), b = random.tensor({4, 6});
+  const Tensor expected = matmul(a, b);
+  const Tensor block = zeros({9, 6}), columns = view::slice(zeros({9, 12}), 1, 0, 12, 2);
+  for (const Tensor& out : {block, columns}) {
+    const auto version = out.version();
+    matmul_out(a, b, {}, out);
+    ringrad::testing::expect_same_bits(out, expected);
+    EXPECT_GT(out.version(), version);
+  }
+}
+
+TEST(MatmulTest, ThrowsWhenShapesDisagree) {
+  const Tensor a = zeros({2, 3}), b = zeros({4, 5});
+  expect_throws<ShapeError>([&] { matmul(a, b); },
+                            "matmul: inner dimensions must match; got (2, 3) and (4, 5)");
+  expect_throws<ShapeError>([&] { matmul(zeros({3}), b); },
+                            "matmul: both sides must have at least two axes; got (3,) and (4, 5)");
+  expect_throws<ShapeError>([&] { matmul(zeros({2, 2, 3}), zeros({3, 3, 4})); }, "matmul: ");
+  expect_throws<ShapeError>(
+      [&] {
+        matmul(a, zeros({3, 5}), {zeros({4}), false});
+      },
+      "matmul: bias must have shape (5,); got (4,)");
+  expect_throws<ShapeError>(
+      [&] {
+        matmul_out(a, zeros({3, 5}), {}, zeros({5, 2}));
+      },
+      "matmul: out must have shape (2, 5); got (5, 2)");
+}
+
+TEST(MatmulTest, ThrowsWhenDtypesOrDevicesDisagree) {
+  const Tensor a = zeros({2, 3});
+  expect_throws<DTypeError>(
+      [&] {
+        matmul(a, zeros({3, 2}, {.dtype = DType::float64}));
+      },
+      "matmul: dtypes must be equal; got float32 and float64");
+  const Tensor integers = zeros({2, 2}, {.dtype = DType::int64});
+  expect_throws<DTypeError>([&] { matmul(integers, integers); }, "matmul: needs a floating dtype");
+  expect_throws<DeviceError>(
+      [&] {
+        matmul(a, zeros({3, 2}, {.device = "cpu:1"}));
+      },
+      "matmul: tensors must be on one device");
+}
+
+}  // namespace
+}  // namespace ringrad::kernels

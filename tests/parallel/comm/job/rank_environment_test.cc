@@ -1,0 +1,141 @@
+#include "ringrad/parallel/comm/job/rank_environment.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_throws;
+
+class RankEnvironmentTest : public ::testing::Test {
+ protected:
+  RankEnvironmentTest() {
+    for (const char* name : kNames) unsetenv(name);
+  }
+  ~RankEnvironmentTest() override {
+    for (const char* name : kNames) unsetenv(name);
+  }
+
+  static void set(const std::map<std::string, std::string>& variables) {
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  }
+
+ private:
+  static constexpr const char* kNames[] = {"RANK",
+                                           "WORLD_SIZE",
+                                           "LOCAL_RANK",
+                                           "LOCAL_WORLD_SIZE",
+                                           "MASTER_ADDR",
+                                           "MASTER_PORT",
+                                           "RINGRAD_TOKEN",
+                                           "RINGRAD_LAUNCHER_SERVES_STORE",
+                                           "OMPI_COMM_WORLD_RANK",
+                                           "OMPI_COMM_WORLD_SIZE",
+                                           "OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "SLURM_PROCID",
+                                           "SLURM_NTASKS",
+                                           "TORCHELASTIC_USE_AGENT_STORE",
+                                           "TORCHELASTIC_RUN_ID",
+                                           "SLURM_LOCALID",
+                                           "SLURM_NTASKS_PER_NODE",
+                                           "SLURM_STEP_NUM_NODES",
+                                           "SLURM_JOB_ID"};
+};
+
+TEST_F(RankEnvironmentTest, IsOneRankWithoutALauncher) {
+  const RankEnvironment job = rank_environment();
+  EXPECT_EQ(job.rank, 0);
+  EXPECT_EQ(job.world_size, 1);
+  EXPECT_EQ(job.store.port, 0);
+  EXPECT_FALSE(job.launcher_serves_store);
+  EXPECT_FALSE(job.launched);
+}
+
+TEST_F(RankEnvironmentTest, ReadsWhatTorchrunAndRingrunSet) {
+  set({{"RANK", "5"},
+       {"WORLD_SIZE", "8"},
+       {"LOCAL_RANK", "1"},
+       {"LOCAL_WORLD_SIZE", "4"},
+       {"MASTER_ADDR", "10.0.0.7"},
+       {"MASTER_PORT", "29500"}});
+  RankEnvironment job = rank_environment();
+  EXPECT_TRUE(job.launched);
+  EXPECT_EQ(job.rank, 5);
+  EXPECT_EQ(job.world_size, 8);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.local_world_size, 4);
+  EXPECT_EQ(job.store.host, "10.0.0.7");
+  EXPECT_EQ(job.store.port, 29500);
+  EXPECT_FALSE(job.launcher_serves_store);
+  set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RUN_ID", "r"}});
+  job = rank_environment();
+  EXPECT_EQ(job.store.port, 29501);
+  EXPECT_EQ(job.store.token, "");  // not one that could be guessed
+  EXPECT_NE(job.identity.find("TORCHELASTIC_RUN_ID=r\n"), std::string::npos);
+}
+
+// A secret that the user has set does not mean that a launcher serves the store.
+TEST_F(RankEnvironmentTest, ASecretSetByHandLeavesTheStoreToRank0) {
+  const std::string token = make_token();
+  set({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"RINGRAD_TOKEN", token}});
+  EXPECT_EQ(rank_environment().store.token, token);
+  EXPECT_FALSE(rank_environment().launcher_serves_store);
+  set({{"RINGRAD_LAUNCHER_SERVES_STORE", "1"}});
+  EXPECT_TRUE(rank_environment().launcher_serves_store);
+  set({{"RINGRAD_TOKEN", "guess"}});
+  expect_throws<ValueError>([] { rank_environment(); },
+                            "RINGRAD_TOKEN: the job's secret must have at least 22 characters");
+}
+
+TEST_F(RankEnvironmentTest, ReadsWhatMpirunAndSrunSet) {
+  set({{"SLURM_PROCID", "2"},
+       {"SLURM_NTASKS", "3"},
+       {"SLURM_LOCALID", "0"},
+       {"SLURM_NTASKS_PER_NODE", "1"},
+       {"SLURM_JOB_ID", "77"}});
+  RankEnvironment job = rank_environment();
+  EXPECT_EQ(job.rank, 2);
+  EXPECT_EQ(job.world_size, 3);
+  EXPECT_EQ(job.local_rank, 0);
+  EXPECT_EQ(job.store.token, "");
+  EXPECT_EQ(job.rank_variable, "SLURM_PROCID");
+  EXPECT_EQ(job.local_world_size, 1);
+  EXPECT_EQ(job.store.port, 29500);
+  set({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  job = rank_environment();  // mpirun inside of a job of Slurm
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.world_size, 2);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.rank_variable, "OMPI_COMM_WORLD_RANK");
+}
+
+TEST_F(RankEnvironmentTest, CountsTheHostsOfSlurm) {
+  set({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "5"}});
+  EXPECT_EQ(rank_environment().local_world_size, 5);
+  set({{"SLURM_STEP_NUM_NODES", "2"}});
+  EXPECT_EQ(rank_environment().local_world_size, 3);
+}
+
+TEST_F(RankEnvironmentTest, RefusesWhatMakesNoSense) {
+  set({{"RANK", "1"}});
+  expect_throws<ValueError>([] { rank_environment(); }, "RANK: WORLD_SIZE must be set as well");
+  set({{"WORLD_SIZE", "1"}});
+  expect_throws<ValueError>([] { rank_environment(); },
+                            "RANK: it must be below WORLD_SIZE = 1; got 1");
+  for (const char* wrong : {"", "-1", "2x", " 1", "99999999999"}) {
+    set({{"RANK", wrong}});
+    expect_throws<ValueError>([] { rank_environment(); },
+                              "RANK: it must be a number from 0; got \"");
+  }
+  set({{"RANK", "0"}, {"MASTER_PORT", "0"}});
+  expect_throws<ValueError>([] { rank_environment(); }, "MASTER_PORT: it must be a number from 1");
+}
+
+}  // namespace
+}  // namespace ringrad

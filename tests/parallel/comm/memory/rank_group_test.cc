@@ -1,0 +1,149 @@
+// What a rank whose call failed does with ranks that stay inside it, in memory whose ranks are made
+// up.
+
+#include "ringrad/parallel/comm/memory/rank_group.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::expect_throws;
+using Clock = std::chrono::steady_clock;
+
+// Processes that are in the states that a test gives them. Those that are expelled die, unless they
+// are immortal.
+class MadeUpMemory final : public GroupMemory {
+ public:
+  struct Rank {
+    ProcessState state = ProcessState::running;
+    bool is_immortal = false;
+    std::string killed_because = {};
+    Clock::time_point killed_at = {};
+  };
+
+  explicit MadeUpMemory(std::vector<Rank> ranks)
+      : ranks(std::move(ranks)),
+        shared_(RankGroup::shared_bytes(static_cast<int>(this->ranks.size()))) {
+    RankGroup::make_shared(shared(), static_cast<int>(this->ranks.size()));
+  }
+
+  std::byte* shared() const override { return reinterpret_cast<std::byte*>(shared_.get()); }
+  std::uintptr_t base_of(int) const override { return 0; }
+  bool is_visible(const void*) const override { return true; }
+  std::shared_ptr<std::byte> allocate(std::size_t, Where) override { return nullptr; }
+  bool has_died(int rank) const override { return ranks[rank].state == ProcessState::ended; }
+  ProcessState state_of(int rank) const override { return ranks[rank].state; }
+  void expel(int rank, const char* reason) noexcept override {
+    ranks[rank].killed_because = reason;
+    ranks[rank].killed_at = Clock::now();
+    if (!ranks[rank].is_immortal) ranks[rank].state = ProcessState::ended;
+  }
+  bool is_one_process() const override { return false; }
+  int num_processors() const override { return 1; }
+
+  std::vector<Rank> ranks;
+
+ private:
+  struct alignas(128) Line {
+    std::byte bytes[128];
+  };
+  class Lines {
+   public:
+    explicit Lines(std::size_t bytes) : lines_(bytes / sizeof(Line) + 1) {}
+    Line* get() const { return const_cast<Line*>(lines_.data()); }
+
+   private:
+    std::vector<Line> lines_;
+  };
+  const Lines shared_;
+};
+
+// Ranks 1 and 2 stay inside a call that rank 0 leaves with an error. Returns once rank 0 is out.
+class FailedCall {
+ public:
+  FailedCall(std::vector<MadeUpMemory::Rank> ranks, const GroupOptions& options)
+      : memory(std::make_shared<MadeUpMemory>(std::move(ranks))) {
+    const int n = static_cast<int>(memory->ranks.size());
+    for (int r = 0; r < n; ++r)
+      groups.push_back(std::make_unique<RankGroup>(r, n, memory, options));
+    for (int r = 1; r < n; ++r)
+      others.push_back(std::make_unique<RankGroup::Inside>(*groups[r], operation));
+    try {
+      const RankGroup::Inside own(*groups[0], operation);
+      begin = Clock::now();
+      groups[0]->fail_and_throw(operation, "it failed");
+    } catch (const CollectiveError&) {
+    }
+  }
+
+  const Operation operation{};
+  const std::shared_ptr<MadeUpMemory> memory;
+  std::vector<std::unique_ptr<RankGroup>> groups;
+  std::vector<std::unique_ptr<RankGroup::Inside>> others;
+  Clock::time_point begin;
+};
+
+GroupOptions options_with(milliseconds verdict_time, milliseconds silence) {
+  GroupOptions options;
+  options.verdict_time = verdict_time;
+  options.silence = silence;
+  return options;
+}
+
+TEST(RankGroupTest, LimitsOfSeveralStoppedRanksRunTogether) {
+  constexpr milliseconds kVerdictTime(6000);
+  const MadeUpMemory::Rank stopped{.state = ProcessState::stopped};
+  const FailedCall call({{}, stopped, stopped}, options_with(kVerdictTime, milliseconds(60'000)));
+  const auto& ranks = call.memory->ranks;
+  EXPECT_EQ(ranks[1].killed_because, "was stopped inside a failed call");
+  EXPECT_EQ(ranks[2].killed_because, "was stopped inside a failed call");
+  EXPECT_GE(ranks[1].killed_at - call.begin, kVerdictTime / 2);
+  EXPECT_LT(ranks[2].killed_at - ranks[1].killed_at, kVerdictTime / 2);  // one after the other
+}
+
+// Somebody looks at it. It goes on when they have seen enough.
+TEST(RankGroupTest, ARankUnderADebuggerHasAsLongAsOneThatRuns) {
+  constexpr milliseconds kSilence(500);
+  for (const ProcessState state : {ProcessState::traced, ProcessState::running}) {
+    const FailedCall call({{}, {.state = state}}, options_with(milliseconds(1), kSilence));
+    EXPECT_EQ(call.memory->ranks[1].killed_because, "stayed inside a failed call");
+    EXPECT_GE(call.memory->ranks[1].killed_at - call.begin, kSilence);
+  }
+}
+
+TEST(RankGroupTest, OnlyRanksInsideACallAreShutOut) {
+  FailedCall call({{}, {.state = ProcessState::stopped}, {.state = ProcessState::stopped}},
+                  options_with(milliseconds(20), milliseconds(60'000)));
+  for (auto& rank : call.memory->ranks) rank = {.state = ProcessState::stopped};
+  call.others[1].reset();  // rank 2 is in no call
+  call.groups[0]->shut_out({}, Where::current());
+  EXPECT_EQ(call.memory->ranks[1].killed_because, "was stopped inside a failed call");
+  EXPECT_EQ(call.memory->ranks[2].killed_because, "");
+  call.groups[0]->shut_out(std::vector<int>{2}, Where::current());
+  EXPECT_EQ(call.memory->ranks[2].killed_because,
+            "was left out, and may have work queued on its GPU");
+}
+
+TEST(RankGroupTest, AProcessThatOutlivesItsKillIsAnError) {
+  const FailedCall call({{}, {.state = ProcessState::stopped, .is_immortal = true}},
+                        options_with(milliseconds(20), milliseconds(200)));
+  expect_throws<CollectiveError>(
+      [&] { call.groups[0]->shut_out({}, Where::current()); },
+      "shrink: rank 1 must end within 0.2 s of SIGKILL; got a process that lives");
+  expect_throws<CollectiveError>(
+      [&] { call.groups[0]->shut_out(std::vector<int>{1}, Where::current()); },
+      "rank 1 must end within 0.2 s of SIGKILL");
+}
+
+}  // namespace
+}  // namespace ringrad

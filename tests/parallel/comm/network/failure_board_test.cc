@@ -1,0 +1,140 @@
+#include "ringrad/parallel/comm/network/failure_board.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "ringrad/parallel/comm/common/culprit_report.h"
+#include "ringrad/parallel/comm/common/descriptor.h"
+#include "ringrad/parallel/comm/job/message_stream.h"
+#include "ringrad/parallel/comm/store/store_server.h"
+#include "ringrad/tests/parallel/comm/store/store_process.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_throws;
+
+// What stands in the store is another rank's: whatever it is, the survivor's message says whose,
+// and what it got.
+class FailureBoardTest : public ::testing::Test {
+ protected:
+  void expect_judgement(const std::string& expected) {
+    GroupOptions options;
+    options.deadline = std::chrono::seconds(10);
+    FailureBoard board(
+        store_.another(std::chrono::seconds(10)), "group", 0, 2, options, [] {}, Where::current());
+    board.begin_call(true);
+    const Operation operation{{.op = CollectiveOp::barrier}, 0, 1, Where::current(), {}};
+    expect_throws<CollectiveError>([&] { board.investigate(operation, "a connection that ended"); },
+                                   expected);
+    culprit_ = board.failure().culprit;
+  }
+
+  int culprit_ = 0;  // of the last judgement
+
+  const StoreServer server_;
+  Store store_{server_.address()};
+};
+
+TEST_F(FailureBoardTest, AnAnswerThatIsNoNumberIsItsRanks) {
+  store_.set("group/rank1", "seven\x1b[2J");
+  expect_judgement("rank 1 must tell how many calls it has entered; got \"seven\\x1b[2J\"");
+}
+
+TEST_F(FailureBoardTest, ANumberThatFitsNowhereIsNone) {
+  store_.set("group/rank1", "99999999999999999999");
+  expect_judgement("rank 1 must tell how many calls it has entered; got \"99999999999999999999\"");
+}
+
+TEST_F(FailureBoardTest, AJudgementThatIsNoneIsShown) {
+  store_.set("group/failure", "nonsense");
+  expect_judgement("the store must hold a failure; got \"nonsense\"");
+}
+
+// The launcher hears whom a rank of this process blames, or that nobody is known to be to blame.
+class BlameTest : public FailureBoardTest {
+ protected:
+  void SetUp() override {
+    make_non_blocking(pipe_.out);
+    ASSERT_EQ(dup2(pipe_.in.number(), kReportDescriptor), kReportDescriptor);
+    const std::string variable = report_variable(pipe_.in);
+    setenv(kReportVariable, variable.substr(variable.find('=') + 1).c_str(), 1);
+    retract_report();
+  }
+  void TearDown() override {
+    close(kReportDescriptor);
+    unsetenv(kReportVariable);
+  }
+  std::optional<int> report() const { return read_report(pipe_.out); }
+
+  const Pipe pipe_ = make_pipe(Where::current());
+};
+
+TEST_F(BlameTest, WhereAllHaveCalledNobodyIsBlamed) {
+  store_.set("group/rank1", "1");
+  expect_judgement("the connections must hold; got a connection that ended");
+  EXPECT_EQ(culprit_, -1);
+  report_culprit(0);  // follows from that failure
+  EXPECT_EQ(report(), kNobody);
+}
+
+TEST_F(BlameTest, AFailureOfNobodyInTheStoreNamesNobody) {
+  store_.set("group/failure", "-1 0 barrier() #1 on rank 1: the connections must hold; got an end");
+  expect_judgement(
+      "the group must be whole; got a failure of an unknown rank: barrier() #1 on "
+      "rank 1: the connections must hold");
+  EXPECT_EQ(culprit_, -1);
+  EXPECT_EQ(report(), kNobody);
+}
+
+TEST_F(BlameTest, ARankThatHasLeftIsBlamed) {
+  store_.set("group/rank1", "left");
+  expect_judgement("every rank must take part; got rank 1, which has left the group");
+  EXPECT_EQ(culprit_, 1);
+  EXPECT_EQ(report(), 1);
+}
+
+// Joining may take as long as the store's own timeouts say, however short the time for a verdict.
+TEST(FailureBoardJoinTest, AStoreThatAnswersOneSecondLateIsAwaited) {
+  const testing::StoreProcess server;
+  Store store(server.address());
+  GroupOptions options;
+  options.verdict_time = std::chrono::milliseconds(400);
+  server.send_signal(SIGSTOP);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    server.send_signal(SIGCONT);
+  });
+  EXPECT_NO_THROW(FailureBoard(
+      store.another(std::chrono::seconds(20)), "group", 0, 2, options, [] {}, Where::current()));
+  late.join();
+}
+
+// The connection stands already: what waits is the first question.
+TEST(FailureBoardJoinTest, AStoreThatStopsAfterConnectingIsAwaited) {
+  const testing::StoreProcess server;
+  Store store(server.address());
+  GroupOptions options;
+  options.verdict_time = std::chrono::milliseconds(400);
+  Store own = store.another(std::chrono::seconds(20));
+  server.send_signal(SIGSTOP);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    server.send_signal(SIGCONT);
+  });
+  EXPECT_NO_THROW(FailureBoard(
+      std::move(own), "group", 0, 2, options, [] {}, Where::current()));
+  late.join();
+}
+
+}  // namespace
+}  // namespace ringrad

@@ -1,0 +1,170 @@
+// What each rank does in the tests of the MPI backend; mpi_group_test.py starts them. All ranks run
+// the same tests.
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/linear.h"
+#include "ringrad/parallel/comm/network/hierarchical_group.h"
+#include "ringrad/parallel/comm/network/mpi_group.h"
+#include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
+#include "ringrad/tests/parallel/comm/backend_suite.h"
+#include "ringrad/tests/parallel/comm/large_calls.h"
+#include "ringrad/tests/testing.h"
+
+namespace {
+
+// Stops this process as soon as it has mapped OpenMPI's shared memory, which it does in the middle
+// of MPI_Init.
+void stop_in_the_middle() {
+  for (;;) {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.find("vader_segment.") != line.npos) kill(getpid(), SIGSTOP);
+  }
+}
+
+}  // namespace
+
+// Instead of MPI's: rank 1 stops where STOP_IN_MPI_INIT says, "first" or "middle". Says the job's
+// number.
+extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  const char *job = std::getenv("PMIX_NAMESPACE"), *rank = std::getenv("PMIX_RANK");
+  const char* where = std::getenv("STOP_IN_MPI_INIT");
+  if (job && rank && std::string(rank) == "1") {
+    std::fprintf(stderr, "job %lx\n", std::strtoul(job, nullptr, 10));
+    if (where && std::string(where) == "first") raise(SIGSTOP);
+    if (where && std::string(where) == "middle") std::thread(stop_in_the_middle).detach();
+  }
+  return PMPI_Init_thread(argc, argv, required, provided);
+}
+
+namespace ringrad {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::error_of;
+using testing::expect_contains;
+using testing::expect_throws;
+
+TEST(MpiGroupTest, DoesWhatEveryBackendDoes) {
+  const auto comm = join_mpi_group();
+  testing::run_backend_suite(*comm);
+}
+
+// Two ranks on each host, as far as they go: the ranks of a host meet in shared memory, the first
+// of each over MPI.
+TEST(MpiGroupTest, GroupsByHostDoWhatEveryBackendDoes) {
+  HierarchicalOptions options;
+  TransportOptions network;
+  network.deadline = options.deadline + kNetworkPatience;
+  MpiGroup all = join_mpi_group_with_store(network);
+  options.host = concat("host", all.comm->rank() / 2);
+  const auto comm = make_hierarchical_group(std::move(all.comm), all.store, options);
+  testing::run_backend_suite(*comm);
+}
+
+TEST(MpiGroupTest, AddsInRankOrder) {
+  const auto comm = join_mpi_group();
+  testing::expect_canonical_bits(*comm);
+}
+
+TEST(MpiGroupTest, CutsWhatIsTooLarge) {
+  TransportOptions options;
+  options.largest_piece = 300;
+  const auto comm = join_mpi_group(options);
+  for (const Collective collective : kAllCollectives)
+    for (const DType dtype : {DType::float64, DType::float16, DType::bool_})
+      testing::expect_exact(*comm, {collective, dtype, ReduceOp::max, 0, 101});
+  testing::expect_messages(*comm);
+}
+
+TEST(MpiGroupTest, ALateRankIsNamed) {
+  TransportOptions options;
+  options.deadline = milliseconds(300);
+  const auto comm = join_mpi_group(options);
+  if (comm->world_size() == 1) return;
+  testing::expect_late_rank_named(*comm, 0.3);
+  expect_throws<CollectiveError>([&] { comm->shrink(); },
+                                 "this backend cannot continue with fewer ranks");
+  testing::expect_sum_works(*join_mpi_group());  // a new group does
+}
+
+TEST(MpiGroupTest, ADeadlineMayBeForever) {
+  TransportOptions options;
+  options.deadline = std::chrono::nanoseconds::max();
+  testing::expect_sum_works(*join_mpi_group(options));
+}
+
+// For the script, which asks for them by name: the rank that stops does not come back.
+
+TEST(MpiGroupTest, DISABLED_AStoppedRankIsNamedByTheOthers) {
+  TransportOptions options;
+  options.deadline = milliseconds(400);
+  const auto comm = join_mpi_group(options);
+  if (comm->rank() == 1) raise(SIGSTOP);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string error = error_of([&] { comm->all_reduce(ones({8})); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(1400));
+  expect_contains(
+      error,
+      "every rank must take part; got no sign of life from rank 1, which died or was stopped");
+  EXPECT_EQ(comm->failed_rank(), 1);
+  if (!HasFailure()) std::fprintf(stderr, "rank %d knows\n", comm->rank());
+}
+
+TEST(MpiGroupTest, DISABLED_JoinsWithinFourSeconds) {
+  TransportOptions options;
+  options.join_timeout = std::chrono::seconds(4);
+  join_mpi_group(options)->barrier();
+}
+
+TEST(MpiGroupTest, DISABLED_WaitsToBeKilled) {
+  const auto comm = join_mpi_group();
+  std::fprintf(stderr, "ready\n");
+  for (;;) pause();
+}
+
+// By hand, of two ranks: docs/collectives.md.
+TEST(MpiGroupTest, DISABLED_CountsBeyond31Bits) {
+  const auto comm = join_mpi_group();
+  EXPECT_EQ(testing::use_large_tensors(*comm), "");
+}
+
+TEST(MpiGroupTest, DISABLED_OneThreadAloneIsServed) {
+  MPI_Init(nullptr, nullptr);
+  auto comm = join_mpi_group();
+  testing::expect_sum_works(*comm);
+  EXPECT_FALSE(comm->serves_all_threads());
+  nn::Linear net(3, 2);
+  DistributedDataParallel replica(net, *comm);
+  sum(replica(ones({4, 3}))).backward();
+  EXPECT_FALSE(replica.summary().overlaps);
+  testing::expect_close(net.bias.grad(), full({2}, 4));
+  std::string error;
+  std::thread([&] { error = error_of([&] { comm->barrier(); }); }).join();
+  expect_contains(error,
+                  "without MPI_THREAD_MULTIPLE, which MPI_Init_thread() can ask for, the thread "
+                  "that initialised MPI must make all calls; got another thread");
+  comm.reset();
+  MPI_Finalize();
+}
+
+TEST(MpiGroupTest, DISABLED_ARankIsKilled) {
+  const auto comm = join_mpi_group();
+  if (comm->rank() == 1) raise(SIGKILL);
+  comm->barrier();
+}
+
+}  // namespace
+}  // namespace ringrad

@@ -1,0 +1,93 @@
+// A communicator over a library that fails on one rank, in a way that no library says of itself.
+
+#include "ringrad/parallel/comm/network/transport_communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <new>
+#include <thread>
+
+#include "ringrad/parallel/comm/store/store_server.h"
+#include "ringrad/tests/parallel/comm/backend_suite.h"
+
+namespace ringrad {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using testing::error_of;
+using testing::expect_contains;
+
+// Moves nothing. On rank 1 there is no memory left; any other rank waits for it.
+class BrokenTransport final : public Transport {
+ public:
+  explicit BrokenTransport(int rank) : rank_(rank) {}
+
+  void all_gather(std::byte*, Sizes, TransportCall& call) override { fail(call); }
+  void all_to_all(std::byte*, Sizes, const std::byte*, Sizes, TransportCall& call) override {
+    fail(call);
+  }
+  void broadcast(std::byte*, std::size_t, int, TransportCall& call) override { fail(call); }
+  std::unique_ptr<Sending> send(const std::byte*, std::size_t, int, const Tensor&) override {
+    throw std::bad_alloc();
+  }
+  void recv(std::byte*, std::size_t, int, TransportCall& call) override { fail(call); }
+  std::unique_ptr<Transport> split(Store&, const std::vector<int>&, int, const std::string&,
+                                   Where) override {
+    throw std::bad_alloc();
+  }
+  bool outlives_ranks() const override { return true; }
+
+ private:
+  void fail(const TransportCall& call) const {
+    if (rank_ == 1) throw std::bad_alloc();
+    for (;;) {
+      call.check();
+      std::this_thread::yield();
+    }
+  }
+
+  const int rank_;
+};
+
+// `body` throws bad_alloc on rank 1, and on rank 0 what its part of the call comes to.
+template <class Body>
+void expect_failure_of_rank_1(Body body, std::string_view expected) {
+  const StoreServer server;
+  const auto begin = Clock::now();
+  const auto run_rank = [&](int rank) {
+    const Store store(server.address());
+    const auto comm = make_transport_communicator(
+        store, "broken", rank, 2, std::make_unique<BrokenTransport>(rank), {}, Where::current());
+    if (rank == 1) {
+      EXPECT_THROW(body(*comm), std::bad_alloc);
+    } else {
+      expect_contains(error_of([&] { body(*comm); }), expected);
+      EXPECT_EQ(comm->failed_rank(), 1);
+    }
+  };
+  std::thread first(run_rank, 0), second(run_rank, 1);
+  first.join();
+  second.join();
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));  // the deadline is a minute
+}
+
+TEST(TransportCommunicatorTest, AnExceptionOfAnyKindBreaksTheGroup) {
+  expect_failure_of_rank_1([](Communicator& comm) { comm.all_reduce(ones({8})); },
+                           "all_reduce(sum, float32, 8 elements) #1 on rank 0: the group must be "
+                           "whole; got a failure of rank 1: all_reduce ended with std::bad_alloc");
+}
+
+TEST(TransportCommunicatorTest, AMessageThatCannotBeSentBreaksTheGroup) {
+  expect_failure_of_rank_1(
+      [](Communicator& comm) {
+        if (comm.rank() == 1)
+          comm.send(ones({8}), 0);
+        else
+          comm.recv(ones({8}), 1);
+      },
+      "got a failure of rank 1: send ended with std::bad_alloc");
+}
+
+}  // namespace
+}  // namespace ringrad

@@ -1,0 +1,55 @@
+// StoreProcess: a store that a process of its own serves.
+
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "ringrad/parallel/comm/store/store_address.h"
+#include "ringrad/parallel/comm/store/store_server.h"
+
+namespace ringrad::testing {
+
+/// A store served by a process of its own: a test that forks has no threads, whose locks a child
+/// would find taken for ever.
+class StoreProcess {
+ public:
+  StoreProcess() {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    process_ = fork();
+    if (process_ == 0) serve(ends[1]);
+    close(ends[1]);
+    EXPECT_EQ(read(ends[0], &address_.port, sizeof address_.port), sizeof address_.port);
+    close(ends[0]);
+  }
+  ~StoreProcess() {
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  StoreProcess(const StoreProcess&) = delete;
+  StoreProcess& operator=(const StoreProcess&) = delete;
+
+  const StoreAddress& address() const { return address_; }
+  void send_signal(int signal) const { kill(process_, signal); }
+  pid_t process() const { return process_; }
+
+ private:
+  [[noreturn]] void serve(int ready) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const StoreServer server(address_);
+    const int port = server.address().port;
+    if (write(ready, &port, sizeof port) == sizeof port)
+      for (;;) pause();
+    _exit(1);
+  }
+
+  StoreAddress address_{.token = make_token()};
+  pid_t process_;
+};
+
+}  // namespace ringrad::testing

@@ -1,0 +1,213 @@
+// The files that a save leaves in the folder, and folders whose files have been changed.
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
+#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/parallel/train/checkpoint/saved_rows.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_throws;
+using testing::Folder;
+using testing::names_in;
+using testing::Rows;
+
+void save(const std::filesystem::path& folder, std::int64_t step, int world_size = 2) {
+  run_ranks(world_size, [&](Communicator& comm) {
+    Rows job(comm);
+    job.go_to(step);
+    job.checkpoint.save(folder);
+  });
+}
+
+void expect_refused(const std::filesystem::path& folder, std::string_view message) {
+  run_ranks(2, [&](Communicator& comm) {
+    Rows job(comm);
+    expect_throws<DataError>([&] { job.checkpoint.load(folder); }, message);
+    job.expect(0);
+    comm.barrier();  // the group still works
+  });
+}
+
+void expect_step(const std::filesystem::path& folder, std::int64_t step) {
+  run_ranks(2, [&](Communicator& comm) {
+    Rows job(comm);
+    ASSERT_TRUE(job.checkpoint.load(folder));
+    job.expect(step);
+  });
+}
+
+TEST(ShardedCheckpointFilesTest, ASaveLeavesItsFilesAndNoOthers) {
+  const Folder folder;
+  for (const int step : {1, 2, 3}) {
+    save(folder / "run", step);
+    const auto names = names_in(folder / "run");
+    ASSERT_EQ(names.size(), 3u);
+    EXPECT_TRUE(names[0].ends_with(".0.safetensors"));
+    EXPECT_TRUE(names[1].ends_with(".1.safetensors"));
+    EXPECT_EQ(names[2], "index.json");
+  }
+  std::ofstream(folder / "run" / "notes.txt") << "the user's own";
+  save(folder / "run", 4);
+  EXPECT_EQ(names_in(folder / "run").size(), 4u);
+}
+
+TEST(ShardedCheckpointFilesTest, WithoutAnIndexThereIsNoCheckpoint) {
+  const Folder folder;
+  save(folder / "run", 1);
+  std::filesystem::remove(folder / "run" / "index.json");
+  run_ranks(2, [&](Communicator& comm) {
+    Rows job(comm);
+    EXPECT_FALSE(job.checkpoint.load(folder / "run"));
+    EXPECT_FALSE(job.checkpoint.load(folder / "absent"));
+  });
+}
+
+TEST(ShardedCheckpointFilesTest, FilesThatAreNotTheIndexsAreRefused) {
+  const Folder folder;
+  save(folder / "old", 1);
+  save(folder / "run", 2);
+  const auto file = [&](const std::string& of, std::size_t i) {
+    return folder / of / names_in(folder / of)[i];
+  };
+  const std::filesystem::path first = file("run", 0), second = file("run", 1),
+                              aside = folder / "aside";
+  std::filesystem::rename(second, aside);
+  expect_refused(folder / "run", "that the index means; got none");
+  std::filesystem::copy(file("old", 1), second);
+  expect_refused(folder / "run", "that the index means; got another of");
+  std::filesystem::remove(second);
+  std::filesystem::rename(first, second);  // swapped
+  std::filesystem::rename(aside, first);
+  expect_refused(folder / "run", "that the index means; got another of");
+  std::filesystem::rename(first, aside);
+  std::filesystem::rename(second, first);
+  std::filesystem::rename(aside, second);
+  expect_step(folder / "run", 2);
+  std::fstream damaged(second, std::ios::in | std::ios::out | std::ios::binary);
+  damaged.seekp(-1, std::ios::end);
+  damaged.put('x');
+  damaged.close();
+  expect_refused(folder / "run", "rank 1: load: ");
+  std::ofstream(folder / "run" / "index.json") << "{}";
+  expect_refused(folder / "run", "its index must have its checksum at the front");
+}
+
+TEST(ShardedCheckpointFilesTest, AFullDiskLeavesTheCheckpointBefore) {
+  const Folder folder;
+  save(folder / "run", 1);
+  const auto before = names_in(folder / "run");
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  rlimit small = limit;
+  small.rlim_cur = 100;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  run_ranks(2, [&](Communicator& comm) {
+    Rows job(comm);
+    job.go_to(2);
+    expect_throws<DataError>([&] { job.checkpoint.save(folder / "run"); }, "rank 0: save: ");
+    job.checkpoint.save_async(folder / "run");
+    expect_throws<DataError>([&] { job.checkpoint.wait(); }, "File too large");
+    job.checkpoint.wait();  // the save has ended
+    comm.barrier();
+  });
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(names_in(folder / "run"), before);
+  expect_step(folder / "run", 1);
+}
+
+TEST(ShardedCheckpointFilesTest, AnAsynchronousSaveHasTheStateOfItsCall) {
+  const Folder folder;
+  run_ranks(2, [&](Communicator& comm) {
+    Rows job(comm);
+    for (const int step : {1, 2, 3}) {
+      job.go_to(step);
+      job.checkpoint.save_async(folder / "run");  // waits for the previous save
+      job.go_to(50 + step);
+    }
+    job.checkpoint.wait();
+    Rows other(comm);
+    ASSERT_TRUE(other.checkpoint.load(folder / "run"));
+    other.expect(3);
+    EXPECT_EQ(job.step, 53);
+    job.checkpoint.save_async(folder / "run");
+  });  // the destructor waits
+  expect_step(folder / "run", 53);
+  EXPECT_EQ(names_in(folder / "run").size(), 3u);
+}
+
+// No rank calls wait(): the index appears by itself, while steps go on.
+TEST(ShardedCheckpointFilesTest, AnAsynchronousSaveIsCompleteWithoutFurtherCalls) {
+  const Folder folder;
+  run_ranks(2, [&](Communicator& comm) {
+    Rows job(comm);
+    job.go_to(7);
+    job.checkpoint.save_async(folder / "run");
+    while (!std::filesystem::exists(folder / "run" / "index.json")) std::this_thread::yield();
+  });
+  expect_step(folder / "run", 7);
+}
+
+std::string text_in(const std::filesystem::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void expect_save_refused(const std::filesystem::path& folder, std::string_view message) {
+  run_ranks(2, [&](Communicator& comm) {
+    Rows job(comm);
+    job.go_to(9);
+    expect_throws<DataError>([&] { job.checkpoint.save(folder); }, message);
+    comm.barrier();  // the group still works
+  });
+}
+
+TEST(ShardedCheckpointFilesTest, AnEarlierGenerationReplacesNothing) {
+  const Folder folder;
+  save(folder / "run", 1);
+  const auto index_file = folder / "run" / "index.json";
+  const std::string text = text_in(index_file);
+  CheckpointIndex later = parse_checkpoint_index(text);
+  ++later.generation;
+  std::ofstream(index_file) << later.text();
+  expect_save_refused(folder / "run", "must be of this run or an earlier one; got generation");
+  expect_step(folder / "run", 1);
+  // This process has loaded the checkpoint, and so has a later generation still.
+  save(folder / "run", 3);
+  expect_step(folder / "run", 3);
+  EXPECT_EQ(names_in(folder / "run").size(), 3u);
+}
+
+// The index may be of a later generation, or of a later version of this format.
+TEST(ShardedCheckpointFilesTest, AnIndexThatCannotBeReadIsNotReplaced) {
+  const Folder folder;
+  save(folder / "run", 1);
+  const auto index_file = folder / "run" / "index.json";
+  const std::string text = text_in(index_file);
+  for (const std::string& damaged : {std::string("{}"), std::string(), text.substr(0, 100)}) {
+    std::ofstream(index_file) << damaged;
+    expect_save_refused(folder / "run", "index.json must be readable, or removed");
+    EXPECT_EQ(text_in(index_file), damaged);
+  }
+  std::ofstream(index_file) << text;
+  expect_step(folder / "run", 1);
+  std::filesystem::remove(index_file);
+  save(folder / "run", 2);
+  expect_step(folder / "run", 2);
+  EXPECT_EQ(names_in(folder / "run").size(), 3u);
+}
+
+}  // namespace
+}  // namespace ringrad
