@@ -7,6 +7,7 @@
 //     mpirun -n 4 distributed_data_parallel --backend mpi
 
 #include <algorithm>
+#include <iomanip>
 #include <iostream>
 
 #include "ringrad/examples/job.h"
@@ -34,8 +35,9 @@ void train(Communicator& comm, int epochs) {
     }
     const Tensor mean = loss.detach();
     comm.all_reduce(mean, ReduceOp::mean);
-    if (comm.rank() == 0)
-      std::cout << "epoch " << epoch << ": loss of the last batch " << mean.item<float>() << '\n';
+    if (comm.rank() == 0)  // nine digits tell float32 apart: numbers of ranks differ in the last
+      std::cout << "epoch " << epoch << ": loss of the last batch " << std::setprecision(9)
+                << mean.item<float>() << '\n';
   }
   const bool identical = replicas_identical(net, comm);
   if (comm.rank() == 0)
