@@ -83,7 +83,7 @@ class ProgressThread final : public CommunicationStream::Implementation {
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;
-    std::exception_ptr failed;  // until somebody has waited for it
+    std::exception_ptr failed;  // until a thread has waited for it
   };
 
   struct Job final : Work::State {
@@ -110,7 +110,7 @@ class ProgressThread final : public CommunicationStream::Implementation {
       const std::lock_guard lock(shared->mutex);
       return done;
     }
-    // What the task holds is let go before anybody is told.
+    // The task's captures are freed before the end is announced.
     void end(std::exception_ptr with) {
       task = nullptr;
       error = std::move(with);
@@ -168,13 +168,13 @@ class DeviceStream final : public CommunicationStream::Implementation {
  public:
   DeviceStream(Communicator& comm, Device device) : comm_(comm), stream_(device) {}
 
-  // What is freed from now on may be in use by work that nobody has waited for, since an exception
+  // Memory freed from now on may be in use by work that no thread has waited for, as an exception
   // came between.
   ~DeviceStream() override {
     try {
       const DeviceGuard device(stream_.device());
       Event(stream_).block(current_stream(stream_.device()));
-    } catch (const std::exception&) {  // the device has failed, and whoever uses it next is told
+    } catch (const std::exception&) {  // the device has failed; its next user gets the error
     }
   }
 
@@ -218,7 +218,7 @@ class DeviceStream final : public CommunicationStream::Implementation {
         waited_from;  // where the stream that waits would else have gone on
   };
 
-  // Adds up the times of what is done; nobody waits for that.
+  // Adds up the times of finished work, without waiting.
   void add_finished() {
     while (!queued_.empty()) {
       const Queued& first = *queued_.front();
@@ -269,7 +269,7 @@ CommunicationStream::~CommunicationStream() {
   if (unwinding_ && is_at_work()) comm_.abort(kEndedByException);
   try {
     latest_.wait();
-  } catch (...) {  // whoever waited for it was told
+  } catch (...) {  // the thread that waited for it got the error
   }
 }
 

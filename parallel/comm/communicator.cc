@@ -85,9 +85,9 @@ class HostTensor {
 
 }  // namespace
 
-// Marks the communicator as busy for one call, so that a second thread is told instead of mixing up
-// the sequence. Communicators may be made of others: the user's call is the outermost of its
-// thread.
+// Marks the communicator as busy for one call, so that a second thread gets an error instead of
+// mixing up the sequence. Communicators may be made of others: the user's call is the outermost of
+// its thread.
 class Communicator::OneCall {
  public:
   OneCall(Communicator& comm, const char* what, Where where) : comm_(comm) {

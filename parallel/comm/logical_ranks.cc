@@ -36,7 +36,7 @@ Failure from_message(const std::string& message, const Failure& otherwise) {
   char* end = nullptr;
   const long culprit = std::strtol(message.c_str() + mark + kMark.size(), &end, 10);
   const std::string_view rest(end);
-  if (!rest.starts_with(kAfter)) return otherwise;  // words of somebody else
+  if (!rest.starts_with(kAfter)) return otherwise;  // not a message of ours
   return {static_cast<int>(culprit), std::string(rest.substr(kAfter.size()))};
 }
 

@@ -27,7 +27,7 @@ std::string message_of(const std::exception_ptr& error) noexcept {
   }
 }
 
-// True for what a rank is told of another one's failure.
+// True for the error that a rank gets when another one has failed.
 bool is_consequence(const std::exception_ptr& error) noexcept {
   return message_of(error).find(": the group must be whole; got a failure of rank ") !=
          std::string::npos;

@@ -39,7 +39,7 @@ bool RankBlocks::find_subtrees() const {
 
 // --- Sums ---
 
-// A mean is a sum that is divided at the end, by somebody else.
+// A mean is a sum that the caller divides at the end.
 void reduce_in_tree_order(const Tensor& x, ReduceOp op, Where where) {
   const DType dtype = carrier_dtype(x.dtype());
   for (const Join& join : balanced_tree(static_cast<int>(x.size(0)))) {

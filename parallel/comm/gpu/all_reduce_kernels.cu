@@ -67,7 +67,7 @@ __device__ void give_up(const KernelCall& call, int peer, bool aborted) {
   call.note->late = call.late;
   call.note->late.peer = call.names[peer];
   call.note->late.aborted = aborted;
-  __threadfence_system();  // the note is there before the host is told so
+  __threadfence_system();  // the note is there before the host sees its state
   atomicExch_system(&call.note->state, LateNote::kNoted);
 }
 

@@ -73,7 +73,7 @@ struct KernelCall {
   std::uint64_t* abort;        ///< pinned; not zero: give up, or has given up
   std::uint64_t deadline_ns;   ///< give up after waiting so long
   LateNote* note;
-  LateRank late;  ///< what it will say, but for who
+  LateRank late;  ///< the note's contents, except for the peer
 };
 
 /// Bytes of a mailbox's half that an algorithm needs; ring sums 16-bit floats in float32.

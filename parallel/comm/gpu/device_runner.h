@@ -111,7 +111,7 @@ class DeviceRunner final : public PlanRunner {
   std::uint64_t num_runs_ = 0;
   bool has_given_up_ = false;  // on what was queued when a call failed
 
-  std::mutex calls_mutex_;  // of what follows: whoever waits for the GPU looks at it
+  std::mutex calls_mutex_;  // of the members below: threads that wait for the GPU read them
   std::deque<QueuedCall> calls_;
   std::chrono::steady_clock::time_point next_look_{};
   std::optional<std::chrono::steady_clock::time_point> broken_since_;

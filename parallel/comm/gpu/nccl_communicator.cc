@@ -82,7 +82,7 @@ std::vector<T> gather(Communicator& host, const T& own, Where where) {
 void let_all_see(Communicator& host, Where where) {
   try {
     host.barrier(where);
-  } catch (const CollectiveError&) {  // somebody has gone on to fail, or has failed otherwise
+  } catch (const CollectiveError&) {  // another rank has failed meanwhile
   }
 }
 

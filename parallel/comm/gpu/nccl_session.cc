@@ -81,7 +81,7 @@ struct NcclSession::State {
   const int rank;
   const RankNames names;  // calls may outlive the communicator
   const Clock::duration deadline;
-  DeviceWatch notes;  // for whoever waits for the GPU; what NCCL does there, it ends by itself
+  DeviceWatch notes;  // for threads that wait for the GPU; NCCL ends its own work by itself
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -229,7 +229,7 @@ void NcclSession::State::leave_note(bool is_late) noexcept {
                       .seconds = deadline_s(),
                       .aborted = !is_late,
                       .where = operation.where});
-  } catch (const Error&) {  // the GPU has failed altogether: whoever waits for it is told so
+  } catch (const Error&) {  // the GPU itself has failed: threads that wait for it get that error
   }
 }
 
@@ -289,7 +289,7 @@ bool NcclSession::State::finalize(Comm own) {
   return result == Result::success;
 }
 
-// NCCL may take its time: nobody who looks at the state waits for it.
+// NCCL may take its time: readers of the state do not wait for it.
 void NcclSession::State::end(Lock& lock) {
   const Comm own = std::exchange(comm, nullptr);
   const bool in_order = !broken;

@@ -3,8 +3,8 @@
 //
 // A rank shows them on a card in shared memory. Memory is cut from segments, and segment #k has
 // place k % kMaxSegments. When a new segment is needed, the owner retires those in which nothing
-// lies any more; the others close a segment that they see retired, and what nobody has open is
-// freed. So tensors may grow without end: beside the segments in use there is at most one
+// lies any more; the others close a segment that they see retired, and a segment that none has open
+// is freed. So tensors may grow without end: besides the segments in use there is at most one
 // generation that waits to be closed.
 
 #pragma once
@@ -147,7 +147,7 @@ class ProcessExports {
 
   // Nothing lies in them, and what lay there was used in the order of the
   // pool's stream, by other ranks too: a collective ends on it when they have
-  // done their part. So once the stream is done, nobody uses them.
+  // done their part. So once the stream is done, no other rank uses them.
   void retire_unused() {
     for (Block* const block : blocks_.free_segments(this)) {
       if (cudaStreamQuery(block->pool.stream) != cudaSuccess) continue;

@@ -58,7 +58,7 @@ class ProcessLinks final : public DeviceLinks {
     own.resident_blocks = own_kernels_.resident_blocks;
   }
 
-  // Nobody takes its card away before all have said that they use it.
+  // No rank takes its card away before all have registered as its users.
   void meet(Operation& operation) override {
     RankGroup& group = session_.group();
     const RankGroup::Inside inside(group, operation);
@@ -116,7 +116,7 @@ class ProcessLinks final : public DeviceLinks {
             [exports = exports_](std::byte* p) { exports->release(p); }};
   }
 
-  // The segments stay until nobody uses them, and nothing else comes to lie in them.
+  // The segments stay until they have no user; nothing else is placed in them.
   void keep(std::shared_ptr<std::byte>) override {}
 
   KernelPeer kernel_peer(int rank) override {

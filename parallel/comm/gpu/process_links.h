@@ -14,8 +14,8 @@
 // Neither memory nor events may go while other processes use them, or have work queued that does.
 // So each card counts its users; a rank is one until it has left and its work is done. A rank that
 // leaves gives the others a second to leave as well, and if they do not, keeps what it has for them
-// until its next group finds that nobody uses it, or its process ends. For a rank that died it
-// stays until then, and all of it does if a GPU may wait for ever (device_runner.h).
+// until its next group finds that no process uses it, or its process ends. For a rank that died it
+// stays until then, and all of it does if a GPU may wait forever (device_runner.h).
 
 #pragma once
 

@@ -65,7 +65,7 @@ class ThreadLinks final : public DeviceLinks {
     }
   }
 
-  // Nobody takes its card away before all have it: who has left may still be waited for.
+  // No rank takes its card away before all have it: a rank that has left may still be waited for.
   void meet(Operation& operation) override {
     const RankGroup::Inside inside(session_.group(), operation);
     session_.exchange(operation, reinterpret_cast<std::uintptr_t>(own_.get()));
@@ -114,7 +114,7 @@ class ThreadLinks final : public DeviceLinks {
     return {memory.raw_data(), [memory](std::byte*) {}};
   }
 
-  // Whoever has met this rank has its card until what it has queued itself is done.
+  // A rank that has met this one holds its card until its own queued work is done.
   void keep(std::shared_ptr<std::byte> memory) override { own_->kept.push_back(std::move(memory)); }
 
   cudaEvent_t event(int rank, std::size_t number, Where where) override {

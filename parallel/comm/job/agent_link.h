@@ -49,7 +49,7 @@ class AgentLink {
   }
   bool is_greeted() const { return is_greeted_; }
 
-  /// Adds what it waits for, so many; take() wants them back, with what came.
+  /// Adds the descriptors that it waits for; take() gets them back with their events.
   static constexpr std::size_t kNumWaited = 3;
   void add_waited(std::vector<pollfd>& waited) const;
   void take(const pollfd* waited);

@@ -1,7 +1,7 @@
 // JobFile: how the ranks of one host get the address and the token of their store from rank 0,
 // where their launcher is not ours and passes on no secret: torchrun, srun, mpirun, or a shell.
 //
-//     <temporary folder>/ringrad-<user>/        0700: nobody else reads it, or puts anything there
+//     <temporary folder>/ringrad-<user>/        0700: for this user alone
 //         <process namespace>-<launcher's process>-<its start>-<hash of the job's variables>
 //                                               0600: "PORT TOKEN\n"
 //

@@ -5,7 +5,7 @@
 //
 // The rank that notices a failure often ends before the rank that caused it. So the record starts
 // at the rank whose failing end came first and follows whom ranks blame (culprit_report.h): to a
-// rank that blames nobody or itself, or to a host that is lost. Ranks of programs that report
+// rank that blames no rank or itself, or to a host that is lost. Ranks of programs that report
 // nothing count as their own culprits; then the first end counts, or one by a signal that follows
 // at once. A rank may also report kNobody, that no rank is known to be to blame: then a lost host
 // counts, or the first failure of a rank that knows more. Without either no rank is left out of the
@@ -54,13 +54,13 @@ class JobRecord {
 
   /// When the first failure came, if one has come.
   std::optional<Clock::time_point> failed_at() const;
-  /// 0 without a failure; else that of the culprit, or of the rank that blames it or blames nobody;
+  /// 0 without a failure; else that of the culprit, or of the rank that blames it or no rank;
   /// 128 + the signal that ended it; 1 for a host.
   int exit_code() const;
   /// "rank 1 failed first: exit code 7", and below it what the culprit and the rank that blames it
   /// wrote last. Empty without a failure.
   std::string report() const;
-  /// Where there are ranks that did not fail: without the culprit, those that somebody has killed,
+  /// The hosts of ranks that did not fail: without the culprit, ranks that were killed,
   /// and lost hosts.
   std::vector<Host> hosts_left() const;
 

@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 constexpr auto kPause = milliseconds(20);     // between looks at the file
 constexpr auto kOneTry = milliseconds(2000);  // to reach the server that it names
 
-// False if the file is of a rank 0 that has ended, or nobody answers in time.
+// False if the file belongs to a rank 0 that has ended, or if its store does not answer in time.
 bool is_served(const StoreAddress& address, milliseconds time) {
   try {
     StoreConnection(address, Clock::now() + time);

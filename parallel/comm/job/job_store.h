@@ -1,6 +1,6 @@
 // The store of the job that a process's environment tells of, and the secret that opens it:
 //
-//     launcher               who serves the store   how ranks get the secret
+//     launcher               server of the store   how ranks get the secret
 //     ringrun                ringrun                RINGRAD_TOKEN, which it sets
 //     torchrun, srun,        rank 0, at 127.0.0.1   a file that is the user's alone (job_file.h)
 //     mpirun, one host

@@ -218,7 +218,7 @@ class Job {
     for (AgentLink& link : links_) link.stream().send(Message::signal, std::to_string(signal));
   }
 
-  // Agents end what they have when nobody speaks to them any more, and say what came of it.
+  // An agent whose input is closed ends its ranks, and reports how they ended.
   void end_everything() {
     if (std::exchange(ending_, true)) return;
     record_.close();

@@ -78,7 +78,7 @@ void MessageStream::write_some() {
     const ssize_t count = write(out_.number(), unsent_.data(), unsent_.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
-    if (count < 0) out_.reset();  // nobody reads: the other stream will tell
+    if (count < 0) out_.reset();  // the reader is gone: the other stream will tell
     unsent_.erase(0, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   }
   if (!out_.is_open()) unsent_.clear();

@@ -27,7 +27,7 @@ struct Message {
     hello = 'H',    ///< agent: here I am; its version
     job = 'J',      ///< launcher: what to start
     line = 'L',     ///< agent: "RANK STREAM text", what a rank wrote to stream 1 or 2
-    blames = 'B',   ///< agent: "RANK CULPRIT" before the rank's `ended`: its report; -1 for nobody
+    blames = 'B',   ///< agent: "RANK CULPRIT" before the rank's `ended`: its report; -1 for no rank
     ended = 'E',    ///< agent: "RANK STATUS", as waitpid() gives it
     failed = 'F',   ///< agent: it cannot start the job; why
     leaving = 'X',  ///< agent: it ends its ranks; why

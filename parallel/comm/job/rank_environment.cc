@@ -53,7 +53,7 @@ void read_ranks(const Names& names, RankEnvironment& job, Where where) {
   job.rank = number_in(names.rank, 0, where).value_or(0);
   RINGRAD_CHECK(job.rank < job.world_size, ValueError, where, names.rank, ": it must be below ",
                 names.world_size, " = ", job.world_size, "; got ", job.rank);
-  // All on one host, unless told otherwise.
+  // By default, all ranks are on one host.
   job.local_rank = number_in(names.local_rank, 0, where).value_or(job.rank);
   const int num_hosts = number_in("SLURM_STEP_NUM_NODES", 1, where).value_or(1);
   const bool is_slurm = names.rank == kSlurmRank;

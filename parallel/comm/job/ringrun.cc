@@ -118,7 +118,7 @@ struct Arguments {
 
 // One line, whatever the reason.
 int refuse(std::string why, int exit_code) {
-  const ringrad::NoBrokenPipe guard;  // the exit code counts, even if nobody reads why
+  const ringrad::NoBrokenPipe guard;  // the exit code counts, even if stderr is closed
   std::replace(why.begin(), why.end(), '\n', ' ');
   std::fprintf(stderr, "ringrun: %s\n", why.c_str());
   return exit_code;

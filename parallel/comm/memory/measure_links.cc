@@ -138,7 +138,7 @@ void share_links(RankSession& session, PlanRunner& runner, Operation& operation)
       std::all_of(words.begin(), words.end(), [](const Word& one) { return one.has_room; });
   if (!word.is_known && all_have_room) {
     runner.clear(buffer.get(), static_cast<std::size_t>(effort_on(device).bytes()),
-                 operation.where);  // sums of what nobody wrote would count as mistakes
+                 operation.where);  // sums of unwritten memory would count as mistakes
     Times slowest{};
     const Times times = measure(session, runner, operation, buffer.get());
     for (const Times& of_rank : session.exchange_eager(operation, times))

@@ -117,8 +117,8 @@ void PlanCollectives::broadcast(const Tensor& tensor) {
   place.put_back();
 }
 
-// The buffer is the output; beside it lies what this rank has for others: the input itself, unless
-// the plan wants to write there.
+// The buffer is the output; the staging buffer holds this rank's parts for others: the input,
+// unless the plan wants to write there.
 void PlanCollectives::all_to_all(const Tensor& output, const Tensor& input) {
   const DType dtype = output.dtype();
   const std::size_t bytes = bytes_of(input.numel(), dtype);

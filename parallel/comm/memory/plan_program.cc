@@ -142,7 +142,7 @@ class Compiler {
     return write;
   }
 
-  // True if by the time of step `sum` nobody will use what `rank` holds in the chunk before its
+  // True if by the time of step `sum` no rank will use what `rank` holds in the chunk before its
   // step `receive` replaces it. The sum itself may read it: it reads each element before it writes
   // it.
   bool is_free(int rank, int receive, int sum) {

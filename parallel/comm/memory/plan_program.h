@@ -18,7 +18,7 @@
 // element is thus read and written only once per rank.
 //
 // The program also places the chunks. A rank has two areas of memory, both cut into parts of the
-// same sizes: its buffer and, where the plan needs one, a staging buffer (`beside`).
+// same sizes: its buffer and, where the plan needs one, a staging buffer.
 //
 //                        buffer                      staging buffer
 //     all but these      part c: chunk c             part c: the staged copy of chunk c

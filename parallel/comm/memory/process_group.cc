@@ -155,7 +155,7 @@ std::unique_ptr<Communicator> join_process_group(Store& store, const std::string
   auto memory = std::make_shared<ProcessMemory>(store, name, rank, world_size, options, where);
   auto comm = make_shared_communicator(name, rank, world_size, std::move(memory),
                                        std::move(programs), options);
-  comm->barrier(where);  // nobody goes on before all have found each other
+  comm->barrier(where);  // no rank goes on before all have found each other
   return comm;
 }
 

@@ -12,7 +12,7 @@ enum class ProcessState {
   running,  ///< or sleeping, or unknown
   stopped,  ///< by SIGSTOP
   traced,   ///< stopped by a debugger, which will let it go on
-  ended,    ///< or nobody has the number
+  ended,    ///< or no process has the number
 };
 
 ProcessState process_state(pid_t number) noexcept;
@@ -22,7 +22,7 @@ ProcessState process_state(pid_t number) noexcept;
 std::string process_place(const std::string& boot, const std::string& process_namespace);
 
 /// A process, in one word: "<boot> <process namespace> <number> <start>". Numbers are used again;
-/// with the time of its start one means the same process for ever.
+/// with the time of its start one identifies one process for good.
 std::string own_process_card();
 
 /// True if the card is of a process that this one can see, and it has ended. False for one of

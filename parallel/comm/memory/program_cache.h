@@ -38,7 +38,7 @@ struct ProgramKey {
   Collective collective;
   int segments = 1;
   int root = 0;
-  // What a choice depends on beside those.
+  // What else a choice depends on.
   int log_bytes = 0;  ///< the buffer has less than 2^log_bytes bytes, and at least half as many
   DeviceType device = DeviceType::cpu;
 

@@ -172,8 +172,8 @@ struct RankGroup::Stay {
 };
 
 // To leave earlier would hand memory back that others still use. They look at the failure before
-// each chunk, and wait for nobody after it. A thread cannot be stopped alone, so there is no end to
-// the wait for one.
+// each chunk, and wait for no rank after it. A thread cannot be stopped alone, so there is no end
+// to the wait for one.
 void RankGroup::wait_until_all_are_out() noexcept {
   const auto for_any_rank = [&](auto condition) {
     bool any = false;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kAlignment = 128;  // processors fetch cache lines in pairs
 
 // The first page holds a word that only this heap has: a process number may be another's by the
-// time somebody looks.
+// time a process looks.
 constexpr std::size_t kHeaderBytes = 4096;
 
 constexpr PoolKey kPool = {nullptr, nullptr, false};

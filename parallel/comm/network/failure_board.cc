@@ -64,7 +64,7 @@ FailureBoard::~FailureBoard() {
   thread_.join();
   try {
     store_.set(place("rank", rank_), kLeft);
-  } catch (const CollectiveError&) {  // nobody is there to be told
+  } catch (const CollectiveError&) {  // the store is gone, and so are its readers
   }
 }
 
@@ -207,7 +207,7 @@ void FailureBoard::fail(const std::string& text) noexcept {
   try {
     const std::lock_guard lock(store_mutex_);
     store_.set_first(place("alarm"), std::to_string(rank_));
-    answer();  // those that go on wait for who lives
+    answer();  // the survivors wait for this rank's answer
     failure = parse_failure(store_.set_first(place("failure"), to_text(failure)));
   } catch (const std::exception&) {  // then this rank alone knows
   }
@@ -358,7 +358,7 @@ void FailureBoard::investigate(const Operation& operation, const std::string& go
   throw_broken(operation);
 }
 
-// The first who writes down whom it has seen has decided.
+// The first rank that writes down which ranks it has seen decides.
 std::vector<int> FailureBoard::agree_on_survivors(Where where) {
   const auto begin = Clock::now();
   const std::lock_guard lock(store_mutex_);

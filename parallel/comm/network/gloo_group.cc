@@ -57,7 +57,7 @@ class Meeting final : public gloo::rendezvous::Store {
   const Where where_;
 };
 
-// True if this machine has the address. Gloo would crash if nobody had.
+// True if this machine has the address. Gloo would crash if no interface had it.
 bool is_own_address(const std::string& host) {
   addrinfo wanted{}, *found = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
@@ -91,7 +91,7 @@ Network make_network(const std::string& interface, Where where) {
       where);
 }
 
-// Everything Gloo throws derives from this, and nobody else throws in there but for memory.
+// Every exception of Gloo derives from this; otherwise only allocations throw there.
 template <class Body>
 auto guarded(Body body) {
   try {
@@ -240,7 +240,7 @@ std::unique_ptr<Communicator> join_gloo_group(Store& store, const std::string& n
         static_cast<std::uint32_t>(complete.first_count), where);
   auto comm = make_transport_communicator(store, name, rank, world_size, std::move(transport),
                                           complete, where);
-  comm->barrier(where);  // nobody goes on before all have found each other
+  comm->barrier(where);  // no rank goes on before all have found each other
   return comm;
 }
 

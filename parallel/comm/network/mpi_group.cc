@@ -92,7 +92,7 @@ std::unique_ptr<StoreServer>& own_server() {
   return server;
 }
 
-// At most a year: groups may wait for ever.
+// At most a year: groups may wait forever.
 std::chrono::milliseconds whole_milliseconds(double seconds) {
   constexpr double kYear_s = 365.0 * 24 * 3600;
   return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * std::min(seconds, kYear_s)));
@@ -150,7 +150,7 @@ class Session {
         if (segment_) segment_->restore_name();
         MPI_Finalize();
       }
-    } catch (const TransportError&) {  // then nobody finalises
+    } catch (const TransportError&) {  // then MPI is not finalised
     }
   }
 
@@ -160,7 +160,7 @@ class Session {
 
 // --- The transport ---
 
-// What MPI may use until a request is done, and so for ever if nobody waits for that.
+// Memory that MPI may use until a request is done: forever, if no thread waits for the request.
 struct Used {
   std::vector<Tensor> memory;
   std::vector<std::vector<int>> numbers;
@@ -309,7 +309,7 @@ const Session* session_of(const RankEnvironment& job, std::chrono::milliseconds 
   return &session;
 }
 
-// All ranks, as a group that is nobody else's.
+// All ranks, as a communicator of our own.
 std::unique_ptr<MpiTransport> copy_of_world(TransportCall& call) {
   MPI_Comm world = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -392,7 +392,7 @@ MpiGroup join_mpi_group_with_store(const TransportOptions& options, Where where)
   meet(*store, name, rank, world_size, options, where);
   auto comm = make_transport_communicator(*store, name, rank, world_size, std::move(transport),
                                           options, where);
-  comm->barrier(where);  // nobody goes on before all have found each other
+  comm->barrier(where);  // no rank goes on before all have found each other
   return {std::move(comm), *std::move(store)};
 }
 

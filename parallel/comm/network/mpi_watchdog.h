@@ -10,7 +10,7 @@
 // its thread signs a roll again and again: a file per rank in the folder that mpirun makes for the
 // job on each host and removes after it. A rank without a file has not made the call; one whose
 // signature is old died or was stopped. Ranks of other hosts have other rolls: a rank that misses
-// nobody of its own host says so.
+// none of its own host says so.
 
 #pragma once
 
@@ -38,7 +38,7 @@ class Roll {
   /// This rank has returned from the call, and is no longer to be missed.
   void sign_off() const { write(std::chrono::nanoseconds::max()); }
 
-  /// Who is missing: "no call from rank 2", "no sign of life from rank 1, which died or was
+  /// The missing ranks: "no call from rank 2", "no sign of life from rank 1, which died or was
   /// stopped", both, or empty if all `local_world_size` ranks of this host have signed within
   /// `age`.
   std::string missing(int world_size, int local_world_size, std::chrono::nanoseconds age) const;

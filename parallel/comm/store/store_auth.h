@@ -10,7 +10,7 @@
 // the server first: it tells nothing to a stranger that happens to listen on the port.
 //
 // Afterwards each payload carries a MAC by a key of this connection and direction, over its number
-// and its bytes. Nobody in between can change, repeat, drop or insert a payload without being
+// and its bytes. A man in the middle cannot change, repeat, drop or insert a payload without being
 // noticed. Payloads are not encrypted: a store keeps no secrets.
 //
 // HMAC is HMAC-SHA256 of OpenSSL's libcrypto.
