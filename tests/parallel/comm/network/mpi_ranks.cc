@@ -1,15 +1,16 @@
 // What each rank does in the tests of the MPI backend; mpi_group_test.py starts them. All ranks run
 // the same tests.
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 
@@ -24,17 +25,25 @@
 
 namespace {
 
-// Stops this process as soon as it has mapped OpenMPI's shared memory, which it does in the middle
-// of MPI_Init.
-void stop_in_the_middle() {
-  for (;;) {
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);)
-      if (line.find("vader_segment.") != line.npos) kill(getpid(), SIGSTOP);
-  }
+bool stops_in_the_middle = false;
+
+std::string name_of(int file) {
+  std::array<char, 256> name{};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  return readlink(link.c_str(), name.data(), name.size() - 1) > 0 ? name.data() : "";
 }
 
 }  // namespace
+
+// Instead of libc's: stops this process, if asked, when it has made its part of OpenMPI's shared
+// memory, which is in the middle of MPI_Init.
+extern "C" int ftruncate(int file, off_t size) noexcept {
+  static const auto real = reinterpret_cast<int (*)(int, off_t)>(dlsym(RTLD_NEXT, "ftruncate"));
+  const int result = real(file, size);
+  if (stops_in_the_middle && name_of(file).find("vader_segment.") != std::string::npos)
+    kill(getpid(), SIGSTOP);
+  return result;
+}
 
 // Instead of MPI's: rank 1 stops where STOP_IN_MPI_INIT says, "first" or "middle". Says the job's
 // number.
@@ -44,7 +53,7 @@ extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provi
   if (job && rank && std::string(rank) == "1") {
     std::fprintf(stderr, "job %lx\n", std::strtoul(job, nullptr, 10));
     if (where && std::string(where) == "first") raise(SIGSTOP);
-    if (where && std::string(where) == "middle") std::thread(stop_in_the_middle).detach();
+    stops_in_the_middle = where && std::string(where) == "middle";
   }
   return PMPI_Init_thread(argc, argv, required, provided);
 }
