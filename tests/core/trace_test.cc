@@ -46,7 +46,7 @@ TEST_F(TraceTest, SpansNestAsTheyDidAndThreadsHaveNames) {
   }).join();
   end_trace();
   const auto all = spans();
-  const json &outer = all.at("outer"), &inner = all.at("inner"), &other = all.at("bucket \"0\" ");
+  const json &outer = all.at("outer"), &inner = all.at("inner"), &other = all.at("bucket \"0\"\n");
   EXPECT_GE(inner["ts"], outer["ts"]);
   EXPECT_LE(double(inner["ts"]) + double(inner["dur"]),
             double(outer["ts"]) + double(outer["dur"]) + 1e-3);

@@ -282,6 +282,7 @@ void RankGroup::fail_late(const Operation& operation, int peer, std::uint64_t en
 }
 
 void RankGroup::fail_left(const Operation& operation, int peer) {
+  check_whole(operation);  // a rank that leaves because of a failure has reported it before
   fail_and_throw(operation, peer,
                  concat(operation, ": every rank must take part; got rank ", name(peer),
                         ", which has left the group"));

@@ -2,6 +2,7 @@
 // rank is killed.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <functional>
@@ -136,13 +137,17 @@ TEST(ParameterServerTest, AWorkerThatIsKilledEndsAll) {
 
 TEST(ParameterServerTest, AServerThatIsKilledEndsTheWorkers) {
   const Body body = [](Communicator& comm) {
-    return expect_culprit(0, [&] { train_with_server(comm, 1, 1'000'000, [](int) {}); });
+    const Tensor server = full({1}, getpid(), {.dtype = DType::int64});
+    comm.broadcast(server, 0);
+    return expect_culprit(0, [&] {
+      train_with_server(comm, 1, 1'000'000, [&](int step) {
+        if (comm.rank() == 1 && step == 4) kill(static_cast<pid_t>(server.item<int>()), SIGKILL);
+      });
+    });
   };
   Processes of_shared_memory(3, ProcessGroupOptions{}, body);
   Processes of_gloo(3, kGloo, body);
   for (Processes* processes : {&of_shared_memory, &of_gloo}) {
-    processes->wait_until_all_joined();
-    processes->send_signal(0, SIGKILL);
     EXPECT_EQ(processes->wait(0), -SIGKILL);
     EXPECT_EQ(processes->wait(1), 0);
     EXPECT_EQ(processes->wait(2), 0);
