@@ -24,7 +24,7 @@ class SiteTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
 
-    def run_on(self, files):
+    def run_on(self, files, *options):
         """The command on a small repository of these files; (status, stderr)."""
         for name, text in {'docs/own_kernel.md': '', **files}.items():
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ class SiteTest(unittest.TestCase):
         shutil.copy(ROOT / 'tools/docs', self.root / 'tools/docs')
         (self.root / 'tools/setup').write_text('#!/bin/sh\n')
         (self.root / 'tools/setup').chmod(0o755)
-        run = subprocess.run([PYTHON, self.root / 'tools/docs'], text=True, capture_output=True, check=False)
+        run = subprocess.run([PYTHON, self.root / 'tools/docs', *options], text=True, capture_output=True, check=False)
         return run.returncode, run.stderr
 
     def test_this_repository_has_no_gaps(self):
@@ -57,6 +57,19 @@ class SiteTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn('index.html: docs/gone.md', errors)
         self.assertIn('index.html: docs/b.html#part', errors)
+
+    def test_a_folder_of_others_is_not_erased(self):
+        other = self.root / 'other'
+        other.mkdir()
+        (other / 'precious').write_text('data')
+        files = {'README.md': '# Toy\n', 'ringrad.h': ''}
+        status, errors = self.run_on(files, '--out', other)
+        self.assertEqual(status, 2)
+        self.assertIn('--out must be a new or empty folder', errors)
+        self.assertEqual((other / 'precious').read_text(), 'data')
+        new = self.root / 'new'
+        for _ in range(2):  # its own is replaced
+            self.assertEqual(self.run_on(files, '--out', new), (0, f'docs: wrote {new}/index.html\n'))
 
     def test_an_undocumented_symbol_is_named(self):
         status, errors = self.run_on({
