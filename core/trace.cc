@@ -64,7 +64,11 @@ class TraceFile {
                {"tid", thread->second},
                {"ts", us(begin.time_since_epoch())},
                {"dur", us(end - begin)}};
-    if (!args.empty()) event["args"] = Json::parse('{' + args + '}');
+    if (!args.empty()) {
+      // A span ends in a destructor, which must not throw: malformed members are left out.
+      Json members = Json::parse('{' + args + '}', nullptr, /*allow_exceptions=*/false);
+      if (!members.is_discarded()) event["args"] = std::move(members);
+    }
     put(event);
     std::fflush(file_.get());
   }

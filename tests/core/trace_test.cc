@@ -60,6 +60,19 @@ TEST_F(TraceTest, SpansNestAsTheyDidAndThreadsHaveNames) {
   EXPECT_EQ(names[other["tid"]], "communication");
 }
 
+TEST_F(TraceTest, MalformedMembersAreLeftOut) {
+  trace_to(path_);
+  {
+    const TraceSpan span("span", "compute", [] { return std::string("\"a\":"); });
+  }
+  {
+    const TraceSpan span("other", "compute", [] { return std::string("\"a\":1"); });
+  }
+  end_trace();
+  EXPECT_FALSE(spans().at("span").contains("args"));
+  EXPECT_EQ(spans().at("other")["args"]["a"], 1);
+}
+
 TEST_F(TraceTest, WithoutAFileNothingIsWritten) {
   EXPECT_FALSE(is_tracing());
   { const TraceSpan span("nobody sees it", "compute"); }
