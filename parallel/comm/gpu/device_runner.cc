@@ -16,6 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
+constexpr auto kLongestEnd = std::chrono::milliseconds(100);  // of a process that is ending
 
 // What a GPU may still come to use.
 void keep_for_ever(std::unique_ptr<DeviceLinks> links) {
@@ -42,13 +43,33 @@ DeviceRunner::~DeviceRunner() {
   keep_for_ever(std::move(links_));
 }
 
+// What another process has made can be opened only while that process lives. To CUDA its death is
+// an invalid handle; to the group it is a rank's failure.
+template <class Work>
+void DeviceRunner::reach_peers(const Operation& operation, Work work) {
+  try {
+    work();
+  } catch (const CudaError&) {
+    // A process that ends gives its handles back before others can see that it has ended.
+    const auto end = Clock::now() + kLongestEnd;
+    do {
+      session_.group().report_deaths();
+      session_.group().check_whole(operation);
+      std::this_thread::yield();
+    } while (!session_.memory()->is_one_process() && Clock::now() < end);
+    throw;
+  }
+}
+
 void DeviceRunner::meet(Operation& operation) {
   watch_.claim();
   if (kernels_) return;
   try {
-    links_->meet(operation);
-    if (has_company()) shared_.emplace(device_);
-    kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
+    reach_peers(operation, [&] {
+      links_->meet(operation);
+      if (has_company()) shared_.emplace(device_);
+      kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
+    });
     messages_.emplace(session_, *links_, device_);
   } catch (const std::exception& error) {
     session_.group().fail(error.what());  // the others may have met: there is no second time
@@ -158,7 +179,7 @@ void DeviceRunner::send(MessageChannel& channel, Operation& operation, const std
   refuse_while_capturing("a message", operation.where);
   watch_.claim();
   const Event reached(current_stream(device_), /*timing=*/false, operation.where);
-  messages_->send(channel, operation, elements);
+  reach_peers(operation, [&] { messages_->send(channel, operation, elements); });
   queued(operation, reached);
 }
 
@@ -171,7 +192,7 @@ void DeviceRunner::receive(MessageChannel& channel, const Operation& operation, 
                           ? tensor
                           : empty(tensor.shape(), {tensor.dtype(), device_}, operation.where);
   const Event reached(current_stream(device_), /*timing=*/false, operation.where);
-  messages_->receive(channel, operation, sent, here.raw_data());
+  reach_peers(operation, [&] { messages_->receive(channel, operation, sent, here.raw_data()); });
   queued(operation, reached);
   if (device != device_)
     copy_bytes(tensor.raw_data(), device, here.raw_data(), device_, here.storage()->bytes(),
@@ -203,7 +224,7 @@ void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanDa
   const Event reached(current_stream(device_), /*timing=*/false, operation.where);
   DeviceRun run(session_, *this, *links_, device_, copies_, num_runs_++, programs, operation, data);
   try {
-    run.walk();
+    reach_peers(operation, [&] { run.walk(); });
     queued(operation, reached);
   } catch (...) {
     if (!run.settle()) has_given_up_ = true;

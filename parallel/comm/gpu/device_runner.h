@@ -95,6 +95,8 @@ class DeviceRunner final : public PlanRunner {
     std::optional<std::chrono::steady_clock::time_point> since;
   };
 
+  template <class Work>
+  void reach_peers(const Operation& operation, Work work);
   bool has_company() const;
   void queued(const Operation& operation, const Event& reached);
   bool is_waiting();
