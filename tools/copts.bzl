@@ -31,4 +31,11 @@ CHECKED_COPTS = select({
     "//conditions:default": [],
 })
 
+# Tests are as much code as the library itself, and need not be fast.
+TEST_COPTS = RINGRAD_COPTS + select({
+    # With -Og programs have functions of shared_ptr that Gloo, which is not instrumented, then calls.
+    str(Label("//:tsan")): ["-O1"],
+    "//conditions:default": ["-Og"],
+})
+
 RINGRAD_LINKOPTS = ["-fopenmp"]

@@ -1,7 +1,7 @@
 """The kinds of target in this repository: cc_* with Ringrad's flags, so that a BUILD file lists
 names, sources and dependencies and nothing else."""
 
-load("//tools:copts.bzl", "RINGRAD_COPTS", "RINGRAD_LINKOPTS")
+load("//tools:copts.bzl", "RINGRAD_COPTS", "RINGRAD_LINKOPTS", "TEST_COPTS")
 
 def ringrad_library(name, deps = [], copts = [], **kwargs):
     """One header concept."""
@@ -50,6 +50,11 @@ def ringrad_test(
 
     Linked statically, because shared libraries would require compiling every source twice.
     """
+
+    # Tests of kernels compute references that should be fast; other flags would need another header.
+    if not copts and not native.package_name().startswith("tests/kernels"):
+        copts = TEST_COPTS + ["-include", "precompiled.h", "-Winvalid-pch"]
+        deps = deps + ["//tests:precompiled"]
     if devices:
         ringrad_library(
             name = name + _CASES,
