@@ -9,10 +9,10 @@ CapturedOps::~CapturedOps() {
   for (const std::shared_ptr<Op>& op : ops) op->predecessors.clear();
 }
 
-std::vector<std::shared_ptr<Op>> Graph::copy_ops() const {
+std::vector<std::shared_ptr<Op>> copy_ops(const CapturedOps& captured_ops) {
   std::unordered_map<const Op*, std::shared_ptr<Op>> copies;
   std::vector<std::shared_ptr<Op>> result;
-  for (const std::shared_ptr<Op>& captured : captured_->ops) {
+  for (const std::shared_ptr<Op>& captured : captured_ops.ops) {
     std::shared_ptr<Op> copy = make_op(captured->kind, captured->kernel.name);
     copy->kernel = captured->kernel;
     copy->device = captured->device;

@@ -23,8 +23,6 @@
 
 namespace ringrad::sim {
 
-class Stream;
-
 /// Ops that refer to each other, each after its predecessors.
 struct CapturedOps {
   CapturedOps() = default;
@@ -35,24 +33,33 @@ struct CapturedOps {
   std::vector<std::shared_ptr<Op>> ops;
 };
 
+/// Copies of the ops, with copies as predecessors.
+std::vector<std::shared_ptr<Op>> copy_ops(const CapturedOps& captured);
+
+}  // namespace ringrad::sim
+
 /// The result of a capture: cudaGraph_t.
-class Graph {
+class CUgraph_st {
  public:
-  explicit Graph(std::shared_ptr<const CapturedOps> captured) : captured_(std::move(captured)) {}
+  explicit CUgraph_st(std::shared_ptr<const ringrad::sim::CapturedOps> captured)
+      : captured_(std::move(captured)) {}
 
   std::size_t size() const { return captured_->ops.size(); }
-  /// Copies of the ops, with copies as predecessors.
-  std::vector<std::shared_ptr<Op>> copy_ops() const;
+  std::vector<std::shared_ptr<ringrad::sim::Op>> copy_ops() const {
+    return ringrad::sim::copy_ops(*captured_);
+  }
 
  private:
-  std::shared_ptr<const CapturedOps> captured_;
+  std::shared_ptr<const ringrad::sim::CapturedOps> captured_;
 };
 
 /// An executable graph: cudaGraphExec_t. Its launches run one after another.
-struct GraphExec {
-  Graph graph;
-  std::shared_ptr<Op> last;  // of the last launch
+struct CUgraphExec_st {
+  CUgraph_st graph;
+  std::shared_ptr<ringrad::sim::Op> last;  // of the last launch
 };
+
+namespace ringrad::sim {
 
 class Capture : public std::enable_shared_from_this<Capture> {
  public:

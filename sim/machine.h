@@ -21,32 +21,32 @@
 #include "ringrad/sim/shared_event.h"
 #include "ringrad/sim/simulator.h"
 
-namespace ringrad::sim {
-
-class Stream {
- public:
-  Stream(int device_, int number_, bool blocking_, std::size_t queue_)
+struct CUstream_st {
+  CUstream_st(int device_, int number_, bool blocking_, std::size_t queue_)
       : device(device_), number(number_), blocking(blocking_), queue(queue_) {}
 
   const int device;
   const int number;
-  const bool blocking;       // it and the default stream wait for each other
-  const std::size_t queue;   // its hardware queue on the device, shared with other streams
-  std::shared_ptr<Op> last;  // all earlier ops are done when this one is
-  std::shared_ptr<Capture> capture;
-  std::shared_ptr<Op> last_captured;
+  const bool blocking;      // it and the default stream wait for each other
+  const std::size_t queue;  // its hardware queue on the device, shared with other streams
+  std::shared_ptr<ringrad::sim::Op> last;  // all earlier ops are done when this one is
+  std::shared_ptr<ringrad::sim::Capture> capture;
+  std::shared_ptr<ringrad::sim::Op> last_captured;
 };
 
-class Event {
- public:
-  Event(int device_, bool timing_, std::shared_ptr<SharedEvent> shared_ = nullptr)
+struct CUevent_st {
+  CUevent_st(int device_, bool timing_,
+             std::shared_ptr<ringrad::sim::SharedEvent> shared_ = nullptr)
       : device(device_), timing(timing_), shared(std::move(shared_)) {}
 
   const int device;
   const bool timing;
-  std::shared_ptr<Op> op;                     // null until it is recorded in this process
-  const std::shared_ptr<SharedEvent> shared;  // null unless other processes can open it
+  std::shared_ptr<ringrad::sim::Op> op;  // null until it is recorded in this process
+  const std::shared_ptr<ringrad::sim::SharedEvent>
+      shared;  // null unless other processes can open it
 };
+
+namespace ringrad::sim {
 
 struct SimulatedDevice {
   std::unique_ptr<Stream> make_stream(int device, int number, bool blocking) {

@@ -1,5 +1,8 @@
 """Compiler and linker flags of Ringrad's own code; flags shared by the whole build are in .bazelrc."""
 
+# Of this repository, in Bazel's folder for commands.
+_ROOT = (Label("//:BUILD.bazel").workspace_root + "/").lstrip("/")
+
 _WARNINGS = [
     "-Wall",
     "-Wextra",
@@ -18,7 +21,14 @@ _ARITHMETIC = [
     "-fno-trapping-math",
 ]
 
-RINGRAD_COPTS = _WARNINGS + _ARITHMETIC + ["-fopenmp"]
+# The simulator's <cuda_runtime.h> is found by Ringrad's sources alone: a program that includes it gets
+# the toolkit's.
+_SIMULATED_CUDA = select({
+    str(Label("//:cuda")): [],
+    "//conditions:default": ["-I%ssim/include" % _ROOT],
+})
+
+RINGRAD_COPTS = _WARNINGS + _ARITHMETIC + ["-fopenmp"] + _SIMULATED_CUDA
 
 # For simulated kernels with checked accesses. -O1 keeps each access where the source has it.
 CHECKED_COPTS = select({
@@ -27,6 +37,19 @@ CHECKED_COPTS = select({
         "-g1",
         "-fsanitize=thread",
         "--param=tsan-instrument-func-entry-exit=0",
+    ],
+    "//conditions:default": [],
+})
+
+# The same objects make programs and shared libraries (tools/install). Initial-exec keeps thread-local
+# variables as cheap as in a program; the loader reserves room for those of libraries that are loaded
+# later, and Ringrad has few.
+LIBRARY_COPTS = RINGRAD_COPTS + select({
+    str(Label("//:optimised")): [
+        "-fPIC",
+        "-fno-semantic-interposition",
+        "-ftls-model=initial-exec",
+        "-fvisibility-inlines-hidden",
     ],
     "//conditions:default": [],
 })

@@ -23,7 +23,7 @@ _PLAIN_COPTS = select({
 
 _SM_90 = "-gencode=arch=compute_90,code=sm_90"
 _ARCHITECTURES = select({
-    "//:sm_90_only": [_SM_90],
+    str(Label("//:sm_90_only")): [_SM_90],
     "//conditions:default": [
         "-gencode=arch=compute_80,code=sm_80",
         _SM_90,

@@ -16,8 +16,6 @@
 
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +25,7 @@
 
 #include "ringrad/core/device.h"
 #include "ringrad/core/error.h"
+#include "ringrad/core/gpu/cuda_handles.h"
 #include "ringrad/core/gpu/stream.h"
 
 namespace ringrad {

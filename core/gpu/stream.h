@@ -21,14 +21,13 @@
 
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "ringrad/core/device.h"
 #include "ringrad/core/error.h"
+#include "ringrad/core/gpu/cuda_handles.h"
 
 namespace ringrad {
 

@@ -76,16 +76,23 @@ inline constexpr unsigned cudaHostAllocDefault = 0;
 inline constexpr unsigned cudaHostAllocPortable = 1;
 inline constexpr unsigned cudaHostAllocMapped = 2;
 
+// The toolkit's names: Ringrad's headers declare these types without either (core/gpu/cuda_handles.h).
+struct CUstream_st;
+struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
+using cudaStream_t = CUstream_st*;
+using cudaEvent_t = CUevent_st*;
+using cudaGraph_t = CUgraph_st*;
+using cudaGraphExec_t = CUgraphExec_st*;
+
 namespace ringrad::sim {
-class Stream;
-class Event;
-class Graph;
-struct GraphExec;
+using Stream = CUstream_st;
+using Event = CUevent_st;
+using Graph = CUgraph_st;
+using GraphExec = CUgraphExec_st;
 }  // namespace ringrad::sim
-using cudaStream_t = ringrad::sim::Stream*;
-using cudaEvent_t = ringrad::sim::Event*;
-using cudaGraph_t = ringrad::sim::Graph*;
-using cudaGraphExec_t = ringrad::sim::GraphExec*;
+
 using cudaGraphNode_t = void*;
 using cudaHostFn_t = void (*)(void* user_data);
 

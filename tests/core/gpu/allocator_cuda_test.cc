@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "ringrad/core/gpu/cuda.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/testing.h"
