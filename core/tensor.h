@@ -185,7 +185,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// A tensor argument of an operator symbol. An operator symbol cannot take a defaulted Where, so
 /// the implicit conversion notes the line.
 struct Located {
-  Located(const Tensor& tensor, Where where = Where::current()) : tensor(tensor), where(where) {
+  Located(const Tensor& operand, Where at = Where::current()) : tensor(operand), where(at) {
     tensor.dtype(where);  // throws here, where the line is known, if undefined
   }
   const Tensor& tensor;

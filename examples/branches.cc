@@ -14,6 +14,7 @@
 #include <map>
 
 #include "ringrad/core/untrusted/options.h"
+#include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

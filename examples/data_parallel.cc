@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "ringrad/core/untrusted/options.h"
+#include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

@@ -1,5 +1,6 @@
 #include <iostream>
 
+#include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "ringrad/examples/job.h"
+#include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

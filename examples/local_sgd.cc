@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "ringrad/examples/job.h"
+#include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

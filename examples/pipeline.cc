@@ -14,6 +14,7 @@
 
 #include "ringrad/examples/job.h"
 #include "ringrad/examples/shining_quarter.h"
+#include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

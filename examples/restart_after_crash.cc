@@ -15,6 +15,7 @@
 #include <iostream>
 
 #include "ringrad/examples/job.h"
+#include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

@@ -13,6 +13,7 @@
 
 #include "ringrad/examples/job.h"
 #include "ringrad/kernels/reduce/argmax.h"
+#include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

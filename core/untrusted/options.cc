@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ringrad/core/untrusted/quoted_bytes.h"
+#include "ringrad/core/version.h"
 
 namespace ringrad {
 namespace {
@@ -49,6 +50,7 @@ CLI::Validator writable_file() {
 
 std::optional<int> parse_options(CLI::App& app, int argc, const char* const* argv,
                                  const std::function<void()>& check) {
+  app.set_version_flag("--version", std::string("Ringrad ") + version());
   try {
     app.parse(argc, argv);
     if (check) check();

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the documents say of the code exists: their C++ compiles; their commands, options and tests are there.
 
-A block of C++ is compiled as it stands, within a namespace of its own, after `#include "ringrad/ringrad.h"`. One without a
+A block of C++ is compiled as it stands, within a namespace of its own, after the includes of
+`ringrad/ringrad.h` and `ringrad/parallel.h`. One without a
 function or an include at its beginning consists of statements: it is compiled as the body of a function. A comment on
 the line before a block, which no page shows, declares the names that the text around the block presumes:
 
@@ -42,7 +43,7 @@ def source_of(number, place, block, given):
 
 class CodeTest(unittest.TestCase):
     def test_every_block_compiles(self):
-        includes, bodies = ['#include "ringrad/ringrad.h"'], []
+        includes, bodies = ['#include "ringrad/parallel.h"', '#include "ringrad/ringrad.h"'], []
         for document in DOCUMENTS:
             for language, line, block, given in blocks_of(document):
                 if language == 'cpp':
@@ -54,8 +55,7 @@ class CodeTest(unittest.TestCase):
             source = Path(folder, 'blocks.cc')
             source.write_text('\n'.join(includes + bodies))
             Path(folder, 'ringrad').symlink_to(ROOT)
-            run = subprocess.run(['g++', '-std=c++20', '-march=x86-64-v2', '-fsyntax-only', '-w', f'-I{folder}',
-                                  f'-I{ROOT}/sim/include', source], text=True, capture_output=True, check=False)
+            run = subprocess.run(['g++', '-std=c++20', '-march=x86-64-v2', '-fsyntax-only', '-w', f'-I{folder}', source], text=True, capture_output=True, check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
 
 

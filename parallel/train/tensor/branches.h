@@ -66,7 +66,7 @@ class Branches : public nn::Module {
 
   /// Converts from a Join and records the caller's line.
   struct JoinAt {
-    JoinAt(Join join, Where where = Where::current()) : join(join), where(where) {}
+    JoinAt(Join how, Where at = Where::current()) : join(how), where(at) {}
     Join join;
     Where where;
   };

@@ -1,0 +1,16 @@
+// The version of the library, by the rules of semver.org. While the first number is 0, each second number
+// may change what exists; CHANGELOG.md says how.
+
+#pragma once
+
+#define RINGRAD_VERSION_MAJOR 0
+#define RINGRAD_VERSION_MINOR 1
+#define RINGRAD_VERSION_PATCH 0
+
+namespace ringrad {
+
+/// "0.1.0": the version of the library that the program runs with. That of the headers it was compiled
+/// with is in the macros above.
+const char* version();
+
+}  // namespace ringrad
