@@ -151,7 +151,7 @@ class Tensor {
   bool requires_grad(Where where = Where::current()) const { return get(where).requires_grad; }
   /// Throws DTypeError unless floating, AutogradError on a tensor that is not a leaf. Returns this
   /// tensor.
-  const Tensor& set_requires_grad(bool requires_grad = true, Where where = Where::current()) const;
+  Tensor set_requires_grad(bool requires_grad = true, Where where = Where::current()) const;
   /// True if no recorded operation made this tensor.
   bool is_leaf(Where where = Where::current()) const;
   /// The gradient accumulated in this leaf; an undefined tensor if there is none yet.

@@ -31,6 +31,19 @@ TEST(InPlaceTest, ChangesTheTensorUnderAllItsNames) {
   expect_close(square, {0, 0, 0, 0});
 }
 
+// Results are handles by value: a reference to the result must not depend on a temporary argument.
+TEST(InPlaceTest, ResultsOutliveTheirArguments) {
+  static_assert(std::is_same_v<decltype(ones({1}).set_requires_grad()), Tensor>);
+  static_assert(std::is_same_v<decltype(add_(ones({1}), 1)), Tensor>);
+  static_assert(std::is_same_v<decltype(copy_(ones({1}), ones({1}))), Tensor>);
+  const Tensor& leaf = ones({2}).set_requires_grad();
+  const Tensor& changed = mul_(add_(ones({2}), ones({2})), 3);
+  ones({2});  // would reuse freed memory
+  expect_close(leaf, {1, 1});
+  EXPECT_TRUE(leaf.requires_grad());
+  expect_close(changed, {6, 6});
+}
+
 TEST(InPlaceTest, EveryChangeIsCounted) {
   const Tensor y = ones({3}), x = ones({3});
   std::uint32_t before = y.version();
