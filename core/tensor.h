@@ -22,21 +22,15 @@
 #include "ringrad/core/device.h"
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/error.h"
-#include "ringrad/core/ref.h"
 #include "ringrad/core/scalar.h"
 #include "ringrad/core/shape.h"
 #include "ringrad/core/storage.h"
+#include "ringrad/core/tensor_impl.h"
+#include "ringrad/core/values.h"
 
 namespace ringrad {
 
 class Tensor;
-
-/// The tape's record of a tensor: the operation that made it, or the leaf that collects its
-/// gradient. Core keeps it alive without looking inside.
-class History : public RefCounted {
- public:
-  virtual ~History() = default;
-};
 
 /// The properties of a new tensor, for designated initialisers:
 ///
@@ -52,27 +46,6 @@ struct BackwardOptions {
   bool retain_graph = false;  ///< keep saved tensors, so that backward can run again
   bool create_graph = false;  ///< record the backward pass itself; implies retain_graph
 };
-
-struct TensorImpl : RefCounted, Pooled {
-  TensorImpl(Ref<Storage> storage, std::int64_t offset, const Shape& shape, const Strides& strides,
-             DType dtype, Where where);
-
-  // In this order the fields fill three cache lines without a gap. For tiny tensors, this
-  // bookkeeping is most of the cost.
-  DType dtype;
-  bool contiguous : 1;
-  /// True for a leaf that wants a gradient and for the result of a recorded operation.
-  bool requires_grad : 1 = false;
-  std::uint16_t output = 0;  ///< which result of `history` it is
-  Ref<Storage> storage;
-  std::int64_t offset;  ///< of the first element, in elements
-  std::int64_t numel;
-  Ref<History> history;
-  Where made_at;
-  Shape shape;
-  Strides strides;
-};
-static_assert(sizeof(TensorImpl) == 192);
 
 class Tensor {
  public:
@@ -233,11 +206,16 @@ Tensor eye(std::int64_t n, const Options& options = {}, Where where = Where::cur
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape, Where where = Where::current());
 
-/// tensor({1.f, 2.f}) and tensor({{1.f, 2.f}, {3.f, 4.f}}); double literals make float32 tensors,
-/// as in PyTorch.
-Tensor tensor(std::initializer_list<float> values, Where where = Where::current());
-Tensor tensor(std::initializer_list<std::initializer_list<float>> rows,
-              Where where = Where::current());
+/// tensor({1, 2}) and tensor({{1.5, 2}, {3, 4}}): numbers in lists, nested to any depth.
+///
+/// DTypes:  as in PyTorch: float32 if any number is floating or if there is none, else int64 if any
+///          is an integer, else bool; or the given one
+/// Throws:  ShapeError unless all lists of one depth are equally long
+Tensor tensor(const Values& values, Where where = Where::current());
+Tensor tensor(const Values& values, DType dtype, Where where = Where::current());
+/// One axis; the dtype is that of T.
+template <class T>
+Tensor tensor(const std::vector<T>& values, Where where = Where::current());
 
 /// A one-element tensor of shape ().
 Tensor scalar_tensor(Scalar value, const Options& options = {}, Where where = Where::current());

@@ -14,16 +14,16 @@ using testing::expect_close;
 using testing::expect_throws;
 
 TEST(InPlaceTest, ChangesTheTensorUnderAllItsNames) {
-  const Tensor y = tensor({1, 2, 3, 4});
+  const Tensor y = tensor({1., 2., 3., 4.});
   const Tensor square = view::reshape(y, {2, 2});
-  EXPECT_TRUE(add_(y, tensor({1, 1, 1, 1}), 2).is(y));
+  EXPECT_TRUE(add_(y, tensor({1., 1., 1., 1.}), 2).is(y));
   expect_close(square, {3, 4, 5, 6});
   sub_(y, 1);
-  mul_(square, tensor({1, 10}));
+  mul_(square, tensor({1., 10.}));
   expect_close(y, {2, 30, 4, 50});
   div_(y, 2);
   expect_close(y, {1, 15, 2, 25});
-  copy_(square, tensor({7, 8}));
+  copy_(square, tensor({7., 8.}));
   expect_close(y, {7, 8, 7, 8});
   fill_(square, 3);
   expect_close(y, {3, 3, 3, 3});
@@ -90,7 +90,7 @@ TEST(InPlaceTest, ChangesParametersUnderNoGrad) {
 }
 
 TEST(InPlaceTest, BackwardNamesBothLinesOfAChangedSavedTensor) {
-  const Tensor x = tensor({1, 2}), w = tensor({1, 1}).set_requires_grad();
+  const Tensor x = tensor({1., 2.}), w = tensor({1., 1.}).set_requires_grad();
   const Tensor y = w * x;
   add_(x, 1);
   expect_throws<AutogradError>([&] { y.backward(ones({2})); },

@@ -166,12 +166,58 @@ TEST(FromValuesTest, NestedBracesMakeRows) {
   EXPECT_EQ(x.shape(), (Shape{3, 2}));
   EXPECT_EQ(x.dtype(), DType::float32);
   expect_close(x, {1, 2.5, 3, 4, 5, 6});
-  EXPECT_EQ(tensor({1, 2, 3}).shape(), (Shape{3}));
+  EXPECT_EQ(tensor({1., 2., 3.}).shape(), (Shape{3}));
   expect_throws<ShapeError>(
       [] {
         tensor({{1.f, 2.f}, {3.f}});
       },
       "tensor: rows must be equally long; got 2 and 1");
+}
+
+TEST(FromValuesTest, TheNumbersInBracesDecideTheDType) {
+  EXPECT_EQ(tensor({0, 1}).dtype(), DType::int64);
+  EXPECT_EQ(tensor({true, false}).dtype(), DType::bool_);
+  EXPECT_EQ(tensor({true, 2}).dtype(), DType::int64);
+  EXPECT_EQ(tensor({1.5f}).dtype(), DType::float32);
+  EXPECT_EQ(tensor({1, 2.5}).dtype(), DType::float32);
+  EXPECT_EQ(tensor({}).dtype(), DType::float32);
+  const std::int64_t big = (std::int64_t{1} << 53) + 1;
+  EXPECT_EQ(tensor({big}).item<std::int64_t>(), big);
+  EXPECT_EQ(tensor({1, 2}, DType::float64).dtype(), DType::float64);
+  EXPECT_EQ(tensor({0.1}, DType::float64).item<double>(), 0.1);
+  expect_close(tensor({{0, 2}, {3, 0}}, DType::bool_), {0, 1, 1, 0});
+}
+
+TEST(FromValuesTest, BracesNestToAnyDepth) {
+  EXPECT_EQ(tensor(3).shape(), Shape{});
+  EXPECT_EQ(tensor({}).shape(), (Shape{0}));
+  EXPECT_EQ(tensor({{}, {}}).shape(), (Shape{2, 0}));
+  EXPECT_EQ(tensor({{{1}}}).shape(), (Shape{1, 1, 1}));
+  const Tensor x = tensor({{{1, 2}, {3, 4}, {5, 6}}, {{7, 8}, {9, 10}, {11, 12}}});
+  EXPECT_EQ(x.shape(), (Shape{2, 3, 2}));
+  expect_close(x, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  EXPECT_EQ(tensor({{{{{{{{1}}}}}}}}).dims(), 8);
+  expect_throws<ShapeError>([] { tensor({{{{{{{{{1}}}}}}}}}); },
+                            "tensor: lists must be nested at most 8 deep");
+  expect_throws<ShapeError>(
+      [] {
+        tensor({{{1, 2}}, {{3}}});
+      },
+      "tensor: rows must be equally long; got 2 and 1");
+  for (const Values& both : {Values{1, {2}}, Values{{1}, 2}, Values{{1}, {{2}}}})
+    expect_throws<ShapeError>([&] { tensor(both); },
+                              "tensor: a list must hold either numbers or lists");
+}
+
+TEST(FromValuesTest, AVectorKeepsItsElementType) {
+  const Tensor x = tensor(std::vector<double>{0.1, 0.2});
+  EXPECT_EQ(x.dtype(), DType::float64);
+  EXPECT_EQ(x.to_vector<double>(), (std::vector<double>{0.1, 0.2}));
+  EXPECT_EQ(tensor(std::vector<std::int64_t>{1, 2, 3}).dtype(), DType::int64);
+  EXPECT_EQ(tensor(std::vector<int>{1}).dtype(), DType::int32);
+  EXPECT_EQ(tensor(std::vector<float>()).shape(), (Shape{0}));
+  const std::vector<bool> truths{true, false, true};
+  EXPECT_EQ(tensor(truths).to_vector<bool>(), truths);
 }
 
 TEST(ArangeTest, CountsFromStartToEnd) {
