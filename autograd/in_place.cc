@@ -91,4 +91,13 @@ Tensor zero_(const Tensor& y, Where where) {
   return y;
 }
 
+Tensor operator+=(Located y, Located x) { return add_(y.tensor, x.tensor, 1, y.where); }
+Tensor operator+=(Located y, Scalar x) { return add_(y.tensor, x, y.where); }
+Tensor operator-=(Located y, Located x) { return sub_(y.tensor, x.tensor, y.where); }
+Tensor operator-=(Located y, Scalar x) { return sub_(y.tensor, x, y.where); }
+Tensor operator*=(Located y, Located x) { return mul_(y.tensor, x.tensor, y.where); }
+Tensor operator*=(Located y, Scalar x) { return mul_(y.tensor, x, y.where); }
+Tensor operator/=(Located y, Located x) { return div_(y.tensor, x.tensor, y.where); }
+Tensor operator/=(Located y, Scalar x) { return div_(y.tensor, x, y.where); }
+
 }  // namespace ringrad

@@ -39,4 +39,14 @@ Tensor copy_(const Tensor& y, const Tensor& x, Where where = Where::current());
 Tensor fill_(const Tensor& y, Scalar value, Where where = Where::current());
 Tensor zero_(const Tensor& y, Where where = Where::current());
 
+/// The same as operators: y += x is add_(y, x).
+Tensor operator+=(Located y, Located x);
+Tensor operator+=(Located y, Scalar x);
+Tensor operator-=(Located y, Located x);
+Tensor operator-=(Located y, Scalar x);
+Tensor operator*=(Located y, Located x);
+Tensor operator*=(Located y, Scalar x);
+Tensor operator/=(Located y, Located x);
+Tensor operator/=(Located y, Scalar x);
+
 }  // namespace ringrad

@@ -195,6 +195,16 @@ Tensor empty_like(const Tensor& x, DType dtype, Where where) {
 
 Tensor empty_like(const Tensor& x, Where where) { return empty_like(x, x.dtype(where), where); }
 
+Tensor zeros_like(const Tensor& x, Where where) { return full_like(x, 0, where); }
+
+Tensor ones_like(const Tensor& x, Where where) { return full_like(x, 1, where); }
+
+Tensor full_like(const Tensor& x, Scalar value, Where where) {
+  Tensor result = empty_like(x, where);
+  fill_dense(result, value, where);
+  return result;
+}
+
 Tensor arange(Scalar start, Scalar end, Scalar step, Where where) {
   const bool floating = start.is_floating() || end.is_floating() || step.is_floating();
   // Whole numbers are converted exactly: long double holds every int64.

@@ -47,6 +47,14 @@ struct BackwardOptions {
   bool create_graph = false;  ///< record the backward pass itself; implies retain_graph
 };
 
+/// An index in brackets. A bracket cannot take a defaulted Where, so the implicit conversion notes
+/// the line.
+struct LocatedIndex {
+  LocatedIndex(std::int64_t index, Where where = Where::current()) : index(index), where(where) {}
+  std::int64_t index;
+  Where where;
+};
+
 class Tensor {
  public:
   /// No tensor: defined() is false, and every other access throws ValueError.
@@ -74,6 +82,10 @@ class Tensor {
   bool is_channels_last(Where where = Where::current()) const {
     return ringrad::is_channels_last(shape(where), strides(where));
   }
+
+  /// x[i] is select(x, 0, i): one position of the first axis, as a view. Throws ShapeError without
+  /// axes, IndexError outside the axis. Defined in autograd/movement.cc.
+  Tensor operator[](LocatedIndex index) const;
 
   /// First element. Throws DTypeError if T is not the tensor's element type. The host cannot read a
   /// GPU's memory: to_vector() copies it, as does to_host() (transfer.h).
@@ -192,6 +204,11 @@ Tensor full(const Shape& shape, Scalar value, const Options& options = {},
 Tensor empty_like(const Tensor& x, Where where = Where::current());
 /// The same with another dtype.
 Tensor empty_like(const Tensor& x, DType dtype, Where where = Where::current());
+
+/// The same, filled.
+Tensor zeros_like(const Tensor& x, Where where = Where::current());
+Tensor ones_like(const Tensor& x, Where where = Where::current());
+Tensor full_like(const Tensor& x, Scalar value, Where where = Where::current());
 
 /// start, start + step, ... before end: int64 if all three are whole numbers, else float32.
 /// Throws ValueError unless steps lead from start to end.

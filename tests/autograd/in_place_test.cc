@@ -31,6 +31,31 @@ TEST(InPlaceTest, ChangesTheTensorUnderAllItsNames) {
   expect_close(square, {0, 0, 0, 0});
 }
 
+TEST(InPlaceTest, OperatorsChangeTheTensorUnderAllItsNames) {
+  const Tensor y = tensor({{1., 2.}, {3., 4.}}), row = y[1];
+  EXPECT_TRUE((y += 1).is(y));
+  row -= tensor({1., 2.});
+  expect_close(y, {2, 3, 3, 3});
+  y[0] *= 4;
+  row /= tensor({3., 1.});
+  expect_close(y, {8, 12, 1, 3});
+  y += row;
+  y -= 1;
+  y *= y;
+  y /= 2;
+  expect_close(y, {32, 98, 0.5, 12.5});
+  const Tensor parameter = ones({2}).set_requires_grad();
+  try {
+    parameter += 1;
+    FAIL() << "nothing thrown";
+  } catch (const AutogradError& error) {
+    EXPECT_EQ(error.where().line(), Where::current().line() - 3);
+  }
+  const NoGrad guard;
+  parameter -= 0.5;
+  expect_close(parameter, {0.5, 0.5});
+}
+
 // Results are handles by value: a reference to the result must not depend on a temporary argument.
 TEST(InPlaceTest, ResultsOutliveTheirArguments) {
   static_assert(std::is_same_v<decltype(ones({1}).set_requires_grad()), Tensor>);

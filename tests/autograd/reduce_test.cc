@@ -35,6 +35,14 @@ const Row kReductions[] = {
 
 // -- Properties ---------------------------------------------------------------------------------
 
+TEST(AutogradReduceTest, ANumberIsAnAxisAsForSoftmax) {
+  const Tensor x = tensor({{1., 2., 3.}, {4., 5., 6.}});
+  testing::expect_close(sum(x, 0), {5, 7, 9});
+  testing::expect_close(sum(x, -1), {6, 15});
+  testing::expect_close(mean(x, 1, true), {2, 5});
+  testing::expect_close(max(x, 0), {4, 5, 6});
+}
+
 TEST(AutogradReduceTest, TheGradientOfASumIsOneEverywhere) {
   const Tensor x = ones({2, 3});
   x.set_requires_grad();

@@ -84,6 +84,28 @@ TEST(TensorTest, EmptyLikeKeepsTheOrderOfDenseMemory) {
   EXPECT_EQ(empty_like(x, DType::bool_).dtype(), DType::bool_);
 }
 
+TEST(TensorTest, FilledTensorsLikeAnotherHaveItsProperties) {
+  const Tensor x = empty({2, 3, 1, 2}, {.dtype = DType::float64, .layout = Layout::channels_last});
+  for (const auto& [y, value] :
+       {std::pair(zeros_like(x), 0.0), {ones_like(x), 1}, {full_like(x, 2.5), 2.5}}) {
+    EXPECT_EQ(y.shape(), x.shape());
+    EXPECT_EQ(y.strides(), x.strides());
+    EXPECT_EQ(y.dtype(), DType::float64);
+    expect_close(y, std::vector<double>(12, value));
+  }
+  EXPECT_EQ(ones_like(zeros({2}, {.device = "cpu:1"})).device(), Device("cpu:1"));
+  expect_close(ones_like(view::expand(zeros({1}), {3})), {1, 1, 1});
+  expect_close(full_like(arange(2), 7), {7, 7});
+  EXPECT_FALSE(zeros_like(zeros({1}, {.requires_grad = true})).requires_grad());
+}
+
+TEST(TensorTest, ANumberIsAShapeOfOneAxis) {
+  EXPECT_EQ(zeros(3).shape(), (Shape{3}));
+  EXPECT_EQ(full(std::int64_t{2}, 5).shape(), (Shape{2}));
+  expect_throws<ShapeError>([] { zeros(-1); }, "empty: ");
+  static_assert(!std::is_convertible_v<bool, Shape>);  // sum(x, true) must not sum over axis 1
+}
+
 TEST(TensorTest, RequiresGradMakesALeafOfFloats) {
   EXPECT_FALSE(zeros({1}).requires_grad());
   EXPECT_TRUE(zeros({1}, {.requires_grad = true}).requires_grad());
