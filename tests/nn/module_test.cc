@@ -154,6 +154,22 @@ TEST(ModuleTest, ASharedParameterIsOneParameterWithTwoNames) {
   EXPECT_EQ(net.state_dict().at("in.weight").impl(), net.state_dict().at("out").impl());
 }
 
+TEST(SequentialTest, NamesTheLayerThatThrows) {
+  Sequential net(Linear(3, 4), ReLU(), Sequential(Linear(4, 4), Linear(5, 2)));
+  const std::uint_least32_t line = Where::current().line() + 2;
+  try {
+    net(ones({1, 3}));
+    FAIL() << "nothing thrown";
+  } catch (const ShapeError& error) {
+    EXPECT_EQ(error.where().line(), line);
+    const std::string message(error.message());
+    EXPECT_NE(message.find("; in layer 1 of a Sequential, Linear(5, 2); in layer 2 of a "
+                           "Sequential, Sequential"),
+              std::string::npos)
+        << message;
+  }
+}
+
 TEST(SequentialTest, StagesTogetherAreTheWhole) {
   const auto make = [] {
     manual_seed(1);
