@@ -3,6 +3,7 @@
 namespace ringrad::nn {
 
 Tensor Sequential::forward(const Tensor& x, Where where) {
+  check_not_moved_from(where);
   Tensor y = x;
   for (std::size_t i = 0; i < num_children(); ++i) {
     const bool relu_follows = i + 1 < num_children() && is_relu_[i + 1];
