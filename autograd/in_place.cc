@@ -31,14 +31,14 @@ void check_operands(const char* operation, const Tensor& y, const Tensor& x, Whe
 }
 
 template <class Op>
-const Tensor& change(const char* name, const Tensor& y, const Tensor& x, Where where) {
+Tensor change(const char* name, const Tensor& y, const Tensor& x, Where where) {
   check_operands(name, y, x, where);
   kernels::binary<Op>(y, x, y, where);
   return y;
 }
 
 template <class Op>
-const Tensor& change(const char* name, const Tensor& y, Scalar x, Where where) {
+Tensor change(const char* name, const Tensor& y, Scalar x, Where where) {
   check_writable(name, y, where);
   kernels::unary(ops::RightScalar<Op>(x), y, y, where);
   return y;
@@ -46,49 +46,58 @@ const Tensor& change(const char* name, const Tensor& y, Scalar x, Where where) {
 
 }  // namespace
 
-const Tensor& add_(const Tensor& y, const Tensor& x, Scalar alpha, Where where) {
+Tensor add_(const Tensor& y, const Tensor& x, Scalar alpha, Where where) {
   check_operands("add_", y, x, where);
   kernels::add_(y, x, alpha, where);
   return y;
 }
-const Tensor& add_(const Tensor& y, Scalar x, Where where) {
+Tensor add_(const Tensor& y, Scalar x, Where where) {
   return change<ops::Add>("add_", y, x, where);
 }
-const Tensor& sub_(const Tensor& y, const Tensor& x, Where where) {
+Tensor sub_(const Tensor& y, const Tensor& x, Where where) {
   return change<ops::Sub>("sub_", y, x, where);
 }
-const Tensor& sub_(const Tensor& y, Scalar x, Where where) {
+Tensor sub_(const Tensor& y, Scalar x, Where where) {
   return change<ops::Sub>("sub_", y, x, where);
 }
-const Tensor& mul_(const Tensor& y, const Tensor& x, Where where) {
+Tensor mul_(const Tensor& y, const Tensor& x, Where where) {
   return change<ops::Mul>("mul_", y, x, where);
 }
-const Tensor& mul_(const Tensor& y, Scalar x, Where where) {
+Tensor mul_(const Tensor& y, Scalar x, Where where) {
   return change<ops::Mul>("mul_", y, x, where);
 }
-const Tensor& div_(const Tensor& y, const Tensor& x, Where where) {
+Tensor div_(const Tensor& y, const Tensor& x, Where where) {
   return change<ops::Div>("div_", y, x, where);
 }
-const Tensor& div_(const Tensor& y, Scalar x, Where where) {
+Tensor div_(const Tensor& y, Scalar x, Where where) {
   return change<ops::Div>("div_", y, x, where);
 }
 
-const Tensor& copy_(const Tensor& y, const Tensor& x, Where where) {
+Tensor copy_(const Tensor& y, const Tensor& x, Where where) {
   check_operands("copy_", y, x, where);
   kernels::copy_(y, x, where);
   return y;
 }
 
-const Tensor& fill_(const Tensor& y, Scalar value, Where where) {
+Tensor fill_(const Tensor& y, Scalar value, Where where) {
   check_writable("fill_", y, where);
   kernels::fill_(y, value, where);
   return y;
 }
 
-const Tensor& zero_(const Tensor& y, Where where) {
+Tensor zero_(const Tensor& y, Where where) {
   check_writable("zero_", y, where);
   kernels::zero_(y, where);
   return y;
 }
+
+Tensor operator+=(Located y, Located x) { return add_(y.tensor, x.tensor, 1, y.where); }
+Tensor operator+=(Located y, Scalar x) { return add_(y.tensor, x, y.where); }
+Tensor operator-=(Located y, Located x) { return sub_(y.tensor, x.tensor, y.where); }
+Tensor operator-=(Located y, Scalar x) { return sub_(y.tensor, x, y.where); }
+Tensor operator*=(Located y, Located x) { return mul_(y.tensor, x.tensor, y.where); }
+Tensor operator*=(Located y, Scalar x) { return mul_(y.tensor, x, y.where); }
+Tensor operator/=(Located y, Located x) { return div_(y.tensor, x.tensor, y.where); }
+Tensor operator/=(Located y, Scalar x) { return div_(y.tensor, x, y.where); }
 
 }  // namespace ringrad

@@ -21,23 +21,32 @@
 namespace ringrad {
 
 /// y += alpha x. Returns y, as do all functions here.
-const Tensor& add_(const Tensor& y, const Tensor& x, Scalar alpha = 1,
-                   Where where = Where::current());
-const Tensor& add_(const Tensor& y, Scalar x, Where where = Where::current());
+Tensor add_(const Tensor& y, const Tensor& x, Scalar alpha = 1, Where where = Where::current());
+Tensor add_(const Tensor& y, Scalar x, Where where = Where::current());
 /// y -= x
-const Tensor& sub_(const Tensor& y, const Tensor& x, Where where = Where::current());
-const Tensor& sub_(const Tensor& y, Scalar x, Where where = Where::current());
+Tensor sub_(const Tensor& y, const Tensor& x, Where where = Where::current());
+Tensor sub_(const Tensor& y, Scalar x, Where where = Where::current());
 /// y *= x
-const Tensor& mul_(const Tensor& y, const Tensor& x, Where where = Where::current());
-const Tensor& mul_(const Tensor& y, Scalar x, Where where = Where::current());
+Tensor mul_(const Tensor& y, const Tensor& x, Where where = Where::current());
+Tensor mul_(const Tensor& y, Scalar x, Where where = Where::current());
 /// y /= x. Throws DTypeError unless y is floating.
-const Tensor& div_(const Tensor& y, const Tensor& x, Where where = Where::current());
-const Tensor& div_(const Tensor& y, Scalar x, Where where = Where::current());
+Tensor div_(const Tensor& y, const Tensor& x, Where where = Where::current());
+Tensor div_(const Tensor& y, Scalar x, Where where = Where::current());
 
 /// y = x, converted and broadcast as in kernels/copy/copy.h, from any device.
-const Tensor& copy_(const Tensor& y, const Tensor& x, Where where = Where::current());
+Tensor copy_(const Tensor& y, const Tensor& x, Where where = Where::current());
 /// Sets every element to `value`.
-const Tensor& fill_(const Tensor& y, Scalar value, Where where = Where::current());
-const Tensor& zero_(const Tensor& y, Where where = Where::current());
+Tensor fill_(const Tensor& y, Scalar value, Where where = Where::current());
+Tensor zero_(const Tensor& y, Where where = Where::current());
+
+/// The same as operators: y += x is add_(y, x).
+Tensor operator+=(Located y, Located x);
+Tensor operator+=(Located y, Scalar x);
+Tensor operator-=(Located y, Located x);
+Tensor operator-=(Located y, Scalar x);
+Tensor operator*=(Located y, Located x);
+Tensor operator*=(Located y, Scalar x);
+Tensor operator/=(Located y, Located x);
+Tensor operator/=(Located y, Scalar x);
 
 }  // namespace ringrad

@@ -129,6 +129,18 @@ Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index, Where wher
   return y;
 }
 
+Tensor Tensor::operator[](LocatedIndex index) const {
+  return select(*this, 0, index.index, index.where);
+}
+
+RowIterator begin(const Tensor& x, Where where) {
+  RINGRAD_CHECK(x.dims(where) > 0, ShapeError, where,
+                "begin: a tensor must have an axis to iterate over; got shape ", x.shape());
+  return {x, 0, where};
+}
+
+RowIterator end(const Tensor& x, Where where) { return {x, x.size(0, where), where}; }
+
 Tensor squeeze(const Tensor& x, const Shape& axes, Where where) {
   return record_reshape("squeeze", x, view::squeeze(x, axes, where), where);
 }

@@ -13,6 +13,8 @@
 
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
@@ -54,6 +56,32 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start,
 /// IndexError for a position outside the axis.
 Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index,
               Where where = Where::current());
+
+/// Visits the positions of x's first axis: for (const Tensor row : x). Each is a view, select(x, 0, i).
+class RowIterator {
+ public:
+  using value_type = Tensor;
+  using difference_type = std::ptrdiff_t;
+
+  RowIterator(const Tensor& x, std::int64_t index, Where where)
+      : x_(x), index_(index), where_(where) {}
+
+  Tensor operator*() const { return select(x_, 0, index_, where_); }
+  RowIterator& operator++() {
+    ++index_;
+    return *this;
+  }
+  bool operator==(const RowIterator& other) const { return index_ == other.index_; }
+
+ private:
+  Tensor x_;
+  std::int64_t index_;
+  Where where_;
+};
+
+/// Throws ShapeError for a tensor without axes.
+RowIterator begin(const Tensor& x, Where where = Where::current());
+RowIterator end(const Tensor& x, Where where = Where::current());
 
 /// Drops the given axes that have extent 1 (default: all such axes); other axes stay.
 Tensor squeeze(const Tensor& x, const Shape& axes = {}, Where where = Where::current());

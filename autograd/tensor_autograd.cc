@@ -9,7 +9,7 @@ namespace ringrad {
 
 bool Tensor::is_leaf(Where where) const { return !get(where).history || node_of(*this)->is_leaf(); }
 
-const Tensor& Tensor::set_requires_grad(bool requires_grad, Where where) const {
+Tensor Tensor::set_requires_grad(bool requires_grad, Where where) const {
   check_floating("set_requires_grad", dtype(where), where);
   RINGRAD_CHECK(is_leaf(), AutogradError, where,
                 "set_requires_grad: only a leaf can be changed; got the result of ",

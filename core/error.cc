@@ -13,4 +13,8 @@ Error::Error(const std::string& message, Where where)
       message_size_(message.size()),
       where_(where) {}
 
+void Error::add_context(std::string_view context) {
+  *this = Error(concat(message(), "; ", context), where_);
+}
+
 }  // namespace ringrad

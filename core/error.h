@@ -28,6 +28,10 @@ class Error : public std::runtime_error {
  public:
   Error(const std::string& message, Where where);
 
+  /// Appends "; <context>" to the message, for code that catches an error by reference and knows
+  /// more about its place: `error.add_context("in layer 2"); throw;`.
+  void add_context(std::string_view context);
+
   /// what() without the source line.
   std::string_view message() const { return {what(), message_size_}; }
   /// The user's line that made the failing call.

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
@@ -30,6 +31,10 @@ class Shape {
   /// Throws ShapeError for more than kMaxDims extents.
   Shape(std::initializer_list<std::int64_t> extents, Where where = Where::current())
       : Shape(std::span(extents.begin(), extents.size()), where) {}
+  /// One extent or axis: zeros(3) is zeros({3}), and sum(x, 0) is sum(x, {0}).
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) constexpr Shape(T extent)
+      : values_{static_cast<std::int64_t>(extent)}, size_(1) {}
   explicit Shape(std::span<const std::int64_t> extents, Where where = Where::current());
 
   /// `dims` times the same value.

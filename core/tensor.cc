@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "ringrad/core/fill_cuda.h"
 #include "ringrad/core/transfer.h"
@@ -29,6 +30,54 @@ Device host_device() { return default_device().is_cpu() ? default_device() : Dev
 void check_layout(const char* operation, const Shape& shape, Layout layout, Where where) {
   RINGRAD_CHECK(layout == Layout::contiguous || shape.size() == 4, ShapeError, where, operation,
                 ": channels_last needs 4 axes (B, C, H, W); got ", shape);
+}
+
+// Sets every element of a tensor that has no gaps.
+void fill_dense(const Tensor& x, Scalar value, Where where) {
+  dispatch_dtype(x.dtype(), [&]<class T>() {
+    const T element = value.to<T>();
+    if (x.device().is_cpu())
+      std::fill_n(x.data<T>(), x.numel(), element);
+    else
+      cuda::fill_elements(x.raw_data(), x.device(), x.numel(), &element, sizeof element, where);
+  });
+}
+
+// Appends the numbers in row-major order. Notes the lengths of the first lists of each depth in
+// `shape`, and compares all others with them.
+void flatten_values(const Values& values, int depth, Shape& shape, std::vector<Scalar>& numbers,
+                    Where where) {
+  const bool first = numbers.empty() && depth == shape.size();
+  if (!values.is_list()) {
+    RINGRAD_CHECK(depth == shape.size(), ShapeError, where,
+                  "tensor: a list must hold either numbers or lists; got both at depth ", depth);
+    numbers.push_back(values.number());
+    return;
+  }
+  const auto length = static_cast<std::int64_t>(values.list().size());
+  if (first) {
+    RINGRAD_CHECK(depth < kMaxDims, ShapeError, where, "tensor: lists must be nested at most ",
+                  kMaxDims, " deep; got more");
+    shape.push_back(length);
+  }
+  RINGRAD_CHECK(depth < shape.size(), ShapeError, where,
+                "tensor: a list must hold either numbers or lists; got both at depth ", depth);
+  RINGRAD_CHECK(length == shape[depth], ShapeError, where,
+                "tensor: rows must be equally long; got ", shape[depth], " and ", length);
+  for (const Values& value : values.list()) flatten_values(value, depth + 1, shape, numbers, where);
+}
+
+// The dtype of the widest class of number in the lists, if they hold any.
+std::optional<DType> natural_dtype(const Values& values) {
+  if (!values.is_list()) {
+    const DType dtype = values.number().dtype();
+    return dtype == DType::float64 ? DType::float32 : dtype;
+  }
+  std::optional<DType> widest;
+  for (const Values& value : values.list())
+    if (const std::optional<DType> dtype = natural_dtype(value))
+      widest = widest ? promote(*widest, *dtype) : *dtype;
+  return widest;
 }
 
 }  // namespace
@@ -121,14 +170,7 @@ Tensor empty(const Shape& shape, const Options& options, Where where) {
 
 Tensor full(const Shape& shape, Scalar value, const Options& options, Where where) {
   Tensor result = empty(shape, options, where);
-  dispatch_dtype(options.dtype, [&]<class T>() {
-    const T element = value.to<T>();
-    if (options.device.is_cpu())
-      std::fill_n(result.data<T>(), result.numel(), element);
-    else
-      cuda::fill_elements(result.raw_data(), options.device, result.numel(), &element,
-                          sizeof element, where);
-  });
+  fill_dense(result, value, where);
   return result;
 }
 
@@ -152,6 +194,16 @@ Tensor empty_like(const Tensor& x, DType dtype, Where where) {
 }
 
 Tensor empty_like(const Tensor& x, Where where) { return empty_like(x, x.dtype(where), where); }
+
+Tensor zeros_like(const Tensor& x, Where where) { return full_like(x, 0, where); }
+
+Tensor ones_like(const Tensor& x, Where where) { return full_like(x, 1, where); }
+
+Tensor full_like(const Tensor& x, Scalar value, Where where) {
+  Tensor result = empty_like(x, where);
+  fill_dense(result, value, where);
+  return result;
+}
 
 Tensor arange(Scalar start, Scalar end, Scalar step, Where where) {
   const bool floating = start.is_floating() || end.is_floating() || step.is_floating();
@@ -209,22 +261,37 @@ template Tensor from_values(std::span<const std::int64_t>, const Shape&, Where);
 template Tensor from_values(std::span<const std::uint8_t>, const Shape&, Where);
 template Tensor from_values(std::span<const bool>, const Shape&, Where);
 
-Tensor tensor(std::initializer_list<float> values, Where where) {
-  return from_values(std::span(values.begin(), values.size()),
-                     {static_cast<std::int64_t>(values.size())}, where);
+template <class T>
+Tensor tensor(const std::vector<T>& values, Where where) {
+  const Tensor result = empty({static_cast<std::int64_t>(values.size())},
+                              {.dtype = dtype_of<T>, .device = host_device()}, where);
+  std::copy(values.begin(), values.end(), result.data<T>());
+  return to_device(result, default_device(), where);
 }
 
-Tensor tensor(std::initializer_list<std::initializer_list<float>> rows, Where where) {
-  std::vector<float> values;
-  for (const auto& row : rows) {
-    RINGRAD_CHECK(row.size() == rows.begin()->size(), ShapeError, where,
-                  "tensor: rows must be equally long; got ", rows.begin()->size(), " and ",
-                  row.size());
-    values.insert(values.end(), row.begin(), row.end());
-  }
-  const auto count = static_cast<std::int64_t>(rows.size());
-  const auto columns = static_cast<std::int64_t>(rows.size() ? rows.begin()->size() : 0);
-  return from_values<float>(values, {count, columns}, where);
+template Tensor tensor(const std::vector<float>&, Where);
+template Tensor tensor(const std::vector<double>&, Where);
+template Tensor tensor(const std::vector<float16>&, Where);
+template Tensor tensor(const std::vector<bfloat16>&, Where);
+template Tensor tensor(const std::vector<std::int32_t>&, Where);
+template Tensor tensor(const std::vector<std::int64_t>&, Where);
+template Tensor tensor(const std::vector<std::uint8_t>&, Where);
+template Tensor tensor(const std::vector<bool>&, Where);
+
+Tensor tensor(const Values& values, DType dtype, Where where) {
+  Shape shape;
+  std::vector<Scalar> numbers;
+  flatten_values(values, 0, shape, numbers, where);
+  const Tensor result = empty(shape, {.dtype = dtype, .device = host_device()}, where);
+  dispatch_dtype(dtype, [&]<class T>() {
+    std::transform(numbers.begin(), numbers.end(), result.data<T>(),
+                   [](const Scalar& number) { return number.to<T>(); });
+  });
+  return to_device(result, default_device(), where);
+}
+
+Tensor tensor(const Values& values, Where where) {
+  return tensor(values, natural_dtype(values).value_or(DType::float32), where);
 }
 
 Tensor scalar_tensor(Scalar value, const Options& options, Where where) {

@@ -22,21 +22,15 @@
 #include "ringrad/core/device.h"
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/error.h"
-#include "ringrad/core/ref.h"
 #include "ringrad/core/scalar.h"
 #include "ringrad/core/shape.h"
 #include "ringrad/core/storage.h"
+#include "ringrad/core/tensor_impl.h"
+#include "ringrad/core/values.h"
 
 namespace ringrad {
 
 class Tensor;
-
-/// The tape's record of a tensor: the operation that made it, or the leaf that collects its
-/// gradient. Core keeps it alive without looking inside.
-class History : public RefCounted {
- public:
-  virtual ~History() = default;
-};
 
 /// The properties of a new tensor, for designated initialisers:
 ///
@@ -53,26 +47,13 @@ struct BackwardOptions {
   bool create_graph = false;  ///< record the backward pass itself; implies retain_graph
 };
 
-struct TensorImpl : RefCounted, Pooled {
-  TensorImpl(Ref<Storage> storage, std::int64_t offset, const Shape& shape, const Strides& strides,
-             DType dtype, Where where);
-
-  // In this order the fields fill three cache lines without a gap. For tiny tensors, this
-  // bookkeeping is most of the cost.
-  DType dtype;
-  bool contiguous : 1;
-  /// True for a leaf that wants a gradient and for the result of a recorded operation.
-  bool requires_grad : 1 = false;
-  std::uint16_t output = 0;  ///< which result of `history` it is
-  Ref<Storage> storage;
-  std::int64_t offset;  ///< of the first element, in elements
-  std::int64_t numel;
-  Ref<History> history;
-  Where made_at;
-  Shape shape;
-  Strides strides;
+/// An index in brackets. A bracket cannot take a defaulted Where, so the implicit conversion notes
+/// the line.
+struct LocatedIndex {
+  LocatedIndex(std::int64_t index, Where where = Where::current()) : index(index), where(where) {}
+  std::int64_t index;
+  Where where;
 };
-static_assert(sizeof(TensorImpl) == 192);
 
 class Tensor {
  public:
@@ -101,6 +82,10 @@ class Tensor {
   bool is_channels_last(Where where = Where::current()) const {
     return ringrad::is_channels_last(shape(where), strides(where));
   }
+
+  /// x[i] is select(x, 0, i): one position of the first axis, as a view. Throws ShapeError without
+  /// axes, IndexError outside the axis. Defined in autograd/movement.cc.
+  Tensor operator[](LocatedIndex index) const;
 
   /// First element. Throws DTypeError if T is not the tensor's element type. The host cannot read a
   /// GPU's memory: to_vector() copies it, as does to_host() (transfer.h).
@@ -151,7 +136,7 @@ class Tensor {
   bool requires_grad(Where where = Where::current()) const { return get(where).requires_grad; }
   /// Throws DTypeError unless floating, AutogradError on a tensor that is not a leaf. Returns this
   /// tensor.
-  const Tensor& set_requires_grad(bool requires_grad = true, Where where = Where::current()) const;
+  Tensor set_requires_grad(bool requires_grad = true, Where where = Where::current()) const;
   /// True if no recorded operation made this tensor.
   bool is_leaf(Where where = Where::current()) const;
   /// The gradient accumulated in this leaf; an undefined tensor if there is none yet.
@@ -220,6 +205,11 @@ Tensor empty_like(const Tensor& x, Where where = Where::current());
 /// The same with another dtype.
 Tensor empty_like(const Tensor& x, DType dtype, Where where = Where::current());
 
+/// The same, filled.
+Tensor zeros_like(const Tensor& x, Where where = Where::current());
+Tensor ones_like(const Tensor& x, Where where = Where::current());
+Tensor full_like(const Tensor& x, Scalar value, Where where = Where::current());
+
 /// start, start + step, ... before end: int64 if all three are whole numbers, else float32.
 /// Throws ValueError unless steps lead from start to end.
 Tensor arange(Scalar start, Scalar end, Scalar step = 1, Where where = Where::current());
@@ -233,11 +223,16 @@ Tensor eye(std::int64_t n, const Options& options = {}, Where where = Where::cur
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape, Where where = Where::current());
 
-/// tensor({1.f, 2.f}) and tensor({{1.f, 2.f}, {3.f, 4.f}}); double literals make float32 tensors,
-/// as in PyTorch.
-Tensor tensor(std::initializer_list<float> values, Where where = Where::current());
-Tensor tensor(std::initializer_list<std::initializer_list<float>> rows,
-              Where where = Where::current());
+/// tensor({1, 2}) and tensor({{1.5, 2}, {3, 4}}): numbers in lists, nested to any depth.
+///
+/// DTypes:  as in PyTorch: float32 if any number is floating or if there is none, else int64 if any
+///          is an integer, else bool; or the given one
+/// Throws:  ShapeError unless all lists of one depth are equally long
+Tensor tensor(const Values& values, Where where = Where::current());
+Tensor tensor(const Values& values, DType dtype, Where where = Where::current());
+/// One axis; the dtype is that of T.
+template <class T>
+Tensor tensor(const std::vector<T>& values, Where where = Where::current());
 
 /// A one-element tensor of shape ().
 Tensor scalar_tensor(Scalar value, const Options& options = {}, Where where = Where::current());

@@ -5,8 +5,8 @@
 using namespace ringrad;
 
 int main() {
-  const Tensor w = tensor({{1, 2}, {3, 4}}).set_requires_grad();
-  const Tensor x = tensor({1, -1});
+  const Tensor w = tensor({{1., 2.}, {3., 4.}}).set_requires_grad();
+  const Tensor x = tensor({1., -1.});
   const Tensor loss = sum(square(matmul(w, x)));
   loss.backward();
   std::cout << loss << '\n';

@@ -14,8 +14,50 @@ namespace ringrad::nn {
 
 Tensor Module::forward(const Tensor&, Where where) {
   throw ValueError(
-      concat("forward: ", describe(), " must be called with its own arguments; got one tensor"),
+      concat("forward: ", describe(), " must be called with its own arguments; got one tensor; ",
+             "modules that take one override forward(const Tensor&, Where), with both parameters"),
       where);
+}
+
+// The calls of modules on this thread that have not returned, the innermost first.
+struct Module::Call {
+  explicit Call(const Module& module) : module(module) { innermost = this; }
+  ~Call() { innermost = outer; }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  const Module& module;
+  Call* const outer = innermost;
+  static inline thread_local Call* innermost = nullptr;
+};
+
+Tensor Module::operator()(const Tensor& x, Where where) {
+  check_not_moved_from(where);
+  if (Call::innermost && !is_child_ && training_ && grad_enabled())
+    check_registered(*Call::innermost, where);
+  const Call call(*this);
+  const TraceSpan span(trace_name(), "layer");
+  return forward(x, where);
+}
+
+void Module::check_not_moved_from(Where where) const {
+  RINGRAD_CHECK(
+      !moved_from_.value, ValueError, where,
+      "forward: a module must not be called after it was moved from; call the module that "
+      "it was moved to");
+}
+
+// Training updates the parameters that the outer modules list, so this module's must be among them.
+void Module::check_registered(const Call& outer, Where where) const {
+  std::set<const TensorImpl*> listed;
+  for (const Call* call = &outer; call; call = call->outer)
+    for (const Tensor& parameter : call->module.parameters()) listed.insert(parameter.impl());
+  for (const auto& [name, parameter] : named_parameters())
+    RINGRAD_CHECK(!parameter.requires_grad() || listed.contains(parameter.impl()), ValueError,
+                  where, "forward: a module must register the layers that it trains; got ",
+                  describe(), " in ", outer.module.describe(), ", which does not list its ", name,
+                  "; declare the member as a reference, as in nn::Linear& fc = child(\"fc\", ",
+                  "nn::Linear(2, 2))");
 }
 
 Tensor Module::forward_relu(const Tensor& x, Where where) { return relu(forward(x, where), where); }
@@ -142,6 +184,7 @@ Tensor Module::buffer(const std::string& name, const Tensor& value, Where where)
 Module& Module::add_child(const std::string& name, std::unique_ptr<Module> module, Where where) {
   check_name(name, where);
   module->trace_name_ = concat(name, ' ', module->describe());
+  module->is_child_ = true;
   children_.emplace_back(name, std::move(module));
   return *children_.back().second;
 }

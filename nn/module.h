@@ -3,10 +3,11 @@
 //     struct Net : nn::Module {
 //       nn::Linear& hidden = child("hidden", nn::Linear(784, 128));
 //       nn::Linear& output = child("output", nn::Linear(128, 10));
-//       Tensor forward(const Tensor& x, Where where) override {
-//         return output(relu(hidden(x)));
-//       }
+//       Tensor forward(const Tensor& x, Where) override { return output(relu(hidden(x))); }
 //     };
+//
+// A layer that is a plain member, `nn::Linear hidden{784, 128};`, is in no list of parameters, so
+// nothing would train it: calling it in forward() throws.
 //
 // Names join with dots: "hidden.weight". A module owns its children; a reference returned by
 // child() stays valid as long as the module lives, even if the module itself is moved. Modules can
@@ -31,6 +32,17 @@ namespace ringrad::nn {
 /// A parameter or a buffer, and its name in the module: "layers.0.weight".
 using NamedTensor = std::pair<std::string, Tensor>;
 
+/// True if M declares forward(const Tensor&), which hides Module::forward and which no module calls.
+template <class M>
+inline constexpr bool kForwardLacksWhere =
+    (
+        requires { static_cast<Tensor (M::*)(const Tensor&)>(&M::forward); } ||
+        requires { static_cast<Tensor (M::*)(const Tensor&) const>(&M::forward); } ||
+        requires { static_cast<Tensor (M::*)(Tensor)>(&M::forward); }) &&
+    !requires {
+  static_cast<Tensor (M::*)(const Tensor&, Where)>(&M::forward);
+};
+
 class Module {
  public:
   Module() = default;
@@ -47,10 +59,10 @@ class Module {
   virtual Tensor forward_relu(const Tensor& x, Where where = Where::current());
 
   /// forward(), shown in a trace (core/trace.h).
-  Tensor operator()(const Tensor& x, Where where = Where::current()) {
-    const TraceSpan span(trace_name(), "layer");
-    return forward(x, where);
-  }
+  ///
+  /// Throws:  ValueError if the module was moved from, or if another module's forward() calls this
+  ///          one while it trains, and has not registered its parameters
+  Tensor operator()(const Tensor& x, Where where = Where::current());
 
   /// The name in traces: the module's name within its parent, and its type.
   const char* trace_name() const { return trace_name_.c_str(); }
@@ -106,10 +118,16 @@ class Module {
   /// Registers a module and returns it.
   template <std::derived_from<Module> M>
   M& child(const std::string& name, M module, Where where = Where::current()) {
+    static_assert(!kForwardLacksWhere<M>,
+                  "forward(const Tensor&) is never called; override the one of Module: "
+                  "Tensor forward(const Tensor& x, Where) override");
     return static_cast<M&>(add_child(name, std::make_unique<M>(std::move(module)), where));
   }
   Module& add_child(const std::string& name, std::unique_ptr<Module> module,
                     Where where = Where::current());
+
+  /// Throws ValueError if this module's contents were moved to another.
+  void check_not_moved_from(Where where) const;
 
   /// The i-th child.
   Module& child_at(std::size_t i) { return *children_[i].second; }
@@ -122,12 +140,27 @@ class Module {
  private:
   friend std::ostream& operator<<(std::ostream& out, const Module& module);
 
+  // A flag that a move sets in the object that is left behind.
+  struct MovedFrom {
+    MovedFrom() = default;
+    MovedFrom(MovedFrom&& other) noexcept : value(std::exchange(other.value, true)) {}
+    MovedFrom& operator=(MovedFrom&& other) noexcept {
+      value = std::exchange(other.value, true);
+      return *this;
+    }
+    bool value = false;
+  };
+  struct Call;
+
+  void check_registered(const Call& outer, Where where) const;
   void check_name(const std::string& name, Where where) const;
   void collect(const std::string& prefix, std::vector<NamedTensor> Module::*kind,
                std::vector<NamedTensor>& result) const;
   void print(std::ostream& out, int indent) const;
 
   bool training_ = true;
+  bool is_child_ = false;
+  MovedFrom moved_from_;
   std::string trace_name_ = "model";
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;

@@ -36,7 +36,8 @@ void increment(std::int64_t& steps) {
 Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where)
     : parameters_(parameters) {
   RINGRAD_CHECK(!parameters.empty(), ValueError, where,
-                "optimizer: there must be at least one parameter; got none");
+                "optimizer: there must be at least one parameter; got none; layers of a module "
+                "must be registered by child()");
   set_learning_rate(learning_rate, where);
   arenas_ = make_arenas(parameters, {}, where);
   for (const ParameterArena& arena : arenas_) steps_.emplace_back(arena.parameters().size(), 0);

@@ -3,12 +3,18 @@
 namespace ringrad::nn {
 
 Tensor Sequential::forward(const Tensor& x, Where where) {
+  check_not_moved_from(where);
   Tensor y = x;
   for (std::size_t i = 0; i < num_children(); ++i) {
     const bool relu_follows = i + 1 < num_children() && is_relu_[i + 1];
     Module& layer = child_at(i);
     const TraceSpan span(layer.trace_name(), "layer");
-    y = relu_follows ? layer.forward_relu(y, where) : layer.forward(y, where);
+    try {
+      y = relu_follows ? layer.forward_relu(y, where) : layer.forward(y, where);
+    } catch (Error& error) {
+      error.add_context(concat("in layer ", i, " of a Sequential, ", layer.describe()));
+      throw;
+    }
     if (relu_follows) ++i;
   }
   return y;

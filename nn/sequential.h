@@ -29,6 +29,7 @@ class Sequential : public Module {
     is_relu_.push_back(std::same_as<M, ReLU>);
   }
 
+  /// An error that a layer throws names the layer. Throws ValueError if this object was moved from.
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
   std::string describe() const override { return "Sequential"; }
 

@@ -35,7 +35,7 @@ TEST(ExpectCloseTest, NamesTheFirstAndTheWorstElement) {
 TEST(ExpectCloseTest, TakesNanAndInfinityLiterally) {
   expect_close(tensor({NAN, INFINITY}), {NAN, INFINITY});
   EXPECT_NONFATAL_FAILURE(expect_close(tensor({NAN}), {1}), "got nan");
-  EXPECT_NONFATAL_FAILURE(expect_close(tensor({1}), {NAN}), "expected nan");
+  EXPECT_NONFATAL_FAILURE(expect_close(tensor({1.}), {NAN}), "expected nan");
   EXPECT_NONFATAL_FAILURE(expect_close(tensor({1e30f}), {INFINITY}), "expected inf");
   EXPECT_NONFATAL_FAILURE(expect_close(tensor({INFINITY}), {-INFINITY}), "got inf");
 }

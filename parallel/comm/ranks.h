@@ -22,8 +22,8 @@ namespace ringrad {
 ///
 /// Throws: ValueError unless world_size is in [1, kMaxRanks]. An Error from `body` is rethrown
 ///         with its type, its source line, and "rank r: " before its message; another
-///         std::exception as Error in the same form, with the original nested in it; anything
-///         else as it is.
+///         std::exception as Error in the same form; anything else as it is. An exception of a
+///         type that is not the library's is nested: std::rethrow_if_nested gives it back.
 void run_ranks(int world_size, const std::function<void(Communicator&)>& body,
                const GroupOptions& options = {}, Where where = Where::current());
 

@@ -27,7 +27,7 @@ TEST(AutocastTest, ProductsAreNarrowAndLossesWide) {
   Random random(1);
   const Tensor x = random.tensor({2, 3, 5, 5}), filter = random.tensor({4, 3, 3, 3});
   const Tensor a = random.tensor({4, 6}), b = random.tensor({6, 5}), w = random.tensor({5, 6});
-  const Tensor targets = to(tensor({0, 1, 2, 3}), DType::int64);
+  const Tensor targets = to(tensor({0., 1., 2., 3.}), DType::int64);
   for (const DType dtype : kNarrow) {
     const Autocast mixed(dtype);
     EXPECT_EQ(matmul(a, b).dtype(), dtype);

@@ -177,7 +177,7 @@ TEST(AutogradBatchNormTest, FusedReluIsReluAfterwards) {
 }
 
 TEST(AutogradBatchNormTest, TrainingUpdatesRunningStatistics) {
-  const Tensor x = tensor({{1, 10}, {3, 30}});
+  const Tensor x = tensor({{1., 10.}, {3., 30.}});
   const Tensor mean = zeros({2}), var = ones({2});
   batch_norm(x, {}, {}, mean, var, {.momentum = 0.5});
   expect_close(mean, {1, 10});
@@ -202,7 +202,8 @@ TEST(AutogradBatchNormTest, AnInfiniteInputHasAFiniteGradientInEvaluation) {
   const Tensor values = tensor({1, 2, kInf, kNan, 3, -kInf});
   for (const Shape& shape : {Shape{3, 2}, Shape{1, 2, 3}, Shape{3, 2, 1, 1}}) {
     const Tensor x = reshape(values, shape).detach().set_requires_grad();
-    const Tensor weight = tensor({2, 3}).set_requires_grad(), mean = zeros({2}), var = full({2}, 4);
+    const Tensor weight = tensor({2., 3.}).set_requires_grad(), mean = zeros({2}),
+                 var = full({2}, 4);
     const BatchNormOptions options{.training = false, .eps = 0};
     const Tensor plain = batch_norm(x, weight, {}, mean, var, options);
     expect_close(grad(plain, x, ones(shape)), shape.size() == 3
@@ -236,7 +237,7 @@ TEST(AutogradBatchNormTest, RecordedGradientsOfHalvesEqualTheFusedOnes) {
 
 // The bias's gradient is a sum of the incoming one, so only ReLU needs the bias's value.
 TEST(AutogradBatchNormTest, BiasMayChangeBeforeBackward) {
-  const Tensor x = tensor({{1, 2}, {3, 5}}).set_requires_grad();
+  const Tensor x = tensor({{1., 2.}, {3., 5.}}).set_requires_grad();
   const Tensor bias = zeros({2}).set_requires_grad();
   for (const bool relu : {false, true}) {
     const Tensor y = batch_norm(x, {}, bias, {}, {}, {.relu = relu});

@@ -18,7 +18,7 @@ Tensor variable(Random& random, const Shape& shape) {
 }
 
 TEST(BroadcastTest, ExpandRepeatsWithoutCopying) {
-  const Tensor x = tensor({1, 2});
+  const Tensor x = tensor({1., 2.});
   const Tensor y = expand(x, {3, 2});
   expect_close(y, {1, 2, 1, 2, 1, 2});
   EXPECT_EQ(y.raw_data(), x.raw_data());
@@ -26,7 +26,7 @@ TEST(BroadcastTest, ExpandRepeatsWithoutCopying) {
 
 TEST(BroadcastTest, SumToAddsWhatExpandRepeats) {
   expect_close(sum_to(ones({2, 3, 4}), {3, 1}), {8, 8, 8});
-  expect_close(sum_to(tensor({{1, 2}, {3, 4}}), {2}), {4, 6});
+  expect_close(sum_to(tensor({{1., 2.}, {3., 4.}}), {2}), {4, 6});
 }
 
 TEST(BroadcastTest, TheSameShapeIsTheSameTensor) {

@@ -100,7 +100,7 @@ const std::pair<Shape, Shape> kBroadcasts[] = {{{}, {}},         {{3}, {3}},    
 // -- Properties -----------------------------------------------------------------------------------
 
 TEST(ElementwiseTest, SymbolsMeanTheirFunctions) {
-  const Tensor a = tensor({1, -2, 3}), b = tensor({2, 2, 3});
+  const Tensor a = tensor({1., -2., 3.}), b = tensor({2., 2., 3.});
   expect_close(2 * a + a / 2.0 - (1 - b) * b, {4.5, -3, 13.5});
   expect_close(-a, {-1, 2, -3});
   expect_close(a == b, {0, 0, 1});
@@ -143,14 +143,14 @@ TEST(ElementwiseTest, GradientsOfBroadcastOperandsHaveTheirShapeAndDtype) {
 }
 
 TEST(ElementwiseTest, EqualOperandsShareTheGradientOfMaximum) {
-  const Tensor a = leaf(tensor({1, 2, 3})), b = leaf(tensor({3, 2, 1}));
+  const Tensor a = leaf(tensor({1., 2., 3.})), b = leaf(tensor({3., 2., 1.}));
   maximum(a, b).backward(ones({3}));
   expect_close(a.grad(), {0, 0.5, 1});
   expect_close(b.grad(), {1, 0.5, 0});
 }
 
 TEST(ElementwiseTest, PowerHasFiniteGradientsAtZero) {
-  const Tensor a = leaf(tensor({0, 0, 2})), b = leaf(tensor({0, 2, 0}));
+  const Tensor a = leaf(tensor({0., 0., 2.})), b = leaf(tensor({0., 2., 0.}));
   pow(a, b).backward(ones({3}));
   expect_close(a.grad(), {0, 0, 0});
   expect_close(b.grad(), {0, 0, std::log(2.0)});
@@ -264,7 +264,7 @@ TEST(ElementwiseTest, GradientsAtNanAndAtBoundsFollowPyTorch) {
   expect_close(gradient(maximum(a, b), b), {1, 1, .5, 1, 0});
   expect_close(gradient(minimum(a, b), a), {1, 1, .5, 1, 0});
   expect_close(gradient(minimum(a, b), b), {1, 1, .5, 1, 1});
-  const Tensor base = leaf(zeros({3})), exponent = leaf(tensor({0, -1, 2}));
+  const Tensor base = leaf(zeros({3})), exponent = leaf(tensor({0., -1., 2.}));
   expect_close(gradient(pow(base, exponent), base), {0, -kInf, 0});
   expect_close(gradient(pow(base, exponent), exponent), {0, -kInf, 0});
   expect_close(gradient(pow(0, exponent), exponent), {0, -kInf, 0});
@@ -293,7 +293,7 @@ TEST(ElementwiseTest, SecondDerivativesHoldWhereAFormulaHasAPole) {
     return grad(grad(y, x, ones(y.shape()), {.create_graph = true}), by, ones(y.shape()),
                 {.retain_graph = true});
   };
-  const Tensor scale = leaf(ones({2})), base = leaf(zeros({2})), exponent = leaf(tensor({0, 2}));
+  const Tensor scale = leaf(ones({2})), base = leaf(zeros({2})), exponent = leaf(tensor({0., 2.}));
   expect_close(second(scale * pow(base, exponent), exponent, scale), {0, 0});
   expect_close(second(scale * pow(base, exponent), base, scale), {0, 0});
   expect_close(second(scale * pow(0, exponent), exponent, scale), {0, 0});

@@ -23,14 +23,14 @@ TEST(EmbeddingTest, GradientsAgreeWithDifferences) {
 }
 
 TEST(EmbeddingTest, LooksPaddingUpButGivesItNoGradient) {
-  const Tensor weight = tensor({{1, 2}, {3, 4}, {5, 6}}).set_requires_grad();
+  const Tensor weight = tensor({{1., 2.}, {3., 4.}, {5., 6.}}).set_requires_grad();
   const std::int32_t tokens[] = {0, 0, 0, 2};
   const Tensor indices = from_values<std::int32_t>(tokens, {2, 2});
   const Tensor y = embedding(weight, indices, 0);
   EXPECT_EQ(y.shape(), Shape({2, 2, 2}));
   expect_close(y, {1, 2, 1, 2, 1, 2, 5, 6});
   sum(y).backward();
-  expect_close(weight.grad(), tensor({{0, 0}, {0, 0}, {1, 1}}));
+  expect_close(weight.grad(), tensor({{0., 0.}, {0., 0.}, {1., 1.}}));
 }
 
 TEST(EmbeddingTest, SecondGradientLeavesPaddingOut) {

@@ -109,12 +109,12 @@ TEST(EngineTest, RetainGraphAllowsASecondBackward) {
 }
 
 TEST(EngineTest, BackwardOfManyElementsNeedsAGradient) {
-  const Tensor x = tensor({1, 2}).set_requires_grad();
+  const Tensor x = tensor({1., 2.}).set_requires_grad();
   const Tensor y = x * 2;
   EXPECT_THROW(y.backward(), ShapeError);
   EXPECT_THROW(y.backward(ones({3})), ShapeError);
   EXPECT_THROW(y.backward(ones({2}, {.dtype = DType::float64})), DTypeError);
-  y.backward(tensor({1, 10}));
+  y.backward(tensor({1., 10.}));
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{2, 20}));
 }
 
@@ -338,7 +338,7 @@ TEST(EngineTest, GradOfAnUndefinedInputThrows) {
 // The first gradient to arrive is expanded: its elements are one and the same number in memory.
 TEST(EngineTest, ExpandedGradientsAreAddedToOthers) {
   const auto gradient_of = [](auto f) {
-    const Tensor x = tensor({1, 2, 3}).set_requires_grad();
+    const Tensor x = tensor({1., 2., 3.}).set_requires_grad();
     f(x).backward();
     return x.grad().to_vector<float>();
   };

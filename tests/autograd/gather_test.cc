@@ -41,7 +41,7 @@ TEST(GatherTest, ScatterAddGradientsAgreeWithDifferences) {
 TEST(GatherTest, ScatterAddGivesUncoveredElementsNoGradient) {
   const Tensor x = zeros({1, 2}), src = ones({2, 3}).set_requires_grad();
   sum(scatter_add(x, 1, zeros({1, 2}, {.dtype = DType::int64}), src)).backward();
-  expect_close(src.grad(), tensor({{1, 1, 0}, {0, 0, 0}}));
+  expect_close(src.grad(), tensor({{1., 1., 0.}, {0., 0., 0.}}));
 }
 
 TEST(GatherTest, ThrowsAtTheCallersLine) {

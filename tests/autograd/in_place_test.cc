@@ -14,21 +14,59 @@ using testing::expect_close;
 using testing::expect_throws;
 
 TEST(InPlaceTest, ChangesTheTensorUnderAllItsNames) {
-  const Tensor y = tensor({1, 2, 3, 4});
+  const Tensor y = tensor({1., 2., 3., 4.});
   const Tensor square = view::reshape(y, {2, 2});
-  EXPECT_TRUE(add_(y, tensor({1, 1, 1, 1}), 2).is(y));
+  EXPECT_TRUE(add_(y, tensor({1., 1., 1., 1.}), 2).is(y));
   expect_close(square, {3, 4, 5, 6});
   sub_(y, 1);
-  mul_(square, tensor({1, 10}));
+  mul_(square, tensor({1., 10.}));
   expect_close(y, {2, 30, 4, 50});
   div_(y, 2);
   expect_close(y, {1, 15, 2, 25});
-  copy_(square, tensor({7, 8}));
+  copy_(square, tensor({7., 8.}));
   expect_close(y, {7, 8, 7, 8});
   fill_(square, 3);
   expect_close(y, {3, 3, 3, 3});
   zero_(y);
   expect_close(square, {0, 0, 0, 0});
+}
+
+TEST(InPlaceTest, OperatorsChangeTheTensorUnderAllItsNames) {
+  const Tensor y = tensor({{1., 2.}, {3., 4.}}), row = y[1];
+  EXPECT_TRUE((y += 1).is(y));
+  row -= tensor({1., 2.});
+  expect_close(y, {2, 3, 3, 3});
+  y[0] *= 4;
+  row /= tensor({3., 1.});
+  expect_close(y, {8, 12, 1, 3});
+  y += row;
+  y -= 1;
+  y *= y;
+  y /= 2;
+  expect_close(y, {32, 98, 0.5, 12.5});
+  const Tensor parameter = ones({2}).set_requires_grad();
+  try {
+    parameter += 1;
+    FAIL() << "nothing thrown";
+  } catch (const AutogradError& error) {
+    EXPECT_EQ(error.where().line(), Where::current().line() - 3);
+  }
+  const NoGrad guard;
+  parameter -= 0.5;
+  expect_close(parameter, {0.5, 0.5});
+}
+
+// Results are handles by value: a reference to the result must not depend on a temporary argument.
+TEST(InPlaceTest, ResultsOutliveTheirArguments) {
+  static_assert(std::is_same_v<decltype(ones({1}).set_requires_grad()), Tensor>);
+  static_assert(std::is_same_v<decltype(add_(ones({1}), 1)), Tensor>);
+  static_assert(std::is_same_v<decltype(copy_(ones({1}), ones({1}))), Tensor>);
+  const Tensor& leaf = ones({2}).set_requires_grad();
+  const Tensor& changed = mul_(add_(ones({2}), ones({2})), 3);
+  ones({2});  // would reuse freed memory
+  expect_close(leaf, {1, 1});
+  EXPECT_TRUE(leaf.requires_grad());
+  expect_close(changed, {6, 6});
 }
 
 TEST(InPlaceTest, EveryChangeIsCounted) {
@@ -77,7 +115,7 @@ TEST(InPlaceTest, ChangesParametersUnderNoGrad) {
 }
 
 TEST(InPlaceTest, BackwardNamesBothLinesOfAChangedSavedTensor) {
-  const Tensor x = tensor({1, 2}), w = tensor({1, 1}).set_requires_grad();
+  const Tensor x = tensor({1., 2.}), w = tensor({1., 1.}).set_requires_grad();
   const Tensor y = w * x;
   add_(x, 1);
   expect_throws<AutogradError>([&] { y.backward(ones({2})); },

@@ -29,7 +29,7 @@ TEST(IndexSelectTest, GradientCountsHowOftenASliceWasPicked) {
   const std::int64_t picked[] = {1, 3, 1};
   const Tensor indices = from_values<std::int64_t>(picked, {3});
   sum(index_select(x, 0, indices)).backward();
-  expect_close(x.grad(), tensor({{0, 0}, {2, 2}, {0, 0}, {1, 1}}));
+  expect_close(x.grad(), tensor({{0., 0.}, {2., 2.}, {0., 0.}, {1., 1.}}));
 }
 
 TEST(IndexSelectTest, ThrowsAtTheCallersLine) {

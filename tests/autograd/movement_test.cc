@@ -89,6 +89,28 @@ TEST(MovementTest, ViewsShareMemory) {
   }
 }
 
+TEST(MovementTest, BracketsAndLoopsVisitTheFirstAxis) {
+  const Tensor x = numbers({3, 2});
+  x.set_requires_grad();
+  expect_close(x[1], {2, 3});
+  expect_close(x[-1][0], {4});
+  EXPECT_EQ(x[1].storage(), x.storage());
+  Tensor total = zeros(2);
+  double weight = 1;
+  for (const Tensor row : x) total = total + (weight *= 10) * row;
+  expect_close(total, {10 * 0 + 100 * 2 + 1000 * 4, 10 * 1 + 100 * 3 + 1000 * 5});
+  (sum(total) + x[0][1]).backward();
+  expect_close(x.grad(), {10, 11, 100, 100, 1000, 1000});
+  for (const Tensor row : ones({0, 2})) FAIL() << row;
+  expect_throws<IndexError>([&] { x[3]; }, "select: index must be in [-3, 3); got 3");
+  expect_throws<ShapeError>([&] { x[0][0][0]; }, "select: ");
+  expect_throws<ShapeError>(
+      [] {
+        for (const Tensor row : ones({})) FAIL() << row;
+      },
+      "begin: a tensor must have an axis to iterate over; got shape ()");
+}
+
 TEST(MovementTest, ReshapeCopiesOnlyWhereStridesCannotExpressTheResult) {
   const Tensor x = transpose(numbers({4, 6}), 0, 1);
   EXPECT_EQ(reshape(x, {2, 3, 4}).storage(), x.storage());

@@ -43,7 +43,7 @@ TEST(PointwiseLossTest, GradientsAgreeWithDifferences) {
 
 // d loss / d t = (w - 1) log(1 + exp(-x)) - x is smooth in x, also at 0.
 TEST(PointwiseLossTest, TheSecondDerivativeOfWeightedCrossEntropyHoldsAtZero) {
-  const Tensor x = tensor({0, 0, 1, -1}).set_requires_grad();
+  const Tensor x = tensor({0., 0., 1., -1.}).set_requires_grad();
   const Tensor t = tensor({0.25, 1, 0, 0.5}).set_requires_grad();
   const Tensor w = tensor({3, 0.5, 2, 1}).set_requires_grad();  // still a constant of the loss
   const Tensor loss = bce_with_logits(x, t, w, Reduction::sum);

@@ -35,6 +35,14 @@ const Row kReductions[] = {
 
 // -- Properties ---------------------------------------------------------------------------------
 
+TEST(AutogradReduceTest, ANumberIsAnAxisAsForSoftmax) {
+  const Tensor x = tensor({{1., 2., 3.}, {4., 5., 6.}});
+  testing::expect_close(sum(x, 0), {5, 7, 9});
+  testing::expect_close(sum(x, -1), {6, 15});
+  testing::expect_close(mean(x, 1, true), {2, 5});
+  testing::expect_close(max(x, 0), {4, 5, 6});
+}
+
 TEST(AutogradReduceTest, TheGradientOfASumIsOneEverywhere) {
   const Tensor x = ones({2, 3});
   x.set_requires_grad();
@@ -45,14 +53,14 @@ TEST(AutogradReduceTest, TheGradientOfASumIsOneEverywhere) {
 TEST(AutogradReduceTest, TheGradientOfAMeanIsShared) {
   const Tensor x = ones({2, 4});
   x.set_requires_grad();
-  mean(x, {1}).backward(tensor({1, 2}));
+  mean(x, {1}).backward(tensor({1., 2.}));
   expect_close(x.grad(), {.25, .25, .25, .25, .5, .5, .5, .5});
 }
 
 TEST(AutogradReduceTest, TiesShareTheGradientEvenly) {
-  const Tensor x = tensor({{3, 1, 3}, {2, 2, 2}});
+  const Tensor x = tensor({{3., 1., 3.}, {2., 2., 2.}});
   x.set_requires_grad();
-  max(x, {1}).backward(tensor({1, 3}));
+  max(x, {1}).backward(tensor({1., 3.}));
   expect_close(x.grad(), {.5, 0, .5, 1, 1, 1});
 }
 
@@ -70,7 +78,7 @@ TEST(AutogradReduceTest, NansShareTheGradientEvenly) {
 }
 
 TEST(AutogradReduceTest, PositionsHaveNoHistory) {
-  const Tensor x = tensor({1, 3, 2});
+  const Tensor x = tensor({1., 3., 2.});
   x.set_requires_grad();
   EXPECT_FALSE(argmax(x).requires_grad());
   EXPECT_EQ(argmax(x).item<std::int64_t>(), 1);

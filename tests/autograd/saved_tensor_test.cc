@@ -12,8 +12,8 @@ namespace ringrad {
 namespace {
 
 TEST(SavedTensorTest, InPlaceChangeOfASavedInputIsNamedWithBothLines) {
-  const Tensor x = tensor({1, 2}).set_requires_grad();
-  const Tensor scale = tensor({3, 4});
+  const Tensor x = tensor({1., 2.}).set_requires_grad();
+  const Tensor scale = tensor({3., 4.});
   const Tensor y = sum(x * scale);
   const int forward_line = __LINE__ - 1;
   add_(scale, 1);
@@ -32,15 +32,15 @@ TEST(SavedTensorTest, InPlaceChangeOfASavedInputIsNamedWithBothLines) {
 }
 
 TEST(SavedTensorTest, ChangeThroughAViewIsNoticed) {
-  const Tensor x = tensor({1, 2}).set_requires_grad();
-  const Tensor scale = tensor({3, 4});
+  const Tensor x = tensor({1., 2.}).set_requires_grad();
+  const Tensor scale = tensor({3., 4.});
   const Tensor y = sum(x * scale);
   fill_(view::slice(scale, 0, 0, 1), 7);
   EXPECT_THROW(y.backward(), AutogradError);
 }
 
 TEST(SavedTensorTest, ChangeOfASavedOutputIsNoticed) {
-  const Tensor x = tensor({1, 2}).set_requires_grad();
+  const Tensor x = tensor({1., 2.}).set_requires_grad();
   const Tensor y = exp(x);
   const Tensor total = sum(y);
   fill_(y.detach(), 0);
@@ -48,8 +48,8 @@ TEST(SavedTensorTest, ChangeOfASavedOutputIsNoticed) {
 }
 
 TEST(SavedTensorTest, ChangeOfATensorThatWasNotSavedIsHarmless) {
-  const Tensor x = tensor({1, 2}).set_requires_grad();
-  const Tensor other = tensor({3, 4});
+  const Tensor x = tensor({1., 2.}).set_requires_grad();
+  const Tensor other = tensor({3., 4.});
   const Tensor y = sum(x + other);  // the gradient of a sum needs neither operand
   add_(other, 1);
   y.backward();
@@ -57,7 +57,7 @@ TEST(SavedTensorTest, ChangeOfATensorThatWasNotSavedIsHarmless) {
 }
 
 TEST(SavedTensorTest, SavedOutputDoesNotKeepItselfAlive) {
-  const Tensor x = tensor({1, 2}).set_requires_grad();
+  const Tensor x = tensor({1., 2.}).set_requires_grad();
   exp(x);  // the first use makes a leaf, which stays
   const std::int64_t before = allocator_stats().allocated_bytes;
   { const Tensor y = exp(x); }

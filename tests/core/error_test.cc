@@ -27,6 +27,23 @@ TEST(ErrorTest, SaysTheMessageAndTheCallersLine) {
   }
 }
 
+TEST(ErrorTest, ContextExtendsTheMessageAndKeepsTheTypeAndTheLine) {
+  unsigned line = 0;
+  try {
+    try {
+      line = Where::current().line() + 1;
+      require_even(3);
+    } catch (Error& error) {
+      error.add_context("in a test");
+      error.add_context("again");
+      throw;
+    }
+  } catch (const ValueError& error) {
+    EXPECT_EQ(error.message(), "half: number must be even; got 3; in a test; again");
+    EXPECT_EQ(error.what(), concat(error.message(), "  [error_test.cc:", line, "]"));
+  }
+}
+
 TEST(ErrorTest, EveryTypeIsAnErrorAndAStandardException) {
   static_assert(std::is_base_of_v<std::runtime_error, Error>);
   const auto is_error = []<class... Types>() { return (std::is_base_of_v<Error, Types> && ...); };

@@ -23,8 +23,8 @@ TEST(PrintTest, AlignsColumns) {
 }
 
 TEST(PrintTest, WholeNumbersHaveNoDecimals) {
-  EXPECT_EQ(printed(tensor({1, -2, 3000})), "tensor([   1.,   -2., 3000.])");
-  EXPECT_EQ(printed(tensor({0, 0})), "tensor([0., 0.])");
+  EXPECT_EQ(printed(tensor({1., -2., 3000.})), "tensor([   1.,   -2., 3000.])");
+  EXPECT_EQ(printed(tensor({0., 0.})), "tensor([0., 0.])");
 }
 
 TEST(PrintTest, LargeAndSmallNumbersAreScientific) {

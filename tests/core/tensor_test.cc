@@ -84,6 +84,28 @@ TEST(TensorTest, EmptyLikeKeepsTheOrderOfDenseMemory) {
   EXPECT_EQ(empty_like(x, DType::bool_).dtype(), DType::bool_);
 }
 
+TEST(TensorTest, FilledTensorsLikeAnotherHaveItsProperties) {
+  const Tensor x = empty({2, 3, 1, 2}, {.dtype = DType::float64, .layout = Layout::channels_last});
+  for (const auto& [y, value] :
+       {std::pair(zeros_like(x), 0.0), {ones_like(x), 1}, {full_like(x, 2.5), 2.5}}) {
+    EXPECT_EQ(y.shape(), x.shape());
+    EXPECT_EQ(y.strides(), x.strides());
+    EXPECT_EQ(y.dtype(), DType::float64);
+    expect_close(y, std::vector<double>(12, value));
+  }
+  EXPECT_EQ(ones_like(zeros({2}, {.device = "cpu:1"})).device(), Device("cpu:1"));
+  expect_close(ones_like(view::expand(zeros({1}), {3})), {1, 1, 1});
+  expect_close(full_like(arange(2), 7), {7, 7});
+  EXPECT_FALSE(zeros_like(zeros({1}, {.requires_grad = true})).requires_grad());
+}
+
+TEST(TensorTest, ANumberIsAShapeOfOneAxis) {
+  EXPECT_EQ(zeros(3).shape(), (Shape{3}));
+  EXPECT_EQ(full(std::int64_t{2}, 5).shape(), (Shape{2}));
+  expect_throws<ShapeError>([] { zeros(-1); }, "empty: ");
+  static_assert(!std::is_convertible_v<bool, Shape>);  // sum(x, true) must not sum over axis 1
+}
+
 TEST(TensorTest, RequiresGradMakesALeafOfFloats) {
   EXPECT_FALSE(zeros({1}).requires_grad());
   EXPECT_TRUE(zeros({1}, {.requires_grad = true}).requires_grad());
@@ -166,12 +188,58 @@ TEST(FromValuesTest, NestedBracesMakeRows) {
   EXPECT_EQ(x.shape(), (Shape{3, 2}));
   EXPECT_EQ(x.dtype(), DType::float32);
   expect_close(x, {1, 2.5, 3, 4, 5, 6});
-  EXPECT_EQ(tensor({1, 2, 3}).shape(), (Shape{3}));
+  EXPECT_EQ(tensor({1., 2., 3.}).shape(), (Shape{3}));
   expect_throws<ShapeError>(
       [] {
         tensor({{1.f, 2.f}, {3.f}});
       },
       "tensor: rows must be equally long; got 2 and 1");
+}
+
+TEST(FromValuesTest, TheNumbersInBracesDecideTheDType) {
+  EXPECT_EQ(tensor({0, 1}).dtype(), DType::int64);
+  EXPECT_EQ(tensor({true, false}).dtype(), DType::bool_);
+  EXPECT_EQ(tensor({true, 2}).dtype(), DType::int64);
+  EXPECT_EQ(tensor({1.5f}).dtype(), DType::float32);
+  EXPECT_EQ(tensor({1, 2.5}).dtype(), DType::float32);
+  EXPECT_EQ(tensor({}).dtype(), DType::float32);
+  const std::int64_t big = (std::int64_t{1} << 53) + 1;
+  EXPECT_EQ(tensor({big}).item<std::int64_t>(), big);
+  EXPECT_EQ(tensor({1, 2}, DType::float64).dtype(), DType::float64);
+  EXPECT_EQ(tensor({0.1}, DType::float64).item<double>(), 0.1);
+  expect_close(tensor({{0, 2}, {3, 0}}, DType::bool_), {0, 1, 1, 0});
+}
+
+TEST(FromValuesTest, BracesNestToAnyDepth) {
+  EXPECT_EQ(tensor(3).shape(), Shape{});
+  EXPECT_EQ(tensor({}).shape(), (Shape{0}));
+  EXPECT_EQ(tensor({{}, {}}).shape(), (Shape{2, 0}));
+  EXPECT_EQ(tensor({{{1}}}).shape(), (Shape{1, 1, 1}));
+  const Tensor x = tensor({{{1, 2}, {3, 4}, {5, 6}}, {{7, 8}, {9, 10}, {11, 12}}});
+  EXPECT_EQ(x.shape(), (Shape{2, 3, 2}));
+  expect_close(x, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  EXPECT_EQ(tensor({{{{{{{{1}}}}}}}}).dims(), 8);
+  expect_throws<ShapeError>([] { tensor({{{{{{{{{1}}}}}}}}}); },
+                            "tensor: lists must be nested at most 8 deep");
+  expect_throws<ShapeError>(
+      [] {
+        tensor({{{1, 2}}, {{3}}});
+      },
+      "tensor: rows must be equally long; got 2 and 1");
+  for (const Values& both : {Values{1, {2}}, Values{{1}, 2}, Values{{1}, {{2}}}})
+    expect_throws<ShapeError>([&] { tensor(both); },
+                              "tensor: a list must hold either numbers or lists");
+}
+
+TEST(FromValuesTest, AVectorKeepsItsElementType) {
+  const Tensor x = tensor(std::vector<double>{0.1, 0.2});
+  EXPECT_EQ(x.dtype(), DType::float64);
+  EXPECT_EQ(x.to_vector<double>(), (std::vector<double>{0.1, 0.2}));
+  EXPECT_EQ(tensor(std::vector<std::int64_t>{1, 2, 3}).dtype(), DType::int64);
+  EXPECT_EQ(tensor(std::vector<int>{1}).dtype(), DType::int32);
+  EXPECT_EQ(tensor(std::vector<float>()).shape(), (Shape{0}));
+  const std::vector<bool> truths{true, false, true};
+  EXPECT_EQ(tensor(truths).to_vector<bool>(), truths);
 }
 
 TEST(ArangeTest, CountsFromStartToEnd) {

@@ -46,7 +46,7 @@ TEST_F(TransferTest, ItemCopiesOneElement) {
 
 TEST_F(TransferTest, PrintingSaysWhereTheTensorIs) {
   std::ostringstream out;
-  out << to_device(tensor({1, 2}), gpu);
+  out << to_device(tensor({1., 2.}), gpu);
   EXPECT_EQ(out.str(), "tensor([1., 2.], device=cuda:0)");
 }
 
@@ -56,9 +56,9 @@ TEST_F(TransferTest, FactoriesFillOnTheDevice) {
   expect_close(full({2}, 1.5, there), {1.5, 1.5});
   expect_close(eye(2, there), {1, 0, 0, 1});
   const DefaultDeviceGuard guard(gpu);
-  EXPECT_EQ(tensor({1}).device(), gpu);
+  EXPECT_EQ(tensor({1.}).device(), gpu);
   expect_close(arange(3), {0, 1, 2});
-  expect_close(tensor({{1, 2}, {3, 4}}), {1, 2, 3, 4});
+  expect_close(tensor({{1., 2.}, {3., 4.}}), {1, 2, 3, 4});
 }
 
 TEST_F(TransferTest, BetweenGpusCopiesFollowTheWorkOfBoth) {

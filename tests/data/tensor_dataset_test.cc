@@ -32,12 +32,12 @@ void expect_rows(const Tensor& fetched, const Tensor& source,
 }
 
 TEST(TensorDatasetTest, FetchesTheRowsAskedForInTheirOrder) {
-  const TensorDataset set({tensor({{1, 2}, {3, 4}, {5, 6}}), arange(3)});
+  const TensorDataset set({tensor({{1., 2.}, {3., 4.}, {5., 6.}}), arange(3)});
   EXPECT_EQ(set.size(), 3);
   const Batch batch = set.fetch(std::vector<std::int64_t>{2, 0, 2});
   EXPECT_EQ(batch.size(), 3);
   EXPECT_EQ(batch.tensors.size(), 2u);
-  expect_close(batch.input(), tensor({{5, 6}, {1, 2}, {5, 6}}));
+  expect_close(batch.input(), tensor({{5., 6.}, {1., 2.}, {5., 6.}}));
   expect_close(batch.target(), {2, 0, 2});
 }
 
@@ -55,7 +55,7 @@ TEST(TensorDatasetTest, FetchesRowsOfAnyDTypeAndStrides) {
 }
 
 TEST(TensorDatasetTest, FetchedRowsAreNewMemory) {
-  const Tensor source = tensor({1, 2, 3});
+  const Tensor source = tensor({1., 2., 3.});
   const Batch batch = TensorDataset({source}).fetch(std::vector<std::int64_t>{0, 1, 2});
   *batch.input().data<float>() = 9;
   expect_close(source, {1, 2, 3});

@@ -14,7 +14,8 @@ namespace ringrad::nn {
 namespace {
 
 std::vector<Tensor> three_parameters() {
-  return {tensor({1, 2, 3}).set_requires_grad(), tensor({{4, 5}, {6, 7}}).set_requires_grad(),
+  return {tensor({1., 2., 3.}).set_requires_grad(),
+          tensor({{4., 5.}, {6., 7.}}).set_requires_grad(),
           ones({2, 3, 4, 5}, {.layout = Layout::channels_last}).set_requires_grad()};
 }
 
@@ -165,7 +166,7 @@ TEST(ArenaTest, FrozenParametersAndDroppedGradientsCountAsZero) {
 TEST(ArenaTest, GradientsSetFromOutsideAreTakenIn) {
   const auto p = three_parameters();
   const ParameterArena arena(p);
-  p[0].set_grad(tensor({7, 8, 9}));
+  p[0].set_grad(tensor({7., 8., 9.}));
   arena.settle();
   EXPECT_EQ(gradient_at(arena, 1), 8);
   EXPECT_EQ(p[0].grad().data<float>(), arena.gradients().data<float>());
@@ -182,8 +183,8 @@ TEST(ArenaTest, AParameterThatLeftIsNoticed) {
 // The weight's gradient is written directly into the arena, before the hooks run.
 TEST(ArenaTest, HooksMayReadTheGradientOnItsWay) {
   for (const bool hook_of_the_weight : {true, false}) {
-    const Tensor x = tensor({{1, 2}}).set_requires_grad();
-    const Tensor w = tensor({{3, 4}}).set_requires_grad();
+    const Tensor x = tensor({{1., 2.}}).set_requires_grad();
+    const Tensor w = tensor({{3., 4.}}).set_requires_grad();
     const ParameterArena arena({w});
     arena.clear_gradients();
     register_hook(hook_of_the_weight ? w : x, [&](const Tensor&) {

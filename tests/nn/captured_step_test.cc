@@ -92,7 +92,7 @@ TEST_F(CapturedStepTest, OnACpuItIsTheFunction) {
         return std::vector{in[0] + 1};
       },
       {});
-  for (int i = 0; i < 3; ++i) expect_close(step({tensor({1, 2})})[0], {2, 3});
+  for (int i = 0; i < 3; ++i) expect_close(step({tensor({1., 2.})})[0], {2, 3});
   EXPECT_EQ(calls, 3);
   EXPECT_FALSE(step.is_captured());
 }
@@ -101,28 +101,28 @@ TEST_F(CapturedStepTest, InputsMustStayWhatTheyWere) {
   const Tensor weight = ones({3}, {.device = gpu});
   CapturedStep step([&](const std::vector<Tensor>& in) { return std::vector{in[0] * weight}; },
                     {weight});
-  for (int i = 0; i < 3; ++i) expect_close(step({tensor({1, 2, 3})})[0], {1, 2, 3});
+  for (int i = 0; i < 3; ++i) expect_close(step({tensor({1., 2., 3.})})[0], {1, 2, 3});
   expect_throws<ShapeError>(
       [&] {
-        step({tensor({1, 2})});
+        step({tensor({1., 2.})});
       },
       "input 0 must keep its shape; got (2,) after (3,)");
   expect_throws<DTypeError>([&] { step({arange(3)}); },
                             "input 0 must keep its dtype; got int64 after float32");
   expect_throws<ValueError>([&] { step({}); },
                             "as many inputs as in its first call; got 0 after 1");
-  expect_close(step({tensor({4, 5, 6})})[0], {4, 5, 6});
+  expect_close(step({tensor({4., 5., 6.})})[0], {4, 5, 6});
 }
 
 TEST_F(CapturedStepTest, AMovedParameterIsNoticed) {
   const Tensor weight = ones({3}, {.device = gpu});
   CapturedStep step([&](const std::vector<Tensor>& in) { return std::vector{in[0] * weight}; },
                     {weight});
-  for (int i = 0; i < 2; ++i) step({tensor({1, 2, 3})});
+  for (int i = 0; i < 2; ++i) step({tensor({1., 2., 3.})});
   weight.set_data(full({3}, 2, {.device = gpu}));
   expect_throws<ValueError>(
       [&] {
-        step({tensor({1, 2, 3})});
+        step({tensor({1., 2., 3.})});
       },
       "fixed tensor 0 must stay where it was when the step was captured");
 }
@@ -131,8 +131,8 @@ TEST_F(CapturedStepTest, WhatCannotBeRepeatedThrows) {
   const Tensor weight = ones({3}, {.device = gpu});
   const auto refuses = [&](const CapturedStep::Function& function, const char* what) {
     CapturedStep step(function, {weight});
-    step({tensor({1, 2, 3})});
-    expect_throws<CudaError>([&] { step({tensor({1, 2, 3})}); }, what);
+    step({tensor({1., 2., 3.})});
+    expect_throws<CudaError>([&] { step({tensor({1., 2., 3.})}); }, what);
   };
   refuses(
       [&](const std::vector<Tensor>& in) {

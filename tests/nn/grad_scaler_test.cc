@@ -21,7 +21,7 @@ using testing::expect_same_bits;
 using testing::expect_throws;
 
 Tensor parameter() {
-  const Tensor x = tensor({1, -2, 3}) + 0;
+  const Tensor x = tensor({1., -2., 3.}) + 0;
   return x.set_requires_grad();
 }
 

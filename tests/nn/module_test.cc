@@ -1,3 +1,6 @@
+// WithoutWhere below hides Module::forward on purpose; GCC reports that where the latter stands.
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"
+
 #include "ringrad/nn/module.h"
 
 #include <gtest/gtest.h>
@@ -5,6 +8,7 @@
 #include <sstream>
 
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
@@ -152,6 +156,92 @@ TEST(ModuleTest, ASharedParameterIsOneParameterWithTwoNames) {
   EXPECT_EQ(net.num_parameters(), 4 * 4 + 4);
   EXPECT_EQ(net.state_dict().size(), 3u);
   EXPECT_EQ(net.state_dict().at("in.weight").impl(), net.state_dict().at("out").impl());
+}
+
+TEST(ModuleTest, ThrowsForALayerThatIsNotRegistered) {
+  struct Unregistered : Module {
+    Linear first{3, 3};
+    Linear& second = child("second", Linear(3, 2));
+    Tensor forward(const Tensor& x, Where) override { return second(first(x)); }
+    std::string describe() const override { return "Unregistered"; }
+  } net;
+  expect_throws<ValueError>(
+      [&] {
+        net(ones({1, 3}));
+      },
+      "forward: a module must register the layers that it trains; got "
+      "Linear(3, 3) in Unregistered, which does not list its weight; declare "
+      "the member as a reference, as in nn::Linear& fc = child(");
+  EXPECT_EQ(net.second(ones({1, 3})).shape(), (Shape{1, 2}));  // the failed call has ended
+  net.first.eval();  // what is not trained need not be registered
+  EXPECT_NO_THROW(net(ones({1, 3})));
+  net.first.train();
+  const NoGrad guard;
+  EXPECT_NO_THROW(net(ones({1, 3})));
+}
+
+// The parameters count, not the module: a layer may be shared, or register its parameters elsewhere.
+TEST(ModuleTest, CallsLayersWhoseParametersAreRegisteredElsewhere) {
+  struct Sharing : Module {
+    explicit Sharing(Linear& layer) : layer(layer) {
+      parameter("weight", layer.weight);
+      parameter("bias", layer.bias);
+    }
+    Tensor forward(const Tensor& x, Where) override { return layer(x); }
+    Linear& layer;
+  };
+  Linear layer(3, 2);
+  Sharing net(layer);
+  EXPECT_NO_THROW(net(ones({1, 3})));
+  for (const Tensor& parameter : layer.parameters()) parameter.set_requires_grad(false);
+  struct Frozen : Module {
+    explicit Frozen(Linear& layer) : layer(layer) {}
+    Tensor forward(const Tensor& x, Where) override { return layer(x); }
+    Linear& layer;
+  } frozen(layer);
+  EXPECT_NO_THROW(frozen(ones({1, 3})));
+}
+
+struct WithoutWhere : Module {
+  Tensor forward(const Tensor& x) { return x; }
+};
+
+TEST(ModuleTest, ForwardWithoutWhereIsNoLayer) {
+  static_assert(kForwardLacksWhere<WithoutWhere>);  // so child() and Sequential refuse it
+  static_assert(!kForwardLacksWhere<Net> && !kForwardLacksWhere<Linear>);
+  static_assert(!kForwardLacksWhere<Module>);
+  WithoutWhere module;
+  expect_throws<ValueError>([&] { module(ones({1})); },
+                            "modules that take one override forward(const Tensor&, Where)");
+}
+
+TEST(SequentialTest, ThrowsAfterItWasMovedFrom) {
+  Sequential net(Linear(3, 2));
+  Sequential other = std::move(net);
+  const char* const kMoved = "forward: a module must not be called after it was moved from";
+  expect_throws<ValueError>([&] { net(ones({1, 3})); }, kMoved);
+  expect_throws<ValueError>([&] { net.forward(ones({1, 3})); }, kMoved);
+  EXPECT_EQ(other(ones({1, 3})).shape(), (Shape{1, 2}));
+  net = std::move(other);
+  EXPECT_EQ(net(ones({1, 3})).shape(), (Shape{1, 2}));
+  expect_throws<ValueError>([&] { other(ones({1, 3})); }, kMoved);
+  EXPECT_EQ(Sequential()(ones({2})).shape(), (Shape{2}));  // one without layers is the identity
+}
+
+TEST(SequentialTest, NamesTheLayerThatThrows) {
+  Sequential net(Linear(3, 4), ReLU(), Sequential(Linear(4, 4), Linear(5, 2)));
+  const std::uint_least32_t line = Where::current().line() + 2;
+  try {
+    net(ones({1, 3}));
+    FAIL() << "nothing thrown";
+  } catch (const ShapeError& error) {
+    EXPECT_EQ(error.where().line(), line);
+    const std::string message(error.message());
+    EXPECT_NE(message.find("; in layer 1 of a Sequential, Linear(5, 2); in layer 2 of a "
+                           "Sequential, Sequential"),
+              std::string::npos)
+        << message;
+  }
 }
 
 TEST(SequentialTest, StagesTogetherAreTheWhole) {

@@ -20,7 +20,7 @@ namespace {
 using ringrad::testing::expect_throws;
 
 std::vector<Tensor> parameters() {
-  return {tensor({1, 2, 3}).set_requires_grad(), tensor({{4, 5}}).set_requires_grad()};
+  return {tensor({1., 2., 3.}).set_requires_grad(), tensor({{4., 5.}}).set_requires_grad()};
 }
 
 TEST(OptimizerTest, UnreachedParametersAreLeftAlone) {
@@ -50,7 +50,7 @@ TEST(OptimizerTest, AGradientThatIsWrittenByHandCounts) {
   const auto p = parameters();
   SGD optimizer(p, {.learning_rate = 1});
   optimizer.zero_grad();
-  p[0].set_grad(tensor({1, 1, 1}));
+  p[0].set_grad(tensor({1., 1., 1.}));
   fill_(p[1].grad(), 2);
   optimizer.step();
   EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{0, 1, 2}));
@@ -95,7 +95,7 @@ TEST(OptimizerTest, ClippingScalesTheJointNorm) {
   const auto p = parameters();
   SGD optimizer(p);
   optimizer.zero_grad();
-  (sum(p[0] * tensor({3, 0, 0})) + sum(p[1] * tensor({{0, 4}}))).backward();
+  (sum(p[0] * tensor({3., 0., 0.})) + sum(p[1] * tensor({{0., 4.}}))).backward();
   EXPECT_DOUBLE_EQ(clip_grad_norm(optimizer.arenas(), 1), 5);
   ringrad::testing::expect_close(p[0].grad(), {0.6, 0, 0});
   ringrad::testing::expect_close(p[1].grad(), {0, 0.8});
@@ -105,7 +105,7 @@ TEST(OptimizerTest, ClippingLeavesSmallGradientsAlone) {
   const auto p = parameters();
   SGD optimizer(p);
   optimizer.zero_grad();
-  sum(p[0] * tensor({3, 0, 4})).backward();
+  sum(p[0] * tensor({3., 0., 4.})).backward();
   EXPECT_DOUBLE_EQ(clip_grad_norm(optimizer.arenas(), 100), 5);
   EXPECT_EQ(p[0].grad().to_vector<float>(), (std::vector<float>{3, 0, 4}));
 }
@@ -130,7 +130,7 @@ TEST(OptimizerTest, ThrowsOnOptionsOutsideTheirDomain) {
 }
 
 struct Line : Module {
-  Tensor slope = parameter("slope", tensor({2, -1}));
+  Tensor slope = parameter("slope", tensor({2., -1.}));
   Tensor offset = parameter("offset", tensor({0.5}));
   Tensor calls = buffer("calls", zeros({1}));
   Tensor forward(const Tensor& x, Where = Where::current()) override { return slope * x + offset; }
@@ -141,7 +141,7 @@ TEST(OptimizerTest, AModuleTrainsAlikeOnEveryDeviceItIsMovedTo) {
     Line line;
     line.to(device);
     SGD optimizer(line.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
-    const Tensor x = to(tensor({{1, 2}, {3, 4}}), device);
+    const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), device);
     for (int step = 0; step < 3; ++step) {
       optimizer.zero_grad();
       mean(square(line(x))).backward();
@@ -157,7 +157,7 @@ TEST(OptimizerTest, AModuleTrainsAlikeOnEveryDeviceItIsMovedTo) {
 }
 
 TEST(OptimizerTest, AFrozenParameterKeepsItsValue) {
-  const Tensor a = tensor({1, 2}).set_requires_grad(), b = tensor({3}).set_requires_grad();
+  const Tensor a = tensor({1., 2.}).set_requires_grad(), b = tensor({3.}).set_requires_grad();
   SGD optimizer({a, b}, {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1});
   sum(a * b).backward();
   optimizer.step();

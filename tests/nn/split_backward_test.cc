@@ -154,7 +154,7 @@ struct TiedTable : Module {
   Tensor table = parameter("table", Random(3).tensor({kVocabulary, kFeatures}));
   LayerNorm& norm = child("norm", LayerNorm(kFeatures));
   Linear& inner = child("inner", Linear(kFeatures, kFeatures));
-  Tensor tokens = ringrad::to(tensor({1, 4, 4, 8}), DType::int64);
+  Tensor tokens = ringrad::to(tensor({1., 4., 4., 8.}), DType::int64);
 
   Tensor forward(const Tensor& x, Where) override {
     const Tensor hidden = norm(x + embedding(table, tokens));

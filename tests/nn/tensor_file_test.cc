@@ -230,7 +230,7 @@ TEST(TensorFileTest, WhatIsNoSuchFileIsNamed) {
 // A disk that is full: the system refuses to let files grow.
 TEST(TensorFileTest, AFullDiskLeavesTheOldFile) {
   const Folder folder;
-  const StateDict old{{"x", tensor({1, 2, 3})}};
+  const StateDict old{{"x", tensor({1., 2., 3.})}};
   write_tensors(folder / "file", old);
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};
@@ -253,7 +253,7 @@ TEST(TensorFileTest, AFullDiskLeavesTheOldFile) {
 
 TEST(TensorFileTest, ThrowsWhereNoFileCanBe) {
   const Folder folder;
-  const StateDict tensors{{"x", tensor({1})}};
+  const StateDict tensors{{"x", tensor({1.})}};
   expect_throws<DataError>(
       [&] { write_tensors(folder / "absent" / "file", tensors); },
       "must lie in a folder that can be opened; got \"No such file or directory\"");
@@ -263,12 +263,12 @@ TEST(TensorFileTest, ThrowsWhereNoFileCanBe) {
   EXPECT_EQ(folder.files(), std::vector<std::string>{"folder"});
   expect_throws<ValueError>(
       [&] {
-        write_tensors(folder / "file", {{"\xff", tensor({1})}});
+        write_tensors(folder / "file", {{"\xff", tensor({1.})}});
       },
       "names must be UTF-8");
   expect_throws<ValueError>(
       [&] {
-        write_tensors(folder / "file", {{"__metadata__", tensor({1})}});
+        write_tensors(folder / "file", {{"__metadata__", tensor({1.})}});
       },
       "belongs to the format");
   EXPECT_EQ(folder.files(), std::vector<std::string>{"folder"});
@@ -292,7 +292,7 @@ TEST(TensorFileTest, ErrorsShowNoRawBytesOfTheFile) {
 
 TEST(TensorFileTest, AnEarlierGenerationReplacesNothing) {
   const Folder folder;
-  const StateDict first{{"x", tensor({1})}}, second{{"x", tensor({2})}};
+  const StateDict first{{"x", tensor({1.})}}, second{{"x", tensor({2.})}};
   write_tensors(folder / "file", first);
   write_tensors(folder / "file", second, 5);  // no generation is earlier than any
   write_tensors(folder / "file", second, 5);
@@ -305,7 +305,7 @@ TEST(TensorFileTest, AnEarlierGenerationReplacesNothing) {
 // It could be of a later run, or of a later version of the format.
 TEST(TensorFileTest, AFileWithoutAReadableGenerationIsNotReplaced) {
   const Folder folder;
-  const StateDict state{{"x", tensor({1})}};
+  const StateDict state{{"x", tensor({1.})}};
   write_tensors(folder / "file", state, 5);
   std::string beyond = bytes_of(folder / "file");
   const std::string digits = generation_digits(5);

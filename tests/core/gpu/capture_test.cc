@@ -102,7 +102,7 @@ TEST_P(CaptureTest, RefusesToWaitForWhatHasNotRun) {
           "work that the device repeats alone; got a copy to the CPU (item()");
   refuses([&] { synchronize(gpu); }, "work that the device repeats alone; got synchronize()");
   refuses([&] { current_stream(gpu).synchronize(); }, "got synchronize()");
-  refuses([&] { to_device(tensor({1, 2}), gpu); }, "got a copy from the CPU");
+  refuses([&] { to_device(tensor({1., 2.}), gpu); }, "got a copy from the CPU");
   expect_close(x, {1, 1});  // everything works as before
 }
 

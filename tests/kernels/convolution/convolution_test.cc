@@ -177,7 +177,7 @@ TEST(ConvolutionTest, ReturnsChannelsLastMemory) {
 }
 
 TEST(ConvolutionTest, OfNothingIsTheBias) {
-  const Tensor weight = zeros({2, 0, 3, 3}), bias = tensor({1, 2});
+  const Tensor weight = zeros({2, 0, 3, 3}), bias = tensor({1., 2.});
   expect_close(conv2d(zeros({1, 0, 3, 4}), weight, bias), {1, 1, 2, 2});
   EXPECT_EQ(conv2d(zeros({0, 3, 5, 5}), zeros({4, 3, 3, 3}), {}).shape(), (Shape{0, 4, 3, 3}));
   const auto gradients =

@@ -88,7 +88,7 @@ TEST(CopyTest, WritesNothingOutsideOfTheDestination) {
 
 TEST(CopyTest, BroadcastsTheSource) {
   const Tensor y = zeros({2, 3, 2});
-  copy_(y, view::reshape(tensor({1, 2, 3}), {3, 1}));
+  copy_(y, view::reshape(tensor({1., 2., 3.}), {3, 1}));
   expect_close(y, {1, 1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 3});
   copy_(y, scalar_tensor(5));
   expect_close(y, {5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5});
@@ -158,7 +158,7 @@ TEST(CopyTest, OverlappingTensorsAreReadBeforeTheyAreWritten) {
   const Tensor x = cast(arange(10), DType::float32);
   copy_(view::slice(x, 0, 2, 10), view::slice(x, 0, 0, 8));
   expect_close(x, {0, 1, 0, 1, 2, 3, 4, 5, 6, 7});
-  const Tensor square = tensor({{1, 2}, {3, 4}});
+  const Tensor square = tensor({{1., 2.}, {3., 4.}});
   copy_(square, view::transpose(square, 0, 1));
   expect_close(square, {1, 3, 2, 4});
 }

@@ -36,8 +36,8 @@ TEST(EmbeddingTest, AgreesWithReference) {
 TEST(EmbeddingTest, GivesPaddingNoGradient) {
   const std::int64_t values[] = {0, 2};
   const Tensor indices = from_values<std::int64_t>(values, {2});
-  const Tensor grad = tensor({{1, 2}, {3, 4}});
-  expect_close(embedding_backward(grad, indices, 3, 2), tensor({{1, 2}, {0, 0}, {0, 0}}));
+  const Tensor grad = tensor({{1., 2.}, {3., 4.}});
+  expect_close(embedding_backward(grad, indices, 3, 2), tensor({{1., 2.}, {0., 0.}, {0., 0.}}));
 }
 
 TEST(EmbeddingTest, GivesPaddingNoGradientAmongManyTokens) {
@@ -54,8 +54,8 @@ TEST(EmbeddingTest, WritesEveryElementOfItsDestination) {
   const Tensor indices = zeros({1}, {.dtype = DType::int32});
   const Tensor out = full({3, 2}, 77);
   const std::uint32_t version = out.version();
-  embedding_backward(tensor({{1, 2}}), indices, kNoPadding, out);
-  expect_close(out, tensor({{1, 2}, {0, 0}, {0, 0}}));
+  embedding_backward(tensor({{1., 2.}}), indices, kNoPadding, out);
+  expect_close(out, tensor({{1., 2.}, {0., 0.}, {0., 0.}}));
   EXPECT_NE(out.version(), version);
 }
 

@@ -17,9 +17,7 @@ using ringrad::testing::Team;
 
 constexpr DType kFloats[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
 
-Tensor int64_rows(std::initializer_list<std::initializer_list<float>> rows) {
-  return cast(tensor(rows), DType::int64);
-}
+Tensor int64_rows(const Values& rows) { return tensor(rows, DType::int64); }
 
 // The reference indexes the middle one of three axes.
 Shape shape_of(const reference::Extents& e) { return {e.outer, e.axis, e.inner}; }
@@ -28,9 +26,9 @@ Shape shape_of(const reference::Extents& e) { return {e.outer, e.axis, e.inner};
 Tensor moved(const Tensor& x, int axis) { return view::transpose(x, 1, axis); }
 
 TEST(GatherTest, PicksOneElementPerRow) {
-  const Tensor x = tensor({{1, 2, 3}, {4, 5, 6}});
+  const Tensor x = tensor({{1., 2., 3.}, {4., 5., 6.}});
   expect_close(gather(x, 1, int64_rows({{2}, {0}})), {3, 4});
-  expect_close(gather(x, 0, int64_rows({{1, 0, 1}})), tensor({{4, 2, 6}}));
+  expect_close(gather(x, 0, int64_rows({{1, 0, 1}})), tensor({{4., 2., 6.}}));
 }
 
 TEST(GatherTest, AgreesWithReference) {
@@ -98,9 +96,9 @@ TEST(GatherTest, ScatterAddAlongFewLongLinesAgreesWithReference) {
 }
 
 TEST(GatherTest, ScatterSumStartsFromZeros) {
-  const Tensor src = tensor({{1, 2}, {3, 4}});
+  const Tensor src = tensor({{1., 2.}, {3., 4.}});
   expect_close(scatter_sum({2, 3}, 1, int64_rows({{2, 2}, {0, 1}}), src),
-               tensor({{0, 0, 3}, {3, 4, 0}}));
+               tensor({{0., 0., 3.}, {3., 4., 0.}}));
 }
 
 TEST(GatherTest, ScatterAddLeavesItsArgumentsAlone) {

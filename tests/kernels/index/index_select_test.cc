@@ -39,9 +39,10 @@ reference::Extents extents(const Shape& shape, int axis) {
 }
 
 TEST(IndexSelectTest, PicksRowsOrColumns) {
-  const Tensor x = tensor({{1, 2, 3}, {4, 5, 6}});
-  expect_close(index_select(x, 0, numbers({1, 1, 0})), tensor({{4, 5, 6}, {4, 5, 6}, {1, 2, 3}}));
-  expect_close(index_select(x, -1, numbers({2, 0})), tensor({{3, 1}, {6, 4}}));
+  const Tensor x = tensor({{1., 2., 3.}, {4., 5., 6.}});
+  expect_close(index_select(x, 0, numbers({1, 1, 0})),
+               tensor({{4., 5., 6.}, {4., 5., 6.}, {1., 2., 3.}}));
+  expect_close(index_select(x, -1, numbers({2, 0})), tensor({{3., 1.}, {6., 4.}}));
 }
 
 TEST(IndexSelectTest, AgreesWithReference) {

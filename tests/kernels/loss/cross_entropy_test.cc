@@ -195,7 +195,7 @@ TEST(CrossEntropyTest, IsNanWithoutGradientWhereNothingCounts) {
 }
 
 TEST(CrossEntropyTest, StaysExactForScoresFarApart) {
-  const Tensor logits = tensor({{2000, 0, -2000}});
+  const Tensor logits = tensor({{2000., 0., -2000.}});
   expect_close(cross_entropy(logits, classes({0}), {}).loss, {0});
   expect_close(cross_entropy(logits, classes({2}), {}).loss, {4000});
 }

@@ -75,7 +75,7 @@ TEST(PointwiseLossTest, AgreesWithReference) {
 }
 
 TEST(PointwiseLossTest, IsZeroWithoutGradientAtTheTarget) {
-  const Tensor x = tensor({{1, -2}, {0, 3}});
+  const Tensor x = tensor({{1., -2.}, {0., 3.}});
   for (const PointwiseLoss loss : {PointwiseLoss::mse, PointwiseLoss::l1}) {
     expect_close(pointwise_loss(loss, x, x, {}, Reduction::sum), {0});
     expect_close(pointwise_loss_backward(loss, ones({}), x, x, {}, Reduction::sum), zeros({2, 2}));

@@ -145,7 +145,7 @@ TEST(MatmulTest, AddsBiasAndCutsNegativesOff) {
 
 TEST(MatmulTest, OfAnEmptySumIsTheBias) {
   expect_close(matmul(zeros({2, 0}), zeros({0, 2})), {0, 0, 0, 0});
-  expect_close(matmul(zeros({2, 0}), zeros({0, 2}), {tensor({1, -2}), true}), {1, 0, 1, 0});
+  expect_close(matmul(zeros({2, 0}), zeros({0, 2}), {tensor({1., -2.}), true}), {1, 0, 1, 0});
 }
 
 TEST(MatmulTest, LetsNanThrough) {

@@ -250,7 +250,7 @@ TEST(BatchNormTest, BitsDoNotDependOnTheNumberOfThreads) {
 TEST(BatchNormTest, InEvaluationTheGradientIsOnlyScaled) {
   Random random(5);
   const Tensor x = random.tensor({3, 2, 4}), grad = random.tensor({3, 2, 4});
-  const BatchNormSaved saved{x, tensor({2, 3}), {}, tensor({0, 1}), tensor({0.5, 4}), false};
+  const BatchNormSaved saved{x, tensor({2., 3.}), {}, tensor({0., 1.}), tensor({0.5, 4}), false};
   std::vector<double> expected = grad.to_vector<double>();
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= i / 4 % 2 == 0 ? 1 : 12;
   const auto sums = batch_norm_backward_sums(grad, saved);
@@ -260,7 +260,7 @@ TEST(BatchNormTest, InEvaluationTheGradientIsOnlyScaled) {
 TEST(BatchNormTest, RunningStatisticsMoveTowardsUnbiasedMoments) {
   const Tensor mean = zeros({2}), var = ones({2}, {.dtype = DType::float64});
   const auto version = mean.version();
-  batch_norm_update_running({tensor({10, 20}), tensor({4, 8})}, 5, 0.1, mean, var);
+  batch_norm_update_running({tensor({10., 20.}), tensor({4., 8.})}, 5, 0.1, mean, var);
   expect_close(mean, {1, 2});
   expect_close(var, {0.9 + 0.1 * 5, 0.9 + 0.1 * 10});
   EXPECT_GT(mean.version(), version);

@@ -33,8 +33,8 @@ void expect_agreement(const Tensor& x, int axis) {
 }
 
 TEST(ArgmaxTest, TheFirstOfEqualsWins) {
-  expect_close(kernels::argmax(tensor({{1, 5, 5}, {7, 7, 7}}), 1), {1, 0});
-  expect_close(kernels::argmin(tensor({{1, 5, 0}, {1, 4, 0}}), 0), {0, 1, 0});
+  expect_close(kernels::argmax(tensor({{1., 5., 5.}, {7., 7., 7.}}), 1), {1, 0});
+  expect_close(kernels::argmin(tensor({{1., 5., 0.}, {1., 4., 0.}}), 0), {0, 1, 0});
 }
 
 TEST(ArgmaxTest, TheFirstNanWins) {
@@ -50,7 +50,7 @@ TEST(ArgmaxTest, TheFirstNanWins) {
 }
 
 TEST(ArgmaxTest, CountsInRowMajorOrderWithoutAnAxis) {
-  const Tensor x = view::transpose(tensor({{1, 2, 9}, {3, 4, 5}}), 0, 1);
+  const Tensor x = view::transpose(tensor({{1., 2., 9.}, {3., 4., 5.}}), 0, 1);
   EXPECT_EQ(kernels::argmax(x).item<std::int64_t>(), 4);
   EXPECT_EQ(kernels::argmax(x).shape(), Shape{});
   EXPECT_EQ(kernels::argmax(x, {}, true).shape(), (Shape{1, 1}));

@@ -61,6 +61,42 @@ TEST(RanksTest, NamesTheRankOfAStandardExceptionAndKeepsTheOriginal) {
   }
 }
 
+TEST(RanksTest, NestsAnErrorOfTheUsersOwnType) {
+  struct TooSmall : ShapeError {
+    using ShapeError::ShapeError;
+    int size = 3;
+  };
+  struct Unwell : Error {
+    using Error::Error;
+  };
+  const auto thrown_by = []<class Own>(Own own) {
+    return [own] {
+      run_ranks(2, [&](Communicator& comm) {
+        if (comm.rank() == 1) throw own;
+        comm.barrier();
+      });
+    };
+  };
+  try {
+    thrown_by(TooSmall("test: small", Where::current()))();
+    FAIL() << "nothing thrown";
+  } catch (const ShapeError& e) {
+    EXPECT_EQ(e.message(), "rank 1: test: small");
+    try {
+      std::rethrow_if_nested(e);
+      FAIL() << "nothing nested";
+    } catch (const TooSmall& original) {
+      EXPECT_EQ(original.size, 3);
+    }
+  }
+  try {
+    thrown_by(Unwell("test: unwell", Where::current()))();
+    FAIL() << "nothing thrown";
+  } catch (const Error& e) {
+    EXPECT_THROW(std::rethrow_if_nested(e), Unwell);
+  }
+}
+
 TEST(RanksTest, PassesOnWhatIsNoException) {
   EXPECT_THROW(run_ranks(2,
                          [](Communicator& comm) {

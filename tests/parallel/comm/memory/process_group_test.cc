@@ -63,7 +63,7 @@ TEST(ProcessGroupTest, HasEveryCollective) {
   on_ranks(3, [](Communicator& comm) -> std::string {
     const auto r = static_cast<float>(comm.rank());
     const Tensor scattered = empty({2}), gathered = empty({3}), exchanged = empty({3});
-    comm.reduce_scatter(scattered, tensor({1, 2, 3, 4, 5, 6}));
+    comm.reduce_scatter(scattered, tensor({1., 2., 3., 4., 5., 6.}));
     comm.all_gather(gathered, full({1}, r));
     comm.all_to_all(exchanged, tensor({10 * r, 10 * r + 1, 10 * r + 2}));
     const Tensor x = full({2}, r), y = full({2}, r + 1),

@@ -177,7 +177,7 @@ TEST(LocalSGDTest, RunningStatisticsAreAveraged) {
   run_ranks_on_devices(2, [](Communicator& comm) {
     nn::BatchNorm1d net(2, {.momentum = 1});
     LocalSGD average(net, comm, {.period = 1});
-    net.forward(tensor({{1, 2}, {3, 4}}) + 10 * comm.rank());
+    net.forward(tensor({{1., 2.}, {3., 4.}}) + 10 * comm.rank());
     EXPECT_FALSE(replicas_identical(net, comm));
     average.step();
     EXPECT_TRUE(replicas_identical(net, comm));
