@@ -3,7 +3,8 @@
 # Of this repository, in Bazel's folder for commands.
 _ROOT = (Label("//:BUILD.bazel").workspace_root + "/").lstrip("/")
 
-_WARNINGS = [
+# Those of a project that uses Ringrad are its own.
+_WARNINGS = ["-w"] if _ROOT else [
     "-Wall",
     "-Wextra",
     "-Wnon-virtual-dtor",
@@ -28,7 +29,7 @@ _SIMULATED_CUDA = select({
     "//conditions:default": ["-I%ssim/include" % _ROOT],
 })
 
-RINGRAD_COPTS = _WARNINGS + _ARITHMETIC + ["-fopenmp"] + _SIMULATED_CUDA
+RINGRAD_COPTS = ["-std=c++20", "-march=x86-64-v2", "-fopenmp"] + _WARNINGS + _ARITHMETIC + _SIMULATED_CUDA
 
 # For simulated kernels with checked accesses. -O1 keeps each access where the source has it.
 CHECKED_COPTS = select({
@@ -60,5 +61,3 @@ TEST_COPTS = RINGRAD_COPTS + select({
     str(Label("//:tsan")): ["-O1"],
     "//conditions:default": ["-Og"],
 })
-
-RINGRAD_LINKOPTS = ["-fopenmp"]

@@ -1,7 +1,7 @@
 """The kinds of target in this repository: cc_* with Ringrad's flags, so that a BUILD file lists
 names, sources and dependencies and nothing else."""
 
-load("//tools:copts.bzl", "LIBRARY_COPTS", "RINGRAD_COPTS", "RINGRAD_LINKOPTS", "TEST_COPTS")
+load("//tools:copts.bzl", "LIBRARY_COPTS", "RINGRAD_COPTS", "TEST_COPTS")
 
 def ringrad_library(name, deps = [], copts = [], testonly = False, **kwargs):
     """One header concept."""
@@ -18,19 +18,21 @@ def _include_path_impl(ctx):
     # In this repository itself, .bazelrc sets the folder of "ringrad/", because Bazel refuses "..".
     root = ctx.label.workspace_root
     quote_includes = [root + "/.."] if root else []
-    context = cc_common.create_compilation_context(quote_includes = depset(quote_includes))
-    return [CcInfo(compilation_context = context)]
+    openmp = cc_common.create_linker_input(owner = ctx.label, user_link_flags = depset(["-fopenmp"]))
+    return [CcInfo(
+        compilation_context = cc_common.create_compilation_context(quote_includes = depset(quote_includes)),
+        linking_context = cc_common.create_linking_context(linker_inputs = depset([openmp])),
+    )]
 
-# Lets every source include Ringrad's headers by "ringrad/<path in the repository>": the folder that
-# holds the repository has Bazel's name for it, which is "ringrad".
+# What every library and all that use it need: includes of "ringrad/<path in the repository>", where the
+# folder that holds the repository has Bazel's name for it, which is "ringrad"; and OpenMP.
 include_path = rule(implementation = _include_path_impl)
 
-def ringrad_binary(name, copts = [], linkopts = [], **kwargs):
+def ringrad_binary(name, copts = [], **kwargs):
     """A program with its own main()."""
     native.cc_binary(
         name = name,
         copts = RINGRAD_COPTS + copts,
-        linkopts = RINGRAD_LINKOPTS + linkopts,
         **kwargs
     )
 
@@ -39,7 +41,6 @@ def ringrad_test(
         deps,
         srcs = [],
         copts = [],
-        linkopts = [],
         data = [],
         devices = [],
         size = "small",
@@ -82,7 +83,6 @@ def ringrad_test(
         srcs = srcs,
         copts = RINGRAD_COPTS + copts,
         data = data + ["//tools/sanitizers:suppressions"],
-        linkopts = RINGRAD_LINKOPTS + linkopts,
         linkstatic = True,
         deps = deps + ["@googletest//:gtest_main"],
         **kwargs

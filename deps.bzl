@@ -1,0 +1,54 @@
+"""The repositories that Ringrad is built from, for its own WORKSPACE and for that of a project that uses it:
+
+    local_repository(name = "ringrad", path = "...")
+    load("@ringrad//:deps.bzl", "ringrad_deps")
+    ringrad_deps()
+
+All are local, so a build touches no network: Debian's packages supply the libraries (tools/setup installs
+them), and tools/ supplies stand-ins for what Bazel's own defaults would download. A project that declares a
+repository of the same name before keeps its own.
+"""
+
+# Debian's folder of each library. Those of CUDA are looked at by --config=cuda alone: a machine without
+# the toolkit builds everything else.
+_LIBRARIES = {
+    "asio": "/usr/include/asio",
+    "benchmark": "/usr/include/benchmark",
+    "cli11": "/usr/include/CLI",
+    "cuda": "/usr/local/cuda",
+    "cudnn_frontend": "/usr/local/cudnn_frontend",
+    "dnnl": "/usr/include/oneapi/dnnl",
+    "gloo": "/usr/include/gloo",
+    # Alone built from source, with our own flags: the sanitizers then see inside it.
+    "googletest": "/usr/src/googletest",
+    "mpi": "/usr/lib/x86_64-linux-gnu/openmpi/include",
+    "nlohmann_json": "/usr/include/nlohmann",
+    "openssl": "/usr/include/openssl",
+    "zlib": "/usr/share/doc/zlib1g-dev",
+}
+
+def _stand_in_impl(ctx):
+    for entry in ctx.path(ctx.attr.workspace).dirname.readdir():
+        ctx.symlink(entry, entry.basename)
+
+_stand_in = repository_rule(
+    implementation = _stand_in_impl,
+    attrs = {"workspace": attr.label(allow_single_file = True)},
+)
+
+def ringrad_deps():
+    """Declares them."""
+    present = native.existing_rules()
+    for name in ["rules_cc", "remote_coverage_tools"]:
+        if name not in present:
+            _stand_in(name = name, workspace = "@ringrad//:tools/%s/WORKSPACE" % name)
+    for name in ["rules_java", "rules_proto"]:
+        if name not in present:
+            native.local_repository(name = name, path = "/usr/share/bazel/rules/" + name[len("rules_"):])
+    for name, path in _LIBRARIES.items():
+        if name not in present:
+            native.new_local_repository(
+                name = name,
+                build_file = "@ringrad//third_party:%s.BUILD" % name,
+                path = path,
+            )
