@@ -3,8 +3,10 @@
 #include <cmath>
 #include <utility>
 
+#include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/node.h"
 #include "ringrad/core/gpu/capture.h"
 #include "ringrad/core/trace.h"
 #include "ringrad/core/view.h"
@@ -29,6 +31,20 @@ void increment(std::int64_t& steps) {
     at_each_replay([&steps] { ++steps; });
   else
     ++steps;
+}
+
+double clip_norm(const std::vector<Tensor>& gradients, double max_norm, Where where) {
+  RINGRAD_CHECK(max_norm > 0, ValueError, where,
+                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
+  double squares = 0;
+  for (const Tensor& gradient : gradients) squares += kernels::sum_of_squares(gradient, where);
+  const double norm = std::sqrt(squares);
+  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
+                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
+  const NoGrad guard;  // a gradient that create_graph made requires one itself
+  if (norm > max_norm)
+    for (const Tensor& gradient : gradients) mul_(gradient, max_norm / norm, where);
+  return norm;
 }
 
 }  // namespace
@@ -158,19 +174,21 @@ void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) 
 }
 
 double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm, Where where) {
-  RINGRAD_CHECK(max_norm > 0, ValueError, where,
-                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
-  double squares = 0;
+  std::vector<Tensor> gradients;
   for (const ParameterArena& arena : arenas) {
     arena.settle();
-    squares += kernels::sum_of_squares(arena.gradients(), where);
+    gradients.push_back(arena.gradients());
   }
-  const double norm = std::sqrt(squares);
-  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
-                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
-  if (norm > max_norm)
-    for (const ParameterArena& arena : arenas) mul_(arena.gradients(), max_norm / norm, where);
-  return norm;
+  return clip_norm(gradients, max_norm, where);
+}
+
+double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm, Where where) {
+  std::vector<Tensor> gradients;
+  for (const Tensor& parameter : parameters) {
+    const Leaf* leaf = parameter.requires_grad(where) ? leaf_of(parameter) : nullptr;
+    if (leaf && leaf->has_gradient()) gradients.push_back(leaf->grad);
+  }
+  return clip_norm(gradients, max_norm, where);
 }
 
 }  // namespace ringrad::nn

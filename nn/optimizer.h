@@ -4,7 +4,7 @@
 //     for (...) {
 //       optimizer.zero_grad();
 //       cross_entropy(net(x), y).backward();
-//       nn::clip_grad_norm(optimizer.arenas(), 1.0);
+//       nn::clip_grad_norm(optimizer.arenas(), 1.0);  // or net.parameters(): more passes
 //       optimizer.step();
 //     }
 //
@@ -108,6 +108,11 @@ class Optimizer {
 /// Throws:  ValueError unless max_norm > 0, or if the norm is not finite (nothing is scaled then)
 /// Paper:   Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063
 double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm,
+                      Where where = Where::current());
+/// The same for the gradients of these parameters, in an arena or not; those without one stay
+/// without.
+/// REQUIRES: no parameter is listed twice
+double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm,
                       Where where = Where::current());
 
 }  // namespace ringrad::nn

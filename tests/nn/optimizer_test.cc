@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/node.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/nn/adam.h"
@@ -99,6 +101,31 @@ TEST(OptimizerTest, ClippingScalesTheJointNorm) {
   EXPECT_DOUBLE_EQ(clip_grad_norm(optimizer.arenas(), 1), 5);
   ringrad::testing::expect_close(p[0].grad(), {0.6, 0, 0});
   ringrad::testing::expect_close(p[1].grad(), {0, 0.8});
+}
+
+TEST(OptimizerTest, ClippingNeedsNoArena) {
+  for (const bool with_optimizer : {false, true}) {
+    auto p = parameters();
+    p.push_back(ones({2}).set_requires_grad());  // used by no pass
+    p.push_back(ones({2}));                      // not trained
+    std::optional<SGD> optimizer;
+    if (with_optimizer) optimizer.emplace(std::vector<Tensor>(p.begin(), p.begin() + 3));
+    if (with_optimizer) optimizer->zero_grad();
+    (sum(p[0] * tensor({3., 0., 0.})) + sum(p[1] * tensor({{0., 4.}}))).backward();
+    EXPECT_DOUBLE_EQ(clip_grad_norm(p, 1), 5);
+    ringrad::testing::expect_close(p[0].grad(), {0.6, 0, 0});
+    ringrad::testing::expect_close(p[1].grad(), {0, 0.8});
+    EXPECT_FALSE(leaf_of(p[2])->has_gradient());
+    EXPECT_THROW(clip_grad_norm(p, 0), ValueError);
+  }
+}
+
+TEST(OptimizerTest, ClippingScalesEachGradientOnce) {
+  const Tensor a = ones({2}).set_requires_grad(), b = ones({2}).set_requires_grad();
+  sum(a + b).backward();  // both gradients begin as the same tensor
+  EXPECT_DOUBLE_EQ(clip_grad_norm(std::vector{a, b}, 1), 2);
+  ringrad::testing::expect_close(a.grad(), {0.5, 0.5});
+  ringrad::testing::expect_close(b.grad(), {0.5, 0.5});
 }
 
 TEST(OptimizerTest, ClippingLeavesSmallGradientsAlone) {
