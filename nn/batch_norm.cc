@@ -2,12 +2,12 @@
 
 namespace ringrad::nn {
 
-BatchNorm::BatchNorm(const char* name, std::int64_t channels, const BatchNormConfig& config,
+BatchNorm::BatchNorm(const char* name, std::int64_t channels, const BatchNormOptions& options,
                      Where where)
-    : name_(name), config_(config) {
+    : name_(name), options_(options) {
   RINGRAD_CHECK(channels > 0, ValueError, where, name, ": channels must be positive; got ",
                 channels);
-  if (config.affine) {
+  if (options.affine) {
     weight = parameter("weight", ones({channels}));
     bias = parameter("bias", zeros({channels}));
   }
@@ -17,8 +17,8 @@ BatchNorm::BatchNorm(const char* name, std::int64_t channels, const BatchNormCon
 
 Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual, Where where) {
   check_shape(x.shape(), where);
-  const BatchNormOptions options{
-      .training = is_training(), .momentum = config_.momentum, .eps = config_.eps, .relu = relu};
+  const ringrad::BatchNormOptions options{
+      .training = is_training(), .momentum = options_.momentum, .eps = options_.eps, .relu = relu};
   if (is_training() && training_function_)
     return training_function_(x, weight, bias, running_mean, running_var, options, residual, where);
   return batch_norm(x, weight, bias, running_mean, running_var, options, residual, where);

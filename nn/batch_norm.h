@@ -9,17 +9,17 @@
 
 namespace ringrad::nn {
 
-struct BatchNormConfig {
+struct BatchNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;
   bool affine = true;  ///< with weight and bias
 };
 
 /// A function that replaces ringrad::batch_norm, with the same arguments.
-using BatchNormFunction =
-    std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                         const Tensor& running_mean, const Tensor& running_var,
-                         const BatchNormOptions& options, const Tensor& residual, Where where)>;
+using BatchNormFunction = std::function<Tensor(
+    const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+    const Tensor& running_var, const ringrad::BatchNormOptions& options, const Tensor& residual,
+    Where where)>;
 
 /// The common part of BatchNorm1d and BatchNorm2d, which accept different shapes.
 ///
@@ -42,7 +42,7 @@ class BatchNorm : public Module {
   Tensor running_mean, running_var;
 
  protected:
-  BatchNorm(const char* name, std::int64_t channels, const BatchNormConfig& config, Where where);
+  BatchNorm(const char* name, std::int64_t channels, const BatchNormOptions& options, Where where);
   /// Throws ShapeError for a shape that the layer does not accept.
   virtual void check_shape(const Shape& shape, Where where) const = 0;
 
@@ -50,16 +50,16 @@ class BatchNorm : public Module {
   Tensor normalize(const Tensor& x, bool relu, const Tensor& residual, Where where);
 
   const char* name_;
-  BatchNormConfig config_;
+  BatchNormOptions options_;
   BatchNormFunction training_function_;
 };
 
 /// Shapes: (B, C) or (B, C, L), like the input
 class BatchNorm1d : public BatchNorm {
  public:
-  explicit BatchNorm1d(std::int64_t channels, const BatchNormConfig& config = {},
+  explicit BatchNorm1d(std::int64_t channels, const BatchNormOptions& options = {},
                        Where where = Where::current())
-      : BatchNorm("BatchNorm1d", channels, config, where) {}
+      : BatchNorm("BatchNorm1d", channels, options, where) {}
 
  protected:
   void check_shape(const Shape& shape, Where where) const override;
@@ -68,9 +68,9 @@ class BatchNorm1d : public BatchNorm {
 /// Shapes: (B, C, H, W), like the input
 class BatchNorm2d : public BatchNorm {
  public:
-  explicit BatchNorm2d(std::int64_t channels, const BatchNormConfig& config = {},
+  explicit BatchNorm2d(std::int64_t channels, const BatchNormOptions& options = {},
                        Where where = Where::current())
-      : BatchNorm("BatchNorm2d", channels, config, where) {}
+      : BatchNorm("BatchNorm2d", channels, options, where) {}
 
  protected:
   void check_shape(const Shape& shape, Where where) const override;

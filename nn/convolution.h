@@ -8,7 +8,7 @@
 namespace ringrad::nn {
 
 /// The options of a Conv2d; each number applies to both axes.
-struct Conv2dConfig {
+struct Conv2dOptions {
   std::int64_t kernel = 3;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
@@ -23,7 +23,7 @@ struct Conv2dConfig {
 /// Throws:      ValueError unless the counts are positive and groups divides both channel counts
 class Conv2d : public Module {
  public:
-  Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dConfig& config = {},
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dOptions& options = {},
          Where where = Where::current());
 
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
@@ -33,7 +33,7 @@ class Conv2d : public Module {
   Tensor bias;  ///< undefined without bias
 
  private:
-  Conv2dConfig config_;
+  Conv2dOptions options_;
 };
 
 }  // namespace ringrad::nn

@@ -3,29 +3,29 @@
 namespace ringrad::nn {
 namespace {
 
-Pool2dOptions options_for(std::int64_t kernel, const Pool2dConfig& config) {
-  const std::int64_t stride = config.stride ? config.stride : kernel;
+ringrad::Pool2dOptions options_for(std::int64_t kernel, const Pool2dOptions& options) {
+  const std::int64_t stride = options.stride ? options.stride : kernel;
   return {.kernel = {kernel, kernel},
           .stride = {stride, stride},
-          .padding = {config.padding, config.padding}};
+          .padding = {options.padding, options.padding}};
 }
 
-std::string describe_pool(const char* name, const Pool2dOptions& options) {
+std::string describe_pool(const char* name, const ringrad::Pool2dOptions& options) {
   return concat(name, "(kernel ", options.kernel[0], ", stride ", options.stride[0],
                 options.padding[0] ? concat(", padding ", options.padding[0]) : "", ')');
 }
 
 }  // namespace
 
-MaxPool2d::MaxPool2d(std::int64_t kernel, const Pool2dConfig& config)
-    : options_(options_for(kernel, config)) {}
+MaxPool2d::MaxPool2d(std::int64_t kernel, const Pool2dOptions& options)
+    : options_(options_for(kernel, options)) {}
 
 Tensor MaxPool2d::forward(const Tensor& x, Where where) { return max_pool2d(x, options_, where); }
 
 std::string MaxPool2d::describe() const { return describe_pool("MaxPool2d", options_); }
 
-AvgPool2d::AvgPool2d(std::int64_t kernel, const Pool2dConfig& config)
-    : options_(options_for(kernel, config)) {}
+AvgPool2d::AvgPool2d(std::int64_t kernel, const Pool2dOptions& options)
+    : options_(options_for(kernel, options)) {}
 
 Tensor AvgPool2d::forward(const Tensor& x, Where where) { return avg_pool2d(x, options_, where); }
 

@@ -8,29 +8,29 @@
 namespace ringrad::nn {
 
 /// Windows of kernel x kernel; stride 0 means stride = kernel.
-struct Pool2dConfig {
+struct Pool2dOptions {
   std::int64_t stride = 0;
   std::int64_t padding = 0;
 };
 
 class MaxPool2d : public Module {
  public:
-  explicit MaxPool2d(std::int64_t kernel, const Pool2dConfig& config = {});
+  explicit MaxPool2d(std::int64_t kernel, const Pool2dOptions& options = {});
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
   std::string describe() const override;
 
  private:
-  Pool2dOptions options_;
+  ringrad::Pool2dOptions options_;
 };
 
 class AvgPool2d : public Module {
  public:
-  explicit AvgPool2d(std::int64_t kernel, const Pool2dConfig& config = {});
+  explicit AvgPool2d(std::int64_t kernel, const Pool2dOptions& options = {});
   Tensor forward(const Tensor& x, Where where = Where::current()) override;
   std::string describe() const override;
 
  private:
-  Pool2dOptions options_;
+  ringrad::Pool2dOptions options_;
 };
 
 /// Pools an input of any size to output_size x output_size.

@@ -4,17 +4,17 @@ namespace ringrad::nn {
 
 Residual::Layer Residual::make_layer(const std::string& conv, const std::string& norm,
                                      std::int64_t in_channels, std::int64_t out_channels,
-                                     Conv2dConfig config, Where where) {
-  config.bias = false;  // the norm would subtract it again
-  Conv2d& convolution = child(conv, Conv2d(in_channels, out_channels, config, where));
+                                     Conv2dOptions options, Where where) {
+  options.bias = false;  // the norm would subtract it again
+  Conv2d& convolution = child(conv, Conv2d(in_channels, out_channels, options, where));
   return {&convolution, &child(norm, BatchNorm2d(out_channels))};
 }
 
-void Residual::add_layer(std::int64_t in_channels, std::int64_t out_channels, Conv2dConfig config,
+void Residual::add_layer(std::int64_t in_channels, std::int64_t out_channels, Conv2dOptions options,
                          Where where) {
   const std::string number = std::to_string(layers_.size() + 1);
   layers_.push_back(
-      make_layer("conv" + number, "norm" + number, in_channels, out_channels, config, where));
+      make_layer("conv" + number, "norm" + number, in_channels, out_channels, options, where));
 }
 
 void Residual::add_shortcut(std::int64_t in_channels, std::int64_t out_channels,

@@ -15,7 +15,7 @@ using ringrad::testing::Random;
 
 struct Layer {
   std::string number;
-  Conv2dOptions options;
+  ringrad::Conv2dOptions options;
 };
 
 // The block's function composed of single operators, with its parameters by name.
@@ -23,7 +23,7 @@ Tensor composed(const Module& block, const Tensor& x, const std::vector<Layer>& 
                 std::int64_t stride) {
   StateDict state = block.state_dict();
   const auto normalized = [&](const Tensor& in, const std::string& conv, const std::string& norm,
-                              const Conv2dOptions& options) {
+                              const ringrad::Conv2dOptions& options) {
     return batch_norm(conv2d(in, state.at(conv + ".weight"), {}, options),
                       state.at(norm + ".weight"), state.at(norm + ".bias"), {}, {});
   };
