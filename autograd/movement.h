@@ -57,7 +57,8 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start,
 Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index,
               Where where = Where::current());
 
-/// Visits the positions of x's first axis: for (const Tensor row : x). Each is a view, select(x, 0, i).
+/// Visits the positions of x's first axis: for (const Tensor row : x).
+/// Each is a view, select(x, 0, i).
 class RowIterator {
  public:
   using value_type = Tensor;

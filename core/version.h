@@ -1,5 +1,5 @@
-// The version of the library, by the rules of semver.org. While the first number is 0, each second number
-// may change what exists; CHANGELOG.md says how.
+// The version of the library, by the rules of semver.org. While the first number is 0, each second
+// number may change what exists; CHANGELOG.md says how.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace ringrad {
 
-/// "0.1.0": the version of the library that the program runs with. That of the headers it was compiled
-/// with is in the macros above.
+/// "0.1.0": the version of the library that the program runs with. That of the headers that it was
+/// compiled with is in the macros above.
 const char* version();
 
 }  // namespace ringrad

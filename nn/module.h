@@ -32,7 +32,8 @@ namespace ringrad::nn {
 /// A parameter or a buffer, and its name in the module: "layers.0.weight".
 using NamedTensor = std::pair<std::string, Tensor>;
 
-/// True if M declares forward(const Tensor&), which hides Module::forward and which no module calls.
+/// True if M declares forward(const Tensor&), which hides Module::forward and which no module
+/// calls.
 template <class M>
 inline constexpr bool kForwardLacksWhere =
     (

@@ -1,5 +1,5 @@
-// The CUDA runtime's handles, declared as its header declares them: Ringrad's headers name them, and a
-// program may include Ringrad with, before, after or without <cuda_runtime.h>.
+// The CUDA runtime's handles, declared as its header declares them: Ringrad's headers name them,
+// and a program may include Ringrad with, before, after or without <cuda_runtime.h>.
 
 #pragma once
 

@@ -76,7 +76,7 @@ inline constexpr unsigned cudaHostAllocDefault = 0;
 inline constexpr unsigned cudaHostAllocPortable = 1;
 inline constexpr unsigned cudaHostAllocMapped = 2;
 
-// The toolkit's names: Ringrad's headers declare these types without either (core/gpu/cuda_handles.h).
+// The toolkit's names: core/gpu/cuda_handles.h declares these types without either header.
 struct CUstream_st;
 struct CUevent_st;
 struct CUgraph_st;

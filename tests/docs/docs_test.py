@@ -55,7 +55,8 @@ class CodeTest(unittest.TestCase):
             source = Path(folder, 'blocks.cc')
             source.write_text('\n'.join(includes + bodies))
             Path(folder, 'ringrad').symlink_to(ROOT)
-            run = subprocess.run(['g++', '-std=c++20', '-march=x86-64-v2', '-fsyntax-only', '-w', f'-I{folder}', source], text=True, capture_output=True, check=False)
+            run = subprocess.run(['g++', '-std=c++20', '-march=x86-64-v2', '-fsyntax-only', '-w', f'-I{folder}',
+                                  f'-I{ROOT}/sim/include', source], text=True, capture_output=True, check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
 
 

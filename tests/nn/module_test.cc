@@ -180,7 +180,8 @@ TEST(ModuleTest, ThrowsForALayerThatIsNotRegistered) {
   EXPECT_NO_THROW(net(ones({1, 3})));
 }
 
-// The parameters count, not the module: a layer may be shared, or register its parameters elsewhere.
+// The parameters count, not the module: a layer may be shared, or register its parameters
+// elsewhere.
 TEST(ModuleTest, CallsLayersWhoseParametersAreRegisteredElsewhere) {
   struct Sharing : Module {
     explicit Sharing(Linear& layer) : layer(layer) {
