@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = 'autograd core kernels parallel/plan sim tests/autograd tests/kernels tests/parallel/plan tests/reference'
-FILES = 'tools/new tests/testing.h ringrad.h'
+FILES = 'tools/new tests/testing.h ringrad.h nn.h parallel.h'
 COLLECTIVE, PIPELINE = 'parallel/plan/collective', 'parallel/plan/pipeline'
 GOOGLETEST = '/usr/src/googletest/googletest'
 MARK = 'Fill in' + ':'
