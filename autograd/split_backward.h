@@ -16,21 +16,11 @@
 // without such edges is freed. The second half calls the kept functions for the other edges and
 // continues from there like any backward pass, in the same order.
 //
-// After both halves, all gradients equal those of backward(), bit by bit:
-//   - The gradients of the inputs are returned, and no input's grad() changes. The second half
-//     accumulates all others, including those below an input.
-//   - A tensor's hooks run once, in the half that completes its gradient; their results count in
-//     both. Completed-hooks of leaves and callbacks at the end of backward belong to the second
-//     half, whose gradients a DistributedDataParallel reduces.
-//   - Each function computes a gradient once. Cheap shared parts are computed twice (the ReLU mask
-//     of a fused linear layer). If one kernel computes all gradients (batch norm, layer norm), the
-//     first half runs it and keeps only the small gradients of the weights.
-//   - A checkpointed segment is recomputed once, in the first half, and its own pass is split.
-// The graph is freed as by backward(), and nothing is recorded (no create_graph). What is kept must
-// not be changed in place; accumulate() checks this.
-//
 // Threads and streams: as for backward(); a WeightGradients may move to another thread together
 // with its graph. Second halves may run in any order, each on the stream of its first half.
+//
+// After both halves, all gradients equal those of backward(), bit by bit; README.md, "Backward in
+// two halves", says what that means for hooks, shared parts and checkpoints.
 //
 // Paper: Qi, Wan, Huang, Lin 2023, "Zero bubble pipeline parallelism", arXiv:2401.10241
 

@@ -16,15 +16,13 @@
 // work and replays it. From then on, a call is one launch. Every call is one training step, with
 // the same bits as without capture. On a CPU every call runs the function.
 //
-//     call      1        2                  3        4
-//     host      step()   step() recorded
-//     device    step     replay             replay   replay
-//
 // The captured work is a list of kernels and addresses, so a replay does not repeat what the host
 // did: the function must not branch on values, print, or count. Values that the library sets on the
 // host at each step (random numbers, the optimizer's learning rate and step count) still reach the
 // device. Anything that cannot be repeated throws: reading a tensor on the host, another shape, a
 // parameter that was moved.
+//
+// README.md says more: "Captured steps".
 
 #pragma once
 

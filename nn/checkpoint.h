@@ -18,13 +18,10 @@
 // (atomic_file.h). The format is that of tensor_file.h, with tensors "model.0.weight",
 // "optimizer.0.momentum", "step" ().
 //
-// Every start of a run has a generation (generation.h), which grows with the clock. A file names
-// the generation that wrote it, and no earlier generation replaces it. So a suspended process that
-// wakes up after its job was restarted cannot overwrite what the new job has saved. A new job that
-// loads nothing relies on a correct clock.
-//
 // For many ranks: parallel/train/checkpoint/distributed_checkpoint.h.
 // (autograd/activation_checkpoint.h is unrelated.)
+//
+// README.md says more: "Generations of checkpoints".
 
 #pragma once
 

@@ -17,18 +17,10 @@
 // exchanged. The gradient with respect to the filter correlates x with grad_y: a filter of 4 taps,
 // 3 outputs, and again 6 inputs. So it uses the same points and the same B', with other G and A.
 //
-// Tiles are grouped into blocks whose 36 matrices fit into the second-level cache.
-//
-// The price is accuracy: the transforms' constants grow with the points and amplify rounding.
-// Measured against float64, for 16 to 64 channels and up to 64 images of 32x32:
-//
-//                         root-mean-square error      worst error      against direct float32,
-//                         / that of the result        / largest        root mean square
-//     y, grad_x           0.7e-6 to 1.9e-6            8.1e-6           3 to 7 times
-//     grad_weight         0.6e-6 to 2.8e-6            8.4e-6           2.5 to 14 times
-//
 // Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels.
 // Images are channels_last.
+//
+// README.md says more: "Winograd: accuracy".
 //
 // Paper: Lavin and Gray 2015, arXiv:1509.09308
 

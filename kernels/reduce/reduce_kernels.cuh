@@ -10,12 +10,6 @@
 //     reduce_columns    keeps neighbours: one thread per V columns, so that neighbouring threads
 //                       still read neighbouring packs
 //
-//     rows       [ lane 0 | lane 1 | ... | lane 0 | ... ] --> one result        V elements each
-//
-//     columns    [ (0,0) | (1,0) | (2,0) ]      thread (x, y) has V columns; those of one x merge
-//                [ (0,1) | (1,1) | (2,1) ]      their totals in shared memory
-//                [ (0,0) | (1,0) | (2,0) ] ...
-//
 // A kernel reduces one axis. If more axes are reduced, or several blocks share a result, the kernel
 // writes totals (parts, results), and another pass reduces their columns.
 //
@@ -26,6 +20,8 @@
 //     Partial map(x, position, center) const;     position counts along the innermost reduced axis
 //
 // Finish has `out`, the memory for results, and converts a Total to a result.
+//
+// README.md says more: "Two kernels".
 
 #pragma once
 

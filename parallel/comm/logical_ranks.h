@@ -16,12 +16,7 @@
 // `comm`. All results are therefore the same on 1, 2, 4 or 8 physical ranks, provided that each
 // logical rank's own results are: on processors with the same instructions, or GPUs of one kind.
 //
-// Using the physical ranks and adding in tree order is not enough: the order between ranks is only
-// the upper part of the tree. Below it, one rank sums over its part of the batch in every matrix
-// product, convolution and batch norm, in an order that depends on the size of the part: 64 samples
-// are not added as eight times 8. After one data-parallel step of a small ConvNet on 16 images in
-// tree order, a quarter of its second layer's weights differ in the last bits between one rank and
-// two. Only the computation of a logical rank is fixed.
+// README.md says more: "Why logical ranks".
 //
 // Paper: Li et al., SC 2023, "EasyScale: Elastic Training with Consistent Accuracy and Improved
 // Utilization on GPUs"

@@ -18,16 +18,9 @@
 //     race             two accesses, one of them a write and not both atomic, which nothing orders
 //                      (access_order.h)
 //
-// Each is found whenever the kernel runs with such data, whatever the order of threads in the
-// simulator. One case escapes: a third lane's read, if only lanes of one warp read and some of them
-// meet the writer.
-//
-// All checked memory lies in one range of addresses; the address of its state is computed from its
-// own. Other addresses, such as a thread's stack or pinned memory, are not checked. Nor are calls
-// of memcpy and memset, except for those that the compiler turns into assignments: kernels should
-// assign.
-//
 // Other builds link no_access_check.cc, which checks nothing.
+//
+// README.md says more: "What is checked".
 
 #pragma once
 

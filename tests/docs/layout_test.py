@@ -11,6 +11,7 @@ SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob('
            if path.suffix in ('.h', '.cc', '.cu', '.cuh')]
 WIDTH = 100
 MOST_WITHOUT_README = 4
+MOST_COMMENT_LINES = 25
 MOST_CONCEPTS = 30
 
 
@@ -26,6 +27,17 @@ class LayoutTest(unittest.TestCase):
                  for name in re.findall(r'^#include "(.*)"', path.read_text(), re.MULTILINE)
                  if not (name.startswith('ringrad/') and (ROOT / name.removeprefix('ringrad/')).is_file())]
         self.assertEqual(wrong, [])
+
+    def test_a_header_explains_itself_in_at_most_25_lines(self):
+        """What takes longer to say is in its room's README or in docs/."""
+        long = []
+        for path in SOURCES:
+            if path.suffix in ('.h', '.cuh') and path.relative_to(ROOT).parts[0] in LIBRARY:
+                text = re.sub('^[ \t]*//.*', '//', path.read_text(), flags=re.MULTILINE)
+                longest = max((run.count('\n') for run in re.findall('(?:^//\n)+', text, re.MULTILINE)), default=0)
+                if longest > MOST_COMMENT_LINES:
+                    long.append(f'{path.relative_to(ROOT)}: {longest}')
+        self.assertEqual(long, [])
 
     def test_a_folder_holds_at_most_30_concepts(self):
         """A concept is a header, with or without a source."""

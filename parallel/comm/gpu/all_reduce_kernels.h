@@ -17,14 +17,12 @@
 // mailboxes, for even and odd calls: a rank in call k + 1 has seen all others there, so no
 // rank still reads the mail of call k.
 //
-// Order: the block writes the mail and passes a barrier, then one thread raises the flag with
-// release at system scope. At the receiver, one thread sees the flag with acquire at system scope,
-// the block passes a barrier, and then its other threads read the mail.
-//
 // The launching code must ensure that the blocks of all ranks are on their GPUs at the same time
 // (kernel_all_reduce.h). Otherwise, or if a rank does not arrive, kernels give up at the deadline
 // or when the abort word is raised, leave a note (core/gpu/device_watch.h), and end. The result is
 // then undefined.
+//
+// README.md says more: "Order of mail and flags".
 
 #pragma once
 

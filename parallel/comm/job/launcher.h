@@ -21,9 +21,7 @@
 //
 // The launcher names the rank that failed first, which may not have ended first (job_record.h).
 //
-// A failed job may be restarted, on as many ranks or on the remaining ones: all but the rank that
-// failed first, ranks killed by SIGKILL, and those of lost hosts. Ranks are renumbered without
-// gaps.
+// README.md says more: "Restarts".
 
 #pragma once
 

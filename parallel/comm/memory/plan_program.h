@@ -11,12 +11,6 @@
 //     recv chunk 1 <- 1              wait until rank 1's progress >= 3; copy its chunk 1
 //     (end)                          publish; wait until each reader is past its last read of mine
 //
-// Moving a cache line between processors costs more than the arithmetic. So a sum that is sent on
-// may also be written to its receiver in the same pass, while it is in a register; the receiver's
-// recv then only waits. This is allowed if the receiver has certainly finished with its old chunk
-// when the sum is made, which happens_before.h decides. In a two-shot, and in a ring of two, each
-// element is thus read and written only once per rank.
-//
 // The program also places the chunks. A rank has two areas of memory, both cut into parts of the
 // same sizes: its buffer and, where the plan needs one, a staging buffer.
 //
@@ -24,6 +18,8 @@
 //     all but these      part c: chunk c             part c: the staged copy of chunk c
 //     all_to_all, rank   part s: the chunk that s    part d: the chunk that r has for d; after
 //       r of n           has for r                   part n - 1: copies, and what r only relays
+//
+// README.md says more: "Sums delivered at once".
 
 #pragma once
 

@@ -21,10 +21,7 @@
 // after they see that SIGSTOP has stopped it, otherwise (also under a debugger) after
 // GroupOptions::silence.
 //
-// A waiting rank spins briefly, then yields the processor, then sleeps until there is progress.
-// Every round checks for a failure; later rounds also check the clock and whether all ranks live. A
-// rank that publishes wakes the sleepers. It may miss one that is about to sleep, so no sleep is
-// longer than a millisecond.
+// README.md says more: "How a rank waits".
 
 #pragma once
 

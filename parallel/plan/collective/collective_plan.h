@@ -1,11 +1,6 @@
 // A collective as a value: which rank offers which chunk to which rank, what is added, and in which
 // order.
 //
-// A plan is data made by a pure function of (world size, segments). It can be printed, compared,
-// stored (plan_json.h), proved (check.h), timed (cost.h), and run (parallel/comm). All of these
-// read the same list, and none knows which algorithm wrote it. A new algorithm only has to write
-// this list.
-//
 // The machine that a plan is written for:
 //
 //        rank 0              rank 1              rank 2        every rank has one buffer, cut into
@@ -26,14 +21,7 @@
 //   send_staged  c -> p        offers that copy to p; the rank must not stage c again before p has
 //                              taken it
 //
-// Consecutive sends in a rank's list, in one time slot and to one peer, are one message, which
-// takes one place in the channel. So halving a buffer is one message, not one per chunk.
-//
-// Peers may still be reading after a rank's last step. The code that runs a plan must not release
-// the rank's buffer before its last chunks have been taken.
-//
-// The order inside recv_reduce is what makes floating-point results a property of the plan. `step`
-// is a time slot, for readers and drawings; execution follows the order of each rank's steps.
+// README.md says more: "Plans".
 
 #pragma once
 

@@ -14,24 +14,12 @@
 //
 //   rank 0 : stages c0, sends the copy > 1, > 2; c0 = (x0 + x1) + x2; ranks 1 and 2 likewise
 //
-// All-to-all: in step t rank r sends to r + t what it has for it, and receives from r - t.
-//
-//   n = 3    step 1: 0 > 1, 1 > 2, 2 > 0      step 2: 0 > 2, 1 > 0, 2 > 1
-//
-//   collective        steps      bytes sent by each rank          additions by each rank
-//   all_reduce
-//     two_shot        2          2 (n - 1) / n * S                (n - 1) / n * S
-//     one_shot        1          (n - 1) * S                      (n - 1) * S
-//   reduce_scatter    1          (n - 1) / n * S                  (n - 1) / n * S
-//   all_gather        1          (n - 1) / n * S                  none
-//   broadcast         1          root (n - 1) * S, others none    none
-//   reduce            1          root none, others S              root (n - 1) * S
-//   all_to_all        n - 1      (n - 1) / n * S                  none
-//
 // Two-shot sends as many bytes as the ring, in a number of steps that does not grow with n.
 // One-shot halves the steps again and is the fastest for small buffers. The order of addition is
 // the same for every element: rank 0, 1, ..., n - 1. This is the `canonical` order: bits depend
 // neither on how the buffer is cut, nor on which buffer an element lies in.
+//
+// README.md says more: "Direct plans: costs".
 
 #pragma once
 

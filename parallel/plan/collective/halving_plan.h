@@ -12,20 +12,13 @@
 //   rank 3    sends c0 c2 > 2    sends c1 > 1       sends c3 > 1       sends c1 c3 > 2
 //   c0 is     x0 + x1, x2 + x3   their sum, at 0    at 0 and 2         everywhere
 //
-//   collective        steps       bytes sent by each rank    additions by each rank
-//   all_reduce        2 log2 n    2 (n - 1) / n * S          (n - 1) / n * S
-//   reduce_scatter      log2 n      (n - 1) / n * S          (n - 1) / n * S
-//   all_gather          log2 n      (n - 1) / n * S          none
-//
 // The lower rank's term comes first, so every chunk is summed as ((x0 + x1) + (x2 + x3)) + ...: the
 // `tree` order. A sum of 8 leaves in this order is the same whether 1, 2, 4 or 8 ranks share them.
 //
 // Neighbours exchange first: where hosts hold a power of two of ranks, the large halves stay inside
 // them.
 //
-// If n is not a power of two, some pairs of ranks are folded first and unfolded last
-// (balanced_tree.h): the second rank of a pair gives all its data to the first and waits for the
-// result. That costs two steps, and up to 2 S more bytes for those ranks.
+// README.md says more: "Halving and doubling".
 //
 // Paper: Rabenseifner 2004, "Optimization of collective reduction operations"; folding: Thakur,
 // Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH".

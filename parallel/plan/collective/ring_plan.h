@@ -11,16 +11,12 @@
 //   rank 2     sends c1 > 0     sends c0 > 0        sends c2 > 0    sends c1 > 0
 //   c0 is      x1               x1 + x2             (x1 + x2) + x0 at rank 0, then copied
 //
-//   collective        steps        bytes sent by each rank    additions by each rank
-//   all_reduce        2 (n - 1)    2 (n - 1) / n * S          (n - 1) / n * S
-//     bidirectional   2 (n - 1)    half of it each way        (n - 1) / n * S
-//   reduce_scatter      (n - 1)      (n - 1) / n * S          (n - 1) / n * S
-//   all_gather          (n - 1)      (n - 1) / n * S          none
-//
 // No algorithm sends less, so the ring is bandwidth-optimal; its latency grows with n. Each chunk
 // is summed along one chain and then copied, so all ranks end with identical bits. The chain starts
 // at a rank that depends on the chunk, so bits do depend on n and on where an element lies in the
 // buffer.
+//
+// README.md says more: "Rings: costs".
 //
 // Paper: Patarasu and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
 // workstations".

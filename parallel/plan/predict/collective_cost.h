@@ -18,13 +18,7 @@
 //                      each: if m divides n
 //   hierarchical_tree  the same with a double tree between the hosts
 //
-// The ring is best for large S, as no algorithm sends less than 2 (n-1)/n S; its latency grows with
-// n, that of trees with log n. docs/prediction.md compares this with published figures of NCCL.
-//
-// Against cost.h's simulation on ports: ring, two_shot, one_shot and hierarchical are exact if
-// chunks are equal, and so is halving_doubling if n and m are powers of two. Otherwise the latter
-// is 3/4 to 1 of the simulation on links of one kind, and 2/3 to 2 on links of two kinds.
-// double_tree is 4/5 to 9/8 of the simulation of such trees, whose steps get in each other's way.
+// README.md says more: "Formulas for 10,000 ranks".
 //
 // Papers: as in cost.h; Sanders, Speck and Träff 2009, "Two-tree algorithms for full bandwidth
 //         broadcast, reduction and scan"

@@ -18,17 +18,7 @@
 //   reads   sent data stays in place, and its receiver fetches one message after another: in memory
 //           that all ranks see, sending occupies no rank
 //
-// A rank takes its steps in order. A send is done as soon as its message is handed to the link, but
-// waits while the channel holds `slots` messages that were not taken. A receive waits for all its
-// terms, adds, and then has taken them. A message has arrived when all its bytes have.
-//
-// For powers of two and equal chunks this gives the textbook's formulas, where p is the number of
-// steps:
-//
-//   ring, halving-doubling   p alpha + 2 (n-1)/n S beta + (n-1)/n S gamma,   p = 2 (n-1), 2 log2 n
-//   two-shot (ports)         2 alpha + 2 (n-1)/n S beta + (n-1)/n S gamma
-//   one-shot (ports)           alpha +     (n-1) S beta + n S gamma         n - 1 sums and the copy
-//   chain (wires, gamma = 0)   (2 (n-1) + k - 1) (alpha + S beta / k)        k segments
+// README.md says more: "Simulated plans and formulas".
 //
 // Papers: Hockney 1994, "The communication challenge for MPP"; Thakur, Rabenseifner and Gropp 2005,
 // "Optimization of collective communication operations in MPICH".

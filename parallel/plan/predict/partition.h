@@ -10,11 +10,6 @@
 //     bytes   = parameters (values, gradients, optimizer state)
 //               + kept (saved_bytes of its layers + its input)
 //
-// A stage's messages are those that it sends: its output, unless it is the last stage, and the
-// gradient of its input, unless it is the first. Each takes alpha + bytes beta; there are none if
-// all stages are on one device. `kept` is the number of micro-batches whose activations the
-// schedule keeps at once. Not counted: buffers, workspace of kernels, messages in transit.
-//
 // A pipeline is as fast as its slowest stage. With m micro-batches, v = stages / p stages per
 // device and D the seconds of the slowest device, a step takes about
 //
@@ -27,11 +22,7 @@
 //
 //     least[s][e] = min over b of max(least[s - 1][b], seconds[b, e))
 //
-// It then repeats this for the sum of bytes sent, among stages no slower than the slowest must be:
-// O(stages layers^2). One memory limit per stage keeps that exact. If several stages on each of
-// several devices share a limit, dividing it among them is as hard as partitioning numbers into two
-// equal sums (a layer between two cuts goes to one device or the other). Each stage then gets an
-// equal share: the result fits, and is the best under these shares.
+// README.md says more: "Where to cut a model".
 
 #pragma once
 

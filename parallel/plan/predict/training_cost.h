@@ -22,15 +22,7 @@
 //     bytes on a device = (1 + 1 + state) * parameters
 //                         + the most that it keeps for backward passes (pipeline_check.h)
 //
-// The factors stand for parameters, gradients and optimizer state. A device keeps saved_bytes of a
-// stage's layers and the input that it has received. Not counted: the batch, operators' workspace,
-// messages in transit.
-//
-// Not modelled: late ranks; other traffic on a network; a port shared by messages of a pipeline and
-// of the data axis; gradients slowed down by simultaneous reductions. The slowdown of devices that
-// share processors or memory is measured and given as `contention`; all replicas compute or wait at
-// the same time. Time and memory grow with pipeline * stages_per_device * micro_batches, not with
-// data: 10,000 devices take milliseconds.
+// README.md says more: "A predicted training step".
 
 #pragma once
 

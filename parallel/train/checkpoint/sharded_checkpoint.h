@@ -9,14 +9,6 @@
 //     ...
 //     checkpoint.save("run");                        each rank writes a file, then rank 0 the index
 //
-// Saved names contain no rank: a parameter is "model.0.weight" with its whole shape, its momentum
-// "optimizer.model.0.weight.momentum". A job with other ranks, or with another split, can load it:
-//
-//     replicated   on all ranks, equal         modules, their optimizers, numbers
-//     sharded      each rank has a slice       parallel layers, ShardedOptimizer
-//     owned        some ranks have it whole    stages of a pipeline, their optimizers
-//     per rank     as many values as ranks     generators, errors of hooks, add_per_rank's state
-//
 // Guarantee: every rank gets the bits that it would have if one rank had held and saved everything.
 // Copies are compared: state that differs between ranks without being declared so is refused by
 // name. The exception is buffers, where the lowest rank's count, as in DistributedDataParallel. A
@@ -26,6 +18,8 @@
 // save, save_async, wait and load are collectives: all ranks must call them at the same point,
 // between steps. An error on one rank is thrown on all, and the group stays usable. Ranks must list
 // the same things, except for owned ones.
+//
+// README.md says more: "Names in a sharded checkpoint".
 
 #pragma once
 

@@ -22,13 +22,7 @@
 //       });
 //     });
 //
-// A task may run on another thread while backward goes on. It must not record, and must lock what
-// it shares with the rest of the program. Tasks of one stream run one after another. All ranks must
-// set the same hook, between passes.
-//
-// An exception in a hook or its task ends that rank's backward pass. If all ranks' tasks throw
-// before they have called a collective, the model remains usable. If only some do, the other ranks
-// get CollectiveError when these leave the group.
+// README.md says more: "Tasks of hooks".
 
 #pragma once
 

@@ -11,23 +11,13 @@
 //     backward   the parts of grad_output go the same ways back; every parameter's gradient is
 //                ((replica 0's + replica 1's) + replica 2's), in the order of devices
 //
-// Replicas compute at the same time, each on a thread of its own with its share of the OpenMP
-// threads and with a tape of its own. On the caller's tape they are one operation. Before a forward
-// pass the replicas receive what has changed in the module: values of parameters and buffers, which
-// parameters are frozen, and whether it trains. Replicas on the module's own device read its
-// parameters in place.
-//
-// Each device owns a copy of the parameters, and the activations of its part of the batch.
-// devices[0] owns the module: parameters, gradients and buffers, which optimizers and state_dict()
-// use. The module's own forward() is not called. A step sends all parameters from devices[0] to
-// each other device, and all gradients back, one after another. Where several ranks can run,
-// DistributedDataParallel sends less, and all of it at the same time.
-//
 // Guarantee: if the module treats each row of axis 0 by itself, outputs equal those of one device
 // on the whole batch: to the bit for sums, products and quotients of elements; up to rounding where
 // the computation depends on the number of rows or on a row's position (matrix products, exp).
 // Gradients are equal up to the rounding of a different order of summation. Two runs give the same
 // bits. One device gives the bits of the module itself.
+//
+// README.md says more: "DataParallel: who owns what".
 
 #pragma once
 

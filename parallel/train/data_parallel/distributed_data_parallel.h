@@ -14,29 +14,7 @@
 // part, unless it is synchronised (sync_batch_norm.h). For bits that do not depend on the number of
 // processes or GPUs, see comm/logical_ranks.h.
 //
-// Gradients live in one flat arena, and a bucket is a slice of it, so nothing is packed. A CPU
-// model's arena lies where the communicator reduces it in place, unless an optimizer made it
-// earlier:
-//
-//     gradients   | conv1 | bn1 | conv2 | bn2 |   fc1   | fc2 |
-//                 |------ bucket 1 -----|------ bucket 0 -----|   backward completes the last first
-//
-// A bucket is reduced as soon as backward has completed the last gradient in it, overlapped with
-// the rest of backward where that pays (communication_stream.h). All ranks reduce buckets in the
-// same order: after the first pass, in the order in which rank 0's gradients came. Parameters that
-// a backward pass did not reach count as zero gradients, and summary() names them. Every rank's
-// pass must reach at least one parameter.
-//
-// Passes accumulate. What earlier passes averaged is the same on all ranks, so averaging it again
-// together with the new part does not change it. Backward throws AutogradError with create_graph.
-// To send fewer bytes, see communication_hooks.h. A large batch in k parts needs one reduction, not
-// k:
-//
-//     for (int part = 0; part < k; ++part) {
-//       std::optional<DistributedDataParallel::NoSync> alone;
-//       if (part + 1 < k) alone.emplace(model);        each rank adds up its own parts,
-//       (loss(model(x[part])) / k).backward();         and the last pass averages the sums
-//     }
+// README.md says more: "Buckets, and accumulated passes".
 
 #pragma once
 

@@ -21,14 +21,7 @@
 // every step. Buffers (running statistics) are those of the lowest rank that has data; after
 // finish() all ranks have those of the last such rank.
 //
-// While a Join lives, each recorded forward pass in training must be followed by one backward pass.
-// Under NoSync nothing is announced: the rows are counted with those of the pass that reduces, so a
-// step of several parts is exact if the parts of a rank have equal numbers of rows. A step must not
-// end under NoSync.
-//
-// A rank without data makes no forward pass. Modules with collectives of their own, such as
-// sync_batch_norm.h, wait for it in vain and end with CollectiveError, at the latest at the group's
-// deadline.
+// README.md says more: "While a Join lives".
 
 #pragma once
 

@@ -11,25 +11,13 @@
 //       optimizer.step();
 //     }
 //
-// A step with three ranks, on the model's arena (nn/arena.h):
-//
-//     gradients   | part 0 | part 1 | part 2 |rest|    reduce_scatter(mean): rank r averages part r
-//     state       |  on 0  |  on 1  |  on 2  | all|    rank r changes part r of the values
-//     values      | part 0 | part 1 | part 2 |rest|    all_gather: every rank has all of them
-//
-// Parts are equal and cut at multiples of 64 bytes. All ranks hold the rest, less than 64 n bytes:
-// it is all-reduced, and every rank updates it alike. No memory is added: a part is a slice of the
-// model's own values and gradients.
-//
-// Each rank owns a full replica, full gradients, 1/n of every batch, and 1/n of the optimizer's
-// state (see state_bytes()). On a ring, each rank sends 2 (n - 1) / n times the bytes of the
-// parameters per step, as in the all_reduce that it replaces.
-//
 // Guarantee: all replicas start from rank 0's values, which the constructor broadcasts, and hold
 // identical bits after every step. While sums are canonical (plan/collective/sum_order.h), these
 // are the bits of DistributedDataParallel with an optimizer on every rank, since optimizers treat
 // each element by itself. After clip_grad_norm they agree up to the rounding of the norm, whose
 // squares are added in another order.
+//
+// README.md says more: "ShardedOptimizer: parts".
 //
 // Paper: Rajbhandari, Rasley, Ruwase, He 2020, "ZeRO: memory optimizations toward training trillion
 // parameter models", arXiv:1910.02054, section 5.1 (P_os)

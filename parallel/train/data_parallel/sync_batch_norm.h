@@ -18,10 +18,7 @@
 // That average is the gradient of the mean loss of the global batch only if the parts are equal.
 // Otherwise a rank's loss must be its sum times world_size / global batch.
 //
-// Moments are merged in float64, in rank order: for parts A and B with n_A and n_B values and
-// d = mean_B - mean_A,
-//
-//     n = n_A + n_B    mean = mean_A + d n_B / n    M2 = M2_A + M2_B + d^2 n_A n_B / n,  M2 = n var
+// README.md says more: "Merging moments".
 //
 // Paper: Chan, Golub, LeVeque 1979, "Updating Formulae and a Pairwise Algorithm for Computing
 //        Sample Variances"

@@ -18,16 +18,8 @@
 // rank 0's. To continue with DistributedDataParallel, make a new optimizer: with momentum that
 // differs by rank, replicas would drift apart.
 //
-// Guarantees:
-// - All replicas hold identical bits at the start and after each average, and differ in between.
-// - With period 1 and SGD, including momentum and weight decay, it computes what
-//   DistributedDataParallel computes, up to rounding: such steps are linear in parameters and
-//   gradients, so averaging before or after is the same. This does not hold for Adam.
-// - With period k it sends 1/k of the parameters' bytes that DistributedDataParallel sends, plus
-//   one number per average.
-//
-// Not guaranteed for k > 1: what one rank would compute on the whole batch. For smooth convex
-// losses it converges as fast in steps as long as k is below the order of sqrt(steps / ranks).
+// With period 1 and SGD it computes what DistributedDataParallel computes, up to rounding;
+// README.md, "LocalSGD: what is guaranteed", has the rest.
 //
 // Papers: McMahan et al. 2016, arXiv:1602.05629; Stich 2018, arXiv:1805.09767; the schedule that is
 //         synchronous first, Lin et al. 2018, arXiv:1808.07217

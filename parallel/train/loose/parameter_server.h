@@ -1,6 +1,5 @@
 // Parameter server: asynchronous SGD with bounded staleness. Rank 0 holds the parameters and the
-// optimizer. The other ranks are workers, which pull parameters and push gradients, each at its own
-// speed.
+// optimizer; the other ranks, workers, pull parameters and push gradients at their own speed.
 //
 //     rank 0   server    x --- x' --- x'' -- x''' ...       owns the parameters, the optimizer and
 //                       |  \   ^      ^                     its state
@@ -20,29 +19,7 @@
 //       client.finish();
 //     }
 //
-// A worker's clock counts its gradients that the server has applied. With staleness s, a worker at
-// clock c gets parameters to continue once every remaining worker is at clock c - s or later
-// (worker_clocks.h).
-//
-// Guarantees:
-// - What a worker pulls at clock c includes all its own gradients, and those of all workers' first
-//   c - s steps. It may include later ones.
-// - Each gradient is applied exactly once. No worker is ever more than s + 1 steps ahead of
-//   another.
-// - s = 0 is bulk synchronous: in each round the server adds the workers' gradients in rank order
-//   and makes one step with their mean. Two runs give the same bits, whichever worker is faster.
-//   With equal batches, the result is what one rank computes on all of them, up to rounding. A
-//   worker that has finished is no longer part of the mean.
-// - After finish() all ranks hold the server's final parameters, bit by bit.
-//
-// Not guaranteed for s > 0: bits. Each gradient is a step of its own when it arrives, scaled by 1 /
-// remaining workers. For SGD without momentum, as many steps as there are workers amount to one
-// step on the mean; momentum and moments see each gradient alone.
-//
-// Failure: the first rank that fails, ends without finish(), or makes no call for the group's
-// deadline ends the others, with a CollectiveError that names it. The server tells a worker that
-// waits for a slow one to keep waiting every few milliseconds, so a wait may exceed the deadline
-// without being taken for a death. The deadline must be at least 100 ms.
+// README.md says more: "Parameter server: what is guaranteed".
 //
 // Paper: Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
 //        Server"

@@ -21,9 +21,7 @@
 // rounded as it rounds, include the tape's own nodes on a CPU, and are right only if no other code
 // allocates on that device in the meantime.
 //
-// The net's gradients, buffers and modes, and the calling thread's generator, are left bit by bit
-// as they were. The net runs in its current mode. Hooks on its parameters do run, and a layer that
-// calls other ranks still does.
+// README.md says more: "What profiling leaves as it was".
 
 #pragma once
 

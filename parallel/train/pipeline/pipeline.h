@@ -14,22 +14,9 @@
 //     rank 0, stage 0   F0 F1    B0 F2    B1 F3    B2    B3     activations go down, gradients up
 //     rank 1, stage 1      F0 B0    F1 B1    F2 B2    F3 B3
 //
-// The order of work is a plan (plan/pipeline/pipeline_schedules.h, or your own list), which is
-// proved before it runs. Each rank owns the parameters, gradients and optimizer state of its
-// stages, the activations of the micro-batches that the plan keeps (peak_kept in
-// plan/pipeline/pipeline_check.h), and two tensors in transit to each neighbour.
-//
 // Guarantee: gradients are those of the whole model on the same micro-batches one after another,
-//
-//     for (b ...) loss(model(x[b]), y[b]).backward(full({}, rows[b] / rows));
-//
-// bit by bit, whatever the schedule and the number of ranks, as long as the plan takes each stage's
-// backward passes in the order of micro-batches, as all schedules here do. Parameters that several
-// stages share are the exception: their gradients are added by stage, not by micro-batch.
-//
-// Failure: an exception in any stage, or a rank that dies or waits past the deadline, ends
-// train_step() on all ranks, those of the given replicas included, with an error that names the
-// stage or rank and the reason.
+// bit by bit, whatever the schedule and the number of ranks. An exception or a dead rank ends
+// train_step() on all ranks. README.md, "Who owns what, and failures", has the conditions.
 //
 // Papers: Huang et al. 2019, "GPipe", arXiv:1811.06965; for the others see pipeline_schedules.h
 

@@ -22,17 +22,7 @@
 //   shortcut(x). The gradients of x are added from the last branch to the first, as the tape does;
 //   a branch that uses x several times adds its own contributions first.
 //
-//   On GPUs this holds in all modes; on a CPU, for equal OpenMP teams. In turn, each branch has the
-//   caller's T threads; side by side, each of n branches has max(1, T / min(T, n)). The size of the
-//   team changes how oneDNN adds up some products, above all gradients of weights. On a CPU with
-//   T > 1, results of Mode::automatic, which chooses by time, may differ between runs in the last
-//   bits; the other modes never do.
-//
-//   Branch 0 draws random numbers from the caller's default generator, branch k from a generator of
-//   the same offset with a seed made of the caller's seed and k (caller_state.h). So numbers differ
-//   between branches, and not between modes.
-//
-//   NoGrad, Autocast, the default device and current streams hold in branches as around them.
+// README.md says more: "Branches: bits and random numbers".
 
 #pragma once
 

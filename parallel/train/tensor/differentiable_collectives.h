@@ -16,20 +16,10 @@
 //        x, and its gradient g    <-----------------
 //                                  gather_from_ranks  x = [x_0 | x_1 | ...]
 //
-// The gradient is that of one loss, which all ranks compute alike from the same whole tensors. The
-// gradient of a whole tensor is then whole as well, and that of a slice or term belongs to its
-// rank. The caller must ensure that whole tensors are the same on all ranks: a check would cost
-// more than the computation.
+// README.md says more: "Order of differentiable collectives".
 //
-// Order: backward runs operations in the reverse order of their recording (autograd/node.h). Ranks
-// that record alike therefore also make the collectives of their backward passes in the same order,
-// which suffices. No collective is made for an x that needs no gradient. If a rank deviates, all
-// ranks end in CollectiveError, as with any collective.
-//
-// All four take tensors of any strides, on any device that the communicator takes, and can be
-// differentiated any number of times. A group of one returns x itself.
-//
-// REQUIRES: the communicator lives as long as results that are to be differentiated
+// REQUIRES: whole tensors are the same on all ranks (not checked: that would cost more than the
+//           computation); the communicator lives as long as results that are to be differentiated
 // Throws:   CollectiveError unless all ranks call it with the same dtype and number of elements
 // Paper:    Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053, section 3, where the first pair
 //           is called f and g

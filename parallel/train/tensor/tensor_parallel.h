@@ -19,16 +19,7 @@
 // have the same bits on all ranks, so c stays whole without communication, as do all parameters of
 // unsplit layers in between.
 //
-// Ranks that hold the same part, on the data axis of a mesh, are replicas of each other
-// (comm/mesh.h):
-//
-//     Mesh mesh(comm, {{"data", 2}, {"tensor", 2}});
-//     ... ColumnParallelLinear(512, 2048, mesh.axis("tensor")) ...
-//     DistributedDataParallel model(net, mesh.axis("data"));
-//
-// What is not checked: whether x is the same on all ranks. They need the same batches, in the same
-// order. Random numbers of dropout must be the same outside of split regions, and should differ
-// inside. nn::clip_grad_norm takes the norm of this rank's parts, not of the whole model.
+// README.md says more: "Tensor parallel layers on a mesh".
 //
 // Paper: Shoeybi et al. 2019, "Megatron-LM: Training Multi-Billion Parameter Language Models Using
 //        Model Parallelism", arXiv:1909.08053, section 3
