@@ -106,16 +106,42 @@ std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tenso
 
 // --- Reading ---
 
+// The format's dtypes that the library lacks, and their bits.
+constexpr std::array<std::pair<std::string_view, std::uint64_t>, 12> kOtherDTypes = {
+    {{"I8", 8},
+     {"I16", 16},
+     {"U16", 16},
+     {"U32", 32},
+     {"U64", 64},
+     {"C64", 64},
+     {"F8_E4M3", 8},
+     {"F8_E5M2", 8},
+     {"F8_E8M0", 8},
+     {"F6_E2M3", 6},
+     {"F6_E3M2", 6},
+     {"F4", 4}}};
+
+// 0 for a dtype that the format lacks.
+std::uint64_t bits_of(std::string_view name) {
+  if (const auto dtype = dtype_of_name(name)) return 8 * size_bytes(*dtype);
+  for (const auto& [other, bits] : kOtherDTypes)
+    if (other == name) return bits;
+  return 0;
+}
+
+// Which files a reader takes.
+enum class Source { ours, any };
+
 struct Entry {
-  std::string name;
-  DType dtype;
-  Shape shape;
+  std::string name, kind;  // kind: the dtype's name in the file
+  std::vector<std::int64_t> extents;
   std::uint64_t begin, end;  // of its bytes, relative to the end of the header
 };
 
 class Reader {
  public:
-  Reader(const std::filesystem::path& path, Where where) : path_(path), where_(where) {
+  Reader(const std::filesystem::path& path, Source source, Where where)
+      : path_(path), source_(source), where_(where) {
     std::error_code error;
     // Opening a pipe would wait for a writer.
     if (!std::filesystem::is_regular_file(path, error))
@@ -130,15 +156,20 @@ class Reader {
   StateDict read() {
     check_sum();
     StateDict result;
-    for (const Entry& entry : entries()) {
-      const Options on_host{.dtype = entry.dtype, .device = Device()};
-      const Tensor tensor = empty(entry.shape, on_host, where_);
-      const std::span bytes(tensor.raw_data(), entry.end - entry.begin);
-      read(data_begin_ + entry.begin, bytes);
-      if (entry.dtype == DType::bool_ &&
-          std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; }))
-        fail("have truth values of 0 and 1", concat("others in ", quoted_bytes(entry.name)));
-      result.emplace(entry.name, tensor);
+    for (const Entry& entry : entries()) result.emplace(entry.name, tensor(entry));
+    return result;
+  }
+
+  StateDict read(const std::vector<std::string>& names) {
+    check_sum();
+    const std::vector<Entry> all = entries();
+    StateDict result;
+    for (const std::string& name : names) {
+      const auto found = std::find_if(all.begin(), all.end(),
+                                      [&](const Entry& entry) { return entry.name == name; });
+      if (found == all.end())
+        fail("hold each tensor that is asked for", concat("no ", quoted_bytes(name)));
+      if (!result.contains(name)) result.emplace(name, tensor(*found));
     }
     return result;
   }
@@ -148,6 +179,24 @@ class Reader {
   template <class Facts>
   [[noreturn]] void fail(const char* rule, const Facts& got) const {
     throw DataError(concat("load: ", path_.string(), " must ", rule, "; got ", got), where_);
+  }
+
+  Tensor tensor(const Entry& entry) {
+    const auto dtype = dtype_of_name(entry.kind);
+    if (!dtype)
+      fail("have a dtype of the library in each tensor that is asked for",
+           concat(entry.kind, " in ", quoted_bytes(entry.name)));
+    if (entry.extents.size() > kMaxDims)
+      fail(concat("have at most ", kMaxDims, " axes in each tensor that is asked for").c_str(),
+           concat(entry.extents.size(), " in ", quoted_bytes(entry.name)));
+    const Options on_host{.dtype = *dtype, .device = Device()};
+    const Tensor tensor = empty(Shape(entry.extents), on_host, where_);
+    const std::span bytes(tensor.raw_data(), entry.end - entry.begin);
+    read(data_begin_ + entry.begin, bytes);
+    if (*dtype == DType::bool_ &&
+        std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; }))
+      fail("have truth values of 0 and 1", concat("others in ", quoted_bytes(entry.name)));
+    return tensor;
   }
 
   void read(std::uint64_t offset, std::span<std::byte> out) {
@@ -162,9 +211,11 @@ class Reader {
     return text;
   }
 
-  // All other functions may rely on this check.
+  // Of our own files, all other functions may rely on this check.
   void check_sum() {
-    if (size_ < kFixedBytes || text(kLengthBytes, kFront.size()) != kFront)
+    const bool is_ours = size_ >= kFixedBytes && text(kLengthBytes, kFront.size()) == kFront;
+    if (!is_ours && source_ == Source::any) return;
+    if (!is_ours)
       fail("begin with its length and checksum",
            concat("a file of ", size_, " bytes that does not"));
     const std::string expected = text(kDigitsAt, kNoDigits.size());
@@ -199,6 +250,7 @@ class Reader {
   std::vector<Entry> entries() {
     std::vector<Entry> entries;
     const Json all = header();
+    if (!all.is_object()) fail("have a header that is a JSON object", "another value");
     for (const auto& [name, value] : all.items())
       if (name != "__metadata__") entries.push_back(entry(name, value));
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
@@ -226,35 +278,39 @@ class Reader {
                return number.is_number_unsigned();
              });
     };
-    if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
-        !value.contains("shape") || !value.contains("data_offsets"))
+    if (!value.is_object() || (source_ == Source::ours && value.size() != 3) ||
+        !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets"))
       refuse();
     const Json &kind = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
-    if (!kind.is_string() || !are_numbers(shape) || shape.size() > kMaxDims ||
-        !are_numbers(offsets) || offsets.size() != 2)
+    if (!kind.is_string() || !are_numbers(shape) || !are_numbers(offsets) || offsets.size() != 2)
       refuse();
-    const auto dtype = dtype_of_name(kind.get<std::string>());
-    if (!dtype) refuse();
-    Entry entry{name, *dtype, Shape(), offsets[0].get<std::uint64_t>(),
+    Entry entry{name,
+                kind.get<std::string>(),
+                {},
+                offsets[0].get<std::uint64_t>(),
                 offsets[1].get<std::uint64_t>()};
-    std::vector<std::int64_t> extents;
-    std::int64_t bytes = static_cast<std::int64_t>(size_bytes(entry.dtype));
+    // Bits are counted in 64 signed bits, so that bytes and strides cannot overflow either.
+    auto bits = static_cast<std::int64_t>(bits_of(entry.kind));
+    if (bits == 0) refuse();
+    if (source_ == Source::ours && (shape.size() > kMaxDims || !dtype_of_name(entry.kind)))
+      refuse();
     bool is_empty = false;
     for (const Json& number : shape) {
       const auto extent = number.get<std::uint64_t>();
       is_empty |= extent == 0;
-      if (__builtin_mul_overflow(bytes, std::max<std::uint64_t>(extent, 1), &bytes)) refuse();
-      extents.push_back(static_cast<std::int64_t>(extent));
+      if (__builtin_mul_overflow(bits, std::max<std::uint64_t>(extent, 1), &bits)) refuse();
+      entry.extents.push_back(static_cast<std::int64_t>(extent));
     }
-    if (is_empty) bytes = 0;
+    if (bits % 8 != 0 && !is_empty) refuse();
+    const auto bytes = is_empty ? 0 : bits / 8;
     if (entry.begin > entry.end || entry.end > size_ - data_begin_ ||
         entry.end - entry.begin != static_cast<std::uint64_t>(bytes))
       refuse();
-    entry.shape = Shape(extents);
     return entry;
   }
 
   const std::filesystem::path path_;
+  const Source source_;
   const Where where_;
   std::ifstream file_;
   std::uint64_t size_ = 0, data_begin_ = 0;
@@ -342,7 +398,16 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
 }
 
 StateDict read_tensors(const std::filesystem::path& path, Where where) {
-  return Reader(path, where).read();
+  return Reader(path, Source::ours, where).read();
+}
+
+StateDict read_safetensors(const std::filesystem::path& path, Where where) {
+  return Reader(path, Source::any, where).read();
+}
+
+StateDict read_safetensors(const std::filesystem::path& path, const std::vector<std::string>& names,
+                           Where where) {
+  return Reader(path, Source::any, where).read(names);
 }
 
 bool may_be_file(const std::filesystem::path& path) {

@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ringrad/nn/state_dict.h"
 
@@ -45,6 +46,19 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
 /// Throws:  DataError that names the file and what is wrong with it, unless the file is exactly as
 ///          it was written
 StateDict read_tensors(const std::filesystem::path& path, Where where = Where::current());
+
+/// Reads a safetensors file of any program; the tensors are on cpu:0. A file that begins as
+/// write_tensors begins it must match its checksum; other files need none.
+///
+/// Throws:  DataError that names the file and what is wrong with it; it names tensor and dtype if
+///          a tensor has a dtype of the format that the library lacks
+StateDict read_safetensors(const std::filesystem::path& path, Where where = Where::current());
+
+/// The same for these tensors only. The others may have dtypes that the library lacks.
+///
+/// Throws:  as above; DataError if the file lacks a name
+StateDict read_safetensors(const std::filesystem::path& path, const std::vector<std::string>& names,
+                           Where where = Where::current());
 
 /// The same as write_tensors, for generation `generation` > 0, which the file will carry.
 ///

@@ -12,6 +12,7 @@ void read(std::string_view bytes) {
   static fuzz::MemoryFile file;
   file.hold(bytes);
   fuzz::takes<DataError>([&] { nn::read_tensors(file.path()); });
+  fuzz::takes<DataError>([&] { nn::read_safetensors(file.path()); });
 }
 
 }  // namespace

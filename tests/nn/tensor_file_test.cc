@@ -251,6 +251,50 @@ TEST(TensorFileTest, AFullDiskLeavesTheOldFile) {
   std::signal(SIGXFSZ, before);
 }
 
+// A file as other programs write it: without a checksum.
+std::string foreign_file(const std::string& header, const std::string& data) {
+  std::string bytes(8, '\0');
+  const std::uint64_t length = header.size();
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header + data;
+}
+
+TEST(TensorFileTest, FilesOfOtherProgramsNeedNoChecksum) {
+  const Folder folder;
+  const auto path = folder.path() / "file";
+  write_bytes(path, foreign_file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},)"
+                                 R"("b":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})",
+                                 "\x01\x02\x03"));
+  const auto read = read_safetensors(path, std::vector<std::string>{"a"});
+  EXPECT_EQ(read.at("a").to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{2, 3}));
+  expect_throws<DataError>([&] { read_safetensors(path); }, {"I8 in \"b\""});
+  expect_throws<DataError>([&] { read_safetensors(path, std::vector<std::string>{"c"}); },
+                           {"no \"c\""});
+  expect_throws<DataError>([&] { read_tensors(path); }, {"checksum"});
+}
+
+TEST(TensorFileTest, DamagedFilesOfOtherProgramsAreRefused) {
+  const Folder folder;
+  const auto path = folder.path() / "file";
+  const auto one = [](const std::string& shape, const std::string& offsets) {
+    return R"({"a":{"dtype":"U8","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+  };
+  const std::string twice = R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+                            R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+  for (const std::string& bytes :
+       {std::string("short"), std::string(8, '\xff') + "{}", foreign_file("[]", ""),
+        foreign_file("null", ""), foreign_file("{\"\xff\":1}", ""), foreign_file(twice, ""),
+        foreign_file("{}", "x"), foreign_file(one("[2]", "[0,1]"), "x"),
+        foreign_file(one("[1]", "[1,2]"), "xy"), foreign_file(one("[1]", "[1,0]"), "x"),
+        foreign_file(one("[1]", "[0,1]"), ""), foreign_file(one("[-1]", "[0,1]"), "x"),
+        foreign_file(one("[4294967296,4294967296]", "[0,0]"), "")}) {
+    write_bytes(path, bytes);
+    expect_throws<DataError>([&] { read_safetensors(path); }, {"file"});
+  }
+  write_bytes(path, foreign_file("{}", ""));
+  EXPECT_TRUE(read_safetensors(path).empty());
+}
+
 TEST(TensorFileTest, ThrowsWhereNoFileCanBe) {
   const Folder folder;
   const StateDict tensors{{"x", tensor({1.})}};
