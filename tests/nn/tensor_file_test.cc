@@ -273,6 +273,41 @@ TEST(TensorFileTest, FilesOfOtherProgramsNeedNoChecksum) {
   expect_throws<DataError>([&] { read_tensors(path); }, {"checksum"});
 }
 
+// What safetensors 0.8.0 of Python writes for eight NumPy arrays, of which one has a dtype that we
+// lack.
+TEST(TensorFileTest, ReadsWhatTheReferenceWrites) {
+  const std::string header =
+      R"({"__metadata__":{"format":"np"},"n":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},)"
+      R"("d":{"dtype":"F64","shape":[],"data_offsets":[24,32]},)"
+      R"("e":{"dtype":"F32","shape":[0,3],"data_offsets":[32,32]},)"
+      R"("w":{"dtype":"F32","shape":[2,2],"data_offsets":[32,48]},)"
+      R"("h":{"dtype":"F16","shape":[2],"data_offsets":[48,52]},)"
+      R"("i":{"dtype":"I16","shape":[1],"data_offsets":[52,54]},)"
+      R"("u":{"dtype":"U8","shape":[2],"data_offsets":[54,56]},)"
+      R"("t":{"dtype":"BOOL","shape":[2],"data_offsets":[56,58]}}      )";
+  const unsigned char data[] = {
+      1,    0,    0,    0, 0,    0,    0,    0,    0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+      0xff, 3,    0,    0, 0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+      2,    0x40, 0,    0, 0xc0, 0x3f, 0,    0,    0,    0xc0, 0,    0,    0x40, 0x40, 0,
+      0,    0x80, 0x40, 0, 0x38, 0,    0xbc, 0xff, 0xff, 7,    0xff, 1,    0};
+  const Folder folder;
+  const auto path = folder.path() / "file";
+  write_bytes(path, foreign_file(header, {reinterpret_cast<const char*>(data), sizeof data}));
+  const StateDict read =
+      read_safetensors(path, std::vector<std::string>{"w", "h", "n", "t", "u", "d", "e"});
+  EXPECT_EQ(read.at("w").to_vector<float>(), (std::vector<float>{1.5, -2, 3, 4}));
+  EXPECT_EQ(read.at("w").shape(), (Shape{2, 2}));
+  EXPECT_EQ(read.at("h").to_vector<float16>(),
+            (std::vector<float16>{float16(0.5F), float16(-1.F)}));
+  EXPECT_EQ(read.at("n").to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, -2, 3}));
+  EXPECT_EQ(read.at("u").to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{7, 255}));
+  EXPECT_EQ(read.at("d").item<double>(), 2.25);
+  EXPECT_EQ(read.at("e").shape(), (Shape{0, 3}));
+  EXPECT_EQ(read.at("t").dtype(), DType::bool_);
+  EXPECT_EQ(read.at("t").to_vector<bool>(), (std::vector<bool>{true, false}));
+  expect_throws<DataError>([&] { read_safetensors(path); }, {"I16 in \"i\""});
+}
+
 TEST(TensorFileTest, DamagedFilesOfOtherProgramsAreRefused) {
   const Folder folder;
   const auto path = folder.path() / "file";

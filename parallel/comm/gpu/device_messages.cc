@@ -67,11 +67,7 @@ void DeviceMessages::receive(MessageChannel& channel, const Operation& operation
   const std::uint64_t sequence = operation.sequence;
   const Where where = operation.where;
   if (const std::size_t bytes = bytes_of(call); bytes > 0) {
-    if (session_.memory()->has_died(call.peer))
-      session_.group().fail_and_throw(
-          operation, call.peer,
-          concat(operation, ": the sender's process must live until its message is ",
-                 "received; got the end of rank ", session_.group().name(call.peer)));
+    check_peer_lives(operation);
     const DeviceGuard guard(device_, where);
     const Stream stream = current_stream(device_);
     const std::byte* from = links_.address(call.peer, sent);
@@ -80,6 +76,15 @@ void DeviceMessages::receive(MessageChannel& channel, const Operation& operation
     record(call.peer, sequence, End::taken, stream, where);
   }
   publish_taken(session_.group(), channel, operation);
+}
+
+void DeviceMessages::check_peer_lives(const Operation& operation) const {
+  const int peer = operation.call.peer;
+  if (session_.memory()->has_died(peer))
+    session_.group().fail_and_throw(
+        operation, peer,
+        concat(operation, ": the peer's process must live until its message is received; got the ",
+               "end of rank ", session_.group().name(peer)));
 }
 
 // --- Events: each belongs to the rank that records it, and has the number of the other one's slot

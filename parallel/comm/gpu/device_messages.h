@@ -43,9 +43,12 @@ class DeviceMessages {
 
   /// Queues the receipt of what wait_for_message has found, named `sent`, into memory of this GPU.
   ///
-  /// Throws: CollectiveError, and breaks the group, if the sender's process has ended; CudaError
+  /// Throws: as check_peer_lives; CudaError
   void receive(MessageChannel& channel, const Operation& operation, std::uintptr_t sent,
                std::byte* elements);
+
+  /// Throws: CollectiveError, and breaks the group, if the peer's process has ended
+  void check_peer_lives(const Operation& operation) const;
 
  private:
   struct Slot {

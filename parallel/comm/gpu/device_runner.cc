@@ -43,33 +43,40 @@ DeviceRunner::~DeviceRunner() {
   keep_for_ever(std::move(links_));
 }
 
-// What another process has made can be opened only while that process lives. To CUDA its death is
-// an invalid handle; to the group it is a rank's failure.
-template <class Work>
-void DeviceRunner::reach_peers(const Operation& operation, Work work) {
+// What another process has made can be opened only while that process lives. To CUDA its end is an
+// invalid handle; to the group it is a rank's failure. `check` throws if it knows of one.
+// REQUIRES: this rank has not reported the error as its own (RankGroup::Inside)
+template <class Work, class Check>
+void DeviceRunner::reach_peers(Work work, Check check) {
   try {
     work();
   } catch (const CudaError&) {
     // A process that ends gives its handles back before others can see that it has ended.
     const auto end = Clock::now() + kLongestEnd;
     do {
-      session_.group().report_deaths();
-      session_.group().check_whole(operation);
+      check();
       std::this_thread::yield();
     } while (!session_.memory()->is_one_process() && Clock::now() < end);
     throw;
   }
 }
 
+void DeviceRunner::check_peers(const Operation& operation) {
+  session_.group().report_deaths();
+  session_.group().check_whole(operation);
+}
+
 void DeviceRunner::meet(Operation& operation) {
   watch_.claim();
   if (kernels_) return;
   try {
-    reach_peers(operation, [&] {
-      links_->meet(operation);
-      if (has_company()) shared_.emplace(device_);
-      kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
-    });
+    reach_peers(
+        [&] {
+          links_->meet(operation);
+          if (has_company()) shared_.emplace(device_);
+          kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
+        },
+        [&] { check_peers(operation); });
     messages_.emplace(session_, *links_, device_);
   } catch (const std::exception& error) {
     session_.group().fail(error.what());  // the others may have met: there is no second time
@@ -179,7 +186,11 @@ void DeviceRunner::send(MessageChannel& channel, Operation& operation, const std
   refuse_while_capturing("a message", operation.where);
   watch_.claim();
   const Event reached(current_stream(device_), /*timing=*/false, operation.where);
-  reach_peers(operation, [&] { messages_->send(channel, operation, elements); });
+  reach_peers([&] { messages_->send(channel, operation, elements); },
+              [&] {
+                check_peers(operation);
+                messages_->check_peer_lives(operation);
+              });
   queued(operation, reached);
 }
 
@@ -192,7 +203,11 @@ void DeviceRunner::receive(MessageChannel& channel, const Operation& operation, 
                           ? tensor
                           : empty(tensor.shape(), {tensor.dtype(), device_}, operation.where);
   const Event reached(current_stream(device_), /*timing=*/false, operation.where);
-  reach_peers(operation, [&] { messages_->receive(channel, operation, sent, here.raw_data()); });
+  reach_peers([&] { messages_->receive(channel, operation, sent, here.raw_data()); },
+              [&] {
+                check_peers(operation);
+                messages_->check_peer_lives(operation);
+              });
   queued(operation, reached);
   if (device != device_)
     copy_bytes(tensor.raw_data(), device, here.raw_data(), device_, here.storage()->bytes(),
@@ -224,7 +239,8 @@ void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanDa
   const Event reached(current_stream(device_), /*timing=*/false, operation.where);
   DeviceRun run(session_, *this, *links_, device_, copies_, num_runs_++, programs, operation, data);
   try {
-    reach_peers(operation, [&] { run.walk(); });
+    const RankGroup::Inside inside(session_.group(), operation);
+    reach_peers([&] { run.walk(); }, [&] { check_peers(operation); });
     queued(operation, reached);
   } catch (...) {
     if (!run.settle()) has_given_up_ = true;

@@ -95,8 +95,9 @@ class DeviceRunner final : public PlanRunner {
     std::optional<std::chrono::steady_clock::time_point> since;
   };
 
-  template <class Work>
-  void reach_peers(const Operation& operation, Work work);
+  template <class Work, class Check>
+  void reach_peers(Work work, Check check);
+  void check_peers(const Operation& operation);
   bool has_company() const;
   void queued(const Operation& operation, const Event& reached);
   bool is_waiting();

@@ -67,14 +67,7 @@ class ThreadLinks final : public DeviceLinks {
 
   // No rank takes its card away before all have it: a rank that has left may still be waited for.
   void meet(Operation& operation) override {
-    const RankGroup::Inside inside(session_.group(), operation);
-    session_.exchange(operation, reinterpret_cast<std::uintptr_t>(own_.get()));
-    for (int r = 0; r < session_.world_size(); ++r)
-      cards_.push_back(
-          r == rank_
-              ? own_
-              : reinterpret_cast<ThreadCard*>(session_.group().buffer_of(r))->shared_from_this());
-    session_.exchange(operation, 0);
+    exchange_cards(operation);
     const DeviceGuard guard(own_->device, operation.where);
     for (const auto& card : cards_)
       has_access_.push_back(enable_access(own_->device, card->device, operation.where));
@@ -128,6 +121,17 @@ class ThreadLinks final : public DeviceLinks {
   }
 
  private:
+  void exchange_cards(Operation& operation) {
+    const RankGroup::Inside inside(session_.group(), operation);
+    session_.exchange(operation, reinterpret_cast<std::uintptr_t>(own_.get()));
+    for (int r = 0; r < session_.world_size(); ++r)
+      cards_.push_back(
+          r == rank_
+              ? own_
+              : reinterpret_cast<ThreadCard*>(session_.group().buffer_of(r))->shared_from_this());
+    session_.exchange(operation, 0);
+  }
+
   RankSession& session_;
   const std::shared_ptr<ThreadCard> own_;
   const int rank_;

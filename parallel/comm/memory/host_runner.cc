@@ -154,7 +154,9 @@ class HostRunner::Run final : public PlanRun {
 void HostRunner::run(const PlanPrograms& programs, Operation operation, PlanData data) {
   const TraceSpan span(programs.algorithm.c_str(), "collective",
                        [&] { return trace_args(operation); });
-  Run(*this, programs, operation, data).walk();
+  Run run(*this, programs, operation, data);
+  const RankGroup::Inside inside(group_, operation);
+  run.walk();
 }
 
 }  // namespace ringrad

@@ -20,7 +20,6 @@ PlanRun::PlanRun(RankSession& session, PlanRunner& runner, const PlanPrograms& p
 
 void PlanRun::walk() {
   entered_ = session_.reserve(programs_.max_length);
-  const RankGroup::Inside inside(group_, operation_);
   const std::size_t leading = program_.num_leading;
   for (std::size_t i = 0; i < leading; ++i)
     if (program_.instructions[i].op == StepOp::stage) stage(program_.instructions[i]);

@@ -30,7 +30,8 @@ class PlanRun {
 
   /// Returns after this rank's last step, when no rank will read its memory any more.
   ///
-  /// Throws: CollectiveError
+  /// REQUIRES: a RankGroup::Inside lives, which ends before this object
+  /// Throws: CollectiveError; CudaError
   void walk();
 
  protected:

@@ -365,7 +365,7 @@ TEST_F(QueuedWorkTest, AMessageOnTheGpuOfAProcessThatHasEndedIsRefused) {
                                EXPECT_EQ(read(ended_[0], &ended, 1), 1);
                                testing::expect_throws<CollectiveError>(
                                    [&] { comm.recv(x, 1); },
-                                   "the sender's process must live until its message is received; "
+                                   "the peer's process must live until its message is received; "
                                    "got the end of rank 1");
                                std::fflush(stdout);
                                _exit(::testing::Test::HasFailure() ? 1 : 0);

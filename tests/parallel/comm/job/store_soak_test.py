@@ -3,7 +3,7 @@
 
 500 of them in CI; 10,000 by
 
-    bazel test //tests/parallel/comm/store:store_soak_test --test_env=RINGRAD_HOSTILE=10000 --test_output=all
+    bazel test //tests/parallel/comm/job:store_soak_test --test_env=RINGRAD_HOSTILE=10000 --test_output=all
 
 The job must not notice: no error, and the same bits in every round. The process that serves the store must grow by less
 than 8 MiB. (What sanitizers keep of freed memory is more than that; with them only the job is looked at.)
