@@ -18,6 +18,10 @@
 #include <string>
 #include <string_view>
 
+#ifndef __cpp_lib_source_location
+#error "Ringrad needs std::source_location: C++20 with g++ 11, clang 16, or newer"
+#endif
+
 namespace ringrad {
 
 /// The source line of a call.

@@ -50,7 +50,7 @@ struct BackwardOptions {
 /// An index in brackets. A bracket cannot take a defaulted Where, so the implicit conversion notes
 /// the line.
 struct LocatedIndex {
-  LocatedIndex(std::int64_t index, Where where = Where::current()) : index(index), where(where) {}
+  LocatedIndex(std::int64_t position, Where at = Where::current()) : index(position), where(at) {}
   std::int64_t index;
   Where where;
 };

@@ -42,14 +42,11 @@ CHECKED_COPTS = select({
     "//conditions:default": [],
 })
 
-# The same objects make programs and shared libraries (tools/install). Initial-exec keeps thread-local
-# variables as cheap as in a program; the loader reserves room for those of libraries that are loaded
-# later, and Ringrad has few.
+# The same objects make programs and shared libraries (tools/install).
 LIBRARY_COPTS = RINGRAD_COPTS + select({
     str(Label("//:optimised")): [
         "-fPIC",
         "-fno-semantic-interposition",
-        "-ftls-model=initial-exec",
         "-fvisibility-inlines-hidden",
     ],
     "//conditions:default": [],

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ringrad/core/error.h"
+#include "ringrad/core/version.h"
 #include "ringrad/parallel/comm/common/no_broken_pipe.h"
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/job/agent.h"
@@ -130,9 +131,10 @@ int run(int argc, char** argv) {
   arguments.options.ringrun = std::filesystem::read_symlink("/proc/self/exe");
   CLI::App app("Starts a program on several ranks, and ends them together.", "ringrun");
   arguments.add_to(app);
+  app.set_version_flag("--version", std::string("Ringrad ") + ringrad::version());
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
+  } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
     return refuse(std::string(error.what()) + " (see ringrun --help)", kBadArguments);
