@@ -16,7 +16,7 @@ struct Backend {
   std::unique_ptr<Communicator> (*join)(const GroupOptions& options, Where where);
 };
 
-// The options of a backend, of which these are a part.
+// A backend's options, with these as their common part.
 template <class Options>
 Options extended(const GroupOptions& options) {
   Options all;
@@ -24,7 +24,7 @@ Options extended(const GroupOptions& options) {
   return all;
 }
 
-// Of a network that a hierarchical group stands on.
+// The options of the network below a hierarchical group.
 TransportOptions below(const GroupOptions& options) {
   TransportOptions network = extended<TransportOptions>(options);
   if (network.deadline < std::chrono::nanoseconds::max() - kNetworkPatience)

@@ -114,7 +114,7 @@ class LogicalCommunicator final : public Communicator {
     perform(call_of(CollectiveOp::all_to_all, input), where,
             [&] { by_block().all_to_all(output, input, where); });
   }
-  // To compare the calls is all there is to it.
+  // Comparing the calls is the whole operation.
   void do_meet(const CollectiveCall& call, Where where) override {
     perform(call, where, [] {});
   }

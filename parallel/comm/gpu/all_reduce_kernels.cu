@@ -183,8 +183,8 @@ __global__ void __launch_bounds__(kMaxKernelThreads, 1)
 }
 
 // Sums travel as Math, unrounded. Step s of 2 (n - 1) has a place of its own in the next rank's
-// mail for each part, so nobody waits for a place to become free: the first round's, then the
-// second's.
+// mail for each part, so no rank waits for a place to become free: the first round's places, then
+// the second's.
 template <class T, class Op>
 __global__ void __launch_bounds__(kMaxKernelThreads, 1)
     ring_all_reduce(const __grid_constant__ KernelCall call, T* data, std::int64_t count,

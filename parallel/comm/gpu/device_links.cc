@@ -23,7 +23,7 @@ void DeviceLinks::prepare_mailbox(cuda::Mailbox* mailbox, Device device, KernelP
   own.mailbox = mailbox;
   own.resident_blocks = cuda::max_resident_blocks(device, where);
   const DeviceGuard guard(device, where);
-  // After what the memory was used for before, and before anybody raises a flag.
+  // The memory's earlier uses come before this, and the first flag of any rank after it.
   const Stream stream = current_stream(device);
   RINGRAD_CUDA_CHECK(cudaMemsetAsync(mailbox, 0, sizeof *mailbox, stream.handle()), where);
   RINGRAD_CUDA_CHECK(cudaStreamSynchronize(stream.handle()), where);

@@ -50,7 +50,7 @@ void DeviceMessages::send(MessageChannel& channel, Operation& operation,
     Slot& slot = slots_[slot_number(call.peer, sequence)];
     if (slot.memory) wait_for(call.peer, sequence, End::taken, stream, where);
     if (slot.bytes < bytes) {
-      // Whoever gets the old memory comes after its last message.
+      // The next user of the old memory must come after its last message.
       if (slot.memory) Event(stream, /*timing=*/false, where).block(slot.order, where);
       slot = {links_.allocate(bytes, where), bytes, stream};
     }

@@ -7,7 +7,7 @@
 namespace ringrad {
 namespace {
 
-// Below this a rank that reads all of everybody's data is done before two more flags would be: what
+// Below this size a rank reads the data of all ranks in less time than two more flags take: what
 // vendors' libraries choose for a few GPUs with fast links. Not measured on hardware.
 constexpr std::size_t kOneShotBytes = 512 << 10;
 

@@ -16,14 +16,14 @@ namespace ringrad {
 namespace {
 
 constexpr auto kLongestFarewell = std::chrono::seconds(1);
-// Of a segment's number in a name; the bits below are the distance from its begin.
+// A name holds a segment's number above these bits, and the distance from its begin in them.
 constexpr int kSegmentShift = 40;
 constexpr std::size_t kMaxSegments = ProcessCard::kMaxSegments;
 
-// Of groups that this rank has left and others may have not.
+// Keeps the exports of groups that this rank has left and other ranks may not have.
 void retire(std::shared_ptr<ProcessExports> exports) {
   static std::mutex mutex;
-  // What is left, the process's end frees.
+  // The end of the process frees the rest.
   static auto& retired = *new std::vector<std::shared_ptr<ProcessExports>>;
   const std::lock_guard lock(mutex);
   if (exports) retired.push_back(std::move(exports));

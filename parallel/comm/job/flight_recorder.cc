@@ -50,8 +50,8 @@ bool write_all(int file, std::string_view text) {
   return true;
 }
 
-// Whoever reads the file finds all of it or none, though this process may be killed at any moment:
-// other ranks have just failed. No other user can guess or open the temporary file (O_EXCL, 0600),
+// A reader finds the whole file or none, although this process may be killed at any moment: other
+// ranks have just failed. No other user can guess or open the temporary file (O_EXCL, 0600),
 // whatever folder this is.
 void write_whole(const std::string& path, std::string_view text) {
   std::string temporary = path + ".XXXXXX";

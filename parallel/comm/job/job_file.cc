@@ -42,7 +42,8 @@ Ancestor ancestor(const std::string& process) {
   return fields.size() > kStart ? Ancestor{fields[kParent], fields[kStart]} : Ancestor{};
 }
 
-// A launcher of another user cannot be read, and has not been told a rank by this user's.
+// The environment of another user's launcher cannot be read; and no launcher of this user has told
+// it a rank.
 bool is_told(const std::string& process, const std::string& variable) {
   return ('\0' + text_of("/proc/" + process + "/environ")).find('\0' + variable + '=') !=
          std::string::npos;

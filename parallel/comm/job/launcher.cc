@@ -128,7 +128,7 @@ class Job {
     if (waited[0].revents) take_signal();
   }
 
-  // What is no message comes from a remote shell that is none.
+  // Bytes that are no message come from a command that is no remote shell.
   std::optional<Message> next_of(std::size_t host) {
     try {
       return links_[host].stream().next(where_);

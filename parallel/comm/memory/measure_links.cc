@@ -90,8 +90,8 @@ Times measure(RankSession& session, PlanRunner& runner, Operation operation, std
           .reduce_s = seconds(reduce, effort.count)};
 }
 
-// Neither noise nor a host that needs longer to queue work than a GPU to do it makes anything free:
-// nothing is faster than a terabyte per second.
+// Nothing is free or faster than a terabyte per second, even if noise says so, or a host that needs
+// longer to queue work than a GPU needs to do it.
 CostModel fit(const Times& times, int world_size, const Effort& effort) {
   constexpr double kLeastAlpha = 1e-8, kLeastPerByte = 1e-12;
   const double messages = world_size - 1;

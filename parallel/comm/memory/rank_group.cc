@@ -24,9 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A peer on another processor answers within a microsecond; a spin lasts about 10, then the peer is
-// not running, or is busy with something longer. With more ranks than processors, spinning would
-// keep the very rank away that is waited for.
+// A peer on another processor answers within a microsecond. All spins together take about 10; a
+// peer that has not answered by then is not running, or does something longer. With more ranks than
+// processors, a spinning rank may occupy the processor that its peer needs.
 constexpr int kSpins = 200;
 
 // The skew between ranks that do equal work. After that, sleeping costs little compared to what is

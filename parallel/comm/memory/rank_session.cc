@@ -21,7 +21,7 @@ Operation RankSession::begin(const CollectiveCall& call, Where where) {
   return operation;
 }
 
-// All ranks must have made the same call before anybody's memory is touched. What a rank sends
+// All ranks must have made the same call before any rank's memory is touched. What a rank sends
 // before it receives anything is its input, so it is published together with the entry.
 void RankSession::enter(Operation& operation, const PlaceNames& places, std::uint64_t entered,
                         int leading) {

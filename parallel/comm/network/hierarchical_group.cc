@@ -213,7 +213,7 @@ void HierarchicalCommunicator::do_reduce(const Tensor& tensor, int root, ReduceO
                      [&] { by_host().reduce(tensor, root, op, where); });
 }
 
-// To compare the calls is all there is to it.
+// Comparing the calls is the whole operation.
 void HierarchicalCommunicator::do_meet(const CollectiveCall& call, Where where) {
   perform_collective(call, where, [] {});
 }

@@ -27,7 +27,7 @@ nanoseconds longest_silence(nanoseconds limit) {
   return std::clamp<nanoseconds>(limit / 10, milliseconds(200), milliseconds(800));
 }
 
-// Of this job on this host, if its launcher has made one.
+// The folder of this job on this host, if its launcher has made one.
 std::string job_folder() {
   const char* folder = std::getenv("PMIX_SERVER_TMPDIR");
   return folder ? folder : "";

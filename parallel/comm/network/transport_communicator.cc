@@ -249,7 +249,7 @@ void TransportCommunicator::do_broadcast(const Tensor& tensor, int root, Where w
                      });
 }
 
-// To compare the calls is all there is to it.
+// Comparing the calls is the whole operation.
 void TransportCommunicator::do_meet(const CollectiveCall& call, Where where) {
   perform_collective(call, where, {}, [](TransportCall&) {});
 }

@@ -163,8 +163,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
-  // After this no client waits for the value, which is set. A client that there is no memory to
-  // tell loses its connection.
+  // Sends a value that has been set to all clients that wait for it. A client for whom there is no
+  // memory loses its connection.
   void tell_waiting(const std::string& name) {
     for (auto next = shared_.waiting.find(name); next != shared_.waiting.end();
          next = shared_.waiting.find(name)) {
@@ -378,9 +378,9 @@ StoreServer::StoreServer(StoreAddress wanted, const StoreLimits& limits, Where w
   state_->start_thread(where);
 }
 
-// A forked child has a copy of the sockets, of Asio's epoll instance, which is its parent's too,
-// and of the state in the middle of whatever the parent's thread was doing; the thread it has not.
-// It must leave all of them alone.
+// A forked child has copies of the sockets, of Asio's epoll instance (which it shares with its
+// parent), and of state that the parent's thread may have been changing; it does not have the
+// thread. It must leave all of them alone.
 StoreServer::~StoreServer() {
   if (getpid() == process_) return;
   static auto* const kept = new std::vector<State*>;

@@ -165,23 +165,23 @@ std::string all_algorithms() {
 }
 
 void add_collective_options(CLI::App& app, Settings& settings) {
-  const char* const group = "Of a collective";
+  const char* const group = "Options for collectives";
   std::vector<std::string> collectives;
   for (const Collective known : kCollectives) collectives.push_back(name(known));
   const auto add = [&](const char* option, auto& value, const char* text) {
     return app.add_option(option, value, text)->group(group)->capture_default_str();
   };
   add("--collective", settings.collective, "What ranks do")->check(CLI::IsMember(collectives));
-  add("--ranks", settings.ranks, "How many")->check(CLI::Range(1, kMostDrawnRanks));
-  add("--segments", settings.options.segments, "Into how many a chunk is cut")
+  add("--ranks", settings.ranks, "Number of ranks")->check(CLI::Range(1, kMostDrawnRanks));
+  add("--segments", settings.options.segments, "Segments per chunk")
       ->check(CLI::Range(1, kMostDrawnChunks));
-  add("--root", settings.options.root, "Rank, of broadcast and reduce");
-  add("--ranks-per-host", settings.options.ranks_per_host, "Of hierarchical")
+  add("--root", settings.options.root, "Root rank (broadcast and reduce only)");
+  add("--ranks-per-host", settings.options.ranks_per_host, "Ranks per host (hierarchical only)")
       ->check(CLI::Range(1, kMostDrawnRanks));
 }
 
 void add_pipeline_options(CLI::App& app, Settings& settings) {
-  const char* const group = "Of a pipeline";
+  const char* const group = "Options for pipelines";
   std::vector<CLI::Option*> all;
   const auto add = [&](const char* option, auto& value, const char* text) {
     return all.emplace_back(
@@ -189,10 +189,11 @@ void add_pipeline_options(CLI::App& app, Settings& settings) {
   };
   const CLI::Validator a_time = option::number(0, 1e9);
   add("--plan", settings.schedule, "The schedule")->check(CLI::IsMember(pipeline_schedule_names()));
-  add("--stages", settings.stages, "How many, on all devices")->check(CLI::Range(1, kMostStages));
-  add("--stages-per-device", settings.stages_per_device, "Of interleaved")
+  add("--stages", settings.stages, "Stages, on all devices together")
       ->check(CLI::Range(1, kMostStages));
-  add("--micro-batches", settings.micro_batches, "How many")
+  add("--stages-per-device", settings.stages_per_device, "Stages per device (interleaved only)")
+      ->check(CLI::Range(1, kMostStages));
+  add("--micro-batches", settings.micro_batches, "Number of micro-batches")
       ->check(CLI::Range(1, kMostMicroBatches));
   add("--forward", settings.forward, "Time of a stage's forward pass")->check(a_time);
   add("--backward", settings.backward, "Time of its backward pass")->check(a_time);

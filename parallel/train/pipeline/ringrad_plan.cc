@@ -164,17 +164,19 @@ void add_options(CLI::App& app, Settings& settings) {
                  "Samples of a step, of all replicas together; 0: 32 per device")
       ->check(option::whole(0, 1LL << 40))
       ->capture_default_str();
-  app.add_option("--micro-batches", settings.micro_batches, "Into which a pipeline's share is cut")
+  app.add_option("--micro-batches", settings.micro_batches,
+                 "Micro-batches of a pipeline's share of the batch")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--schedule", settings.schedule, "Of pipelines")
+  app.add_option("--schedule", settings.schedule, "Pipeline schedule, or all")
       ->check(CLI::IsMember(schedules))
       ->capture_default_str();
   app.add_option("--memory", settings.memory_bytes,
-                 "Of each device, as 80GB; 0: the topology's, of this machine none")
+                 "Memory of each device, such as 80GB; 0: the topology's, or no limit")
       ->transform(CLI::AsSizeValue(true))
       ->capture_default_str();
-  app.add_option("--optimizer", settings.optimizer, "Whose state counts")
+  app.add_option("--optimizer", settings.optimizer,
+                 "Optimizer whose state counts towards the memory")
       ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
       ->capture_default_str();
   app.add_option("--efficiency", settings.efficiency,
