@@ -77,11 +77,20 @@ std::atomic<double> longest_deadline_s = 0;  // of the groups so far
 // calls.
 std::atomic<bool> provides_all_threads = true;
 
-void check_thread() {
+bool is_finalized() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
+
+// Throws: CollectiveError if this thread may not call MPI, or none may any longer
+void check_mpi(Where where) {
+  RINGRAD_CHECK(!is_finalized(), CollectiveError, where,
+                "mpi group: calls must come before the program's MPI_Finalize(); got one after it");
   if (provides_all_threads) return;
   int is_main = 0;
   MPI_Is_thread_main(&is_main);
-  RINGRAD_CHECK(is_main != 0, CollectiveError, Where::current(),
+  RINGRAD_CHECK(is_main != 0, CollectiveError, where,
                 "mpi group: without MPI_THREAD_MULTIPLE, which MPI_Init_thread() can ask for, the "
                 "thread that initialised MPI must make all calls; got another thread");
 }
@@ -101,15 +110,10 @@ std::chrono::milliseconds whole_milliseconds(double seconds) {
 class Session {
  public:
   /// Throws nothing: if MPI does not come up within `limit`, it ends the process (mpi_watchdog.h).
-  static const Session& get(std::chrono::milliseconds limit) {
-    static const Session session(limit);
-    return session;
-  }
+  static void begin(std::chrono::milliseconds limit) { static const Session session(limit); }
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-
-  int rank = 0, world_size = 1;
 
  private:
   explicit Session(std::chrono::milliseconds limit) {
@@ -124,10 +128,8 @@ class Session {
     }
     MPI_Query_thread(&level);
     provides_all_threads = level == MPI_THREAD_MULTIPLE;
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    if (rank == 0) own_server();  // made first, it ends after this
+    if (is_ours_) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    own_server();  // made first, it ends after this
   }
 
   // MPI_Finalize waits for all ranks. After a failure some may never come: this one waits no longer
@@ -135,9 +137,7 @@ class Session {
   ~Session() {
     const NoBrokenPipe guard;
     const std::chrono::milliseconds limit = whole_milliseconds(longest_deadline_s);
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (!is_ours_ || finalized != 0) return;
+    if (!is_ours_ || is_finalized()) return;
     MPI_Request all_end = MPI_REQUEST_NULL;
     if (MPI_Ibarrier(MPI_COMM_WORLD, &all_end) != MPI_SUCCESS) return;
     try {
@@ -178,11 +178,14 @@ class MpiSending final : public Sending {
  public:
   MpiSending(MPI_Request request, const Tensor& memory) : request_(request), memory_(memory) {}
   ~MpiSending() override {
+    if (is_finalized()) return;  // which has completed it
     int done = 0;
     if (MPI_Test(&request_, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0)
       Used{{memory_}, {}}.keep();
   }
-  void wait(TransportCall& call) override { finish(request_, call); }
+  void wait(TransportCall& call) override {
+    if (!is_finalized()) finish(request_, call);
+  }
 
  private:
   MPI_Request request_;
@@ -195,9 +198,7 @@ class MpiTransport final : public Transport {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
   ~MpiTransport() override {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized == 0 && !has_failed) MPI_Comm_free(&comm_);
+    if (!is_finalized() && !has_failed) MPI_Comm_free(&comm_);
   }
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
@@ -227,7 +228,6 @@ class MpiTransport final : public Transport {
 
   std::unique_ptr<Sending> send(const std::byte* data, std::size_t bytes, int to,
                                 const Tensor& memory) override {
-    check_thread();
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, kTag, comm_, &request));
     return std::make_unique<MpiSending>(request, memory);
@@ -241,7 +241,6 @@ class MpiTransport final : public Transport {
 
   std::unique_ptr<Transport> split(Store&, const std::vector<int>& ranks, int,
                                    const std::string& name, Where where) override {
-    check_thread();
     try {
       MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
       MPI_Comm comm = MPI_COMM_NULL;
@@ -256,6 +255,7 @@ class MpiTransport final : public Transport {
       throw CollectiveError(concat("split: MPI must make a group; got ", error.what()), where);
     }
   }
+  void check_usable(Where where) const override { check_mpi(where); }
   bool serves_all_threads() const override { return provides_all_threads; }
   bool outlives_ranks() const override { return false; }
 
@@ -273,7 +273,6 @@ class MpiTransport final : public Transport {
   // Begins a request with numbers that stay where they are, and waits for it.
   template <class Begin>
   void perform(TransportCall& call, std::vector<Numbers> numbers, Begin begin) {
-    check_thread();
     MPI_Request request = MPI_REQUEST_NULL;
     check(begin(numbers, &request));
     try {
@@ -289,33 +288,65 @@ class MpiTransport final : public Transport {
 
 // --- Joining ---
 
-// Where MPI and the environment see the same ranks. Null for a process that is alone, which needs
-// no MPI.
-const Session* session_of(const RankEnvironment& job, std::chrono::milliseconds limit,
-                          Where where) {
+// The ranks of a communicator, and this one among them. Without a communicator, this process alone.
+struct Members {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int rank = 0, world_size = 1;
+
+  Members() = default;
+  explicit Members(MPI_Comm of) : comm(of) {
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &world_size);
+  }
+};
+
+bool is_initialized() {
   int initialized = 0;
   MPI_Initialized(&initialized);
-  if (initialized == 0 && std::getenv("PMIX_RANK") == nullptr &&
+  return initialized != 0;
+}
+
+// Where MPI and the environment see the same ranks. A process that is alone needs no MPI.
+Members members_of_job(std::chrono::milliseconds limit, Where where) {
+  const RankEnvironment job = rank_environment(where);
+  if (!is_initialized() && std::getenv("PMIX_RANK") == nullptr &&
       std::getenv("PMI_RANK") == nullptr) {
     RINGRAD_CHECK(job.world_size == 1, ValueError, where,
                   "mpi group: ranks must be started by mpirun, or by srun with PMIx; got ",
                   job.world_size, " ranks of another launcher");
-    return nullptr;
+    return {};
   }
-  const Session& session = Session::get(limit);
-  RINGRAD_CHECK(session.world_size == job.world_size && session.rank == job.rank, ValueError, where,
-                "mpi group: MPI and the environment must agree; got rank ", session.rank, " of ",
-                session.world_size, ", and rank ", job.rank, " of ", job.world_size);
-  return &session;
+  Session::begin(limit);
+  check_mpi(where);
+  const Members all(MPI_COMM_WORLD);
+  RINGRAD_CHECK(all.world_size == job.world_size && all.rank == job.rank, ValueError, where,
+                "mpi group: MPI and the environment must agree; got rank ", all.rank, " of ",
+                all.world_size, ", and rank ", job.rank, " of ", job.world_size);
+  return all;
 }
 
-// All ranks, as a communicator of our own.
-std::unique_ptr<MpiTransport> copy_of_world(TransportCall& call) {
-  MPI_Comm world = MPI_COMM_NULL;
+Members members_of(int handle, std::chrono::milliseconds limit, Where where) {
+  RINGRAD_CHECK(is_initialized(), ValueError, where,
+                "mpi group: a program that gives a communicator must call MPI_Init() first");
+  check_mpi(where);
+  MPI_Comm const comm = MPI_Comm_f2c(handle);
+  int is_between_groups = 0;
+  if (comm != nullptr && comm != MPI_COMM_NULL) MPI_Comm_test_inter(comm, &is_between_groups);
+  RINGRAD_CHECK(comm != nullptr && comm != MPI_COMM_NULL && is_between_groups == 0, ValueError,
+                where,
+                "mpi group: the communicator must be MPI_Comm_c2f() of one group's; got ",
+                is_between_groups != 0 ? "one between two groups" : "none that exists");
+  Session::begin(limit);
+  return Members(comm);
+}
+
+// The same ranks, as a communicator of our own.
+std::unique_ptr<MpiTransport> copy_of(MPI_Comm comm, TransportCall& call) {
+  MPI_Comm copy = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Comm_idup(MPI_COMM_WORLD, &world, &request));
+  check(MPI_Comm_idup(comm, &copy, &request));
   finish(request, call);
-  return std::make_unique<MpiTransport>(world);
+  return std::make_unique<MpiTransport>(copy);
 }
 
 // On this machine alone, or on all its networks.
@@ -327,33 +358,80 @@ const StoreAddress& serve_store(bool is_one_host, Where where) {
   return server->address();
 }
 
-// Rank 0 serves it, and tells the others where.
-Store open_store(MpiTransport& transport, const Session& session, TransportCall& call,
-                 std::chrono::milliseconds timeout, Where where) {
+// The number of a group among those whose store this process serves.
+int next_group() {
+  static std::atomic<int> groups = 0;
+  return groups++;
+}
+
+struct GroupStore {
+  Store store;
+  int group;
+};
+
+// Rank 0 serves it, and tells the others where, and the group's number.
+GroupStore open_store(MpiTransport& transport, const Members& members, TransportCall& call,
+                      std::chrono::milliseconds timeout, Where where) {
   struct Host {
     char name[MPI_MAX_PROCESSOR_NAME];
     char token[64];
-    int port;
+    int port, group;
   };
-  const auto n = static_cast<std::size_t>(session.world_size);
+  const auto n = static_cast<std::size_t>(members.world_size);
   const Tensor memory = zeros({static_cast<std::int64_t>(n * sizeof(Host))},
                               {.dtype = DType::uint8, .device = Device()}, where);
   call.use(memory);
   auto* const hosts = reinterpret_cast<Host*>(memory.raw_data());
   int length = 0;
-  check(MPI_Get_processor_name(hosts[session.rank].name, &length));
+  check(MPI_Get_processor_name(hosts[members.rank].name, &length));
   transport.all_gather(memory.raw_data(), std::vector<std::size_t>(n, sizeof(Host)), call);
   const bool is_one_host = std::all_of(hosts, hosts + n, [&](const Host& host) {
     return std::strcmp(host.name, hosts[0].name) == 0;
   });
-  if (session.rank == 0) {
+  if (members.rank == 0) {
     const StoreAddress& address = serve_store(is_one_host, where);
     hosts[0].port = address.port;
+    hosts[0].group = next_group();
     address.token.copy(hosts[0].token, sizeof hosts[0].token - 1);
   }
   transport.broadcast(memory.raw_data(), sizeof(Host), 0, call);
-  return Store({is_one_host ? "127.0.0.1" : hosts[0].name, hosts[0].port, hosts[0].token}, timeout,
-               where);
+  return {Store({is_one_host ? "127.0.0.1" : hosts[0].name, hosts[0].port, hosts[0].token}, timeout,
+                where),
+          hosts[0].group};
+}
+
+std::chrono::milliseconds limit_of(const TransportOptions& options) {
+  return whole_milliseconds(std::chrono::duration<double>(options.join_timeout).count());
+}
+
+MpiGroup join(const Members& members, const TransportOptions& options, Where where) {
+  static const std::atomic<bool> broken = false;  // nothing breaks before there is a group
+  const int rank = members.rank, world_size = members.world_size;
+  check_options(world_size, options, where);
+  longest_deadline_s =
+      std::max(longest_deadline_s.load(), std::chrono::duration<double>(options.deadline).count());
+  std::unique_ptr<MpiTransport> transport;
+  std::optional<GroupStore> opened;
+  try {
+    TransportCall call(Clock::now() + options.join_timeout, broken, {});
+    if (world_size > 1) {
+      transport = copy_of(members.comm, call);
+      opened = open_store(*transport, members, call, options.join_timeout, where);
+    } else {
+      opened = {Store(serve_store(true, where), options.join_timeout, where), next_group()};
+    }
+  } catch (const TransportError& error) {
+    throw CollectiveError(concat("mpi group: ", world_size, " ranks must come within ",
+                                 std::chrono::duration<double>(options.join_timeout).count(),
+                                 " s; got ", error.what()),
+                          where);
+  }
+  const std::string name = concat("mpi", opened->group);
+  meet(opened->store, name, rank, world_size, options, where);
+  auto comm = make_transport_communicator(opened->store, name, rank, world_size,
+                                          std::move(transport), options, where);
+  comm->barrier(where);  // no rank goes on before all have found each other
+  return {std::move(comm), std::move(opened->store)};
 }
 
 }  // namespace
@@ -363,37 +441,11 @@ std::unique_ptr<Communicator> join_mpi_group(const TransportOptions& options, Wh
 }
 
 MpiGroup join_mpi_group_with_store(const TransportOptions& options, Where where) {
-  static std::atomic<int> num_groups = 0;
-  static const std::atomic<bool> broken = false;  // nothing breaks before there is a group
-  const std::string name = concat("mpi", num_groups++);
-  const Session* const session = session_of(
-      rank_environment(where),
-      whole_milliseconds(std::chrono::duration<double>(options.join_timeout).count()), where);
-  const int rank = session ? session->rank : 0, world_size = session ? session->world_size : 1;
-  check_options(world_size, options, where);
-  longest_deadline_s =
-      std::max(longest_deadline_s.load(), std::chrono::duration<double>(options.deadline).count());
-  std::unique_ptr<MpiTransport> transport;
-  std::optional<Store> store;
-  try {
-    TransportCall call(Clock::now() + options.join_timeout, broken, {});
-    if (world_size > 1) {
-      transport = copy_of_world(call);
-      store = open_store(*transport, *session, call, options.join_timeout, where);
-    } else {
-      store.emplace(serve_store(true, where), options.join_timeout, where);
-    }
-  } catch (const TransportError& error) {
-    throw CollectiveError(concat("mpi group: ", world_size, " ranks must come within ",
-                                 std::chrono::duration<double>(options.join_timeout).count(),
-                                 " s; got ", error.what()),
-                          where);
-  }
-  meet(*store, name, rank, world_size, options, where);
-  auto comm = make_transport_communicator(*store, name, rank, world_size, std::move(transport),
-                                          options, where);
-  comm->barrier(where);  // no rank goes on before all have found each other
-  return {std::move(comm), *std::move(store)};
+  return join(members_of_job(limit_of(options), where), options, where);
+}
+
+MpiGroup join_mpi_communicator(int handle, const TransportOptions& options, Where where) {
+  return join(members_of(handle, limit_of(options), where), options, where);
 }
 
 }  // namespace ringrad

@@ -52,4 +52,19 @@ struct MpiGroup {
 MpiGroup join_mpi_group_with_store(const TransportOptions& options = {},
                                    Where where = Where::current());
 
+/// The ranks of a communicator of the program's own, such as a part of its processes:
+///
+///     MPI_Comm part;                   // after the program's MPI_Init
+///     MPI_Comm_split(MPI_COMM_WORLD, colour, 0, &part);
+///     MpiGroup group = join_mpi_communicator(MPI_Comm_c2f(part));
+///
+/// The handle is MPI's for Fortran, an int in every MPI, so that this header needs no mpi.h. The
+/// group works on a copy: the program may free its own, and its messages do not meet the group's.
+/// The group must end before MPI_Finalize; later calls throw CollectiveError.
+///
+/// Throws: ValueError unless MPI is initialised and the handle is a communicator within one group;
+///         CollectiveError if its ranks do not arrive in time
+MpiGroup join_mpi_communicator(int handle, const TransportOptions& options = {},
+                               Where where = Where::current());
+
 }  // namespace ringrad

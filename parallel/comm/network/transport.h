@@ -104,6 +104,10 @@ class Transport {
   /// Throws: CollectiveError
   virtual std::unique_ptr<Transport> split(Store& store, const std::vector<int>& ranks, int own,
                                            const std::string& name, Where where) = 0;
+  /// Called before every other call.
+  ///
+  /// Throws: CollectiveError if the library must not be called now, or not by this thread
+  virtual void check_usable(Where /*where*/) const {}
   /// False if only the thread that initialised the library may call.
   virtual bool serves_all_threads() const { return true; }
   /// True if split() works after a rank has died.

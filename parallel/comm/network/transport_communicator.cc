@@ -151,6 +151,8 @@ class TransportCommunicator final : public Communicator {
 template <class Body>
 void TransportCommunicator::perform(const Operation& operation, std::vector<Tensor> memory,
                                     Body body) {
+  if (const Transport* const transport = collectives_.transport())
+    transport->check_usable(operation.where);
   const bool is_collective =
       operation.call.op != CollectiveOp::send && operation.call.op != CollectiveOp::recv;
   TransportCall call(board_.begin_call(is_collective), board_.broken(), std::move(memory));

@@ -71,6 +71,11 @@ class RunsTest(MpiTest):
     def test_a_library_that_serves_one_thread(self):
         self.assert_passes(self.mpirun(2, '--gtest_also_run_disabled_tests', '--gtest_filter=*OneThreadAlone*'))
 
+    def test_a_host_hands_over_a_part_of_its_ranks(self):
+        for num_ranks in (2, 3, 4):
+            with self.subTest(num_ranks=num_ranks):
+                self.assert_passes(self.mpirun(num_ranks, '--gtest_also_run_disabled_tests', '--gtest_filter=*AHostHands*'))
+
 
 class FailsTest(MpiTest):
     def test_another_launcher(self):

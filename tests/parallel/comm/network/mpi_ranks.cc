@@ -169,6 +169,59 @@ TEST(MpiGroupTest, DISABLED_OneThreadAloneIsServed) {
   MPI_Finalize();
 }
 
+// A host that runs MPI itself: two halves of its ranks, whose groups have the host's order backwards,
+// beside messages of its own. What the library sets must not reach the host's communicators.
+TEST(MpiGroupTest, DISABLED_AHostHandsOverAPartOfItsRanks) {
+  expect_throws<ValueError>([] { join_mpi_communicator(0); }, "must call MPI_Init() first");
+  int level = 0, rank = 0, size = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+  int flag = 1, received = 0;
+  MPI_Request request = MPI_REQUEST_NULL;  // matches nothing of the group's
+  MPI_Irecv(&received, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, half, &request);
+
+  MpiGroup group = join_mpi_communicator(MPI_Comm_c2f(half));
+  MpiGroup again = join_mpi_communicator(MPI_Comm_c2f(half));
+  const int in_half = (size + 1 - rank % 2) / 2;
+  EXPECT_EQ(group.comm->world_size(), in_half);
+  EXPECT_EQ(group.comm->rank(), in_half - 1 - rank / 2);
+  for (Communicator* comm : {group.comm.get(), again.comm.get()}) {
+    const Tensor ranks = full({1}, rank);
+    comm->all_reduce(ranks);
+    EXPECT_EQ(ranks.item(), in_half * (rank % 2) + in_half * (in_half - 1));
+  }
+  testing::run_backend_suite(*group.comm);
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  for (MPI_Comm own : {MPI_COMM_WORLD, half}) {
+    MPI_Comm_get_errhandler(own, &handler);
+    EXPECT_EQ(handler, MPI_ERRORS_ARE_FATAL);
+  }
+  MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+  EXPECT_EQ(flag, 0);
+  MPI_Cancel(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+
+  expect_throws<ValueError>([] { join_mpi_communicator(MPI_Comm_c2f(MPI_COMM_NULL)); },
+                            "got none that exists");
+  MPI_Comm both = MPI_COMM_NULL;
+  if (size == 4) {
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank % 2 == 0 ? 3 : 2, 0, &both);
+    expect_throws<ValueError>([&] { join_mpi_communicator(MPI_Comm_c2f(both)); },
+                              "got one between two groups");
+    MPI_Comm_free(&both);
+  }
+  MPI_Comm_free(&half);
+  testing::expect_sum_works(*group.comm);
+  group.comm->barrier();
+  MPI_Finalize();
+  if (in_half == 1) return;  // one rank needs no MPI
+  expect_throws<CollectiveError>([&] { group.comm->barrier(); },
+                                 "calls must come before the program's MPI_Finalize()");
+}
+
 TEST(MpiGroupTest, DISABLED_ARankIsKilled) {
   const auto comm = join_mpi_group();
   if (comm->rank() == 1) raise(SIGKILL);
