@@ -1,6 +1,15 @@
 #include "ringrad/core/error.h"
 
+#include <sstream>
+#include <utility>
+
 namespace ringrad {
+
+std::string detail::concat(std::initializer_list<MessagePart> parts) {
+  std::ostringstream out;
+  for (const MessagePart& part : parts) part.print(out, part.value);
+  return std::move(out).str();
+}
 
 std::string to_string(const Where& where) {
   std::string_view file = where.file_name();

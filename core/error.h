@@ -7,25 +7,44 @@
 //     operation: what must hold; got fact and fact  [model.cc:41]
 //
 // Functions that can refuse their arguments take a defaulted `Where`, which the compiler fills in
-// at the call. It is one pointer, so the tape carries it at no cost.
+// at the call.
 
 #pragma once
 
 #include <cstddef>
-#include <source_location>
-#include <sstream>
+#include <cstdint>
+#include <initializer_list>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
-#ifndef __cpp_lib_source_location
-#error "Ringrad needs std::source_location: C++20 with g++ 11, clang 16, or newer"
-#endif
-
 namespace ringrad {
 
-/// The source line of a call.
-using Where = std::source_location;
+/// The source line of a call, as a defaulted argument: `Where where = Where::current()`. Unlike
+/// std::source_location it does not name the function: such names would be a tenth of a program.
+class Where {
+ public:
+  Where() : Where("", 0) {}
+  static Where current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    return Where(file, line);
+  }
+
+  const char* file_name() const { return reinterpret_cast<const char*>(place_ & kFile); }
+  unsigned line() const { return static_cast<unsigned>(place_ >> kFileBits); }
+
+ private:
+  // One word, since every tensor and node has one: the file's name lies below 2^47 on x86-64 and
+  // below 2^48 on AArch64, and a line above 65535 counts as that one.
+  static constexpr int kFileBits = 48;
+  static constexpr std::uint64_t kFile = (std::uint64_t{1} << kFileBits) - 1;
+
+  Where(const char* file, unsigned line)
+      : place_(reinterpret_cast<std::uintptr_t>(file) |
+               std::uint64_t{line < 0xffff ? line : 0xffff} << kFileBits) {}
+
+  std::uint64_t place_;
+};
 
 /// Base of everything this library throws. `what()` is the message followed by "  [file:line]".
 class Error : public std::runtime_error {
@@ -94,12 +113,32 @@ struct InternalError : Error {
 /// "file.cc:41", without directories.
 std::string to_string(const Where& where);
 
+namespace detail {
+
+// A part of a message, and how to print it. So each call of concat() is a list, not a function.
+struct MessagePart {
+  const void* value;
+  void (*print)(std::ostream& out, const void* value);
+};
+
+template <class T>
+MessagePart message_part(const T& value) {
+  return {&value,
+          [](std::ostream& out, const void* part) { out << *static_cast<const T*>(part); }};
+}
+template <std::size_t size>
+MessagePart message_part(const char (&text)[size]) {
+  return {text, [](std::ostream& out, const void* part) { out << static_cast<const char*>(part); }};
+}
+
+std::string concat(std::initializer_list<MessagePart> parts);
+
+}  // namespace detail
+
 /// The printed parts, joined; slow, for messages only.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
+  return detail::concat({detail::message_part(parts)...});
 }
 
 }  // namespace ringrad

@@ -1,6 +1,7 @@
 #include "ringrad/parallel/plan/draw/svg.h"
 
 #include <cmath>
+#include <sstream>
 #include <utility>
 
 namespace ringrad {

@@ -192,7 +192,7 @@ void ShardedCheckpoint::begin(const std::filesystem::path& folder, bool copies, 
     std::filesystem::create_directories(folder);
     refuse_later(folder, index.generation, where);
     std::random_device random;
-    index.save = concat(std::hex, random(), random());
+    index.save = concat(random(), random());
   });
   index.save = text_of_root(index.save, comm_, where);
   const auto start = [&] {
