@@ -42,15 +42,29 @@ CHECKED_COPTS = select({
     "//conditions:default": [],
 })
 
+# The rooms whose code decides and calls. Their loops over elements are elsewhere, so that -O3 would
+# make them larger, slower to compile, and no faster.
+_CALLERS = (
+    "autograd",
+    "nn",
+    "parallel/comm/job",
+    "parallel/comm/network",
+    "parallel/comm/store",
+    "parallel/plan",
+    "parallel/train",
+)
+
 # The same objects make programs and shared libraries (tools/install).
-LIBRARY_COPTS = RINGRAD_COPTS + select({
-    str(Label("//:optimised")): [
-        "-fPIC",
-        "-fno-semantic-interposition",
-        "-fvisibility-inlines-hidden",
-    ],
-    "//conditions:default": [],
-})
+def library_copts(room):
+    in_callers = [caller for caller in _CALLERS if (room + "/").startswith(caller + "/")]
+    return RINGRAD_COPTS + select({
+        str(Label("//:optimised")): (["-O2"] if in_callers else []) + [
+            "-fPIC",
+            "-fno-semantic-interposition",
+            "-fvisibility-inlines-hidden",
+        ],
+        "//conditions:default": [],
+    })
 
 # Tests are as much code as the library itself, and need not be fast.
 TEST_COPTS = RINGRAD_COPTS + select({

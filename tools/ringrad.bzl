@@ -1,13 +1,13 @@
 """The kinds of target in this repository: cc_* with Ringrad's flags, so that a BUILD file lists
 names, sources and dependencies and nothing else."""
 
-load("//tools:copts.bzl", "LIBRARY_COPTS", "RINGRAD_COPTS", "TEST_COPTS")
+load("//tools:copts.bzl", "RINGRAD_COPTS", "TEST_COPTS", "library_copts")
 
 def ringrad_library(name, deps = [], copts = [], testonly = False, **kwargs):
     """One header concept."""
     native.cc_library(
         name = name,
-        copts = (RINGRAD_COPTS if testonly else LIBRARY_COPTS) + copts,
+        copts = (RINGRAD_COPTS if testonly else library_copts(native.package_name())) + copts,
         deps = deps + [str(Label("//tools:include_path"))],
         linkstatic = True,
         testonly = testonly,
