@@ -1,5 +1,7 @@
 #include "ringrad/core/allocator.h"
 
+#include <omp.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -101,9 +103,22 @@ struct SharedPool {
   AllocatorStats stats() const;
 };
 
+SharedPool& shared_pool();
+
+// A forked child has the thread that called fork() alone. So that thread holds the lock meanwhile,
+// and the child computes on it alone: libgomp would wait for the parent's other threads forever.
+SharedPool* make_pool() {
+  pthread_atfork([] { shared_pool().mutex.lock(); }, [] { shared_pool().mutex.unlock(); },
+                 [] {
+                   shared_pool().mutex.unlock();
+                   omp_set_num_threads(1);
+                 });
+  return new SharedPool;
+}
+
 // Never destroyed: tensors in static storage may outlive everything else.
 SharedPool& shared_pool() {
-  static SharedPool* pool = new SharedPool;
+  static SharedPool* pool = make_pool();
   return *pool;
 }
 

@@ -1,0 +1,55 @@
+// A process that is forked after the library has used threads computes what its parent computes.
+
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+
+namespace ringrad {
+namespace {
+
+// The child's exit status: 0 if body() is true. A child that hangs is ended by SIGALRM.
+template <class Body>
+int status_of_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(body() ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(ForkTest, AChildComputesAfterItsParentUsedSeveralThreads) {
+  omp_set_num_threads(2);
+  const Tensor x = reshape(arange(0.0, 1 << 20) / (1 << 20), {1024, 1024});
+  const auto compute = [&] { return sum(exp(x)).item() + sum(matmul(x, x)).item(); };
+  const float expected = compute();
+  EXPECT_EQ(status_of_child([&] { return std::abs(compute() / expected - 1) < 1e-4F; }), 0);
+  EXPECT_EQ(omp_get_max_threads(), 2);
+  EXPECT_EQ(compute(), expected);
+}
+
+TEST(ForkTest, AChildAllocatesThoughAnotherThreadDidWhenItWasForked) {
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    while (!done) empty({1 << 12});  // takes the lock that large blocks share
+  });
+  for (int round = 0; round < 50; ++round)
+    EXPECT_EQ(status_of_child([] { return empty({1 << 12}).defined(); }), 0) << round;
+  done = true;
+  other.join();
+}
+
+}  // namespace
+}  // namespace ringrad
