@@ -3,7 +3,9 @@
 //     x   Tensor ---> TensorImpl { storage --> bytes, shape (2, 3), strides (3, 1), offset 0 }
 //     xT  Tensor ---> TensorImpl { storage ----^      shape (3, 2), strides (1, 3), offset 0 }
 //
-// Copying a Tensor copies the pointer: both names mean the same tensor. Views share the storage.
+// Copying a Tensor copies the pointer: both names mean the same tensor. Views share the storage. So
+// `const Tensor` protects the name and not the numbers, as with std::shared_ptr: members that write
+// are const, and code that only reads takes data<const float>().
 // Many threads may read a tensor at once; the caller must order writes, as for any C++ object. A
 // tensor that requires a gradient belongs to one thread, because recording writes to it.
 //
@@ -17,11 +19,13 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "ringrad/core/device.h"
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/error.h"
+#include "ringrad/core/index.h"
 #include "ringrad/core/scalar.h"
 #include "ringrad/core/shape.h"
 #include "ringrad/core/storage.h"
@@ -45,14 +49,6 @@ struct Options {
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep saved tensors, so that backward can run again
   bool create_graph = false;  ///< record the backward pass itself; implies retain_graph
-};
-
-/// An index in brackets. A bracket cannot take a defaulted Where, so the implicit conversion notes
-/// the line.
-struct LocatedIndex {
-  LocatedIndex(std::int64_t position, Where at = Where::current()) : index(position), where(at) {}
-  std::int64_t index;
-  Where where;
 };
 
 class Tensor {
@@ -86,13 +82,19 @@ class Tensor {
   /// x[i] is select(x, 0, i): one position of the first axis, as a view. Throws ShapeError without
   /// axes, IndexError outside the axis. Defined in autograd/movement.cc.
   Tensor operator[](LocatedIndex index) const;
+  /// x[{1, Slice(0, 5), kNewAxis, kEllipsis}] (index.h): a view. Throws ShapeError for more indices
+  /// than axes or two kEllipsis; as select() and slice().
+  Tensor operator[](LocatedIndices indices) const;
 
-  /// First element. Throws DTypeError if T is not the tensor's element type. The host cannot read a
-  /// GPU's memory: to_vector() copies it, as does to_host() (transfer.h).
+  /// First element: data<float>(), or data<const float>() to read only. Throws DTypeError if T is
+  /// not the tensor's element type. The host cannot read a GPU's memory: to_vector() copies it, as
+  /// does to_host() (transfer.h). Code that writes must call mark_changed() afterwards, so that
+  /// backward refuses a saved tensor whose numbers are no longer those of the forward pass.
   template <class T>
   T* data(Where where = Where::current()) const {
-    if (dtype_of<T> != dtype(where)) [[unlikely]]
-      throw_wrong_type(dtype_of<T>, where);
+    constexpr DType asked = dtype_of<std::remove_const_t<T>>;
+    if (asked != dtype(where)) [[unlikely]]
+      throw_wrong_type(asked, where);
     return reinterpret_cast<T*>(raw_data());
   }
   std::byte* raw_data(Where where = Where::current()) const {
@@ -124,7 +126,7 @@ class Tensor {
   /// Counts in-place changes of the memory under this tensor and its views.
   std::uint32_t version(Where where = Where::current()) const { return storage(where)->version(); }
   /// Every in-place operation calls this after writing.
-  void mark_changed(Where where) const { storage(where)->mark_changed(where); }
+  void mark_changed(Where where = Where::current()) const { storage(where)->mark_changed(where); }
 
   /// Makes this tensor object, under all its names, refer to other memory of the same shape and
   /// dtype; it stays the same leaf. This moves parameters into an arena or to another device.

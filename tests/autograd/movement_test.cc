@@ -4,6 +4,7 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/testing.h"
 
@@ -87,6 +88,49 @@ TEST(MovementTest, ViewsShareMemory) {
     EXPECT_EQ(y.raw_data(), x.raw_data());
     EXPECT_EQ(y.storage(), x.storage());
   }
+}
+
+TEST(MovementTest, BracketsTakeWhatNumPyTakes) {
+  const Tensor x = reshape(arange(2 * 3 * 4 * 5), {2, 3, 4, 5}), copy = clone(x);
+  const auto at = [&](std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+    return static_cast<double>(((a * 3 + b) * 4 + c) * 5 + d);
+  };
+  const Tensor part = x[{-1, Slice(1), kNewAxis, Slice(0, 4, 2), Slice(-3, -1)}];
+  ASSERT_EQ(part.shape(), Shape({2, 1, 2, 2}));
+  for (int b = 0; b < 2; ++b)
+    for (int c = 0; c < 2; ++c)
+      for (int d = 0; d < 2; ++d)
+        EXPECT_EQ((part[{b, 0, c, d}].item<double>()), at(1, b + 1, 2 * c, d + 2));
+
+  EXPECT_EQ((x[{kEllipsis, 3}].shape()), Shape({2, 3, 4}));
+  EXPECT_EQ((x[{kEllipsis, 3}][{1, 2, 1}].item<double>()), at(1, 2, 1, 3));
+  EXPECT_EQ((x[{1, kEllipsis, Slice(), 2}].shape()), Shape({3, 4}));
+  EXPECT_EQ((x[{1, 2, 3, 4, kEllipsis}].item<double>()), at(1, 2, 3, 4));
+  EXPECT_EQ((x[{1, kNewAxis, kEllipsis, kNewAxis}].shape()), Shape({1, 3, 4, 5, 1}));
+  EXPECT_EQ((x[{Slice(5)}].shape()), Shape({0, 3, 4, 5}));
+
+  x[{0, Slice(), 1, Slice(1, 3)}] += 100;  // views: what is written there is written in x
+  EXPECT_EQ(sum(x - copy).item(), 100 * 3 * 2);
+  EXPECT_EQ((x[{0, 2, 1, 2}].item<double>()), at(0, 2, 1, 2) + 100);
+}
+
+TEST(MovementTest, GradientsFlowThroughBrackets) {
+  const Tensor x = ones({3, 4, 2}).set_requires_grad();
+  sum(x[{Slice(0, 3, 2), 1, kNewAxis}] * 3.0).backward();
+  const Tensor expected = zeros({3, 4, 2});
+  expected[{0, 1}] += 3;
+  expected[{2, 1}] += 3;
+  expect_close(x.grad(), expected);
+}
+
+TEST(MovementTest, BracketsRefuseWhatDoesNotFit) {
+  const Tensor x = zeros({2, 3});
+  expect_throws<ShapeError>([&] { x[{0, 0, 0}]; },
+                            "at most one index per axis and one kEllipsis; got 3 and 0 for shape "
+                            "(2, 3)");
+  expect_throws<ShapeError>([&] { x[{kEllipsis, kEllipsis}]; }, "got 0 and 2");
+  expect_throws<IndexError>([&] { x[{0, 3}]; }, "select");
+  expect_throws<ValueError>([&] { x[{Slice(0, 2, -1)}]; }, "slice");
 }
 
 TEST(MovementTest, BracketsAndLoopsVisitTheFirstAxis) {

@@ -1,0 +1,65 @@
+// What stands in the brackets of x[...].
+//
+//     x[2]                            one position of the first axis
+//     x[{1, Slice(0, 5)}]             one position of the first, positions 0 to 4 of the second
+//     x[{kEllipsis, Slice(), 0}]      the first position of the last axis
+//     x[{kNewAxis, Slice(0, 10, 2)}]  a new axis of extent 1, then every other of ten positions
+
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+
+#include "ringrad/core/error.h"
+
+namespace ringrad {
+
+/// Positions start, start + step, ... before `end`, as slice() (autograd/movement.h) takes them;
+/// Slice() is a whole axis.
+struct Slice {
+  constexpr Slice() = default;
+  constexpr explicit Slice(std::int64_t first,
+                           std::int64_t before = std::numeric_limits<std::int64_t>::max(),
+                           std::int64_t distance = 1)
+      : start(first), end(before), step(distance) {}
+
+  std::int64_t start = 0;
+  std::int64_t end = std::numeric_limits<std::int64_t>::max();
+  std::int64_t step = 1;
+};
+
+/// A new axis of extent 1.
+inline constexpr struct NewAxis {
+} kNewAxis;
+
+/// All axes that the other indices leave over; without it they are the last ones.
+inline constexpr struct Ellipsis {
+} kEllipsis;
+
+struct Index {
+  enum class Kind { position, slice, new_axis, ellipsis };
+
+  Index(std::int64_t position) : kind(Kind::position), slice(position) {}
+  Index(const Slice& positions) : kind(Kind::slice), slice(positions) {}
+  Index(NewAxis) : kind(Kind::new_axis) {}
+  Index(Ellipsis) : kind(Kind::ellipsis) {}
+
+  Kind kind;
+  Slice slice;  ///< a position is its start
+};
+
+/// A bracket cannot take a defaulted Where, so the implicit conversions note the line.
+struct LocatedIndex {
+  LocatedIndex(std::int64_t position, Where at = Where::current()) : index(position), where(at) {}
+  std::int64_t index;
+  Where where;
+};
+struct LocatedIndices {
+  LocatedIndices(std::initializer_list<Index> list, Where at = Where::current())
+      : indices(list), where(at) {}
+  std::initializer_list<Index> indices;
+  Where where;
+};
+
+}  // namespace ringrad
