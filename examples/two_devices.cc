@@ -15,9 +15,9 @@ struct Net : nn::Module {
   nn::Linear& hidden = child("hidden", nn::Linear(20, 64));
   nn::Linear& output = child("output", nn::Linear(64, 4));
 
-  Tensor forward(const Tensor& x, Where where) override {
-    const Tensor h = relu(hidden(to(x, hidden.weight.device()), where), where);
-    return output(to(h, output.weight.device(), where), where);
+  Tensor forward(const Tensor& x, Where at) override {
+    const Tensor h = relu(hidden(to(x, hidden.weight.device()), at), at);
+    return output(to(h, output.weight.device(), at), at);
   }
 };
 

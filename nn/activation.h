@@ -10,7 +10,7 @@ namespace ringrad::nn {
 /// max(x, 0)
 class ReLU : public Module {
  public:
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override { return "ReLU()"; }
 };
 
@@ -18,20 +18,20 @@ class ReLU : public Module {
 /// Paper: Hendrycks and Gimpel 2016, arXiv:1606.08415
 class GELU : public Module {
  public:
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override { return "GELU()"; }
 };
 
 /// 1 / (1 + exp(-x))
 class Sigmoid : public Module {
  public:
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override { return "Sigmoid()"; }
 };
 
 class Tanh : public Module {
  public:
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override { return "Tanh()"; }
 };
 
@@ -45,7 +45,7 @@ class Identity : public Module {
 /// (B, ...) -> (B, product of the rest), in row-major order whatever the memory layout
 class Flatten : public Module {
  public:
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override { return "Flatten()"; }
 };
 
@@ -57,7 +57,7 @@ class Dropout : public Module {
  public:
   /// Throws ValueError unless 0 <= p <= 1.
   explicit Dropout(double p = 0.5, Where where = Where::current());
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override { return concat("Dropout(", p_, ')'); }
 
  private:

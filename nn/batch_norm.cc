@@ -24,14 +24,14 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual, 
   return batch_norm(x, weight, bias, running_mean, running_var, options, residual, where);
 }
 
-Tensor BatchNorm::forward(const Tensor& x, Where where) { return normalize(x, false, {}, where); }
+Tensor BatchNorm::forward(const Tensor& x, Where at) { return normalize(x, false, {}, at); }
 
-Tensor BatchNorm::forward_relu(const Tensor& x, Where where) {
-  return normalize(x, true, {}, where);
+Tensor BatchNorm::forward_relu(const Tensor& x, Where at) {
+  return normalize(x, true, {}, at);
 }
 
-Tensor BatchNorm::forward_add_relu(const Tensor& x, const Tensor& residual, Where where) {
-  return normalize(x, true, residual, where);
+Tensor BatchNorm::forward_add_relu(const Tensor& x, const Tensor& residual, Where at) {
+  return normalize(x, true, residual, at);
 }
 
 std::string BatchNorm::describe() const { return concat(name_, '(', running_mean.numel(), ')'); }

@@ -27,11 +27,11 @@ using BatchNormFunction = std::function<Tensor(
 /// Buffers:     running_mean (C) of zeros, running_var (C) of ones
 class BatchNorm : public Module {
  public:
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   /// One pass: the activation is applied while the normalised value is in a register.
-  Tensor forward_relu(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward_relu(const Tensor& x, Where at = Where::current()) override;
   /// relu(forward(x) + residual), the end of a residual block, also in one pass.
-  Tensor forward_add_relu(const Tensor& x, const Tensor& residual, Where where = Where::current());
+  Tensor forward_add_relu(const Tensor& x, const Tensor& residual, Where at = Where::current());
   /// From now on, normalises with this function in training, for example with one over many ranks.
   /// An empty function restores ringrad::batch_norm.
   void train_with(BatchNormFunction function) { training_function_ = std::move(function); }

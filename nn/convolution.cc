@@ -25,12 +25,12 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2d
   uniform_(bias, -bound, bound);
 }
 
-Tensor Conv2d::forward(const Tensor& x, Where where) {
+Tensor Conv2d::forward(const Tensor& x, Where at) {
   const ringrad::Conv2dOptions options{.stride = {options_.stride, options_.stride},
                                        .padding = {options_.padding, options_.padding},
                                        .dilation = {options_.dilation, options_.dilation},
                                        .groups = options_.groups};
-  return conv2d(x, weight, bias, options, where);
+  return conv2d(x, weight, bias, options, at);
 }
 
 std::string Conv2d::describe() const {

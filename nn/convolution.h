@@ -25,8 +25,12 @@ class Conv2d : public Module {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Conv2dOptions& options = {},
          Where where = Where::current());
+  /// `kernel` replaces that of the options: Conv2d(3, 64, 7, {.stride = 2}).
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
+         Conv2dOptions options = {}, Where where = Where::current())
+      : Conv2d(in_channels, out_channels, (options.kernel = kernel, options), where) {}
 
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
   Tensor weight;

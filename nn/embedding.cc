@@ -12,8 +12,8 @@ Embedding::Embedding(std::int64_t num_embeddings, std::int64_t features, Where w
   normal_(weight, 0, 1);
 }
 
-Tensor Embedding::forward(const Tensor& indices, Where where) {
-  return embedding(weight, indices, where);
+Tensor Embedding::forward(const Tensor& indices, Where at) {
+  return embedding(weight, indices, at);
 }
 
 std::string Embedding::describe() const {

@@ -13,7 +13,7 @@ class Embedding : public Module {
  public:
   Embedding(std::int64_t num_embeddings, std::int64_t features, Where where = Where::current());
 
-  Tensor forward(const Tensor& indices, Where where = Where::current()) override;
+  Tensor forward(const Tensor& indices, Where at = Where::current()) override;
   std::string describe() const override;
 
   Tensor weight;

@@ -11,8 +11,8 @@ LayerNorm::LayerNorm(std::int64_t features, double eps, Where where) : eps_(eps)
   bias = parameter("bias", zeros({features}));
 }
 
-Tensor LayerNorm::forward(const Tensor& x, Where where) {
-  return layer_norm(x, weight, bias, eps_, where);
+Tensor LayerNorm::forward(const Tensor& x, Where at) {
+  return layer_norm(x, weight, bias, eps_, at);
 }
 
 std::string LayerNorm::describe() const { return concat("LayerNorm(", weight.numel(), ')'); }

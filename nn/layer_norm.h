@@ -12,7 +12,7 @@ class LayerNorm : public Module {
  public:
   explicit LayerNorm(std::int64_t features, double eps = 1e-5, Where where = Where::current());
 
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
   Tensor weight, bias;

@@ -15,9 +15,9 @@ class Linear : public Module {
   Linear(std::int64_t in_features, std::int64_t out_features, bool with_bias = true,
          Where where = Where::current());
 
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   /// One pass: the activation is part of the matrix product's epilogue.
-  Tensor forward_relu(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward_relu(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
   Tensor weight;

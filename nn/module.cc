@@ -12,11 +12,11 @@
 
 namespace ringrad::nn {
 
-Tensor Module::forward(const Tensor&, Where where) {
+Tensor Module::forward(const Tensor&, Where at) {
   throw ValueError(
       concat("forward: ", describe(), " must be called with its own arguments; got one tensor; ",
              "modules that take one override forward(const Tensor&, Where), with both parameters"),
-      where);
+      at);
 }
 
 // The calls of modules on this thread that have not returned, the innermost first.
@@ -60,7 +60,7 @@ void Module::check_registered(const Call& outer, Where where) const {
                   "nn::Linear(2, 2))");
 }
 
-Tensor Module::forward_relu(const Tensor& x, Where where) { return relu(forward(x, where), where); }
+Tensor Module::forward_relu(const Tensor& x, Where at) { return relu(forward(x, at), at); }
 
 void Module::collect(const std::string& prefix, std::vector<NamedTensor> Module::*kind,
                      std::vector<NamedTensor>& result) const {

@@ -53,11 +53,11 @@ class Module {
 
   /// The module's function. A module with another signature declares its own overload; this one
   /// then throws ValueError.
-  virtual Tensor forward(const Tensor& x, Where where = Where::current());
+  virtual Tensor forward(const Tensor& x, Where at = Where::current());
 
   /// relu(forward(x)). Modules that can do both in one pass over memory override it, and Sequential
   /// uses it.
-  virtual Tensor forward_relu(const Tensor& x, Where where = Where::current());
+  virtual Tensor forward_relu(const Tensor& x, Where at = Where::current());
 
   /// forward(), shown in a trace (core/trace.h).
   ///

@@ -20,19 +20,19 @@ std::string describe_pool(const char* name, const ringrad::Pool2dOptions& option
 MaxPool2d::MaxPool2d(std::int64_t kernel, const Pool2dOptions& options)
     : options_(options_for(kernel, options)) {}
 
-Tensor MaxPool2d::forward(const Tensor& x, Where where) { return max_pool2d(x, options_, where); }
+Tensor MaxPool2d::forward(const Tensor& x, Where at) { return max_pool2d(x, options_, at); }
 
 std::string MaxPool2d::describe() const { return describe_pool("MaxPool2d", options_); }
 
 AvgPool2d::AvgPool2d(std::int64_t kernel, const Pool2dOptions& options)
     : options_(options_for(kernel, options)) {}
 
-Tensor AvgPool2d::forward(const Tensor& x, Where where) { return avg_pool2d(x, options_, where); }
+Tensor AvgPool2d::forward(const Tensor& x, Where at) { return avg_pool2d(x, options_, at); }
 
 std::string AvgPool2d::describe() const { return describe_pool("AvgPool2d", options_); }
 
-Tensor AdaptiveAvgPool2d::forward(const Tensor& x, Where where) {
-  return adaptive_avg_pool2d(x, {output_size_, output_size_}, where);
+Tensor AdaptiveAvgPool2d::forward(const Tensor& x, Where at) {
+  return adaptive_avg_pool2d(x, {output_size_, output_size_}, at);
 }
 
 std::string AdaptiveAvgPool2d::describe() const {

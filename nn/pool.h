@@ -16,7 +16,7 @@ struct Pool2dOptions {
 class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(std::int64_t kernel, const Pool2dOptions& options = {});
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
  private:
@@ -26,7 +26,7 @@ class MaxPool2d : public Module {
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(std::int64_t kernel, const Pool2dOptions& options = {});
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
  private:
@@ -37,7 +37,7 @@ class AvgPool2d : public Module {
 class AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_(output_size) {}
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
  private:

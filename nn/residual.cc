@@ -24,20 +24,20 @@ void Residual::add_shortcut(std::int64_t in_channels, std::int64_t out_channels,
                          {.kernel = 1, .stride = stride}, where);
 }
 
-Tensor Residual::forward(const Tensor& x, Where where) {
+Tensor Residual::forward(const Tensor& x, Where at) {
   Tensor y = x;
   for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
     const auto& [conv, norm] = layers_[i];
-    y = (*conv)(y, where);
+    y = (*conv)(y, at);
     const TraceSpan span(norm->trace_name(), "layer");
-    y = norm->forward_relu(y, where);
+    y = norm->forward_relu(y, at);
   }
   const auto& [last_conv, last_norm] = layers_.back();
-  y = (*last_conv)(y, where);
+  y = (*last_conv)(y, at);
   const Tensor shortcut =
-      shortcut_.conv ? (*shortcut_.norm)((*shortcut_.conv)(x, where), where) : x;
+      shortcut_.conv ? (*shortcut_.norm)((*shortcut_.conv)(x, at), at) : x;
   const TraceSpan span(last_norm->trace_name(), "layer");
-  return last_norm->forward_add_relu(y, shortcut, where);
+  return last_norm->forward_add_relu(y, shortcut, at);
 }
 
 ResidualBlock::ResidualBlock(std::int64_t in_channels, std::int64_t channels, std::int64_t stride,

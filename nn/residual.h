@@ -28,7 +28,7 @@ namespace ringrad::nn {
 ///            the identity
 class Residual : public Module {
  public:
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
 
  protected:
   /// Appends a convolution without bias, and its norm.

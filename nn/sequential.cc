@@ -2,15 +2,15 @@
 
 namespace ringrad::nn {
 
-Tensor Sequential::forward(const Tensor& x, Where where) {
-  check_not_moved_from(where);
+Tensor Sequential::forward(const Tensor& x, Where at) {
+  check_not_moved_from(at);
   Tensor y = x;
   for (std::size_t i = 0; i < num_children(); ++i) {
     const bool relu_follows = i + 1 < num_children() && is_relu_[i + 1];
     Module& layer = child_at(i);
     const TraceSpan span(layer.trace_name(), "layer");
     try {
-      y = relu_follows ? layer.forward_relu(y, where) : layer.forward(y, where);
+      y = relu_follows ? layer.forward_relu(y, at) : layer.forward(y, at);
     } catch (Error& error) {
       error.add_context(concat("in layer ", i, " of a Sequential, ", layer.describe()));
       throw;

@@ -27,8 +27,8 @@ struct Net : Module {
   BatchNorm1d& norm = child("norm", BatchNorm1d(4));
   Tensor scale = parameter("scale", ones({1}));
 
-  Tensor forward(const Tensor& x, Where where = Where::current()) override {
-    return norm(hidden(x, where), where) * scale;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override {
+    return norm(hidden(x, at), at) * scale;
   }
   std::string describe() const override { return "Net"; }
 };

@@ -28,9 +28,9 @@ struct Net : Module {
   Linear& hidden = child("hidden", Linear(6, 5));
   Linear& output = child("output", Linear(5, 6));
 
-  Tensor forward(const Tensor& x, Where where) override {
+  Tensor forward(const Tensor& x, Where at) override {
     const Device first = hidden.weight.device(), second = output.weight.device();
-    const Tensor y = output(to(relu(hidden(to(x, first), where)), second), where);
+    const Tensor y = output(to(relu(hidden(to(x, first), at)), second), at);
     return to(y, first) + to(x, first);  // residual, across the devices and back
   }
 };

@@ -101,30 +101,30 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
     update(where);
   }
 
-  Tensor forward(const Tensor& x, Where where) {
-    refuse_while_capturing("DataParallel, whose threads queue work too", where);
-    RINGRAD_CHECK(x.dims(where) > 0, ShapeError, where,
+  Tensor forward(const Tensor& x, Where at) {
+    refuse_while_capturing("DataParallel, whose threads queue work too", at);
+    RINGRAD_CHECK(x.dims(at) > 0, ShapeError, at,
                   "DataParallel: the input must have an axis to divide; got shape ", x.shape());
-    RINGRAD_CHECK(x.device() == devices_[0], DeviceError, where,
+    RINGRAD_CHECK(x.device() == devices_[0], DeviceError, at,
                   "DataParallel: the input must be on ", devices_[0], "; got ", x.device());
-    update(where);
+    update(at);
     auto parts = std::make_shared<std::vector<Part>>(
         cut(x.size(0), static_cast<std::int64_t>(devices_.size())));
     {
       const NoGrad guard;
       for (std::size_t k = 0; k < parts->size(); ++k) {
         Part& part = (*parts)[k];
-        part.x = to(view::slice(x, 0, part.begin, part.end, 1, where), devices_[k], where);
+        part.x = to(view::slice(x, 0, part.begin, part.end, 1, at), devices_[k], at);
         if (x.requires_grad()) part.x.set_requires_grad();
       }
     }
-    run(*parts, where, [&](std::size_t k, Part& part) {
-      part.y = replicas_[k].module->forward(part.x, where);
+    run(*parts, at, [&](std::size_t k, Part& part) {
+      part.y = replicas_[k].module->forward(part.x, at);
       part.generator_offset = default_generator().offset();
     });
     for (const Part& part : *parts)
       default_generator().set_offset(std::max(default_generator().offset(), part.generator_offset));
-    return record_gathered(x, std::move(parts), where);
+    return record_gathered(x, std::move(parts), at);
   }
 
  private:
@@ -285,6 +285,6 @@ DataParallel::DataParallel(nn::Module& module, const MakeReplica& make_replica,
   replicas_ = std::make_shared<Replicas>(module, make_replica, devices, where);
 }
 
-Tensor DataParallel::forward(const Tensor& x, Where where) { return replicas_->forward(x, where); }
+Tensor DataParallel::forward(const Tensor& x, Where at) { return replicas_->forward(x, at); }
 
 }  // namespace ringrad

@@ -74,7 +74,7 @@ class DataParallel {
   ///          call. If replicas throw: after all have ended, the error of the lowest replica k that
   ///          failed, with "DataParallel: replica k on <device>: " before its message. Backward
   ///          throws alike, and AutogradError with create_graph
-  Tensor forward(const Tensor& x, Where where = Where::current());
+  Tensor forward(const Tensor& x, Where at = Where::current());
   Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
 
   /// The module that is trained.

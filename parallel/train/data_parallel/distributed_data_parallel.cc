@@ -31,11 +31,11 @@ DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& model) : reduce
 }
 DistributedDataParallel::NoSync::~NoSync() { reducer_->resume(); }
 
-Tensor DistributedDataParallel::forward(const Tensor& x, Where where) {
+Tensor DistributedDataParallel::forward(const Tensor& x, Where at) {
   const TraceSpan span("forward", "compute");
   if (module_.is_training()) fault_step();
-  begin_forward(x, where);
-  return module_.forward(x, where);
+  begin_forward(x, at);
+  return module_.forward(x, at);
 }
 
 void DistributedDataParallel::begin_forward(const Tensor& x, Where where) {

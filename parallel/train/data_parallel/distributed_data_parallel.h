@@ -61,7 +61,7 @@ class DistributedDataParallel {
 
   /// The module's forward. In training it waits for reductions of a pass that failed, and sends
   /// buffers from one rank to all if options ask for it.
-  Tensor forward(const Tensor& x, Where where = Where::current());
+  Tensor forward(const Tensor& x, Where at = Where::current());
   Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
 
   /// What forward() does before the module's own forward, for callers that run the module

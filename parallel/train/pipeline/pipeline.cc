@@ -27,7 +27,7 @@ Pipeline::~Pipeline() = default;
 Tensor Pipeline::train_step(const Tensor& x, const Tensor& target, Where where) {
   return executor_->train_step(x, target, where);
 }
-Tensor Pipeline::forward(const Tensor& x, Where where) { return executor_->forward(x, where); }
+Tensor Pipeline::forward(const Tensor& x, Where at) { return executor_->forward(x, at); }
 
 std::vector<Tensor> Pipeline::parameters() const { return executor_->parameters(); }
 double Pipeline::clip_grad_norm(double max_norm, Where where) {

@@ -107,7 +107,7 @@ class Pipeline {
   /// tensor on others. All ranks must call it. There may be fewer rows than micro-batches.
   ///
   /// Throws: as train_step
-  Tensor forward(const Tensor& x, Where where = Where::current());
+  Tensor forward(const Tensor& x, Where at = Where::current());
 
   /// The trained parameters of this rank's stages, in their order; all ranks' together are the
   /// whole model's. A rank may have none, and then needs no optimizer.

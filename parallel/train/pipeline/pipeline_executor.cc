@@ -270,7 +270,7 @@ void PipelineExecutor::receive(const PipelineAction& action, Where where) {
 
 // --- Evaluation --------------------------------------------------------------------------------
 
-Tensor PipelineExecutor::forward(const Tensor& x, Where where) {
+Tensor PipelineExecutor::forward(const Tensor& x, Where at) {
   using enum PipelineOp;
   const NoGrad guard;
   std::vector<Tensor> outputs(static_cast<std::size_t>(plan_.num_micro_batches));
@@ -280,7 +280,7 @@ Tensor PipelineExecutor::forward(const Tensor& x, Where where) {
     for (const PipelineAction& action : actions()) {
       const auto& [op, s, b] = action;
       if (op != PipelineOp::forward && op != send_activation && op != recv_activation) continue;
-      perform(action, where);
+      perform(action, at);
       const bool is_last = s == plan_.num_stages - 1;
       if (op == PipelineOp::forward && is_last)
         outputs[static_cast<std::size_t>(b)] = stages_.output(s, b);
@@ -288,7 +288,7 @@ Tensor PipelineExecutor::forward(const Tensor& x, Where where) {
       if (is_used && op != recv_activation) stages_.drop(s, b);
     }
     std::erase_if(outputs, [](const Tensor& y) { return !y.defined() || y.size(0) == 0; });
-    if (!outputs.empty()) all = concatenate(outputs, 0, where);
+    if (!outputs.empty()) all = concatenate(outputs, 0, at);
   });
   return all;
 }

@@ -33,7 +33,7 @@ class PipelineExecutor {
                    PipelineStages::Loss loss, const PipelineOptions& options, Where where);
 
   Tensor train_step(const Tensor& x, const Tensor& target, Where where);
-  Tensor forward(const Tensor& x, Where where);
+  Tensor forward(const Tensor& x, Where at);
   double clip_grad_norm(double max_norm, Where where);
   void sync_buffers(Where where);
   PipelineTimes times(Where where);

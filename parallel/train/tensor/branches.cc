@@ -223,12 +223,12 @@ std::vector<Tensor> Branches::outputs(const Tensor& x, Where where) {
   return record_outputs(state_, x, std::move(parts), where);
 }
 
-Tensor Branches::forward(const Tensor& x, Where where) {
-  const std::vector<Tensor> parts = outputs(x, where);
-  check_joinable(parts, where);
-  if (join_ == Join::concatenate) return concatenate(parts, 1, where);
+Tensor Branches::forward(const Tensor& x, Where at) {
+  const std::vector<Tensor> parts = outputs(x, at);
+  check_joinable(parts, at);
+  if (join_ == Join::concatenate) return concatenate(parts, 1, at);
   Tensor sum = parts[0];
-  for (std::size_t k = 1; k < parts.size(); ++k) sum = add(sum, parts[k], where);
+  for (std::size_t k = 1; k < parts.size(); ++k) sum = add(sum, parts[k], at);
   return sum;
 }
 

@@ -86,7 +86,7 @@ class Branches : public nn::Module {
   ///         branches throw: once all have ended, the error of the lowest branch that threw, with
   ///         "Branches: branch k (what it is): " before its message. Backward throws alike, and
   ///         AutogradError with create_graph
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
 
   /// The branches' results, not joined, for another kind of join.
   std::vector<Tensor> outputs(const Tensor& x, Where where = Where::current());

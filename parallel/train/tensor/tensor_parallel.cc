@@ -87,12 +87,12 @@ Tensor ColumnParallelLinear::apply(const Tensor& x, bool relu, Where where) {
   return is_closed() ? gather_from_ranks(y, comm(), -1, where) : y;
 }
 
-Tensor ColumnParallelLinear::forward(const Tensor& x, Where where) {
-  return apply(x, false, where);
+Tensor ColumnParallelLinear::forward(const Tensor& x, Where at) {
+  return apply(x, false, at);
 }
 
-Tensor ColumnParallelLinear::forward_relu(const Tensor& x, Where where) {
-  return apply(x, true, where);
+Tensor ColumnParallelLinear::forward_relu(const Tensor& x, Where at) {
+  return apply(x, true, at);
 }
 
 RowParallelLinear::RowParallelLinear(std::int64_t in_features, std::int64_t out_features,
@@ -101,10 +101,10 @@ RowParallelLinear::RowParallelLinear(std::int64_t in_features, std::int64_t out_
     : ParallelLinear({"RowParallelLinear", 1, options.bias, !options.input_is_parallel},
                      in_features, out_features, comm, where) {}
 
-Tensor RowParallelLinear::forward(const Tensor& x, Where where) {
-  const Tensor part = is_closed() ? scatter_to_ranks(x, comm(), -1, where) : x;
-  const Tensor y = reduce_from_ranks(linear(part, weight, {}, false, where), comm(), where);
-  return bias.defined() ? add(y, ringrad::to(bias, y.dtype(), where), where) : y;
+Tensor RowParallelLinear::forward(const Tensor& x, Where at) {
+  const Tensor part = is_closed() ? scatter_to_ranks(x, comm(), -1, at) : x;
+  const Tensor y = reduce_from_ranks(linear(part, weight, {}, false, at), comm(), at);
+  return bias.defined() ? add(y, ringrad::to(bias, y.dtype(), at), at) : y;
 }
 
 // --- State ---

@@ -93,9 +93,9 @@ class ColumnParallelLinear : public ParallelLinear {
   ColumnParallelLinear(std::int64_t in_features, std::int64_t out_features, Communicator& comm,
                        const ColumnParallelOptions& options = {}, Where where = Where::current());
 
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   /// In one pass, as in nn::Linear: each rank rectifies its own slice.
-  Tensor forward_relu(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward_relu(const Tensor& x, Where at = Where::current()) override;
 
  private:
   Tensor apply(const Tensor& x, bool relu, Where where);
@@ -117,7 +117,7 @@ class RowParallelLinear : public ParallelLinear {
   RowParallelLinear(std::int64_t in_features, std::int64_t out_features, Communicator& comm,
                     const RowParallelOptions& options = {}, Where where = Where::current());
 
-  Tensor forward(const Tensor& x, Where where = Where::current()) override;
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
 };
 
 /// The state of the model with the parts of its parallel layers assembled, under the names that it

@@ -15,11 +15,11 @@ struct BusyStage : nn::Module {
   BusyStage(double us, bool is_first, std::int64_t num_weights = 1)
       : weight(parameter("weight", zeros({num_weights}))), microseconds(us), is_first(is_first) {}
 
-  Tensor forward(const Tensor& x, Where where) override {
+  Tensor forward(const Tensor& x, Where at) override {
     keep_busy(x.device(), microseconds);
-    const Tensor y = clone(x.detach(), where);
+    const Tensor y = clone(x.detach(), at);
     record(
-        "busy", where, y, {&x, &weight},
+        "busy", at, y, {&x, &weight},
         [us = microseconds, is_first = is_first, shape = weight.shape()](BackwardContext& context) {
           const Tensor& grad = context.grad_output();
           if (context.needs(0)) {

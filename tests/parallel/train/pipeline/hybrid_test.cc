@@ -123,8 +123,8 @@ TEST(HybridTest, ShardedOptimizerStateGivesTheSameNumbers) {
 // The replicas of a rank's stage get the same gradients, whichever parameters the passes reached.
 struct Gate : nn::Module {
   explicit Gate(std::function<bool(int)> is_open) : opens(std::move(is_open)) {}
-  Tensor forward(const Tensor& x, Where where) override {
-    return opens(num_calls++) ? linear(x, where) : x;
+  Tensor forward(const Tensor& x, Where at) override {
+    return opens(num_calls++) ? linear(x, at) : x;
   }
   nn::Linear& linear = child("linear", nn::Linear(6, 6));
   std::function<bool(int)> opens;

@@ -156,8 +156,8 @@ TEST(PipelineFailureTest, TrainingNeedsGradientsAndALossWithHistory) {
 struct Special : nn::Module {
   Special(int call, std::function<Tensor(const Tensor&)> what)
       : call(call), what(std::move(what)) {}
-  Tensor forward(const Tensor& x, Where where) override {
-    const Tensor y = linear(x, where);
+  Tensor forward(const Tensor& x, Where at) override {
+    const Tensor y = linear(x, at);
     return num_calls++ == call ? what(y) : y;
   }
   nn::Linear& linear = child("linear", nn::Linear(6, 6));

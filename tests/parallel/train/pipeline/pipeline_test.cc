@@ -255,8 +255,8 @@ TEST(PipelineTest, AScheduleOfOnesOwnIsProvedAndRun) {
 struct Projection : nn::Module {
   explicit Projection(Tensor weight, bool transposed)
       : weight(parameter("weight", weight)), transposed(transposed) {}
-  Tensor forward(const Tensor& x, Where where) override {
-    return matmul(x, transposed ? weight : transpose(weight, 0, 1), where);
+  Tensor forward(const Tensor& x, Where at) override {
+    return matmul(x, transposed ? weight : transpose(weight, 0, 1), at);
   }
   Tensor weight;
   bool transposed;

@@ -33,10 +33,10 @@ struct Plain : nn::Module {
     for (nn::Sequential& module : modules)
       branches.push_back(&child(std::to_string(branches.size()), std::move(module)));
   }
-  Tensor forward(const Tensor& x, Where where) override {
+  Tensor forward(const Tensor& x, Where at) override {
     std::vector<Tensor> ys;
-    for (nn::Sequential* branch : branches) ys.push_back(branch->forward(x, where));
-    if (join == Join::concatenate) return concatenate(ys, 1, where);
+    for (nn::Sequential* branch : branches) ys.push_back(branch->forward(x, at));
+    if (join == Join::concatenate) return concatenate(ys, 1, at);
     Tensor sum = ys[0];
     for (std::size_t k = 1; k < ys.size(); ++k) sum = sum + ys[k];
     return sum;
