@@ -40,8 +40,8 @@ class Where {
   static constexpr std::uint64_t kFile = (std::uint64_t{1} << kFileBits) - 1;
 
   Where(const char* file, unsigned line)
-      : place_(reinterpret_cast<std::uintptr_t>(file) |
-               std::uint64_t{line < 0xffff ? line : 0xffff} << kFileBits) {}
+      : place_(reinterpret_cast<std::uintptr_t>(file) | std::uint64_t{line < 0xffff ? line : 0xffff}
+                                                            << kFileBits) {}
 
   std::uint64_t place_;
 };
@@ -123,8 +123,7 @@ struct MessagePart {
 
 template <class T>
 MessagePart message_part(const T& value) {
-  return {&value,
-          [](std::ostream& out, const void* part) { out << *static_cast<const T*>(part); }};
+  return {&value, [](std::ostream& out, const void* part) { out << *static_cast<const T*>(part); }};
 }
 template <std::size_t size>
 MessagePart message_part(const char (&text)[size]) {

@@ -26,9 +26,7 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual, 
 
 Tensor BatchNorm::forward(const Tensor& x, Where at) { return normalize(x, false, {}, at); }
 
-Tensor BatchNorm::forward_relu(const Tensor& x, Where at) {
-  return normalize(x, true, {}, at);
-}
+Tensor BatchNorm::forward_relu(const Tensor& x, Where at) { return normalize(x, true, {}, at); }
 
 Tensor BatchNorm::forward_add_relu(const Tensor& x, const Tensor& residual, Where at) {
   return normalize(x, true, residual, at);

@@ -19,13 +19,9 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, bool with_bi
   uniform_(bias, -bound, bound);
 }
 
-Tensor Linear::forward(const Tensor& x, Where at) {
-  return linear(x, weight, bias, false, at);
-}
+Tensor Linear::forward(const Tensor& x, Where at) { return linear(x, weight, bias, false, at); }
 
-Tensor Linear::forward_relu(const Tensor& x, Where at) {
-  return linear(x, weight, bias, true, at);
-}
+Tensor Linear::forward_relu(const Tensor& x, Where at) { return linear(x, weight, bias, true, at); }
 
 std::string Linear::describe() const {
   return concat("Linear(", weight.shape()[1], ", ", weight.shape()[0],

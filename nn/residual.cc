@@ -34,8 +34,7 @@ Tensor Residual::forward(const Tensor& x, Where at) {
   }
   const auto& [last_conv, last_norm] = layers_.back();
   y = (*last_conv)(y, at);
-  const Tensor shortcut =
-      shortcut_.conv ? (*shortcut_.norm)((*shortcut_.conv)(x, at), at) : x;
+  const Tensor shortcut = shortcut_.conv ? (*shortcut_.norm)((*shortcut_.conv)(x, at), at) : x;
   const TraceSpan span(last_norm->trace_name(), "layer");
   return last_norm->forward_add_relu(y, shortcut, at);
 }

@@ -1,4 +1,4 @@
-// train.cc with libtorch, on one rank: Debian's has no groups of processes, and none has thread ranks.
+// train.cc with libtorch, on one rank: it has no ranks that are threads.
 
 #include <torch/torch.h>
 

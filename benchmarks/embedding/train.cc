@@ -1,5 +1,5 @@
-// The program of the size budget: convolution, batch norm, linear layer and SGD on two ranks that are
-// threads.
+// The program of the size budget: convolution, batch norm, linear layer and SGD on two ranks that
+// are threads.
 
 #include <cstdio>
 

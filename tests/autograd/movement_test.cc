@@ -125,9 +125,12 @@ TEST(MovementTest, GradientsFlowThroughBrackets) {
 
 TEST(MovementTest, BracketsRefuseWhatDoesNotFit) {
   const Tensor x = zeros({2, 3});
-  expect_throws<ShapeError>([&] { x[{0, 0, 0}]; },
-                            "at most one index per axis and one kEllipsis; got 3 and 0 for shape "
-                            "(2, 3)");
+  expect_throws<ShapeError>(
+      [&] {
+        x[{0, 0, 0}];
+      },
+      "at most one index per axis and one kEllipsis; got 3 and 0 for shape "
+      "(2, 3)");
   expect_throws<ShapeError>([&] { x[{kEllipsis, kEllipsis}]; }, "got 0 and 2");
   expect_throws<IndexError>([&] { x[{0, 3}]; }, "select");
   expect_throws<ValueError>([&] { x[{Slice(0, 2, -1)}]; }, "slice");

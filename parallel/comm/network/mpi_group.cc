@@ -333,8 +333,7 @@ Members members_of(int handle, std::chrono::milliseconds limit, Where where) {
   int is_between_groups = 0;
   if (comm != nullptr && comm != MPI_COMM_NULL) MPI_Comm_test_inter(comm, &is_between_groups);
   RINGRAD_CHECK(comm != nullptr && comm != MPI_COMM_NULL && is_between_groups == 0, ValueError,
-                where,
-                "mpi group: the communicator must be MPI_Comm_c2f() of one group's; got ",
+                where, "mpi group: the communicator must be MPI_Comm_c2f() of one group's; got ",
                 is_between_groups != 0 ? "one between two groups" : "none that exists");
   Session::begin(limit);
   return Members(comm);

@@ -105,8 +105,8 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
     refuse_while_capturing("DataParallel, whose threads queue work too", at);
     RINGRAD_CHECK(x.dims(at) > 0, ShapeError, at,
                   "DataParallel: the input must have an axis to divide; got shape ", x.shape());
-    RINGRAD_CHECK(x.device() == devices_[0], DeviceError, at,
-                  "DataParallel: the input must be on ", devices_[0], "; got ", x.device());
+    RINGRAD_CHECK(x.device() == devices_[0], DeviceError, at, "DataParallel: the input must be on ",
+                  devices_[0], "; got ", x.device());
     update(at);
     auto parts = std::make_shared<std::vector<Part>>(
         cut(x.size(0), static_cast<std::int64_t>(devices_.size())));

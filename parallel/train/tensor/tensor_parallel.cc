@@ -87,13 +87,9 @@ Tensor ColumnParallelLinear::apply(const Tensor& x, bool relu, Where where) {
   return is_closed() ? gather_from_ranks(y, comm(), -1, where) : y;
 }
 
-Tensor ColumnParallelLinear::forward(const Tensor& x, Where at) {
-  return apply(x, false, at);
-}
+Tensor ColumnParallelLinear::forward(const Tensor& x, Where at) { return apply(x, false, at); }
 
-Tensor ColumnParallelLinear::forward_relu(const Tensor& x, Where at) {
-  return apply(x, true, at);
-}
+Tensor ColumnParallelLinear::forward_relu(const Tensor& x, Where at) { return apply(x, true, at); }
 
 RowParallelLinear::RowParallelLinear(std::int64_t in_features, std::int64_t out_features,
                                      Communicator& comm, const RowParallelOptions& options,

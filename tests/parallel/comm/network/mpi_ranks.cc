@@ -169,8 +169,8 @@ TEST(MpiGroupTest, DISABLED_OneThreadAloneIsServed) {
   MPI_Finalize();
 }
 
-// A host that runs MPI itself: two halves of its ranks, whose groups have the host's order backwards,
-// beside messages of its own. What the library sets must not reach the host's communicators.
+// A host that runs MPI itself hands over each half of its ranks, in reverse order, and exchanges
+// messages of its own. What the library sets must not reach the host's communicators.
 TEST(MpiGroupTest, DISABLED_AHostHandsOverAPartOfItsRanks) {
   expect_throws<ValueError>([] { join_mpi_communicator(0); }, "must call MPI_Init() first");
   int level = 0, rank = 0, size = 0;
