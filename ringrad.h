@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "ringrad/core/dlpack.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/version.h"

@@ -1,0 +1,50 @@
+// DLPack: tensors that are shared with other libraries in one process, without a copy.
+//
+//     Tensor x = from_dlpack(theirs);                  their memory, freed when the last view ends
+//     DLManagedTensorVersioned* ours = to_dlpack(x);   x's memory, until they call ours->deleter
+//
+// The structs are declared in the protocol's own dlpack.h, which programs that use them include.
+// Both directions understand version 1 and the form before it (DLManagedTensor). In Python a
+// capsule "dltensor_versioned" or "dltensor" carries the pointer.
+//
+// What either side writes the other reads. Another library's writes do not count as changes: after
+// them, call Tensor::mark_changed() if the tensor may be saved for a backward pass.
+//
+// On GPUs the producer's work must be ordered before the consumer's: to_dlpack() waits for the
+// thread's current stream, and from_dlpack() expects that the memory is ready on it. The memory of
+// simulated GPUs is host memory that no other library may take for a GPU's, so it is not shared.
+//
+// Specification: dmlc.github.io/dlpack, version 1.1
+
+#pragma once
+
+#include "ringrad/core/tensor.h"
+
+struct DLManagedTensor;
+struct DLManagedTensorVersioned;
+
+namespace ringrad {
+
+/// x's memory for another library, which must call the result's deleter once. Strides are kept, and
+/// all CPU devices are DLPack's one CPU.
+///
+/// Throws:  AutogradError if x requires a gradient: share x.detach(); DeviceError for a tensor on a
+///          simulated GPU
+DLManagedTensorVersioned* to_dlpack(const Tensor& x, Where where = Where::current());
+/// The form before version 1, for libraries that know no other.
+DLManagedTensor* to_dlpack_unversioned(const Tensor& x, Where where = Where::current());
+
+/// The memory of another library as a tensor, on cpu:0 or on its GPU. If this returns, the tensor
+/// owns `theirs`: the deleter is called when the last tensor over the memory ends, by the thread
+/// that ends it. If it throws, `theirs` is still the caller's.
+///
+/// Our tensors can be written, so memory that is flagged as read-only is copied.
+///
+/// Throws:  DataError for a null pointer or another major version; DTypeError for an element type
+///          that the library lacks; ShapeError for more than kMaxDims axes or impossible extents;
+///          ValueError for negative strides or memory that is not aligned to its elements;
+///          DeviceError for a device that this build lacks
+Tensor from_dlpack(DLManagedTensorVersioned* theirs, Where where = Where::current());
+Tensor from_dlpack(DLManagedTensor* theirs, Where where = Where::current());
+
+}  // namespace ringrad
