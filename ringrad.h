@@ -10,6 +10,7 @@
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/fashion_mnist.h"
 #include "ringrad/data/loader.h"
+#include "ringrad/data/npy.h"
 #include "ringrad/data/synthetic.h"
 #include "ringrad/data/tensor_dataset.h"
 #include "ringrad/data/transform.h"

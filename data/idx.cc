@@ -1,6 +1,5 @@
 #include "ringrad/data/idx.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "ringrad/data/array_reader.h"
 #include "ringrad/data/file_reader.h"
 
 namespace ringrad {
@@ -72,48 +72,12 @@ Header read_header(FileReader& file) {
   return header;
 }
 
-// The size of the elements in bytes, after a check that the file can hold that many.
-std::size_t checked_bytes(const FileReader& file, const Header& header) {
-  const auto [dtype, shape] = header;
-  std::uint64_t bytes = size_bytes(dtype), widest = bytes;
-  bool fits = true;
-  for (const std::int64_t extent : shape) {
-    const auto count = static_cast<std::uint64_t>(extent);
-    // Strides must not overflow either, even if another extent is 0.
-    fits = fits && !__builtin_mul_overflow(widest, std::max<std::uint64_t>(count, 1), &widest);
-    bytes *= count;
-  }
-  if (!fits || bytes > file.most_bytes() || widest > std::uint64_t{1} << 62)
-    file.fail(concat("promises ", dtype, ' ', shape, " and must be long enough for it"),
-              "a file of at most ", file.most_bytes(), " bytes");
-  return bytes;
-}
-
-void from_big_endian(std::byte* elements, std::size_t bytes, std::size_t element_bytes) {
-  static_assert(std::endian::native == std::endian::little);
-  if (element_bytes == 1) return;
-  for (std::size_t at = 0; at < bytes; at += element_bytes)
-    std::reverse(elements + at, elements + at + element_bytes);
-}
-
 }  // namespace
 
 Tensor read_idx(const std::filesystem::path& path, Where where) {
   FileReader file("read_idx", path, where);
   const Header header = read_header(file);
-  const std::size_t bytes = checked_bytes(file, header);
-
-  const Tensor result = empty(header.shape, {.dtype = header.dtype, .device = Device()}, where);
-  const std::size_t count = file.read({result.raw_data(), bytes});
-  if (count < bytes)
-    file.fail(concat("promises ", bytes, " bytes of ", header.dtype, ' ', header.shape), count);
-  // Reading past the elements also makes FileReader verify a gzip file's checksum.
-  std::byte extra;
-  if (file.read({&extra, 1}) != 0)
-    file.fail(concat("must end after ", bytes, " bytes of ", header.dtype, ' ', header.shape),
-              "more bytes");
-  from_big_endian(result.raw_data(), bytes, size_bytes(header.dtype));
-  return result;
+  return read_array(file, header.dtype, header.shape, std::endian::big, where);
 }
 
 }  // namespace ringrad
