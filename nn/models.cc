@@ -27,25 +27,37 @@ Sequential convnet(const ImageTask& task, Where where) {
 
 namespace {
 
+Sequential stem_of(Conv2d conv, std::int64_t channels) {
+  Sequential stem;
+  stem.append("conv1", std::move(conv));
+  stem.append("bn1", BatchNorm2d(channels));
+  stem.append("relu", ReLU());
+  return stem;
+}
+
 // The stages after a stem with `channels` channels, and the classifier. `stages` gives the number
 // of blocks per stage. Each stage has twice the channels of the stage before it; its first block
-// halves the image, except in the first stage.
+// halves the image, except in the first stage. Names are torchvision's. The blocks of all stages
+// stand in one list, so that a pipeline can be cut between any two of them.
 template <class Block>
 Sequential residual_network(Sequential stem, std::int64_t channels,
                             std::initializer_list<int> stages, std::int64_t classes) {
   Sequential net = std::move(stem);
   std::int64_t in_channels = channels, stride = 1;
+  int stage = 0;
   for (const int blocks : stages) {
+    ++stage;
     for (int block = 0; block < blocks; ++block) {
-      net.append(Block(in_channels, channels, block == 0 ? stride : 1));
+      net.append(concat("layer", stage, '.', block),
+                 Block(in_channels, channels, block == 0 ? stride : 1));
       in_channels = channels * Block::kExpansion;
     }
     channels *= 2;
     stride = 2;
   }
-  net.append(AdaptiveAvgPool2d(1));
-  net.append(Flatten());
-  net.append(Linear(in_channels, classes));
+  net.append("avgpool", AdaptiveAvgPool2d(1));
+  net.append("flatten", Flatten());
+  net.append("fc", Linear(in_channels, classes));
   return net;
 }
 
@@ -53,9 +65,9 @@ Sequential residual_network(Sequential stem, std::int64_t channels,
 // by fan_out.
 template <class Block>
 Sequential imagenet_network(const ImageTask& task, std::initializer_list<int> stages) {
-  Sequential stem(
-      Conv2d(task.channels, 64, {.kernel = 7, .stride = 2, .padding = 3, .bias = false}),
-      BatchNorm2d(64), ReLU(), MaxPool2d(3, {.stride = 2, .padding = 1}));
+  Sequential stem = stem_of(
+      Conv2d(task.channels, 64, {.kernel = 7, .stride = 2, .padding = 3, .bias = false}), 64);
+  stem.append("maxpool", MaxPool2d(3, {.stride = 2, .padding = 1}));
   Sequential net = residual_network<Block>(std::move(stem), 64, stages, task.classes);
   net.visit([](const std::string&, Module& module) {
     if (const auto* conv = dynamic_cast<Conv2d*>(&module))
@@ -67,9 +79,9 @@ Sequential imagenet_network(const ImageTask& task, std::initializer_list<int> st
 }  // namespace
 
 Sequential resnet20(const ImageTask& task) {
-  Sequential stem(Conv2d(task.channels, 16, {.padding = 1, .bias = false}), BatchNorm2d(16),
-                  ReLU());
-  return residual_network<ResidualBlock>(std::move(stem), 16, {3, 3, 3}, task.classes);
+  return residual_network<ResidualBlock>(
+      stem_of(Conv2d(task.channels, 16, {.padding = 1, .bias = false}), 16), 16, {3, 3, 3},
+      task.classes);
 }
 
 Sequential resnet18(const ImageTask& task) {

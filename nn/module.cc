@@ -12,6 +12,9 @@
 
 namespace ringrad::nn {
 
+// PyTorch's batch norms count batches, for a mean over all of them that this library does not have.
+static const std::string kBatchCount = "num_batches_tracked";
+
 Tensor Module::forward(const Tensor&, Where at) {
   throw ValueError(
       concat("forward: ", describe(), " must be called with its own arguments; got one tensor; ",
@@ -114,7 +117,11 @@ StateDict Module::state_dict() const {
 }
 
 void Module::load_state_dict(const StateDict& state, Where where) {
-  copy_state("load_state_dict", state_dict(), state, where);
+  StateDict given = state;
+  std::erase_if(given, [](const auto& entry) {
+    return entry.first == kBatchCount || entry.first.ends_with("." + kBatchCount);
+  });
+  copy_state("load_state_dict", state_dict(), given, where);
 }
 
 void Module::to(Device device, Where where) {
@@ -158,14 +165,20 @@ void Module::visit(const std::function<void(const std::string&, Module&)>& visit
 }
 
 void Module::check_name(const std::string& name, Where where) const {
+  // Nor may one begin with the other's path: "layer1" and "layer1.0" could hold the same "0.weight".
   const auto is_taken = [&](const auto& entries) {
-    return std::any_of(entries.begin(), entries.end(),
-                       [&](const auto& entry) { return entry.first == name; });
+    return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
+      return (entry.first + '.').starts_with(name + '.') ||
+             (name + '.').starts_with(entry.first + '.');
+    });
   };
-  RINGRAD_CHECK(!name.empty() && name.find('.') == std::string::npos && !is_taken(parameters_) &&
-                    !is_taken(buffers_) && !is_taken(children_),
-                ValueError, where, "register: a name must be new and without dots; got \"", name,
-                "\" in ", describe());
+  const bool is_path = !name.empty() && !name.starts_with('.') && !name.ends_with('.') &&
+                       name.find("..") == std::string::npos;
+  RINGRAD_CHECK(is_path && !is_taken(parameters_) && !is_taken(buffers_) && !is_taken(children_),
+                ValueError, where,
+                "register: a name must be words joined by dots, and neither taken nor part of "
+                "another's path; got \"",
+                name, "\" in ", describe());
 }
 
 Tensor Module::parameter(const std::string& name, const Tensor& value, Where where) {

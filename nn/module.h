@@ -92,7 +92,8 @@ class Module {
   /// copies.
   StateDict state_dict() const;
 
-  /// Copies values into the parameters and buffers.
+  /// Copies values into the parameters and buffers. Entries called num_batches_tracked, which
+  /// PyTorch's batch norms have, are ignored.
   /// Throws:  ValueError, ShapeError or DTypeError that lists missing and unexpected names, and
   ///          tensors that differ in shape or dtype
   void load_state_dict(const StateDict& state, Where where = Where::current());
@@ -111,8 +112,8 @@ class Module {
   void visit(const std::function<void(const std::string& path, Module& module)>& visit);
 
  protected:
-  /// Registers a trainable tensor and sets requires_grad. Throws ValueError for a name that is
-  /// taken or contains a dot.
+  /// Registers a trainable tensor and sets requires_grad. A name may be a path, "downsample.0".
+  /// Throws ValueError for a name that is taken or part of another's path.
   Tensor parameter(const std::string& name, const Tensor& value, Where where = Where::current());
   /// Registers a tensor that is state but not trained.
   Tensor buffer(const std::string& name, const Tensor& value, Where where = Where::current());

@@ -14,13 +14,13 @@ void Residual::add_layer(std::int64_t in_channels, std::int64_t out_channels, Co
                          Where where) {
   const std::string number = std::to_string(layers_.size() + 1);
   layers_.push_back(
-      make_layer("conv" + number, "norm" + number, in_channels, out_channels, options, where));
+      make_layer("conv" + number, "bn" + number, in_channels, out_channels, options, where));
 }
 
 void Residual::add_shortcut(std::int64_t in_channels, std::int64_t out_channels,
                             std::int64_t stride, Where where) {
   if (stride == 1 && in_channels == out_channels) return;
-  shortcut_ = make_layer("shortcut_conv", "shortcut_norm", in_channels, out_channels,
+  shortcut_ = make_layer("downsample.0", "downsample.1", in_channels, out_channels,
                          {.kernel = 1, .stride = stride}, where);
 }
 

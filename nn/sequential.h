@@ -2,12 +2,13 @@
 //
 //     nn::Sequential net(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
 //
-// Children are named by position. A ReLU is folded into the preceding module if that module can do
+// Children are named by position, or as append() is told. A ReLU is folded into the preceding module if that module can do
 // both in one pass (Module::forward_relu): the same numbers with less memory traffic.
 
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "ringrad/nn/activation.h"
@@ -25,7 +26,12 @@ class Sequential : public Module {
   /// Adds a module at the end.
   template <std::derived_from<Module> M>
   void append(M module) {
-    child(std::to_string(num_children()), std::move(module));
+    append(std::to_string(num_children()), std::move(module));
+  }
+  /// The same under a name or path, such as "layer1.0".
+  template <std::derived_from<Module> M>
+  void append(const std::string& name, M module, Where where = Where::current()) {
+    child(name, std::move(module), where);
     is_relu_.push_back(std::same_as<M, ReLU>);
   }
 

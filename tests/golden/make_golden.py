@@ -2,7 +2,8 @@
 """Writes the golden files of this folder with PyTorch: python3 make_golden.py
 
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
-decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU.
+decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
+models.json with 2.15.
 """
 
 import json
@@ -207,9 +208,93 @@ def initialisers():
     })
 
 
+class Block(nn.Module):
+    """torchvision's BasicBlock (kernels 3, 3) and Bottleneck (1, 3, 1), written anew with its names."""
+
+    def __init__(self, inputs, width, stride, deep):
+        super().__init__()
+        self.count = 3 if deep else 2
+        outputs = width * (4 if deep else 1)
+        sizes = [inputs, width, width, outputs] if deep else [inputs, width, width]
+        strided = 2 if deep else 1
+        for i in range(1, self.count + 1):
+            kernel = 1 if deep and i != 2 else 3
+            step = stride if i == strided else 1
+            self.add_module(f"conv{i}", nn.Conv2d(sizes[i - 1], sizes[i], kernel, step, kernel // 2, bias=False))
+            self.add_module(f"bn{i}", nn.BatchNorm2d(sizes[i]))
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = x
+        for i in range(1, self.count + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
+            if i < self.count:
+                y = F.relu(y)
+        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(nn.Module):
+    """torchvision's resnet18 and resnet50, with its names."""
+
+    def __init__(self, counts, deep, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        inputs = 64
+        for stage, count in enumerate(counts):
+            width = 64 << stage
+            blocks = []
+            for block in range(count):
+                blocks.append(Block(inputs, width, 2 if stage > 0 and block == 0 else 1, deep))
+                inputs = width * (4 if deep else 1)
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(inputs, classes)
+
+    def forward(self, x):
+        y = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            y = stage(y)
+        return self.fc(y.mean((2, 3)))
+
+
+def resnet(name, classes=1000):
+    counts, deep = {"resnet18": ([2, 2, 2, 2], False), "resnet50": ([3, 4, 6, 3], True)}[name]
+    return ResNet(counts, deep, classes).eval()
+
+
+def wave(shape, phase):
+    """sin(1.7 i + phase) for element i: values that need no file."""
+    return torch.sin(1.7 * torch.arange(shape.numel(), dtype=torch.float64) + phase).reshape(shape)
+
+
+def models():
+    """Names and shapes of state dicts, and scores for weights and images that are waves."""
+    cases = {}
+    for name in ("resnet18", "resnet50"):
+        cases[f"{name} shapes"] = {key: torch.tensor(value.shape) for key, value in resnet(name).state_dict().items()}
+        net = resnet(name, 10).double()
+        state = net.state_dict()
+        keys = sorted(key for key in state if not key.endswith("num_batches_tracked"))
+        for phase, key in enumerate(keys):
+            values = wave(state[key].shape, phase)
+            if key.endswith("running_var"):
+                values = 1 + values / 2
+            elif values.dim() > 1:
+                values = values * (2 / values[0].numel()) ** 0.5
+            else:
+                values = ("weight" in key) + values / 10
+            state[key].copy_(values.float())
+        with torch.no_grad():
+            cases[f"{name} scores"] = {"scores": net(wave(torch.Size([2, 3, 64, 64]), 0).float().double())}
+    write("models", cases)
+
+
 if __name__ == "__main__":
     layers()
     losses()
     optimizers()
     schedules()
     initialisers()
+    models()

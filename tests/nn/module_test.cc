@@ -114,18 +114,34 @@ TEST(ModuleTest, CastsToDoubleAndStaysTrainable) {
   EXPECT_THROW(net.to(DType::int64), DTypeError);
 }
 
-TEST(ModuleTest, NamesMustBeNewAndWithoutDots) {
-  struct Twice : Module {
-    Twice() {
-      parameter("a", ones({1}));
-      buffer("a", ones({1}));
+TEST(ModuleTest, NamesArePathsThatNoOtherNameMayEnter) {
+  struct Two : Module {
+    Two(const std::string& first, const std::string& second) {
+      parameter(first, ones({1}));
+      child(second, Linear(1, 1));
     }
   };
-  struct Dotted : Module {
-    Dotted() { parameter("a.b", ones({1})); }
-  };
-  expect_throws<ValueError>([] { Twice module; }, "\"a\"");
-  expect_throws<ValueError>([] { Dotted module; }, "\"a.b\"");
+  EXPECT_EQ(names(Two("a.b", "a.c").named_parameters()),
+            (std::vector<std::string>{"a.b", "a.c.weight", "a.c.bias"}));
+  EXPECT_NO_THROW(Two("a", "ab"));
+  for (const auto& [first, second] : {std::pair("a", "a"),
+                                      {"a", "a.b"},
+                                      {"a.b", "a"},
+                                      {"a", ""},
+                                      {"a", ".b"},
+                                      {"a", "b."},
+                                      {"a", "b..c"}})
+    expect_throws<ValueError>([&] { Two(first, second); },
+                              concat("got \"", second, "\" in Module"));
+}
+
+TEST(ModuleTest, PyTorchsCountsOfBatchesAreIgnored) {
+  Net net;
+  StateDict state = net.state_dict();
+  state["norm.num_batches_tracked"] = scalar_tensor(3, {.dtype = DType::int64});
+  EXPECT_NO_THROW(net.load_state_dict(state));
+  state["num_batches_tracked_not"] = ones({1});
+  expect_throws<ValueError>([&] { net.load_state_dict(state); }, "num_batches_tracked_not");
 }
 
 TEST(ModuleTest, ZeroGradClearsEveryParameter) {

@@ -29,13 +29,13 @@ Tensor composed(const Module& block, const Tensor& x, const std::vector<Layer>& 
   };
   Tensor y = x;
   for (const Layer& layer : layers) {
-    y = normalized(y, "conv" + layer.number, "norm" + layer.number, layer.options);
+    y = normalized(y, "conv" + layer.number, "bn" + layer.number, layer.options);
     if (&layer != &layers.back()) y = relu(y);
   }
-  const bool projected = state.contains("shortcut_conv.weight");
-  return relu(
-      y + (projected ? normalized(x, "shortcut_conv", "shortcut_norm", {.stride = {stride, stride}})
-                     : x));
+  const bool projected = state.contains("downsample.0.weight");
+  return relu(y + (projected
+                       ? normalized(x, "downsample.0", "downsample.1", {.stride = {stride, stride}})
+                       : x));
 }
 
 void expect_composition(Module& block, const Shape& shape, const std::vector<Layer>& layers,
