@@ -14,6 +14,9 @@
 #include <utility>
 #include <vector>
 
+// Exists if the program links LLVM's OpenMP runtime, which then takes libgomp's place.
+extern "C" int kmp_get_blocktime() __attribute__((weak));
+
 namespace ringrad {
 namespace {
 
@@ -107,11 +110,12 @@ SharedPool& shared_pool();
 
 // A forked child has the thread that called fork() alone. So that thread holds the lock meanwhile,
 // and the child computes on it alone: libgomp would wait for the parent's other threads forever.
+// (LLVM's runtime makes new ones, but may not be called here.)
 SharedPool* make_pool() {
   pthread_atfork([] { shared_pool().mutex.lock(); }, [] { shared_pool().mutex.unlock(); },
                  [] {
                    shared_pool().mutex.unlock();
-                   omp_set_num_threads(1);
+                   if (!kmp_get_blocktime) omp_set_num_threads(1);
                  });
   return new SharedPool;
 }
