@@ -131,8 +131,9 @@ class Module {
   /// Throws ValueError if this module's contents were moved to another.
   void check_not_moved_from(Where where) const;
 
-  /// The i-th child.
+  /// The i-th child, and its name.
   Module& child_at(std::size_t i) { return *children_[i].second; }
+  const std::string& child_name(std::size_t i) const { return children_[i].first; }
   std::size_t num_children() const { return children_.size(); }
   /// Gives away the i-th child; an empty place stays behind.
   std::pair<std::string, std::unique_ptr<Module>> release_child(std::size_t i) {

@@ -40,6 +40,10 @@ class Sequential : public Module {
   std::string describe() const override { return "Sequential"; }
 
   std::size_t num_layers() const { return num_children(); }
+  /// Layer i, and its name, which may be a path such as "layer1.0".
+  /// REQUIRES: i < num_layers()
+  Module& layer(std::size_t i) { return child_at(i); }
+  const std::string& layer_name(std::size_t i) const { return child_name(i); }
 
   /// The stages of a pipeline: stage s has the layers [starts[s], starts[s + 1]); the last stage
   /// extends to the end. Layers keep their names, so the stages' state_dict()s together equal that

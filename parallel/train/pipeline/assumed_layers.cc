@@ -21,13 +21,16 @@ struct Weight {
 };
 
 // Weights of convolutions and matrix products, by the leaf at which their gradients arrive.
-std::map<const Node*, Weight> weights_of(const nn::Sequential& net) {
+std::map<const Node*, Weight> weights_of(nn::Sequential& net) {
   std::map<const Node*, Weight> weights;
-  for (const auto& [name, parameter] : net.named_parameters())
-    if (parameter.dims() >= 2)
-      weights[leaf_of(parameter)] = {
-          std::stoul(name),
-          2.0 * static_cast<double>(parameter.numel()) / static_cast<double>(parameter.size(0))};
+  for (std::size_t i = 0; i < net.num_layers(); ++i)
+    for (const Tensor& parameter : net.layer(i).parameters()) {
+      if (parameter.dims() < 2) continue;
+      const double flops_per_output =
+          2.0 * static_cast<double>(parameter.numel()) / static_cast<double>(parameter.size(0));
+      // A weight that several layers share counts for the first.
+      weights.emplace(leaf_of(parameter), Weight{i, flops_per_output});
+    }
   return weights;
 }
 

@@ -34,12 +34,12 @@ struct Layer {
 
 std::vector<Layer> layers_of(nn::Sequential& net) {
   std::vector<Layer> layers;
-  net.visit([&](const std::string& path, nn::Module& module) {
-    if (path.empty() || path.find('.') != std::string::npos) return;
+  for (std::size_t i = 0; i < net.num_layers(); ++i) {
+    nn::Module& module = net.layer(i);
     const std::string kind = module.describe();
-    layers.push_back(
-        {path + ' ' + kind.substr(0, kind.find('(')), &module, typeid(module) == typeid(nn::ReLU)});
-  });
+    layers.push_back({net.layer_name(i) + ' ' + kind.substr(0, kind.find('(')), &module,
+                      typeid(module) == typeid(nn::ReLU)});
+  }
   return layers;
 }
 

@@ -39,7 +39,7 @@ struct ProfileOptions {
 };
 
 /// The cost of each of the net's layers, for micro-batches like `sample`. A layer's name is its
-/// child's name and its kind: "3 Linear".
+/// name in the net and its kind: "3 Linear", "layer1.0 ResidualBlock".
 ///
 /// Throws: ValueError unless the net has layers, warm_up >= 0 and repeats >= 1; what a layer
 ///         throws, with "profile_layers: layer 3 Linear: " before its message

@@ -35,7 +35,7 @@ TEST(AutoPartitionTest, CutsBetweenPassesAndWithinTheLimit) {
   EXPECT_EQ(partition.stages.back().end, 15U);
   EXPECT_LE(partition.step.memory_bytes, options.memory_limit_bytes);
   for (const std::size_t start : partition.starts) EXPECT_NE(start, 2U);  // a ReLU
-  EXPECT_EQ(partition.stages[0].first, "0 Conv2d");
+  EXPECT_EQ(partition.stages[0].first, "conv1 Conv2d");
   EXPECT_GT(partition.stages[partition.bottleneck()].seconds(), 0);
 }
 

@@ -50,6 +50,17 @@ TEST(LayerProfileTest, NamesLayersAndJoinsWhatRunsInOnePass) {
   }
 }
 
+TEST(LayerProfileTest, LayersWhoseNamesArePathsAreLayers) {
+  nn::Sequential net;
+  net.append("stem", nn::Linear(8, 4));
+  net.append("layer1.0", nn::Linear(4, 6));
+  net.append("layer1.1.fc", nn::Linear(6, 2));
+  const auto costs = profile_layers(net, randn({3, 8}), kOnce);
+  ASSERT_EQ(costs.size(), 3U);
+  EXPECT_EQ(costs[1].name, "layer1.0 Linear");
+  EXPECT_EQ(costs[2].name, "layer1.1.fc Linear");
+}
+
 TEST(LayerProfileTest, CountsParametersAndOutputs) {
   nn::Sequential net(nn::Conv2d(3, 8, {.padding = 1}), nn::MaxPool2d(2), nn::Flatten(),
                      nn::Linear(8 * 16, 10));
