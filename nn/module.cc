@@ -117,11 +117,13 @@ StateDict Module::state_dict() const {
 }
 
 void Module::load_state_dict(const StateDict& state, Where where) {
+  const StateDict own = state_dict();
   StateDict given = state;
-  std::erase_if(given, [](const auto& entry) {
-    return entry.first == kBatchCount || entry.first.ends_with("." + kBatchCount);
+  std::erase_if(given, [&](const auto& entry) {
+    const std::string& name = entry.first;
+    return (name == kBatchCount || name.ends_with("." + kBatchCount)) && !own.contains(name);
   });
-  copy_state("load_state_dict", state_dict(), given, where);
+  copy_state("load_state_dict", own, given, where);
 }
 
 void Module::to(Device device, Where where) {
@@ -165,7 +167,8 @@ void Module::visit(const std::function<void(const std::string&, Module&)>& visit
 }
 
 void Module::check_name(const std::string& name, Where where) const {
-  // Nor may one begin with the other's path: "layer1" and "layer1.0" could hold the same "0.weight".
+  // Nor may one name begin with the other's path: a child "layer1" could hold a child "0", and its
+  // "layer1.0.weight" would also be that of a child "layer1.0".
   const auto is_taken = [&](const auto& entries) {
     return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
       return (entry.first + '.').starts_with(name + '.') ||

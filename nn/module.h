@@ -92,8 +92,8 @@ class Module {
   /// copies.
   StateDict state_dict() const;
 
-  /// Copies values into the parameters and buffers. Entries called num_batches_tracked, which
-  /// PyTorch's batch norms have, are ignored.
+  /// Copies values into the parameters and buffers. Ignores entries called num_batches_tracked,
+  /// which PyTorch's batch norms have, unless this module has one of that name.
   /// Throws:  ValueError, ShapeError or DTypeError that lists missing and unexpected names, and
   ///          tensors that differ in shape or dtype
   void load_state_dict(const StateDict& state, Where where = Where::current());

@@ -144,6 +144,17 @@ TEST(ModuleTest, PyTorchsCountsOfBatchesAreIgnored) {
   expect_throws<ValueError>([&] { net.load_state_dict(state); }, "num_batches_tracked_not");
 }
 
+TEST(ModuleTest, ABufferCalledNumBatchesTrackedIsLoaded) {
+  struct Counting : Module {
+    Counting() { buffer("num_batches_tracked", zeros({1})); }
+  };
+  const Counting saved;
+  Counting loaded;
+  copy_(saved.state_dict().at("num_batches_tracked"), ones({1}));
+  loaded.load_state_dict(saved.state_dict());
+  EXPECT_EQ(loaded.state_dict().at("num_batches_tracked").item(), 1);
+}
+
 TEST(ModuleTest, ZeroGradClearsEveryParameter) {
   Net net;
   sum(square(net(ringrad::testing::Random(3).tensor({4, 3})))).backward();
