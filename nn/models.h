@@ -35,9 +35,9 @@ Sequential resnet20(const ImageTask& task = {});
 /// The two most common networks for ImageNet: conv 7x7 with stride 2 to 64 channels, max pool, four
 /// stages, global average. The stages have 2, 2, 2, 2 residual blocks with 64 to 512 channels
 /// (resnet18), or 3, 4, 6, 3 bottlenecks with 256 to 2048 channels (resnet50). Layers, sizes and
-/// initial values are torchvision's, as are the names and layouts of state_dict(), so that its files
-/// load as they are: net.load_state_dict(read_safetensors(path)). 11,689,512 and 25,557,032
-/// parameters for 3 channels and 1000 classes; filters from N(0, 2 / fan_out).
+/// initial values are torchvision's: 11,689,512 and 25,557,032 parameters for 3 channels and 1000
+/// classes; filters from N(0, 2 / fan_out). So are the names and layouts of state_dict(), and
+/// torchvision's files load as they are: net.load_state_dict(read_safetensors(path)).
 /// Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385, section 4.1
 Sequential resnet18(const ImageTask& task = {});
 Sequential resnet50(const ImageTask& task = {});

@@ -24,8 +24,8 @@ namespace ringrad::nn {
 
 /// The common part of both blocks, which differ in their layers.
 ///
-/// Children:  conv1, bn1, conv2, bn2 ...; downsample.0 and downsample.1, a convolution and its norm,
-///            unless the shortcut is the identity: torchvision's names
+/// Children:  conv1, bn1, conv2, bn2 ...; downsample.0 and downsample.1, a convolution and its
+///            norm, unless the shortcut is the identity: torchvision's names
 class Residual : public Module {
  public:
   Tensor forward(const Tensor& x, Where at = Where::current()) override;

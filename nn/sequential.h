@@ -2,8 +2,9 @@
 //
 //     nn::Sequential net(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
 //
-// Children are named by position, or as append() is told. A ReLU is folded into the preceding module if that module can do
-// both in one pass (Module::forward_relu): the same numbers with less memory traffic.
+// Children are named by position, or by the name that append() is given. A ReLU is folded into the
+// preceding module if that module can do both in one pass (Module::forward_relu): the same numbers
+// with less memory traffic.
 
 #pragma once
 

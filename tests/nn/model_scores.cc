@@ -1,5 +1,6 @@
-// model_scores MODEL IN OUT: loads a state dict and "input" from the safetensors file IN, and writes
-// the model's state dict and "scores" to OUT. tests/golden/compare_models.py compares with PyTorch.
+// model_scores MODEL IN OUT: loads a state dict and "input" from the safetensors file IN, and
+// writes the model's state dict and "scores" to OUT. tests/golden/compare_models.py compares with
+// PyTorch.
 
 #include <cstdio>
 
