@@ -14,9 +14,6 @@
 #include <utility>
 #include <vector>
 
-// Exists if the program links LLVM's OpenMP runtime, which then takes libgomp's place.
-extern "C" int kmp_get_blocktime() __attribute__((weak));
-
 namespace ringrad {
 namespace {
 
@@ -110,12 +107,16 @@ SharedPool& shared_pool();
 
 // A forked child has the thread that called fork() alone. So that thread holds the lock meanwhile,
 // and the child computes on it alone: libgomp would wait for the parent's other threads forever.
-// (LLVM's runtime makes new ones, but may not be called here.)
+//
+// A child runs handlers in the order of their registration. LLVM's libomp registers its own when it
+// starts, and until they have run it holds a lock that omp_set_num_threads() takes. So OpenMP
+// starts first.
 SharedPool* make_pool() {
+  omp_get_max_threads();
   pthread_atfork([] { shared_pool().mutex.lock(); }, [] { shared_pool().mutex.unlock(); },
                  [] {
                    shared_pool().mutex.unlock();
-                   if (!kmp_get_blocktime) omp_set_num_threads(1);
+                   omp_set_num_threads(1);
                  });
   return new SharedPool;
 }
