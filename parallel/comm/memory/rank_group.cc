@@ -227,18 +227,20 @@ bool RankGroup::is_inside(int rank) const {
 // --- Failure ---
 
 // The place of a rank is written once, before the one store that makes it known. So a rank that
-// dies while it reports leaves nothing half said, and another one reports its death.
+// dies while it reports leaves nothing half said, and another one reports its death. A rank whose
+// report comes second throws its own error, but blames whom the first report blames.
 void RankGroup::report_failure(int culprit, const std::string& text) noexcept {
   const std::lock_guard lock(report_mutex_);
-  if (has_reported_ || shared_->first_report.load(std::memory_order_acquire) >= 0) return;
-  has_reported_ = true;
-  Report& report = report_of(rank_);
-  report.culprit = culprit;
-  const std::size_t length = std::min(text.size(), report.text.size() - 1);
-  std::memcpy(report.text.data(), text.data(), length);
-  report.text[length] = '\0';
-  int nobody = -1;
-  shared_->first_report.compare_exchange_strong(nobody, rank_, std::memory_order_seq_cst);
+  if (!has_reported_ && shared_->first_report.load(std::memory_order_acquire) < 0) {
+    has_reported_ = true;
+    Report& report = report_of(rank_);
+    report.culprit = culprit;
+    const std::size_t length = std::min(text.size(), report.text.size() - 1);
+    std::memcpy(report.text.data(), text.data(), length);
+    report.text[length] = '\0';
+    int nobody = -1;
+    shared_->first_report.compare_exchange_strong(nobody, rank_, std::memory_order_seq_cst);
+  }
   tell_launcher();
 }
 

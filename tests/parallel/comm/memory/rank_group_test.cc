@@ -4,13 +4,18 @@
 #include "ringrad/parallel/comm/memory/rank_group.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/culprit_report.h"
+#include "ringrad/parallel/comm/common/descriptor.h"
+#include "ringrad/parallel/comm/job/child_process.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -132,6 +137,34 @@ TEST(RankGroupTest, OnlyRanksInsideACallAreShutOut) {
   call.groups[0]->shut_out(std::vector<int>{2}, Where::current());
   EXPECT_EQ(call.memory->ranks[2].killed_because,
             "was left out, and may have work queued on its GPU");
+}
+
+// Two ranks' deadlines pass at once: both look before either has reported. The launcher would take
+// a rank that blames nobody for the culprit.
+TEST(RankGroupTest, TheRankThatReportsSecondBlamesTheSameRankAsTheFirst) {
+  Pipe pipe = make_pipe(Where::current());
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto memory = std::make_shared<MadeUpMemory>(std::vector<MadeUpMemory::Rank>(3));
+    RankGroup first(0, 3, memory, {}), second(1, 3, memory, {});
+    try {
+      first.fail_and_throw({}, 2, "rank 2 is late");
+    } catch (const CollectiveError&) {
+    }
+    retract_report();  // each rank is a process, whose first report counts
+    dup2(pipe.in.number(), kReportDescriptor);
+    const std::string variable = report_variable(pipe.in);
+    setenv(kReportVariable, variable.substr(variable.find('=') + 1).c_str(), 1);
+    try {
+      second.fail_and_throw({}, 2, "rank 2 is late for this one, too");
+    } catch (const CollectiveError&) {
+      _exit(0);
+    }
+    _exit(1);
+  }
+  pipe.in = Descriptor();  // so that reading ends where nothing was written
+  EXPECT_EQ(reap_child(child), 0);
+  EXPECT_EQ(read_report(pipe.out), 2);
 }
 
 TEST(RankGroupTest, AProcessThatOutlivesItsKillIsAnError) {
