@@ -140,6 +140,7 @@ Tensor logical_and(const Tensor& a, const Tensor& b, Where where = Where::curren
 Tensor logical_or(const Tensor& a, const Tensor& b, Where where = Where::current());
 /// x == 0
 Tensor logical_not(const Tensor& x, Where where = Where::current());
+/// True where x is NaN.
 Tensor isnan(const Tensor& x, Where where = Where::current());
 /// Neither NaN nor infinite.
 Tensor isfinite(const Tensor& x, Where where = Where::current());

@@ -37,6 +37,7 @@ Tensor div_(const Tensor& y, Scalar x, Where where = Where::current());
 Tensor copy_(const Tensor& y, const Tensor& x, Where where = Where::current());
 /// Sets every element to `value`.
 Tensor fill_(const Tensor& y, Scalar value, Where where = Where::current());
+/// Sets every element to 0.
 Tensor zero_(const Tensor& y, Where where = Where::current());
 
 /// The same as operators: y += x is add_(y, x).

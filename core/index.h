@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <span>
 
 #include "ringrad/core/error.h"
 
@@ -57,8 +58,10 @@ struct LocatedIndex {
 };
 struct LocatedIndices {
   LocatedIndices(std::initializer_list<Index> list, Where at = Where::current())
+      : indices(list.begin(), list.size()), where(at) {}
+  explicit LocatedIndices(std::span<const Index> list, Where at = Where::current())
       : indices(list), where(at) {}
-  std::initializer_list<Index> indices;
+  std::span<const Index> indices;
   Where where;
 };
 

@@ -197,8 +197,11 @@ inline void check_same_device(const char* operation, const Tensor& a, const Tens
 /// Throws ShapeError for negative or too large extents, or channels_last without 4 axes; DTypeError
 /// for requires_grad unless floating; OutOfMemoryError.
 Tensor empty(const Shape& shape, const Options& options = {}, Where where = Where::current());
+/// Filled with 0; otherwise as empty().
 Tensor zeros(const Shape& shape, const Options& options = {}, Where where = Where::current());
+/// Filled with 1; otherwise as empty().
 Tensor ones(const Shape& shape, const Options& options = {}, Where where = Where::current());
+/// Filled with a value; otherwise as empty().
 Tensor full(const Shape& shape, Scalar value, const Options& options = {},
             Where where = Where::current());
 
@@ -207,9 +210,11 @@ Tensor empty_like(const Tensor& x, Where where = Where::current());
 /// The same with another dtype.
 Tensor empty_like(const Tensor& x, DType dtype, Where where = Where::current());
 
-/// The same, filled.
+/// The same, filled with 0.
 Tensor zeros_like(const Tensor& x, Where where = Where::current());
+/// The same, filled with 1.
 Tensor ones_like(const Tensor& x, Where where = Where::current());
+/// The same, filled with a value.
 Tensor full_like(const Tensor& x, Scalar value, Where where = Where::current());
 
 /// start, start + step, ... before end: int64 if all three are whole numbers, else float32.

@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ringrad/core/dtype.h"
@@ -19,6 +20,7 @@ class Values {
       T number)
       : number_(number) {}
   Values(std::initializer_list<Values> list) : is_list_(true), list_(list) {}
+  explicit Values(std::vector<Values> list) : is_list_(true), list_(std::move(list)) {}
 
   bool is_list() const { return is_list_; }
   /// REQUIRES: is_list()

@@ -197,7 +197,7 @@ Tensor Module::buffer(const std::string& name, const Tensor& value, Where where)
   return value;
 }
 
-Module& Module::add_child(const std::string& name, std::unique_ptr<Module> module, Where where) {
+Module& Module::add_child(const std::string& name, std::shared_ptr<Module> module, Where where) {
   check_name(name, where);
   module->trace_name_ = concat(name, ' ', module->describe());
   module->is_child_ = true;

@@ -117,15 +117,20 @@ class Module {
   Tensor parameter(const std::string& name, const Tensor& value, Where where = Where::current());
   /// Registers a tensor that is state but not trained.
   Tensor buffer(const std::string& name, const Tensor& value, Where where = Where::current());
-  /// Registers a module and returns it.
+  /// Registers a module and returns it. In C++ the parent alone owns it; in Python its other names
+  /// keep it alive as well.
   template <std::derived_from<Module> M>
   M& child(const std::string& name, M module, Where where = Where::current()) {
+    return static_cast<M&>(add_child(name, made_shared(std::move(module)), where));
+  }
+  template <std::derived_from<Module> M>
+  static std::shared_ptr<Module> made_shared(M module) {
     static_assert(!kForwardLacksWhere<M>,
                   "forward(const Tensor&) is never called; override the one of Module: "
                   "Tensor forward(const Tensor& x, Where) override");
-    return static_cast<M&>(add_child(name, std::make_unique<M>(std::move(module)), where));
+    return std::make_shared<M>(std::move(module));
   }
-  Module& add_child(const std::string& name, std::unique_ptr<Module> module,
+  Module& add_child(const std::string& name, std::shared_ptr<Module> module,
                     Where where = Where::current());
 
   /// Throws ValueError if this module's contents were moved to another.
@@ -136,7 +141,7 @@ class Module {
   const std::string& child_name(std::size_t i) const { return children_[i].first; }
   std::size_t num_children() const { return children_.size(); }
   /// Gives away the i-th child; an empty place stays behind.
-  std::pair<std::string, std::unique_ptr<Module>> release_child(std::size_t i) {
+  std::pair<std::string, std::shared_ptr<Module>> release_child(std::size_t i) {
     return std::move(children_[i]);
   }
 
@@ -167,7 +172,7 @@ class Module {
   std::string trace_name_ = "model";
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
-  std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
 };
 
 /// Prints the tree of modules, one per line.

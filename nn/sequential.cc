@@ -1,6 +1,13 @@
 #include "ringrad/nn/sequential.h"
 
+#include <typeinfo>
+
 namespace ringrad::nn {
+
+void Sequential::append(const std::string& name, std::shared_ptr<Module> module, Where where) {
+  const Module& layer = add_child(name, std::move(module), where);
+  is_relu_.push_back(typeid(layer) == typeid(ReLU));
+}
 
 Tensor Sequential::forward(const Tensor& x, Where at) {
   check_not_moved_from(at);

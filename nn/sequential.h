@@ -32,9 +32,11 @@ class Sequential : public Module {
   /// The same under a name or path, such as "layer1.0".
   template <std::derived_from<Module> M>
   void append(const std::string& name, M module, Where where = Where::current()) {
-    child(name, std::move(module), where);
-    is_relu_.push_back(std::same_as<M, ReLU>);
+    append(name, made_shared(std::move(module)), where);
   }
+  /// The same for a module that the caller may keep.
+  void append(const std::string& name, std::shared_ptr<Module> module,
+              Where where = Where::current());
 
   /// An error that a layer throws names the layer. Throws ValueError if this object was moved from.
   Tensor forward(const Tensor& x, Where at = Where::current()) override;

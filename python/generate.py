@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Writes the bindings of free functions, layers and enumerations from the C++ headers, docstrings included.
+
+    generate.py INCLUDE OUT        INCLUDE holds ringrad/ringrad.h; writes OUT/{enums,operators,nn,plan}.cc
+
+A function becomes a Python function of the same name, and a method of Tensor if it begins with a tensor. Arguments
+keep their names and defaults. Some have another form in Python:
+
+    Where where                    left out: the line of the Python caller
+    const XOptions& options        keyword arguments, one for each field
+    const Tensor& bias = {}        may be None, as may be every further tensor of a function that says "undefined"
+    Generator& generator = ...     may be None, which means the thread's generator
+    std::span<const T> list        any sequence
+
+The headers are ours, so this reads as much C++ as they contain, and no more. SKIPPED lists what Python does not get.
+"""
+import re
+import sys
+from pathlib import Path
+
+SKIPPED = {
+    'from_memory': 'from_dlpack and from_numpy share memory',
+    'default_generator': 'bound by hand: it returns a reference',
+    'register_hook': 'bound by hand: a hook may return None',
+    'register_completed_hook': 'for DistributedDataParallel',
+    'backward_inputs': 'for pipelines',
+    'begin': "Python's own iteration",
+    'end': "Python's own iteration",
+    'fans_of': 'for initialisers',
+    'check_same_layout': 'for load_state_dict',
+    'copy_state': 'for load_state_dict',
+    'needs_grad': "for operators' authors",
+    'crc_digits': 'for checkpoints',
+    'dtype_name': 'for checkpoints',
+    'dtype_of_name': 'for checkpoints',
+    'may_be_file': 'for checkpoints',
+    'tensor_file_facts': 'for checkpoints',
+    'frames_to_draw': 'for drawings',
+    'chunk_range': "for plans' authors",
+}
+SKIPPED_TYPES = re.compile(r'initializer_list|ParameterArena|StepOp|PlanFault')
+PLAN = [f'parallel/plan/{name}.h' for name in (
+    'collective/collective_plan', 'collective/algorithms', 'collective/check', 'predict/cost',
+    'predict/collective_cost', 'draw/draw_collective', 'file/plan_json')]
+ENUMS = {'DType': 'core/dtype', 'Layout': 'core/shape', 'Reduction': 'kernels/loss/loss_reduction', 'Fan': 'nn/init',
+         'ReduceOp': 'parallel/comm/reduce_op', 'Overlap': 'parallel/train/data_parallel/reducer',
+         'Collective': 'parallel/plan/collective/collective_plan', 'Wiring': 'parallel/plan/predict/cost'}
+
+
+# -- Reading ----------------------------------------------------------------------------------------------------------
+
+def split(text):
+    """The parts of a list; brackets keep theirs together."""
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(text + ','):
+        depth += (char in '(<{[') - (char in ')>}]')
+        if char == ',' and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    return [part for part in parts if part]
+
+
+def end_of_block(text, start):
+    depth = 0
+    for i in range(start, len(text)):
+        depth += (text[i] == '{') - (text[i] == '}')
+        if depth == 0:
+            return i
+    raise ValueError(f'a block must end; got none that does: {text[start:start + 80]}')
+
+
+def declarations(text, scope='ringrad'):
+    """(scope, doc, head, body) of what a header declares in its namespaces, or a class in its block."""
+    doc, place = [], 0
+    while place < len(text):
+        line = text[place:].split('\n', 1)[0]
+        namespace = re.match(r'namespace ([\w:]+) {$', line)
+        if namespace:
+            start = place + line.index('{')
+            end = end_of_block(text, start)
+            if namespace[1] != 'detail':
+                yield from declarations(text[start + 1:end], namespace[1])
+            place = end + 1
+        elif re.match(r'\s*///', line):
+            doc.append(line.strip()[3:].removeprefix(' '))
+            place += len(line) + 1
+        elif re.match(r'\s*(//|#|}|$)', line):
+            doc, place = [], place + len(line) + 1
+        elif re.match(r'\s*(public|protected|private):', line):
+            yield scope, '', line.strip(), ''
+            place += len(line) + 1
+        else:
+            depth = 0  # of brackets; outside them a semicolon or a block ends the declaration
+            for end in range(place, len(text)):
+                char = text[end]
+                if depth == 0 and (char == ';' or char == '{' and not text[:end].endswith('= ')):
+                    break
+                depth += (char in '({') - (char in ')}')
+            head, body = text[place:end], ''
+            if text[end] == '{':
+                body = text[end + 1:end_of_block(text, end)]
+                end = end_of_block(text, end)
+            after = text[end:].split('\n', 1)[0]
+            if '///<' in after:
+                doc = [after.split('///<')[1].strip()]
+            yield scope, '\n'.join(doc), ' '.join(re.sub(r'//.*', '', head).split()), body
+            doc, place = [], end + len(after) + 1
+
+
+class Parameter:
+    """A C++ parameter, and what stands for it in Python."""
+
+    def __init__(self, text, may_be_none):
+        declared, _, self.default = (part.strip() for part in text.partition(' = '))
+        self.type, _, self.name = declared.rpartition(' ')
+        self.bare = self.type.removeprefix('const ').rstrip('&')
+        self.nullable = self.default.startswith('default_') or self.bare == 'Tensor' and (
+            may_be_none or self.default == '{}')
+
+    def taken(self):
+        """What nanobind converts to."""
+        span = re.fullmatch(r'std::span<const (.*)>', self.bare)
+        if self.bare == 'Device' and self.nullable:
+            return f'std::optional<Device> {self.name}'
+        if self.nullable:
+            return f'{self.bare}* {self.name}'
+        return f'const std::vector<{span[1]}>& {self.name}' if span else f'{self.type} {self.name}'
+
+    def annotation(self):
+        if self.nullable:
+            return f'"{self.name}"_a.none()' + (' = nb::none()' if self.default else '')
+        if self.bare.startswith('std::optional') and self.default:
+            return f'"{self.name}"_a = nb::none()'
+        value = '' if self.default == '{}' else self.default.strip('{}')
+        braces = '{}' if self.default.startswith('{') else '()'
+        taken = self.taken().rpartition(' ')[0].removeprefix('const ').rstrip('&')
+        return f'"{self.name}"_a' + (f' = {taken}{braces[0]}{value}{braces[1]}' if self.default else '')
+
+    def given(self):
+        """What the C++ function gets."""
+        if self.nullable and self.bare == 'Tensor':
+            return f'or_undefined({self.name})'
+        return f'({self.name} ? *{self.name} : {self.default})' if self.nullable else self.name
+
+
+class Headers:
+    def __init__(self, include):
+        self.include = include
+        self.options = {}  # by scope and name: the fields, and what is said about each
+        for path in sorted((include / 'ringrad').rglob('*.h')):
+            for scope, _, head, body in declarations(path.read_text()):
+                if re.fullmatch(r'struct \w*Options', head):
+                    self.options[scope, head.split()[1]] = [
+                        (field, doc) for _, doc, field, _ in declarations(body) if '(' not in field.split(' = ')[0]]
+
+    def read(self, name):
+        return (self.include / 'ringrad' / name).read_text()
+
+    def included(self, header, folder):
+        return [f'{folder}/{name}' for name in re.findall(rf'"ringrad/{folder}/(\w+\.h)"', self.read(header))]
+
+    # -- Writing ------------------------------------------------------------------------------------------------------
+
+    def call(self, scope, parameters, doc):
+        """What nanobind takes, its annotations, what C++ gets, and the doc with that of the options."""
+        taken, notes, given, options_docs = [], [], [], []
+        for position, text in enumerate(split(parameters)):
+            one = Parameter(text, position > 0 and 'undefined' in doc)
+            where = one.bare == 'Where' or one.name == 'Where'
+            known = [name for name in (scope, 'ringrad') if (name, one.bare.split('::')[-1]) in self.options]
+            if where:
+                given.append('where')
+            elif known and one.bare.endswith('Options'):
+                struct = 'ringrad' if '::' in one.bare else known[0], one.bare.split('::')[-1]
+                defaults = dict(re.findall(r'\.(\w+) = ([^,}]+)', one.default))
+                settings = []
+                notes.append('nb::kw_only()')
+                for field, note in self.options[struct]:
+                    field = Parameter(field, False)
+                    field.default = defaults.get(field.name, field.default)
+                    if not any(name.endswith(f' {field.name}') for name in taken):
+                        taken.append(field.taken())
+                        notes.append(field.annotation())
+                        options_docs += [f'  {field.name}: {note}'] if note else []
+                        settings.append(f'.{field.name} = {field.given()}')
+                given.append(f'{"::".join(struct)}{{{", ".join(settings)}}}')
+            else:
+                taken.append(one.taken())
+                notes.append(one.annotation())
+                given.append(one.given())
+        text = '\n'.join([doc, '', *options_docs] if options_docs else [doc])
+        return ', '.join(taken), ', '.join([f'R"doc({text})doc"', *notes]), ', '.join(given)
+
+    def functions(self, names, method_of=''):
+        """Definitions of the headers' functions."""
+        for header in names:
+            docs = {}
+            for scope, doc, head, _ in declarations(self.read(header)):
+                found = re.fullmatch(r'(?:inline |constexpr )*((?:const )?[\w:]+(?:<.*?>)?[&*]?) (\w+)\((.*)\)', head)
+                if not found or found[1] in ('template', 'explicit') or found[2] in SKIPPED:
+                    continue
+                result, name, parameters = found.groups()
+                docs.setdefault(name, doc)
+                for_operators = re.search(r'\bWhere( \w+)?(,|$)', parameters)  # a line without a default
+                if for_operators or SKIPPED_TYPES.search(head):
+                    continue
+                taken, notes, given = self.call(scope, parameters, doc or docs[name])
+                define = 'both(m, tensor, ' if method_of and taken.startswith(method_of) else 'm.def('
+                yield (f'  {define}"{name}", []({taken}) {{\n    return called([&](Where where) {{ '
+                       f'(void)where; return {scope}::{name}({given}); }});\n  }}, {notes});\n')
+
+    def layers(self, names):
+        """Definitions of modules and optimizers: constructors, and tensors that are public."""
+        found = []
+        for header in names:
+            for scope, doc, head, body in declarations(self.read(header)):
+                match = re.fullmatch(r'class (\w+) : public (\w+)', head)
+                if match and match[1] != 'Sequential':
+                    found.append((scope, *match.groups(), doc, body))
+        bases = {base for _, _, base, _, _ in found}
+        for scope, name, base, doc, body in found:
+            full, constructors, tensors, access = f'{scope}::{name}', [], [], 'private:'
+            for _, _, member, _ in declarations(body):
+                access = member if member in ('public:', 'protected:', 'private:') else access
+                made = re.match(rf'(?:explicit )?{name}\((.*?)\)(?: : .*)?$', member)
+                if made:
+                    constructors.append((access, made[1]))
+                elif access == 'public:' and member.startswith('Tensor ') and '(' not in member:
+                    tensors += split(member.removeprefix('Tensor '))
+            if not constructors and name not in bases:
+                constructors = [('public:', '')]
+            yield f'  nb::class_<{full}, {scope}::{base}>(m, "{name}", R"doc({doc})doc")'
+            for access, parameters in constructors:
+                if access == 'public:':
+                    taken, notes, given = self.call(scope, parameters, '')
+                    yield (f'\n    .def("__init__", []({full}* self{", " * bool(taken)}{taken}) {{\n      called('
+                           f'[&](Where where) {{ (void)where; new (self) {full}({given}); }});\n    }}, {notes})')
+            for tensor in tensors:
+                yield f'\n    .def_prop_ro("{tensor}", [](const {full}& layer) {{ return defined(layer.{tensor}); }})'
+            yield ';\n'
+
+    def enums(self):
+        for name, header in ENUMS.items():
+            for scope, doc, head, body in declarations(self.read(header + '.h')):
+                if re.match(rf'enum class {name}\b', head):
+                    yield f'  nb::enum_<{scope}::{name}>(m, "{name}", R"doc({doc})doc")'
+                    for value in re.findall(r'^\s*(\w+)', re.sub(r'//.*', '', body).replace(',', '\n'), re.MULTILINE):
+                        yield f'\n    .value("{value}", {scope}::{name}::{value})'
+                    yield '.export_values();\n' if name == 'DType' else ';\n'
+
+
+def main():
+    include, out = Path(sys.argv[1]), Path(sys.argv[2])
+    headers = Headers(include)
+    operators = ['core/tensor.h', 'core/random.h', *headers.included('nn.h', 'autograd'), 'autograd/broadcast.h']
+    layers = headers.included('nn.h', 'nn')
+    for name, arguments, definitions in (
+            ('enums', 'nb::module_& m', headers.enums()),
+            ('operators', 'nb::module_& m, nb::class_<Tensor>& tensor', headers.functions(operators, 'const Tensor&')),
+            ('nn', 'nb::module_& m', [*headers.layers(layers), *headers.functions(layers)]),
+            ('plan', 'nb::module_& m', headers.functions(PLAN))):
+        (out / f'{name}.cc').write_text('// Made by generate.py.\n#include "bindings.h"\n\nnamespace ringrad::python {\n\n'
+                                        f'void bind_{name}({arguments}) {{\n'
+                                        f'  using namespace ringrad::nn;\n{"".join(definitions)}}}\n\n'
+                                        '}  // namespace ringrad::python\n')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,98 @@
+// What all bindings share: conversions, and how a call reaches C++.
+
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+// nanobind compiles with hidden symbols. Inline variables of the library, such as the flag of NoGrad, must
+// be the library's own.
+#pragma GCC visibility push(default)
+#include "ringrad/parallel.h"
+#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/ringrad.h"
+#pragma GCC visibility pop
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ringrad::python {
+
+/// The line of the Python code that calls; its text lives as long as the process.
+Where caller();
+
+/// Calls `function(caller())` without the interpreter's lock, so that other ranks run meanwhile.
+template <class Function>
+auto called(Function function) {
+  const Where where = caller();
+  const nb::gil_scoped_release unlocked;
+  return function(where);
+}
+
+/// Defines a function, and the same as a method of the class of its first argument.
+template <class Class, class Function, class... Rest>
+void both(nb::module_& m, Class& cls, const char* name, Function function, const char* doc,
+          const nb::arg& self, const Rest&... rest) {
+  m.def(name, function, doc, self, rest...);
+  cls.def(name, function, doc, rest...);
+}
+
+// None stands for an undefined tensor.
+inline std::optional<Tensor> defined(const Tensor& x) {
+  return x.defined() ? std::optional(x) : std::nullopt;
+}
+inline Tensor or_undefined(const Tensor* x) { return x ? *x : Tensor(); }
+
+/// What operator<< prints.
+template <class T>
+std::string printed(const T& value) {
+  return concat(value);
+}
+
+void bind_errors(nb::module_& m);
+void bind_enums(nb::module_& m);
+nb::class_<Tensor> bind_tensor(nb::module_& m);
+void bind_operators(nb::module_& m, nb::class_<Tensor>& tensor);
+void bind_memory(nb::module_& m);
+void bind_module(nb::module_& m);
+void bind_nn(nb::module_& m);
+void bind_ranks(nb::module_& m);
+void bind_plan_types(nb::module_& m);
+void bind_plan(nb::module_& m);
+
+}  // namespace ringrad::python
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<ringrad::Scalar> {
+  NB_TYPE_CASTER(ringrad::Scalar, const_name("float | int | bool"))
+  type_caster() : value(0) {}
+  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept;
+  static handle from_cpp(const ringrad::Scalar& number, rv_policy, cleanup_list*) noexcept;
+};
+
+template <>
+struct type_caster<ringrad::Shape> {
+  NB_TYPE_CASTER(ringrad::Shape, const_name("collections.abc.Sequence[int] | int"))
+  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept;
+  static handle from_cpp(const ringrad::Shape& shape, rv_policy, cleanup_list*) noexcept;
+};
+
+template <>
+struct type_caster<ringrad::Values> {
+  NB_TYPE_CASTER(ringrad::Values, const_name("float | int | bool | list | tuple"))
+  type_caster() : value(0) {}
+  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept;
+};
+
+}  // namespace nanobind::detail
