@@ -47,6 +47,7 @@ class Generator {
 /// The calling thread's generator, seeded with 0 until manual_seed. So replicas on several threads
 /// start with the same numbers.
 Generator& default_generator();
+/// Seeds the calling thread's generator.
 void manual_seed(std::uint64_t seed);
 
 /// Fills x, of a floating dtype and any strides, with independent draws from [low, high).

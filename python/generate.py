@@ -10,15 +10,18 @@ keep their names and defaults. Some have another form in Python:
     const XOptions& options        keyword arguments, one for each field
     const Tensor& bias = {}        may be None, as may be every further tensor of a function that says "undefined"
     Generator& generator = ...     may be None, which means the thread's generator
+    Device device = ...            text; None means the thread's default device
     std::span<const T> list        any sequence
 
 The headers are ours, so this reads as much C++ as they contain, and no more. SKIPPED lists what Python does not get.
 """
+import keyword
 import re
 import sys
 from pathlib import Path
 
 SKIPPED = {
+    'from_values': 'tensor makes one of lists',
     'from_memory': 'from_dlpack and from_numpy share memory',
     'default_generator': 'bound by hand: it returns a reference',
     'register_hook': 'bound by hand: a hook may return None',
@@ -30,6 +33,8 @@ SKIPPED = {
     'check_same_layout': 'for load_state_dict',
     'copy_state': 'for load_state_dict',
     'needs_grad': "for operators' authors",
+    'autocast_dtype': "for operators' authors",
+    'autocasting': "for operators' authors",
     'crc_digits': 'for checkpoints',
     'dtype_name': 'for checkpoints',
     'dtype_of_name': 'for checkpoints',
@@ -120,8 +125,8 @@ class Parameter:
     def taken(self):
         """What nanobind converts to."""
         span = re.fullmatch(r'std::span<const (.*)>', self.bare)
-        if self.bare == 'Device' and self.nullable:
-            return f'std::optional<Device> {self.name}'
+        if self.bare == 'Device':
+            return f'const std::{"optional<std::string>" if self.nullable else "string"}& {self.name}'
         if self.nullable:
             return f'{self.bare}* {self.name}'
         return f'const std::vector<{span[1]}>& {self.name}' if span else f'{self.type} {self.name}'
@@ -140,7 +145,10 @@ class Parameter:
         """What the C++ function gets."""
         if self.nullable and self.bare == 'Tensor':
             return f'or_undefined({self.name})'
-        return f'({self.name} ? *{self.name} : {self.default})' if self.nullable else self.name
+        value = f'{"*" * self.nullable}{self.name}'
+        if self.bare == 'Device':
+            value = f'Device({value}, where)'
+        return f'({self.name} ? {value} : {self.default})' if self.nullable else value
 
 
 class Headers:
@@ -243,9 +251,11 @@ class Headers:
         for name, header in ENUMS.items():
             for scope, doc, head, body in declarations(self.read(header + '.h')):
                 if re.match(rf'enum class {name}\b', head):
-                    yield f'  nb::enum_<{scope}::{name}>(m, "{name}", R"doc({doc})doc")'
+                    module = 'nn' if scope.endswith('nn') else 'm'
+                    yield f'  nb::enum_<{scope}::{name}>({module}, "{name}", R"doc({doc})doc")'
                     for value in re.findall(r'^\s*(\w+)', re.sub(r'//.*', '', body).replace(',', '\n'), re.MULTILINE):
-                        yield f'\n    .value("{value}", {scope}::{name}::{value})'
+                        python = value + '_' * keyword.iskeyword(value)
+                        yield f'\n    .value("{python}", {scope}::{name}::{value})'
                     yield '.export_values();\n' if name == 'DType' else ';\n'
 
 
@@ -255,7 +265,7 @@ def main():
     operators = ['core/tensor.h', 'core/random.h', *headers.included('nn.h', 'autograd'), 'autograd/broadcast.h']
     layers = headers.included('nn.h', 'nn')
     for name, arguments, definitions in (
-            ('enums', 'nb::module_& m', headers.enums()),
+            ('enums', 'nb::module_& m, nb::module_& nn', headers.enums()),
             ('operators', 'nb::module_& m, nb::class_<Tensor>& tensor', headers.functions(operators, 'const Tensor&')),
             ('nn', 'nb::module_& m', [*headers.layers(layers), *headers.functions(layers)]),
             ('plan', 'nb::module_& m', headers.functions(PLAN))):

@@ -12,6 +12,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 // nanobind compiles with hidden symbols. Inline variables of the library, such as the flag of NoGrad, must
@@ -59,7 +60,7 @@ std::string printed(const T& value) {
 }
 
 void bind_errors(nb::module_& m);
-void bind_enums(nb::module_& m);
+void bind_enums(nb::module_& m, nb::module_& nn);
 nb::class_<Tensor> bind_tensor(nb::module_& m);
 void bind_operators(nb::module_& m, nb::class_<Tensor>& tensor);
 void bind_memory(nb::module_& m);

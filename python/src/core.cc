@@ -6,16 +6,18 @@
 NB_MODULE(ringrad, m) {
   using namespace ringrad::python;
   bind_errors(m);
-  bind_enums(m);
+  nb::module_ nn = m.def_submodule("nn", "Modules, optimizers, and files of tensors.");
+  nb::module_ plan =
+      m.def_submodule("plan", "Plans of collectives: made, proved, timed and drawn.");
+  bind_enums(m, nn);
   nb::class_<ringrad::Tensor> tensor = bind_tensor(m);
   bind_operators(m, tensor);
   bind_memory(m);
-  m.def("version", [] { return ringrad::version(); }, "\"0.1.0\"");
-  nb::module_ nn = m.def_submodule("nn", "Modules, optimizers, and files of tensors.");
+  m.def(
+      "version", [] { return ringrad::version(); }, "\"0.1.0\"");
   bind_module(nn);
   bind_nn(nn);
   bind_ranks(m);
-  nb::module_ plan = m.def_submodule("plan", "Plans of collectives: made, proved, timed and drawn.");
   bind_plan_types(plan);
   bind_plan(plan);
 }

@@ -26,9 +26,10 @@ void translate(const std::exception_ptr& error, void*) {
 template <class E>
 void bind_error(nb::module_& m, const char* name, PyObject* also, const char* doc) {
   PyObject* const base = std::is_same_v<E, Error> ? also : exception_type<Error>;
-  const nb::tuple bases =
-      base == also ? nb::make_tuple(nb::borrow(also)) : nb::make_tuple(nb::borrow(base), nb::borrow(also));
-  exception_type<E> = PyErr_NewExceptionWithDoc(concat("ringrad.", name).c_str(), doc, bases.ptr(), nullptr);
+  const nb::tuple bases = base == also ? nb::make_tuple(nb::borrow(also))
+                                       : nb::make_tuple(nb::borrow(base), nb::borrow(also));
+  exception_type<E> =
+      PyErr_NewExceptionWithDoc(concat("ringrad.", name).c_str(), doc, bases.ptr(), nullptr);
   m.attr(name) = nb::borrow(exception_type<E>);
   nb::register_exception_translator(translate<E>);
 }
@@ -43,18 +44,21 @@ void bind_errors(nb::module_& m) {
                          "A dtype the operation does not take, or two that must agree and do not.");
   bind_error<DeviceError>(m, "DeviceError", PyExc_ValueError,
                           "Tensors on different devices, or a device that does not exist.");
-  bind_error<IndexError>(m, "IndexError", PyExc_IndexError, "An index outside the axis it selects from.");
-  bind_error<ValueError>(m, "ValueError", PyExc_ValueError,
-                         "An argument outside its domain: a negative probability, an unknown name.");
+  bind_error<IndexError>(m, "IndexError", PyExc_IndexError,
+                         "An index outside the axis it selects from.");
+  bind_error<ValueError>(
+      m, "ValueError", PyExc_ValueError,
+      "An argument outside its domain: a negative probability, an unknown name.");
   bind_error<AutogradError>(m, "AutogradError", PyExc_RuntimeError,
                             "Misuse of the tape: backward twice, a saved tensor changed in place.");
   bind_error<DataError>(m, "DataError", PyExc_OSError,
                         "A file that is missing, truncated, or not what it claims to be.");
   bind_error<OutOfMemoryError>(m, "OutOfMemoryError", PyExc_MemoryError, "Not enough memory.");
   bind_error<CudaError>(m, "CudaError", PyExc_RuntimeError, "A CUDA call or a kernel that failed.");
-  bind_error<CollectiveError>(m, "CollectiveError", PyExc_RuntimeError,
-                              "A collective that could not complete: a peer failed, came late, or called "
-                              "something else.");
+  bind_error<CollectiveError>(
+      m, "CollectiveError", PyExc_RuntimeError,
+      "A collective that could not complete: a peer failed, came late, or called "
+      "something else.");
   bind_error<InternalError>(m, "InternalError", PyExc_RuntimeError, "A defect of this library.");
 }
 

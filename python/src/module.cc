@@ -30,41 +30,57 @@ void add_child(Module& self, const std::string& name, std::shared_ptr<Module> ch
 // `self.layer = nn.Linear(2, 3)` registers the layer under that name.
 void set_attribute(const nb::handle& self, const nb::str& name, const nb::object& value) {
   std::shared_ptr<Module> child;
-  if (nb::try_cast(value, child)) add_child(nb::cast<Module&>(self), name.c_str(), std::move(child));
+  if (nb::try_cast(value, child))
+    add_child(nb::cast<Module&>(self), name.c_str(), std::move(child));
   if (PyObject_GenericSetAttr(self.ptr(), name.ptr(), value.ptr()) != 0) throw nb::python_error();
 }
 
 }  // namespace
 
 void bind_module(nb::module_& m) {
-  nb::class_<Module, PythonModule>(
-      m, "Module", nb::dynamic_attr(),
-      "Parameters, buffers and child modules by name, and a forward function. Derive from it, make modules and "
-      "parameters members, and define forward(self, x).")
+  nb::class_<Module, PythonModule>(m, "Module", nb::dynamic_attr(),
+                                   "Parameters, buffers and child modules by name, and a forward "
+                                   "function. Derive from it, make modules and "
+                                   "parameters members, and define forward(self, x).")
       .def(nb::init<>())
       .def("__setattr__", set_attribute)
-      .def("__call__", [](Module& self, const Tensor& x) { return called([&](Where where) { return self(x, where); }); },
-           "x"_a, "forward(x)")
-      .def("forward", [](Module& self, const Tensor& x) { return called([&](Where where) { return self.forward(x, where); }); },
-           "x"_a, "The module's function; a class of one's own defines it.")
-      .def("describe", [](const Module& self) { return self.describe(); },
-           "One line that describes the module without its children.")
-      .def("parameter",
-           [](Module& self, const std::string& name, const Tensor& value) {
-             return (self.*(&Open::parameter))(name, value, caller());
-           },
-           "name"_a, "value"_a, "Registers a trainable tensor and returns it.")
-      .def("buffer",
-           [](Module& self, const std::string& name, const Tensor& value) {
-             return (self.*(&Open::buffer))(name, value, caller());
-           },
-           "name"_a, "value"_a, "Registers a tensor that is state but not trained, and returns it.")
-      .def("child", [](Module& self, const std::string& name, std::shared_ptr<Module> module) {
-             add_child(self, name, module);
-             return module;
-           },
-           "name"_a, "module"_a, "Registers a module and returns it; `self.name = module` does the same.")
-      .def("named_parameters", &Module::named_parameters, "(path, tensor) of all parameters, in order.")
+      .def(
+          "__call__",
+          [](Module& self, const Tensor& x) {
+            return called([&](Where where) { return self(x, where); });
+          },
+          "x"_a, "forward(x)")
+      .def(
+          "forward",
+          [](Module& self, const Tensor& x) {
+            return called([&](Where where) { return self.forward(x, where); });
+          },
+          "x"_a, "The module's function; a class of one's own defines it.")
+      .def(
+          "describe", [](const Module& self) { return self.describe(); },
+          "One line that describes the module without its children.")
+      .def(
+          "parameter",
+          [](Module& self, const std::string& name, const Tensor& value) {
+            return (self.*(&Open::parameter))(name, value, caller());
+          },
+          "name"_a, "value"_a, "Registers a trainable tensor and returns it.")
+      .def(
+          "buffer",
+          [](Module& self, const std::string& name, const Tensor& value) {
+            return (self.*(&Open::buffer))(name, value, caller());
+          },
+          "name"_a, "value"_a, "Registers a tensor that is state but not trained, and returns it.")
+      .def(
+          "child",
+          [](Module& self, const std::string& name, std::shared_ptr<Module> module) {
+            add_child(self, name, module);
+            return module;
+          },
+          "name"_a, "module"_a,
+          "Registers a module and returns it; `self.name = module` does the same.")
+      .def("named_parameters", &Module::named_parameters,
+           "(path, tensor) of all parameters, in order.")
       .def("named_buffers", &Module::named_buffers, "(path, tensor) of all buffers, in order.")
       .def("parameters", &Module::parameters, "All parameters, in order.")
       .def("num_parameters", &Module::num_parameters, "Number of elements of all parameters.")
@@ -73,69 +89,92 @@ void bind_module(nb::module_& m) {
       .def("eval", &Module::eval, "train(False)")
       .def_prop_ro("training", &Module::is_training)
       .def("zero_grad", &Module::zero_grad, "Clears the gradients of all parameters.")
-      .def("state_dict", &Module::state_dict, "Parameters and buffers by name: the module's own tensors.")
-      .def("load_state_dict",
-           [](Module& self, const nn::StateDict& state) {
-             called([&](Where where) { self.load_state_dict(state, where); });
-           },
-           "state"_a, "Copies values into the parameters and buffers.")
-      .def("to", [](Module& self, Device device) { called([&](Where where) { self.to(device, where); }); },
-           "device"_a, "Moves every parameter and buffer; gradients are dropped.")
-      .def("to", [](Module& self, DType dtype) { called([&](Where where) { self.to(dtype, where); }); }, "dtype"_a,
-           "Casts every floating parameter and buffer; gradients are dropped.")
+      .def("state_dict", &Module::state_dict,
+           "Parameters and buffers by name: the module's own tensors.")
+      .def(
+          "load_state_dict",
+          [](Module& self, const nn::StateDict& state) {
+            called([&](Where where) { self.load_state_dict(state, where); });
+          },
+          "state"_a, "Copies values into the parameters and buffers.")
+      .def(
+          "to",
+          [](Module& self, const std::string& device) {
+            called([&](Where where) { self.to(Device(device, where), where); });
+          },
+          "device"_a, "Moves every parameter and buffer; gradients are dropped.")
+      .def(
+          "to",
+          [](Module& self, DType dtype) { called([&](Where where) { self.to(dtype, where); }); },
+          "dtype"_a, "Casts every floating parameter and buffer; gradients are dropped.")
       .def("__repr__", printed<Module>);
 
   nb::class_<nn::Sequential, Module>(m, "Sequential", "Calls its layers one after the other.")
-      .def("__init__",
-           [](nn::Sequential* self, const nb::args& layers) {
-             new (self) nn::Sequential();
-             for (const nb::handle layer : layers)
-               self->append(std::to_string(self->num_layers()), nb::cast<std::shared_ptr<Module>>(layer), caller());
-           },
-           nb::sig("def __init__(self, *layers: Module) -> None"))
-      .def("append",
-           [](nn::Sequential& self, std::shared_ptr<Module> layer, const std::optional<std::string>& name) {
-             self.append(name.value_or(std::to_string(self.num_layers())), std::move(layer), caller());
-           },
-           "layer"_a, "name"_a = nb::none(), "Adds a layer at the end.")
+      .def(
+          "__init__",
+          [](nn::Sequential* self, const nb::args& layers) {
+            new (self) nn::Sequential();
+            for (const nb::handle layer : layers)
+              self->append(std::to_string(self->num_layers()),
+                           nb::cast<std::shared_ptr<Module>>(layer), caller());
+          },
+          nb::sig("def __init__(self, *layers: Module) -> None"))
+      .def(
+          "append",
+          [](nn::Sequential& self, std::shared_ptr<Module> layer,
+             const std::optional<std::string>& name) {
+            self.append(name.value_or(std::to_string(self.num_layers())), std::move(layer),
+                        caller());
+          },
+          "layer"_a, "name"_a = nb::none(), "Adds a layer at the end.")
       .def("__len__", &nn::Sequential::num_layers)
-      .def("__getitem__",
-           [](nn::Sequential& self, std::int64_t i) -> Module& {
-             const auto count = static_cast<std::int64_t>(self.num_layers());
-             RINGRAD_CHECK(-count <= i && i < count, IndexError, caller(), "Sequential: an index must be below ",
-                           count, "; got ", i);
-             return self.layer(static_cast<std::size_t>(i < 0 ? i + count : i));
-           },
-           nb::rv_policy::reference_internal);
+      .def(
+          "__getitem__",
+          [](nn::Sequential& self, std::int64_t i) -> Module& {
+            const auto count = static_cast<std::int64_t>(self.num_layers());
+            RINGRAD_CHECK(-count <= i && i < count, IndexError, caller(),
+                          "Sequential: an index must be below ", count, "; got ", i);
+            return self.layer(static_cast<std::size_t>(i < 0 ? i + count : i));
+          },
+          nb::rv_policy::reference_internal);
 
   nb::class_<nn::ImageTask>(m, "ImageTask", "The images and classes that a model is made for.")
-      .def("__init__",
-           [](nn::ImageTask* self, std::int64_t channels, std::int64_t height, std::int64_t width,
-              std::int64_t classes) { new (self) nn::ImageTask{channels, height, width, classes}; },
-           "channels"_a = 1, "height"_a = 28, "width"_a = 28, "classes"_a = 10)
+      .def(
+          "__init__",
+          [](nn::ImageTask* self, std::int64_t channels, std::int64_t height, std::int64_t width,
+             std::int64_t classes) {
+            new (self) nn::ImageTask{channels, height, width, classes};
+          },
+          "channels"_a = 1, "height"_a = 28, "width"_a = 28, "classes"_a = 10)
       .def_rw("channels", &nn::ImageTask::channels)
       .def_rw("height", &nn::ImageTask::height)
       .def_rw("width", &nn::ImageTask::width)
       .def_rw("classes", &nn::ImageTask::classes);
 
   nb::class_<nn::Optimizer>(m, "Optimizer", "The common part of SGD and Adam.")
-      .def("step", [](nn::Optimizer& self) { called([&](Where where) { self.step(where); }); },
-           "Updates the parameters by their gradients.")
-      .def("zero_grad", [](const nn::Optimizer& self) { self.zero_grad(); }, "Clears all gradients.")
+      .def(
+          "step", [](nn::Optimizer& self) { called([&](Where where) { self.step(where); }); },
+          "Updates the parameters by their gradients.")
+      .def(
+          "zero_grad", [](const nn::Optimizer& self) { self.zero_grad(); }, "Clears all gradients.")
       .def_prop_rw("learning_rate", &nn::Optimizer::learning_rate,
                    [](nn::Optimizer& self, double rate) { self.set_learning_rate(rate, caller()); })
-      .def("clip_grad_norm",
-           [](nn::Optimizer& self, double most) {
-             return called([&](Where where) { return nn::clip_grad_norm(self.arenas(), most, where); });
-           },
-           "max_norm"_a, "Scales the gradients so that their norm is at most this; returns the norm before.")
+      .def(
+          "clip_grad_norm",
+          [](nn::Optimizer& self, double most) {
+            return called(
+                [&](Where where) { return nn::clip_grad_norm(self.arenas(), most, where); });
+          },
+          "max_norm"_a,
+          "Scales the gradients so that their norm is at most this; returns the norm before.")
       .def_prop_ro("parameters", &nn::Optimizer::parameters)
       .def("state_dict", &nn::Optimizer::state_dict, "The state after the steps so far.")
-      .def("load_state_dict",
-           [](nn::Optimizer& self, const nn::StateDict& state) {
-             called([&](Where where) { self.load_state_dict(state, where); });
-           },
-           "state"_a, "Restores a state.");
+      .def(
+          "load_state_dict",
+          [](nn::Optimizer& self, const nn::StateDict& state) {
+            called([&](Where where) { self.load_state_dict(state, where); });
+          },
+          "state"_a, "Restores a state.");
 }
 
 }  // namespace ringrad::python

@@ -6,7 +6,8 @@ namespace ringrad::python {
 namespace {
 
 std::chrono::nanoseconds seconds(double s, const char* what) {
-  RINGRAD_CHECK(s > 0 && s < 1e9, ValueError, caller(), what, ": the deadline must be in (0, 1e9) s; got ", s);
+  RINGRAD_CHECK(s > 0 && s < 1e9, ValueError, caller(), what,
+                ": the deadline must be in (0, 1e9) s; got ", s);
   return std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * s));
 }
 
@@ -47,109 +48,140 @@ void collective(const Call& call) {
 }  // namespace
 
 void bind_ranks(nb::module_& m) {
-  nb::class_<Communicator>(m, "Communicator", "A rank's place in a group, and what the group's ranks do together.")
+  nb::class_<Communicator>(m, "Communicator",
+                           "A rank's place in a group, and what the group's ranks do together.")
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("world_size", &Communicator::world_size)
-      .def("all_reduce",
-           [](Communicator& comm, const Tensor& x, ReduceOp op) {
-             collective([&](Where where) { comm.all_reduce(x, op, where); });
-           },
-           "tensor"_a, "op"_a = ReduceOp::sum,
-           "Replaces the tensor on every rank by the reduction over all ranks, in place.")
-      .def("reduce_scatter",
-           [](Communicator& comm, const Tensor& output, const Tensor& input, ReduceOp op) {
-             collective([&](Where where) { comm.reduce_scatter(output, input, op, where); });
-           },
-           "output"_a, "input"_a, "op"_a = ReduceOp::sum,
-           "Reduces `input` over all ranks; rank r receives the r-th of world_size equal parts.")
-      .def("all_gather",
-           [](Communicator& comm, const Tensor& output, const Tensor& input) {
-             collective([&](Where where) { comm.all_gather(output, input, where); });
-           },
-           "output"_a, "input"_a, "Concatenates the inputs of all ranks, in rank order, on every rank.")
-      .def("broadcast",
-           [](Communicator& comm, const Tensor& x, int root) {
-             collective([&](Where where) { comm.broadcast(x, root, where); });
-           },
-           "tensor"_a, "root"_a = 0, "Replaces the tensor on every rank by the root's.")
-      .def("reduce",
-           [](Communicator& comm, const Tensor& x, int root, ReduceOp op) {
-             collective([&](Where where) { comm.reduce(x, root, op, where); });
-           },
-           "tensor"_a, "root"_a = 0, "op"_a = ReduceOp::sum,
-           "Replaces the root's tensor by the reduction over all ranks; on other ranks it is scratch.")
-      .def("all_to_all",
-           [](Communicator& comm, const Tensor& output, const Tensor& input) {
-             collective([&](Where where) { comm.all_to_all(output, input, where); });
-           },
-           "output"_a, "input"_a, "Sends the d-th of world_size equal parts of `input` to rank d.")
-      .def("barrier", [](Communicator& comm) { collective([&](Where where) { comm.barrier(where); }); },
-           "Returns after every rank has called it.")
-      .def("send",
-           [](Communicator& comm, const Tensor& x, int to) { collective([&](Where where) { comm.send(x, to, where); }); },
-           "tensor"_a, "to"_a, "Sends to one rank.")
-      .def("recv",
-           [](Communicator& comm, const Tensor& x, int from) {
-             collective([&](Where where) { comm.recv(x, from, where); });
-           },
-           "tensor"_a, "source"_a, "Receives the next message of a rank into the tensor.")
-      .def("split",
-           [](Communicator& comm, int color, int key) {
-             return called([&](Where where) { return comm.split(color, key, where); });
-           },
-           "color"_a, "key"_a = 0,
-           "A new group of the ranks that pass the same color, ordered by key; None for a negative color.")
-      .def("empty_shared",
-           [](Communicator& comm, const Shape& shape, DType dtype) {
-             return called([&](Where where) {
-               return comm.empty_shared(shape, {.dtype = dtype, .device = Device()}, where);
-             });
-           },
-           "shape"_a, "dtype"_a = DType::float32, "A tensor that this group's collectives reduce in place.")
+      .def(
+          "all_reduce",
+          [](Communicator& comm, const Tensor& x, ReduceOp op) {
+            collective([&](Where where) { comm.all_reduce(x, op, where); });
+          },
+          "tensor"_a, "op"_a = ReduceOp::sum,
+          "Replaces the tensor on every rank by the reduction over all ranks, in place.")
+      .def(
+          "reduce_scatter",
+          [](Communicator& comm, const Tensor& output, const Tensor& input, ReduceOp op) {
+            collective([&](Where where) { comm.reduce_scatter(output, input, op, where); });
+          },
+          "output"_a, "input"_a, "op"_a = ReduceOp::sum,
+          "Reduces `input` over all ranks; rank r receives the r-th of world_size equal parts.")
+      .def(
+          "all_gather",
+          [](Communicator& comm, const Tensor& output, const Tensor& input) {
+            collective([&](Where where) { comm.all_gather(output, input, where); });
+          },
+          "output"_a, "input"_a,
+          "Concatenates the inputs of all ranks, in rank order, on every rank.")
+      .def(
+          "broadcast",
+          [](Communicator& comm, const Tensor& x, int root) {
+            collective([&](Where where) { comm.broadcast(x, root, where); });
+          },
+          "tensor"_a, "root"_a = 0, "Replaces the tensor on every rank by the root's.")
+      .def(
+          "reduce",
+          [](Communicator& comm, const Tensor& x, int root, ReduceOp op) {
+            collective([&](Where where) { comm.reduce(x, root, op, where); });
+          },
+          "tensor"_a, "root"_a = 0, "op"_a = ReduceOp::sum,
+          "Replaces the root's tensor by the reduction over all ranks; on other ranks it is "
+          "scratch.")
+      .def(
+          "all_to_all",
+          [](Communicator& comm, const Tensor& output, const Tensor& input) {
+            collective([&](Where where) { comm.all_to_all(output, input, where); });
+          },
+          "output"_a, "input"_a, "Sends the d-th of world_size equal parts of `input` to rank d.")
+      .def(
+          "barrier",
+          [](Communicator& comm) { collective([&](Where where) { comm.barrier(where); }); },
+          "Returns after every rank has called it.")
+      .def(
+          "send",
+          [](Communicator& comm, const Tensor& x, int to) {
+            collective([&](Where where) { comm.send(x, to, where); });
+          },
+          "tensor"_a, "to"_a, "Sends to one rank.")
+      .def(
+          "recv",
+          [](Communicator& comm, const Tensor& x, int from) {
+            collective([&](Where where) { comm.recv(x, from, where); });
+          },
+          "tensor"_a, "source"_a, "Receives the next message of a rank into the tensor.")
+      .def(
+          "split",
+          [](Communicator& comm, int color, int key) {
+            return called([&](Where where) { return comm.split(color, key, where); });
+          },
+          "color"_a, "key"_a = 0,
+          "A new group of the ranks that pass the same color, ordered by key; None for a negative "
+          "color.")
+      .def(
+          "empty_shared",
+          [](Communicator& comm, const Shape& shape, DType dtype) {
+            return called([&](Where where) {
+              return comm.empty_shared(shape, {.dtype = dtype, .device = Device()}, where);
+            });
+          },
+          "shape"_a, "dtype"_a = DType::float32,
+          "A tensor that this group's collectives reduce in place.")
       .def("__repr__", [](const Communicator& comm) {
         return concat("Communicator(rank ", comm.rank(), " of ", comm.world_size(), ")");
       });
 
   m.def("run_ranks", run_python_ranks, "world_size"_a, "body"_a, nb::kw_only(), "deadline"_a = 60.0,
-        "Calls body(comm) on world_size threads, one rank each, and returns when all have ended. An exception of a "
-        "rank ends the others, and is raised here. `deadline`: the longest that a call waits for other ranks, s.");
-  m.def("join_process_group",
-        [](double deadline) {
-          ProcessGroupOptions options;
-          options.deadline = seconds(deadline, "join_process_group");
-          return called([&](Where where) { return join_process_group(options, where); });
-        },
-        nb::kw_only(), "deadline"_a = 60.0,
-        "The communicator of this process among those that `ringrun -n 4 python train.py` has started.");
+        "Calls body(comm) on world_size threads, one rank each, and returns when all have ended. "
+        "An exception of a "
+        "rank ends the others, and is raised here. `deadline`: the longest that a call waits for "
+        "other ranks, s.");
+  m.def(
+      "join_process_group",
+      [](double deadline) {
+        ProcessGroupOptions options;
+        options.deadline = seconds(deadline, "join_process_group");
+        return called([&](Where where) { return join_process_group(options, where); });
+      },
+      nb::kw_only(), "deadline"_a = 60.0,
+      "The communicator of this process among those that `ringrun -n 4 python train.py` has "
+      "started.");
 
-  nb::class_<DistributedDataParallel>(m, "DistributedDataParallel",
-                                      "Every rank holds the whole model and works on its own part of the batch; "
-                                      "gradients are averaged.")
-      .def("__init__",
-           [](DistributedDataParallel* self, nn::Module& module, Communicator& comm, std::int64_t bucket_bytes,
-              bool allow_unused, bool static_graph) {
-             called([&](Where where) {
-               new (self) DistributedDataParallel(
-                   module, comm,
-                   {.bucket_bytes = bucket_bytes, .allow_unused = allow_unused, .static_graph = static_graph}, where);
-             });
-           },
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "module"_a, "comm"_a, nb::kw_only(), "bucket_bytes"_a = 0,
-           "allow_unused"_a = true, "static_graph"_a = false)
-      .def("__call__",
-           [](DistributedDataParallel& self, const Tensor& x) {
-             return called([&](Where where) { return self(x, where); });
-           },
-           "x"_a, "The module's forward.")
+  nb::class_<DistributedDataParallel>(
+      m, "DistributedDataParallel",
+      "Every rank holds the whole model and works on its own part of the batch; "
+      "gradients are averaged.")
+      .def(
+          "__init__",
+          [](DistributedDataParallel* self, nn::Module& module, Communicator& comm,
+             std::int64_t bucket_bytes, bool allow_unused, bool static_graph) {
+            called([&](Where where) {
+              new (self) DistributedDataParallel(module, comm,
+                                                 {.bucket_bytes = bucket_bytes,
+                                                  .allow_unused = allow_unused,
+                                                  .static_graph = static_graph},
+                                                 where);
+            });
+          },
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "module"_a, "comm"_a, nb::kw_only(),
+          "bucket_bytes"_a = 0, "allow_unused"_a = true, "static_graph"_a = false)
+      .def(
+          "__call__",
+          [](DistributedDataParallel& self, const Tensor& x) {
+            return called([&](Where where) { return self(x, where); });
+          },
+          "x"_a, "The module's forward.")
       .def_prop_ro("module", &DistributedDataParallel::module, nb::rv_policy::reference)
-      .def("summary", [](DistributedDataParallel& self) { return printed(self.summary()); },
-           "What communication has cost so far, and how much of it backward did not wait for.");
-  m.def("replicas_identical",
-        [](const nn::Module& module, Communicator& comm) {
-          return called([&](Where where) { return replicas_identical(module, comm, where); });
-        },
-        "module"_a, "comm"_a,
-        "True on every rank if all ranks' parameters and buffers are equal bit by bit. Every rank must call it.");
+      .def(
+          "summary", [](DistributedDataParallel& self) { return printed(self.summary()); },
+          "What communication has cost so far, and how much of it backward did not wait for.");
+  m.def(
+      "replicas_identical",
+      [](const nn::Module& module, Communicator& comm) {
+        return called([&](Where where) { return replicas_identical(module, comm, where); });
+      },
+      "module"_a, "comm"_a,
+      "True on every rank if all ranks' parameters and buffers are equal bit by bit. Every rank "
+      "must call it.");
 }
 
 }  // namespace ringrad::python

@@ -56,7 +56,8 @@ handle type_caster<Shape>::from_cpp(const Shape& shape, rv_policy, cleanup_list*
   return extents;
 }
 
-bool type_caster<Values>::from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
+bool type_caster<Values>::from_python(handle source, uint8_t flags,
+                                      cleanup_list* cleanup) noexcept {
   if (PyList_Check(source.ptr()) || PyTuple_Check(source.ptr())) {
     std::vector<Values> list;
     for (const handle element : borrow<sequence>(source)) {
@@ -69,9 +70,9 @@ bool type_caster<Values>::from_python(handle source, uint8_t flags, cleanup_list
   }
   make_caster<Scalar> number;
   if (!number.from_python(source, flags, cleanup)) return false;
-  value = number.value.dtype() == DType::bool_  ? Values(number.value.to<bool>())
-          : number.value.is_floating() ? Values(number.value.to<double>())
-                                       : Values(number.value.to<std::int64_t>());
+  value = number.value.dtype() == DType::bool_ ? Values(number.value.to<bool>())
+          : number.value.is_floating()         ? Values(number.value.to<double>())
+                                               : Values(number.value.to<std::int64_t>());
   return true;
 }
 
@@ -93,21 +94,22 @@ void free_unused(PyObject* capsule, const char* name) {
     from_dlpack(static_cast<Managed*>(PyCapsule_GetPointer(capsule, name)));
 }
 
-nb::object to_capsule(const Tensor& x, const nb::object& stream, const std::optional<std::pair<int, int>>& version,
+nb::object to_capsule(const Tensor& x, const nb::object& stream,
+                      const std::optional<std::pair<int, int>>& version,
                       const std::optional<std::pair<int, int>>& device, std::optional<bool> copy) {
   const Where where = caller();
   RINGRAD_CHECK(stream.is_none() || x.device().is_cuda(), ValueError, where,
                 "__dlpack__: the stream of memory on a CPU must be None; got one");
-  RINGRAD_CHECK(!device || device->first == (x.device().is_cpu() ? kCpu : kCuda), DeviceError, where,
-                "__dlpack__: dl_device must be the tensor's own; got another");
+  RINGRAD_CHECK(!device || device->first == (x.device().is_cpu() ? kCpu : kCuda), DeviceError,
+                where, "__dlpack__: dl_device must be the tensor's own; got another");
   const Tensor shared = copy.value_or(false) ? clone(x.detach(where), where) : x;
   if (version && version->first >= 1)
     return nb::steal(PyCapsule_New(to_dlpack(shared, where), kVersioned, [](PyObject* capsule) {
       free_unused<DLManagedTensorVersioned>(capsule, kVersioned);
     }));
-  return nb::steal(PyCapsule_New(to_dlpack_unversioned(shared, where), kUnversioned, [](PyObject* capsule) {
-    free_unused<DLManagedTensor>(capsule, kUnversioned);
-  }));
+  return nb::steal(PyCapsule_New(
+      to_dlpack_unversioned(shared, where), kUnversioned,
+      [](PyObject* capsule) { free_unused<DLManagedTensor>(capsule, kUnversioned); }));
 }
 
 template <class Managed>
@@ -120,10 +122,11 @@ Tensor take(PyObject* capsule, const char* name, const char* used) {
 Tensor from_capsule(const nb::object& capsule) {
   if (PyCapsule_IsValid(capsule.ptr(), kVersioned))
     return take<DLManagedTensorVersioned>(capsule.ptr(), kVersioned, "used_dltensor_versioned");
-  RINGRAD_CHECK(PyCapsule_IsValid(capsule.ptr(), kUnversioned), ValueError, caller(),
-                "from_dlpack: there must be an object with __dlpack__, or a capsule that nobody has used; "
-                "got ",
-                nb::repr(capsule).c_str());
+  RINGRAD_CHECK(
+      PyCapsule_IsValid(capsule.ptr(), kUnversioned), ValueError, caller(),
+      "from_dlpack: there must be an object with __dlpack__, or a capsule that nobody has used; "
+      "got ",
+      nb::repr(capsule).c_str());
   return take<DLManagedTensor>(capsule.ptr(), kUnversioned, "used_dltensor");
 }
 
@@ -141,7 +144,8 @@ Tensor from_exporter(const nb::object& x) {
 // --- The buffer protocol ---
 
 // The format of struct, by dtype. bfloat16 has none.
-constexpr std::array<const char*, kNumDTypes> kFormats = {"f", "d", "e", nullptr, "i", "q", "B", "?"};
+constexpr std::array<const char*, kNumDTypes> kFormats = {"f", "d", "e", nullptr,
+                                                          "i", "q", "B", "?"};
 
 struct BufferExtents {
   Tensor tensor;
@@ -152,11 +156,11 @@ int export_buffer(PyObject* self, Py_buffer* view, int) noexcept {
   try {
     const Tensor x = nb::cast<Tensor>(nb::handle(self));
     const char* const format = kFormats[static_cast<std::size_t>(x.dtype())];
-    if (!format || !x.device().is_cpu() || x.requires_grad())
-      throw ValueError(concat("the buffer protocol needs a tensor on a CPU, without a gradient, of a dtype "
-                              "that it knows; got ",
-                              x.dtype(), " on ", x.device()),
-                       Where());
+    RINGRAD_CHECK(
+        format && x.device().is_cpu() && !x.requires_grad(), ValueError, caller(),
+        "memoryview: a tensor must be on a CPU, want no gradient, and be of a dtype that the "
+        "buffer protocol knows; got ",
+        x.dtype(), " on ", x.device(), x.requires_grad() ? ", which requires a gradient" : "");
     const auto size = static_cast<Py_ssize_t>(size_bytes(x.dtype()));
     auto extents = std::make_unique<BufferExtents>();
     for (int axis = 0; axis < x.dims(); ++axis) {
@@ -175,8 +179,8 @@ int export_buffer(PyObject* self, Py_buffer* view, int) noexcept {
     view->internal = extents.release();
     view->obj = nb::borrow(self).release().ptr();
     return 0;
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_BufferError, error.what());
+  } catch (const Error& error) {
+    PyErr_SetString(PyExc_BufferError, std::string(error.message()).c_str());
     view->obj = nullptr;
     return -1;
   }
@@ -194,20 +198,24 @@ Tensor from_buffer(const nb::object& source) {
     delete view;
   };
   auto taken = std::make_unique<Py_buffer>();
-  if (PyObject_GetBuffer(source.ptr(), taken.get(), PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE) != 0)
+  if (PyObject_GetBuffer(source.ptr(), taken.get(),
+                         PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE) != 0)
     throw nb::python_error();
   const std::shared_ptr<Py_buffer> view(taken.release(), end_view);
   const std::string_view format = view->format ? view->format : "B";
   std::optional<DType> dtype;
   for (int d = 0; d < kNumDTypes; ++d)
-    if (kFormats[static_cast<std::size_t>(d)] == format) dtype = static_cast<DType>(d);
+    if (const char* known = kFormats[static_cast<std::size_t>(d)]; known && known == format)
+      dtype = static_cast<DType>(d);
   if (format == "l" && view->itemsize == 8) dtype = DType::int64;
   RINGRAD_CHECK(dtype, DTypeError, where,
-                "from_buffer: elements must be one of struct's f, d, e, i, q, l, B, ?; got ", format);
-  RINGRAD_CHECK(view->ndim <= kMaxDims, ShapeError, where, "from_buffer: there must be at most ", kMaxDims,
-                " axes; got ", view->ndim);
+                "from_buffer: elements must be one of struct's f, d, e, i, q, l, B, ?; got ",
+                format);
+  RINGRAD_CHECK(view->ndim <= kMaxDims, ShapeError, where, "from_buffer: there must be at most ",
+                kMaxDims, " axes; got ", view->ndim);
   const std::vector<std::int64_t> extents(view->shape, view->shape + view->ndim);
-  return from_memory(view->buf, Shape(std::span(extents)), {.dtype = *dtype, .device = Device()}, view, where);
+  return from_memory(view->buf, Shape(std::span(extents)), {.dtype = *dtype, .device = Device()},
+                     view, where);
 }
 
 // --- Brackets ---
@@ -218,7 +226,8 @@ Index index_of(nb::handle key) {
   std::int64_t position = 0;
   if (!PySlice_Check(key.ptr())) {
     RINGRAD_CHECK(nb::try_cast(key, position), IndexError, caller(),
-                  "[]: an index must be a whole number, a slice, None or ...; got ", nb::repr(key).c_str());
+                  "[]: an index must be a whole number, a slice, None or ...; got ",
+                  nb::repr(key).c_str());
     return position;
   }
   const auto part = [&](const char* name, std::int64_t otherwise) {
@@ -273,8 +282,10 @@ void bind_reflected(nb::class_<Tensor>& tensor, const char* name, Function funct
       nb::is_operator());
 }
 
-#define RINGRAD_CALL(function) [](const auto& a, const auto& b, Where where) { return function(a, b, where); }
-#define RINGRAD_SWAPPED(function) [](const auto& a, const auto& b, Where where) { return function(b, a, where); }
+#define RINGRAD_CALL(function) \
+  [](const auto& a, const auto& b, Where where) { return function(a, b, where); }
+#define RINGRAD_SWAPPED(function) \
+  [](const auto& a, const auto& b, Where where) { return function(b, a, where); }
 
 void bind_operators_of(nb::class_<Tensor>& tensor) {
   bind_operator(tensor, "__add__", RINGRAD_CALL(add));
@@ -304,26 +315,27 @@ void bind_operators_of(nb::class_<Tensor>& tensor) {
   bind_reflected(tensor, "__rpow__", RINGRAD_CALL(pow));
   tensor
       .def("__matmul__",
-           [](const Tensor& a, const Tensor& b) { return called([&](Where where) { return matmul(a, b, where); }); })
-      .def("__neg__", [](const Tensor& x) { return called([&](Where where) { return neg(x, where); }); })
+           [](const Tensor& a, const Tensor& b) {
+             return called([&](Where where) { return matmul(a, b, where); });
+           })
+      .def("__neg__",
+           [](const Tensor& x) { return called([&](Where where) { return neg(x, where); }); })
       .def("__hash__", [](const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.impl()); });
 }
 
 #undef RINGRAD_CALL
 #undef RINGRAD_SWAPPED
 
-// A scope as Python's with statement has it.
-template <class Guard>
-class Scope {
- public:
-  template <class... Arguments>
-  void enter(const Arguments&... arguments) {
-    guard_.emplace(arguments...);
-  }
-  void exit(const nb::args&) { guard_.reset(); }
+// A guard for Python's with statement: made at its begin, with these arguments, and ended at its end.
+template <class Guard, class... Arguments>
+struct Scope {
+  std::tuple<Arguments...> arguments;
+  std::optional<Guard> guard{};
 
- private:
-  std::optional<Guard> guard_;
+  void enter() {
+    std::apply([&](const Arguments&... values) { guard.emplace(values...); }, arguments);
+  }
+  void exit(const nb::args&) { guard.reset(); }
 };
 
 }  // namespace
@@ -332,65 +344,96 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(export_buffer)},
                                 {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                                 {0, nullptr}};
-  nb::class_<Tensor> tensor(m, "Tensor", nb::type_slots(slots),
-                            "Numbers of one dtype in several dimensions, on one device. Views share memory.");
-  tensor.def_prop_ro("shape", [](const Tensor& x) { return x.shape(caller()); }, "Extents.")
-      .def_prop_ro("strides", [](const Tensor& x) { return x.strides(caller()); }, "In elements.")
+  nb::class_<Tensor> tensor(
+      m, "Tensor", nb::type_slots(slots),
+      "Numbers of one dtype in several dimensions, on one device. Views share memory.");
+  tensor
+      .def_prop_ro(
+          "shape", [](const Tensor& x) { return x.shape(caller()); }, "Extents.")
+      .def_prop_ro(
+          "strides", [](const Tensor& x) { return x.strides(caller()); }, "In elements.")
       .def_prop_ro("dtype", [](const Tensor& x) { return x.dtype(caller()); })
-      .def_prop_ro("device", [](const Tensor& x) { return x.device(caller()); })
-      .def_prop_ro("made_at", [](const Tensor& x) { return to_string(x.made_at(caller())); },
-                   "The line of the call that made this tensor.")
-      .def_prop_ro("is_leaf", [](const Tensor& x) { return x.is_leaf(caller()); },
-                   "True if no recorded operation made this tensor.")
-      .def_prop_rw("requires_grad", [](const Tensor& x) { return x.requires_grad(caller()); },
-                   [](const Tensor& x, bool value) { x.set_requires_grad(value, caller()); })
-      .def_prop_rw("grad", [](const Tensor& x) { return defined(x.grad(caller())); },
-                   [](const Tensor& x, const Tensor* grad) { x.set_grad(or_undefined(grad), caller()); },
-                   nb::arg().none(), "The gradient accumulated in this leaf, or None.")
-      .def("dims", [](const Tensor& x) { return x.dims(caller()); }, "Number of axes.")
-      .def("numel", [](const Tensor& x) { return x.numel(caller()); }, "Number of elements.")
-      .def("size", [](const Tensor& x, std::int64_t axis) { return x.size(axis, caller()); }, "axis"_a,
-           "Extent of an axis; negative axes count from the end.")
-      .def("is_contiguous", [](const Tensor& x) { return x.is_contiguous(caller()); },
-           "True if the elements lie without gaps, in the order of the axes.")
-      .def("set_requires_grad",
-           [](const Tensor& x, bool value) { return x.set_requires_grad(value, caller()); },
-           "requires_grad"_a = true, "Returns this tensor, which must be a leaf of a floating dtype.")
-      .def("backward",
-           [](const Tensor& x, const Tensor* gradient, bool retain_graph, bool create_graph) {
-             called([&](Where where) {
-               x.backward(or_undefined(gradient), {.retain_graph = retain_graph, .create_graph = create_graph}, where);
-             });
-           },
-           "gradient"_a.none() = nb::none(), nb::kw_only(), "retain_graph"_a = false, "create_graph"_a = false,
-           "Adds d(this)/d(leaf) to every leaf's grad. `gradient` weighs the elements of this tensor; it may "
-           "be left out for a tensor of one element.")
-      .def("detach", [](const Tensor& x) { return x.detach(caller()); }, "The same memory without history.")
-      .def("item", [](const Tensor& x) { return x.scalar(caller()); }, "The value of a one-element tensor.")
+      .def_prop_ro(
+          "device", [](const Tensor& x) { return printed(x.device(caller())); }, "\"cpu:0\"")
+      .def_prop_ro(
+          "made_at", [](const Tensor& x) { return to_string(x.made_at(caller())); },
+          "The line of the call that made this tensor.")
+      .def_prop_ro(
+          "is_leaf", [](const Tensor& x) { return x.is_leaf(caller()); },
+          "True if no recorded operation made this tensor.")
+      .def_prop_rw(
+          "requires_grad", [](const Tensor& x) { return x.requires_grad(caller()); },
+          [](const Tensor& x, bool value) { x.set_requires_grad(value, caller()); })
+      .def_prop_rw(
+          "grad", [](const Tensor& x) { return defined(x.grad(caller())); },
+          [](const Tensor& x, const Tensor* grad) { x.set_grad(or_undefined(grad), caller()); },
+          nb::arg().none(), "The gradient accumulated in this leaf, or None.")
+      .def(
+          "dims", [](const Tensor& x) { return x.dims(caller()); }, "Number of axes.")
+      .def(
+          "numel", [](const Tensor& x) { return x.numel(caller()); }, "Number of elements.")
+      .def(
+          "size", [](const Tensor& x, std::int64_t axis) { return x.size(axis, caller()); },
+          "axis"_a, "Extent of an axis; negative axes count from the end.")
+      .def(
+          "is_contiguous", [](const Tensor& x) { return x.is_contiguous(caller()); },
+          "True if the elements lie without gaps, in the order of the axes.")
+      .def(
+          "set_requires_grad",
+          [](const Tensor& x, bool value) { return x.set_requires_grad(value, caller()); },
+          "requires_grad"_a = true,
+          "Returns this tensor, which must be a leaf of a floating dtype.")
+      .def(
+          "backward",
+          [](const Tensor& x, const Tensor* gradient, bool retain_graph, bool create_graph) {
+            called([&](Where where) {
+              x.backward(or_undefined(gradient),
+                         {.retain_graph = retain_graph, .create_graph = create_graph}, where);
+            });
+          },
+          "gradient"_a.none() = nb::none(), nb::kw_only(), "retain_graph"_a = false,
+          "create_graph"_a = false,
+          "Adds d(this)/d(leaf) to every leaf's grad. `gradient` weighs the elements of this "
+          "tensor; it may "
+          "be left out for a tensor of one element.")
+      .def(
+          "detach", [](const Tensor& x) { return x.detach(caller()); },
+          "The same memory without history.")
+      .def(
+          "item", [](const Tensor& x) { return x.scalar(caller()); },
+          "The value of a one-element tensor.")
       .def("tolist", to_list, "All elements, in lists of lists.")
-      .def("mark_changed", [](const Tensor& x) { x.mark_changed(caller()); },
-           "Says that another library has written to this memory, so that backward refuses a saved tensor "
-           "whose numbers are no longer those of the forward pass.")
-      .def("numpy", [](const nb::object& x) { return nb::module_::import_("numpy").attr("from_dlpack")(x); },
-           "A NumPy array over the same memory.")
-      .def("__array__",
-           [](const nb::object& x, const nb::object& dtype, const nb::object& copy) {
-             const nb::object array = x.attr("detach")().attr("numpy")();
-             return nb::module_::import_("numpy").attr("array")(
-                 array, nb::arg("dtype") = dtype,
-                 nb::arg("copy") = copy.is_none() ? nb::cast(false) : copy);
-           },
-           "dtype"_a = nb::none(), "copy"_a = nb::none())
-      .def("__dlpack__", to_capsule, nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(),
-           "dl_device"_a = nb::none(), "copy"_a = nb::none())
+      .def(
+          "mark_changed", [](const Tensor& x) { x.mark_changed(caller()); },
+          "Says that another library has written to this memory, so that backward refuses a saved "
+          "tensor "
+          "whose numbers are no longer those of the forward pass.")
+      .def(
+          "numpy",
+          [](const nb::object& x) { return nb::module_::import_("numpy").attr("from_dlpack")(x); },
+          "A NumPy array over the same memory.")
+      .def(
+          "__array__",
+          [](const nb::object& x, const nb::object& dtype, const nb::object& copy) {
+            const nb::object array = x.attr("detach")().attr("numpy")();
+            return nb::module_::import_("numpy").attr("array")(
+                array, nb::arg("dtype") = dtype,
+                nb::arg("copy") = copy.is_none() ? nb::cast(false) : copy);
+          },
+          "dtype"_a = nb::none(), "copy"_a = nb::none())
+      .def("__dlpack__", to_capsule, nb::kw_only(), "stream"_a = nb::none(),
+           "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none())
       .def("__dlpack_device__",
            [](const Tensor& x) {
              const Device device = x.device(caller());
-             return std::pair<int, int>(device.is_cpu() ? kCpu : kCuda, device.is_cpu() ? 0 : device.index);
+             return std::pair<int, int>(device.is_cpu() ? kCpu : kCuda,
+                                        device.is_cpu() ? 0 : device.index);
            })
       .def("__getitem__", at)
-      .def("__setitem__", [](const Tensor& x, const nb::object& key, const Tensor& y) { copy_(at(x, key), y, caller()); })
-      .def("__setitem__", [](const Tensor& x, const nb::object& key, Scalar y) { fill_(at(x, key), y, caller()); })
+      .def("__setitem__", [](const Tensor& x, const nb::object& key,
+                             const Tensor& y) { copy_(at(x, key), y, caller()); })
+      .def("__setitem__",
+           [](const Tensor& x, const nb::object& key, Scalar y) { fill_(at(x, key), y, caller()); })
       .def("__len__", [](const Tensor& x) { return x.size(0, caller()); })
       .def("__bool__", [](const Tensor& x) { return x.scalar(caller()).to<bool>(); })
       .def("__float__", [](const Tensor& x) { return x.scalar(caller()).to<double>(); })
@@ -398,45 +441,57 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def("__repr__", printed<Tensor>);
   bind_operators_of(tensor);
 
-  nb::class_<Device>(m, "Device", "\"cpu\" or \"cuda:1\"; text stands for a device everywhere.")
-      .def("__init__", [](Device* self, std::string_view text) { new (self) Device(text, caller()); })
-      .def_prop_ro("index", [](const Device& device) { return int{device.index}; })
-      .def("__eq__", [](const Device& a, const Device& b) { return a == b; }, nb::is_operator())
-      .def("__hash__", [](const Device& device) { return std::hash<std::string>()(printed(device)); })
-      .def("__repr__", printed<Device>);
-  nb::implicitly_convertible<nb::str, Device>();
   nb::class_<Generator>(m, "Generator", "A stream of random numbers, Philox 4x32-10.")
       .def(nb::init<std::uint64_t>(), "seed"_a = 0);
 
   using NoGradScope = Scope<NoGrad>;
-  nb::class_<NoGradScope>(m, "no_grad", "with no_grad(): operators of this thread are not recorded.")
-      .def(nb::init<>())
-      .def("__enter__", [](NoGradScope& scope) { scope.enter(); })
+  nb::class_<NoGradScope>(m, "no_grad",
+                          "with no_grad(): operators of this thread are not recorded.")
+      .def("__init__", [](NoGradScope* self) { new (self) NoGradScope{}; })
+      .def("__enter__", &NoGradScope::enter)
       .def("__exit__", &NoGradScope::exit);
-  m.def("grad",
-        [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-           const std::vector<Tensor>& grad_outputs, bool retain_graph, bool create_graph) {
-          const std::vector<Tensor> found = called([&](Where where) {
-            return grad(outputs, inputs, grad_outputs, {.retain_graph = retain_graph, .create_graph = create_graph},
-                        where);
-          });
-          std::vector<std::optional<Tensor>> result;
-          for (const Tensor& gradient : found) result.push_back(defined(gradient));
-          return result;
-        },
-        "outputs"_a, "inputs"_a, "grad_outputs"_a = std::vector<Tensor>(), nb::kw_only(), "retain_graph"_a = false,
-        "create_graph"_a = false,
-        "The gradients d(sum of outputs weighted by grad_outputs)/d(inputs); no grad changes. None for an input "
-        "that the outputs do not depend on.");
+  using AutocastScope = Scope<Autocast, DType, Where>;
+  nb::class_<AutocastScope>(
+      m, "autocast",
+      "with autocast(bfloat16): matrix products and convolutions of this thread take 16-bit "
+      "inputs.")
+      .def(
+          "__init__",
+          [](AutocastScope* self, DType dtype) {
+            new (self) AutocastScope{{dtype, caller()}};
+          },
+          "dtype"_a)
+      .def("__enter__", &AutocastScope::enter)
+      .def("__exit__", &AutocastScope::exit);
+  m.def(
+      "grad",
+      [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+         const std::vector<Tensor>& grad_outputs, bool retain_graph, bool create_graph) {
+        const std::vector<Tensor> found = called([&](Where where) {
+          return grad(outputs, inputs, grad_outputs,
+                      {.retain_graph = retain_graph, .create_graph = create_graph}, where);
+        });
+        std::vector<std::optional<Tensor>> result;
+        for (const Tensor& gradient : found) result.push_back(defined(gradient));
+        return result;
+      },
+      "outputs"_a, "inputs"_a, "grad_outputs"_a = std::vector<Tensor>(), nb::kw_only(),
+      "retain_graph"_a = false, "create_graph"_a = false,
+      "The gradients d(sum of outputs weighted by grad_outputs)/d(inputs); no grad changes. None "
+      "for an input "
+      "that the outputs do not depend on.");
   return tensor;
 }
 
 void bind_memory(nb::module_& m) {
-  m.def("tensor", [](const nb::object& x) { return clone(from_exporter(x), caller()); }, "x"_a,
-        "A copy of another library's tensor.");
-  m.def("from_dlpack", from_exporter, "x"_a, "The memory of another library's tensor, without a copy.");
+  m.def(
+      "tensor", [](const nb::object& x) { return clone(from_exporter(x), caller()); }, "x"_a,
+      "A copy of another library's tensor.");
+  m.def("from_dlpack", from_exporter, "x"_a,
+        "The memory of another library's tensor, without a copy.");
   m.def("from_buffer", from_buffer, "x"_a,
-        "The memory of an object with the buffer protocol, without a copy: writable, and without gaps.");
+        "The memory of an object with the buffer protocol, without a copy: writable, and without "
+        "gaps.");
 }
 
 }  // namespace ringrad::python

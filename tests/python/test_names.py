@@ -1,0 +1,83 @@
+"""What Python has, against what the C++ headers declare."""
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import ringrad as rr
+from ringrad import nn
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / 'python'))
+import generate  # noqa: E402
+
+
+def text_of(header):
+    return re.sub(r'//.*', '', (ROOT / header).read_text())
+
+
+def included(header, folder):
+    return re.findall(rf'"ringrad/({folder}/\w+\.h)"', (ROOT / header).read_text())
+
+
+class Names(unittest.TestCase):
+    def test_every_public_operator_is_there(self):
+        names = set()
+        for header in ['core/tensor.h', 'core/random.h', *included('nn.h', 'autograd')]:
+            names.update(re.findall(r'^(?:Tensor|std::vector<Tensor>) (\w+)\([^;{]*Where where = Where::current\(\)\);',
+                                    text_of(header), re.MULTILINE))
+        self.assertGreater(len(names), 80)
+        self.assertEqual([name for name in sorted(names - generate.SKIPPED.keys()) if not hasattr(rr, name)], [])
+
+    def test_every_layer_and_optimizer_is_there(self):
+        names = set()
+        for header in included('nn.h', 'nn'):
+            names.update(re.findall(r'^class (\w+) : public', text_of(header), re.MULTILINE))
+        self.assertGreater(len(names), 15)
+        self.assertEqual([name for name in sorted(names) if not hasattr(nn, name)], [])
+
+    def test_every_error_is_there_with_its_base(self):
+        for name in re.findall(r'^struct (\w+Error) : Error', text_of('core/error.h'), re.MULTILINE):
+            self.assertTrue(issubclass(getattr(rr, name), rr.Error), name)
+
+    def test_documentation_is_that_of_the_header(self):
+        self.assertIn('16-bit ones accumulate in float32', rr.conv2d.__doc__)
+        self.assertIn('dilation: distance between taps', rr.conv2d.__doc__)  # a field of Conv2dOptions
+        bare = [name for name in dir(rr) if callable(getattr(rr, name)) and not isinstance(getattr(rr, name), type)
+                and len((getattr(rr, name).__doc__ or '').splitlines()) < 2]
+        self.assertEqual(bare, [])
+
+    def test_a_new_operator_needs_no_line_of_python(self):
+        with tempfile.TemporaryDirectory() as folder:
+            include = Path(folder, 'ringrad')
+            include.symlink_to(ROOT)
+            before = list(generate.Headers(Path(folder)).functions(['autograd/softmax.h']))
+            include.unlink()
+            (include / 'autograd').mkdir(parents=True)
+            header = (ROOT / 'autograd/softmax.h').read_text()
+            new = '/// Twice x.\nTensor twice(const Tensor& x, Where where = Where::current());\n'
+            (include / 'autograd/softmax.h').write_text(header.replace('}  // namespace ringrad', new + '}  // namespace ringrad'))
+            after = list(generate.Headers(Path(folder)).functions(['autograd/softmax.h']))
+            self.assertEqual(after[:-1], before)
+            self.assertIn('"twice"', after[-1])
+            self.assertIn('Twice x.', after[-1])
+
+    def test_types_of_a_users_file_check(self):
+        with tempfile.TemporaryDirectory() as folder:
+            right, wrong = Path(folder, 'right.py'), Path(folder, 'wrong.py')
+            right.write_text('import ringrad as rr\n'
+                             'from ringrad import nn\n'
+                             'net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())\n'
+                             'x: rr.Tensor = rr.relu(net(rr.zeros([4, 2], device="cpu"))) + 1\n'
+                             'print(x[0, :2].sum().item(), rr.plan.make_plan(rr.Collective.all_reduce, "ring", 4))\n')
+            wrong.write_text('import ringrad as rr\n'
+                             'rr.relu("x")\n')
+            check = [sys.executable, '-m', 'mypy', '--strict', '--cache-dir', folder]
+            self.assertIn('no issues', subprocess.run([*check, right], capture_output=True, text=True).stdout)
+            self.assertIn('incompatible type "str"', subprocess.run([*check, wrong], capture_output=True, text=True).stdout)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,148 @@
+"""Modules in Python: their state, modules of one's own, optimizers and files."""
+import gc
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+import ringrad as rr
+from ringrad import nn
+
+try:
+    from safetensors import numpy as safetensors
+except ImportError:
+    safetensors = None
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = nn.Linear(2, 8)
+        self.output = nn.Linear(8, 1)
+        self.scale = self.parameter('scale', rr.ones([1]))
+
+    def forward(self, x):
+        return self.output(rr.tanh(self.hidden(x))) * self.scale
+
+    def describe(self):
+        return 'Net of two layers'
+
+
+def train(net, steps, optimizer=None):
+    rr.manual_seed(3)
+    optimizer = optimizer or nn.Adam(net.parameters(), learning_rate=0.02)
+    x = rr.randn([64, 2])
+    y = x[:, :1] * x[:, 1:]
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = rr.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+class Modules(unittest.TestCase):
+    def test_a_module_of_ones_own_has_its_members_parameters_and_trains(self):
+        net = Net()
+        self.assertEqual([name for name, _ in net.named_parameters()],
+                         ['scale', 'hidden.weight', 'hidden.bias', 'output.weight', 'output.bias'])
+        self.assertEqual(net.num_parameters(), 2 * 8 + 8 + 8 + 1 + 1)
+        self.assertEqual(str(net).splitlines()[0], 'Net of two layers')
+        first = train(net, 1)
+        self.assertLess(train(net, 300), first / 10)
+
+    def test_a_module_of_ones_own_is_a_layer(self):
+        net = nn.Sequential(nn.Linear(2, 2), Net())
+        gc.collect()
+        self.assertEqual(net(rr.ones([5, 2])).shape, (5, 1))
+        self.assertIsInstance(net[1], Net)
+        self.assertEqual(len(net), 2)
+        with self.assertRaises(IndexError):
+            net[2]
+
+    def test_a_layer_that_is_in_no_list_is_an_error(self):
+        class Hidden(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = [nn.Linear(2, 2)]
+
+            def forward(self, x):
+                return self.layers[0](x)
+
+        with self.assertRaisesRegex(rr.ValueError, 'regist'):
+            Hidden()(rr.ones([1, 2]))
+
+    def test_an_exception_of_forward_comes_through_cpp(self):
+        class Failing(nn.Module):
+            def forward(self, x):
+                raise KeyError('mine')
+
+        with self.assertRaisesRegex(KeyError, 'mine'):
+            nn.Sequential(nn.ReLU(), Failing())(rr.ones([1]))
+        with self.assertRaisesRegex(rr.ShapeError, 'in layer 1 of a Sequential'):
+            nn.Sequential(nn.ReLU(), nn.Linear(3, 1))(rr.ones([1, 2]))
+
+    def test_state_goes_from_one_module_to_another(self):
+        one, two = Net(), Net()
+        train(one, 5)
+        two.load_state_dict(one.state_dict())
+        x = rr.randn([4, 2])
+        self.assertEqual(one(x).tolist(), two(x).tolist())
+        with self.assertRaisesRegex(ValueError, 'hidden.weight'):
+            two.load_state_dict({})
+
+    def test_batch_norm_and_dropout_have_modes(self):
+        net = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout(0.5))
+        x = rr.randn([100, 3])
+        self.assertNotEqual(net(x).tolist(), net(x).tolist())
+        net.eval()
+        self.assertFalse(net.training)
+        self.assertEqual(net(x).tolist(), net(x).tolist())
+        self.assertEqual(len(net.named_buffers()), 2)
+
+    def test_an_optimizer_continues_from_its_state(self):
+        one, two = Net(), Net()
+        two.load_state_dict(one.state_dict())
+        first, second = (nn.AdamW(net.parameters(), learning_rate=0.1) for net in (one, two))
+        train(one, 5, first)
+        two.load_state_dict(one.state_dict())
+        second.load_state_dict({name: value.clone() for name, value in first.state_dict().items()})
+        self.assertEqual(train(one, 5, first), train(two, 5, second))
+        first.learning_rate = 0.5
+        self.assertEqual(first.learning_rate, 0.5)
+        with self.assertRaises(ValueError):
+            first.learning_rate = -1
+
+    def test_gradients_are_clipped(self):
+        net = Net()
+        optimizer = nn.SGD(net.parameters(), learning_rate=0)
+        train(net, 1, optimizer)
+        norm = optimizer.clip_grad_norm(0.01)
+        self.assertGreater(norm, 0.01)
+        self.assertAlmostEqual(sum((p.grad * p.grad).sum().item() for p in net.parameters()) ** 0.5, 0.01, places=6)
+
+    @unittest.skipUnless(safetensors, 'the reference reader, safetensors, is not installed')
+    def test_files_are_those_of_the_reference(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder, 'net.safetensors'))
+            net = Net()
+            nn.write_tensors(path, net.state_dict())
+            theirs = safetensors.load_file(path)
+            self.assertEqual(theirs.keys(), net.state_dict().keys())
+            for name, value in net.state_dict().items():
+                np.testing.assert_array_equal(theirs[name], np.asarray(value))
+            safetensors.save_file({'a': np.arange(6, dtype=np.int64).reshape(2, 3)}, path)
+            self.assertEqual(nn.read_safetensors(path)['a'].tolist(), [[0, 1, 2], [3, 4, 5]])
+
+    def test_models_and_schedules_are_there(self):
+        net = nn.make_model('mlp', nn.ImageTask(height=4, width=4, classes=3))
+        self.assertEqual(net(rr.zeros([2, 1, 4, 4])).shape, (2, 3))
+        rate = nn.cosine(1.0, 10)
+        self.assertEqual((rate(0), round(rate(10), 9)), (1, 0))
+        with self.assertRaises(rr.ValueError):
+            nn.make_model('unknown')
+
+
+if __name__ == '__main__':
+    unittest.main()

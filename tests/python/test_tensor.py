@@ -1,0 +1,187 @@
+"""Tensors in Python: values, brackets, gradients, errors, and memory that is shared with NumPy."""
+import array
+import gc
+import sys
+import unittest
+import weakref
+
+import numpy as np
+
+import ringrad as rr
+
+DTYPES = {'float32': np.float32, 'float64': np.float64, 'float16': np.float16, 'int32': np.int32, 'int64': np.int64,
+          'uint8': np.uint8, 'bool_': np.bool_}
+
+
+class Values(unittest.TestCase):
+    def test_lists_have_the_dtype_of_their_numbers(self):
+        self.assertEqual(rr.tensor([[1, 2], [3, 4]]).dtype, rr.int64)
+        self.assertEqual(rr.tensor([1, 2.5]).dtype, rr.float32)
+        self.assertEqual(rr.tensor([True, False]).dtype, rr.bool_)
+        self.assertEqual(rr.tensor([1, 2], rr.float64).dtype, rr.float64)
+        self.assertEqual(rr.tensor([[1, 2], [3, 4]]).tolist(), [[1, 2], [3, 4]])
+        with self.assertRaisesRegex(rr.ShapeError, 'equally long'):
+            rr.tensor([[1, 2], [3]])
+
+    def test_operators_agree_with_numpy(self):
+        a, b = np.random.default_rng(1).random((2, 3, 4)) + 0.5
+        x, y = rr.from_dlpack(a), rr.from_dlpack(b)
+        for name, ours, theirs in (('+', x + y, a + b), ('-', x - y, a - b), ('*', x * y, a * b), ('/', x / y, a / b),
+                                   ('**', x**y, a**b), ('1 -', 1 - x, 1 - a), ('2 /', 2 / x, 2 / a), ('2 **', 2**x, 2**a),
+                                   ('-x', -x, -a), ('@', x @ y.transpose(0, 1), a @ b.T), ('<', x < y, a < b),
+                                   ('==', x == x, a == a), ('sum', x.sum([1]), a.sum(1)), ('exp', rr.exp(x), np.exp(a))):
+            np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-12, err_msg=name)
+
+    def test_brackets_agree_with_numpy_and_are_views(self):
+        a = np.arange(60.0).reshape(3, 4, 5)
+        x = rr.from_dlpack(a)
+        for key in (1, -1, slice(1, 3), (0, slice(None), 2), (Ellipsis, 0), (None, 1), (slice(None, None, 2), Ellipsis, slice(1, 4))):
+            np.testing.assert_array_equal(x[key].numpy(), a[key], err_msg=str(key))
+        x[0, 1:3] = -1
+        x[2, 0] = rr.arange(5).to(rr.float64)
+        self.assertEqual(a[0, 1:3].sum(), -10)
+        self.assertEqual(a[2, 0].tolist(), [0, 1, 2, 3, 4])
+        self.assertEqual([row.sum().item() for row in x], a.sum((1, 2)).tolist())
+        with self.assertRaises(IndexError):
+            x[3]
+        with self.assertRaisesRegex(rr.IndexError, 'whole number'):
+            x['a']
+
+    def test_errors_have_cpps_text_and_pythons_types(self):
+        with self.assertRaisesRegex(ValueError, r'^add: shapes must broadcast; got \(2,\) and \(3,\)$') as caught:
+            rr.zeros([2]) + rr.zeros([3])
+        self.assertIs(caught.exception.__class__, rr.ShapeError)
+        with self.assertRaisesRegex(rr.DeviceError, 'gpu'):
+            rr.zeros([2], device='gpu')
+        with self.assertRaises(rr.DTypeError):
+            rr.softmax(rr.tensor([1, 2]), 0)
+        with self.assertRaises(TypeError):
+            rr.zeros([2]) + 'a'
+        with self.assertRaises(rr.ShapeError):
+            rr.zeros([-1])
+
+    def test_a_tensor_knows_the_line_of_python_that_made_it(self):
+        here = sys._getframe().f_lineno
+        self.assertEqual((rr.zeros([1]) + 1).made_at, f'test_tensor.py:{here + 1}')
+
+
+class Gradients(unittest.TestCase):
+    def test_backward_and_grad_agree_with_formulas(self):
+        x = rr.tensor([1.0, 2.0, 3.0], rr.float64).set_requires_grad()
+        (x * x * x).sum().backward()
+        self.assertEqual(x.grad.tolist(), [3, 12, 27])
+        (found,) = rr.grad([(x * x).sum()], [x])
+        self.assertEqual(found.tolist(), [2, 4, 6])
+        self.assertEqual(x.grad.tolist(), [3, 12, 27])
+        x.grad = None
+        self.assertIsNone(x.grad)
+        with rr.no_grad():
+            self.assertFalse((x * 2).requires_grad)
+        self.assertTrue((x * 2).requires_grad)
+
+    def test_autocast_holds_within_its_scope(self):
+        a = rr.ones([2, 2])
+        with rr.autocast(rr.bfloat16):
+            self.assertEqual((a @ a).dtype, rr.bfloat16)
+        self.assertEqual((a @ a).dtype, rr.float32)
+        with self.assertRaises(rr.DTypeError), rr.autocast(rr.int64):
+            pass
+
+    def test_functions_of_python_are_checked(self):
+        inputs = [rr.randn([3, 4], dtype=rr.float64), rr.randn([4, 2], dtype=rr.float64)]
+        self.assertEqual(rr.gradient_check(lambda xs: rr.tanh(xs[0] @ xs[1]).sum(), inputs), '')
+
+    def test_misuse_is_an_error(self):
+        x = rr.ones([2], requires_grad=True)
+        y = rr.exp(x).sum()
+        y.backward()
+        with self.assertRaises(rr.AutogradError):
+            y.backward()
+        saved = rr.exp(x)
+        with self.assertRaisesRegex(rr.AutogradError, 'must not be changed'):
+            saved += 1
+        with rr.no_grad():
+            saved += 1
+        with self.assertRaisesRegex(RuntimeError, 'changed'):
+            saved.sum().backward()
+
+
+class SharedMemory(unittest.TestCase):
+    def test_dlpack_shares_both_ways_in_all_dtypes(self):
+        for name, dtype in DTYPES.items():
+            a = np.zeros((3, 4), dtype)[:, ::2]
+            x = rr.from_dlpack(a)
+            self.assertEqual((x.dtype, x.shape, x.strides), (getattr(rr, name), (3, 2), (4, 2)))
+            a[1, 1] = 1
+            self.assertEqual(x[1, 1].item(), 1)
+            x[2, 0] = 1
+            self.assertEqual(a[2, 0], 1)
+            b = np.from_dlpack(x)
+            self.assertEqual(b.__array_interface__['data'], a.__array_interface__['data'])
+
+    def test_memory_lives_as_long_as_either_side_needs_it(self):
+        class Owned(np.ndarray):
+            pass
+
+        a = np.arange(1000.0).view(Owned)
+        ended = weakref.ref(a)
+        x = rr.from_dlpack(a)[500:]
+        del a
+        gc.collect()
+        self.assertIsNotNone(ended())
+        self.assertEqual(x.sum().item(), sum(range(500, 1000)))
+        del x
+        gc.collect()
+        self.assertIsNone(ended())
+        b = rr.full([1000], 7.0).numpy()
+        junk = [rr.zeros([1000]) for _ in range(50)]
+        self.assertEqual((b == 7).sum(), 1000)
+        del junk
+
+    def test_a_capsule_is_used_once_and_freed_unused(self):
+        x = rr.ones([4])
+        capsule = x.__dlpack__(max_version=(1, 1))
+        self.assertEqual(rr.from_dlpack(capsule).tolist(), [1] * 4)
+        with self.assertRaisesRegex(ValueError, 'nobody has used'):
+            rr.from_dlpack(capsule)
+        for version in (None, (1, 0)):
+            del capsule
+            capsule = x.__dlpack__(max_version=version)
+        with self.assertRaises(rr.AutogradError):
+            rr.ones([2], requires_grad=True).__dlpack__()
+        with self.assertRaises(ValueError):
+            rr.from_dlpack([1, 2])
+
+    def test_buffers_are_shared_both_ways(self):
+        owner = array.array('d', [1, 2, 3])
+        x = rr.from_buffer(owner)
+        x += 1
+        self.assertEqual(owner.tolist(), [2, 3, 4])
+        view = memoryview(rr.tensor([[1, 2], [3, 4]]).transpose(0, 1))
+        self.assertEqual((view.format, view.shape, view.tolist()), ('q', (2, 2), [[1, 3], [2, 4]]))
+        with self.assertRaises(BufferError):
+            rr.from_buffer(b'read only')
+        with self.assertRaises(BufferError):
+            memoryview(rr.zeros([2], dtype=rr.bfloat16))
+        with self.assertRaises(BufferError):
+            owner.append(4)  # x looks at this memory
+        del x
+        owner.append(4)
+
+    def test_numpy_takes_tensors_as_arrays(self):
+        x = rr.ones([3], requires_grad=True)
+        self.assertEqual(np.asarray(x).sum(), 3)
+        self.assertEqual(np.add(rr.ones([2]), 1).tolist(), [2, 2])
+
+    def test_a_write_by_another_library_is_found_if_it_is_told(self):
+        x = rr.ones([3], requires_grad=True)
+        saved = rr.exp(x)
+        loss = saved.sum()
+        np.asarray(saved)[:] = 0
+        saved.mark_changed()
+        with self.assertRaises(rr.AutogradError):
+            loss.backward()
+
+
+if __name__ == '__main__':
+    unittest.main()
