@@ -28,8 +28,8 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
                 Where where);
 
 /// The same, but does not wait for a copy to the CPU.
-/// REQUIRES: the CPU's memory is pinned; until the copy is done, it is not freed and not written,
-/// and not read if the copy writes it
+/// REQUIRES: the CPU's memory is pinned; until the copy is done, the caller does not free or write
+/// it, nor read it if it is the destination
 void copy_bytes_async(void* to, Device to_device, const void* from, Device from_device,
                       std::size_t bytes, Where where);
 

@@ -1,5 +1,5 @@
-// The version of the library, by the rules of semver.org. While the first number is 0, each second
-// number may change what exists; CHANGELOG.md says how.
+// The version of the library, by the rules of semver.org. While the first number is 0, any minor
+// release may change interfaces; CHANGELOG.md says how.
 
 #pragma once
 

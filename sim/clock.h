@@ -37,7 +37,7 @@ struct Topology {
 
   /// nvlink8: all devices connected by NVLink; pcie4: all on a PCI Express switch; two_hosts: half
   /// of them on each, with NVLink inside and a network between. The names tell the usual number of
-  /// devices. Figures of the order of an H100's data sheet, for all of them.
+  /// devices. All use roughly an H100's figures.
   /// Throws: std::invalid_argument for another name, or unless num_devices is in [1, 32]
   static Topology named(const std::string& name, int num_devices);
 

@@ -41,7 +41,7 @@ class Memory {
     int device = 0;
     bool live = true;
     bool imported = false;  // owned by another process
-    bool freeing = false;   // will be released when its stream gets there
+    bool freeing = false;   // will be released when its stream reaches the cudaFreeAsync
     bool pooled = false;    // allocated from the device's memory pool
 
     bool contains(const void* p) const { return p >= begin && p < begin + bytes; }

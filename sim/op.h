@@ -1,8 +1,8 @@
 // Op: one thing that a stream does: run a kernel, copy, call the host, or only mark a point.
 //
-// Stream order, events and the rules of the default stream are all one thing here: an op runs after
-// the ops that it depends on. The devices' work is one graph. A copy is a kernel of one thread, and
-// so is a call of the host.
+// Stream order, events and the rules of the default stream are all expressed alike: an op runs
+// after the ops that it depends on. The devices' work is one graph. A copy is a kernel of one
+// thread, and so is a call of the host.
 
 #pragma once
 

@@ -49,7 +49,8 @@ inline void unpoison(const void*, std::size_t) {}
 #endif
 
 /// An address that stands for an order: what a thread did before release(cell) happened before what
-/// another thread does after acquire(cell). ThreadSanitizer tells addresses apart by eights.
+/// another thread does after acquire(cell). ThreadSanitizer distinguishes addresses only in units
+/// of 8 bytes.
 struct alignas(8) SyncCell {};
 
 #if defined(RINGRAD_SIM_TSAN)

@@ -4,8 +4,8 @@
 //     0x7fa0 7fa0   if it is to trap: a signalling NaN in float32 and bfloat16, which the processor
 //                   itself refuses to compute with; a kernel that does is stopped at that line
 //
-// Trapping also stops a kernel that makes a NaN of numbers, as inf - inf does: the processor has
-// one exception for both.
+// Trapping also stops a kernel that computes a NaN from numbers, as inf - inf does: the processor
+// has one exception for both.
 
 #pragma once
 

@@ -18,8 +18,7 @@
 // of <cmath>, and the vocabulary below. Integer literals combine exactly with everything; other
 // numbers are written like(x, 0.5), so that float loops stay float loops.
 //
-// A new operator is a row there, a row in elementwise_unary_rows.inc or
-// elementwise_binary_rows.inc, and one in autograd/elementwise.cc.
+// A new operator is a row in each of six files, which CONTRIBUTING.md lists.
 
 #pragma once
 

@@ -17,8 +17,8 @@
 //
 // A rank that does not answer is lost if its process has ended or it gives no sign of life
 // (signs_of_life.h). The ranks begin to watch each other some time before a deadline, so a stopped
-// rank is named soon after it. A rank that has answered, or is neither dead nor silent for long
-// enough, is at most late.
+// rank is named soon after it. A rank that has answered, or that lives and has not been silent for
+// `silence`, counts at most as late, never as lost.
 //
 // If the store is gone as well, each rank reports that and judges for itself. While no call fails,
 // the loss of the store has no effect.
@@ -142,8 +142,8 @@ class FailureBoard {
   SignsOfLife signs_;
   bool has_answered_ = false, has_testified_ = false;
   std::uint64_t watched_call_ = 0;
-  Clock::time_point silent_at_{};  // when a look found the store gone, and
-  std::string silence_of_store_;   // what it got
+  Clock::time_point silent_at_{};  // when this rank found the store unreachable, and
+  std::string silence_of_store_;   // the error it got
 
   std::thread thread_;
 };

@@ -5,7 +5,7 @@
 // OpenMPI 4.1 maps one per rank and removes it at MPI_Finalize, or has mpirun remove it. If mpirun
 // itself is killed or crashes, the files stay until the machine is restarted. A file needs its name
 // only until all ranks of the host have mapped it, which is so when MPI_Init returns: from then on
-// this library does without the name, and nothing can stay behind.
+// this library removes the name, so no file can be left behind.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ringrad {
 
-/// This process's file, which has no name from now on.
+/// This process's file, whose name the constructor removes.
 ///
 /// REQUIRES: MPI_Init has returned
 class NamelessSegment {

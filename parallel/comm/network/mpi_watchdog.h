@@ -9,8 +9,8 @@
 // call, and at the deadline ends the process: mpirun then ends the job. While a rank is in the call
 // its thread signs a roll again and again: a file per rank in the folder that mpirun makes for the
 // job on each host and removes after it. A rank without a file has not made the call; one whose
-// signature is old died or was stopped. Ranks of other hosts have other rolls: a rank that misses
-// none of its own host says so.
+// signature is old died or was stopped. Each host has its own roll. A rank that finds all ranks of
+// its host on it reports that none of them is missing.
 
 #pragma once
 
@@ -30,12 +30,13 @@ class Roll {
  public:
   using Clock = std::chrono::steady_clock;  ///< the same for all processes of a host
 
-  /// Of the ranks of this host that make `call`. Without a folder nothing is known of the others.
+  /// This rank's entry in the roll of its host for `call`. Without a folder, ranks cannot see each
+  /// other's entries.
   Roll(std::string folder, const std::string& call, int rank);
 
-  /// This rank is alive, and in the call. Thread-safe.
+  /// Signs the roll: this rank is alive and inside the call. Thread-safe.
   void sign() const { write(Clock::now().time_since_epoch()); }
-  /// This rank has returned from the call, and is no longer to be missed.
+  /// Signs off: this rank has returned, and the others no longer count it as missing.
   void sign_off() const { write(std::chrono::nanoseconds::max()); }
 
   /// The missing ranks: "no call from rank 2", "no sign of life from rank 1, which died or was

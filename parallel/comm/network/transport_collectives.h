@@ -35,8 +35,8 @@ class TransportCollectives {
     ReduceOp op;
   };
 
-  /// `transport` is null for one rank. No buffer that it gets is larger than `largest_piece`, or
-  /// one element per rank.
+  /// `transport` is null for one rank. It gets no buffer larger than `largest_piece`, or than one
+  /// element per rank if that is more.
   TransportCollectives(std::unique_ptr<Transport> transport, int rank, int world_size,
                        std::size_t largest_piece);
 

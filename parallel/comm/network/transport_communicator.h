@@ -24,7 +24,7 @@ namespace ringrad {
 
 inline constexpr std::size_t kLargestPiece = std::size_t{1} << 30;
 
-/// Plans are not used.
+/// The options about plans (planners, order, links, segments) have no effect.
 struct TransportOptions : GroupOptions {
   /// How long to wait for the other ranks to start.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(30);

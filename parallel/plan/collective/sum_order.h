@@ -8,6 +8,7 @@
 //   fast         anything else: bits depend on the world size, the cut, and an element's place
 //
 // The order is not declared but derived from the expressions of symbolic_values.h.
+// docs/reproducibility.md lists what else decides the bits.
 
 #pragma once
 

@@ -13,11 +13,11 @@
 // run may go on with any number of ranks, or with one. With as many ranks as before, every rank is
 // restored to the bit. A new rank keeps the random state that it has.
 //
-// Both calls are collectives: all ranks must make them at the same point, between steps.
-// save_checkpoint returns on no rank before the file is in place, and load_checkpoint on none
-// before the file has been read. If the file cannot be written or read, both throw on all ranks,
-// and the group stays usable. Only rank 0 needs the file. Its writing and reading may take longer
-// than the group's deadline: `deadline` limits them (on_root.h).
+// Both calls are collectives: all ranks must make them at the same point, between steps. On every
+// rank, save_checkpoint returns only once the file is in place, and load_checkpoint only once it
+// has been read. If the file cannot be written or read, both throw on all ranks, and the group
+// stays usable. Only rank 0 needs the file. Its writing and reading may take longer than the
+// group's deadline: `deadline` limits them (on_root.h).
 
 #pragma once
 

@@ -92,9 +92,9 @@ class ShardedCheckpoint {
   void add_stages(const std::string& name, std::vector<nn::Sequential>& stages,
                   const Communicator& pipeline, Where where = Where::current());
 
-  /// What a hook remembers (hook_state.h). A rank's errors are its own. With another number of
-  /// ranks, each rank takes their mean, whose share in the average over all ranks is the same, so
-  /// no gradient is lost. Adds nothing for hooks that remember nothing.
+  /// What a hook remembers (hook_state.h). Each rank has its own compression errors. On another
+  /// number of ranks every rank loads their mean; the average over ranks is the same, so no
+  /// gradient is lost. Adds nothing for hooks that remember nothing.
   void add(const std::string& name, const CommunicationHook& hook, Where where = Where::current());
 
   /// Its counters, which are the same on all ranks.

@@ -7,7 +7,7 @@
 //     top_k_compression      8 ratio N, to every other rank  made up in later passes   4 N bytes
 //     power_sgd              4 rank (rows + columns)         made up in later passes   4 N bytes
 //
-// Sending fewer bytes pays where the link is slower than the work of leaving them out.
+// A hook pays where sending the omitted bytes would take longer than compressing.
 //
 //     model.set_communication_hook(compress_to(DType::bfloat16));
 //

@@ -91,7 +91,7 @@ class DataParallel {
 
   nn::Module& module_;
   const std::vector<Device> devices_;
-  std::shared_ptr<Replicas> replicas_;  // graphs hold on to it
+  std::shared_ptr<Replicas> replicas_;  // recorded graphs keep it alive
 };
 
 }  // namespace ringrad

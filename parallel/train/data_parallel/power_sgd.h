@@ -8,8 +8,8 @@
 //     mean of M  ~  P Q^T             left = M - P (M^T P)^T
 //
 // M^T P P^T is the projection of M onto the columns of P. A gradient of rank at most `rank` comes
-// out exactly. Of any other, the pass sends the directions in which most gradients of the last
-// passes lay, and error feedback sends the rest later. Everything before Gram-Schmidt is linear in
+// out exactly. For any other gradient, the pass sends the directions that dominated recent
+// gradients, and error feedback sends the rest later. Everything before Gram-Schmidt is linear in
 // M, so the ranks' gradients are compressed as if they had been added before.
 //
 // A parameter (rows, ...) counts as a matrix with all other axes as columns. It is compressed where
@@ -30,16 +30,16 @@ struct PowerSgdOptions {
 };
 
 /// A column of P that depends on those before it is left out, and its column of Q starts again at
-/// random. Gradients that are not finite make the parameter's average NaN on all ranks, and leave
-/// no trace in the state. A pass that adds to gradients that were already reduced compresses these
+/// random. Gradients that are not finite make the parameter's average NaN on all ranks, and do not
+/// change the state. A pass that adds to gradients that were already reduced compresses these
 /// again: clear gradients after each step. A hook serves one model.
 ///
 /// DTypes:  gradients of 16 bits are kept and sent in float32
 /// Throws:  ValueError unless rank > 0
 /// Paper:   Vogels, Karimireddy, Jaggi 2019, "PowerSGD: practical low-rank gradient compression for
-///          distributed optimization", arXiv:1905.13727, algorithms 1 and 2. The paper leaves M - P
-///          Q^T, which also keeps how this rank's M differs from the others' mean; summed over all
-///          ranks, both are the same
+///          distributed optimization", arXiv:1905.13727, algorithms 1 and 2. The paper keeps M - P
+///          Q^T as the error, which also keeps how this rank's M differs from the others' mean;
+///          summed over all ranks, both are the same
 CommunicationHook power_sgd(const PowerSgdOptions& options = {}, Where where = Where::current());
 
 }  // namespace ringrad

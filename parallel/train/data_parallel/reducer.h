@@ -5,8 +5,8 @@
 //     stream               [bucket 0][bucket 1][2]      reduces full buckets, all ranks alike
 //                                            wait     backward returns when all are done
 //
-// A bucket is a slice of the gradient arena (gradient_buckets.h). Hooks on the parameters hold on
-// to the reducer, and do nothing once its owner is gone.
+// A bucket is a slice of the gradient arena (gradient_buckets.h). Hooks on the parameters hold only
+// a weak pointer to the reducer, and do nothing once it is gone.
 
 #pragma once
 

@@ -13,9 +13,9 @@
 //     }
 //     average.sync();                        the last steps
 //
-// Each rank owns a full replica and an optimizer with its own state: momentum is not averaged.
-// Averaged are the parameters and the floating buffers (running statistics); other buffers become
-// rank 0's. To continue with DistributedDataParallel, make a new optimizer: with momentum that
+// Each rank owns a full replica and an optimizer with its own state: momentum is not averaged. The
+// parameters and the floating buffers (running statistics) are averaged; other buffers take rank
+// 0's values. To continue with DistributedDataParallel, make a new optimizer: with momentum that
 // differs by rank, replicas would drift apart.
 //
 // With period 1 and SGD it computes what DistributedDataParallel computes, up to rounding;

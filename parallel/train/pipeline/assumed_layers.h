@@ -1,4 +1,5 @@
-// assumed_layers: the cost of a net's layers on a device that is not here; profile_layers measures.
+// assumed_layers: the cost of a net's layers on a device that this machine lacks; profile_layers
+// measures on one that it has.
 //
 // Counted on the CPU, with a forward and a backward pass of a small sample:
 //

@@ -27,8 +27,8 @@ struct TrainingMachine {
 /// Devices that are threads of this process, each with its share of the processors. One rank
 /// measures forward and backward passes, the layers as parts of them, the optimizer and the loss.
 /// All ranks measure the links; the time that a message takes on both ends; and contention: how
-/// much longer a pass over a replica's share takes while 1, 2, 4, ... ranks in turn compute and the
-/// others wait, with straight lines between these numbers.
+/// much longer a pass over a replica's share takes while 1, 2, 4, ... ranks compute and the others
+/// wait, interpolated linearly in between.
 ///
 /// Throws: ValueError for an unknown model, and unless 1 <= devices <= 32
 TrainingMachine this_machine(const TrainingTask& task, int devices, std::int64_t batch);

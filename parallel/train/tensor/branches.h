@@ -110,7 +110,7 @@ class Branches : public nn::Module {
   void check_joinable(const std::vector<Tensor>& outputs, Where where) const;
 
   Join join_;
-  std::shared_ptr<struct BranchesState> state_ = make_state();  // graphs hold on to it
+  std::shared_ptr<struct BranchesState> state_ = make_state();  // recorded graphs keep it alive
 };
 
 }  // namespace ringrad
