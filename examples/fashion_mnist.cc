@@ -10,31 +10,16 @@
 // what, but not the result. Progress goes to standard error; the last line of standard output is a
 // summary in JSON.
 
-#include "ringrad/data/fashion_mnist.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "ringrad/autograd/cross_entropy.h"
-#include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/movement.h"
-#include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
-#include "ringrad/core/view.h"
-#include "ringrad/data/distributed_sampler.h"
-#include "ringrad/data/loader.h"
-#include "ringrad/data/transform.h"
 #include "ringrad/examples/job.h"
 #include "ringrad/examples/progress.h"
-#include "ringrad/kernels/reduce/argmax.h"
-#include "ringrad/nn/models.h"
-#include "ringrad/nn/schedule.h"
-#include "ringrad/nn/sgd.h"
-#include "ringrad/parallel/plan/collective/algorithms.h"
-#include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
+#include "ringrad/parallel.h"
+#include "ringrad/ringrad.h"
 
 namespace ringrad {
 namespace {
@@ -74,7 +59,7 @@ struct Score {
 };
 
 void add_to(Score& score, const Tensor& logits, const Tensor& targets, double mean_loss) {
-  const auto predicted = kernels::argmax(logits, 1).to_vector<std::int64_t>();
+  const auto predicted = argmax(logits, 1).to_vector<std::int64_t>();
   const auto expected = targets.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < expected.size(); ++i) score.correct += predicted[i] == expected[i];
   score.loss += mean_loss * static_cast<double>(targets.numel());
@@ -197,7 +182,7 @@ TensorDataset first_images(const TensorDataset& all, std::int64_t count) {
   if (count == 0) return all;
   std::vector<Tensor> tensors;
   for (const Tensor& x : all.tensors())
-    tensors.push_back(view::slice(x, 0, 0, std::min(count, all.size())));
+    tensors.push_back(slice(x, 0, 0, std::min(count, all.size())));
   return TensorDataset(std::move(tensors));
 }
 
