@@ -17,7 +17,6 @@
 #include <nlohmann/json.hpp>
 
 #include "ringrad/examples/job.h"
-#include "ringrad/examples/progress.h"
 #include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 
@@ -109,16 +108,14 @@ Result train(Communicator& comm, const Settings& settings, const Dataset& train_
                      .seed = settings.seed});
 
   const auto schedule = nn::one_cycle(settings.learning_rate, settings.epochs * loader.size() + 1);
-  Progress progress(settings.epochs, loader.size());
+  nn::Progress progress(settings.epochs, loader.size());
   const bool shows_progress = comm.rank() == 0;
   Result result;
   std::int64_t step = 0;
   for (int epoch = 0; epoch < settings.epochs; ++epoch) {
     const auto start = Clock::now();
-    if (shows_progress) progress.start_epoch(epoch + 1);
     sampler.set_epoch(epoch);
     Score score;
-    std::int64_t num_batches = 0;
     for (const Batch& batch : loader) {
       optimizer.set_learning_rate(schedule(step++));
       optimizer.zero_grad();
@@ -128,15 +125,15 @@ Result train(Communicator& comm, const Settings& settings, const Dataset& train_
       optimizer.step();
       add_to(score, logits.detach(), batch.target(), loss.item<double>());
       if (shows_progress)
-        progress.update(++num_batches, score.mean_loss(), score.accuracy(),
-                        batch.size() * comm.world_size());
+        progress.step(batch.size() * comm.world_size(),
+                      {{"loss", score.mean_loss()}, {"accuracy", score.accuracy()}});
     }
     result.seconds += std::chrono::duration<double>(Clock::now() - start).count();
     result.images += score.examples * comm.world_size();
     replica.sync_buffers();
     result.replicas_identical &= replicas_identical(net, comm);
     result.test_accuracy = evaluate(net, test_loader, comm);
-    if (shows_progress) progress.end_epoch(result.test_accuracy);
+    if (shows_progress) progress.end_epoch({{"test accuracy", result.test_accuracy}});
   }
   return result;
 }
