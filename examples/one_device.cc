@@ -51,6 +51,7 @@ int main(int argc, char** argv) try {
   options.add_option("--device", device)->check(CLI::IsMember({"cpu", "cuda"}));
   options.add_option("--curve", curve_file, "the picture of the losses");
   if (const auto exit_code = parse_options(options, argc, argv)) return *exit_code;
+  if (device == "cuda" && is_cuda_simulated()) std::cerr << "The GPUs are simulated.\n";
   train(num_epochs, device.c_str(), curve_file);
 } catch (const Error& error) {
   std::cerr << error.what() << '\n';
