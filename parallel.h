@@ -2,6 +2,9 @@
 
 #pragma once
 
+#include "ringrad/parallel/comm/gpu/nccl_communicator.h"
+#include "ringrad/parallel/comm/job/flight_recorder.h"
+#include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/comm/logical_ranks.h"
 #include "ringrad/parallel/comm/mesh.h"
 #include "ringrad/parallel/comm/ranks.h"

@@ -13,7 +13,7 @@
 #include <iostream>
 #include <map>
 
-#include "ringrad/core/untrusted/options.h"
+#include "ringrad/options.h"
 #include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "ringrad/core/untrusted/options.h"
+#include "ringrad/options.h"
 #include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;

@@ -10,31 +10,15 @@
 // what, but not the result. Progress goes to standard error; the last line of standard output is a
 // summary in JSON.
 
-#include "ringrad/data/fashion_mnist.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "ringrad/autograd/cross_entropy.h"
-#include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/movement.h"
-#include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
-#include "ringrad/core/view.h"
-#include "ringrad/data/distributed_sampler.h"
-#include "ringrad/data/loader.h"
-#include "ringrad/data/transform.h"
 #include "ringrad/examples/job.h"
-#include "ringrad/examples/progress.h"
-#include "ringrad/kernels/reduce/argmax.h"
-#include "ringrad/nn/models.h"
-#include "ringrad/nn/schedule.h"
-#include "ringrad/nn/sgd.h"
-#include "ringrad/parallel/plan/collective/algorithms.h"
-#include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
+#include "ringrad/parallel.h"
+#include "ringrad/ringrad.h"
 
 namespace ringrad {
 namespace {
@@ -74,7 +58,7 @@ struct Score {
 };
 
 void add_to(Score& score, const Tensor& logits, const Tensor& targets, double mean_loss) {
-  const auto predicted = kernels::argmax(logits, 1).to_vector<std::int64_t>();
+  const auto predicted = argmax(logits, 1).to_vector<std::int64_t>();
   const auto expected = targets.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < expected.size(); ++i) score.correct += predicted[i] == expected[i];
   score.loss += mean_loss * static_cast<double>(targets.numel());
@@ -124,16 +108,14 @@ Result train(Communicator& comm, const Settings& settings, const Dataset& train_
                      .seed = settings.seed});
 
   const auto schedule = nn::one_cycle(settings.learning_rate, settings.epochs * loader.size() + 1);
-  Progress progress(settings.epochs, loader.size());
+  nn::Progress progress(settings.epochs, loader.size());
   const bool shows_progress = comm.rank() == 0;
   Result result;
   std::int64_t step = 0;
   for (int epoch = 0; epoch < settings.epochs; ++epoch) {
     const auto start = Clock::now();
-    if (shows_progress) progress.start_epoch(epoch + 1);
     sampler.set_epoch(epoch);
     Score score;
-    std::int64_t num_batches = 0;
     for (const Batch& batch : loader) {
       optimizer.set_learning_rate(schedule(step++));
       optimizer.zero_grad();
@@ -143,15 +125,15 @@ Result train(Communicator& comm, const Settings& settings, const Dataset& train_
       optimizer.step();
       add_to(score, logits.detach(), batch.target(), loss.item<double>());
       if (shows_progress)
-        progress.update(++num_batches, score.mean_loss(), score.accuracy(),
-                        batch.size() * comm.world_size());
+        progress.step(batch.size() * comm.world_size(),
+                      {{"loss", score.mean_loss()}, {"accuracy", score.accuracy()}});
     }
     result.seconds += std::chrono::duration<double>(Clock::now() - start).count();
     result.images += score.examples * comm.world_size();
     replica.sync_buffers();
     result.replicas_identical &= replicas_identical(net, comm);
     result.test_accuracy = evaluate(net, test_loader, comm);
-    if (shows_progress) progress.end_epoch(result.test_accuracy);
+    if (shows_progress) progress.end_epoch({{"test accuracy", result.test_accuracy}});
   }
   return result;
 }
@@ -197,7 +179,7 @@ TensorDataset first_images(const TensorDataset& all, std::int64_t count) {
   if (count == 0) return all;
   std::vector<Tensor> tensors;
   for (const Tensor& x : all.tensors())
-    tensors.push_back(view::slice(x, 0, 0, std::min(count, all.size())));
+    tensors.push_back(slice(x, 0, 0, std::min(count, all.size())));
   return TensorDataset(std::move(tensors));
 }
 

@@ -10,7 +10,6 @@
 
 #include "ringrad/examples/job.h"
 #include "ringrad/parallel.h"
-#include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

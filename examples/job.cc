@@ -4,10 +4,8 @@
 #include <iostream>
 #include <vector>
 
-#include "ringrad/core/gpu/stream.h"
-#include "ringrad/parallel/comm/gpu/nccl_communicator.h"
 #include "ringrad/parallel/comm/join_group.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/ringrad.h"
 
 namespace ringrad {
 namespace {

@@ -18,10 +18,8 @@
 #include <functional>
 #include <string>
 
-#include "ringrad/core/untrusted/options.h"
-#include "ringrad/parallel/comm/communicator.h"
-#include "ringrad/parallel/comm/group_options.h"
-#include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/options.h"
+#include "ringrad/parallel.h"
 
 namespace ringrad {
 

@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "ringrad/core/untrusted/options.h"
+#include "ringrad/options.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
 

@@ -12,7 +12,6 @@
 #include <cstdio>
 
 #include "ringrad/examples/job.h"
-#include "ringrad/kernels/reduce/argmax.h"
 #include "ringrad/parallel.h"
 #include "ringrad/ringrad.h"
 using namespace ringrad;
@@ -58,7 +57,7 @@ PerClass accuracy(nn::Module& net) {
   constexpr std::int64_t kSize = 100;
   const TensorDataset test = clouds({kSize, kSize, kSize}, 2);
   const Tensor logits = to(net(to(test.tensors()[0], default_device())).detach(), Device());
-  const auto predicted = kernels::argmax(logits, 1).to_vector<std::int64_t>();
+  const auto predicted = argmax(logits, 1).to_vector<std::int64_t>();
   const auto expected = test.tensors()[1].to_vector<std::int64_t>();
   PerClass right(kClasses);
   for (std::size_t i = 0; i < expected.size(); ++i)

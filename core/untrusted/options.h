@@ -23,15 +23,18 @@ namespace ringrad {
 
 namespace option {
 
+/// A whole number in [least, most].
 CLI::Validator whole(std::int64_t least, std::int64_t most);
 
-/// A finite number; 1e-3 is also accepted.
+/// A finite number in [least, most]; 1e-3 is also accepted.
 CLI::Validator number(double least, double most);
 
 /// A file that can be opened for appending. The check creates the file.
 CLI::Validator writable_file();
 
+/// Passes over the training data.
 inline CLI::Validator epochs() { return whole(1, 1'000'000); }
+/// Steps of training.
 inline CLI::Validator steps() { return whole(1, 1'000'000); }
 /// Samples per step: more would hardly fit into memory.
 inline CLI::Validator batch() { return whole(1, 1 << 20); }

@@ -120,6 +120,17 @@ class CommandTest(unittest.TestCase):
         self.assertGreater(num_commands, 50)
 
 
+class ExamplesTest(unittest.TestCase):
+    def test_each_has_a_row_in_their_readme(self):
+        rows = re.findall(r'^\| \[(\w+)\]\(([\w/]+)\.cc\) \| .* \| `(?:\./|bazel run //examples/)(\w+)[^`]*` \|$',
+                          (ROOT / 'examples/README.md').read_text(), re.MULTILINE)
+        for name, source, command in rows:
+            self.assertEqual((source.split('/')[-1], command), (name, name))
+        builds = (path.read_text() for path in (ROOT / 'examples').rglob('BUILD.bazel'))
+        programs = [name for text in builds for name in re.findall(r'ringrad_binary\(\n    name = "(\w+)"', text)]
+        self.assertEqual(sorted(name for name, _, _ in rows), sorted(programs))
+
+
 # --- Files ---
 
 SOURCE = r'[a-z]\w*\.(?:h|cc|cu|cuh|inc)'

@@ -28,6 +28,17 @@ class LayoutTest(unittest.TestCase):
                  if not (name.startswith('ringrad/') and (ROOT / name.removeprefix('ringrad/')).is_file())]
         self.assertEqual(wrong, [])
 
+    def test_examples_include_public_headers_alone(self):
+        """The faces of what is installed, what these include directly, and what docs/own_kernel.md includes."""
+        def included(name):
+            return re.findall(r'^#include "ringrad/(.*)"', (ROOT / name).read_text(), re.MULTILINE)
+        faces = re.search(r'^faces=\((.*?)\)', (ROOT / 'tools/install').read_text(), re.MULTILINE | re.DOTALL)[1].split()
+        umbrellas = [path.name for path in ROOT.glob('*.h')]
+        public = {*faces, *umbrellas, *(name for page in (*umbrellas, 'docs/own_kernel.md') for name in included(page))}
+        internal = [f'{path.relative_to(ROOT)}: {name}' for path in SOURCES if path.relative_to(ROOT).parts[0] == 'examples'
+                    for name in included(path) if name not in public and not name.startswith('examples/')]
+        self.assertEqual(internal, [])
+
     def test_a_header_explains_itself_in_at_most_25_lines(self):
         """What takes longer to say is in its room's README or in docs/."""
         long = []

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "ringrad/tests/examples/commands.h"
 
@@ -17,14 +20,41 @@ using testing::run;
 
 const std::string kTraining = "examples/fashion_mnist ";
 
+// The README's blocks of C++ as printed.
+std::vector<std::string> readme_programs() {
+  std::ifstream file("README.md");
+  std::vector<std::string> programs;
+  bool is_inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line == "```cpp") programs.emplace_back();
+    if (is_inside && line != "```") programs.back() += line + '\n';
+    is_inside = line == "```cpp" || (is_inside && line != "```");
+  }
+  return programs;
+}
+
+// A program, cut into its code, without empty lines, and the text of its comments.
+struct Parts {
+  std::string code, comments;
+};
+
+Parts parts_of(const std::string& program) {
+  std::istringstream lines(program);
+  Parts parts;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t comment = line.find("// ");
+    if (comment != std::string::npos) parts.comments += line.substr(comment + 3) + '\n';
+    line = line.substr(0, comment);
+    line.erase(line.find_last_not_of(' ') + 1);
+    if (!line.empty()) parts.code += line + '\n';
+  }
+  return parts;
+}
+
 TEST(FirstStepsTest, PrintsWhatTheReadmeSays) {
   const Outcome outcome = run("examples/first_steps");
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.output,
-            "tensor(2., requires_grad=True)\n"
-            "tensor([[-2.,  2.],\n"
-            "        [-2.,  2.]])\n"
-            "tensor([6., 6.])\n");
+  EXPECT_EQ(outcome.output, parts_of(readme_programs().at(0)).comments);
 }
 
 TEST(FourReplicasTest, StayIdentical) {
@@ -35,18 +65,14 @@ TEST(FourReplicasTest, StayIdentical) {
 }
 
 TEST(ReadmeTest, ShowsItsProgramsWordForWord) {
-  const auto code_lines = [](const std::string& path) {
-    std::ifstream file(path);
-    std::string line, code;
-    while (std::getline(file, line)) {
-      line = line.substr(0, line.find("//"));  // the README shows results as comments
-      line.erase(line.find_last_not_of(' ') + 1);
-      if (!line.empty()) code += line + '\n';
-    }
-    return code;
-  };
-  for (const char* program : {"examples/first_steps.cc", "examples/four_replicas.cc"})
-    EXPECT_NE(code_lines("README.md").find(code_lines(program)), std::string::npos) << program;
+  const std::vector<std::string> shown = readme_programs();
+  const char* const files[] = {"examples/first_steps.cc", "examples/four_replicas.cc"};
+  ASSERT_EQ(shown.size(), std::size(files));
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    std::ostringstream text;
+    text << std::ifstream(files[i]).rdbuf();
+    EXPECT_EQ(parts_of(shown[i]).code, parts_of(text.str()).code) << files[i];
+  }
 }
 
 TEST(FashionMnistTest, TrainsAndEndsWithASummaryInJson) {

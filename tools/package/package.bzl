@@ -58,6 +58,7 @@ def _package_impl(ctx):
     arguments.add(exports, format = "-Wl,--version-script,%s")
     arguments.add_all(["-Wl,--whole-archive", static, "-Wl,--no-whole-archive"])
     arguments.add_all([other.shared for other in others])
+    arguments.add("-Wl,-rpath,$ORIGIN")  # the others lie beside it
     arguments.add_all(flags + ["-lstdc++", "-lm"])
     arguments.add("-o", shared)
     ctx.actions.run(

@@ -24,6 +24,7 @@
 namespace ringrad {
 
 struct FlightRecord {
+  /// How far the operation is.
   enum class State : std::uint8_t { started, finished, failed };
 
   std::uint64_t sequence = 0;  ///< 1 for the first operation of the communicator
@@ -33,6 +34,7 @@ struct FlightRecord {
   std::uint64_t begin_ticks = 0, end_ticks = 0;  ///< of the processor's clock; end 0 while it runs
 };
 
+/// "started", "finished" or "failed".
 const char* name(FlightRecord::State state);
 
 /// For one thread at a time.
@@ -44,7 +46,9 @@ class FlightRecorder {
   /// must pass the same name.
   explicit FlightRecorder(std::string group);
 
+  /// Records an operation as started; it takes the place of the oldest one of kRecords.
   void begin(const CollectiveCall& call, Where where);
+  /// Sets the state of the operation that has begun last.
   void end(FlightRecord::State state);
 
   /// The last kRecords operations, oldest first.
@@ -55,10 +59,10 @@ class FlightRecorder {
   /// "begin_us":..,"took_us":..}, ...]}, times since the recorder was made.
   void write_json(std::ostream& out, int rank, int world_size, const std::string& failure) const;
 
-  /// Writes this JSON into <folder>/flight_<group>_rank<r>.json, where RINGRAD_FLIGHT_DIR names the
-  /// folder: the whole file or none, readable by this user alone. A slash in the group's name is
-  /// written %2F, and a percent sign %25. Does nothing if no folder is named. A failure to write is
-  /// ignored, because another failure is being reported already.
+  /// Writes this JSON into `<folder>/flight_<group>_rank<r>.json`, where RINGRAD_FLIGHT_DIR names
+  /// the folder: the whole file or none, readable by this user alone. A slash in the group's name
+  /// is written %2F, and a percent sign %25. Does nothing if no folder is named. A failure to write
+  /// is ignored, because another failure is being reported already.
   void dump(int rank, int world_size, const std::string& failure) const noexcept;
 
  private:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <set>
 #include <sstream>
@@ -10,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "ringrad/parallel/plan/draw/svg.h"
+#include "ringrad/core/draw/svg.h"
 
 namespace ringrad {
 namespace {
@@ -53,12 +52,6 @@ std::int64_t smallest_buffer(const CollectivePlan& plan) {
   return plan.collective == Collective::all_to_all ? plan.world_size : plan.num_chunks;
 }
 
-std::string digits(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
-
 // "1.5", or "0 to 2" if ranks differ.
 template <class Count>
 std::string range_over_ranks(const CollectivePlan& plan, Count count) {
@@ -67,7 +60,7 @@ std::string range_over_ranks(const CollectivePlan& plan, Count count) {
     least = std::min<double>(least, count(rank));
     most = std::max<double>(most, count(rank));
   }
-  return least == most ? digits(most) : digits(least) + " to " + digits(most);
+  return least == most ? number_text(most) : number_text(least) + " to " + number_text(most);
 }
 
 class FilmStrip {

@@ -3,9 +3,9 @@
 #include <string_view>
 #include <utility>
 
+#include "ringrad/core/draw/svg.h"
 #include "ringrad/parallel/plan/draw/collective_page.h"
 #include "ringrad/parallel/plan/draw/draw_collective.h"
-#include "ringrad/parallel/plan/draw/svg.h"
 
 namespace ringrad {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "ringrad/parallel/plan/draw/svg.h"
+#include "ringrad/core/draw/svg.h"
 
 namespace ringrad {
 namespace {
@@ -69,13 +69,6 @@ std::set<PipelineOp> ops_of(const PipelinePlan& plan) {
   return ops;
 }
 
-// A number in as few digits as tell it.
-std::string digits(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
-
 // What times are multiplied by to be numbers in a unit.
 struct Unit {
   double per_second = 1;
@@ -85,14 +78,6 @@ struct Unit {
 Unit unit_for(double total_s, const std::string& name) {
   if (name != "s" || total_s >= 1) return {1, name};
   return total_s >= 1e-3 ? Unit{1e3, "ms"} : Unit{1e6, "us"};
-}
-
-// The distance of ticks: 1, 2 or 5 times a power of ten, so that there are up to ten.
-double tick_of(double total) {
-  const double power = std::pow(10, std::floor(std::log10(total / 10)));
-  for (const double tick : {power, 2 * power, 5 * power})
-    if (total / tick <= 10) return tick;
-  return 10 * power;
 }
 
 class Picture {
@@ -129,11 +114,11 @@ class Picture {
   std::string finish() {
     y_ += 4 - kPanelGap;
     svg_.line("rule", kLeft, y_, kLeft + kChart, y_);
-    const double total = total_s_ * unit_.per_second, tick = tick_of(total);
+    const double total = total_s_ * unit_.per_second, tick = axis_tick(total);
     for (int i = 0; i * tick <= total * (1 + 1e-9); ++i) {
       const double x = x_of(i * tick / unit_.per_second);
       svg_.line("rule", x, y_, x, y_ + 5);
-      svg_.text("dim", x, y_ + 19, digits(i * tick), Anchor::middle);
+      svg_.text("dim", x, y_ + 19, number_text(i * tick), Anchor::middle);
     }
     svg_.text("dim", kLeft + kChart / 2, y_ + 38, "time (" + unit_.name + ")", Anchor::middle);
     return svg_.finish(kLeft + kChart + kRight, y_ + 52);
@@ -141,7 +126,9 @@ class Picture {
 
  private:
   double x_of(double s) const { return kLeft + kChart * s / total_s_; }
-  std::string in_unit(double s) const { return digits(s * unit_.per_second) + " " + unit_.name; }
+  std::string in_unit(double s) const {
+    return number_text(s * unit_.per_second) + " " + unit_.name;
+  }
 
   std::string title() const {
     return plan_.schedule + ": " + std::to_string(plan_.num_stages) + " stages on " +

@@ -1,4 +1,4 @@
-// SvgDrawing: text of an SVG file, shape by shape, for drawings of plans.
+// SvgDrawing: text of an SVG file, shape by shape: drawings of plans, and curves.
 //
 //     SvgDrawing svg(kStyle);
 //     svg.rect("box", {10, 20, 30, 40}, "what a reader sees who points at it");
@@ -52,5 +52,12 @@ std::string xml_escaped(const std::string& text);
 
 /// A number with at most three digits after the point: "12.5".
 std::string svg_number(double value);
+
+/// A number for readers, in as few digits as tell it, at most four: "0.3679", "1.2e-05".
+std::string number_text(double value);
+
+/// The distance of the ticks of an axis from 0 to `total`: 1, 2 or 5 times a power of ten, so that
+/// there are up to ten. REQUIRES: 1e-300 < total < 1e300
+double axis_tick(double total);
 
 }  // namespace ringrad

@@ -1,6 +1,7 @@
-#include "ringrad/parallel/plan/draw/svg.h"
+#include "ringrad/core/draw/svg.h"
 
 #include <cmath>
+#include <cstdio>
 #include <sstream>
 #include <utility>
 
@@ -52,6 +53,19 @@ std::string svg_number(double value) {
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
   return text == "-0" ? "0" : text;
+}
+
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+double axis_tick(double total) {
+  const double power = std::pow(10, std::floor(std::log10(total / 10)));
+  for (const double tick : {power, 2 * power, 5 * power})
+    if (total / tick <= 10) return tick;
+  return 10 * power;
 }
 
 SvgDrawing::SvgDrawing(std::string style, std::string definitions)
