@@ -15,13 +15,9 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-// nanobind compiles with hidden symbols. Inline variables of the library, such as the flag of NoGrad, must
-// be the library's own.
-#pragma GCC visibility push(default)
 #include "ringrad/parallel.h"
 #include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/ringrad.h"
-#pragma GCC visibility pop
 
 namespace nb = nanobind;
 using namespace nb::literals;

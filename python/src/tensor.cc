@@ -326,7 +326,7 @@ void bind_operators_of(nb::class_<Tensor>& tensor) {
 #undef RINGRAD_CALL
 #undef RINGRAD_SWAPPED
 
-// A guard for Python's with statement: made at its begin, with these arguments, and ended at its end.
+// A guard for Python's with statement: made where it begins, ended where it ends.
 template <class Guard, class... Arguments>
 struct Scope {
   std::tuple<Arguments...> arguments;

@@ -1,6 +1,5 @@
 #include "ringrad/parallel/comm/memory/plan_collectives.h"
 
-#include <bit>
 #include <memory>
 #include <optional>
 
@@ -54,7 +53,7 @@ const PlanPrograms& PlanCollectives::programs(Collective collective, std::int64_
   if (has_segments(collective)) key.segments = session_.num_segments(count, dtype);
   if (has_root(collective)) key.root = operation_.call.peer;
   if (session_.needs_links(collective)) {
-    key.log_bytes = std::bit_width(bytes_of(count, dtype));
+    key.log_bytes = log_bytes_of(bytes_of(count, dtype));
     key.device = operation_.call.device;
     share_links(session_, runner_, operation_);
   }

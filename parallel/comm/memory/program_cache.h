@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <bit>
 #include <compare>
 #include <cstdint>
 #include <deque>
@@ -34,12 +35,18 @@ constexpr bool has_segments(Collective collective) {
 /// How many segments a buffer is cut into, where a plan can be.
 int num_segments(std::int64_t bytes, int world_size);
 
+/// The least k for which a buffer of this many bytes has at most 2^k: plans are compared there, as
+/// ringrad-info prints them.
+constexpr int log_bytes_of(std::size_t bytes) {
+  return bytes <= 1 ? 0 : static_cast<int>(std::bit_width(bytes - 1));
+}
+
 struct ProgramKey {
   Collective collective;
   int segments = 1;
   int root = 0;
   // What else a choice depends on.
-  int log_bytes = 0;  ///< the buffer has less than 2^log_bytes bytes, and at least half as many
+  int log_bytes = 0;  ///< of the buffer
   DeviceType device = DeviceType::cpu;
 
   auto operator<=>(const ProgramKey&) const = default;

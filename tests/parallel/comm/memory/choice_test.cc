@@ -53,6 +53,17 @@ TEST(ChoiceTest, FewMessagesWhereMessagesAreSlowAndFewBytesWhereBytesAre) {
   }
 }
 
+// ringrad-info prints a row for each power of two.
+TEST(ChoiceTest, ABufferIsComparedAtTheLeastPowerOfTwoThatHoldsIt) {
+  EXPECT_EQ(log_bytes_of(0), 0);
+  for (int k = 1; k <= 40; ++k) {
+    const std::size_t power = std::size_t{1} << k;
+    EXPECT_EQ(log_bytes_of(power), k);
+    EXPECT_EQ(log_bytes_of(power - 1), k == 1 ? 0 : k) << power;
+    EXPECT_EQ(log_bytes_of(power + 1), k + 1);
+  }
+}
+
 TEST(ChoiceTest, TheOrderOfSumsIsKept) {
   for (const int n : {4, 8})
     for (const int log_bytes : {1, 10, 20, 30})
