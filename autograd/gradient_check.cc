@@ -64,13 +64,14 @@ std::string gradient_check(const DifferentiableFunction& f, const std::vector<Te
     const std::vector<double> original = leaf.to_vector<double>();
     for (std::size_t j = 0; j < gradient.size(); ++j) {
       const auto f_with = [&](double value) {
-        copy_bytes(leaf.data<double>() + j, leaf.device(), &value, Device(), sizeof value, where);
+        copy_bytes(leaf.device_data<double>() + j, leaf.device(), &value, Device(), sizeof value,
+                   where);
         return weighted_sum(f, leaves, weights);
       };
       const double above = f_with(original[j] + options.step);
       const double below = f_with(original[j] - options.step);
-      copy_bytes(leaf.data<double>() + j, leaf.device(), &original[j], Device(), sizeof(double),
-                 where);
+      copy_bytes(leaf.device_data<double>() + j, leaf.device(), &original[j], Device(),
+                 sizeof(double), where);
       const double numeric = (above - below) / (2 * options.step);
       const double tolerance =
           options.absolute_tolerance + options.relative_tolerance * std::abs(numeric);

@@ -92,7 +92,7 @@ using AccumulateType = std::conditional_t<
     std::is_same_v<T, double>, double,
     std::conditional_t<std::is_floating_point_v<MathType<T>>, float, std::int64_t>>;
 
-/// Calls body.operator()<T>() with the element type of `dtype`.
+/// Calls `body.operator()<T>()` with the element type of `dtype`.
 template <class Body>
 constexpr decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
   switch (dtype) {

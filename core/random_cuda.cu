@@ -50,7 +50,7 @@ void fill_random(const Tensor& x, std::uint64_t seed, FirstCounter first, const 
   const std::int64_t counters = (x.numel() * Draw::kWords + 3) / 4;
   launch_on(x.device(),
             {.name = "fill_random", .grid = num_blocks(counters, kThreads), .block = kThreads},
-            where, fill_thread_per_counter<T, Draw>, x.data<T>(), x.numel(),
+            where, fill_thread_per_counter<T, Draw>, x.device_data<T>(), x.numel(),
             Elements{x.shape(), x.strides(), x.is_contiguous()}, seed, first, draw);
 }
 

@@ -111,6 +111,12 @@ void Tensor::throw_wrong_type(DType asked, Where where) const {
                    where);
 }
 
+void Tensor::throw_not_on_host(Where where) const {
+  throw DeviceError(concat("data: the tensor must be in CPU memory, as after to_host(); got ",
+                           device(), " for a tensor made at ", to_string(made_at())),
+                    where);
+}
+
 Scalar Tensor::scalar(Where where) const {
   RINGRAD_CHECK(numel(where) == 1, ShapeError, where,
                 "item: the tensor must have exactly one element; got shape ", shape());

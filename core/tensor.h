@@ -86,17 +86,29 @@ class Tensor {
   /// than axes or two kEllipsis; as select() and slice().
   Tensor operator[](LocatedIndices indices) const;
 
-  /// First element: data<float>(), or data<const float>() to read only. Throws DTypeError if T is
-  /// not the tensor's element type. The host cannot read a GPU's memory: to_vector() copies it, as
-  /// does to_host() (transfer.h). Code that writes must call mark_changed() afterwards, so that
-  /// backward refuses a saved tensor whose numbers are no longer those of the forward pass.
+  /// First element: data<float>(), or data<const float>() to read only. Code that writes must call
+  /// mark_changed() afterwards, so that backward refuses a saved tensor whose numbers are no longer
+  /// those of the forward pass.
+  ///
+  /// Throws:  DTypeError if T is not the tensor's element type; DeviceError for a GPU's memory,
+  ///          which the host cannot read: to_vector() and to_host() (transfer.h) copy it, and
+  ///          kernels take device_data()
   template <class T>
   T* data(Where where = Where::current()) const {
+    T* const first = device_data<T>(where);
+    if (!device(where).is_cpu()) [[unlikely]]
+      throw_not_on_host(where);
+    return first;
+  }
+  /// The same wherever it lies: for launches and copies. On a GPU the host must not follow it.
+  template <class T>
+  T* device_data(Where where = Where::current()) const {
     constexpr DType asked = dtype_of<std::remove_const_t<T>>;
     if (asked != dtype(where)) [[unlikely]]
       throw_wrong_type(asked, where);
     return reinterpret_cast<T*>(raw_data());
   }
+  /// device_data() as bytes of any element type.
   std::byte* raw_data(Where where = Where::current()) const {
     const TensorImpl& impl = get(where);
     return impl.storage->data() + impl.offset * static_cast<std::int64_t>(size_bytes(impl.dtype));
@@ -162,6 +174,7 @@ class Tensor {
   }
   [[noreturn]] static void throw_undefined(Where where);
   [[noreturn]] void throw_wrong_type(DType asked, Where where) const;
+  [[noreturn]] void throw_not_on_host(Where where) const;
 
   Ref<TensorImpl> impl_;
 };

@@ -57,8 +57,8 @@ __global__ void normalize_row_backward(const float* g, const float* x, const flo
 Tensor backward_of(const Tensor& g, const Tensor& x, const Tensor& scale, Where where) {
   const Tensor grad = contiguous(g), dx = empty_like(x);
   launch_on(x.device(), {"normalize_row_backward", static_cast<unsigned>(scale.numel()), kThreads},
-            where, normalize_row_backward, grad.data<float>(), x.data<float>(), scale.data<float>(),
-            dx.data<float>(), x.numel() / scale.numel());
+            where, normalize_row_backward, grad.device_data<float>(), x.device_data<float>(),
+            scale.device_data<float>(), dx.device_data<float>(), x.numel() / scale.numel());
   return dx;
 }
 
@@ -77,7 +77,8 @@ Tensor rms_norm(const Tensor& x, float epsilon, Where where) {
                 "rms_norm: x must have less than 2^31 rows, a block for each; got ", rows);
   const Tensor y = empty_like(x), scale = empty({rows}, {.device = x.device()});
   launch_on(x.device(), {"normalize_row", static_cast<unsigned>(rows), kThreads}, where,
-            normalize_row, x.data<float>(), y.data<float>(), scale.data<float>(), n, epsilon);
+            normalize_row, x.device_data<float>(), y.device_data<float>(),
+            scale.device_data<float>(), n, epsilon);
   if (needs_grad(x))
     record("rms_norm", where, y, {&x}, [x = save(x), scale](BackwardContext& context) {
       RINGRAD_CHECK(!grad_enabled(), AutogradError, context.where(),

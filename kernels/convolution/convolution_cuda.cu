@@ -73,7 +73,7 @@ GemmShape product(const ConvolutionGeometry& g, std::int64_t M, std::int64_t N, 
 template <class T>
 GemmOutput<T> output(const Tensor& out, std::int64_t run, std::int64_t row,
                      const GemmShape& shape) {
-  return {.data = out.data<T>(),
+  return {.data = out.device_data<T>(),
           .row = static_cast<unsigned>(row),
           .pack = pack_of(out.raw_data(), sizeof(T), run, row, shape.batch, 0)};
 }
@@ -82,7 +82,7 @@ GemmOutput<T> output(const Tensor& out, std::int64_t run, std::int64_t row,
 template <template <class> class Side, class T>
 Side<T> patches(const ConvolutionGeometry& g, const Tensor& images, std::int64_t group_channels,
                 const GemmShape& shape, unsigned number) {
-  const T* data = images.data<T>();
+  const T* data = images.device_data<T>();
   const std::int64_t channels = group_channels * g.options.groups;
   return {.data = data,
           .g = WindowGeometry<int>(g),
@@ -93,12 +93,12 @@ template <class T>
 void forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
              const Tensor& bias, const Tensor& y, Where where) {
   const Tensor filter = to_layout(weight, Layout::channels_last, where);
-  const T* offsets = bias.defined() ? bias.data<T>() : nullptr;
+  const T* offsets = bias.defined() ? bias.device_data<T>() : nullptr;
   const std::int64_t inputs = g.group_inputs(), outputs = g.group_outputs();
   if (!uses_tiles(g, outputs))
     return with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
       launch_on(y.device(), config_for("conv2d", y.numel()), where, convolution_direct<T, Index>,
-                window, x.data<T>(), filter.data<T>(), offsets, y.data<T>());
+                window, x.device_data<T>(), filter.device_data<T>(), offsets, y.device_data<T>());
     });
 
   const std::int64_t terms = g.R * g.S * inputs;
@@ -107,8 +107,8 @@ void forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight
   GemmOutput<T> out = output<T>(y, outputs, g.K, shape);
   out.bias = offsets;
   gemm("conv2d", y.device(), shape, patches<Patches, T>(g, x, inputs, shape, 1),
-       matrix_operand<T, true>(filter.data<T>(), {outputs, terms, terms, 1}, shape.batch, 2), out,
-       where);
+       matrix_operand<T, true>(filter.device_data<T>(), {outputs, terms, terms, 1}, shape.batch, 2),
+       out, where);
 }
 
 template <class T>
@@ -119,8 +119,8 @@ void backward_input(const ConvolutionGeometry& g, const Tensor& grad_y, const Te
     const Tensor filter = to_layout(weight, Layout::channels_last, where);
     return with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
       launch_on(grad_x.device(), config_for("conv2d_backward_input", grad_x.numel()), where,
-                convolution_backward_input_direct<T, Index>, window, grad_y.data<T>(),
-                filter.data<T>(), grad_x.data<T>());
+                convolution_backward_input_direct<T, Index>, window, grad_y.device_data<T>(),
+                filter.device_data<T>(), grad_x.device_data<T>());
     });
   }
   // (K, C / G, R, S) as (G, R, S, K / G, C / G)
@@ -130,10 +130,11 @@ void backward_input(const ConvolutionGeometry& g, const Tensor& grad_y, const Te
   const std::int64_t terms = g.R * g.S * outputs;
   const GemmShape shape =
       product(g, g.B * g.H * g.W, inputs, terms, {inputs}, {outputs}, {terms * inputs}, {0});
-  gemm("conv2d_backward_input", grad_x.device(), shape,
-       patches<GradientPatches, T>(g, grad_y, outputs, shape, 1),
-       matrix_operand<T, false>(filter.data<T>(), {inputs, terms, 1, inputs}, shape.batch, 2),
-       output<T>(grad_x, inputs, g.C, shape), where);
+  gemm(
+      "conv2d_backward_input", grad_x.device(), shape,
+      patches<GradientPatches, T>(g, grad_y, outputs, shape, 1),
+      matrix_operand<T, false>(filter.device_data<T>(), {inputs, terms, 1, inputs}, shape.batch, 2),
+      output<T>(grad_x, inputs, g.C, shape), where);
 }
 
 // Sums slices of y's rows (b, p), with as many slices as give enough threads work.
@@ -149,8 +150,8 @@ void backward_weight_direct(const ConvolutionGeometry& g, const Tensor& x, const
                              {.dtype = math_dtype(x.dtype()), .device = x.device()}, where);
   with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
     launch_on(x.device(), config_for("conv2d_backward_weight", parts.numel()), where,
-              convolution_backward_weight_direct<T, Index>, window, num_slices, slice, x.data<T>(),
-              grad_y.data<T>(), parts.data<MathType<T>>());
+              convolution_backward_weight_direct<T, Index>, window, num_slices, slice,
+              x.device_data<T>(), grad_y.device_data<T>(), parts.device_data<MathType<T>>());
   });
   const Tensor filter =
       num_slices > 1 ? sum(parts, {0}, false, where) : view::select(parts, 0, 0, where);
@@ -170,7 +171,7 @@ void backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor
       empty(grad_weight.shape(),
             {.dtype = x.dtype(), .device = x.device(), .layout = Layout::channels_last}, where);
   gemm("conv2d_backward_weight", x.device(), shape,
-       matrix_operand<T, false>(grad_y.data<T>(), {outputs, pixels, 1, g.K}, shape.batch, 1),
+       matrix_operand<T, false>(grad_y.device_data<T>(), {outputs, pixels, 1, g.K}, shape.batch, 1),
        TransposedOperand<Patches<T>>{patches<Patches, T>(g, x, inputs, shape, 2)},
        output<T>(filter, columns, columns, shape), where);
   copy_(grad_weight, filter, where);

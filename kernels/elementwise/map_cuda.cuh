@@ -132,8 +132,8 @@ bool try_linear(const char* name, const Function& function, const Tensor& out,
   launch_on(
       out.device(),
       {.name = name, .grid = num_blocks(packs, kMapThreads), .block = kMapThreads, .bytes = bytes},
-      where, map_linear<V, Out, Function, In...>, function, out.numel(), out.data<Out>(),
-      in[k]->data<In>()...);
+      where, map_linear<V, Out, Function, In...>, function, out.numel(), out.device_data<Out>(),
+      in[k]->device_data<In>()...);
   return true;
 }
 

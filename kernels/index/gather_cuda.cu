@@ -94,8 +94,8 @@ void scatter_lines(const Tensor& y, int axis, const Tensor& index, const Tensor&
       launch_on(y.device(),
                 {.name = "scatter_add", .grid = num_blocks(lines, kThreads), .block = kThreads},
                 where, scatter_line_per_thread<T, Index>, nest, lines, line,
-                Axis{y.shape()[axis], y.strides()[axis]}, index.data<Index>(), src.data<T>(),
-                y.data<MathType<T>>());
+                Axis{y.shape()[axis], y.strides()[axis]}, index.device_data<Index>(),
+                src.device_data<T>(), y.device_data<MathType<T>>());
     });
   });
 }
@@ -111,7 +111,7 @@ void scatter_groups(const Tensor& y, int axis, const Tensor& index, const Tensor
     launch_on(y.device(),
               {.name = "find_places", .grid = num_blocks(n, kThreads), .block = kThreads}, where,
               find_places<Index>, nest, n, Axis{y.shape()[axis], y.strides()[axis]},
-              index.data<Index>(), y.numel(), keys.data<std::int32_t>());
+              index.device_data<Index>(), y.numel(), keys.device_data<std::int32_t>());
   });
   const Tensor covered =
       contiguous(view::as_strided(src, index.shape(), src.strides(), src.offset(), where), where);
@@ -135,7 +135,7 @@ void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y, Whe
                    .block = kThreads,
                    .bytes = static_cast<double>(n) * (sizeof(Index) + 2 * sizeof(Element))},
                   where, kernel, nest, n, Axis{x.shape()[axis], x.strides()[axis]},
-                  reinterpret_cast<const Element*>(x.raw_data()), index.data<Index>(),
+                  reinterpret_cast<const Element*>(x.raw_data()), index.device_data<Index>(),
                   reinterpret_cast<Element*>(y.raw_data()));
       };
       n <= kMostInt32 ? run(gather_element_per_thread<Element, Index, std::uint32_t>)

@@ -284,8 +284,8 @@ void sum(const Members& members, const Tensor& x, std::int64_t outer, std::int64
     const auto packs = packs_of<Int>(outer, cuts, inner / V);
     launch_on(x.device(),
               {.name = "sum_behind_cuts", .grid = num_blocks(packs.n, kThreads), .block = kThreads},
-              where, sum_behind_cuts<V, T, Int>, members, packs, x.data<T>(), inner,
-              parts.data<Math>());
+              where, sum_behind_cuts<V, T, Int>, members, packs, x.device_data<T>(), inner,
+              parts.device_data<Math>());
   }
   const auto packs = packs_of<Int>(outer, members.size, inner / V);
   launch_on(x.device(),
@@ -294,8 +294,8 @@ void sum(const Members& members, const Tensor& x, std::int64_t outer, std::int64
              .block = kThreads,
              .bytes = static_cast<double>(x.numel()) * sizeof(T) +
                       static_cast<double>(y.numel()) * sizeof(Out)},
-            where, sum_group_per_row<V, T, Out, Int>, members, packs, x.data<T>(), inner,
-            cuts > 1 ? parts.data<Math>() : nullptr, excluded, onto, y.data<Out>());
+            where, sum_group_per_row<V, T, Out, Int>, members, packs, x.device_data<T>(), inner,
+            cuts > 1 ? parts.device_data<Math>() : nullptr, excluded, onto, y.device_data<Out>());
 }
 
 }  // namespace
@@ -310,8 +310,8 @@ IndexGroups group_indices(const Tensor& indices, std::int64_t size, Where where)
   dispatch_index(indices.dtype(), [&]<class Index>() {
     launch_on(indices.device(),
               {.name = "keys_of_indices", .grid = num_blocks(n, kThreads), .block = kThreads},
-              where, keys_of_indices<Index>, indices.data<Index>(), n, size,
-              keys.data<std::int32_t>());
+              where, keys_of_indices<Index>, indices.device_data<Index>(), n, size,
+              keys.device_data<std::int32_t>());
   });
   return group_keys(keys, size, where);
 }
@@ -325,7 +325,7 @@ IndexGroups group_keys(const Tensor& unsorted, std::int64_t size, Where where) {
   const std::int64_t chunk = ((n + blocks - 1) / blocks + kThreads - 1) / kThreads * kThreads;
   const auto grid = static_cast<unsigned>(blocks);
   const Tensor counts = empty_int32(kDigits * blocks, unsorted, where);
-  const auto data = [](const Tensor& x) { return x.data<std::int32_t>(); };
+  const auto data = [](const Tensor& x) { return x.device_data<std::int32_t>(); };
   Tensor keys = unsorted, order;
   Tensor other_keys = empty_int32(n, unsorted, where), other_order;
   for (int shift = 0; size >> shift > 0; shift += kDigitBits) {
@@ -352,9 +352,9 @@ void sum_groups(const IndexGroups& groups, const Tensor& x, std::int64_t outer, 
                 std::int64_t excluded, bool onto, const Tensor& y, Where where) {
   if (y.numel() == 0) return;
   const std::int64_t num_indices = groups.order.numel();
-  const Members members{.order = groups.order.data<std::int32_t>(),
-                        .keys = groups.keys.data<std::int32_t>(),
-                        .starts = groups.starts.data<std::int32_t>(),
+  const Members members{.order = groups.order.device_data<std::int32_t>(),
+                        .keys = groups.keys.device_data<std::int32_t>(),
+                        .starts = groups.starts.device_data<std::int32_t>(),
                         .num_indices = num_indices,
                         .size = groups.starts.numel() - 1,
                         .length = part_length(num_indices)};

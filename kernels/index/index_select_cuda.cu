@@ -91,7 +91,7 @@ void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::
                    .bytes = 2 * static_cast<double>(n) * sizeof(Piece)},
                   where, select_piece_per_thread<Piece, Index, Int>,
                   Slices<Int>{static_cast<Int>(pieces), static_cast<Int>(num_indices), size, n},
-                  reinterpret_cast<const Piece*>(x.raw_data()), indices.data<Index>(),
+                  reinterpret_cast<const Piece*>(x.raw_data()), indices.device_data<Index>(),
                   reinterpret_cast<Piece*>(y.raw_data()));
       };
       n <= std::numeric_limits<std::int32_t>::max() ? run.template operator()<std::int32_t>()
@@ -112,8 +112,8 @@ void sum_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int
       dispatch_index(indices.dtype(), [&]<class Index>() {
         launch_on(y.device(),
                   {.name = "index_sum", .grid = num_blocks(y.numel(), kThreads), .block = kThreads},
-                  where, sum_by_scanning<T, Index>, y.numel(), size, inner, x.data<T>(),
-                  indices.data<Index>(), num_indices, excluded, y.data<T>());
+                  where, sum_by_scanning<T, Index>, y.numel(), size, inner, x.device_data<T>(),
+                  indices.device_data<Index>(), num_indices, excluded, y.device_data<T>());
       });
     });
     return;

@@ -61,7 +61,7 @@ void check_indices(const Tensor& indices, const IsValid& is_valid, const BadInde
                .grid = static_cast<unsigned>(blocks),
                .block = kThreads,
                .bytes = static_cast<double>(n) * sizeof(Index)},
-              note.where, check_chunk_per_block<Index>, indices.data<Index>(), n,
+              note.where, check_chunk_per_block<Index>, indices.device_data<Index>(), n,
               (n + blocks - 1) / blocks, is_valid, note, device_fault(device, note.where));
   });
 }

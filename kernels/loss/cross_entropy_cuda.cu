@@ -217,7 +217,7 @@ template <class Math, class Body>
 void with_factors(const CrossEntropyOptions& options, std::int64_t num_classes, Where where,
                   Body body) {
   Factors<Math> factors{
-      .weight = options.weight.defined() ? options.weight.data<Math>() : nullptr,
+      .weight = options.weight.defined() ? options.weight.device_data<Math>() : nullptr,
       .weight_sum = nullptr,
       .num_classes = num_classes,
       .ignore_index = options.ignore_index,
@@ -227,8 +227,8 @@ void with_factors(const CrossEntropyOptions& options, std::int64_t num_classes, 
   if (factors.weight && factors.spread > 0) {
     sum = empty({}, {.dtype = dtype_of<Math>, .device = options.weight.device()}, where);
     launch_on(sum.device(), {.name = "sum_weights", .grid = 1, .block = kThreads}, where,
-              sum_weights<Math>, factors.weight, num_classes, sum.data<Math>());
-    factors.weight_sum = sum.data<Math>();
+              sum_weights<Math>, factors.weight, num_classes, sum.device_data<Math>());
+    factors.weight_sum = sum.device_data<Math>();
   }
   body(factors);
 }
@@ -252,7 +252,7 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntro
   dispatch_floating(logits.dtype(), [&]<class T>() {
     using Math = MathType<T>;
     const CrossEntropyStatistics& statistics = result.statistics;
-    T* loss = result.loss.data<T>();
+    T* loss = result.loss.device_data<T>();
     Tensor sums;  // (blocks, 2)
     with_factors<Math>(options, C, where, [&](const Factors<Math>& factors) {
       dispatch_row_threads<T>(C, [&]<int kRowThreads>() {
@@ -262,17 +262,18 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntro
         if (reduces)
           sums = empty({config.grid.x, 2}, {.dtype = DType::float64, .device = device}, where);
         launch_on(device, config, where, cross_entropy_row<T, kRowThreads>, factors, B,
-                  scores.data<T>(), targets.data<std::int64_t>(), statistics.maxima.data<Math>(),
-                  statistics.log_sums.data<Math>(), reduces ? nullptr : loss,
-                  reduces ? reinterpret_cast<Sums*>(sums.data<double>()) : nullptr);
+                  scores.device_data<T>(), targets.device_data<std::int64_t>(),
+                  statistics.maxima.device_data<Math>(), statistics.log_sums.device_data<Math>(),
+                  reduces ? nullptr : loss,
+                  reduces ? reinterpret_cast<Sums*>(sums.device_data<double>()) : nullptr);
       });
     });
     if (!reduces) return fill_(statistics.divisor, 1, where);
     launch_on(device, {.name = "reduce_losses", .grid = 1, .block = kThreads}, where,
               reduce_losses<T>,
-              B > 0 ? reinterpret_cast<const Sums*>(sums.data<double>()) : nullptr,
+              B > 0 ? reinterpret_cast<const Sums*>(sums.device_data<double>()) : nullptr,
               B > 0 ? sums.shape()[0] : 0, options.reduction == Reduction::mean, loss,
-              statistics.divisor.data<Math>());
+              statistics.divisor.device_data<Math>());
   });
 }
 
@@ -285,15 +286,17 @@ void cross_entropy_backward(const Tensor& grad_output, const Tensor& logits, con
   const Tensor scores = aligned(logits, where);
   dispatch_floating(logits.dtype(), [&]<class T>() {
     using Math = MathType<T>;
-    const Gradients<T> grads{grad_output.data<T>(), options.reduction == Reduction::none ? 1 : 0,
-                             statistics.divisor.data<Math>()};
+    const Gradients<T> grads{grad_output.device_data<T>(),
+                             options.reduction == Reduction::none ? 1 : 0,
+                             statistics.divisor.device_data<Math>()};
     with_factors<Math>(options, C, where, [&](const Factors<Math>& factors) {
       dispatch_row_threads<T>(C, [&]<int kRowThreads>() {
         launch_on(logits.device(),
                   threads_per_row<kRowThreads>("cross_entropy_backward", B, 2 * bytes_of(logits)),
                   where, cross_entropy_backward_row<T, kRowThreads>, factors, grads, B,
-                  scores.data<T>(), targets.data<std::int64_t>(), statistics.maxima.data<Math>(),
-                  statistics.log_sums.data<Math>(), grad_logits.data<T>());
+                  scores.device_data<T>(), targets.device_data<std::int64_t>(),
+                  statistics.maxima.device_data<Math>(), statistics.log_sums.device_data<Math>(),
+                  grad_logits.device_data<T>());
       });
     });
   });
@@ -305,16 +308,17 @@ void cross_entropy_targets(const Tensor& targets, const CrossEntropyOptions& opt
   if (distribution.numel() == 0) return;
   dispatch_floating(distribution.dtype(), [&]<class T>() {
     using Math = MathType<T>;
-    with_factors<Math>(
-        options, distribution.shape().back(), where, [&](const Factors<Math>& factors) {
-          launch_on(distribution.device(),
-                    {.name = "target_distribution",
-                     .grid = num_blocks(distribution.numel(), kThreads),
-                     .block = kThreads,
-                     .bytes = bytes_of(distribution)},
-                    where, target_distribution<T>, factors, targets.numel(),
-                    targets.data<std::int64_t>(), result.total.data<T>(), distribution.data<T>());
-        });
+    with_factors<Math>(options, distribution.shape().back(), where,
+                       [&](const Factors<Math>& factors) {
+                         launch_on(distribution.device(),
+                                   {.name = "target_distribution",
+                                    .grid = num_blocks(distribution.numel(), kThreads),
+                                    .block = kThreads,
+                                    .bytes = bytes_of(distribution)},
+                                   where, target_distribution<T>, factors, targets.numel(),
+                                   targets.device_data<std::int64_t>(),
+                                   result.total.device_data<T>(), distribution.device_data<T>());
+                       });
   });
 }
 

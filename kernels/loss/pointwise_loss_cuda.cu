@@ -65,9 +65,10 @@ void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
       using Math = MathType<T>;
       if (reduction != Reduction::none) {
         const double divisor = reduction == Reduction::mean ? static_cast<double>(x.numel()) : 1;
-        return reduce("pointwise_loss", make_reduce_plan(1, x.numel(), 1),
-                      SumOfLosses<Formula, T>(t.data<T>(), w.defined() ? w.data<T>() : nullptr),
-                      x.data<T>(), Quotient<T>{result.data<T>(), divisor}, x.device(), where);
+        return reduce(
+            "pointwise_loss", make_reduce_plan(1, x.numel(), 1),
+            SumOfLosses<Formula, T>(t.device_data<T>(), w.defined() ? w.device_data<T>() : nullptr),
+            x.device_data<T>(), Quotient<T>{result.device_data<T>(), divisor}, x.device(), where);
       }
       const Value<Formula, Math> value;
       if constexpr (Formula::kWeighted)
@@ -91,7 +92,7 @@ void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, cons
       };
       if (reduction == Reduction::none) return run(Derivative<Formula, Math>(), grad_output);
       const Math n = reduction == Reduction::mean ? static_cast<Math>(x.numel()) : Math{1};
-      run(DerivativeOfReduced<Formula, T>{grad_output.data<T>(), 1 / n});
+      run(DerivativeOfReduced<Formula, T>{grad_output.device_data<T>(), 1 / n});
     });
   });
 }

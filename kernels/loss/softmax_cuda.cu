@@ -228,22 +228,24 @@ void run(const char* name, int axis, const Tensor& out, Where where, const In&..
                                 .block = {kThreads / shares, shares},
                                 .bytes = bytes};
       return launch_on(out.device(), config, where, softmax_rows_side_by_side<Op, T>,
-                       Inputs<T, Op::kInputs>{in.template data<T>()...}, out.data<T>(), rows, size,
-                       stride);
+                       Inputs<T, Op::kInputs>{in.template device_data<T>()...},
+                       out.device_data<T>(), rows, size, stride);
     }
     const std::array<Tensor, sizeof...(In)> from = {aligned(in, where)...};
     Inputs<T, Op::kInputs> inputs{};
-    for (std::size_t k = 0; k < from.size(); ++k) inputs.data[k] = from[k].template data<T>();
+    for (std::size_t k = 0; k < from.size(); ++k)
+      inputs.data[k] = from[k].template device_data<T>();
     const bool fits = dispatch_threads_per_row<kPacksKept<T>, 512>(
         packs_per_row<T>(size), [&]<int kRowThreads>() {
           launch_on(out.device(), threads_per_row<kRowThreads>(name, rows, bytes), where,
-                    softmax_in_registers<Op, T, kRowThreads>, inputs, out.data<T>(), rows, size);
+                    softmax_in_registers<Op, T, kRowThreads>, inputs, out.device_data<T>(), rows,
+                    size);
         });
     if (fits) return;
     const LaunchConfig config{
         .name = name, .grid = static_cast<unsigned>(rows), .block = kLongThreads, .bytes = bytes};
-    launch_on(out.device(), config, where, softmax_block_per_row<Op, T>, inputs, out.data<T>(),
-              size);
+    launch_on(out.device(), config, where, softmax_block_per_row<Op, T>, inputs,
+              out.device_data<T>(), size);
   });
 }
 

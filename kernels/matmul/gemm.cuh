@@ -144,11 +144,11 @@ void run_gemm(const char* name, Device device, GemmShape shape, const A& a, cons
       empty({shape.num_slices, size}, {.dtype = dtype_of<Math>, .device = device}, where);
   run(Tiles::template kKernel<A, B, Math>,
       GemmOutput<Math>{
-          .data = parts.data<Math>(), .row = shape.N, .pack = shape.N % 4 == 0 ? 4 : 1});
+          .data = parts.device_data<Math>(), .row = shape.N, .pack = shape.N % 4 == 0 ? 4 : 1});
   constexpr int kThreads = 256;
   launch_on(device,
             {.name = "gemm_sum_slices", .grid = num_blocks(size, kThreads), .block = kThreads},
-            where, gemm_sum_slices<T>, shape, parts.data<Math>(), out);
+            where, gemm_sum_slices<T>, shape, parts.device_data<Math>(), out);
 }
 
 /// out[m, n] = sum over k of a(m, k) * b(n, k), plus the epilogue, for each product of the batch.

@@ -71,20 +71,20 @@ void with_operand(const T* data, const MatrixLayout& m, const LoopNest<4>& batch
 template <class T>
 void multiply(const Problem& p, const Tensor& a, const Tensor& b, const Tensor& bias, bool relu,
               const Tensor& out, Where where) {
-  const T *left = a.data<T>(), *right = b.data<T>();
-  const T* offsets = bias.defined() ? bias.data<T>() : nullptr;
+  const T *left = a.device_data<T>(), *right = b.device_data<T>();
+  const T* offsets = bias.defined() ? bias.device_data<T>() : nullptr;
   if (!uses_tiles(p))
     return launch_on(
         out.device(),
         {.name = "matmul", .grid = num_blocks(out.numel(), kThreads), .block = kThreads}, where,
-        matmul_element_per_thread<T>, p, left, right, offsets, relu, out.data<T>());
+        matmul_element_per_thread<T>, p, left, right, offsets, relu, out.device_data<T>());
 
   const GemmShape shape{.M = static_cast<unsigned>(p.M),
                         .N = static_cast<unsigned>(p.N),
                         .K = static_cast<unsigned>(p.K),
                         .batch = p.batch,
                         .num_products = static_cast<unsigned>(p.num_products)};
-  const GemmOutput<T> output{.data = out.data<T>(),
+  const GemmOutput<T> output{.data = out.device_data<T>(),
                              .row = shape.N,
                              .bias = offsets,
                              .relu = relu,

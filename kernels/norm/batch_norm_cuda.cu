@@ -196,10 +196,10 @@ NormPass<T> pass_over(const Tensor& x, const BatchNormSaved& saved, std::array<T
                       Where where) {
   constexpr DType math = dtype_of<MathType<T>>;
   NormPass<T> pass{};
-  pass.x = x.data<T>();
+  pass.x = x.device_data<T>();
   if (saved.residual.defined()) {
     keep[4] = aligned(saved.residual, where);
-    pass.residual = keep[4].data<T>();
+    pass.residual = keep[4].device_data<T>();
   }
   pass.mean = parameter_of(saved.mean, math, keep[0], where);
   pass.rstd = parameter_of(saved.rstd, math, keep[1], where);
@@ -233,9 +233,9 @@ void batch_norm_moments(const Tensor& x, const Moments& result, Where where) {
   dispatch_floating(x.dtype(), [&]<class T>() {
     using Math = MathType<T>;
     NormPass<T> pass{};
-    pass.x = in.data<T>();
-    pass.first = result.mean.data<Math>();
-    pass.second = result.var.data<Math>();
+    pass.x = in.device_data<T>();
+    pass.first = result.mean.device_data<Math>();
+    pass.second = result.var.device_data<Math>();
     pass.rows = x.numel() / x.shape()[1];
     pass.channel_stride = x.strides()[1];
     run_walk<SumMoments<T>, T>("batch_norm_moments", in, pass, 1, where);
@@ -247,7 +247,7 @@ void batch_norm_apply(const BatchNormSaved& saved, const Tensor& y, Where where)
   dispatch_floating(x.dtype(), [&]<class T>() {
     std::array<Tensor, 5> keep;
     NormPass<T> pass = pass_over<T>(x, saved, keep, where);
-    pass.out = y.data<T>();
+    pass.out = y.device_data<T>();
     run_op<Apply, T>("batch_norm_apply", x, pass, saved.relu, 2, where);
   });
 }
@@ -259,9 +259,9 @@ void batch_norm_backward_sums(const Tensor& grad_output, const BatchNormSaved& s
     using Math = MathType<T>;
     std::array<Tensor, 5> keep;
     NormPass<T> pass = pass_over<T>(x, saved, keep, where);
-    pass.grad = grad.data<T>();
-    pass.first = result.grad.data<Math>();
-    pass.second = result.grad_xhat.data<Math>();
+    pass.grad = grad.device_data<T>();
+    pass.first = result.grad.device_data<Math>();
+    pass.second = result.grad_xhat.device_data<Math>();
     run_op<SumGradients, T>("batch_norm_backward_sums", x, pass, saved.relu, 2, where);
   });
 }
@@ -275,9 +275,9 @@ void batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& 
     std::array<Tensor, 5> keep;
     std::array<Tensor, 2> keep_sums;
     NormPass<T> pass = pass_over<T>(x, saved, keep, where);
-    pass.grad = grad.data<T>();
-    pass.out = result.grad_input.data<T>();
-    if (saved.residual.defined()) pass.grad_residual = result.grad_residual.data<T>();
+    pass.grad = grad.device_data<T>();
+    pass.out = result.grad_input.device_data<T>();
+    if (saved.residual.defined()) pass.grad_residual = result.grad_residual.device_data<T>();
     pass.sum_g = parameter_of(sums.grad, dtype_of<Math>, keep_sums[0], where);
     pass.sum_gx = parameter_of(sums.grad_xhat, dtype_of<Math>, keep_sums[1], where);
     pass.share = rows > 0 ? static_cast<Math>(1 / rows) : Math{0};

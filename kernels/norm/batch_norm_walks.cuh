@@ -206,7 +206,7 @@ void run_walk(const char* name, const Tensor& x, const Args& args, int tensors, 
   Tensor sums;
   if (Op::kReduces)
     sums = empty({blocks, walk.width, 2}, {.dtype = DType::float64, .device = x.device()}, where);
-  auto* to = Op::kReduces ? reinterpret_cast<Pair<double>*>(sums.data<double>()) : nullptr;
+  auto* to = Op::kReduces ? reinterpret_cast<Pair<double>*>(sums.device_data<double>()) : nullptr;
   launch_on(x.device(), config, where,
             planes ? walk_planes<Op, T, Args> : walk_stripes<Op, T, Args>, walk, args, to);
   if constexpr (Op::kReduces)

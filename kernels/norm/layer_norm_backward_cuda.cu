@@ -221,18 +221,18 @@ void layer_norm_backward(const Tensor& grad_output, const Tensor& x, const Tenso
     using Math = MathType<T>;
     Tensor keep, partials;
     const std::int64_t C = x.shape().back(), rows = x.numel() / C;
-    Backward<T> args{.grad_y = grad.data<T>(),
-                     .x = in.data<T>(),
+    Backward<T> args{.grad_y = grad.device_data<T>(),
+                     .x = in.device_data<T>(),
                      .weight = parameter_of(weight, dtype_of<Math>, keep, where),
-                     .mean = mean.data<Math>(),
-                     .rstd = rstd.data<Math>(),
-                     .grad_x = result.input.data<T>(),
+                     .mean = mean.device_data<Math>(),
+                     .rstd = rstd.device_data<Math>(),
+                     .grad_x = result.input.device_data<T>(),
                      .partials = nullptr,
                      .rows = rows,
                      .C = C};
     const auto make_partials = [&](std::int64_t blocks) {
       partials = empty({blocks, 2, C}, {.dtype = dtype_of<Math>, .device = device}, where);
-      args.partials = partials.data<Math>();
+      args.partials = partials.device_data<Math>();
     };
     const unsigned column_blocks = num_blocks(C, kColumns);
     const bool fits =
@@ -263,7 +263,7 @@ void layer_norm_backward(const Tensor& grad_output, const Tensor& x, const Tenso
                .block = {kColumns, kStripes},
                .bytes = bytes_of(partials)},
               where, sum_partials<Math>, args.partials, partials.shape()[0], C,
-              result.weight.data<Math>(), result.bias.data<Math>());
+              result.weight.device_data<Math>(), result.bias.device_data<Math>());
   });
 }
 

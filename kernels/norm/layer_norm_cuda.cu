@@ -150,12 +150,12 @@ void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, doubl
     using Math = MathType<T>;
     Tensor keep[2];
     const std::int64_t C = x.shape().back();
-    const Forward<T> args{.x = in.data<T>(),
+    const Forward<T> args{.x = in.device_data<T>(),
                           .weight = parameter_of(weight, dtype_of<Math>, keep[0], where),
                           .bias = parameter_of(bias, dtype_of<Math>, keep[1], where),
-                          .y = result.output.data<T>(),
-                          .mean = result.mean.data<Math>(),
-                          .rstd = result.rstd.data<Math>(),
+                          .y = result.output.device_data<T>(),
+                          .mean = result.mean.device_data<Math>(),
+                          .rstd = result.rstd.device_data<Math>(),
                           .rows = x.numel() / C,
                           .C = C,
                           .eps = static_cast<Math>(eps)};

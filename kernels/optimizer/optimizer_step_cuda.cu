@@ -94,9 +94,9 @@ void launch_step(const char* name, const Replayed<Rule>& rule, const Tensor& par
     launch_on(
         parameters.device(),
         {.name = name, .grid = num_blocks(threads, kThreads), .block = kThreads, .bytes = bytes},
-        where, kernel, rule, n, parameters.data<T>(), gradients.data<T>(),
-        first_state.defined() ? first_state.data<Math>() : nullptr,
-        second_state.defined() ? second_state.data<Math>() : nullptr);
+        where, kernel, rule, n, parameters.device_data<T>(), gradients.device_data<T>(),
+        first_state.defined() ? first_state.device_data<Math>() : nullptr,
+        second_state.defined() ? second_state.device_data<Math>() : nullptr);
   };
   if (aligned)
     run((n + V - 1) / V, step_thread_per_pack<V, Rule, T, Math>);
@@ -149,8 +149,8 @@ void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& 
 
 void sum_of_squares(const Tensor& x, const Tensor& result, Where where) {
   dispatch_floating(x.dtype(), [&]<class T>() {
-    reduce("sum_of_squares", make_reduce_plan(1, x.numel(), 1), SumOfSquares<T>(), x.data<T>(),
-           Converted<double>{result.data<double>()}, x.device(), where);
+    reduce("sum_of_squares", make_reduce_plan(1, x.numel(), 1), SumOfSquares<T>(),
+           x.device_data<T>(), Converted<double>{result.device_data<double>()}, x.device(), where);
   });
 }
 

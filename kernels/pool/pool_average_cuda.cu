@@ -155,7 +155,8 @@ void avg_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, Where whe
   dispatch_floating(x.dtype(), [&]<class T>() {
     const auto thread_per_output = [&]<class Int, int kChannels>() {
       launch_groups("avg_pool", x.device(), groups_of_outputs<Int>(g, kChannels), bytes_of(x, y),
-                    where, mean_thread_per_output<kChannels, T, Int>, x.data<T>(), y.data<T>());
+                    where, mean_thread_per_output<kChannels, T, Int>, x.device_data<T>(),
+                    y.device_data<T>());
     };
     const auto threads_per_output = [&](std::int64_t blocks, auto kernel, const auto& pool) {
       launch_on(x.device(),
@@ -163,7 +164,7 @@ void avg_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, Where whe
                  .grid = num_blocks(blocks, 1),
                  .block = kPoolThreads,
                  .bytes = bytes_of(x, y)},
-                where, kernel, pool, x.data<T>(), y.data<T>());
+                where, kernel, pool, x.device_data<T>(), y.device_data<T>());
     };
     if (!fits_int32(g)) return thread_per_output.template operator()<std::int64_t, 1>();
     using Int = std::int32_t;
@@ -189,7 +190,8 @@ void avg_pool_backward(const PoolGeometry& g, const Tensor& grad_y, const Tensor
     const auto run = [&]<class Int, int kPixels, int kChannels>() {
       launch_groups("avg_pool_backward", grad_y.device(),
                     groups_of_inputs<Int>(g, kPixels, kChannels), bytes_of(grad_y, grad_x), where,
-                    sum_of_shares<kPixels, kChannels, T, Int>, grad_y.data<T>(), grad_x.data<T>());
+                    sum_of_shares<kPixels, kChannels, T, Int>, grad_y.device_data<T>(),
+                    grad_x.device_data<T>());
     };
     constexpr int V = 16 / sizeof(T);
     if (!fits_int32(g)) return run.template operator()<std::int64_t, 1, 1>();

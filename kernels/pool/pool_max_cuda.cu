@@ -212,11 +212,12 @@ void max_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, const Ten
     constexpr int V = 16 / sizeof(T);
     if (TwoRows<V> rows{}; is_aligned(x, 16) && as_two_rows(g, rows))
       return launch_groups("max_pool", x.device(), rows, bytes, where, max_two_by_two<V, T>,
-                           x.data<T>(), y.data<T>(), places.data<std::uint8_t>());
+                           x.device_data<T>(), y.device_data<T>(),
+                           places.device_data<std::uint8_t>());
     const auto run = [&]<class Int, int kSide, int kChannels, class Place>() {
       launch_groups("max_pool", x.device(), groups_of_outputs<Int>(g, kChannels), bytes, where,
-                    max_of_window<kSide, kChannels, T, Place, Int>, x.data<T>(), y.data<T>(),
-                    places.data<Place>());
+                    max_of_window<kSide, kChannels, T, Place, Int>, x.device_data<T>(),
+                    y.device_data<T>(), places.device_data<Place>());
     };
     const auto run_any = [&]<class Int>() {
       dispatch_places(places.dtype(),
@@ -248,14 +249,14 @@ void max_pool_backward(const PoolGeometry& g, const Tensor& grad_y, const Tensor
     if (TwoRows<V> rows{};
         is_aligned(grad_y, 8) && is_aligned(places, V / 2) && as_two_rows(g, rows))
       return launch_groups("max_pool_backward", grad_y.device(), rows, bytes, where,
-                           spread_two_by_two<V, T>, grad_y.data<T>(), places.data<std::uint8_t>(),
-                           grad_x.data<T>());
+                           spread_two_by_two<V, T>, grad_y.device_data<T>(),
+                           places.device_data<std::uint8_t>(), grad_x.device_data<T>());
     dispatch_places(places.dtype(), [&]<class Place>() {
       const auto run = [&]<class Int, int kPixels, int kChannels>() {
         launch_groups("max_pool_backward", grad_y.device(),
                       groups_of_inputs<Int>(g, kPixels, kChannels), bytes, where,
-                      sum_of_wins<kPixels, kChannels, T, Place, Int>, grad_y.data<T>(),
-                      places.data<Place>(), grad_x.data<T>());
+                      sum_of_wins<kPixels, kChannels, T, Place, Int>, grad_y.device_data<T>(),
+                      places.device_data<Place>(), grad_x.device_data<T>());
       };
       if (!fits_int32(g)) return run.template operator()<std::int64_t, 1, 1>();
       if (g.C % V == 0 && is_aligned(grad_y, 16) && is_aligned(places, V * sizeof(Place)))
@@ -274,8 +275,8 @@ void max_pool_gather(const PoolGeometry& g, const Tensor& x, const Tensor& place
       const auto run = [&]<class Int>() {
         launch_groups("max_pool_gather", x.device(), groups_of_outputs<Int>(g, 1),
                       bytes_of(y, y, places), where, take_winners<T, Place, Int>,
-                      Divisor<Int>(static_cast<Int>(g.place_width)), x.data<T>(),
-                      places.data<Place>(), y.data<T>());
+                      Divisor<Int>(static_cast<Int>(g.place_width)), x.device_data<T>(),
+                      places.device_data<Place>(), y.device_data<T>());
       };
       fits_int32(g) ? run.template operator()<std::int32_t>()
                     : run.template operator()<std::int64_t>();

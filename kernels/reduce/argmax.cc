@@ -36,7 +36,7 @@ Tensor find(const Search& search, const Tensor& x, std::optional<std::int64_t> a
   const Tensor input = contiguous(x, where);
   if (x.device().is_cuda())
     search.on_cuda(input, make_reduce_plan(positions.outer, positions.extent, positions.inner),
-                   result.data<std::int64_t>(), where);
+                   result.device_data<std::int64_t>(), where);
   else
     search.on_cpu(input, positions, result.data<std::int64_t>());
   return result;

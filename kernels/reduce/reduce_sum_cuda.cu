@@ -23,8 +23,9 @@ template <template <class> class Op>
 void reduce_deviations(const char* name, const ReducePlan& plan, const Tensor& x,
                        const Tensor& center, const Tensor& result, Where where) {
   const auto run = [&]<class T>() {
-    reduce(name, plan, Deviations<Op, T>(center.data<T>(), plan.num_results), x.data<T>(),
-           Quotient<double>{result.data<double>(), 1}, x.device(), where);
+    reduce(name, plan, Deviations<Op, T>(center.device_data<T>(), plan.num_results),
+           x.device_data<T>(), Quotient<double>{result.device_data<double>(), 1}, x.device(),
+           where);
   };
   x.dtype() == DType::float64 ? run.template operator()<double>()
                               : run.template operator()<float>();
@@ -41,7 +42,7 @@ void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& 
              finish, x.device(), where);
     };
     if constexpr (is_floating(dtype_of<T>))
-      run(Quotient<T>{result.data<T>(), divisor});
+      run(Quotient<T>{result.device_data<T>(), divisor});
     else
       run(Converted<std::uint64_t>{reinterpret_cast<std::uint64_t*>(result.raw_data())});
   });

@@ -147,5 +147,14 @@ TEST_F(TransferTest, PinnedMemoryIsCopiedWithoutWaiting) {
   expect_same_bits(back, pinned);
 }
 
+TEST_F(TransferTest, TheHostGetsNoPointerIntoAGpusMemory) {
+  const Tensor there = full({3}, 2, {.device = gpu});
+  testing::expect_throws<DeviceError>(
+      [&] { there.data<float>(); },
+      "data: the tensor must be in CPU memory, as after to_host(); got cuda");
+  EXPECT_EQ(static_cast<void*>(there.device_data<float>()), there.raw_data());
+  EXPECT_EQ(to_host(there).data<const float>()[2], 2);
+}
+
 }  // namespace
 }  // namespace ringrad

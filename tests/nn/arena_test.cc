@@ -30,9 +30,10 @@ TEST(ArenaTest, ParametersKeepTheirValuesAndBecomeSlices) {
   EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{4, 5, 6, 7}));
   EXPECT_TRUE(p[2].is_channels_last());
   for (std::size_t i = 0; i < p.size(); ++i) {
-    EXPECT_EQ(p[i].data<float>(), arena.values().data<float>() + arena.slices()[i].offset);
-    EXPECT_EQ(p[i].grad().data<float>(),
-              arena.gradients().data<float>() + arena.slices()[i].offset);
+    EXPECT_EQ(p[i].device_data<float>(),
+              arena.values().device_data<float>() + arena.slices()[i].offset);
+    EXPECT_EQ(p[i].grad().device_data<float>(),
+              arena.gradients().device_data<float>() + arena.slices()[i].offset);
     EXPECT_EQ(arena.slices()[i].offset % 16, 0);
   }
 }
@@ -169,7 +170,7 @@ TEST(ArenaTest, GradientsSetFromOutsideAreTakenIn) {
   p[0].set_grad(tensor({7., 8., 9.}));
   arena.settle();
   EXPECT_EQ(gradient_at(arena, 1), 8);
-  EXPECT_EQ(p[0].grad().data<float>(), arena.gradients().data<float>());
+  EXPECT_EQ(p[0].grad().device_data<float>(), arena.gradients().device_data<float>());
 }
 
 TEST(ArenaTest, AParameterThatLeftIsNoticed) {

@@ -29,10 +29,13 @@ constexpr int kMostDrawnRanks = 16, kMostDrawnChunks = 256;
 /// Ranks times chunks times time slots.
 constexpr std::int64_t kMostDrawnCells = std::int64_t{1} << 22;
 
-/// Throws: std::invalid_argument, here and below, for a plan that is malformed, or has more ranks,
-///         chunks or cells than above
+/// A page that steps through the plan.
+///
+/// Throws:  std::invalid_argument, here and below, for a plan that is malformed, or has more ranks,
+///          chunks or cells than above
 std::string collective_html(const CollectivePlan& plan);
 
+/// All steps in one picture.
 std::string collective_svg(const CollectivePlan& plan);
 
 /// "ring all_reduce: 4 ranks, 4 chunks, 6 steps"
