@@ -1,5 +1,9 @@
 #include "ringrad/nn/tensor_file.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -9,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -107,7 +112,7 @@ std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tenso
 // --- Reading ---
 
 // The format's dtypes that the library lacks, and their bits.
-constexpr std::array<std::pair<std::string_view, std::uint64_t>, 12> kOtherDTypes = {
+constexpr std::array<std::pair<std::string_view, std::uint64_t>, 14> kOtherDTypes = {
     {{"I8", 8},
      {"I16", 16},
      {"U16", 16},
@@ -115,7 +120,9 @@ constexpr std::array<std::pair<std::string_view, std::uint64_t>, 12> kOtherDType
      {"U64", 64},
      {"C64", 64},
      {"F8_E4M3", 8},
+     {"F8_E4M3FNUZ", 8},
      {"F8_E5M2", 8},
+     {"F8_E5M2FNUZ", 8},
      {"F8_E8M0", 8},
      {"F6_E2M3", 6},
      {"F6_E3M2", 6},
@@ -132,6 +139,22 @@ std::uint64_t bits_of(std::string_view name) {
 // Which files a reader takes.
 enum class Source { ours, any };
 
+enum class Memory { own, mapped };
+
+// A file's pages, copied when written to. Empty if the system refuses.
+std::shared_ptr<std::byte> map_pages(const std::filesystem::path& path, std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  struct stat facts = {};
+  void* const pages = fstat(file, &facts) == 0 && static_cast<std::uint64_t>(facts.st_size) >= bytes
+                          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0)
+                          : MAP_FAILED;
+  close(file);
+  if (pages == MAP_FAILED) return {};
+  return {static_cast<std::byte*>(pages), [bytes](std::byte* begin) { munmap(begin, bytes); }};
+}
+
 struct Entry {
   std::string name, kind;  // kind: the dtype's name in the file
   std::vector<std::int64_t> extents;
@@ -140,7 +163,7 @@ struct Entry {
 
 class Reader {
  public:
-  Reader(const std::filesystem::path& path, Source source, Where where)
+  Reader(const std::filesystem::path& path, Source source, Memory memory, Where where)
       : path_(path), source_(source), where_(where) {
     std::error_code error;
     // Opening a pipe would wait for a writer.
@@ -151,6 +174,8 @@ class Reader {
     const auto end = file_.tellg();
     if (!file_ || end < 0) fail("be readable", "an error");
     size_ = static_cast<std::uint64_t>(end);
+    if (memory == Memory::mapped && !(pages_ = map_pages(path, size_)))
+      fail("be a file whose pages can be mapped", concat("an error, or 0 of ", size_, " bytes"));
   }
 
   StateDict read() {
@@ -190,9 +215,13 @@ class Reader {
       fail(concat("have at most ", kMaxDims, " axes in each tensor that is asked for").c_str(),
            concat(entry.extents.size(), " in ", quoted_bytes(entry.name)));
     const Options on_host{.dtype = *dtype, .device = Device()};
-    const Tensor tensor = empty(Shape(entry.extents), on_host, where_);
+    const Shape shape(entry.extents);
+    const std::uint64_t at = data_begin_ + entry.begin;  // pages begin at multiples of any dtype
+    const bool is_mapped = pages_ && at % size_bytes(*dtype) == 0;
+    const Tensor tensor = is_mapped ? from_memory(&pages_.get()[at], shape, on_host, pages_, where_)
+                                    : empty(shape, on_host, where_);
     const std::span bytes(tensor.raw_data(), entry.end - entry.begin);
-    read(data_begin_ + entry.begin, bytes);
+    if (!is_mapped) read(at, bytes);
     if (*dtype == DType::bool_ &&
         std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; }))
       fail("have truth values of 0 and 1", concat("others in ", quoted_bytes(entry.name)));
@@ -200,6 +229,10 @@ class Reader {
   }
 
   void read(std::uint64_t offset, std::span<std::byte> out) {
+    if (pages_ && offset <= size_ && out.size() <= size_ - offset) {
+      std::copy_n(&pages_.get()[offset], out.size(), out.data());
+      return;
+    }
     file_.seekg(static_cast<std::streamoff>(offset));
     file_.read(reinterpret_cast<char*>(out.data()), std::ssize(out));
     if (!file_) fail("be readable to its end", "an error");
@@ -313,6 +346,7 @@ class Reader {
   const Source source_;
   const Where where_;
   std::ifstream file_;
+  std::shared_ptr<std::byte> pages_;  // of a mapped file
   std::uint64_t size_ = 0, data_begin_ = 0;
 };
 
@@ -398,16 +432,25 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
 }
 
 StateDict read_tensors(const std::filesystem::path& path, Where where) {
-  return Reader(path, Source::ours, where).read();
+  return Reader(path, Source::ours, Memory::own, where).read();
 }
 
 StateDict read_safetensors(const std::filesystem::path& path, Where where) {
-  return Reader(path, Source::any, where).read();
+  return Reader(path, Source::any, Memory::own, where).read();
 }
 
 StateDict read_safetensors(const std::filesystem::path& path, const std::vector<std::string>& names,
                            Where where) {
-  return Reader(path, Source::any, where).read(names);
+  return Reader(path, Source::any, Memory::own, where).read(names);
+}
+
+StateDict map_safetensors(const std::filesystem::path& path, Where where) {
+  return Reader(path, Source::any, Memory::mapped, where).read();
+}
+
+StateDict map_safetensors(const std::filesystem::path& path, const std::vector<std::string>& names,
+                          Where where) {
+  return Reader(path, Source::any, Memory::mapped, where).read(names);
 }
 
 bool may_be_file(const std::filesystem::path& path) {

@@ -60,6 +60,19 @@ StateDict read_safetensors(const std::filesystem::path& path, Where where = Wher
 StateDict read_safetensors(const std::filesystem::path& path, const std::vector<std::string>& names,
                            Where where = Where::current());
 
+/// The same without a copy: the tensors lie in the file's pages, which the system reads when they
+/// are first used and shares between processes. Writing to a tensor changes its own copy of a page,
+/// never the file. Tensors that are not aligned for their dtype are copied. A file with a checksum
+/// is read once all the same.
+///
+/// The file may be replaced or removed meanwhile, but must not be written to: another program that
+/// shortens it would end this one with SIGBUS.
+///
+/// Throws:  as read_safetensors
+StateDict map_safetensors(const std::filesystem::path& path, Where where = Where::current());
+StateDict map_safetensors(const std::filesystem::path& path, const std::vector<std::string>& names,
+                          Where where = Where::current());
+
 /// The same as write_tensors, for generation `generation` > 0, which the file will carry.
 ///
 /// Throws:  as write_tensors; DataError that names both generations if the existing file is of a

@@ -12,7 +12,12 @@ void read(std::string_view bytes) {
   static fuzz::MemoryFile file;
   file.hold(bytes);
   fuzz::takes<DataError>([&] { nn::read_tensors(file.path()); });
-  fuzz::takes<DataError>([&] { nn::read_safetensors(file.path()); });
+  std::size_t num_read = 0, num_mapped = 0;
+  const bool is_read =
+      fuzz::takes<DataError>([&] { num_read = nn::read_safetensors(file.path()).size(); });
+  const bool is_mapped =
+      fuzz::takes<DataError>([&] { num_mapped = nn::map_safetensors(file.path()).size(); });
+  fuzz::must(is_read == is_mapped && num_read == num_mapped, "mapping changes no answer");
 }
 
 }  // namespace

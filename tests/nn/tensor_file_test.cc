@@ -308,6 +308,85 @@ TEST(TensorFileTest, ReadsWhatTheReferenceWrites) {
   expect_throws<DataError>([&] { read_safetensors(path); }, {"I16 in \"i\""});
 }
 
+// Made by safetensors/make_every_dtype.py: one tensor for each dtype that Python's safetensors 0.8.0
+// can write, with bytes 0 and 1 in turn.
+TEST(TensorFileTest, DTypesThatTheLibraryLacksAreRefusedByName) {
+  const std::filesystem::path path = "tests/nn/safetensors/every_dtype.safetensors";
+  const std::map<std::string, DType> ours = {
+      {"bool", DType::bool_},      {"uint8", DType::uint8},     {"int32", DType::int32},
+      {"int64", DType::int64},     {"float16", DType::float16}, {"bfloat16", DType::bfloat16},
+      {"float32", DType::float32}, {"float64", DType::float64}};
+  std::vector<std::string> names;
+  for (const auto& [name, dtype] : ours) names.push_back(name);
+  for (const StateDict& read : {read_safetensors(path, names), map_safetensors(path, names)})
+    for (const auto& [name, dtype] : ours) {
+      const Tensor& x = read.at(name);
+      EXPECT_EQ(x.dtype(), dtype);
+      EXPECT_EQ(x.shape(), Shape({8}));
+      for (std::size_t i = 0; i < 8 * size_bytes(dtype); ++i)
+        EXPECT_EQ(static_cast<std::size_t>(x.raw_data()[i]), i % 2) << name;
+    }
+  for (const auto& [name, kind] :
+       std::map<std::string, std::string>{{"int8", "I8"},
+                                          {"int16", "I16"},
+                                          {"uint16", "U16"},
+                                          {"uint32", "U32"},
+                                          {"uint64", "U64"},
+                                          {"complex64", "C64"},
+                                          {"float8_e4m3fn", "F8_E4M3"},
+                                          {"float8_e5m2", "F8_E5M2"},
+                                          {"float8_e8m0fnu", "F8_E8M0"},
+                                          {"float8_e4m3fnuz", "F8_E4M3FNUZ"},
+                                          {"float8_e5m2fnuz", "F8_E5M2FNUZ"},
+                                          {"float4_e2m1fn_x2", "F4"}})
+    expect_throws<DataError>([&] { read_safetensors(path, std::vector<std::string>{name}); },
+                             {kind + " in \"" + name + '"'});
+}
+
+TEST(TensorFileTest, MappedTensorsShareTheFilesPages) {
+  const Folder folder;
+  const auto path = folder.path() / "file";
+  write_tensors(path,
+                {{"x", arange(1000.0)}, {"flag", tensor({true, false})}, {"none", zeros({0})}});
+  const StateDict mapped = map_safetensors(path), read = read_safetensors(path);
+  ASSERT_EQ(mapped.size(), 3U);
+  for (const auto& [name, x] : read) testing::expect_same_bits(mapped.at(name), x);
+
+  // In one mapping of the file: offsets between tensors are those in the file.
+  EXPECT_EQ(mapped.at("flag").raw_data() - mapped.at("x").raw_data(), 4000);
+
+  // Writing changes a page of this process's own.
+  mapped.at("x").data<float>()[0] = -1;
+  EXPECT_EQ(read_safetensors(path).at("x").data<float>()[0], 0);
+  EXPECT_EQ(map_safetensors(path).at("x").data<float>()[0], 0);
+
+  // The file may go: each tensor keeps all pages alive.
+  const Tensor x = map_safetensors(path, std::vector<std::string>{"x"}).at("x");
+  write_tensors(path, {{"x", zeros({1})}});
+  std::filesystem::remove(path);
+  testing::expect_same_bits(x, read.at("x"));
+}
+
+TEST(TensorFileTest, MapsOnlyWhatIsAlignedAndWhole) {
+  const Folder folder;
+  const auto path = folder.path() / "file";
+  const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                             R"("b":{"dtype":"I32","shape":[2],"data_offsets":[1,9]}})";
+  const std::string data("\7\1\0\0\0\2\0\0\0", 9);
+  for (std::size_t spaces = 0; spaces < 4; ++spaces) {  // one of them aligns b
+    write_bytes(path, foreign_file(header + std::string(spaces, ' '), data));
+    const StateDict mapped = map_safetensors(path);
+    EXPECT_EQ(mapped.at("b").to_vector<int>(), (std::vector<int>{1, 2}));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mapped.at("b").raw_data()) % 4, 0U);
+  }
+  write_bytes(path, foreign_file(header, data.substr(0, 8)));
+  expect_throws<DataError>([&] { map_safetensors(path); }, {"describe tensors"});
+  write_bytes(path, "");
+  expect_throws<DataError>([&] { map_safetensors(path); },
+                           {"mapped; got an error, or 0 of 0 bytes"});
+  expect_throws<DataError>([&] { map_safetensors(folder.path()); }, {"must be a file"});
+}
+
 TEST(TensorFileTest, DamagedFilesOfOtherProgramsAreRefused) {
   const Folder folder;
   const auto path = folder.path() / "file";
