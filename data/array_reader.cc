@@ -6,7 +6,7 @@
 namespace ringrad {
 namespace {
 
-std::size_t checked_bytes(const FileReader& file, DType dtype, const Shape& shape) {
+std::size_t checked_bytes(const ByteReader& file, DType dtype, const Shape& shape) {
   std::uint64_t bytes = size_bytes(dtype), widest = bytes;
   bool fits = true;
   for (const std::int64_t extent : shape) {
@@ -29,13 +29,13 @@ void reverse_each(std::byte* elements, std::size_t bytes, std::size_t element_by
 
 }  // namespace
 
-Tensor read_array(FileReader& file, DType dtype, const Shape& shape, std::endian order,
+Tensor read_array(ByteReader& file, DType dtype, const Shape& shape, std::endian order,
                   Where where) {
   const std::size_t bytes = checked_bytes(file, dtype, shape);
   const Tensor result = empty(shape, {.dtype = dtype, .device = Device()}, where);
   const std::size_t count = file.read({result.raw_data(), bytes});
   if (count < bytes) file.fail(concat("promises ", bytes, " bytes of ", dtype, ' ', shape), count);
-  // Reading past the elements also makes FileReader verify a gzip file's checksum.
+  // Reading past the elements also verifies the checksum of compressed bytes.
   std::byte extra;
   if (file.read({&extra, 1}) != 0)
     file.fail(concat("must end after ", bytes, " bytes of ", dtype, ' ', shape), "more bytes");

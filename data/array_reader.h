@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "ringrad/core/tensor.h"
-#include "ringrad/data/file_reader.h"
+#include "ringrad/data/byte_reader.h"
 
 namespace ringrad {
 
@@ -13,7 +13,7 @@ namespace ringrad {
 /// can hold what its header claims.
 ///
 /// Throws:  DataError unless the file holds exactly these elements
-Tensor read_array(FileReader& file, DType dtype, const Shape& shape, std::endian order,
+Tensor read_array(ByteReader& file, DType dtype, const Shape& shape, std::endian order,
                   Where where);
 
 }  // namespace ringrad

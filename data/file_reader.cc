@@ -12,15 +12,12 @@ namespace {
 
 constexpr std::size_t kInputBytes = std::size_t{1} << 16;
 
-// Deflate's densest code is 2 bits for 258 equal bytes: 258 * 8 / 2 (zlib's technical notes).
-constexpr std::uint64_t kMostInflation = 1032;
-
 std::string describe_errno() { return std::generic_category().message(errno); }
 
 }  // namespace
 
 FileReader::FileReader(std::string operation, const std::filesystem::path& path, Where where)
-    : operation_(std::move(operation)), path_(path), where_(where) {
+    : ByteReader(std::move(operation), path.string(), where) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status))
@@ -42,8 +39,7 @@ FileReader::FileReader(std::string operation, const std::filesystem::path& path,
   input_.resize(kInputBytes);
   constexpr int kGzipOnly = 16;  // zlib: added to the window bits
   if (inflateInit2(&stream_, kGzipOnly + MAX_WBITS) != Z_OK)
-    throw OutOfMemoryError(concat(operation_, ": zlib needs memory to read ", path_.string()),
-                           where_);
+    throw OutOfMemoryError(concat(operation_, ": zlib needs memory to read ", name_), where_);
 }
 
 FileReader::~FileReader() {
@@ -51,11 +47,7 @@ FileReader::~FileReader() {
 }
 
 std::uint64_t FileReader::most_bytes() const {
-  if (!compressed_) return file_bytes_;
-  std::uint64_t bytes;
-  if (__builtin_mul_overflow(file_bytes_, kMostInflation, &bytes))
-    return std::numeric_limits<std::uint64_t>::max();
-  return bytes;
+  return compressed_ ? most_inflated(file_bytes_) : file_bytes_;
 }
 
 std::size_t FileReader::read(std::span<std::byte> out) {

@@ -18,6 +18,7 @@
 #include "ringrad/core/view.h"
 #include "ringrad/data/array_reader.h"
 #include "ringrad/data/file_reader.h"
+#include "ringrad/data/npy_array.h"
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -125,7 +126,7 @@ class HeaderText {
   std::string_view rest_;
 };
 
-std::string read_text(FileReader& file, std::size_t size, const char* what) {
+std::string read_text(ByteReader& file, std::size_t size, const char* what) {
   std::string text(size, '\0');
   const std::size_t count = file.read(std::as_writable_bytes(std::span(text)));
   if (count < size) file.fail(concat("must hold ", size, " bytes of ", what), count);
@@ -139,7 +140,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-Header read_header(FileReader& file) {
+Header read_header(ByteReader& file) {
   const std::string front = read_text(file, kMagic.size() + 2, "magic and version");
   const int major = front[kMagic.size()], minor = front[kMagic.size() + 1];
   if (!front.starts_with(kMagic) || major < 1 || major > 3 || minor != 0)
@@ -193,8 +194,7 @@ void write_elements(std::ostream& out, const Tensor& x, Where where) {
 
 }  // namespace
 
-Tensor read_npy(const std::filesystem::path& path, Where where) {
-  FileReader file("read_npy", path, where);
+Tensor read_npy_array(ByteReader& file, Where where) {
   const Header header = read_header(file);
   Shape stored = header.shape, order = header.shape;
   if (header.is_column_major) std::reverse(stored.begin(), stored.end());
@@ -205,18 +205,31 @@ Tensor read_npy(const std::filesystem::path& path, Where where) {
   return view::permute(x, order, where);
 }
 
+void check_npy_dtype(const char* operation, const Tensor& x, Where where) {
+  RINGRAD_CHECK(x.dtype(where) != DType::bfloat16, DTypeError, where, operation,
+                ": the dtype must be one that NumPy has; got bfloat16");
+}
+
+void write_npy_array(std::ostream& out, const Tensor& x, Where where) {
+  const std::string header = header_of(x);
+  out.write(header.data(), static_cast<std::streamsize>(header.size()));
+  write_elements(out, x, where);
+}
+
+Tensor read_npy(const std::filesystem::path& path, Where where) {
+  FileReader file("read_npy", path, where);
+  return read_npy_array(file, where);
+}
+
 void write_npy(const std::filesystem::path& path, const Tensor& x, Where where) {
-  RINGRAD_CHECK(x.dtype(where) != DType::bfloat16, DTypeError, where,
-                "write_npy: the dtype must be one that NumPy has; got bfloat16");
+  check_npy_dtype("write_npy", x, where);
   std::filesystem::path beside = path;
   beside += ".tmp";
   std::error_code error;
   errno = 0;
   {
     std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-    const std::string header = header_of(x);
-    out.write(header.data(), static_cast<std::streamsize>(header.size()));
-    write_elements(out, x, where);
+    write_npy_array(out, x, where);
     out.close();
     if (!out) error.assign(errno != 0 ? errno : EIO, std::generic_category());
   }

@@ -308,8 +308,8 @@ TEST(TensorFileTest, ReadsWhatTheReferenceWrites) {
   expect_throws<DataError>([&] { read_safetensors(path); }, {"I16 in \"i\""});
 }
 
-// Made by safetensors/make_every_dtype.py: one tensor for each dtype that Python's safetensors 0.8.0
-// can write, with bytes 0 and 1 in turn.
+// Made by safetensors/make_every_dtype.py: one tensor for each dtype that Python's safetensors
+// 0.8.0 can write, with bytes 0 and 1 in turn.
 TEST(TensorFileTest, DTypesThatTheLibraryLacksAreRefusedByName) {
   const std::filesystem::path path = "tests/nn/safetensors/every_dtype.safetensors";
   const std::map<std::string, DType> ours = {

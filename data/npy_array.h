@@ -1,0 +1,20 @@
+// One array in NumPy's format (npy.h), wherever its bytes are.
+
+#pragma once
+
+#include <iosfwd>
+
+#include "ringrad/core/tensor.h"
+#include "ringrad/data/byte_reader.h"
+
+namespace ringrad {
+
+/// Throws as read_npy.
+Tensor read_npy_array(ByteReader& bytes, Where where);
+
+/// Throws DTypeError, which names the operation, for bfloat16.
+void check_npy_dtype(const char* operation, const Tensor& x, Where where);
+/// REQUIRES: check_npy_dtype
+void write_npy_array(std::ostream& out, const Tensor& x, Where where);
+
+}  // namespace ringrad

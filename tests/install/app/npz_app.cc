@@ -1,0 +1,10 @@
+// Arrays go through NumPy's format, in a library that alone links libzip.
+
+#include <cstdio>
+
+#include "ringrad/data/npz.h"
+
+int main() {
+  ringrad::write_npz("batch.npz", {{"x", ringrad::arange(4)}}, /*deflates=*/true);
+  std::printf("x[3] %d\n", ringrad::read_npz("batch.npz").at("x")[3].item<int>());
+}
