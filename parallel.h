@@ -9,6 +9,7 @@
 #include "ringrad/parallel/comm/mesh.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/plan/draw/draw_collective.h"
+#include "ringrad/parallel/plan/draw/draw_pipeline.h"
 #include "ringrad/parallel/plan/file/pipeline_json.h"
 #include "ringrad/parallel/plan/file/plan_json.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"

@@ -41,15 +41,20 @@ SKIPPED = {
     'may_be_file': 'for checkpoints',
     'tensor_file_facts': 'for checkpoints',
     'frames_to_draw': 'for drawings',
+    'mean_costs': 'for planners',
+    'is_compute': "for plans' authors",
     'chunk_range': "for plans' authors",
 }
 SKIPPED_TYPES = re.compile(r'initializer_list|ParameterArena|StepOp|PlanFault')
 PLAN = [f'parallel/plan/{name}.h' for name in (
     'collective/collective_plan', 'collective/algorithms', 'collective/check', 'predict/cost',
-    'predict/collective_cost', 'draw/draw_collective', 'file/plan_json')]
+    'predict/collective_cost', 'draw/draw_collective', 'file/plan_json', 'pipeline/pipeline_plan',
+    'pipeline/pipeline_schedules', 'pipeline/pipeline_check', 'predict/pipeline_cost', 'draw/draw_pipeline',
+    'file/pipeline_json')]
 ENUMS = {'DType': 'core/dtype', 'Layout': 'core/shape', 'Reduction': 'kernels/loss/loss_reduction', 'Fan': 'nn/init',
          'ReduceOp': 'parallel/comm/reduce_op', 'Overlap': 'parallel/train/data_parallel/reducer',
-         'Collective': 'parallel/plan/collective/collective_plan', 'Wiring': 'parallel/plan/predict/cost'}
+         'Collective': 'parallel/plan/collective/collective_plan', 'Wiring': 'parallel/plan/predict/cost',
+         'PipelineOp': 'parallel/plan/pipeline/pipeline_plan'}
 
 
 # -- Reading ----------------------------------------------------------------------------------------------------------
@@ -119,7 +124,7 @@ class Parameter:
         declared, _, self.default = (part.strip() for part in text.partition(' = '))
         self.type, _, self.name = declared.rpartition(' ')
         self.bare = self.type.removeprefix('const ').rstrip('&')
-        self.nullable = self.default.startswith('default_') or self.bare == 'Tensor' and (
+        self.nullable = self.default.startswith('default_') or self.default == 'nullptr' or self.bare == 'Tensor' and (
             may_be_none or self.default == '{}')
 
     def taken(self):

@@ -3,6 +3,16 @@
 #include "bindings.h"
 
 namespace ringrad::python {
+namespace {
+
+using Seconds = std::vector<double>;
+
+// In units of a forward pass; messages take no time.
+std::string picture(const PipelinePlan& plan) {
+  return pipeline_svg(plan, pipeline_times(plan, {}), nullptr, {.unit = "units"});
+}
+
+}  // namespace
 
 void bind_plan_types(nb::module_& m) {
   nb::class_<Step>(m, "Step", "One step of one rank in a collective plan.")
@@ -79,6 +89,80 @@ void bind_plan_types(nb::module_& m) {
       .def_ro("name", &Topology::name)
       .def_ro("num_devices", &Topology::num_devices)
       .def_ro("links", &Topology::links);
+
+  nb::class_<PipelineAction>(m, "PipelineAction", "One action of one device in a pipeline's plan.")
+      .def(
+          "__init__",
+          [](PipelineAction* self, PipelineOp op, int stage, int micro_batch) {
+            new (self) PipelineAction{op, stage, micro_batch};
+          },
+          "op"_a, "stage"_a, "micro_batch"_a)
+      .def_ro("op", &PipelineAction::op)
+      .def_ro("stage", &PipelineAction::stage)
+      .def_ro("micro_batch", &PipelineAction::micro_batch)
+      .def("__repr__", printed<PipelineAction>);
+  nb::class_<PipelinePlan>(m, "PipelinePlan",
+                           "Which device computes what for which micro-batch, in which order.")
+      .def_ro("schedule", &PipelinePlan::schedule)
+      .def_ro("num_devices", &PipelinePlan::num_devices)
+      .def_ro("num_stages", &PipelinePlan::num_stages)
+      .def_ro("num_micro_batches", &PipelinePlan::num_micro_batches)
+      .def_rw("actions", &PipelinePlan::actions,
+              "A list for each device, in its order. It is a copy: assign a whole new one.")
+      .def(
+          "__eq__", [](const PipelinePlan& a, const PipelinePlan& b) { return a == b; },
+          nb::is_operator())
+      .def("_repr_svg_", &picture)
+      .def("__repr__", printed<PipelinePlan>);
+  nb::class_<PipelineCounterExample>(m, "PipelineCounterExample",
+                                     "Where and how a pipeline's plan fails.")
+      .def_ro("device", &PipelineCounterExample::device)
+      .def_ro("index", &PipelineCounterExample::index, "Into the device's actions.")
+      .def_ro("text", &PipelineCounterExample::text)
+      .def("__repr__", printed<PipelineCounterExample>);
+  nb::class_<PipelineCosts>(m, "PipelineCosts",
+                            "Seconds per micro-batch of each stage; stages beyond a list use its "
+                            "last number.")
+      .def(
+          "__init__",
+          [](PipelineCosts* self, const Seconds& forward, const Seconds& backward_input,
+             const Seconds& backward_weight, const Seconds& message, const Seconds& copy,
+             const Seconds& contention) {
+            new (self)
+                PipelineCosts{forward, backward_input, backward_weight, message, copy, contention};
+          },
+          "forward_s"_a = Seconds{1}, "backward_input_s"_a = Seconds{1},
+          "backward_weight_s"_a = Seconds{1}, "message_s"_a = Seconds{0}, "copy_s"_a = Seconds{0},
+          "contention"_a = Seconds{1})
+      .def_ro("forward_s", &PipelineCosts::forward_s)
+      .def_ro("backward_input_s", &PipelineCosts::backward_input_s)
+      .def_ro("backward_weight_s", &PipelineCosts::backward_weight_s)
+      .def_ro("message_s", &PipelineCosts::message_s)
+      .def_ro("copy_s", &PipelineCosts::copy_s)
+      .def_ro("contention", &PipelineCosts::contention);
+  nb::class_<PipelineTimes> times(m, "PipelineTimes", "When each action of a pipeline happens.");
+  nb::class_<PipelineTimes::Span>(times, "Span")
+      .def(
+          "__init__",
+          [](PipelineTimes::Span* self, double start, double end) {
+            new (self) PipelineTimes::Span{start, end};
+          },
+          "start_s"_a, "end_s"_a)
+      .def_ro("start_s", &PipelineTimes::Span::start_s)
+      .def_ro("end_s", &PipelineTimes::Span::end_s);
+  times.def_ro("spans", &PipelineTimes::spans, "Of the plan's actions.")
+      .def_ro("total_s", &PipelineTimes::total_s)
+      .def_ro("bubble", &PipelineTimes::bubble,
+              "The share of the devices' time in which they do not compute.");
+  nb::class_<PipelineRun>(m, "PipelineRun", "A plan, and when its actions ran.")
+      .def(
+          "__init__",
+          [](PipelineRun* self, const PipelinePlan& plan, const PipelineTimes& times) {
+            new (self) PipelineRun{plan, times_of_spans(plan, times.spans)};
+          },
+          "plan"_a, "times"_a)
+      .def_ro("plan", &PipelineRun::plan)
+      .def_ro("times", &PipelineRun::times);
   m.def("named_topology", &named_topology, "name"_a, "num_devices"_a,
         "A machine by name: \"dgx-h100\", ...");
 }

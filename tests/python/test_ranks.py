@@ -184,6 +184,39 @@ class Plans(unittest.TestCase):
             self.assertTrue(plan._repr_svg_().startswith('<svg'))
             self.assertEqual(rr.plan.collective_plan_from_json(rr.plan.to_json(plan)), plan)
 
+    def test_pipelines_are_made_proved_timed_and_drawn(self):
+        for name in rr.plan.pipeline_schedule_names():
+            bare = rr.plan.make_pipeline_plan(name, 4, 2 if rr.plan.takes_several_stages(name) else 1, 8)
+            plan = rr.plan.with_messages(bare)
+            self.assertIsNone(rr.plan.pipeline_check(plan), name)
+            self.assertIsNotNone(rr.plan.pipeline_check(bare), name)
+            times = rr.plan.pipeline_times(plan, rr.plan.PipelineCosts(message_s=[0.1]))
+            self.assertTrue(0 < times.bubble < 0.5)
+            self.assertTrue(plan._repr_svg_().startswith('<svg'))
+            self.assertIn('milli', rr.plan.pipeline_svg(plan, times, times, title='milli', unit='ms'))
+            run = rr.plan.pipeline_run_from_json(rr.plan.to_json(rr.plan.PipelineRun(plan, times)))
+            self.assertEqual(run.plan, plan)
+            self.assertAlmostEqual(run.times.total_s, times.total_s)
+        # GPipe's bubble is 3 (p - 1) of 3 (m + p - 1) units; it keeps all micro-batches.
+        gpipe = rr.plan.with_messages(rr.plan.gpipe(4, 8))
+        self.assertAlmostEqual(rr.plan.pipeline_times(gpipe, rr.plan.PipelineCosts()).bubble, 3 / 11)
+        self.assertEqual(rr.plan.peak_kept(gpipe), [8] * 4)
+
+    def test_a_pipeline_of_ones_own_is_proved_or_refuted(self):
+        Action, Op = rr.plan.PipelineAction, rr.plan.PipelineOp
+        plan = rr.plan.empty_pipeline_plan('own', 1, 1, 1)
+        plan.actions = [[Action(Op.forward, 0, 0), Action(Op.backward, 0, 0)]]
+        self.assertIsNone(rr.plan.pipeline_check(plan))
+        plan.actions = [[Action(Op.backward, 0, 0), Action(Op.forward, 0, 0)]]
+        self.assertIn('forward pass must come before', rr.plan.pipeline_check(plan).text)
+        plan.actions = [[Action(Op.forward, 7, 0)]]
+        for call in (rr.plan.peak_kept, lambda plan: plan._repr_svg_(), lambda plan: rr.plan.PipelineRun(
+                plan, rr.plan.pipeline_times(rr.plan.gpipe(1, 1), rr.plan.PipelineCosts()))):
+            with self.assertRaises(ValueError):
+                call(plan)
+        with self.assertRaisesRegex(ValueError, 'must have none yet'):
+            rr.plan.with_messages(rr.plan.with_messages(rr.plan.gpipe(2, 2)))
+
     def test_a_plan_of_ones_own_is_proved_or_refuted(self):
         plan = rr.plan.empty_plan(rr.Collective.all_reduce, 'own', 2, 1)
         plan.send(0, 0, 0, 1)

@@ -82,7 +82,7 @@ Unit unit_for(double total_s, const std::string& name) {
 
 class Picture {
  public:
-  Picture(const PipelinePlan& plan, double total_s, const PipelineDrawing& drawing)
+  Picture(const PipelinePlan& plan, double total_s, const PipelineDrawingOptions& drawing)
       : plan_(plan),
         stages_per_device_((plan.num_stages + plan.num_devices - 1) / plan.num_devices),
         ops_(ops_of(plan)),
@@ -196,7 +196,7 @@ void check_stages(const PipelinePlan& plan) {
 }  // namespace
 
 std::string pipeline_svg(const PipelinePlan& plan, const PipelineTimes& planned,
-                         const PipelineTimes* measured, const PipelineDrawing& drawing) {
+                         const PipelineTimes* measured, const PipelineDrawingOptions& drawing) {
   check_stages(plan);
   const PipelineTimes plans = times_of_spans(plan, planned.spans);
   const PipelineTimes runs = measured ? times_of_spans(plan, measured->spans) : PipelineTimes{};

@@ -17,7 +17,7 @@
 
 namespace ringrad {
 
-struct PipelineDrawing {
+struct PipelineDrawingOptions {
   std::string title = {};  ///< by default the plan's schedule and sizes
   /// Unit of the times. "s" is scaled to s, ms or us, whichever fits; any other name is written as
   /// it is.
@@ -30,6 +30,6 @@ struct PipelineDrawing {
 /// have its stages
 std::string pipeline_svg(const PipelinePlan& plan, const PipelineTimes& planned,
                          const PipelineTimes* measured = nullptr,
-                         const PipelineDrawing& drawing = {});
+                         const PipelineDrawingOptions& drawing = {});
 
 }  // namespace ringrad

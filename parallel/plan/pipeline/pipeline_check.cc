@@ -5,6 +5,7 @@
 #include <map>
 #include <ostream>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 namespace ringrad {
@@ -229,6 +230,9 @@ std::vector<std::int64_t> peak_kept_bytes(const PipelinePlan& plan,
   for (const auto& actions : plan.actions) {
     std::int64_t kept = 0, peak = 0;
     for (const auto& [op, stage, micro_batch] : actions) {
+      if (stage < 0 || static_cast<std::size_t>(stage) >= saved_bytes.size())
+        throw std::invalid_argument(text_of("pipeline: there must be bytes for each stage; got ",
+                                            saved_bytes.size(), " numbers and stage ", stage));
       const std::int64_t bytes = saved_bytes[static_cast<std::size_t>(stage)];
       if (op == forward) kept += bytes;
       peak = std::max(peak, kept);

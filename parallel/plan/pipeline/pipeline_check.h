@@ -42,13 +42,12 @@ struct PipelineCounterExample {
 std::optional<PipelineCounterExample> pipeline_check(const PipelinePlan& plan, int slots = 1);
 
 /// The most micro-batches whose activations each device keeps at the same time, counted per stage.
+/// Means something if pipeline_check proves the plan.
 ///
-/// REQUIRES: pipeline_check proves the plan
+/// Throws: std::invalid_argument, here and below, for an action of a stage without a number
 std::vector<int> peak_kept(const PipelinePlan& plan);
 
 /// The same in bytes, where stage s keeps saved_bytes[s] of a micro-batch.
-///
-/// REQUIRES: as above; one number per stage
 std::vector<std::int64_t> peak_kept_bytes(const PipelinePlan& plan,
                                           const std::vector<std::int64_t>& saved_bytes);
 

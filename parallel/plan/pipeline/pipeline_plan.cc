@@ -31,6 +31,10 @@ PipelinePlan with_messages(const PipelinePlan& plan) {
     std::vector<PipelineAction> all;
     for (const PipelineAction& action : actions) {
       const auto& [op, stage, micro_batch] = action;
+      if (!is_compute(op))
+        throw std::invalid_argument(
+            std::string("pipeline: a plan that gets its messages must have none yet; got ") +
+            name(op));
       const bool is_first = stage == 0, is_last = stage == plan.num_stages - 1;
       const bool makes_gradient = op == backward || op == backward_input;
       if (has_messages && op == forward && !is_first)

@@ -75,7 +75,7 @@ PipelinePlan empty_pipeline_plan(std::string schedule, int num_devices, int stag
 /// The plan with its messages: whatever another device needs is sent as soon as it is made, and
 /// received just before it is used.
 ///
-/// REQUIRES: the plan has no messages yet
+/// Throws: std::invalid_argument if the plan has messages already
 PipelinePlan with_messages(const PipelinePlan& plan);
 
 const char* name(PipelineOp op);

@@ -51,10 +51,9 @@ PipelinePlan zero_bubble(int num_devices, int num_micro_batches);
 /// The names of all schedules, in the order of the table in pipeline_schedules.cc.
 std::vector<std::string> pipeline_schedule_names();
 
-/// A schedule by its name.
+/// Whether a schedule can have more than one stage on a device.
 ///
-/// Throws: std::invalid_argument also for an unknown name, or if stages_per_device > 1, except for
-///         interleaved
+/// Throws: std::invalid_argument for an unknown name
 bool takes_several_stages(const std::string& schedule);
 
 /// A schedule by its name.

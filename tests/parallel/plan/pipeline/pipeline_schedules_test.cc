@@ -79,6 +79,12 @@ TEST(PipelineSchedulesTest, MessagesTakeTimeButNoDevicesTime) {
   EXPECT_DOUBLE_EQ(pipeline_times(plan, {.forward_s = {1, 3}}).total_s, 8);
 }
 
+TEST(PipelineSchedulesTest, RefuseMessagesTwiceAndAStageWithoutBytes) {
+  const PipelinePlan plan = with_messages(gpipe(2, 1));
+  EXPECT_THROW(with_messages(plan), std::invalid_argument);
+  EXPECT_THROW(peak_kept_bytes(plan, {1}), std::invalid_argument);
+}
+
 TEST(PipelineSchedulesTest, PrintAsALinePerDevice) {
   std::ostringstream text;
   text << one_forward_one_backward(2, 3) << zero_bubble(2, 2);
