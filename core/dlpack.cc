@@ -120,12 +120,13 @@ Tensor tensor_over(Managed* theirs, bool is_read_only, Where where) {
   return result;
 }
 
-// What a consumer holds: the struct, its lists, and the tensor that keeps the memory.
+// What a consumer holds: the struct, its lists, and the memory itself: the tensor may get another
+// by set_data().
 template <class Managed>
 struct Export {
   Managed managed{};
   std::array<std::int64_t, kMaxDims> shape{}, strides{};
-  Tensor tensor;
+  Ref<Storage> storage;
 };
 
 template <class Managed>
@@ -139,7 +140,7 @@ Managed* managed_of(const Tensor& x, Where where) {
       x.device());
   if (x.device().is_cuda()) current_stream(x.device()).synchronize(where);
   auto shared = std::make_unique<Export<Managed>>();
-  shared->tensor = x;
+  shared->storage = x.storage();
   std::copy(x.shape().begin(), x.shape().end(), shared->shape.begin());
   std::copy(x.strides().begin(), x.strides().end(), shared->strides.begin());
   Managed& managed = shared->managed;

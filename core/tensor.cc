@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "ringrad/core/check_fits.h"
 #include "ringrad/core/fill_cuda.h"
 #include "ringrad/core/transfer.h"
 
@@ -175,6 +176,7 @@ Tensor empty(const Shape& shape, const Options& options, Where where) {
 }
 
 Tensor full(const Shape& shape, Scalar value, const Options& options, Where where) {
+  check_fits("full", value, options.dtype, where);
   Tensor result = empty(shape, options, where);
   fill_dense(result, value, where);
   return result;
@@ -206,6 +208,7 @@ Tensor zeros_like(const Tensor& x, Where where) { return full_like(x, 0, where);
 Tensor ones_like(const Tensor& x, Where where) { return full_like(x, 1, where); }
 
 Tensor full_like(const Tensor& x, Scalar value, Where where) {
+  check_fits("full_like", value, x.dtype(where), where);
   Tensor result = empty_like(x, where);
   fill_dense(result, value, where);
   return result;
@@ -288,6 +291,7 @@ Tensor tensor(const Values& values, DType dtype, Where where) {
   Shape shape;
   std::vector<Scalar> numbers;
   flatten_values(values, 0, shape, numbers, where);
+  for (const Scalar& number : numbers) check_fits("tensor", number, dtype, where);
   const Tensor result = empty(shape, {.dtype = dtype, .device = host_device()}, where);
   dispatch_dtype(dtype, [&]<class T>() {
     std::transform(numbers.begin(), numbers.end(), result.data<T>(),

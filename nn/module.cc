@@ -197,8 +197,19 @@ Tensor Module::buffer(const std::string& name, const Tensor& value, Where where)
   return value;
 }
 
+bool Module::holds(const Module& other) const {
+  return this == &other || std::any_of(children_.begin(), children_.end(), [&](const auto& child) {
+           return child.second->holds(other);
+         });
+}
+
 Module& Module::add_child(const std::string& name, std::shared_ptr<Module> module, Where where) {
   check_name(name, where);
+  RINGRAD_CHECK(module, ValueError, where, "register: child ", name,
+                " must be a module; got null in ", describe());
+  RINGRAD_CHECK(!module->holds(*this), ValueError, where, "register: child ", name,
+                " must not hold the module that it becomes part of; got a circle through ",
+                describe());
   module->trace_name_ = concat(name, ' ', module->describe());
   module->is_child_ = true;
   children_.emplace_back(name, std::move(module));

@@ -118,7 +118,7 @@ class Module {
   /// Registers a tensor that is state but not trained.
   Tensor buffer(const std::string& name, const Tensor& value, Where where = Where::current());
   /// Registers a module and returns it. In C++ the parent alone owns it; in Python its other names
-  /// keep it alive as well.
+  /// keep it alive as well. Throws ValueError for null, or a module that holds this one.
   template <std::derived_from<Module> M>
   M& child(const std::string& name, M module, Where where = Where::current()) {
     return static_cast<M&>(add_child(name, made_shared(std::move(module)), where));
@@ -167,6 +167,9 @@ class Module {
   void print(std::ostream& out, int indent) const;
 
   bool training_ = true;
+  /// True for this module and all below it.
+  bool holds(const Module& other) const;
+
   bool is_child_ = false;
   MovedFrom moved_from_;
   std::string trace_name_ = "model";

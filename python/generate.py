@@ -24,7 +24,7 @@ SKIPPED = {
     'from_values': 'tensor makes one of lists',
     'from_memory': 'from_dlpack and from_numpy share memory',
     'default_generator': 'bound by hand: it returns a reference',
-    'register_hook': 'bound by hand: a hook may return None',
+    'register_hook': 'bound by hand as a method: a hook may return None',
     'register_completed_hook': 'for DistributedDataParallel',
     'backward_inputs': 'for pipelines',
     'begin': "Python's own iteration",
@@ -42,6 +42,9 @@ SKIPPED = {
     'tensor_file_facts': 'for checkpoints',
     'frames_to_draw': 'for drawings',
     'mean_costs': 'for planners',
+    'owner': 'for proved plans only',
+    'is_promised': 'for proved plans only',
+    'plan_shape_check': 'part of plan_check',
     'is_compute': "for plans' authors",
     'chunk_range': "for plans' authors",
 }
@@ -123,8 +126,9 @@ class Parameter:
     def __init__(self, text, may_be_none):
         declared, _, self.default = (part.strip() for part in text.partition(' = '))
         self.type, _, self.name = declared.rpartition(' ')
-        self.bare = self.type.removeprefix('const ').rstrip('&')
-        self.nullable = self.default.startswith('default_') or self.default == 'nullptr' or self.bare == 'Tensor' and (
+        self.bare = self.type.removeprefix('const ').rstrip('&*')
+        self.is_pointer = self.type.endswith('*')
+        self.nullable = self.is_pointer or self.default.startswith('default_') or self.bare == 'Tensor' and (
             may_be_none or self.default == '{}')
 
     def taken(self):
@@ -150,6 +154,8 @@ class Parameter:
         """What the C++ function gets."""
         if self.nullable and self.bare == 'Tensor':
             return f'or_undefined({self.name})'
+        if self.is_pointer:
+            return self.name
         value = f'{"*" * self.nullable}{self.name}'
         if self.bare == 'Device':
             value = f'Device({value}, where)'
@@ -242,7 +248,8 @@ class Headers:
                     tensors += split(member.removeprefix('Tensor '))
             if not constructors and name not in bases:
                 constructors = [('public:', '')]
-            yield f'  nb::class_<{full}, {scope}::{base}>(m, "{name}", R"doc({doc})doc")'
+            final = '' if name in bases else 'nb::is_final(), '  # C++ calls no forward() of a subclass
+            yield f'  nb::class_<{full}, {scope}::{base}>(m, "{name}", {final}R"doc({doc})doc")'
             for access, parameters in constructors:
                 if access == 'public:':
                     taken, notes, given = self.call(scope, parameters, '')

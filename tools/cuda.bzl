@@ -11,9 +11,8 @@ load("//tools:copts.bzl", "CHECKED_COPTS")
 load("//tools:ringrad.bzl", "ringrad_library", "ringrad_test")
 
 # Kernels can be told to stop at arithmetic on unwritten memory (sim/unwritten.h), so the compiler must
-# not add arithmetic that is not in the source. With -Os they take a third less room in programs than
-# with -O1, and half of -O3's time to compile.
-_SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas", "-Os"]
+# not add arithmetic that is not in the source.
+_SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas"]
 
 # Only for AddressSanitizer: headers must mean the same in all sources of a program
 # (core/allocator.h).
@@ -88,9 +87,14 @@ def ringrad_cuda_library(
         hdrs = [],
         deps = [],
         nvcc_copts = [],
+        simulated_copts = ["-Os"],
         testonly = False,
         **kwargs):
-    """Kernels and their launchers."""
+    """Kernels and their launchers.
+
+    With -Os, simulated kernels take a third less room in programs than with -O1, and half of -O3's time to
+    compile.
+    """
     deps = deps + [str(Label("//core/gpu:cuda"))]
     simulated = ["%s_simulated/%s.cc" % (name, src) for src in srcs]
     folder = native.package_name()
@@ -119,7 +123,7 @@ def ringrad_cuda_library(
             "//conditions:default": simulated,
         }),
         hdrs = hdrs,
-        copts = _SIMULATED_COPTS + CHECKED_COPTS + ([] if testonly else _PLAIN_COPTS),
+        copts = _SIMULATED_COPTS + simulated_copts + CHECKED_COPTS + ([] if testonly else _PLAIN_COPTS),
         testonly = testonly,
         textual_hdrs = srcs,
         deps = deps,

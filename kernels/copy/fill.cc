@@ -1,5 +1,6 @@
 #include "ringrad/kernels/copy/fill.h"
 
+#include "ringrad/core/check_fits.h"
 #include "ringrad/core/fill_cuda.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/convert.h"
@@ -21,6 +22,7 @@ Tensor without_repeats(Tensor x, Where where) {
 
 // A fill is a copy of one broadcast element; the copy's loops handle that case fast.
 void fill_(const Tensor& expanded, Scalar value, Where where) {
+  check_fits("fill_", value, expanded.dtype(where), where);
   if (expanded.numel(where) == 0) return;
   const Tensor x = without_repeats(expanded, where);
   if (x.device().is_cuda() && is_dense(x.shape(), x.strides())) {

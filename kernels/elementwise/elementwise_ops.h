@@ -27,6 +27,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "ringrad/core/check_fits.h"
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/error.h"
 #include "ringrad/core/scalar.h"
@@ -118,14 +119,7 @@ constexpr T power(T base, T exponent) {
 /// The dtype of `x op number`. Throws ValueError for a number that an integer dtype cannot hold.
 inline DType promote_number(const char* operation, DType x, Scalar number, Where where) {
   const DType dtype = promote(x, number);
-  const auto check_range = [&]<class T>() {
-    const auto value = number.to<std::int64_t>();
-    RINGRAD_CHECK(value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max(),
-                  ValueError, where, operation, ": the number must fit the tensor's dtype; got ",
-                  value, " and ", dtype);
-  };
-  if (dtype == DType::uint8) check_range.template operator()<std::uint8_t>();
-  if (dtype == DType::int32) check_range.template operator()<std::int32_t>();
+  check_fits(operation, number, dtype, where);
   return dtype;
 }
 

@@ -80,7 +80,7 @@ struct type_caster<ringrad::Scalar> {
 
 template <>
 struct type_caster<ringrad::Shape> {
-  NB_TYPE_CASTER(ringrad::Shape, const_name("collections.abc.Sequence[int] | int"))
+  NB_TYPE_CASTER(ringrad::Shape, io_name("collections.abc.Sequence[int] | int", "tuple[int, ...]"))
   bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept;
   static handle from_cpp(const ringrad::Shape& shape, rv_policy, cleanup_list*) noexcept;
 };

@@ -1,6 +1,6 @@
 // nn: modules, which Python may derive from, optimizers, and files of tensors.
 
-#include <nanobind/trampoline.h>
+#include <algorithm>
 
 #include "bindings.h"
 
@@ -9,13 +9,49 @@ namespace {
 
 using nn::Module;
 
+// What Python knows the module as.
+nb::object self_of(const Module& module) { return nb::find(&module); }
+
+// A class's own method of this name; null if it is Module's.
+nb::object own_method(const nb::handle& self, const char* name) {
+  const nb::object found = self.type().attr(name);
+  if (found.is(nb::type<Module>().attr(name))) return {};
+  return self.attr(name);
+}
+
+// What a method of Python's returned, as T.
+template <class T>
+T returned(const nb::handle& self, const char* name, const char* must, const nb::object& value) {
+  T result;
+  RINGRAD_CHECK(nb::try_cast(value, result), DTypeError, caller(),
+                nb::type_name(self.type()).c_str(), '.', name, ": it must return a ", must,
+                "; got ", nb::type_name(value.type()).c_str());
+  return result;
+}
+
 // A module whose forward() is Python's. Its members that are modules are its children.
 class PythonModule : public Module {
  public:
-  NB_TRAMPOLINE(Module, 2);
+  Tensor forward(const Tensor& x, Where where) override {
+    const nb::gil_scoped_acquire locked;
+    const nb::object self = self_of(*this), method = own_method(self, "forward");
+    if (!method.is_valid()) lacks_forward(where);
+    return returned<Tensor>(self, "forward", "Tensor", method(x));
+  }
 
-  Tensor forward(const Tensor& x, Where) override { NB_OVERRIDE_PURE(forward, x); }
-  std::string describe() const override { NB_OVERRIDE(describe); }
+  std::string describe() const override {
+    const nb::gil_scoped_acquire locked;
+    const nb::object self = self_of(*this), method = own_method(self, "describe");
+    if (!method.is_valid()) return Module::describe();
+    return returned<std::string>(self, "describe", "str", method());
+  }
+
+  [[noreturn]] void lacks_forward(Where where) const {
+    const nb::gil_scoped_acquire locked;
+    throw ValueError(concat(nb::type_name(self_of(*this).type()).c_str(),
+                            ": the class must define forward(self, x); got none"),
+                     where);
+  }
 };
 
 // What is protected in C++, since only a module itself may add to its state.
@@ -27,12 +63,49 @@ void add_child(Module& self, const std::string& name, std::shared_ptr<Module> ch
   (self.*(&Open::add_child))(name, std::move(child), caller());
 }
 
+std::shared_ptr<Module> layer_of(const nb::handle& layer) {
+  std::shared_ptr<Module> module;
+  RINGRAD_CHECK(!layer.is_none() && nb::try_cast(layer, module), DTypeError, caller(),
+                "Sequential: a layer must be a Module; got ", nb::type_name(layer.type()).c_str());
+  return module;
+}
+
+// A registered child stays: what is trained and saved must not differ from what forward() uses.
+void check_no_child(const nb::handle& self, const nb::str& name) {
+  const nb::object members = nb::getattr(self, "__dict__", nb::dict());
+  const nb::object before = members.attr("get")(name);
+  RINGRAD_CHECK(!nb::isinstance<Module>(before), ValueError, caller(),
+                nb::type_name(self.type()).c_str(), ": child ", name.c_str(),
+                " must stay what it is; got another value for it");
+}
+
 // `self.layer = nn.Linear(2, 3)` registers the layer under that name.
 void set_attribute(const nb::handle& self, const nb::str& name, const nb::object& value) {
+  Module* module = nullptr;
+  RINGRAD_CHECK(nb::inst_ready(self) && nb::try_cast(self, module), ValueError, caller(),
+                nb::type_name(self.type()).c_str(),
+                ": super().__init__() must come before its members; got ", name.c_str());
   std::shared_ptr<Module> child;
-  if (nb::try_cast(value, child))
-    add_child(nb::cast<Module&>(self), name.c_str(), std::move(child));
+  Tensor tensor;
+  check_no_child(self, name);
+  if (!value.is_none() && nb::try_cast(value, child)) {
+    add_child(*module, name.c_str(), std::move(child));
+  } else if (nb::isinstance<Tensor>(value)) {
+    tensor = nb::cast<Tensor>(value);
+    const auto parameters = module->parameters();
+    RINGRAD_CHECK(!tensor.defined() || !tensor.requires_grad() || !tensor.is_leaf() ||
+                      std::any_of(parameters.begin(), parameters.end(),
+                                  [&](const Tensor& parameter) { return parameter.is(tensor); }),
+                  ValueError, caller(), nb::type_name(self.type()).c_str(),
+                  ": a tensor that is trained must be registered; write self.", name.c_str(),
+                  " = self.parameter(\"", name.c_str(), "\", tensor)");
+  }
   if (PyObject_GenericSetAttr(self.ptr(), name.ptr(), value.ptr()) != 0) throw nb::python_error();
+}
+
+void delete_attribute(const nb::handle& self, const nb::str& name) {
+  check_no_child(self, name);
+  if (PyObject_GenericSetAttr(self.ptr(), name.ptr(), nullptr) != 0) throw nb::python_error();
 }
 
 }  // namespace
@@ -40,10 +113,12 @@ void set_attribute(const nb::handle& self, const nb::str& name, const nb::object
 void bind_module(nb::module_& m) {
   nb::class_<Module, PythonModule>(m, "Module", nb::dynamic_attr(),
                                    "Parameters, buffers and child modules by name, and a forward "
-                                   "function. Derive from it, make modules and "
-                                   "parameters members, and define forward(self, x).")
+                                   "function. Derive from it, make modules "
+                                   "members, register tensors with parameter() and buffer(), and "
+                                   "define forward(self, x).")
       .def(nb::init<>())
-      .def("__setattr__", set_attribute)
+      .def("__setattr__", set_attribute, "name"_a, nb::arg("value").none())
+      .def("__delattr__", delete_attribute, "name"_a)
       .def(
           "__call__",
           [](Module& self, const Tensor& x) {
@@ -53,11 +128,17 @@ void bind_module(nb::module_& m) {
       .def(
           "forward",
           [](Module& self, const Tensor& x) {
+            // What super().forward(x) of a class reaches.
+            if (const auto* own = dynamic_cast<PythonModule*>(&self)) own->lacks_forward(caller());
             return called([&](Where where) { return self.forward(x, where); });
           },
           "x"_a, "The module's function; a class of one's own defines it.")
       .def(
-          "describe", [](const Module& self) { return self.describe(); },
+          "describe",
+          [](const Module& self) {
+            return dynamic_cast<const PythonModule*>(&self) ? self.Module::describe()
+                                                            : self.describe();
+          },
           "One line that describes the module without its children.")
       .def(
           "parameter",
@@ -109,21 +190,21 @@ void bind_module(nb::module_& m) {
           "dtype"_a, "Casts every floating parameter and buffer; gradients are dropped.")
       .def("__repr__", printed<Module>);
 
-  nb::class_<nn::Sequential, Module>(m, "Sequential", "Calls its layers one after the other.")
+  nb::class_<nn::Sequential, Module>(m, "Sequential", nb::is_final(),
+                                     "Calls its layers one after the other.")
       .def(
           "__init__",
           [](nn::Sequential* self, const nb::args& layers) {
             new (self) nn::Sequential();
             for (const nb::handle layer : layers)
-              self->append(std::to_string(self->num_layers()),
-                           nb::cast<std::shared_ptr<Module>>(layer), caller());
+              self->append(std::to_string(self->num_layers()), layer_of(layer), caller());
           },
           nb::sig("def __init__(self, *layers: Module) -> None"))
       .def(
           "append",
-          [](nn::Sequential& self, std::shared_ptr<Module> layer,
+          [](nn::Sequential& self, const nb::object& layer,
              const std::optional<std::string>& name) {
-            self.append(name.value_or(std::to_string(self.num_layers())), std::move(layer),
+            self.append(name.value_or(std::to_string(self.num_layers())), layer_of(layer),
                         caller());
           },
           "layer"_a, "name"_a = nb::none(), "Adds a layer at the end.")

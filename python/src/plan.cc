@@ -85,6 +85,9 @@ void bind_plan_types(nb::module_& m) {
                        "When a step happens, in seconds after the collective begins.")
       .def_ro("start_s", &StepTime::start_s)
       .def_ro("end_s", &StepTime::end_s);
+  nb::class_<AllReduceChoice>(m, "AllReduceChoice", "The fastest algorithm under a cost model.")
+      .def_ro("algorithm", &AllReduceChoice::algorithm)
+      .def_ro("seconds", &AllReduceChoice::seconds);
   nb::class_<Topology>(m, "Topology", "Devices and the links between them.")
       .def_ro("name", &Topology::name)
       .def_ro("num_devices", &Topology::num_devices)
@@ -164,7 +167,7 @@ void bind_plan_types(nb::module_& m) {
       .def_ro("plan", &PipelineRun::plan)
       .def_ro("times", &PipelineRun::times);
   m.def("named_topology", &named_topology, "name"_a, "num_devices"_a,
-        "A machine by name: \"dgx-h100\", ...");
+        "A machine by name: \"nvlink8\", ...");
 }
 
 }  // namespace ringrad::python

@@ -1,5 +1,9 @@
 // Ranks: threads that run a Python function, processes that ringrun starts, and training on them.
 
+#include <omp.h>
+
+#include <future>
+
 #include "bindings.h"
 
 namespace ringrad::python {
@@ -11,6 +15,33 @@ std::chrono::nanoseconds seconds(double s, const char* what) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * s));
 }
 
+// --- Threads ---
+
+// A rank's objects that stand for its place in the group. Python may keep them for longer than the
+// group lives, so they end with the rank; to use them later is a TypeError.
+thread_local std::vector<nb::weakref>* objects_of_rank = nullptr;
+
+void end_objects(const nb::handle& comm, const std::vector<nb::weakref>& objects) {
+  for (const nb::weakref& reference : objects)
+    if (const nb::object object = reference(); !object.is_none()) nb::inst_destruct(object);
+  nb::inst_set_state(comm, /*ready=*/false, /*destruct=*/false);
+}
+
+// The ranks that run Python now, for the thread that waits for them. Under the interpreter's lock.
+struct RunningRank {
+  Communicator* comm;
+  unsigned long thread;
+};
+
+// Ctrl-C reaches the main thread alone. The ranks that wait for others stop waiting, and those that
+// run Python get a KeyboardInterrupt.
+void interrupt(const std::vector<RunningRank>& ranks) {
+  for (const RunningRank& rank : ranks) {
+    rank.comm->abort("KeyboardInterrupt");
+    PyThreadState_SetAsyncExc(rank.thread, PyExc_KeyboardInterrupt);
+  }
+}
+
 // C++ tells the other ranks why this one fails; Python's exception itself is raised at the end,
 // that of the rank that failed first.
 void run_python_ranks(int world_size, const nb::callable& body, double deadline) {
@@ -18,22 +49,48 @@ void run_python_ranks(int world_size, const nb::callable& body, double deadline)
   GroupOptions options;
   options.deadline = seconds(deadline, "run_ranks");
   std::exception_ptr first;
-  try {
+  std::vector<RunningRank> running;
+  const auto run_rank = [&](Communicator& comm) {
+    const nb::gil_scoped_acquire locked;
+    std::vector<nb::weakref> objects;
+    objects_of_rank = &objects;
+    running.push_back({&comm, PyThread_get_thread_ident()});
+    const nb::object ours = nb::cast(comm, nb::rv_policy::reference);
+    const auto leave = [&] {
+      std::erase_if(running, [&](const RunningRank& rank) { return rank.comm == &comm; });
+      end_objects(ours, objects);
+    };
+    try {
+      body(ours);
+      leave();
+    } catch (nb::python_error& error) {
+      leave();
+      if (!first) first = std::current_exception();
+      throw Error(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",
+                         nb::str(error.value()).c_str()),
+                  where);
+    }
+  };
+  const int team = omp_get_max_threads();
+  std::future<void> ranks = std::async(std::launch::async, [&] {
+    omp_set_num_threads(team);
+    run_ranks(world_size, run_rank, options, where);
+  });
+  const auto ended = [&] {
     const nb::gil_scoped_release unlocked;
-    run_ranks(
-        world_size,
-        [&](Communicator& comm) {
-          const nb::gil_scoped_acquire locked;
-          try {
-            body(nb::cast(comm, nb::rv_policy::reference));
-          } catch (nb::python_error& error) {
-            if (!first) first = std::current_exception();  // under the interpreter's lock
-            throw Error(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",
-                               nb::str(error.value()).c_str()),
-                        where);
-          }
-        },
-        options, where);
+    return ranks.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready;
+  };
+  while (!ended())
+    if (PyErr_CheckSignals() != 0) {
+      try {
+        nb::raise_python_error();
+      } catch (const nb::python_error&) {
+        if (!first) first = std::current_exception();
+      }
+      interrupt(running);
+    }
+  try {
+    ranks.get();
   } catch (const Error&) {
     if (!first) throw;
   }
@@ -147,20 +204,21 @@ void bind_ranks(nb::module_& m) {
       "started.");
 
   nb::class_<DistributedDataParallel>(
-      m, "DistributedDataParallel",
+      m, "DistributedDataParallel", nb::is_weak_referenceable(),
       "Every rank holds the whole model and works on its own part of the batch; "
       "gradients are averaged.")
       .def(
           "__init__",
-          [](DistributedDataParallel* self, nn::Module& module, Communicator& comm,
-             std::int64_t bucket_bytes, bool allow_unused, bool static_graph) {
+          [](nb::pointer_and_handle<DistributedDataParallel> self, nn::Module& module,
+             Communicator& comm, std::int64_t bucket_bytes, bool allow_unused, bool static_graph) {
             called([&](Where where) {
-              new (self) DistributedDataParallel(module, comm,
-                                                 {.bucket_bytes = bucket_bytes,
-                                                  .allow_unused = allow_unused,
-                                                  .static_graph = static_graph},
-                                                 where);
+              new (self.p) DistributedDataParallel(module, comm,
+                                                   {.bucket_bytes = bucket_bytes,
+                                                    .allow_unused = allow_unused,
+                                                    .static_graph = static_graph},
+                                                   where);
             });
+            if (objects_of_rank) objects_of_rank->push_back(nb::weakref(self.h));
           },
           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "module"_a, "comm"_a, nb::kw_only(),
           "bucket_bytes"_a = 0, "allow_unused"_a = true, "static_graph"_a = false)

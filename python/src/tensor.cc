@@ -10,7 +10,22 @@ namespace nanobind::detail {
 
 using namespace ringrad;
 
-bool type_caster<Scalar>::from_python(handle source, uint8_t, cleanup_list*) noexcept {
+namespace {
+
+// numpy.float32(2) is a number; an array is none. NumPy is not imported for this.
+bool is_numpy_scalar(PyObject* object) {
+  PyObject* const numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");  // borrowed
+  if (!numpy) return false;
+  const nanobind::object generic = nanobind::steal(PyObject_GetAttrString(numpy, "generic"));
+  const int is_one = generic.is_valid() ? PyObject_IsInstance(object, generic.ptr()) : -1;
+  if (is_one < 0) PyErr_Clear();
+  return is_one > 0;
+}
+
+}  // namespace
+
+bool type_caster<Scalar>::from_python(handle source, uint8_t flags,
+                                      cleanup_list* cleanup) noexcept {
   PyObject* const number = source.ptr();
   if (PyBool_Check(number)) {
     value = number == Py_True;
@@ -20,6 +35,10 @@ bool type_caster<Scalar>::from_python(handle source, uint8_t, cleanup_list*) noe
     int overflow = 0;
     value = std::int64_t{PyLong_AsLongLongAndOverflow(number, &overflow)};
     return overflow == 0;
+  } else if (is_numpy_scalar(number)) {
+    const nanobind::object plain = nanobind::steal(PyObject_CallMethod(number, "item", nullptr));
+    if (!plain.is_valid()) PyErr_Clear();
+    return plain.is_valid() && !is_numpy_scalar(plain.ptr()) && from_python(plain, flags, cleanup);
   } else {
     return false;
   }
@@ -56,24 +75,36 @@ handle type_caster<Shape>::from_cpp(const Shape& shape, rv_policy, cleanup_list*
   return extents;
 }
 
-bool type_caster<Values>::from_python(handle source, uint8_t flags,
-                                      cleanup_list* cleanup) noexcept {
-  if (PyList_Check(source.ptr()) || PyTuple_Check(source.ptr())) {
+namespace {
+
+// Lists in lists: nothing of Python's runs meanwhile, and no list is followed further than tensors
+// have axes.
+bool values_of(PyObject* source, int depth, Values& values) {
+  const bool is_list = PyList_Check(source);
+  if (is_list || PyTuple_Check(source)) {
+    if (depth > kMaxDims) return false;
     std::vector<Values> list;
-    for (const handle element : borrow<sequence>(source)) {
-      make_caster<Values> one;
-      if (!one.from_python(element, flags, cleanup)) return false;
-      list.push_back(std::move(one.value));
+    for (Py_ssize_t i = 0; i < Py_SIZE(source); ++i) {
+      Values one(0);
+      PyObject* const element = is_list ? PyList_GET_ITEM(source, i) : PyTuple_GET_ITEM(source, i);
+      if (!values_of(element, depth + 1, one)) return false;
+      list.push_back(std::move(one));
     }
-    value = Values(std::move(list));
+    values = Values(std::move(list));
     return true;
   }
   make_caster<Scalar> number;
-  if (!number.from_python(source, flags, cleanup)) return false;
-  value = number.value.dtype() == DType::bool_ ? Values(number.value.to<bool>())
-          : number.value.is_floating()         ? Values(number.value.to<double>())
-                                               : Values(number.value.to<std::int64_t>());
+  if (!number.from_python(source, 0, nullptr)) return false;
+  values = number.value.dtype() == DType::bool_ ? Values(number.value.to<bool>())
+           : number.value.is_floating()         ? Values(number.value.to<double>())
+                                                : Values(number.value.to<std::int64_t>());
   return true;
+}
+
+}  // namespace
+
+bool type_caster<Values>::from_python(handle source, uint8_t, cleanup_list*) noexcept {
+  return values_of(source.ptr(), 0, value);
 }
 
 }  // namespace nanobind::detail
@@ -148,11 +179,11 @@ constexpr std::array<const char*, kNumDTypes> kFormats = {"f", "d", "e", nullptr
                                                           "i", "q", "B", "?"};
 
 struct BufferExtents {
-  Tensor tensor;
+  Ref<Storage> storage;                    // not the tensor, which may get other memory
   std::vector<Py_ssize_t> shape, strides;  // bytes
 };
 
-int export_buffer(PyObject* self, Py_buffer* view, int) noexcept {
+int export_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   try {
     const Tensor x = nb::cast<Tensor>(nb::handle(self));
     const char* const format = kFormats[static_cast<std::size_t>(x.dtype())];
@@ -167,15 +198,26 @@ int export_buffer(PyObject* self, Py_buffer* view, int) noexcept {
       extents->shape.push_back(x.shape()[axis]);
       extents->strides.push_back(x.strides()[axis] * size);
     }
-    extents->tensor = x;
+    extents->storage = x.storage();
+    // What a consumer does not ask for, it does not look at: it takes the bytes one after another.
+    const auto asks = [&](int what) { return (flags & what) == what; };
+    const bool follows_strides = asks(PyBUF_STRIDES) && !asks(PyBUF_C_CONTIGUOUS) &&
+                                 !asks(PyBUF_F_CONTIGUOUS) && !asks(PyBUF_ANY_CONTIGUOUS);
+    RINGRAD_CHECK(x.is_contiguous() || follows_strides, ValueError, caller(),
+                  "memoryview: a tensor must be contiguous for a consumer that does not follow "
+                  "strides; got shape ",
+                  x.shape(), " with strides ", x.strides());
+    RINGRAD_CHECK(!asks(PyBUF_F_CONTIGUOUS) || x.dims() < 2, ValueError, caller(),
+                  "memoryview: a tensor in Fortran's order must have at most one axis; got shape ",
+                  x.shape());
     *view = {};
     view->buf = x.raw_data();
     view->len = x.numel() * size;
     view->itemsize = size;
-    view->format = const_cast<char*>(format);
-    view->ndim = x.dims();
-    view->shape = extents->shape.data();
-    view->strides = extents->strides.data();
+    view->format = asks(PyBUF_FORMAT) ? const_cast<char*>(format) : nullptr;
+    view->ndim = asks(PyBUF_ND) ? x.dims() : 1;
+    view->shape = asks(PyBUF_ND) ? extents->shape.data() : nullptr;
+    view->strides = asks(PyBUF_STRIDES) ? extents->strides.data() : nullptr;
     view->internal = extents.release();
     view->obj = nb::borrow(self).release().ptr();
     return 0;
@@ -225,14 +267,18 @@ Index index_of(nb::handle key) {
   if (key.ptr() == Py_Ellipsis) return kEllipsis;
   std::int64_t position = 0;
   if (!PySlice_Check(key.ptr())) {
-    RINGRAD_CHECK(nb::try_cast(key, position), IndexError, caller(),
+    RINGRAD_CHECK(!PyBool_Check(key.ptr()) && nb::try_cast(key, position), IndexError, caller(),
                   "[]: an index must be a whole number, a slice, None or ...; got ",
                   nb::repr(key).c_str());
     return position;
   }
   const auto part = [&](const char* name, std::int64_t otherwise) {
     const nb::object given = key.attr(name);
-    return given.is_none() ? otherwise : nb::cast<std::int64_t>(given);
+    if (given.is_none()) return otherwise;
+    std::int64_t number = 0;
+    RINGRAD_CHECK(nb::try_cast(given, number), IndexError, caller(),
+                  "[]: a slice must have whole numbers of 64 bits; got ", nb::repr(given).c_str());
+    return number;
   };
   const Slice all;
   return Slice(part("start", all.start), part("stop", all.end), part("step", all.step));
@@ -333,6 +379,8 @@ struct Scope {
   std::optional<Guard> guard{};
 
   void enter() {
+    RINGRAD_CHECK(!guard, ValueError, caller(),
+                  "with: a guard must end before it begins again; got one that is open");
     std::apply([&](const Arguments&... values) { guard.emplace(values...); }, arguments);
   }
   void exit(const nb::args&) { guard.reset(); }
@@ -429,17 +477,52 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
              return std::pair<int, int>(device.is_cpu() ? kCpu : kCuda,
                                         device.is_cpu() ? 0 : device.index);
            })
-      .def("__getitem__", at)
-      .def("__setitem__", [](const Tensor& x, const nb::object& key,
-                             const Tensor& y) { copy_(at(x, key), y, caller()); })
-      .def("__setitem__",
-           [](const Tensor& x, const nb::object& key, Scalar y) { fill_(at(x, key), y, caller()); })
-      .def("__len__", [](const Tensor& x) { return x.size(0, caller()); })
+      .def("__getitem__", at, nb::arg("key").none())
+      .def(
+          "__setitem__",
+          [](const Tensor& x, const nb::object& key, const Tensor& y) {
+            copy_(at(x, key), y, caller());
+          },
+          nb::arg("key").none(), "value"_a)
+      .def(
+          "__setitem__",
+          [](const Tensor& x, const nb::object& key, Scalar y) { fill_(at(x, key), y, caller()); },
+          nb::arg("key").none(), "value"_a)
+      .def("__len__",
+           [](const Tensor& x) {
+             RINGRAD_CHECK(x.dims() > 0, DTypeError, caller(),
+                           "len: a tensor must have an axis; got one number");
+             return x.size(0, caller());
+           })
+      .def(
+          "__iter__",
+          [](const nb::object& x) {
+            nb::list rows;
+            for (std::size_t i = 0, count = nb::len(x); i < count; ++i) rows.append(x[i]);
+            return nb::iter(rows);
+          },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[Tensor]"), "Its rows.")
+      .def(
+          "register_hook",
+          [](const Tensor& x, std::function<std::optional<Tensor>(const Tensor&)> hook) {
+            return register_hook(
+                x,
+                [hook = std::move(hook)](const Tensor& grad) {
+                  return hook(grad).value_or(Tensor());
+                },
+                caller());
+          },
+          "hook"_a,
+          "Calls hook(grad) when backward has this tensor's gradient; what it returns, unless "
+          "None, replaces the gradient.")
       .def("__bool__", [](const Tensor& x) { return x.scalar(caller()).to<bool>(); })
       .def("__float__", [](const Tensor& x) { return x.scalar(caller()).to<double>(); })
       .def("__int__", [](const Tensor& x) { return x.scalar(caller()).to<std::int64_t>(); })
       .def("__repr__", printed<Tensor>);
+  nb::class_<HookHandle>(m, "HookHandle", "A hook that can be removed.")
+      .def("remove", &HookHandle::remove, "The hook is called no more.");
   bind_operators_of(tensor);
+  tensor.attr("__array_priority__") = 1000;  // NumPy's operators leave tensors to ours
 
   nb::class_<Generator>(m, "Generator", "A stream of random numbers, Philox 4x32-10.")
       .def(nb::init<std::uint64_t>(), "seed"_a = 0);
@@ -485,10 +568,21 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
 
 void bind_memory(nb::module_& m) {
   m.def(
-      "tensor", [](const nb::object& x) { return clone(from_exporter(x), caller()); }, "x"_a,
-      "A copy of another library's tensor.");
+      "tensor",
+      [](const nb::object& x) {
+        RINGRAD_CHECK(
+            nb::hasattr(x, "__dlpack__") || PyCapsule_CheckExact(x.ptr()), ValueError, caller(),
+            "tensor: there must be a number of 64 bits, such numbers in lists "
+            "that are nested at most ",
+            kMaxDims, " deep, or another library's tensor; got ", nb::type_name(x.type()).c_str());
+        return clone(from_exporter(x), caller());
+      },
+      "x"_a, "A copy of another library's tensor.");
+  m.def("default_generator", &default_generator, nb::rv_policy::reference,
+        "The calling thread's generator.");
   m.def("from_dlpack", from_exporter, "x"_a,
-        "The memory of another library's tensor, without a copy.");
+        "The memory of another library's tensor, without a copy, unless that is read-only: a "
+        "Tensor can be written to.");
   m.def("from_buffer", from_buffer, "x"_a,
         "The memory of an object with the buffer protocol, without a copy: writable, and without "
         "gaps.");

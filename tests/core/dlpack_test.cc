@@ -183,5 +183,14 @@ TEST(ToDlpackTest, RefusesGradientsAndSimulatedGpus) {
                              "GPUs of this build are simulated; got cuda:0");
 }
 
+TEST(DlpackTest, TheConsumerKeepsTheMemoryThatATensorLeaves) {
+  const Tensor x = full({3}, 1);
+  DLManagedTensor* const shared = to_dlpack_unversioned(x);
+  x.set_data(full({3}, 2));  // as an optimizer's arena does
+  const Tensor reused = full({3}, 7);
+  EXPECT_EQ(static_cast<const float*>(shared->dl_tensor.data)[2], 1);
+  shared->deleter(shared);
+}
+
 }  // namespace
 }  // namespace ringrad

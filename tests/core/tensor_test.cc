@@ -364,5 +364,20 @@ TEST(TensorTest, ThreadsMayShareReading) {
   for (auto& thread : threads) thread.join();
 }
 
+TEST(TensorTest, NumbersMustFitTheirDType) {
+  const auto refused = [](auto make, const char* text) { expect_throws<ValueError>(make, text); };
+  refused([] { full({2}, -1, {.dtype = DType::uint8}); }, "full: the number must fit");
+  refused([] { full({2}, 1e10, {.dtype = DType::int32}); }, "got 1e+10 and int32");
+  refused([] { full_like(full({2}, 1, {.dtype = DType::uint8}), 256); }, "full_like: ");
+  refused([] { tensor({1, 300}, DType::uint8); }, "tensor: the number must fit");
+  refused([] { tensor({9223372036854775808.0}, DType::int64); }, "and int64");
+  EXPECT_EQ(full({1}, 2147483647.9, {.dtype = DType::int32}).item<int>(), 2147483647);
+  EXPECT_EQ(full({1}, -0.5, {.dtype = DType::uint8}).item<int>(), 0);
+  EXPECT_EQ(tensor({-9223372036854775808.0}, DType::int64).item<std::int64_t>(),
+            std::numeric_limits<std::int64_t>::min());
+  EXPECT_TRUE(full({1}, -3, {.dtype = DType::bool_}).item<bool>());
+  EXPECT_TRUE(std::isinf(full({1}, 1e300).item<float>()));
+}
+
 }  // namespace
 }  // namespace ringrad

@@ -57,6 +57,18 @@ TEST(ModuleTest, ReferencesToChildrenSurviveAMove) {
   EXPECT_TRUE(second.named_parameters()[1].second.is(weight));
 }
 
+TEST(ModuleTest, HoldsNeitherItselfNorNothing) {
+  struct Open : Module {
+    using Module::add_child;
+    Tensor forward(const Tensor& x, Where) override { return x; }
+  };
+  const auto outer = std::make_shared<Open>(), inner = std::make_shared<Open>();
+  outer->add_child("inner", inner);
+  expect_throws<ValueError>([&] { inner->add_child("outer", outer); }, "got a circle through");
+  expect_throws<ValueError>([&] { inner->add_child("self", inner); }, "got a circle through");
+  expect_throws<ValueError>([&] { inner->add_child("none", nullptr); }, "got null in");
+}
+
 TEST(ModuleTest, TrainAndEvalReachAllChildren) {
   Net net;
   net.eval();

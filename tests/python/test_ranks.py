@@ -203,7 +203,7 @@ class Plans(unittest.TestCase):
         self.assertEqual(rr.plan.peak_kept(gpipe), [8] * 4)
 
     def test_a_pipeline_of_ones_own_is_proved_or_refuted(self):
-        Action, Op = rr.plan.PipelineAction, rr.plan.PipelineOp
+        Action, Op = rr.plan.PipelineAction, rr.PipelineOp
         plan = rr.plan.empty_pipeline_plan('own', 1, 1, 1)
         plan.actions = [[Action(Op.forward, 0, 0), Action(Op.backward, 0, 0)]]
         self.assertIsNone(rr.plan.pipeline_check(plan))

@@ -51,6 +51,10 @@ struct CounterExample {
 /// REQUIRES: slots >= 1
 std::optional<CounterExample> plan_check(const CollectivePlan& plan, int slots = 1);
 
+/// The first part of the proof alone, "shape": with it, code may index by the plan's ranks, chunks
+/// and peers.
+std::optional<CounterExample> plan_shape_check(const CollectivePlan& plan);
+
 const char* name(PlanFault fault);
 
 /// "duplicate: <text>"

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "ringrad/parallel/plan/collective/check.h"
 #include "ringrad/parallel/plan/collective/replay.h"
 
 namespace ringrad {
@@ -181,6 +182,8 @@ std::vector<StepTime> plan_timeline(const CollectivePlan& plan, std::int64_t byt
         "plan_timeline: bytes must not be negative, slots and ranks per host positive; got " +
         std::to_string(bytes) + ", " + std::to_string(model.slots) + " and " +
         std::to_string(model.ranks_per_host));
+  if (const auto fault = plan_shape_check(plan))
+    throw std::invalid_argument("plan_timeline: " + fault->text);
   return Simulation(plan, bytes, model).run();
 }
 

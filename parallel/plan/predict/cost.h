@@ -62,8 +62,8 @@ struct StepTime {
 /// the data that each rank begins with). Deterministic.
 ///
 /// REQUIRES: plan_check proves the plan for `model.slots`
-/// Throws:   std::invalid_argument unless bytes >= 0, slots >= 1, ranks_per_host >= 1, and the plan
-///           runs to its end
+/// Throws:   std::invalid_argument unless bytes >= 0, slots >= 1, ranks_per_host >= 1, the plan's
+///           shape is right (plan_shape_check), and it runs to its end
 std::vector<StepTime> plan_timeline(const CollectivePlan& plan, std::int64_t bytes,
                                     const CostModel& model);
 

@@ -29,6 +29,11 @@ TEST(FillTest, ConvertsTheNumberToEveryDType) {
   expect_close(bytes, {2, 2});
   const Tensor flags = zeros({2}, {.dtype = DType::bool_});
   kernels::fill_(flags, 0.5);
+  // Other numbers would become ones that nobody wrote.
+  for (const Scalar& number :
+       {Scalar(-1), Scalar(256), Scalar(256.0), Scalar(std::numeric_limits<double>::quiet_NaN())})
+    testing::expect_throws<ValueError>([&] { kernels::fill_(bytes, number); },
+                                       "fill_: the number must fit the tensor's dtype; got ");
   expect_close(flags, {1, 1});
 }
 

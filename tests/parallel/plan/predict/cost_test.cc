@@ -57,6 +57,17 @@ TEST(CostTest, AgreesWithTheFormulasOnPorts) {
   }
 }
 
+TEST(CostTest, RefusesStepsOfRanksAndChunksThatThePlanLacks) {
+  for (const Step& step :
+       {Step{.step = 0, .rank = 2, .op = StepOp::send, .chunk = 0, .peers = {1}},
+        Step{.step = 0, .rank = 0, .op = StepOp::send, .chunk = 5, .peers = {1}},
+        Step{.step = 0, .rank = 0, .op = StepOp::send, .chunk = 0, .peers = {99}}}) {
+    CollectivePlan plan = empty_plan(Collective::all_reduce, "own", 2, 1);
+    plan.steps.push_back(step);
+    EXPECT_THROW(predicted_seconds(plan, kBytes, model_of(Wiring::ports)), std::invalid_argument);
+  }
+}
+
 TEST(CostTest, AgreesWithTheFormulasOnWires) {
   const CostModel model = model_of(Wiring::wires);
   for (int n : {4, 8, 16}) {

@@ -1,0 +1,15 @@
+// check_fits(): numbers that a dtype cannot hold are errors, not other numbers.
+
+#pragma once
+
+#include "ringrad/core/dtype.h"
+#include "ringrad/core/error.h"
+#include "ringrad/core/scalar.h"
+
+namespace ringrad {
+
+/// Throws ValueError unless an element of the dtype can hold the number, or its whole part.
+/// Floating dtypes round every number, and every number has a truth value.
+void check_fits(const char* operation, Scalar number, DType dtype, Where where);
+
+}  // namespace ringrad
