@@ -138,6 +138,7 @@ class Module {
 
   /// The i-th child, and its name.
   Module& child_at(std::size_t i) { return *children_[i].second; }
+  const std::shared_ptr<Module>& shared_child(std::size_t i) const { return children_[i].second; }
   const std::string& child_name(std::size_t i) const { return children_[i].first; }
   std::size_t num_children() const { return children_.size(); }
   /// Gives away the i-th child; an empty place stays behind.
@@ -160,6 +161,7 @@ class Module {
   };
   struct Call;
 
+  bool holds(const Module& other) const;  // itself and all below it
   void check_registered(const Call& outer, Where where) const;
   void check_name(const std::string& name, Where where) const;
   void collect(const std::string& prefix, std::vector<NamedTensor> Module::*kind,
@@ -167,9 +169,6 @@ class Module {
   void print(std::ostream& out, int indent) const;
 
   bool training_ = true;
-  /// True for this module and all below it.
-  bool holds(const Module& other) const;
-
   bool is_child_ = false;
   MovedFrom moved_from_;
   std::string trace_name_ = "model";

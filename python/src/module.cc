@@ -56,8 +56,43 @@ class PythonModule : public Module {
 
 // What is protected in C++, since only a module itself may add to its state.
 struct Open : Module {
-  using Module::add_child, Module::buffer, Module::parameter;
+  using Module::add_child, Module::buffer, Module::num_children, Module::parameter,
+      Module::release_child, Module::shared_child;
 };
+
+// --- Garbage collection ---
+
+// A module's child that Python made is a reference of Python's, which its collector has to see:
+// modules that hold their class's functions, or each other, would else never end. Null if the child
+// is C++'s, or if other code in C++ holds the same reference.
+PyObject* python_child(const Module& self, std::size_t i) {
+  const std::shared_ptr<Module>& child = (self.*(&Open::shared_child))(i);
+  const auto* const reference = std::get_deleter<nb::detail::py_deleter>(child);
+  return reference && child.use_count() == 1 ? reference->o : nullptr;
+}
+
+int traverse_module(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+#if PY_VERSION_HEX >= 0x030d0000
+  if (PyType_HasFeature(Py_TYPE(self), Py_TPFLAGS_MANAGED_DICT))
+    if (const int result = PyObject_VisitManagedDict(self, visit, arg)) return result;
+#endif
+  if (PyObject** const members = _PyObject_GetDictPtr(self)) Py_VISIT(*members);
+  if (!nb::inst_ready(self)) return 0;
+  const Module& module = *nb::inst_ptr<Module>(self);
+  for (std::size_t i = 0; i < (module.*(&Open::num_children))(); ++i)
+    Py_VISIT(python_child(module, i));
+  return 0;
+}
+
+int clear_module(PyObject* self) {
+  if (PyObject** const members = _PyObject_GetDictPtr(self)) Py_CLEAR(*members);
+  if (!nb::inst_ready(self)) return 0;
+  Module& module = *nb::inst_ptr<Module>(self);
+  for (std::size_t i = 0; i < (module.*(&Open::num_children))(); ++i)
+    if (python_child(module, i)) (module.*(&Open::release_child))(i);
+  return 0;
+}
 
 void add_child(Module& self, const std::string& name, std::shared_ptr<Module> child) {
   (self.*(&Open::add_child))(name, std::move(child), caller());
@@ -111,7 +146,10 @@ void delete_attribute(const nb::handle& self, const nb::str& name) {
 }  // namespace
 
 void bind_module(nb::module_& m) {
-  nb::class_<Module, PythonModule>(m, "Module", nb::dynamic_attr(),
+  static PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_module)},
+                                {Py_tp_clear, reinterpret_cast<void*>(clear_module)},
+                                {0, nullptr}};
+  nb::class_<Module, PythonModule>(m, "Module", nb::dynamic_attr(), nb::type_slots(slots),
                                    "Parameters, buffers and child modules by name, and a forward "
                                    "function. Derive from it, make modules "
                                    "members, register tensors with parameter() and buffer(), and "
@@ -190,7 +228,7 @@ void bind_module(nb::module_& m) {
           "dtype"_a, "Casts every floating parameter and buffer; gradients are dropped.")
       .def("__repr__", printed<Module>);
 
-  nb::class_<nn::Sequential, Module>(m, "Sequential", nb::is_final(),
+  nb::class_<nn::Sequential, Module>(m, "Sequential", nb::is_final(), nb::type_slots(slots),
                                      "Calls its layers one after the other.")
       .def(
           "__init__",

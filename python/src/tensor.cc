@@ -522,7 +522,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   nb::class_<HookHandle>(m, "HookHandle", "A hook that can be removed.")
       .def("remove", &HookHandle::remove, "The hook is called no more.");
   bind_operators_of(tensor);
-  tensor.attr("__array_priority__") = 1000;  // NumPy's operators leave tensors to ours
+  // NumPy's operators leave tensors to ours, which record gradients; its functions take arrays.
+  tensor.attr("__array_ufunc__") = nb::none();
 
   nb::class_<Generator>(m, "Generator", "A stream of random numbers, Philox 4x32-10.")
       .def(nb::init<std::uint64_t>(), "seed"_a = 0);

@@ -73,6 +73,50 @@ class Modules(unittest.TestCase):
         with self.assertRaisesRegex(rr.ValueError, 'regist'):
             Hidden()(rr.ones([1, 2]))
 
+    def test_what_would_train_or_save_something_else_is_an_error(self):
+        net = Net()
+        for call, text in ((lambda: setattr(net, 'me', net), 'circle'), (lambda: setattr(net, 'hidden', None), 'must stay'),
+                           (lambda: setattr(net, 'hidden', nn.Linear(1, 1)), 'must stay'), (lambda: delattr(net, 'hidden'), 'must stay'),
+                           (lambda: setattr(net, 'scale', rr.ones([2], requires_grad=True)), r'self.parameter\("scale"')):
+            with self.assertRaisesRegex(rr.ValueError, text):
+                call()
+        net.scale = net.parameter('scale', rr.ones([2]))
+        net.cache = None
+        self.assertIn('scale', dict(net.named_parameters()))
+        for base in (nn.Linear, nn.Sequential):
+            with self.assertRaises(TypeError):
+                type('Derived', (base,), {})
+        for layer in (None, 1, [nn.ReLU()]):
+            with self.assertRaisesRegex(rr.DTypeError, 'must be a Module'):
+                nn.Sequential(layer)
+
+    def test_forward_may_call_its_module_and_must_be_there(self):
+        class Halves(nn.Module):
+            def forward(self, x):
+                return x if x.numel() == 1 else self(x[:x.size(0) // 2])
+
+        class Without(nn.Module):
+            pass
+
+        class Above(nn.Module):
+            def forward(self, x):
+                return super().forward(x)
+
+        class Wrong(nn.Module):
+            def forward(self, x):
+                return 1.0
+
+        class Early(nn.Module):
+            def __init__(self):
+                self.layer = nn.ReLU()
+
+        self.assertEqual(Halves()(rr.arange(8)).tolist(), [0])
+        for make, error, text in ((Without, rr.ValueError, 'must define forward'), (Above, rr.ValueError, 'must define forward'),
+                                  (Wrong, rr.DTypeError, 'Wrong.forward: it must return a Tensor; got float'),
+                                  (Early, rr.ValueError, 'super')):
+            with self.assertRaisesRegex(error, text):
+                make()(rr.ones([1]))
+
     def test_an_exception_of_forward_comes_through_cpp(self):
         class Failing(nn.Module):
             def forward(self, x):

@@ -1,5 +1,6 @@
 """Ranks in Python: threads that run at the same time, processes under ringrun, and what a failing rank does."""
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -123,6 +124,37 @@ class Threads(unittest.TestCase):
         with self.assertRaisesRegex(rr.CollectiveError, 'rank 1'):
             rr.run_ranks(3, body, deadline=0.3)
 
+    def test_what_stands_for_a_rank_ends_with_it(self):
+        kept = []
+
+        def train(comm):
+            model = rr.DistributedDataParallel(nn.Linear(2, 2), comm)
+            kept.extend([comm, model])
+            model(rr.ones([1, 2])).sum().backward()
+
+        rr.run_ranks(2, train)
+        for thing in kept:
+            with self.assertRaises(TypeError):
+                thing.all_reduce(rr.ones([1])) if isinstance(thing, rr.Communicator) else thing(rr.ones([1, 2]))
+
+    def test_ctrl_c_ends_ranks_that_wait_and_ranks_that_compute(self):
+        program = ('import ringrad as rr\n'
+                   'def body(comm):\n'
+                   '    print("begun", flush=True)\n'
+                   '    if comm.rank == 0: comm.recv(rr.ones([1]), 1)\n'
+                   '    while True: pass\n'
+                   'try: rr.run_ranks(2, body, deadline=500)\n'
+                   'except KeyboardInterrupt: print("interrupted")\n')
+        with subprocess.Popen([sys.executable, '-c', program], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT) as run:
+            try:
+                for _ in range(2):
+                    self.assertEqual(run.stdout.readline(), 'begun\n')
+                run.send_signal(signal.SIGINT)
+                self.assertEqual(run.communicate(timeout=60)[0], 'interrupted\n')
+            finally:
+                run.kill()
+
     def test_bad_arguments_are_errors(self):
         for deadline in (0, -1, float('nan'), 1e10):
             with self.assertRaisesRegex(ValueError, 'deadline'):
@@ -227,6 +259,15 @@ class Plans(unittest.TestCase):
         plan.send(1, 1, 0, 0)
         plan.recv(1, 0, 0, 1)
         self.assertIsNone(rr.plan.plan_check(plan))
+
+    def test_a_plan_with_ranks_that_it_lacks_is_an_error(self):
+        plan = rr.plan.empty_plan(rr.Collective.all_reduce, 'own', 2, 1)
+        plan.send(0, 0, 5, 99)
+        with self.assertRaises(ValueError):
+            rr.plan.predicted_seconds(plan, 10, rr.plan.CostModel())
+        links = rr.plan.named_topology('nvlink8', 4).links
+        choice = rr.plan.fastest_all_reduce(4, 1e9, links)
+        self.assertEqual(choice.seconds, rr.plan.all_reduce_seconds(choice.algorithm, 4, 1e9, links))
 
     def test_nonsense_is_an_error(self):
         with self.assertRaisesRegex(ValueError, 'ring'):

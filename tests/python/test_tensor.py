@@ -1,6 +1,7 @@
 """Tensors in Python: values, brackets, gradients, errors, and memory that is shared with NumPy."""
 import array
 import gc
+import io
 import sys
 import unittest
 import weakref
@@ -8,6 +9,7 @@ import weakref
 import numpy as np
 
 import ringrad as rr
+from ringrad import nn
 
 DTYPES = {'float32': np.float32, 'float64': np.float64, 'float16': np.float16, 'int32': np.int32, 'int64': np.int64,
           'uint8': np.uint8, 'bool_': np.bool_}
@@ -60,6 +62,54 @@ class Values(unittest.TestCase):
         with self.assertRaises(rr.ShapeError):
             rr.zeros([-1])
 
+    def test_numbers_of_numpy_are_numbers_and_leave_the_operator_to_the_tensor(self):
+        x = rr.ones([2], requires_grad=True)
+        for y in (x * np.float32(2), np.float32(2) * x, x * np.float64(2), np.float64(2) * x, np.int64(2) * x):
+            self.assertIsInstance(y, rr.Tensor)
+            self.assertTrue(y.requires_grad)
+            self.assertEqual(y.tolist(), [2, 2])
+        p = q = rr.ones([2])
+        p *= np.float32(0.5)
+        self.assertEqual(q.tolist(), [0.5, 0.5])
+        p[0] = np.float32(9)
+        self.assertEqual([rr.full([1], np.int64(3)).item(), rr.tensor([np.float32(3)]).item(), p[0].item()], [3, 3, 9])
+        for call in (lambda: x + np.ones(2), lambda: np.ones(2) + x):
+            with self.assertRaises(TypeError):
+                call()
+
+    def test_what_is_no_index_no_number_and_no_list_is_an_error(self):
+        x = rr.ones([2, 3])
+        self.assertEqual([x[None].shape, x[..., None].shape], [(1, 2, 3), (2, 3, 1)])
+        for key in (True, False, np.bool_(True), 1.5, 'a', slice(0, 1.5), slice(0, 10**30)):
+            with self.assertRaises(rr.IndexError):
+                x[key]
+
+        class Unruly(list):
+            def __iter__(self):
+                raise KeyError
+
+        self.assertEqual(rr.tensor(Unruly([1])).tolist(), [1])
+        endless = []
+        endless.append(endless)
+        for value in (endless, 2**63, [2**63], 'abc', [x, x]):
+            with self.assertRaisesRegex(rr.ValueError, 'numbers in lists'):
+                rr.tensor(value)
+        for call in (lambda: rr.full([2], -1, dtype=rr.uint8), lambda: rr.tensor([300], rr.uint8),
+                     lambda: rr.zeros([2], dtype=rr.int32).fill_(1e10)):
+            with self.assertRaisesRegex(rr.ValueError, 'number must fit'):
+                call()
+        with self.assertRaises(TypeError):
+            len(rr.tensor(1))
+        self.assertEqual([row.tolist() for row in rr.tensor([[1], [2]])], [[1], [2]])
+
+    def test_a_guard_is_open_once(self):
+        guard = rr.no_grad()
+        with guard, self.assertRaises(rr.ValueError):
+            guard.__enter__()
+        with guard:
+            self.assertFalse((rr.ones([1], requires_grad=True) * 2).requires_grad)
+        self.assertTrue((rr.ones([1], requires_grad=True) * 2).requires_grad)
+
     def test_a_tensor_knows_the_line_of_python_that_made_it(self):
         here = sys._getframe().f_lineno
         self.assertEqual((rr.zeros([1]) + 1).made_at, f'test_tensor.py:{here + 1}')
@@ -86,6 +136,17 @@ class Gradients(unittest.TestCase):
         self.assertEqual((a @ a).dtype, rr.float32)
         with self.assertRaises(rr.DTypeError), rr.autocast(rr.int64):
             pass
+
+    def test_a_hook_sees_and_replaces_the_gradient(self):
+        x = rr.ones([2], requires_grad=True)
+        seen = []
+        watch, triple = x.register_hook(lambda grad: seen.append(grad.tolist())), x.register_hook(lambda grad: grad * 3)
+        (x * 2).sum().backward()
+        self.assertEqual((seen, x.grad.tolist()), ([[2, 2]], [6, 6]))
+        watch.remove()
+        triple.remove()
+        (x * 2).sum().backward()
+        self.assertEqual((seen, x.grad.tolist()), ([[2, 2]], [8, 8]))
 
     def test_functions_of_python_are_checked(self):
         inputs = [rr.randn([3, 4], dtype=rr.float64), rr.randn([4, 2], dtype=rr.float64)]
@@ -168,10 +229,31 @@ class SharedMemory(unittest.TestCase):
         del x
         owner.append(4)
 
+    def test_a_consumer_that_ignores_strides_gets_contiguous_memory_alone(self):
+        rows = rr.tensor([[1.0, 2.0], [3.0, 4.0]])
+        out = io.BytesIO()
+        self.assertEqual(out.write(rows), 16)
+        self.assertEqual(np.frombuffer(out.getvalue(), np.float32).tolist(), [1, 2, 3, 4])
+        for part in (rows[:, 1], rows.transpose(0, 1), rr.ones([1]).expand([20])):
+            with self.assertRaises(BufferError):
+                out.write(part)
+            self.assertEqual(memoryview(part).tolist(), part.tolist())
+
+    def test_shared_memory_outlives_a_move_of_its_tensor(self):
+        x = rr.full([1 << 16], 1.0)
+        array, view = x.numpy(), memoryview(x)
+        x.set_requires_grad()
+        nn.SGD([x], learning_rate=0.1)  # the parameter goes into the optimizer's memory
+        others = [rr.full([1 << 16], 7.0) for _ in range(4)]
+        array[:] = -5
+        self.assertEqual((view[0], x[0].item(), {other[0].item() for other in others}), (-5, 1, {7}))
+
     def test_numpy_takes_tensors_as_arrays(self):
         x = rr.ones([3], requires_grad=True)
         self.assertEqual(np.asarray(x).sum(), 3)
-        self.assertEqual(np.add(rr.ones([2]), 1).tolist(), [2, 2])
+        self.assertEqual(np.concatenate([rr.ones([2]), rr.zeros([1])]).tolist(), [1, 1, 0])
+        with self.assertRaises(TypeError):
+            np.exp(x)  # would lose the gradient without a word; np.exp(np.asarray(x)) says that it does
 
     def test_a_write_by_another_library_is_found_if_it_is_told(self):
         x = rr.ones([3], requires_grad=True)

@@ -30,6 +30,7 @@ class Proof {
 
   Verdict run() {
     if (Verdict bad = check_shape()) return bad;
+    if (Verdict bad = check_slots()) return bad;
     replay_ = replay(plan_, slots_);
     if (Verdict bad = check_progress()) return bad;
     if (Verdict bad = check_matching()) return bad;
@@ -78,7 +79,6 @@ class Proof {
   }
 
   Verdict check_steps() const {
-    std::vector<int> slot(plan_.world_size, 0);
     std::vector<int> last_step_with(plan_.world_size, -1);  // that has the rank as a peer
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
       const Step& step = plan_.steps[i];
@@ -105,9 +105,17 @@ class Proof {
         return malformed("a message must have one peer, another rank; got ", step.peers.size(),
                          " peers");
       }
+    }
+    return {};
+  }
+
+  Verdict check_slots() const {
+    std::vector<int> slot(plan_.world_size, 0);
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+      const Step& step = plan_.steps[i];
       if (step.step < slot[step.rank])
-        return malformed("a rank's time slots must not run backwards; got ", step.step, " after ",
-                         slot[step.rank]);
+        return at(PlanFault::malformed, i, "a rank's time slots must not run backwards; got ",
+                  step.step, " after ", slot[step.rank]);
       slot[step.rank] = step.step;
     }
     return {};

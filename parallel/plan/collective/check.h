@@ -51,8 +51,8 @@ struct CounterExample {
 /// REQUIRES: slots >= 1
 std::optional<CounterExample> plan_check(const CollectivePlan& plan, int slots = 1);
 
-/// The first part of the proof alone, "shape": with it, code may index by the plan's ranks, chunks
-/// and peers.
+/// The beginning of the proof alone: ranks, chunks, peers and root exist, so that code may index by
+/// them.
 std::optional<CounterExample> plan_shape_check(const CollectivePlan& plan);
 
 const char* name(PlanFault fault);
