@@ -77,12 +77,12 @@ class Modules(unittest.TestCase):
         net = Net()
         for call, text in ((lambda: setattr(net, 'me', net), 'circle'), (lambda: setattr(net, 'hidden', None), 'must stay'),
                            (lambda: setattr(net, 'hidden', nn.Linear(1, 1)), 'must stay'), (lambda: delattr(net, 'hidden'), 'must stay'),
-                           (lambda: setattr(net, 'scale', rr.ones([2], requires_grad=True)), r'self.parameter\("scale"')):
+                           (lambda: setattr(net, 'gain', rr.ones([2], requires_grad=True)), r'self.parameter\("gain"')):
             with self.assertRaisesRegex(rr.ValueError, text):
                 call()
-        net.scale = net.parameter('scale', rr.ones([2]))
+        net.gain = net.parameter('gain', rr.ones([2]))
         net.cache = None
-        self.assertIn('scale', dict(net.named_parameters()))
+        self.assertIn('gain', dict(net.named_parameters()))
         for base in (nn.Linear, nn.Sequential):
             with self.assertRaises(TypeError):
                 type('Derived', (base,), {})
