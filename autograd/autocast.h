@@ -17,7 +17,7 @@
 // Conversions are recorded like any operation, so parameters get float32 gradients: they are the
 // master weights of the usual recipe. A backward pass computes in the dtypes of its forward pass,
 // even inside a scope. float64 does not change. With float16, whose smallest normal number is 6e-5,
-// scale the loss (nn/grad_scaler.h); bfloat16 has the range of float32.
+// scale the loss (nn/optimizer/grad_scaler.h); bfloat16 has the range of float32.
 //
 // Paper: Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740
 

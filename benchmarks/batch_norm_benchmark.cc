@@ -13,9 +13,9 @@
 #include <tuple>
 #include <vector>
 
-#include "ringrad/autograd/batch_norm.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/norm/batch_norm.h"
 #include "ringrad/core/random.h"
 #include "ringrad/kernels/copy/copy.h"
 

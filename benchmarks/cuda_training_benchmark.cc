@@ -30,18 +30,18 @@
 #include <vector>
 
 #include "ringrad/autograd/autocast.h"
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/autograd/pointwise_loss.h"
 #include "ringrad/benchmarks/cuda_operator_cases.h"
 #include "ringrad/benchmarks/timing.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random.h"
 #include "ringrad/core/untrusted/options.h"
 #include "ringrad/nn/captured_step.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 
 namespace ringrad::bench {
 namespace {

@@ -23,15 +23,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/benchmarks/slow_link.h"
 #include "ringrad/benchmarks/timing.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random.h"
 #include "ringrad/examples/job.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 
 namespace ringrad::bench {

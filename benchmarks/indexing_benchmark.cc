@@ -11,7 +11,7 @@
 #include <benchmark/benchmark.h>
 
 #include "ringrad/autograd/dropout.h"
-#include "ringrad/autograd/pointwise_loss.h"
+#include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/core/random.h"
 #include "ringrad/kernels/index/embedding.h"
 #include "ringrad/kernels/index/gather.h"

@@ -18,16 +18,16 @@
 #include <optional>
 #include <vector>
 
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/benchmarks/timing.h"
 #include "ringrad/core/random.h"
 #include "ringrad/core/untrusted/options.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/mesh.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"

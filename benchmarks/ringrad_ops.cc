@@ -1,15 +1,15 @@
 // Our side of the comparison: operators and the cost of tiny operations. The cases are in
 // operator_cases.h.
 
-#include "ringrad/autograd/batch_norm.h"
-#include "ringrad/autograd/convolution.h"
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/convolution/convolution.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/softmax.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/norm/batch_norm.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/autograd/softmax.h"
 #include "ringrad/benchmarks/operator_cases.h"
 #include "ringrad/core/random.h"
 

@@ -13,8 +13,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include "ringrad/autograd/cross_entropy.h"
-#include "ringrad/autograd/softmax.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/softmax.h"
 #include "ringrad/core/random.h"
 #include "ringrad/kernels/loss/cross_entropy.h"
 #include "ringrad/kernels/loss/softmax.h"

@@ -15,8 +15,8 @@
 
 #include "ringrad/autograd/split_backward.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
 
 namespace ringrad {

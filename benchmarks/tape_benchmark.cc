@@ -16,7 +16,7 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/core/allocator.h"
 #include "ringrad/core/random.h"
 

@@ -2,12 +2,12 @@
 
 #include <memory>
 
-#include "ringrad/autograd/cross_entropy.h"
-#include "ringrad/autograd/pointwise_loss.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 
 namespace ringrad::bench {
 namespace {

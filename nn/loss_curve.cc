@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ringrad/core/draw/svg.h"
-#include "ringrad/nn/atomic_file.h"
+#include "ringrad/nn/checkpoint/atomic_file.h"
 
 namespace ringrad::nn {
 namespace {

@@ -1,11 +1,11 @@
 #include "ringrad/nn/models.h"
 
-#include "ringrad/nn/batch_norm.h"
-#include "ringrad/nn/convolution.h"
 #include "ringrad/nn/init.h"
-#include "ringrad/nn/linear.h"
-#include "ringrad/nn/pool.h"
-#include "ringrad/nn/residual.h"
+#include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/nn/layers/convolution.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/pool.h"
+#include "ringrad/nn/layers/residual.h"
 
 namespace ringrad::nn {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/nn/activation.h"
+#include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/module.h"
 
 namespace ringrad::nn {

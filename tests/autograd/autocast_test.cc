@@ -3,14 +3,14 @@
 #include <thread>
 
 #include "ringrad/autograd/activation_checkpoint.h"
-#include "ringrad/autograd/convolution.h"
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/convolution/convolution.h"
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/pointwise_loss.h"
+#include "ringrad/autograd/loss/softmax.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/autograd/pointwise_loss.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/autograd/softmax.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/testing.h"

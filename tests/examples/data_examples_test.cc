@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ringrad/tests/examples/commands.h"
-#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/nn/checkpoint/folder.h"
 
 namespace ringrad {
 namespace {

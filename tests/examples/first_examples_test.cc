@@ -8,7 +8,7 @@
 #include <string>
 
 #include "ringrad/tests/examples/commands.h"
-#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/nn/checkpoint/folder.h"
 
 namespace ringrad {
 namespace {

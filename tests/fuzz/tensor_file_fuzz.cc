@@ -1,7 +1,7 @@
 // Tensor files. A checksum detects accidents, but a forger of a file also forges its checksum. Each
 // input is therefore read twice: as it is, and with a matching checksum.
 
-#include "ringrad/nn/tensor_file.h"
+#include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/tests/fuzz/input.h"
 
 namespace {

@@ -1,18 +1,18 @@
 #include "ringrad/tests/fuzz_torch/operators.h"
 
-#include "ringrad/autograd/batch_norm.h"
-#include "ringrad/autograd/convolution.h"
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/convolution/convolution.h"
+#include "ringrad/autograd/convolution/pool.h"
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/gather.h"
-#include "ringrad/autograd/index_select.h"
-#include "ringrad/autograd/layer_norm.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/index/gather.h"
+#include "ringrad/autograd/index/index_select.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/pointwise_loss.h"
+#include "ringrad/autograd/loss/softmax.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/autograd/pointwise_loss.h"
-#include "ringrad/autograd/pool.h"
+#include "ringrad/autograd/norm/batch_norm.h"
+#include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/autograd/softmax.h"
 
 namespace ringrad::fuzz_torch {
 

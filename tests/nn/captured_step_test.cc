@@ -3,18 +3,18 @@
 #include <memory>
 #include <vector>
 
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/dropout.h"
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/adam.h"
-#include "ringrad/nn/batch_norm.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/adam.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
-#include "ringrad/nn/sgd.h"
 #include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/testing.h"
 

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "ringrad/nn/convolution.h"
-#include "ringrad/nn/embedding.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/convolution.h"
+#include "ringrad/nn/layers/embedding.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/tests/golden/golden.h"
 
 namespace ringrad::nn {

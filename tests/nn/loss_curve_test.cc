@@ -10,7 +10,7 @@
 #include <regex>
 #include <sstream>
 
-#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {

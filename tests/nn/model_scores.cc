@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "ringrad/autograd/grad_mode.h"
+#include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/tensor_file.h"
 
 int main(int argc, char** argv) try {
   using namespace ringrad;

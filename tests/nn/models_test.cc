@@ -3,9 +3,9 @@
 #include <cmath>
 #include <sstream>
 
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/core/random.h"
 #include "ringrad/nn/init.h"
 #include "ringrad/tests/testing.h"

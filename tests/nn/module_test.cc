@@ -12,8 +12,8 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/nn/batch_norm.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/sequential.h"
 #include "ringrad/tests/testing.h"
 

@@ -53,13 +53,13 @@ class Names(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             include = Path(folder, 'ringrad')
             include.symlink_to(ROOT)
-            before = list(generate.Headers(Path(folder)).functions(['autograd/softmax.h']))
+            before = list(generate.Headers(Path(folder)).functions(['autograd/loss/softmax.h']))
             include.unlink()
             (include / 'autograd').mkdir(parents=True)
-            header = (ROOT / 'autograd/softmax.h').read_text()
+            header = (ROOT / 'autograd/loss/softmax.h').read_text()
             new = '/// Twice x.\nTensor twice(const Tensor& x, Where where = Where::current());\n'
-            (include / 'autograd/softmax.h').write_text(header.replace('}  // namespace ringrad', new + '}  // namespace ringrad'))
-            after = list(generate.Headers(Path(folder)).functions(['autograd/softmax.h']))
+            (include / 'autograd/loss/softmax.h').write_text(header.replace('}  // namespace ringrad', new + '}  // namespace ringrad'))
+            after = list(generate.Headers(Path(folder)).functions(['autograd/loss/softmax.h']))
             self.assertEqual(after[:-1], before)
             self.assertIn('"twice"', after[-1])
             self.assertIn('Twice x.', after[-1])

@@ -307,7 +307,7 @@ class NewErrorsTest(NewTest):
 
     def test_names_that_exist_are_refused(self):
         self.assert_refused(2, 'autograd/elementwise.h declares', 'operator', 'gelu')
-        self.assert_refused(2, 'autograd/matmul.h declares', 'operator', 'matmul')
+        self.assert_refused(2, 'autograd/matmul/matmul.h declares', 'operator', 'matmul')
         self.assert_refused(2, 'algorithms.cc lists', 'algorithm', 'all_reduce', 'two_shot')
         self.assert_refused(2, 'ring_plan.h must not exist yet', 'algorithm', 'broadcast', 'ring')
         self.assert_refused(2, 'pipeline_schedules.cc lists', 'schedule', 'zero_bubble')

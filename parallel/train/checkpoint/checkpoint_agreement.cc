@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/generation.h"
-#include "ringrad/nn/tensor_file.h"
+#include "ringrad/nn/checkpoint/generation.h"
+#include "ringrad/nn/checkpoint/tensor_file.h"
 
 namespace ringrad {
 

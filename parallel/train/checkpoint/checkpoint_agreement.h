@@ -18,7 +18,7 @@ std::vector<std::string> texts_of_all(const std::string& ours, Communicator& com
 std::vector<std::vector<PieceFacts>> facts_of_all(const std::vector<PieceFacts>& ours,
                                                   Communicator& comm, Where where);
 
-/// The largest generation (nn/generation.h) of any rank. From now on all ranks have it. All ranks
+/// The largest generation (nn/checkpoint/generation.h) of any rank. From now on all ranks have it. All ranks
 /// must call this.
 std::int64_t agree_on_generation(Communicator& comm, Where where);
 

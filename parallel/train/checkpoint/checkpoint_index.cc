@@ -11,8 +11,8 @@
 
 #include "ringrad/core/untrusted/json.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"
-#include "ringrad/nn/generation.h"
-#include "ringrad/nn/tensor_file.h"
+#include "ringrad/nn/checkpoint/generation.h"
+#include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/parallel/comm/common/rank_names.h"
 
 namespace ringrad {

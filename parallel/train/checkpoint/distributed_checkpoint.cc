@@ -6,8 +6,8 @@
 
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/generation.h"
-#include "ringrad/nn/tensor_file.h"
+#include "ringrad/nn/checkpoint/generation.h"
+#include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_index.h"
 #include "ringrad/parallel/train/common/on_root.h"

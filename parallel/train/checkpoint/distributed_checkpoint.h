@@ -24,7 +24,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "ringrad/nn/checkpoint.h"
+#include "ringrad/nn/checkpoint/checkpoint.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/common/on_root.h"
 

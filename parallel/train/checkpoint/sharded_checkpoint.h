@@ -13,7 +13,7 @@
 // Copies are compared: state that differs between ranks without being declared so is refused by
 // name. The exception is buffers, where the lowest rank's count, as in DistributedDataParallel. A
 // save replaces the folder's checkpoint once all files are complete, and never one of a later
-// generation (nn/checkpoint.h). All ranks must see the same folder.
+// generation (nn/checkpoint/checkpoint.h). All ranks must see the same folder.
 //
 // save, save_async, wait and load are collectives: all ranks must call them at the same point,
 // between steps. An error on one rank is thrown on all, and the group stays usable. Ranks must list
@@ -32,7 +32,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/nn/checkpoint.h"
+#include "ringrad/nn/checkpoint/checkpoint.h"
 #include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_index.h"

@@ -11,9 +11,9 @@
 
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/atomic_file.h"
-#include "ringrad/nn/generation.h"
-#include "ringrad/nn/tensor_file.h"
+#include "ringrad/nn/checkpoint/atomic_file.h"
+#include "ringrad/nn/checkpoint/generation.h"
+#include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/parallel/comm/common/same_text.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/nn/arena.h"
 #include "ringrad/nn/module.h"
+#include "ringrad/nn/optimizer/arena.h"
 #include "ringrad/parallel/comm/communication_stream.h"
 #include "ringrad/parallel/plan/predict/gradient_buckets.h"
 

@@ -6,7 +6,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
-#include "ringrad/nn/step_counts.h"
+#include "ringrad/nn/optimizer/step_counts.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
 #include "ringrad/parallel/train/common/replica.h"

@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "ringrad/nn/module.h"
-#include "ringrad/nn/optimizer.h"
+#include "ringrad/nn/optimizer/optimizer.h"
 #include "ringrad/nn/state_dict.h"
 #include "ringrad/parallel/comm/communicator.h"
 

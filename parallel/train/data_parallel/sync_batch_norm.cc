@@ -9,7 +9,7 @@
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/norm/batch_norm.h"
-#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/layers/batch_norm.h"
 
 namespace ringrad {
 namespace {

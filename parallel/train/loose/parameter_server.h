@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "ringrad/nn/module.h"
-#include "ringrad/nn/optimizer.h"
+#include "ringrad/nn/optimizer/optimizer.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/common/replica.h"

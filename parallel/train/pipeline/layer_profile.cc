@@ -17,7 +17,7 @@
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/activation.h"
+#include "ringrad/nn/layers/activation.h"
 #include "ringrad/parallel/comm/common/rethrow.h"
 #include "ringrad/parallel/train/common/on_root.h"
 

@@ -10,10 +10,10 @@
 #include <numeric>
 #include <optional>
 
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/memory/tensor_message.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/pipeline/assumed_layers.h"

@@ -11,7 +11,7 @@
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/view.h"
-#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/parallel/train/tensor/branch_runner.h"
 #include "ringrad/parallel/train/tensor/tensor_parallel.h"
 

@@ -4,12 +4,12 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/parallel/comm/common/same_text.h"
 #include "ringrad/parallel/train/tensor/differentiable_collectives.h"
 

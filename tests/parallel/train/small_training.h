@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/module.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
-#include "ringrad/nn/sgd.h"
 
 namespace ringrad::testing {
 

@@ -9,13 +9,13 @@
 #include <cstdio>
 #include <string_view>
 
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/core/random.h"
 #include "ringrad/kernels/copy/fill.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
-#include "ringrad/nn/sgd.h"
 #include "ringrad/parallel/comm/job/job_store.h"
 #include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/parallel/comm/network/hierarchical_group.h"
 #include "ringrad/parallel/comm/network/mpi_group.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"

@@ -13,7 +13,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/core/random.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/checkpoint.h"
+#include "ringrad/nn/checkpoint/checkpoint.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
 #include "ringrad/tests/testing.h"
 

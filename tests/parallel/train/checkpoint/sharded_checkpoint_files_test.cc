@@ -9,7 +9,7 @@
 
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
-#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/parallel/train/checkpoint/saved_rows.h"
 #include "ringrad/tests/testing.h"
 

@@ -5,17 +5,17 @@
 
 #include <functional>
 
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
-#include "ringrad/nn/sgd.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
 #include "ringrad/parallel/train/data_parallel/communication_hooks.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
-#include "ringrad/tests/nn/folder.h"
+#include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

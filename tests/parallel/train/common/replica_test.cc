@@ -8,8 +8,8 @@
 #include <functional>
 #include <string>
 
-#include "ringrad/nn/batch_norm.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/tests/testing.h"
 

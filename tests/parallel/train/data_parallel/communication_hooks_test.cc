@@ -10,17 +10,17 @@
 #include <optional>
 #include <tuple>
 
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random.h"
 #include "ringrad/data/synthetic.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
-#include "ringrad/nn/sgd.h"
 #include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/tests/parallel/train/every_stream.h"

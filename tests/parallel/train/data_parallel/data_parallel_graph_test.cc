@@ -15,7 +15,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/view.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/data_parallel.h"
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"

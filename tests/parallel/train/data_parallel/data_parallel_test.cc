@@ -9,16 +9,16 @@
 #include <utility>
 
 #include "ringrad/autograd/autocast.h"
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/view.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/tests/parallel/train/told_module.h"
 #include "ringrad/tests/testing.h"
 

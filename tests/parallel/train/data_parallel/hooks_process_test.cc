@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
-#include "ringrad/nn/sgd.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/communication_hooks.h"
 #include "ringrad/parallel/train/data_parallel/join.h"

@@ -8,7 +8,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/join.h"
 #include "ringrad/tests/testing.h"

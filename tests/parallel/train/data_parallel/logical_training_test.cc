@@ -5,12 +5,12 @@
 #include <map>
 #include <string>
 
-#include "ringrad/autograd/cross_entropy.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/core/view.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/logical_ranks.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"

@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/tests/parallel/train/every_stream.h"

@@ -11,19 +11,19 @@
 #include <set>
 #include <sstream>
 
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/hooks.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random.h"
 #include "ringrad/core/trace.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
-#include "ringrad/nn/sgd.h"
 #include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"

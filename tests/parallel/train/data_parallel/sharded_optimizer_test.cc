@@ -10,17 +10,17 @@
 #include <memory>
 #include <utility>
 
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/view.h"
-#include "ringrad/nn/adam.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/schedule.h"
+#include "ringrad/nn/optimizer/adam.h"
+#include "ringrad/nn/optimizer/schedule.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
-#include "ringrad/nn/sgd.h"
 #include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/common/same_model.h"

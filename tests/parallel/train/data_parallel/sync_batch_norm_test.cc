@@ -11,7 +11,7 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/core/view.h"
-#include "ringrad/nn/batch_norm.h"
+#include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/models.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"

@@ -7,8 +7,8 @@
 #include <latch>
 
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/nn/linear.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/loose/parameter_server.h"
 #include "ringrad/tests/parallel/train/small_training.h"

@@ -12,7 +12,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/tests/parallel/train/ranks_on_devices.h"
 #include "ringrad/tests/parallel/train/small_training.h"

@@ -6,7 +6,7 @@
 
 #include <stdexcept>
 
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
 
 namespace ringrad {

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "ringrad/core/random.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"

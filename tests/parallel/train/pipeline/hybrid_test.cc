@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ringrad/nn/module.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"

@@ -7,12 +7,12 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/batch_norm.h"
-#include "ringrad/nn/convolution.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/nn/layers/convolution.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/pool.h"
 #include "ringrad/nn/models.h"
-#include "ringrad/nn/pool.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/autograd/cross_entropy.h"
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/batch_norm.h"
-#include "ringrad/nn/convolution.h"
-#include "ringrad/nn/layer_norm.h"
-#include "ringrad/nn/linear.h"
-#include "ringrad/nn/pool.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/nn/layers/convolution.h"
+#include "ringrad/nn/layers/layer_norm.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/pool.h"
 #include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 #include "ringrad/parallel/train/pipeline/pipeline.h"

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/job/fault_point.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/tests/parallel/comm/processes.h"

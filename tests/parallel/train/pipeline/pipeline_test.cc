@@ -9,11 +9,11 @@
 #include <tuple>
 
 #include "ringrad/autograd/in_place.h"
-#include "ringrad/autograd/matmul.h"
+#include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/allocator.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"
 #include "ringrad/tests/num_gpus.h"

@@ -8,9 +8,9 @@
 
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random.h"
-#include "ringrad/nn/activation.h"
-#include "ringrad/nn/batch_norm.h"
-#include "ringrad/nn/linear.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/data_parallel.h"

@@ -19,7 +19,7 @@
 #include "ringrad/autograd/hooks.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/kernels/library/shared_gpu.h"
-#include "ringrad/nn/sgd.h"
+#include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/tests/parallel/train/tensor/plain_branches.h"
 #include "ringrad/tests/parallel/train/told_module.h"
 

@@ -1,0 +1,87 @@
+#include "ringrad/autograd/loss/pointwise_loss.h"
+
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
+#include "ringrad/kernels/loss/pointwise_loss.h"
+
+namespace ringrad {
+namespace {
+
+using kernels::PointwiseLoss;
+
+// Derivatives of one element's loss, composed of recorded operators.
+
+Tensor derivative_x(PointwiseLoss loss, const Tensor& x, const Tensor& t, const Tensor& w) {
+  if (loss == PointwiseLoss::mse) return 2 * (x - t);
+  if (loss == PointwiseLoss::l1) return sign(x - t);
+  const Tensor p = sigmoid(x);
+  return w.defined() ? (p - t) + (w - 1) * t * (p - 1) : p - t;
+}
+
+// log(1 + exp(-x)), as one operation: composed of abs and relu, it would have no slope at 0, where
+// the function has one.
+Tensor softplus_of_negative(const Tensor& x) {
+  const Where where = Where::current();
+  Tensor y;
+  {
+    const NoGrad guard;
+    y = log1p(exp(-abs(x))) + relu(-x);
+  }
+  if (needs_grad(x))
+    record("softplus", where, y, {&x}, [x = save(x)](BackwardContext& context) {
+      context.set(0, context.grad_output() * (sigmoid(x.get()) - 1));
+    });
+  return y;
+}
+
+Tensor derivative_targets(PointwiseLoss loss, const Tensor& x, const Tensor& t, const Tensor& w) {
+  if (loss != PointwiseLoss::bce_with_logits) return -derivative_x(loss, x, t, w);
+  return w.defined() ? (w - 1) * softplus_of_negative(x) - x : -x;
+}
+
+// One node for all losses: the common case, the gradient of x alone, is one fused pass.
+Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, const Tensor& targets,
+                      const Tensor& positive_weight, Reduction reduction, Where where) {
+  if (autocasting()) {
+    const Tensor a = widened(x, where), t = widened(targets, where);
+    const Tensor w = widened(positive_weight, where);
+    const Autocast off(DType::float32);
+    return pointwise_loss(name, loss, a, t, w, reduction, where);
+  }
+  Tensor y = kernels::pointwise_loss(loss, x, targets, positive_weight, reduction, where);
+  if (needs_grad(x, targets))
+    record(name, where, y, {&x, &targets},
+           [loss, reduction, x = save(x), targets = save(targets),
+            weight = save(positive_weight)](BackwardContext& context) {
+             const Tensor& grad = context.grad_output();
+             const Tensor a = x.get(), t = targets.get();
+             const Tensor w = weight.defined() ? weight.get().detach() : Tensor();  // a constant
+             const bool fused = !grad_enabled();
+             if (fused && context.needs(0))
+               context.set(0, kernels::pointwise_loss_backward(loss, grad, a, t, w, reduction));
+             if (fused && !context.needs(1)) return;
+             const Tensor g = reduction == Reduction::mean ? grad / a.numel() : grad;
+             if (!fused && context.needs(0)) context.set(0, derivative_x(loss, a, t, w) * g);
+             if (context.needs(1)) context.set(1, derivative_targets(loss, a, t, w) * g);
+           });
+  return y;
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& targets, Reduction reduction, Where where) {
+  return pointwise_loss("mse_loss", PointwiseLoss::mse, x, targets, {}, reduction, where);
+}
+
+Tensor l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction, Where where) {
+  return pointwise_loss("l1_loss", PointwiseLoss::l1, x, targets, {}, reduction, where);
+}
+
+Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& positive_weight,
+                       Reduction reduction, Where where) {
+  return pointwise_loss("bce_with_logits", PointwiseLoss::bce_with_logits, x, targets,
+                        positive_weight, reduction, where);
+}
+
+}  // namespace ringrad

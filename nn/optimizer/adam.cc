@@ -1,0 +1,40 @@
+#include "ringrad/nn/optimizer/adam.h"
+
+#include "ringrad/kernels/optimizer/optimizer_step.h"
+
+namespace ringrad::nn {
+
+Adam::Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bool decoupled_decay,
+           Where where)
+    : Optimizer(parameters, options.learning_rate, where),
+      options_(options),
+      decoupled_decay_(decoupled_decay),
+      first_moments_(zeros_like_arenas()),
+      second_moments_(zeros_like_arenas()) {
+  const auto is_decay = [](double beta) { return beta >= 0 && beta < 1; };
+  RINGRAD_CHECK(is_decay(options.beta1) && is_decay(options.beta2), ValueError, where,
+                "Adam: beta1 and beta2 must be in [0, 1); got ", options.beta1, " and ",
+                options.beta2);
+  RINGRAD_CHECK(options.eps >= 0 && options.weight_decay >= 0, ValueError, where,
+                "Adam: eps and weight_decay must not be negative; got ", options.eps, " and ",
+                options.weight_decay);
+}
+
+void Adam::update(const Range& range, double grad_scale, Where where) {
+  const ParameterArena& arena = arenas()[range.arena];
+  const auto settings = [this, grad_scale, num_steps = range.num_steps] {
+    return kernels::AdamStep{.learning_rate = learning_rate(),
+                             .beta1 = options_.beta1,
+                             .beta2 = options_.beta2,
+                             .eps = options_.eps,
+                             .weight_decay = options_.weight_decay,
+                             .decoupled = decoupled_decay_,
+                             .step = *num_steps,
+                             .grad_scale = grad_scale};
+  };
+  kernels::replayable_adam_step(part_of(arena.values(), range), part_of(arena.gradients(), range),
+                                part_of(first_moments_[range.arena], range),
+                                part_of(second_moments_[range.arena], range), settings, where);
+}
+
+}  // namespace ringrad::nn

@@ -1,0 +1,194 @@
+#include "ringrad/nn/optimizer/optimizer.h"
+
+#include <cmath>
+#include <utility>
+
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/node.h"
+#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/trace.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/step_counts.h"
+
+namespace ringrad::nn {
+
+namespace {
+
+void check_learning_rate(double rate, Where where) {
+  RINGRAD_CHECK(rate >= 0, ValueError, where,
+                "optimizer: the learning rate must not be negative; got ", rate);
+  refuse_while_capturing("set_learning_rate(), which would not be repeated: call it outside",
+                         where);
+}
+
+// Adds one, now or, in captured work, at each replay.
+void increment(std::int64_t& steps) {
+  if (is_capturing())
+    at_each_replay([&steps] { ++steps; });
+  else
+    ++steps;
+}
+
+double clip_norm(const std::vector<Tensor>& gradients, double max_norm, Where where) {
+  RINGRAD_CHECK(max_norm > 0, ValueError, where,
+                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
+  double squares = 0;
+  for (const Tensor& gradient : gradients) squares += kernels::sum_of_squares(gradient, where);
+  const double norm = std::sqrt(squares);
+  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
+                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
+  const NoGrad guard;  // a gradient that create_graph made requires one itself
+  if (norm > max_norm)
+    for (const Tensor& gradient : gradients) mul_(gradient, max_norm / norm, where);
+  return norm;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where)
+    : parameters_(parameters) {
+  RINGRAD_CHECK(!parameters.empty(), ValueError, where,
+                "optimizer: there must be at least one parameter; got none; layers of a module "
+                "must be registered by child()");
+  set_learning_rate(learning_rate, where);
+  arenas_ = make_arenas(parameters, {}, where);
+  for (const ParameterArena& arena : arenas_) steps_.emplace_back(arena.parameters().size(), 0);
+}
+
+void Optimizer::zero_grad() const {
+  for (const ParameterArena& arena : arenas_) arena.clear_gradients();
+}
+
+void Optimizer::set_learning_rate(double rate, Where where) {
+  check_learning_rate(rate, where);
+  learning_rate_ = rate;
+}
+
+std::vector<Tensor> Optimizer::zeros_like_arenas() const {
+  std::vector<Tensor> state;
+  for (const ParameterArena& arena : arenas_)
+    state.push_back(zeros(arena.values().shape(),
+                          {.dtype = kernels::optimizer_state_dtype(arena.values().dtype()),
+                           .device = arena.values().device()}));
+  return state;
+}
+
+Tensor Optimizer::part_of(const Tensor& flat, const Range& range) {
+  return view::slice(flat, 0, range.begin, range.end);
+}
+
+// For each arena, the positions of its parameters among all parameters.
+std::vector<std::vector<std::size_t>> Optimizer::positions() const {
+  std::map<const TensorImpl*, std::size_t> position;
+  for (const Tensor& parameter : parameters_) position.emplace(parameter.impl(), position.size());
+  std::vector<std::vector<std::size_t>> result;
+  for (const ParameterArena& arena : arenas_) {
+    result.emplace_back();
+    for (const Tensor& parameter : arena.parameters())
+      result.back().push_back(position.at(parameter.impl()));
+  }
+  return result;
+}
+
+StateDict Optimizer::state_dict() const {
+  const Options number{.dtype = DType::int64, .device = Device()};
+  StateDict state{{"step", scalar_tensor(num_steps_, number)},
+                  {"learning_rate",
+                   scalar_tensor(learning_rate_, {.dtype = DType::float64, .device = Device()})}};
+  const auto positions = this->positions();
+  for (std::size_t a = 0; a < arenas_.size(); ++a)
+    for (std::size_t i = 0; i < positions[a].size(); ++i)
+      state.emplace(concat(positions[a][i], ".steps"), scalar_tensor(steps_[a][i], number));
+  for (const auto& [name, flat] : flat_state())
+    for (std::size_t a = 0; a < arenas_.size(); ++a)
+      for (std::size_t i = 0; i < arenas_[a].parameters().size(); ++i) {
+        const Tensor& parameter = arenas_[a].parameters()[i];
+        state.emplace(concat(positions[a][i], '.', name),
+                      view::as_strided(flat[a], parameter.shape(), parameter.strides(),
+                                       arenas_[a].slices()[i].offset));
+      }
+  return state;
+}
+
+void Optimizer::check_state_dict(const StateDict& given, Where where) const {
+  const StateDict state = with_step_counts(given, state_dict());
+  check_same_layout("load_state_dict", state_dict(), state, where);
+  const auto step = state.at("step").item<std::int64_t>(where);
+  RINGRAD_CHECK(step >= 0, ValueError, where,
+                "load_state_dict: the step must not be negative; got ", step);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto steps = state.at(concat(i, ".steps")).item<std::int64_t>(where);
+    RINGRAD_CHECK(steps >= 0, ValueError, where,
+                  "load_state_dict: a parameter's steps must not be negative; got ", steps);
+  }
+  check_learning_rate(state.at("learning_rate").item<double>(where), where);
+}
+
+void Optimizer::load_state_dict(const StateDict& given, Where where) {
+  check_state_dict(given, where);
+  const StateDict state = with_step_counts(given, state_dict());
+  learning_rate_ = state.at("learning_rate").item<double>(where);
+  num_steps_ = state.at("step").item<std::int64_t>(where);
+  const auto positions = this->positions();
+  for (std::size_t a = 0; a < arenas_.size(); ++a)
+    for (std::size_t i = 0; i < positions[a].size(); ++i)
+      steps_[a][i] = state.at(concat(positions[a][i], ".steps")).item<std::int64_t>(where);
+  copy_state("load_state_dict", state_dict(), state, where);
+}
+
+std::int64_t Optimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [name, flat] : flat_state())
+    for (const Tensor& state : flat) bytes += static_cast<std::int64_t>(state.storage()->bytes());
+  return bytes;
+}
+
+void Optimizer::step(Where where) { step(1, where); }
+
+void Optimizer::step(double grad_scale, Where where) {
+  const TraceSpan span("optimizer step", "compute");
+  increment(num_steps_);
+  for (std::size_t i = 0; i < arenas_.size(); ++i) update_arena(i, grad_scale, where);
+}
+
+// One update for all parameters, or several where parameters lack gradients or have different step
+// counts.
+void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) {
+  const ParameterArena& arena = arenas_[index];
+  arena.settle();
+  std::vector<std::int64_t>& steps = steps_[index];
+  const std::size_t size = steps.size();
+  for (std::size_t first = 0, next; first < size; first = next) {
+    next = first + 1;
+    if (!arena.has_gradient(first)) continue;
+    while (next < size && steps[next] == steps[first] && arena.has_gradient(next)) ++next;
+    for (std::size_t i = first; i < next; ++i) increment(steps[i]);
+    const auto [offset, count] = arena.slices()[next - 1];
+    update({index, arena.slices()[first].offset, offset + count, &steps[first]}, grad_scale, where);
+    for (std::size_t i = first; i < next; ++i) arena.parameters()[i].mark_changed(where);
+  }
+}
+
+double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm, Where where) {
+  std::vector<Tensor> gradients;
+  for (const ParameterArena& arena : arenas) {
+    arena.settle();
+    gradients.push_back(arena.gradients());
+  }
+  return clip_norm(gradients, max_norm, where);
+}
+
+double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm, Where where) {
+  std::vector<Tensor> gradients;
+  for (const Tensor& parameter : parameters) {
+    const Leaf* leaf = parameter.requires_grad(where) ? leaf_of(parameter) : nullptr;
+    if (leaf && leaf->has_gradient()) gradients.push_back(leaf->grad);
+  }
+  return clip_norm(gradients, max_norm, where);
+}
+
+}  // namespace ringrad::nn

@@ -1,0 +1,118 @@
+// Optimizer: the common part of SGD and Adam.
+//
+//     nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+//     for (...) {
+//       optimizer.zero_grad();
+//       cross_entropy(net(x), y).backward();
+//       nn::clip_grad_norm(optimizer.arenas(), 1.0);  // or net.parameters(): more passes
+//       optimizer.step();
+//     }
+//
+// The constructor packs the parameters into an arena (nn/optimizer/arena.h), so that a step is one pass over
+// flat memory.
+//
+// A step changes the parameters that have a gradient. It does not touch those that no backward pass
+// has reached since zero_grad(), nor frozen ones: neither momentum nor weight decay moves them,
+// their state stays, and their steps are not counted (Adam's bias correction depends on the count).
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/state_dict.h"
+
+namespace ringrad::nn {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Updates the parameters by their gradients.
+  void step(Where where = Where::current());
+  /// The same, with gradients multiplied by `grad_scale` during the step (grad_scaler.h).
+  void step(double grad_scale, Where where = Where::current());
+
+  /// Clears all gradients: the next backward pass replaces them.
+  void zero_grad() const;
+
+  double learning_rate() const { return learning_rate_; }
+  /// Throws ValueError unless rate >= 0.
+  void set_learning_rate(double rate, Where where = Where::current());
+
+  const std::vector<ParameterArena>& arenas() const { return arenas_; }
+  /// In the order in which they were given; state_dict() numbers them in this order.
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+
+  /// The state after the steps so far: "step" () int64 and "learning_rate" () float64. For the i-th
+  /// parameter it has "i.steps" () int64, the number of steps that have changed it, and, in the
+  /// parameter's shape, "i.momentum" or whatever else the algorithm keeps. The latter are the
+  /// optimizer's own tensors, not copies. Options are not included.
+  StateDict state_dict() const;
+
+  /// Restores a state. Throws as Module::load_state_dict, and ValueError for a negative step or
+  /// rate.
+  void load_state_dict(const StateDict& state, Where where = Where::current());
+  /// Throws what load_state_dict would.
+  void check_state_dict(const StateDict& state, Where where = Where::current()) const;
+
+  /// The memory of momentum and similar state in bytes, without values and gradients.
+  std::int64_t state_bytes() const;
+
+  /// Neighbouring parameters that have been changed equally often: elements [begin, end) of an
+  /// arena.
+  struct Range {
+    std::size_t arena;
+    std::int64_t begin, end;
+    const std::int64_t*
+        num_steps;  ///< steps of each, including the current one; valid as long as the optimizer
+  };
+  /// Updates the values in `range` by their settled gradients, times grad_scale. step() consists of
+  /// such calls.
+  virtual void update(const Range& range, double grad_scale, Where where) = 0;
+
+ protected:
+  /// Throws ValueError for no parameters or a negative learning rate, and as ParameterArena.
+  Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where);
+
+  /// Zeros like each arena's values, for state with one number per element.
+  std::vector<Tensor> zeros_like_arenas() const;
+
+  /// Elements `range` of a flat tensor.
+  static Tensor part_of(const Tensor& flat, const Range& range);
+
+  /// The number of calls of step(), including the one that is running.
+  std::int64_t num_steps() const { return num_steps_; }
+
+ private:
+  /// State by name: one tensor per arena, with the same layout as its values.
+  virtual std::map<std::string, std::vector<Tensor>> flat_state() const { return {}; }
+
+  void update_arena(std::size_t index, double grad_scale, Where where);
+  std::vector<std::vector<std::size_t>> positions() const;
+
+  std::vector<Tensor> parameters_;  // in the order in which they were given
+  std::vector<ParameterArena> arenas_;
+  std::vector<std::vector<std::int64_t>> steps_;  // of each arena's parameters
+  double learning_rate_ = 0;
+  std::int64_t num_steps_ = 0;
+};
+
+/// Scales all gradients by the same factor so that their joint Euclidean norm is at most max_norm;
+/// returns the norm before scaling.
+///
+/// Throws:  ValueError unless max_norm > 0, or if the norm is not finite (nothing is scaled then)
+/// Paper:   Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063
+double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm,
+                      Where where = Where::current());
+/// The same for the gradients of these parameters, in an arena or not; those without one stay
+/// without.
+/// REQUIRES: no parameter is listed twice
+double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm,
+                      Where where = Where::current());
+
+}  // namespace ringrad::nn

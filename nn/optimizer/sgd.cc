@@ -1,0 +1,39 @@
+#include "ringrad/nn/optimizer/sgd.h"
+
+#include "ringrad/kernels/optimizer/optimizer_step.h"
+
+namespace ringrad::nn {
+
+SGD::SGD(const std::vector<Tensor>& parameters, const SGDOptions& options, Where where)
+    : Optimizer(parameters, options.learning_rate, where), options_(options) {
+  RINGRAD_CHECK(options.momentum >= 0 && options.weight_decay >= 0, ValueError, where,
+                "SGD: momentum and weight_decay must not be negative; got ", options.momentum,
+                " and ", options.weight_decay);
+  RINGRAD_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0), ValueError,
+                where, "SGD: nesterov needs momentum and no dampening; got momentum ",
+                options.momentum, " and dampening ", options.dampening);
+  if (options.momentum > 0) velocities_ = zeros_like_arenas();
+}
+
+std::map<std::string, std::vector<Tensor>> SGD::flat_state() const {
+  if (velocities_.empty()) return {};
+  return {{"momentum", velocities_}};
+}
+
+void SGD::update(const Range& range, double grad_scale, Where where) {
+  const ParameterArena& arena = arenas()[range.arena];
+  const auto settings = [this, grad_scale, num_steps = range.num_steps] {
+    return kernels::SgdStep{.learning_rate = learning_rate(),
+                            .momentum = options_.momentum,
+                            .dampening = options_.dampening,
+                            .weight_decay = options_.weight_decay,
+                            .nesterov = options_.nesterov,
+                            .first = *num_steps == 1,
+                            .grad_scale = grad_scale};
+  };
+  const Tensor velocity = velocities_.empty() ? Tensor() : part_of(velocities_[range.arena], range);
+  kernels::replayable_sgd_step(part_of(arena.values(), range), part_of(arena.gradients(), range),
+                               velocity, settings, where);
+}
+
+}  // namespace ringrad::nn

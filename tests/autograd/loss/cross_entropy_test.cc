@@ -1,0 +1,103 @@
+#include "ringrad/autograd/loss/cross_entropy.h"
+
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/index/gather.h"
+#include "ringrad/autograd/loss/softmax.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_throws;
+using testing::Random;
+
+constexpr Reduction kReductions[] = {Reduction::none, Reduction::mean, Reduction::sum};
+
+TEST(CrossEntropyTest, GradientsAgreeWithDifferencesForEveryOption) {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    Random random(seed);
+    const std::int64_t C = seed % 6 == 0 ? 70 : 5;
+    CrossEntropyOptions options{.reduction = kReductions[seed % 3]};
+    if (seed & 1) options.weight = random.tensor({C}, 0.2, 2, DType::float64);
+    if (seed & 2) options.label_smoothing = 0.2;
+    if (seed & 4) options.ignore_index = 1;
+    const Tensor targets = randint(0, C, {4}, random.generator());
+    const Tensor logits = random.tensor({4, C}, DType::float64).set_requires_grad();
+    const auto f = [&](const std::vector<Tensor>& in) {
+      return cross_entropy(in[0], targets, options);
+    };
+    EXPECT_EQ(gradient_check(f, {logits}), "");
+    EXPECT_EQ(gradient_gradient_check(f, {logits}), "");
+  }
+}
+
+TEST(CrossEntropyTest, GradientsOfOneExampleAgreeWithDifferences) {
+  Random random(1);
+  const Tensor target = scalar_tensor(2, {.dtype = DType::int32});
+  const Tensor logits = random.tensor({5}, DType::float64).set_requires_grad();
+  for (const Reduction reduction : kReductions) {
+    const auto f = [&](const std::vector<Tensor>& in) {
+      return cross_entropy(in[0], target, {.label_smoothing = 0.1, .reduction = reduction});
+    };
+    EXPECT_EQ(gradient_check(f, {logits}), "");
+    EXPECT_EQ(gradient_gradient_check(f, {logits}), "");
+  }
+}
+
+TEST(CrossEntropyTest, EqualsItsCompositionOfSmallerOperators) {
+  Random random(2);
+  const Tensor targets = randint(0, 9, {6}, random.generator());
+  const Tensor fused = random.tensor({6, 9}).set_requires_grad();
+  const Tensor composed = fused.detach().set_requires_grad();
+  const Tensor loss = cross_entropy(fused, targets);
+  const Tensor log_p = gather(log_softmax(composed, 1), 1, unsqueeze(targets, 1));
+  const Tensor expected = -mean(log_p);
+  expect_close(loss, expected);
+  loss.backward();
+  expected.backward();
+  expect_close(fused.grad(), composed.grad());
+}
+
+TEST(CrossEntropyTest, GradientsOfEachExampleSumToZero) {
+  Random random(3);
+  const Tensor targets = randint(0, 100, {8}, random.generator());
+  const Tensor logits = random.tensor({8, 100}).set_requires_grad();
+  cross_entropy(logits, targets).backward();
+  expect_close(sum(logits.grad(), {1}), zeros({8}));
+}
+
+TEST(CrossEntropyTest, NoticesThatWhatItSavedHasChanged) {
+  const auto backward_after = [](auto change) {
+    const Tensor logits = zeros({2, 3}).set_requires_grad(), weight = ones({3});
+    const Tensor targets = zeros({2}, {.dtype = DType::int64});
+    const Tensor loss = cross_entropy(logits, targets, {.weight = weight});
+    {
+      NoGrad guard;
+      change(logits, targets, weight);
+    }
+    loss.backward();
+  };
+  const char* text = "backward of cross_entropy: the tensor of shape";
+  using T = const Tensor&;
+  expect_throws<AutogradError>([&] { backward_after([](T x, T, T) { add_(x, 1); }); }, text);
+  expect_throws<AutogradError>([&] { backward_after([](T, T t, T) { add_(t, 1); }); }, text);
+  expect_throws<AutogradError>([&] { backward_after([](T, T, T w) { add_(w, 1); }); }, text);
+}
+
+TEST(CrossEntropyTest, ThrowsAtTheCallersLine) {
+  const Tensor targets = full({2}, 3, {.dtype = DType::int64});
+  expect_throws<IndexError>(
+      [&] {
+        cross_entropy(zeros({2, 3}), targets);
+      },
+      "targets must be in [0, 3) or be -100; got 3 at position (0,)");
+}
+
+}  // namespace
+}  // namespace ringrad

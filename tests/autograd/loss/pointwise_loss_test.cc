@@ -1,0 +1,91 @@
+#include "ringrad/autograd/loss/pointwise_loss.h"
+
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_throws;
+using testing::Random;
+
+constexpr Reduction kReductions[] = {Reduction::none, Reduction::mean, Reduction::sum};
+
+// Checks a loss of {x, targets}, with gradients of both and of x alone, which take different code
+// paths.
+void expect_gradients(const DifferentiableFunction& loss, Random& random) {
+  const Tensor x = random.tensor({3, 4}, DType::float64).set_requires_grad();
+  const Tensor targets = random.tensor({3, 4}, 0, 1, DType::float64);
+  EXPECT_EQ(gradient_check(loss, {x, targets}), "");
+  EXPECT_EQ(gradient_gradient_check(loss, {x, targets}), "");
+  targets.set_requires_grad();
+  EXPECT_EQ(gradient_check(loss, {x, targets}), "");
+  EXPECT_EQ(gradient_gradient_check(loss, {x, targets}), "");
+}
+
+TEST(PointwiseLossTest, GradientsAgreeWithDifferences) {
+  Random random(1);
+  const Tensor weight = random.tensor({4}, 0.5, 2, DType::float64);
+  for (const Reduction reduction : kReductions) {
+    using Inputs = const std::vector<Tensor>&;
+    expect_gradients([&](Inputs in) { return mse_loss(in[0], in[1], reduction); }, random);
+    expect_gradients([&](Inputs in) { return l1_loss(in[0], in[1], reduction); }, random);
+    expect_gradients([&](Inputs in) { return bce_with_logits(in[0], in[1], {}, reduction); },
+                     random);
+    expect_gradients([&](Inputs in) { return bce_with_logits(in[0], in[1], weight, reduction); },
+                     random);
+  }
+}
+
+// d loss / d t = (w - 1) log(1 + exp(-x)) - x is smooth in x, also at 0.
+TEST(PointwiseLossTest, TheSecondDerivativeOfWeightedCrossEntropyHoldsAtZero) {
+  const Tensor x = tensor({0., 0., 1., -1.}).set_requires_grad();
+  const Tensor t = tensor({0.25, 1, 0, 0.5}).set_requires_grad();
+  const Tensor w = tensor({3, 0.5, 2, 1}).set_requires_grad();  // still a constant of the loss
+  const Tensor loss = bce_with_logits(x, t, w, Reduction::sum);
+  const Tensor by_t = grad(loss, t, {}, {.create_graph = true});
+  expect_close(by_t, (w - 1) * log1p(exp(-x.detach())) - x.detach());
+  const Tensor by_t_and_x = grad(sum(by_t), x, {}, {.create_graph = true});
+  const Tensor p = sigmoid(x.detach());
+  expect_close(by_t_and_x, (w - 1) * (p - 1) - 1);
+  EXPECT_FALSE(grad(sum(by_t_and_x), w, {}, {.retain_graph = true}).defined());
+  expect_close(grad(sum(by_t_and_x), x), (w - 1) * p * (1 - p));
+}
+
+TEST(PointwiseLossTest, EqualsItsCompositionOfSmallerOperators) {
+  Random random(2);
+  const Tensor t = random.tensor({5, 6}, 0, 1);
+  const auto expect_equal = [&](auto fused, auto composed) {
+    const Tensor x = random.tensor({5, 6}).set_requires_grad();
+    const Tensor same = x.detach().set_requires_grad();
+    const Tensor a = fused(x), b = composed(same);
+    expect_close(a, b);
+    a.backward();
+    b.backward();
+    expect_close(x.grad(), same.grad());
+  };
+  using X = const Tensor&;
+  expect_equal([&](X x) { return mse_loss(x, t); }, [&](X x) { return mean(square(x - t)); });
+  expect_equal([&](X x) { return l1_loss(x, t); }, [&](X x) { return mean(abs(x - t)); });
+  expect_equal([&](X x) { return bce_with_logits(x, t); },
+               [&](X x) {
+                 const Tensor p = sigmoid(x);
+                 return mean(-(t * log(p) + (1 - t) * log(1 - p)));
+               });
+}
+
+TEST(PointwiseLossTest, ThrowsAtTheCallersLine) {
+  expect_throws<ShapeError>([] { mse_loss(zeros({2}), zeros({3})); },
+                            "mse_loss: x and targets must have one shape; got (2,) and (3,)");
+  expect_throws<DTypeError>([] { l1_loss(zeros({2}), zeros({2}, {.dtype = DType::float64})); },
+                            "l1_loss");
+  expect_throws<ShapeError>([] { bce_with_logits(zeros({2}), zeros({2}), ones({3})); },
+                            "bce_with_logits: positive_weight");
+}
+
+}  // namespace
+}  // namespace ringrad

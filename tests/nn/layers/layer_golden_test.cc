@@ -1,0 +1,108 @@
+// Every layer against PyTorch: output, gradients of the input and the parameters, and the buffers
+// after the call.
+
+#include <gtest/gtest.h>
+
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/nn/layers/convolution.h"
+#include "ringrad/nn/layers/embedding.h"
+#include "ringrad/nn/layers/layer_norm.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/pool.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/tests/golden/golden.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad::nn {
+namespace {
+
+using ringrad::testing::expect_close;
+using ringrad::testing::GoldenCase;
+
+// Convolutions and normalisations sum some dozens of float32 terms, in a different order from
+// PyTorch's.
+constexpr double kSlack = 64;
+
+class LayerGoldenTest : public ::testing::Test {
+ protected:
+  void check(const std::string& name, Module&& layer, bool training = true) {
+    SCOPED_TRACE(name);
+    ASSERT_TRUE(cases_.contains(name));
+    const GoldenCase& golden = cases_.at(name);
+    layer.train(training);
+    StateDict state;
+    for (const auto& [key, tensor] : layer.state_dict()) state[key] = golden.at("before." + key);
+    layer.load_state_dict(state);
+
+    const Tensor x = clone(golden.at("input"));
+    if (is_floating(x.dtype())) x.set_requires_grad();
+    const Tensor y = layer(x);
+    sum(y * golden.at("output_weights")).backward();
+
+    expect_close(y, golden.at("output"), kSlack);
+    if (x.requires_grad()) expect_close(x.grad(), golden.at("grad.input"), kSlack);
+    for (const auto& [key, parameter] : layer.named_parameters())
+      expect_close(parameter.grad(), golden.at("grad." + key), kSlack);
+    for (const auto& [key, buffer] : layer.named_buffers())
+      expect_close(buffer, golden.at("after." + key), kSlack);
+  }
+
+  const std::map<std::string, GoldenCase> cases_ = ringrad::testing::read_golden("layers");
+};
+
+TEST_F(LayerGoldenTest, LinearMatchesPyTorch) { check("Linear", Linear(4, 3)); }
+
+TEST_F(LayerGoldenTest, ConvolutionsMatchPyTorch) {
+  check("Conv2d", Conv2d(3, 4, {.padding = 1}));
+  check("Conv2d stride 2 groups 3 dilation 2",
+        Conv2d(3, 6, {.stride = 2, .padding = 2, .dilation = 2, .groups = 3, .bias = false}));
+}
+
+TEST_F(LayerGoldenTest, NormalizationsMatchPyTorch) {
+  check("BatchNorm2d training", BatchNorm2d(3));
+  check("BatchNorm2d evaluation", BatchNorm2d(3), false);
+  check("BatchNorm1d training", BatchNorm1d(4));
+  check("LayerNorm", LayerNorm(5));
+}
+
+TEST_F(LayerGoldenTest, EmbeddingMatchesPyTorch) { check("Embedding", Embedding(6, 3)); }
+
+TEST_F(LayerGoldenTest, PoolingsMatchPyTorch) {
+  check("MaxPool2d", MaxPool2d(2));
+  check("MaxPool2d 3 stride 2 padding 1", MaxPool2d(3, {.stride = 2, .padding = 1}));
+  check("AvgPool2d 3 stride 2 padding 1", AvgPool2d(3, {.stride = 2, .padding = 1}));
+  check("AdaptiveAvgPool2d", AdaptiveAvgPool2d(4));
+}
+
+TEST_F(LayerGoldenTest, ActivationsMatchPyTorch) {
+  check("GELU", GELU());
+  check("Sigmoid", Sigmoid());
+  check("Tanh", Tanh());
+}
+
+TEST_F(LayerGoldenTest, FusedReluEqualsReluAfterTheLayer) {
+  const auto check_fusion = [](Module&& layer, const Tensor& input) {
+    const Tensor fused_input = clone(input).set_requires_grad();
+    const Tensor plain_input = clone(input).set_requires_grad();
+    const Tensor fused = layer.forward_relu(fused_input);
+    layer.zero_grad();
+    sum(square(fused)).backward();
+    std::vector<Tensor> gradients;
+    for (const Tensor& parameter : layer.parameters()) gradients.push_back(clone(parameter.grad()));
+    layer.zero_grad();
+    const Tensor plain = relu(layer.forward(plain_input));
+    sum(square(plain)).backward();
+    expect_close(fused, plain);
+    expect_close(fused_input.grad(), plain_input.grad(), kSlack);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      expect_close(gradients[i], layer.parameters()[i].grad(), kSlack);
+  };
+  check_fusion(Linear(4, 3), cases_.at("Linear").at("input"));
+  check_fusion(BatchNorm2d(3), cases_.at("Conv2d").at("input"));
+}
+
+}  // namespace
+}  // namespace ringrad::nn

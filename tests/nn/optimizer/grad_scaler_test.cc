@@ -1,0 +1,114 @@
+#include "ringrad/nn/optimizer/grad_scaler.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/optimizer/adam.h"
+#include "ringrad/nn/optimizer/sgd.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using nn::GradScaler;
+using testing::expect_close;
+using testing::expect_same_bits;
+using testing::expect_throws;
+
+Tensor parameter() {
+  const Tensor x = tensor({1., -2., 3.}) + 0;
+  return x.set_requires_grad();
+}
+
+TEST(GradScalerTest, ScalingByAPowerOfTwoChangesNoStep) {
+  const Tensor plain = parameter(), scaled = parameter();
+  nn::SGD a({plain}, {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+  nn::SGD b({scaled}, {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+  GradScaler scaler;
+  for (int step = 0; step < 5; ++step) {
+    a.zero_grad();
+    sum(square(plain)).backward();
+    a.step();
+    b.zero_grad();
+    scaler.scale(sum(square(scaled))).backward();
+    EXPECT_TRUE(scaler.step(b));
+    scaler.update();
+    expect_same_bits(scaled, plain);
+  }
+}
+
+TEST(GradScalerTest, AStepWithInfiniteGradientsChangesNothing) {
+  const Tensor x = parameter();
+  nn::Adam optimizer({x}, {.learning_rate = 0.1});
+  GradScaler scaler({.initial_scale = 8});
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    optimizer.zero_grad();
+    sum(x * tensor({1, bad, 1})).backward();
+    EXPECT_FALSE(scaler.step(optimizer));
+    scaler.update();
+    expect_close(x, {1, -2, 3});
+  }
+  EXPECT_EQ(scaler.scale(), 2);
+}
+
+TEST(GradScalerTest, TheScaleGrowsAfterGoodStepsOnly) {
+  const Tensor x = parameter();
+  nn::SGD optimizer({x}, {.learning_rate = 0});
+  GradScaler scaler({.initial_scale = 4, .growth_interval = 3});
+  const auto step = [&](float factor) {
+    optimizer.zero_grad();
+    scaler.scale(sum(x * factor)).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    return scaler.scale();
+  };
+  EXPECT_EQ(step(1), 4);
+  EXPECT_EQ(step(1), 4);
+  EXPECT_EQ(step(1), 8);
+  EXPECT_EQ(step(1), 8);
+  EXPECT_EQ(step(std::numeric_limits<float>::infinity()), 4);
+  EXPECT_EQ(step(1), 4);
+  EXPECT_EQ(step(1), 4);
+  EXPECT_EQ(step(1), 8);
+}
+
+// A gradient of 2^-30 is zero in float16; scaled by 2^16 it is not.
+TEST(GradScalerTest, SavesGradientsThatFloat16CannotHold) {
+  const auto gradient_reaches = [](bool scaled) {
+    const Tensor w = zeros({4, 4});
+    w.set_requires_grad();
+    nn::SGD optimizer({w}, {.learning_rate = 1});
+    GradScaler scaler;
+    optimizer.zero_grad();
+    Tensor loss;
+    {
+      const Autocast mixed(DType::float16);
+      loss = sum(to(matmul(ones({4, 4}), w), DType::float32)) * 0x1p-30;
+    }
+    if (scaled) {
+      scaler.scale(loss).backward();
+      scaler.step(optimizer);
+    } else {
+      loss.backward();
+      optimizer.step();
+    }
+    return sum(abs(w.detach())).item() > 0;
+  };
+  EXPECT_FALSE(gradient_reaches(false));
+  EXPECT_TRUE(gradient_reaches(true));
+}
+
+TEST(GradScalerTest, RefusesOptionsThatMakeNoSense) {
+  expect_throws<ValueError>([] { GradScaler({.initial_scale = 0}); }, "initial_scale > 0");
+  expect_throws<ValueError>([] { GradScaler({.growth = 1}); }, "growth > 1");
+  expect_throws<ValueError>([] { GradScaler({.backoff = 1}); }, "backoff < 1");
+  expect_throws<ValueError>([] { GradScaler({.growth_interval = 0}); }, "growth_interval > 0");
+}
+
+}  // namespace
+}  // namespace ringrad
