@@ -9,10 +9,11 @@
 // .tmp file, which the next save overwrites. A lock on that file keeps two processes from saving to
 // one path at a time.
 //
-// A writer of a numbered generation (nn/checkpoint/checkpoint.h) has its own temporary file, so that a writer
-// stopped halfway does not block its successor. Such a writer passes commit() a check of the
-// existing file. It renames its own file only if the checked file still has the name. It does so
-// under the lock file "weights.lock", so that no other such writer can replace the file in between.
+// A writer of a numbered generation (nn/checkpoint/checkpoint.h) has its own temporary file, so
+// that a writer stopped halfway does not block its successor. Such a writer passes commit() a check
+// of the existing file. It renames its own file only if the checked file still has the name. It
+// does so under the lock file "weights.lock", so that no other such writer can replace the file in
+// between.
 
 #pragma once
 

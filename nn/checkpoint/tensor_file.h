@@ -5,8 +5,8 @@
 //     {"__metadata__": {"crc32": "89abcdef"},
 //      "fc.weight": {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]}, ...}
 //
-// A file that a run writes more than once also carries that run's generation (nn/checkpoint/checkpoint.h), as
-// twenty digits after the checksum:
+// A file that a run writes more than once also carries that run's generation
+// (nn/checkpoint/checkpoint.h), as twenty digits after the checksum:
 //
 //     "__metadata__": {"crc32": "89abcdef", "generation": "00001767225600000000"}
 //

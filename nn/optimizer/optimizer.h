@@ -8,8 +8,8 @@
 //       optimizer.step();
 //     }
 //
-// The constructor packs the parameters into an arena (nn/optimizer/arena.h), so that a step is one pass over
-// flat memory.
+// The constructor packs the parameters into an arena (nn/optimizer/arena.h), so that a step is one
+// pass over flat memory.
 //
 // A step changes the parameters that have a gradient. It does not touch those that no backward pass
 // has reached since zero_grad(), nor frozen ones: neither momentum nor weight decay moves them,

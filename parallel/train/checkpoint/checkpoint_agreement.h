@@ -18,8 +18,8 @@ std::vector<std::string> texts_of_all(const std::string& ours, Communicator& com
 std::vector<std::vector<PieceFacts>> facts_of_all(const std::vector<PieceFacts>& ours,
                                                   Communicator& comm, Where where);
 
-/// The largest generation (nn/checkpoint/generation.h) of any rank. From now on all ranks have it. All ranks
-/// must call this.
+/// The largest generation (nn/checkpoint/generation.h) of any rank. From now on all ranks have it.
+/// All ranks must call this.
 std::int64_t agree_on_generation(Communicator& comm, Where where);
 
 /// Throws DataError "rank 2: ..." on all ranks, for the lowest rank whose error is not empty. All

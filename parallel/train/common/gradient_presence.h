@@ -2,8 +2,8 @@
 //
 // A parameter that some ranks' losses reach has a gradient on every rank: the average, to which the
 // other ranks contribute zeros. A parameter that no rank's loss reaches has no gradient, and
-// optimizers leave it alone (nn/optimizer/optimizer.h). Ranks that average gradients therefore also tell each
-// other which gradients they have.
+// optimizers leave it alone (nn/optimizer/optimizer.h). Ranks that average gradients therefore also
+// tell each other which gradients they have.
 
 #pragma once
 

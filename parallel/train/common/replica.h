@@ -1,6 +1,6 @@
 // Replica: one rank's copy of a model that all ranks have. It starts as a copy of rank 0's model.
-// Its trained parameters lie in arenas (nn/optimizer/arena.h), so the whole model is one or two tensors to
-// send, receive or reduce.
+// Its trained parameters lie in arenas (nn/optimizer/arena.h), so the whole model is one or two
+// tensors to send, receive or reduce.
 //
 //     rank 0   values | conv.weight | conv.bias | fc.weight | ...      same places on all ranks
 //     rank 1   values | conv.weight | conv.bias | fc.weight | ...
