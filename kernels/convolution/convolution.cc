@@ -30,7 +30,7 @@ void check_options(const char* operation, const Conv2dOptions& options, Where wh
                 options.groups);
 }
 
-/// The geometry of x and weight, by shape alone.
+/// The geometry of x and weight, as their shapes give it.
 Geometry geometry_of(const char* operation, const Shape& x, const Shape& weight,
                      const Conv2dOptions& options, Where where) {
   check_options(operation, options, where);

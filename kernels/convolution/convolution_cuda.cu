@@ -4,7 +4,7 @@
 //                                    channels that tiles would be mostly empty, such as one channel
 //                                    per group
 //     gemm.cuh                       tiles of a matrix product whose left side, patches of images,
-//                                    is found in the images while read (convolution_operands.cuh)
+//                                    is read from the images directly (convolution_operands.cuh)
 
 #include <algorithm>
 #include <iterator>
@@ -25,7 +25,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kInt32 = std::numeric_limits<std::int32_t>::max();
 
-// True if every number that WindowGeometry<int> computes fits, other than offsets in memory.
+// True if every number that WindowGeometry<int> computes, other than memory offsets, fits into 32
+// bits.
 bool fits_32_bits(const ConvolutionGeometry& g) {
   const auto& [stride, padding, dilation, groups] = g.options;
   const std::int64_t numbers[] = {g.B * g.H * g.W,
@@ -39,7 +40,7 @@ bool fits_32_bits(const ConvolutionGeometry& g) {
                      [](std::int64_t n) { return n <= kInt32; });
 }
 
-// For a product of `columns` columns per group: tiles pay off if they are more than an eighth full.
+// A product has `columns` columns per group. Tiles pay off if they are more than an eighth full.
 bool uses_tiles(const ConvolutionGeometry& g, std::int64_t columns) {
   constexpr std::int64_t kFewColumns = 8, kFewMultiplications = 1 << 15;
   const std::int64_t filter_size = g.K * g.R * g.S * g.group_inputs();
@@ -78,7 +79,7 @@ GemmOutput<T> output(const Tensor& out, std::int64_t run, std::int64_t row,
           .pack = pack_of(out.raw_data(), sizeof(T), run, row, shape.batch, 0)};
 }
 
-// The operand of a product made from images; `number` is its number in the batch.
+// The operand of a product made from images; `number` is the operand's index in shape.batch.
 template <template <class> class Side, class T>
 Side<T> patches(const ConvolutionGeometry& g, const Tensor& images, std::int64_t group_channels,
                 const GemmShape& shape, unsigned number) {
@@ -137,7 +138,7 @@ void backward_input(const ConvolutionGeometry& g, const Tensor& grad_y, const Te
       output<T>(grad_x, inputs, g.C, shape), where);
 }
 
-// Sums slices of y's rows (b, p), with as many slices as give enough threads work.
+// Sums slices of y's rows (b, p). There are enough slices to keep kEnoughThreads threads busy.
 template <class T>
 void backward_weight_direct(const ConvolutionGeometry& g, const Tensor& x, const Tensor& grad_y,
                             const Tensor& grad_weight, Where where) {

@@ -286,7 +286,7 @@ void backward_input(const Problem& p, const float* grad_y, const float* weight, 
                     Where where) {
   constexpr int kSize = kTaps * kTaps;
   const Planes filter = transformed_filter({p.K, p.C, p.C * kSize, kSize, true}, weight, where);
-  // Each grad_x reads grad_y from 2 - padding pixels before it on.
+  // The window of grad_y for a pixel of grad_x begins 2 - padding pixels before that pixel.
   convolve({p.B, p.P, p.Q, p.K, 2 - p.padding_h, 2 - p.padding_w}, grad_y, filter, nullptr,
            {p.B, p.H, p.W, p.C}, grad_x, where);
 }

@@ -4,7 +4,7 @@
 //
 // Conversions are C++'s: float to integer truncates towards zero, integer or wider float to float
 // rounds to nearest, integer to integer wraps modulo 2^n, bool gives 0 or 1, and `!= 0` gives bool.
-// A float that its integer type cannot hold, or NaN, becomes an unspecified number.
+// A float that the integer type cannot hold, or NaN, becomes an unspecified number.
 //
 // Cost: equal layouts are one memcpy. A transposition (matrix transpose, NCHW <-> NHWC) moves
 // square tiles through the first-level cache, or a GPU's shared memory. Both run at memory
@@ -18,8 +18,8 @@
 
 namespace ringrad::kernels {
 
-/// Writes src, converted and broadcast, into dst. The two may overlap in memory: src is read as if
-/// before any write.
+/// Writes src, converted and broadcast, into dst. The two may overlap in memory: the result is as
+/// if src were read completely before the first write.
 ///
 /// Throws:  ShapeError unless src broadcasts to dst; ValueError if two elements of dst share one
 ///          place in memory, as in an expanded tensor

@@ -10,8 +10,8 @@ namespace ringrad::kernels {
 
 namespace {
 
-// x with each element of an expanded axis once. All elements get the same value, so their order
-// does not matter.
+// x without the repeated elements of its expanded axes. All elements get the same value, so their
+// order does not matter.
 Tensor without_repeats(Tensor x, Where where) {
   for (int axis = 0; axis < x.dims(); ++axis)
     if (x.strides()[axis] == 0 && x.shape()[axis] > 1) x = view::slice(x, axis, 0, 1, 1, where);

@@ -145,7 +145,8 @@ void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y, Whe
 }
 
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where) {
-  // So few lines leave the device idle, and lines this long make sorting pay off.
+  // Below kFewLines lines, one thread per line leaves the GPU mostly idle. Sorting instead pays off
+  // for lines longer than kLongLine.
   constexpr std::int64_t kFewLines = 512, kLongLine = 128;
   if (index.numel() == 0) return;
   const std::int64_t length = index.shape()[axis], lines = index.numel() / length;

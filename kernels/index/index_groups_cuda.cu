@@ -206,7 +206,8 @@ __device__ void add_members(const T* x, std::int64_t inner, const std::int32_t* 
 }
 
 // parts[o, c, :] = the sum of the members of a group that continues across the cut at c L, up to
-// the next cut; not written if no group does. One pack per thread; rows count c. Bound: bandwidth.
+// the next cut; not written if no group continues there. One pack per thread; rows count c. Bound:
+// bandwidth.
 template <int V, class T, class Int>
 __global__ void sum_behind_cuts(Members members, Packs<Int> packs, const T* x, std::int64_t inner,
                                 MathType<T>* parts) {

@@ -1,4 +1,4 @@
-// Chooses who computes on a GPU: our own kernels (native) or NVIDIA's libraries (vendor).
+// Chooses the kernels that a GPU runs: our own (native) or those of NVIDIA's libraries (vendor).
 //
 //     set_kernel_backend("matmul", KernelBackend::native);
 //     RINGRAD_KERNELS=native      for all, from the environment;  or  matmul=native,conv2d=vendor

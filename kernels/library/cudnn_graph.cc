@@ -146,7 +146,7 @@ class Engine {
     const auto chosen = fastest(
         device_, static_cast<int>(engines.size()),
         [&](int i) { return attempt(plan->graph, number(i), operands, where).is_good(); }, where);
-    if (!chosen) return false;  // perhaps there is no memory now; a later call may have some
+    if (!chosen) return false;  // perhaps memory is short now; a later call may succeed
     plan->engine = number(*chosen);
     if (engines.size() > 1 && !is_capturing())
       kept_.keep(text_of(key), name_of(plan->graph, plan->engine));

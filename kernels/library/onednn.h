@@ -43,7 +43,7 @@ dnnl::memory::desc describe(std::span<const std::int64_t> extents, dnnl::memory:
 /// Number of threads that a parallel region of the calling thread gets now.
 int team_size();
 
-/// During its lifetime, oneDNN finds exactly `threads` threads on the calling thread.
+/// While it exists, oneDNN calls from the constructing thread use exactly `threads` threads.
 ///
 /// REQUIRES: 1 <= threads <= team_size()
 class FixedTeam {

@@ -38,7 +38,7 @@ struct Factors {
   Math weight_sum;
 };
 
-// The class weights as a tile: in each score's place the weight of its class, in the padding 0.
+// The class weights as a tile: each score's place holds the weight of its class; padding holds 0.
 template <class Math>
 void load_weights(const Tiles& tiles, const Factors<Math>& factors, Math* values) {
   std::fill_n(values, tiles.depth() * kLanes, Math{0});

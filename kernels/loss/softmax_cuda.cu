@@ -85,7 +85,7 @@ struct LogSoftmaxBackward : Backward<Math> {
   Math sum;
 };
 
-// out[i] = op(inputs' i-th)
+// out[i] = op(element i of each input)
 template <class Op, class Math, int V>
 __device__ void compute(const Op& op, const Math (&in)[Op::kInputs][V], Math (&out)[V]) {
 #pragma unroll

@@ -30,8 +30,8 @@ struct ColumnCounts {
   std::int64_t full, extra;
 };
 
-// The loops below process n elements that start at a multiple of the width; `row` restarts the
-// columns.
+// The loops below process n elements that start at a multiple of the width, so column j has the
+// same channel in every stripe. "Row" below means such a stripe.
 
 // sum[j] += (x - first row), column by column. Distances from a value of the same column stay small
 // and exact even if the mean is large, and so do their sums.

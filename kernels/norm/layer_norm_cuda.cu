@@ -33,7 +33,7 @@ struct Forward {
   Math eps;
 };
 
-// From a row's distances to its centre: the mean's own distance, and 1 / the deviation.
+// Computes from a row's distances to its centre: their mean, and 1 / the standard deviation.
 template <class Math>
 struct Moments {
   Math shift, rstd;

@@ -104,8 +104,8 @@ void launch_step(const char* name, const Replayed<Rule>& rule, const Tensor& par
     run(n, step_thread_per_pack<1, Rule, T, Math>);
 }
 
-// In double, as l2_norm promises: squares of large numbers do not overflow, small ones do not
-// vanish.
+// Sums in double, as l2_norm promises: squares of large numbers do not overflow, and squares of
+// small ones do not vanish.
 template <class T>
 struct SumOfSquares : reduce_ops::Sum<double> {
   using Element = T;

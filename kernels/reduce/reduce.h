@@ -7,10 +7,10 @@
 // result keeps the memory order of x's axes: reducing a channels_last tensor over its batch gives a
 // tensor with the channels innermost.
 //
-// Numerics: floats are added in float32 for at most 64 terms at a time, spread over many lanes, and
-// these partial sums in float64; doubles in double; integers modulo 2^64. So the sum of ten million
-// floats is as exact as a float can represent. The order of additions depends only on shape and
-// strides, never on the number of threads.
+// Numerics: floats are added in float32, at most 64 at a time, spread over many lanes; these
+// partial sums are added in float64. Doubles are added in double, integers modulo 2^64. So the sum
+// of ten million floats is as exact as a float can represent. The order of additions depends only
+// on shape and strides, never on the number of threads.
 //
 // Cost: one pass at memory bandwidth, in any order of the axes, if the innermost axis in memory has
 // stride 1; other tensors are copied first.
