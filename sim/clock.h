@@ -36,12 +36,12 @@ struct Topology {
   double launch_us = 0;
 
   /// nvlink8: all devices connected by NVLink; pcie4: all on a PCI Express switch; two_hosts: half
-  /// of them on each, with NVLink inside and a network between. The names tell the usual number of
-  /// devices. All use roughly an H100's figures.
+  /// of them on each host, with NVLink inside and a network between. A digit in a name is the usual
+  /// number of devices. All use roughly an H100's figures.
   /// Throws: std::invalid_argument for another name, or unless num_devices is in [1, 32]
   static Topology named(const std::string& name, int num_devices);
 
-  /// The link of a copy; devices, or Op::kHost.
+  /// The link that a copy uses; source and destination are devices or Op::kHost.
   Link link(int source, int destination) const;
 };
 

@@ -116,7 +116,7 @@ void Fiber::restart(void (*entry)()) {
   stack_pointer_ = top;
 }
 
-// Nothing may stand between the notes to the sanitizers and the switch.
+// No code may run between the notifications to the sanitizers and the switch.
 void Fiber::switch_to(Fiber& next) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&asan_fake_stack_, next.stack_, next.stack_bytes_);

@@ -2,7 +2,7 @@
 //
 //     Fiber here;                        the stack that the caller runs on
 //     Fiber other(512 * 1024, &entry);
-//     here.switch_to(other);             runs entry() until it says other.switch_to(here)
+//     here.switch_to(other);             runs entry() until it calls other.switch_to(here)
 //
 // A switch saves and loads the callee-saved registers and nothing else, which takes a few
 // nanoseconds; the floating-point modes are the same for all fibers of a thread. Below a guarded

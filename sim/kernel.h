@@ -31,8 +31,8 @@ struct Kernel {
   int device = 0;
   std::function<void()> body;
 
-  // The order between kernels, for ThreadSanitizer (sanitizers.h): each thread comes after `queued`
-  // and all of `after`, and before what comes after `done`.
+  // The order between kernels, for ThreadSanitizer (sanitizers.h): each thread runs after `queued`
+  // and all of `after`, and before everything that follows `done`.
   std::vector<std::shared_ptr<const Kernel>> after;
   SyncCell queued, done;
 
@@ -43,8 +43,8 @@ struct Kernel {
   unsigned threads_per_block() const { return block.x * block.y * block.z; }
 };
 
-/// How many such blocks fit on one multiprocessor at the same time, as far as threads and dynamic
-/// shared memory limit it; 0 if not even one does.
+/// How many such blocks fit on one multiprocessor at the same time, given their threads and dynamic
+/// shared memory; 0 if not even one does.
 unsigned blocks_per_multiprocessor(unsigned threads_per_block, std::size_t dynamic_shared_bytes);
 
 /// How many blocks of the kernel run at the same time, and so may wait for each other.

@@ -97,7 +97,7 @@ class Machine {
 
   /// Waits, and moves the calling thread's simulated time to the op's end.
   void wait(const std::shared_ptr<Op>& op);
-  /// All work that is queued on a device now.
+  /// Waits for all work that is queued on a device now.
   void wait_for_device(int device);
 
   const Options options;

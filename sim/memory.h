@@ -73,12 +73,12 @@ class Memory {
     std::int32_t process, file, device;
     std::uint64_t file_offset, begin_offset, bytes;
   };
-  /// Nothing unless p lies in a live allocation that was made here.
+  /// nullopt unless p lies in a live allocation that was made here.
   std::optional<Export> export_allocation(const void* p) const;
-  /// The same memory, at an address of this process; release() ends that. Null if there is none.
+  /// Maps the same memory into this process; release() unmaps it. Null if it no longer exists.
   void* import_allocation(const Export& exported);
 
-  /// The device to which an address belongs, allocated or not; nothing for host memory.
+  /// The device to which an address belongs, allocated or not; nullopt for host memory.
   std::optional<int> device_of(const void* p) const;
   /// The allocation that holds p, live or freed.
   std::optional<Allocation> find(const void* p) const;

@@ -32,7 +32,7 @@ struct Op {
   std::vector<std::shared_ptr<Op>> predecessors, followers;
   std::size_t num_pending = 0;  // predecessors that are not done
   bool done = false;
-  const Op* ahead = nullptr;   // the op before it in its hardware queue, not begun: holds it back
+  const Op* ahead = nullptr;   // the op before it in its hardware queue; must begin first
   std::shared_ptr<Op> behind;  // the op that this one holds back
   bool begun = false;
   bool stopped = false;  // a fault ended it early

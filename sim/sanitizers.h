@@ -97,7 +97,7 @@ inline void acquire(const SyncCell&) {}
 inline void release(const SyncCell&) {}
 class Unseen {
  public:
-  Unseen() {}  // so that a variable of this type is used
+  Unseen() {}  // keeps the compiler from calling such a variable unused
 };
 inline void fill_unseen(void* p, std::uint16_t pattern, std::size_t bytes) {
   auto* out = static_cast<char*>(p);

@@ -458,7 +458,7 @@ std::vector<Clock::Event> Scheduler::record() {
   return clock_.events();
 }
 
-// xorshift64: any state but 0.
+// xorshift64; its state must not be 0.
 std::uint64_t Scheduler::random() {
   random_state_ ^= random_state_ << 13;
   random_state_ ^= random_state_ >> 7;

@@ -43,7 +43,7 @@ void SharedMemory::begin_block(std::size_t dynamic_bytes, std::size_t limit_byte
     poison(memory_, kBytes);
     note_dead(memory_, kBytes);
     // The next block gets other addresses, so that its accesses do not race with those of earlier
-    // blocks. The memory goes back; the addresses stay taken.
+    // blocks. The memory is released; the addresses stay reserved.
     if (kTsan) {
       madvise(memory_, kBytes, MADV_DONTNEED);
       memory_ = nullptr;

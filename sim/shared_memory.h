@@ -23,7 +23,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Forgets all arrays: the next block begins, which may use this many bytes in total.
+  /// Begins a block, which may use this many bytes in total, without any arrays.
   void begin_block(std::size_t dynamic_bytes, std::size_t limit_bytes);
 
   /// The array declared at this place in the source, identified by an address that is unique to the

@@ -2,14 +2,14 @@
 // CUDA programs never need it; environment variables set the same options (defaults at the end of
 // each line):
 //
-//     RINGRAD_SIM_DEVICES       how many devices there are; 8
-//     RINGRAD_SIM_MEMORY_MIB    memory of each; 4096
+//     RINGRAD_SIM_DEVICES       number of devices; 8
+//     RINGRAD_SIM_MEMORY_MIB    memory of each device in MiB; 4096
 //     RINGRAD_SIM_TOPOLOGY      nvlink8, pcie4 or two_hosts (clock.h); nvlink8
-//     RINGRAD_SIM_SEED          other than 0: ops that are ready run in a random order
+//     RINGRAD_SIM_SEED          if not 0, ops that are ready run in a random order; 0
 //     RINGRAD_SIM_HANG_MS       milliseconds for which kernels may spin without progress; 10000
 //     CUDA_DEVICE_MAX_CONNECTIONS   hardware queues of each device, 1 to 32, as CUDA reads it; 8
-//     RINGRAD_SIM_TRAP          1: stop kernels that compute with unwritten values (unwritten.h)
-//     RINGRAD_SIM_TRACE         file for the simulated timeline, written at exit
+//     RINGRAD_SIM_TRAP          1 stops kernels that compute with unwritten values (unwritten.h); 0
+//     RINGRAD_SIM_TRACE         file for the simulated timeline, written at exit; none
 
 #pragma once
 
@@ -40,7 +40,7 @@ void reset(const Options& options = Options::from_environment());
 /// The report of the last error that the runtime gave to this thread; empty if there was none.
 std::string last_report();
 
-/// Allocations on all devices that are not freed, or were opened and not closed.
+/// Number of allocations, on all devices, that are not freed or, if imported, not closed.
 std::size_t num_live_allocations();
 
 /// The simulated timeline so far in Chrome's trace format: one process per device, one row per

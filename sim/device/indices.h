@@ -1,6 +1,6 @@
 // threadIdx and its relatives: the thread and block that a kernel runs as.
 //
-// Plain variables, set anew at each switch of threads: only one thread runs at a time.
+// They are plain variables, set at each switch of threads: only one thread runs at a time.
 
 #pragma once
 

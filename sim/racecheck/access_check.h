@@ -35,7 +35,7 @@ namespace ringrad::sim {
 /// True with --config=racecheck.
 extern const bool kChecksAccesses;
 
-// --- For memory that is to be looked at ----------------------------------------------------------
+// --- For memory to check -------------------------------------------------------------------------
 
 enum class Space { shared, global };
 
@@ -45,11 +45,11 @@ void* take_addresses(Space space, std::size_t bytes);
 /// Forgets the piece, whose addresses may be taken again.
 void give_back_addresses(Space space, void* p, std::size_t bytes);
 
-/// The memory belongs to an allocation and is unwritten.
+/// Notes that the memory belongs to an allocation and is unwritten.
 void note_live(const void* p, std::size_t bytes);
 void note_dead(const void* p, std::size_t bytes);
 void note_written(const void* p, std::size_t bytes);
-/// Bytes that are unwritten in the source of a copy are unwritten in its destination.
+/// Notes a copy: bytes that are unwritten in its source become unwritten in its destination.
 void note_copied(const void* to, const void* from, std::size_t bytes);
 
 // --- For accesses --------------------------------------------------------------------------------
@@ -62,17 +62,17 @@ enum class AccessKind {
   update
 };  // update: an atomic read and write
 
-/// The running thread of a block is about to access the memory; `code` is the address in the
-/// kernel's code to which the hook returns.
+/// Checks an access that the running thread of a block is about to make; `code` is the address in
+/// the kernel's code to which the hook returns.
 void check_access(const void* p, std::size_t bytes, AccessKind kind, const void* code);
 
 /// Sets the function that receives findings; it must not return.
 using FindingHandler = void (*)(const Finding&);
 void handle_findings(FindingHandler handler);
 
-/// All threads of the block have met or returned: a read of a value never written before is now a
-/// finding. Until then a write may still come that races with the read, which makes the better
-/// report.
+/// Called once all threads of the block have met or returned: a read of a value that was still
+/// unwritten is now a finding. Until then, a write that races with the read may still come, and
+/// that race makes the better report.
 void check_unwritten(const AccessOrder& order);
 
 /// "softmax_cuda.cu:41", with the callers that it is inlined into: "reduce.cuh:30, inlined into

@@ -1,6 +1,6 @@
-// What GCC calls for each access in code compiled with -fsanitize=thread; the names and types are
-// those of libsanitizer's tsan_interface.h. Such code runs on the host as well: templates that host
-// code and kernels share.
+// The functions that GCC calls for each access in code compiled with -fsanitize=thread; their names
+// and types are those of libsanitizer's tsan_interface.h. Such code runs on the host as well:
+// templates that host code and kernels share.
 
 #include "ringrad/sim/racecheck/access_check.h"
 

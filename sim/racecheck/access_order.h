@@ -52,16 +52,16 @@ struct Finding {
 /// (access_check.h).
 class AccessOrder {
  public:
-  /// Block `index` of a launch begins. `first_block` is the launch's; 0 until its first block
-  /// begins.
+  /// Begins block `index` of a launch. `first_block` belongs to the launch; it is 0 until its first
+  /// block begins.
   void begin(std::uint32_t& first_block, std::uint64_t num_blocks, std::uint64_t index,
              unsigned num_threads);
-  /// From now on this thread runs, on the calling host thread; leave() ends that.
+  /// Makes this thread the running one on the calling host thread, until leave().
   void enter(unsigned thread);
   static void leave();
-  /// All threads have met.
+  /// All threads meet now.
   void meet();
-  /// All existing lanes of a warp have met, or those of the mask.
+  /// All existing lanes of a warp meet now, or those of the mask.
   void meet_in_warp(unsigned warp);
   void meet_in_warp(unsigned warp, std::uint32_t mask);
 
@@ -77,7 +77,7 @@ class AccessOrder {
   }
   /// The index of the access's block within the launch.
   std::uint32_t block_of(const Access& a) const { return a.block - first_block_; }
-  /// True if what some thread of the launch does from now on may not be ordered after the access.
+  /// True if some thread of the launch may still do something that is not ordered after the access.
   bool is_open(const Access& a, bool is_shared) const {
     return is_of_launch(a) && (a.block == block_ ? a.segment >= met_ : !is_shared);
   }

@@ -169,7 +169,7 @@ cudaError_t copy_between(const Copy& copy, int to_device, int from_device) {
   return run_copy(copy);
 }
 
-// Does not wait; CUDA's does not either for device memory.
+// Does not wait; nor does CUDA's, for device memory.
 cudaError_t fill(const char* call, void* p, int value, std::size_t bytes, Stream& stream) {
   if (const cudaError_t error = check_device(stream.device)) return error;
   const int device = device_or_host(p);

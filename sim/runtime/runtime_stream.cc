@@ -190,7 +190,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::uint64_t number = now->shared ? now->shared->record() : 0;
   const std::shared_ptr<Op> marker = now->shared ? make_record(now->shared, number) : make_marker();
   if (const cudaError_t error = machine.submit(marker, *on)) {
-    if (now->shared) now->shared->finish(number);  // nothing was recorded: no op must wait for it
+    if (now->shared) now->shared->finish(number);  // nothing was recorded, so no op may wait for it
     return error;
   }
   const QuietLock lock(machine.mutex);
