@@ -45,7 +45,7 @@ class Report {
   void time(const std::string& name, const Timing& timing, Work work = {}) const;
   void memory(const std::string& name, double mebibytes) const;
 
-  /// time_calls, then time.
+  /// Times `call` with time_calls() and prints the result with time().
   void time_calls(const std::string& name, Work work, const std::function<void()>& call) const;
 
  private:

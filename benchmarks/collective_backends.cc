@@ -41,7 +41,7 @@ Planner* planner_of(GroupOptions& options, Routine routine) {
   return nullptr;
 }
 
-// The group that the case asks for: with a plan, or for GPUs with the name of a kernel.
+// The group's options for the case: its algorithm is a plan's name or, for GPUs, a kernel's.
 template <class Options>
 Options options_of(const CollectiveCase& one) {
   Options options;
@@ -60,7 +60,7 @@ Options options_of(const CollectiveCase& one) {
   return options;
 }
 
-// --- One rank, or all that are threads ---
+// --- One rank, or all ranks that are threads ---
 
 void run_thread(SharedCase& shared, Communicator& comm) {
   const CollectiveCase& one = shared.one;

@@ -29,7 +29,7 @@ T element(std::int64_t value) {
   return static_cast<T>(static_cast<MathType<T>>(value));
 }
 
-// The plain loop over the ranks.
+// The expected value: a plain loop over the ranks.
 template <class T>
 T reduced(const CollectiveCase& one, std::int64_t i) {
   std::int64_t result = value_of(one.op, 0, i);

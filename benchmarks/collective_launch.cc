@@ -28,8 +28,8 @@ constexpr double kGraceSeconds = 5;  // for the other ranks of a failed case
 
 volatile std::sig_atomic_t interrupted_by = 0;
 
-// Until the end of the scope, SIGINT and SIGTERM end the case instead of this process, which would
-// leave its ranks and their folder behind.
+// While this object exists, SIGINT and SIGTERM end the case. Otherwise they would end this process
+// and leave its ranks and their folder behind.
 class Interruptible {
  public:
   Interruptible() {
@@ -113,7 +113,7 @@ int run_guarded(SharedCase& shared, int rank) {
   for (const char* word :
        {"--mca", "plm", "isolated", "--mca", "btl_base_warn_component_unused", "0"})
     words.push_back(word);
-  // mpirun does this by itself where it knows that there are too few processors.
+  // mpirun sets this option itself if it knows that there are too few processors.
   if (one.ranks > static_cast<int>(std::thread::hardware_concurrency()))
     for (const char* word : {"--mca", "mpi_yield_when_idle", "1"}) words.push_back(word);
   for (const char* word :

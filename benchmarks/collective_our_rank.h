@@ -11,7 +11,7 @@
 
 namespace ringrad::bench {
 
-/// Tensors of the CPU, from Communicator::empty_shared or from the heap.
+/// A rank whose tensors are on the CPU, from Communicator::empty_shared or from the heap.
 class OurRank : public RankEnd {
  public:
   OurRank(Communicator& comm, bool in_shared_memory)
@@ -64,11 +64,11 @@ class OurGpuRank final : public OurRank {
   GpuSide& gpu_;
 };
 
-/// The limits: every rank, all at once, copies as many bytes as the collective's output has, within
-/// the CPU's memory or within a GPU's; or launches an empty kernel.
+/// Measures a limit: all ranks at once copy as many bytes as the collective's output has, within
+/// the CPU's memory or within a GPU's, or launch an empty kernel.
 class LimitRank final : public RankEnd {
  public:
-  /// REQUIRES: a GPU unless it is memcpy
+  /// REQUIRES: a GPU, unless the limit is memcpy
   LimitRank(const CollectiveCase& one, int rank);
 
   bool has(const CollectiveCase&, bool in_place) const override { return !in_place; }

@@ -79,10 +79,10 @@ class RankEnd {
   /// in `wall` the real seconds.
   virtual double run(const std::function<void()>& call, int calls, double& wall);
 
-  /// False for limits, which only take time.
+  /// False for limits, whose results mean nothing.
   virtual bool is_judged() const { return true; }
 
-  /// Notes the device it runs on.
+  /// Notes the device that this rank runs on.
   virtual void describe(Measured&) const {}
 };
 

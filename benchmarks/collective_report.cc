@@ -166,7 +166,7 @@ class Side {
  public:
   explicit Side(const std::vector<const Row*>& rows) : rows_(rows) {}
 
-  /// The first algorithm that was asked for; for Gloo the fastest.
+  /// The first requested algorithm of the backend; for Gloo, the fastest.
   const Row* find(const std::string& backend) const {
     const Row* found = nullptr;
     for (const Row* row : rows_) {

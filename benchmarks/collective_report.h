@@ -1,7 +1,7 @@
 #pragma once
 
 // The output of benchmarks/collectives: rows in the format of nccl-tests, and for each size the
-// times side by side with the ratios that are asked for.
+// times side by side with the requested ratios.
 //
 // A time is the median over the rounds that other processes did not disturb. If they disturbed
 // every round, it is the median over all, marked "busy" or "~". A ratio is taken within a round;
@@ -23,7 +23,7 @@ struct Row {
   CollectiveCase one;
   std::vector<Measured> rounds;
 
-  /// Empty if the backend does not have it.
+  /// nullopt if the backend does not have the case.
   std::optional<Column> column(bool in_place) const;
   /// The column in place if it was measured, else the other one.
   Column best_column() const;
@@ -56,7 +56,7 @@ struct SizeSummary {
 };
 
 /// The checks of the rows of each size. Those on CPUs concern our processes, with the first
-/// algorithm of each backend that was asked for:
+/// requested algorithm of each backend:
 ///
 ///   best peer/ours      the time of OpenMPI or of Gloo's fastest algorithm, whichever is less /
 ///                       ours. Goal: 1, below 4 KiB 1 / 1.15

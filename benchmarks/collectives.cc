@@ -1,5 +1,5 @@
 // collectives: the time and correctness of collectives by backend, algorithm, number of ranks and
-// size, in the format of nccl-tests; in the same run also OpenMPI, Gloo and the limits of the
+// size, in the format of nccl-tests. The same run can measure OpenMPI, Gloo and the limits of the
 // machine.
 //
 //   collectives                                      all_reduce, threads/processes, 4 B to 64 MiB
@@ -85,7 +85,7 @@ bool contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The algorithms asked for that the backend has, in the order asked; a backend without a choice
+// The requested algorithms that the backend has, in the requested order; a backend without a choice
 // runs as it is.
 Names chosen_algorithms(const Settings& settings, const Backend& backend, Routine routine) {
   const Names known = algorithms_of(backend, routine);

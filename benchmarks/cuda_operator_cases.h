@@ -17,7 +17,7 @@ namespace ringrad::bench {
 
 /// What one call moves and computes.
 struct CudaWork {
-  std::function<void()> call;  ///< queues it on the current stream of cuda:0
+  std::function<void()> call;  ///< queues the work on the current stream of cuda:0
   double bytes = 0;
   double flops = 0;
 };

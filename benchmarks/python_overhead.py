@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What a call from Python costs, beside PyTorch: operators on a few numbers, so that the call is all there is.
+"""Measures what a call from Python costs, compared with PyTorch: operators on a few numbers, where the call is nearly
+all of the work.
 
     python benchmarks/python_overhead.py        with an interpreter that has ringrad, torch, or both
 
-Each case is timed in turns, with one thread; the medians are printed, in nanoseconds.
+In each case the libraries take turns, with one thread; the script prints medians in nanoseconds.
 """
 import importlib
 import statistics

@@ -57,7 +57,7 @@ void run(const char* name, unsigned blocks, unsigned threads, void (*kernel)(Par
   check(cudaDeviceSynchronize());
 }
 
-// The time per thing, of the `things` that one iteration does.
+// Reports the time per thing; one iteration does `things` of them.
 void report_time_per_thing(benchmark::State& state, double things) {
   state.counters["per_thing"] = benchmark::Counter(
       things, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);

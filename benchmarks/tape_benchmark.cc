@@ -1,6 +1,6 @@
 // The cost of the tape.
 //
-//   BM_Operator/cpu/float32/<op>/tape:0|1      one element: compute, record if asked, drop
+//   BM_Operator/cpu/float32/<op>/tape:0|1      one element: compute, record if tape:1, drop
 //   BM_Chain/cpu/float32/<phase>/N:<length>    y = y * b, N times, on one element; the phases in
 //                                              turn are forward, backward and free
 //   BM_FanOut/cpu/float32/N:<uses>             backward of x + x + ... with N uses of one leaf

@@ -1,4 +1,4 @@
-// The least that a program can do with the library: its start is the library's start.
+// The smallest program that uses the library: its start-up time is the library's.
 
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-// train.cc with libtorch, on one rank: it has no ranks that are threads.
+// train.cc with libtorch, on one rank: libtorch has no ranks that are threads.
 
 #include <torch/torch.h>
 

@@ -21,7 +21,7 @@ KEEPS_MEMORY = {
                       'glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1'}
 # OpenBLAS with OpenMP (the one with threads of its own fights libgomp's spinning threads);
 OPENMP_BLAS = {'LD_LIBRARY_PATH': '/usr/lib/x86_64-linux-gnu/openblas-openmp'}
-# and AVX-512 kernels, which ATen takes only when told and OpenBLAS 0.3.21 only on CPUs it knows.
+# and AVX-512 kernels, which ATen uses only on request and OpenBLAS 0.3.21 only on CPUs it knows.
 AVX512 = {'OPENBLAS_CORETYPE': 'SkylakeX', 'ATEN_CPU_CAPABILITY': 'avx512'}
 
 
