@@ -1,5 +1,6 @@
-// What every backend must do, whatever its ranks are. All ranks of a group call these functions,
-// which expect and leave it whole; what breaks a group is done to one split off for it.
+// The behaviour that every backend must have, however its ranks run. All ranks of a group call
+// these functions. The functions need a whole group and leave it whole: a test that breaks a group
+// first splits one off.
 
 #pragma once
 
@@ -33,16 +34,16 @@ inline bool reduces(Collective collective) {
          collective == Collective::reduce;
 }
 
-/// In what a library may differ.
+/// Differences between libraries that a backend may show.
 struct BackendTraits {
   bool min_and_max_keep_nan = true;
-  bool has_one_numbering = true;  ///< of all calls; else that of a host's group shows
+  bool has_one_numbering = true;  ///< of all calls; else errors show that of a host
 };
 
 // --- Values ---
 
-/// Every collective, dtype and operation; sizes none, one, around the number of ranks, and of many
-/// kilobytes.
+/// Every collective, dtype and operation. Sizes: zero elements, one, about the number of ranks, and
+/// many kilobytes.
 inline void expect_exact_collectives(Communicator& comm) {
   const int n = comm.world_size();
   for (const Collective collective : kAllCollectives) {
@@ -56,7 +57,7 @@ inline void expect_exact_collectives(Communicator& comm) {
   comm.barrier();
 }
 
-/// Views that begin anywhere in their storage, and outputs that hold the input.
+/// Views that begin anywhere in their storage, and outputs that overlap the input.
 inline void expect_any_place(Communicator& comm) {
   const int n = comm.world_size(), rank = comm.rank();
   for (const std::int64_t offset : {1, 3}) {
@@ -75,7 +76,7 @@ inline void expect_any_place(Communicator& comm) {
   for (int r = 0; r < n; ++r) expect_same_bits(view::select(all, 0, r), full({100}, r));
 }
 
-/// Numbers that rounding and order show in, with NaNs, infinities and zeros of both signs among
+/// Numbers that reveal rounding and order, with NaNs, infinities and zeros of both signs among
 /// them.
 inline Tensor odd_values(DType dtype, int rank, std::int64_t count) {
   constexpr double kSpecial[] = {std::numeric_limits<double>::quiet_NaN(),
@@ -101,13 +102,13 @@ inline void expect_identical_bits(Communicator& comm, const BackendTraits& trait
         for (int r = 0; r < n; ++r) expect_same_bits(view::select(all, 0, r), x);
         if (!traits.min_and_max_keep_nan && (op == ReduceOp::min || op == ReduceOp::max)) continue;
         const auto values = x.to_vector<double>();
-        for (int r = 0; r < n; ++r)  // where rank r had one
+        for (int r = 0; r < n; ++r)  // where rank r had a NaN
           EXPECT_TRUE(std::isnan(values[static_cast<std::size_t>((5 - r % 5) % 5 * 7)]))
               << op << ' ' << dtype;
       }
 }
 
-/// Reductions are sums in rank order, rounded once, whatever they are cut into.
+/// Reductions add in rank order and round once, however the buffer is cut.
 inline void expect_canonical_bits(Communicator& comm) {
   const int n = comm.world_size();
   for (const DType dtype : {DType::float32, DType::bfloat16})
@@ -141,8 +142,8 @@ inline void expect_canonical_bits(Communicator& comm) {
 
 // --- Messages ---
 
-/// In order, of every dtype and also of nothing, sent before anybody receives, and between
-/// collectives.
+/// Messages arrive in order. They have every dtype, may be empty, are sent before any rank
+/// receives, and may come between collectives.
 inline void expect_messages(Communicator& comm) {
   const int n = comm.world_size(), rank = comm.rank();
   if (n == 1) return;
@@ -158,7 +159,7 @@ inline void expect_messages(Communicator& comm) {
       expect_same_bits(x, input_of(dtype, ReduceOp::max, left, count));
     }
   }
-  for (int k = 0; k < 20; ++k) {  // more than fit on the way
+  for (int k = 0; k < 20; ++k) {  // more messages than a channel holds
     const Tensor x = full({k}, k);
     if (rank == 0) comm.send(x, 1);
     if (rank == 1) {
@@ -170,8 +171,8 @@ inline void expect_messages(Communicator& comm) {
   comm.barrier();
 }
 
-/// A message reaches its receiver also if its sender has gone, whether or not a collective has come
-/// before it.
+/// A message reaches its receiver even if its sender has left, whether or not the group has made a
+/// collective before.
 inline void expect_messages_outlive_senders(Communicator& comm) {
   constexpr std::int64_t kCount = 1 << 20;
   if (comm.world_size() == 1) return;
@@ -192,14 +193,15 @@ inline void expect_messages_outlive_senders(Communicator& comm) {
 
 // --- Groups ---
 
-/// Calls that follow each other pass different positions of the first element.
+/// Consecutive calls must pass different values of `first`.
 inline void expect_sum_from(Communicator& comm, std::int64_t first) {
   for (const std::int64_t count : {1, 3000})
     expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, count, first});
 }
 inline void expect_sum_works(Communicator& comm) { expect_sum_from(comm, 0); }
 
-/// Rows and columns of a grid, in any order; groups of groups that outlive them; and no group.
+/// Rows and columns of a grid, called in any order; groups of groups that outlive their parents;
+/// and ranks that join no group.
 inline void expect_split(Communicator& comm) {
   const int n = comm.world_size(), rank = comm.rank();
   const auto row = comm.split(rank / 2), column = comm.split(rank % 2, -rank);
@@ -210,7 +212,7 @@ inline void expect_split(Communicator& comm) {
     expect_sum_from(round % 2 == rank / 2 % 2 ? *row : *column, round);
     expect_sum_from(round % 2 == rank / 2 % 2 ? *column : *row, round);
   }
-  std::thread other([&] {  // both at the same time
+  std::thread other([&] {  // calls both groups at the same time
     for (int round = 0; round < 50; ++round) expect_sum_from(*column, round);
   });
   for (int round = 0; round < 50; ++round) expect_sum_from(*row, 100 + round);
@@ -225,8 +227,8 @@ inline void expect_split(Communicator& comm) {
   comm.barrier();
 }
 
-/// Calls for which ranks are late in turn, so that the others sleep, in a group whose counters wrap
-/// around meanwhile. All ranks are of this machine.
+/// The ranks take turns being late, so that the others sleep. Meanwhile the group's counters wrap
+/// around. All ranks run on this machine.
 ///
 /// REQUIRES: first_count = kBeforeWrap
 inline constexpr std::uint64_t kBeforeWrap = (std::uint64_t{1} << 32) - 30;
@@ -262,7 +264,7 @@ inline void expect_contains(const std::string& text, std::string_view expected,
       << to_string(where) << ": expected \"" << expected << "\" in: " << text;
 }
 
-/// `call` differs on rank 1, and every rank is told `expected`.
+/// `call` differs on rank 1, and every rank's error contains `expected`.
 template <class Call>
 void expect_difference(Communicator& comm, const BackendTraits& traits, Call call,
                        std::string_view expected) {
@@ -274,16 +276,16 @@ void expect_difference(Communicator& comm, const BackendTraits& traits, Call cal
   expect_contains(error, "all ranks must make the same call; got ");
   expect_contains(error, expected);
   EXPECT_GE(part->failed_rank(), 0);
-  EXPECT_THROW(part->barrier(), CollectiveError);  // from now on
+  EXPECT_THROW(part->barrier(), CollectiveError);  // every later call also fails
   comm.barrier();
 }
 
-/// "8 elements", as calls are told of tensors on the default device.
+/// "8 elements" as error messages describe tensors on the default device.
 inline std::string elements(int count) {
   return concat(count, " elements", default_device().is_cuda() ? " on cuda" : "");
 }
 
-/// Another operation, dtype, count, root, or reduction.
+/// The calls differ in operation, dtype, count, root or reduction.
 inline void expect_differences_named(Communicator& comm, const BackendTraits& traits) {
   if (comm.world_size() == 1) return;
   const Tensor x = ones({8}), longer = ones({9}), whole = ones({8}, {.dtype = DType::int32});
@@ -323,7 +325,7 @@ inline void expect_wrong_message_refused(Communicator& comm) {
   comm.barrier();
 }
 
-/// A group of some ranks names them as the whole one does, and so does a group of some of those.
+/// A subgroup names ranks by their numbers in the whole group, and so does a subgroup of it.
 inline void expect_numbers_of_the_job(Communicator& comm) {
   const int rank = comm.rank(), last = comm.world_size() - 1;
   if (last < 2) return;
@@ -342,10 +344,10 @@ inline void expect_numbers_of_the_job(Communicator& comm) {
   comm.barrier();
 }
 
-/// An abort ends the calls that wait, and all later ones.
+/// An abort ends calls that are waiting, and all later calls.
 inline void expect_abort_told(Communicator& comm, const BackendTraits& traits) {
   const auto part = comm.split(0);
-  comm.barrier();  // all have it
+  comm.barrier();  // every rank has its part
   const auto begin = std::chrono::steady_clock::now();
   if (comm.rank() == 0)
     part->abort("enough");
@@ -360,13 +362,13 @@ inline void expect_abort_told(Communicator& comm, const BackendTraits& traits) {
   expect_sum_works(comm);
 }
 
-/// Of two threads that make this call of one communicator, one is refused.
+/// Two threads make this call on one communicator; one of them is refused.
 template <class Call>
 void expect_second_call_refused(Communicator& comm, std::string_view name, Call make_call) {
   const auto part = comm.split(0);
   if (comm.world_size() == 1) return;
   if (comm.rank() != 0) {
-    comm.barrier();  // only now: until then the first one waits
+    comm.barrier();  // only after the refusal; until then the first thread's call waits
     make_call(*part);
     return;
   }
@@ -394,9 +396,9 @@ inline void expect_second_thread_refused(Communicator& comm) {
   expect_second_call_refused(comm, "split", [](Communicator& part) { part.split(0); });
 }
 
-/// The last rank comes when the others have gone, and is named.
+/// The last rank calls only after the others have left, and is named.
 ///
-/// REQUIRES: a group with a deadline of deadline_s seconds, which breaks
+/// REQUIRES: a group with a deadline of deadline_s seconds; the test breaks it
 inline void expect_late_rank_named(Communicator& comm, double deadline_s) {
   using Clock = std::chrono::steady_clock;
   const int last = comm.world_size() - 1;
@@ -412,7 +414,7 @@ inline void expect_late_rank_named(Communicator& comm, double deadline_s) {
                                 " s; got no call from rank ", last));
 }
 
-/// All of the above that leaves the group whole.
+/// All of the above tests that leave the group whole.
 inline void run_backend_suite_with(const BackendTraits& traits, Communicator& comm) {
   expect_exact_collectives(comm);
   expect_any_place(comm);

@@ -1,5 +1,5 @@
-// What every backend must do (backend_suite.h), for those over shared memory; and the choice of one
-// by name. Gloo and MPI have tests of their own.
+// The suite of every backend (backend_suite.h), for backends over shared memory; and the choice of
+// a backend by name. Gloo and MPI have tests of their own.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A collective that checks its own result: whole, exact, and nothing but.
+// A collective that checks its own result: complete, exact, and without side effects.
 
 #pragma once
 
@@ -15,13 +15,13 @@ struct CheckedCall {
   DType dtype;
   ReduceOp op;
   int root;
-  std::int64_t count;  ///< elements; of a part, where a rank has one
-  /// Position of the first element. Calls that follow each other have different ones: with equal
-  /// values a rank could read those of the call before, and nobody would see it.
+  std::int64_t count;  ///< elements; of one rank's part, in collectives that have parts
+  /// Position of the first element. Consecutive calls have different positions: with equal values,
+  /// a rank that reads the previous call's values would go unnoticed.
   std::int64_t first = 0;
 };
 
-/// Performs the call on one rank of all that perform the same.
+/// Makes the call on one rank; all other ranks make the same call.
 ///
 /// REQUIRES: is_reducible(call.dtype, call.op)
 inline void expect_exact(Communicator& comm, const CheckedCall& call) {
@@ -39,7 +39,7 @@ inline void expect_exact(Communicator& comm, const CheckedCall& call) {
       const Tensor input = input_of(dtype, op, rank, count * n, first);
       const Tensor output = zeros({count}, {.dtype = dtype});
       comm.reduce_scatter(output, input, op);
-      expect_same_bits(input, input_of(dtype, op, rank, count * n, first));  // not touched
+      expect_same_bits(input, input_of(dtype, op, rank, count * n, first));  // unchanged
       return expect_same_bits(output, reduced_tensor(dtype, op, n, count, first + count * rank));
     }
     case Collective::all_gather: {
@@ -64,7 +64,7 @@ inline void expect_exact(Communicator& comm, const CheckedCall& call) {
       const Tensor input = input_of(dtype, op, rank, count * n, first);
       const Tensor output = zeros({n, count}, {.dtype = dtype});
       comm.all_to_all(output, input);
-      expect_same_bits(input, input_of(dtype, op, rank, count * n, first));  // not touched
+      expect_same_bits(input, input_of(dtype, op, rank, count * n, first));  // unchanged
       for (int s = 0; s < n; ++s)
         expect_same_bits(view::select(output, 0, s),
                          input_of(dtype, op, s, count, first + count * rank));
@@ -72,8 +72,8 @@ inline void expect_exact(Communicator& comm, const CheckedCall& call) {
   }
 }
 
-/// An all_reduce of slices that begin anywhere, elsewhere on each of two ranks: of them, and of
-/// nothing beside them.
+/// An all_reduce of slices that begin at any byte, at different places on the two ranks. It must
+/// change the slices and nothing beside them.
 inline void expect_exact_if_misaligned(Communicator& comm) {
   for (const DType dtype : {DType::uint8, DType::float16, DType::bfloat16, DType::float64})
     for (std::int64_t offset = 0; offset < 16; ++offset) {

@@ -32,10 +32,10 @@ inline constexpr DType kAllDTypes[] = {DType::float32,  DType::float64, DType::f
 
 inline constexpr int kMostRanks = 8;
 
-/// Elements that are enough for every fault above to show, in every dtype and operation.
+/// Enough elements for every fault above to show, in every dtype and operation.
 inline constexpr std::int64_t kAmpleElements = 97;
 
-/// The significand of the smallest dtypes, in bits; of the others as much as a sum of theirs needs.
+/// The significand's bits in the smallest dtypes; in the others, as many as a sum needs.
 inline int significand_bits(DType dtype) {
   if (dtype == DType::bfloat16 || dtype == DType::uint8) return 8;
   return dtype == DType::float16 ? 11 : 24;
@@ -62,13 +62,13 @@ inline double factor(DType dtype, int rank, std::uint64_t hash) {
          (half + 1 + static_cast<double>(hash % static_cast<std::uint64_t>(half - 1))) / half;
 }
 
-/// What rank `rank` contributes at element `i`.
+/// The contribution of rank `rank` to element `i`.
 ///
 /// REQUIRES: for an exact reduction, at most kMostRanks ranks
 inline double contribution(DType dtype, ReduceOp op, int rank, std::int64_t i) {
   const std::uint64_t hash = mix(rank, i), common = mix(-1, i);
   if (dtype == DType::bool_) {
-    const auto differs = common / 4 % (2 * kMostRanks);  // nobody, if there is no such rank
+    const auto differs = common / 4 % (2 * kMostRanks);  // no rank, if the number exceeds the ranks
     const bool value = common % 4 ? differs == static_cast<unsigned>(rank) : hash % 2;
     return value == (op == ReduceOp::max);
   }
@@ -123,15 +123,15 @@ inline double reduced(DType dtype, ReduceOp op, int world_size, std::int64_t i) 
   return op == ReduceOp::mean ? result / world_size : result;
 }
 
-/// The reduction over all ranks; a mean that is not a dtype's number is rounded from float32 for
-/// the 16-bit floats, as the definition says.
+/// The reduction over all ranks; a mean of 16-bit floats is rounded from float32, as the definition
+/// says.
 inline Tensor reduced_tensor(DType dtype, ReduceOp op, int world_size, std::int64_t count,
                              std::int64_t first = 0) {
   return make_tensor(dtype, count,
                      [&](std::int64_t i) { return reduced(dtype, op, world_size, first + i); });
 }
 
-/// False for what the interface refuses: sums of bool, means of anything but floats.
+/// False for the combinations that the interface refuses: sums of bool, means of integers and bool.
 inline bool is_reducible(DType dtype, ReduceOp op) {
   if (op == ReduceOp::mean) return is_floating(dtype);
   return op != ReduceOp::sum || dtype != DType::bool_;

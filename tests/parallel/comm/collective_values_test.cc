@@ -1,4 +1,5 @@
-// The tests of collectives can see: values by themselves, and calls of a communicator that lies.
+// The tests of collectives can detect faults: shown for the values alone, and for calls of a
+// communicator that falsifies data.
 
 #include "ringrad/tests/parallel/comm/collective_values.h"
 
@@ -52,7 +53,7 @@ double combine(DType dtype, ReduceOp op, double a, double b) {
   return dtype == DType::uint8 ? std::fmod(result, 256) : result;
 }
 
-// The reduction of the listed ranks, some of which may be missing or there twice.
+// The reduction over the listed ranks; ranks may be missing or repeated.
 Tensor reduced_over(DType dtype, ReduceOp op, int n, const std::vector<int>& ranks) {
   return testing::make_tensor(dtype, kAmpleElements, [&](std::int64_t i) {
     double result = contribution(dtype, op, ranks[0], i);
@@ -96,7 +97,7 @@ TEST(CollectiveValuesTest, NoNumberIsZeroOrAnInput) {
   });
 }
 
-// Of all pairs of elements those that are equal, and can be swapped unseen.
+// The share of pairs of elements that are equal, so that swapping them would go unnoticed.
 double share_of_equal_pairs(const std::vector<double>& values) {
   double equal = 0, all = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -104,7 +105,7 @@ double share_of_equal_pairs(const std::vector<double>& values) {
   return equal / all;
 }
 
-// 8 and 16 bits do not tell all elements apart, and fewer products are exact than sums.
+// 8 and 16 bits cannot distinguish all elements, and fewer products than sums are exact.
 TEST(CollectiveValuesTest, TwoElementsThatAreSwappedShow) {
   for_every_reduction([](DType dtype, ReduceOp op) {
     for (int n = 2; n <= kMostRanks; ++n) {
@@ -121,8 +122,8 @@ TEST(CollectiveValuesTest, TwoElementsThatAreSwappedShow) {
 
 using Falsify = std::function<void(const Tensor&)>;
 
-// Performs collectives by another communicator, and then falsifies what rank 1 has: its input
-// before the call, or its result after it.
+// Makes collectives through another communicator, and falsifies rank 1's data: its input before the
+// call, or its result after it.
 class Liar : public Communicator {
  public:
   Liar(Communicator& honest, Falsify input, Falsify result)
@@ -183,7 +184,7 @@ class Liar : public Communicator {
 
 void nothing(const Tensor&) {}
 
-// Replaces the elements by those of f(values).
+// Replaces the elements' values by f(values).
 Falsify as_values(std::function<void(std::vector<double>&)> f) {
   return [f](const Tensor& x) {
     auto values = x.to_vector<double>();
@@ -196,7 +197,7 @@ Falsify as_values(std::function<void(std::vector<double>&)> f) {
   };
 }
 
-// How many checks of three ranks, whose rank 1 is the root, fail.
+// How many of the three ranks' checks fail; rank 1 is the root.
 int num_failed_checks(const testing::CheckedCall& call, const Falsify& input,
                       const Falsify& result) {
   ::testing::TestPartResultArray results;
@@ -243,7 +244,7 @@ TEST(CheckedCollectivesTest, AFalseResultIsSeen) {
   });
 }
 
-// Of all_gather and all_to_all: one rank's part where another's belongs.
+// In all_gather and all_to_all, one rank's part takes the place of another's.
 TEST(CheckedCollectivesTest, PartsOfTwoRanksThatAreSwappedAreSeen) {
   const auto swap_parts = as_values([](auto& x) {
     const auto part = static_cast<std::ptrdiff_t>(x.size() / 3);
@@ -262,7 +263,7 @@ TEST(CheckedCollectivesTest, PartsOfTwoRanksThatAreSwappedAreSeen) {
   });
 }
 
-// The number that a reduction does not see.
+// The number that does not change a reduction.
 double neutral(DType dtype, ReduceOp op) {
   if (op == ReduceOp::product) return 1;
   if (op == ReduceOp::sum || op == ReduceOp::mean) return 0;
@@ -286,7 +287,7 @@ TEST(CheckedCollectivesTest, ARankThatIsLeftOutOrCountsTwiceIsSeen) {
   });
 }
 
-// A rank that reads the values of the call before, as if nobody had waited.
+// A rank reads the previous call's values, as if no rank had waited.
 TEST(CheckedCollectivesTest, TheResultOfTheCallBeforeIsSeen) {
   for_every_call([](testing::CheckedCall call) {
     Tensor before;

@@ -69,8 +69,8 @@ TEST(CommunicationStreamTest, WhoWaitsGetsTheErrorEachTimeAndTheLaneGoesOn) {
   });
 }
 
-// A rank whose second task fails must not begin its third, which would meet the second one of
-// another rank.
+// A rank whose second task fails must not begin its third task, which would meet another rank's
+// second task.
 TEST(CommunicationStreamTest, WhatComesAfterAFailureFailsWithItUntilThatIsKnown) {
   run_ranks(1, [](Communicator& comm) {
     CommunicationStream stream(comm, Device(), true);
@@ -107,8 +107,8 @@ TEST(CommunicationStreamTest, WorksOutliveTheLane) {
   });
 }
 
-// Rank 0's stream waits for rank 1, which will never come: the group must break, not its deadline
-// pass.
+// Rank 0's stream waits for rank 1, which never arrives. The group must break at once, not at its
+// deadline.
 TEST(CommunicationStreamTest, ARankThatFailsTakesItsLaneAlong) {
   const auto begin = std::chrono::steady_clock::now();
   expect_throws<ValueError>(
@@ -185,8 +185,8 @@ TEST(CommunicationStreamTest, TimesSayHowLongItWorkedAndWasWaitedFor) {
   });
 }
 
-// On GPUs the caller's stream waits, not the caller; what was queued before the work comes before
-// it.
+// On GPUs, the caller's stream waits and the caller does not. Work queued on that stream earlier
+// runs before the communication.
 TEST(CommunicationStreamTest, OnGpusWorkIsQueuedOnAStreamOfItsOwn) {
   if (testing::num_gpus() < 2) GTEST_SKIP() << "needs two GPUs";
   run_ranks(2, [](Communicator& comm) {

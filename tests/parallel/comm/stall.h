@@ -1,4 +1,4 @@
-// A stream that stands still until somebody says so.
+// Stops a stream until the test releases it.
 
 #pragma once
 
@@ -24,7 +24,7 @@ class Stall {
   Stall(const Stall&) = delete;
   Stall& operator=(const Stall&) = delete;
 
-  /// Later work on the default device's current stream waits for the end, at most 5 s.
+  /// Later work on the default device's current stream waits for end(), at most 5 s.
   void begin() { wait_for_word(default_device(), word_); }
   void end() { std::atomic_ref(*word_).store(1); }
 

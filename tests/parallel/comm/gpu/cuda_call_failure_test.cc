@@ -1,4 +1,4 @@
-// A call of the CUDA runtime that fails within a plan: who is named, and what the caller catches.
+// A call of the CUDA runtime fails within a plan: which rank is named, and what the caller catches.
 // The linker replaces two calls of the simulated runtime (--wrap).
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ cudaError_t wrapped_wait(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 cudaError_t wrapped_open(cudaEvent_t* event, cudaIpcEventHandle_t handle) {
   if (killed_before_opening != 0) {
     kill(killed_before_opening, SIGKILL);
-    // Its files are closed then.
+    // By then the killed process's files are closed.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   return real_open(event, handle);
@@ -52,7 +52,7 @@ namespace {
 using testing::expect_throws;
 using testing::Processes;
 
-// First: processes that are forked by one that has used a GPU could not use it.
+// Must be the first test: a process forked by one that has used a GPU cannot use it.
 TEST(CudaCallFailureTest, OfADeadPeersIsItsFailure) {
   ProcessGroupOptions options;
   options.device_all_reduce = DeviceAlgorithm::plan;
@@ -69,7 +69,7 @@ TEST(CudaCallFailureTest, OfADeadPeersIsItsFailure) {
     killed_before_opening = static_cast<pid_t>(process.data<std::int64_t>()[1]);
     expect_throws<CollectiveError>([&] { comm.all_reduce(x); }, "a failure of rank 1");
     EXPECT_EQ(comm.failed_rank(), 1);
-    // What a GPU may still use stays until the process ends.
+    // Memory that a GPU may still use stays until the process ends.
     std::fflush(stdout);
     _exit(::testing::Test::HasFailure() ? 1 : 0);
   });

@@ -1,4 +1,4 @@
-// What every backend must do, with tensors on GPUs.
+// The suite of every backend, with tensors on GPUs.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ class GpuBackendsTest : public ::testing::Test {
   }
 };
 
-// Each with a GPU of its own, and two that share one.
+// Ranks with a GPU each, and two ranks that share one.
 TEST_F(GpuBackendsTest, ThreadsDoWhatEveryBackendDoes) {
   for (const int num_devices : {1, 2})
     run_ranks(2, [&](Communicator& comm) {

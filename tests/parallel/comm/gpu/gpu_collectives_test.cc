@@ -1,5 +1,5 @@
-// Collectives of tensors on GPUs, simulated ones where there are none: a GPU per rank, several
-// ranks on one, by copy engines and by kernels.
+// Collectives of tensors on GPUs, which are simulated if there are no real ones: one rank per GPU
+// and several ranks per GPU, by copy engines and by kernels.
 
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST_F(GpuCollectivesTest, EveryAlgorithmInPieces) {
     }
 }
 
-// One GPU and several, loads and copies, pieces or not: the plan alone decides the bits.
+// The bits depend on the plan alone: not on the number of GPUs, on loads or copies, or on pieces.
 TEST_F(GpuCollectivesTest, BitsAreThoseOfTheCpu) {
   constexpr int n = 4;
   constexpr std::int64_t kCount = 10'000;
@@ -141,7 +141,7 @@ TEST_F(GpuCollectivesTest, FollowsTheCurrentStream) {
     const Tensor x = full({100'000}, comm.rank());
     for (int i = 0; i < 10; ++i) {
       comm.all_reduce(x, ReduceOp::max);
-      kernels::fill_(x, comm.rank() + i);  // at once: the others may still be reading
+      kernels::fill_(x, comm.rank() + i);  // at once, while the others may still be reading
     }
     comm.all_reduce(x);
     EXPECT_EQ(x.to_vector<float>(), std::vector<float>(100'000, 6 + 4 * 9));
@@ -171,7 +171,7 @@ TEST_F(GpuCollectivesTest, MessagesCrossGpus) {
   });
 }
 
-// --- What is refused, and failures ---
+// --- Refusals and failures ---
 
 TEST_F(GpuCollectivesTest, NamesRanksWhoseTensorsLieElsewhere) {
   run_ranks(2, [](Communicator& comm) {
@@ -184,7 +184,7 @@ TEST_F(GpuCollectivesTest, NamesRanksWhoseTensorsLieElsewhere) {
   });
 }
 
-// Blocks that tensors have given back are used again, by other ranks too.
+// Freed blocks are used again, including by other ranks.
 TEST_F(GpuCollectivesTest, MemoryThatIsUsedAgain) {
   set_cuda_caching(true);
   for (const DeviceTransfers transfers : kTransfers)
@@ -192,7 +192,7 @@ TEST_F(GpuCollectivesTest, MemoryThatIsUsedAgain) {
             [](Communicator& comm) {
               for (int i = 0; i < 20; ++i) {
                 const Tensor other =
-                    full({5000}, i);  // written, and given back while it may be queued
+                    full({5000}, i);  // written, then freed while work on it may still be queued
                 for (const DType dtype : {DType::float32, DType::float16})
                   expect_exact(comm, {Collective::all_reduce, dtype, ReduceOp::sum, 0, 5000});
               }

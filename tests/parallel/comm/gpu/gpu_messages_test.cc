@@ -1,5 +1,5 @@
-// Messages between GPUs, simulated ones where there are none: hosts queue them, and wait for no
-// GPU.
+// Messages between GPUs, which are simulated if there are no real ones: the hosts queue the
+// messages and do not wait for a GPU.
 
 #include <gtest/gtest.h>
 
@@ -36,12 +36,12 @@ class GpuMessagesTest : public ::testing::Test {
   }
 };
 
-// The ranks see each other's GPUs: from now on messages stay there.
+// The ranks learn each other's GPUs. Later messages stay on GPUs.
 void meet(Communicator& comm) { comm.all_reduce(ones({1})); }
 
 // --- Values ---
 
-// Far more than a channel has slots; around a ring, so that every rank sends and receives.
+// More messages than a channel has slots, around a ring, so that every rank sends and receives.
 TEST_F(GpuMessagesTest, ArriveInOrderWithTheirValues) {
   for (const int num_devices : {1, 3})
     on_gpus(3, num_devices, [](Communicator& comm) {
@@ -58,8 +58,8 @@ TEST_F(GpuMessagesTest, ArriveInOrderWithTheirValues) {
     });
 }
 
-// Before the ranks have met, after, between tensors of the CPU, of the rank's GPU and of another
-// one: one order.
+// Messages keep one order, whether they are sent before or after the ranks have met, and whether
+// their tensors are on the CPU, on the rank's GPU or on another GPU.
 TEST_F(GpuMessagesTest, OfAllDevicesArriveInOneOrder) {
   on_gpus(2, 2, [](Communicator& comm) {
     const std::vector<Device> devices = {Device(), default_device(),
@@ -72,14 +72,14 @@ TEST_F(GpuMessagesTest, OfAllDevicesArriveInOneOrder) {
       EXPECT_EQ(x.to_vector<float>(),
                 std::vector<float>(static_cast<std::size_t>(k), static_cast<float>(k)));
     };
-    if (comm.rank() == 0)  // received when the ranks have met
+    if (comm.rank() == 0)  // rank 1 receives these after the ranks have met
       for (int k = 0; k < 3; ++k) exchange(k);
     meet(comm);
     for (int k = comm.rank() == 0 ? 3 : 0; k < 40; ++k) exchange(k);
   });
 }
 
-// Also where blocks are used again at once, and slots have to grow.
+// This holds even if blocks are reused at once and slots must grow.
 TEST_F(GpuMessagesTest, ATensorMayChangeOrEndRightAfterItsSend) {
   set_cuda_caching(true);
   for (const int num_devices : {1, 2})
@@ -94,7 +94,7 @@ TEST_F(GpuMessagesTest, ATensorMayChangeOrEndRightAfterItsSend) {
           comm.send(x, 1);
           kernels::fill_(x, -k);
           comm.send(full({count}, 2 * k), 1);
-          full({count}, -k);  // perhaps where that was
+          full({count}, -k);  // perhaps in the freed tensor's memory
           continue;
         }
         for (const int expected : {k, 2 * k}) {
@@ -107,7 +107,7 @@ TEST_F(GpuMessagesTest, ATensorMayChangeOrEndRightAfterItsSend) {
   set_cuda_caching(false);
 }
 
-// What was sent from one stream is received on another one, and the slots serve all of them.
+// A message sent from one stream is received on another one. All streams use the same slots.
 TEST_F(GpuMessagesTest, FollowTheCurrentStreams) {
   on_gpus(2, 2, [](Communicator& comm) {
     meet(comm);
@@ -140,7 +140,7 @@ TEST_F(GpuMessagesTest, TheHostsGoOnWhileTheSendersGpuStandsStill) {
       const Event over(own);
       kernels::fill_(x, 7);
       comm.send(x, 1);
-      comm.barrier();  // rank 1 has received
+      comm.barrier();  // rank 1's host has received the message
       EXPECT_FALSE(over.is_done());
       stall.end();
       return;
@@ -154,8 +154,8 @@ TEST_F(GpuMessagesTest, TheHostsGoOnWhileTheSendersGpuStandsStill) {
   });
 }
 
-// Its host has taken as many messages as it likes; the sender's GPU keeps each until the receiver's
-// has it.
+// The receiver's host may take many messages ahead; the sender's GPU keeps each until the
+// receiver's GPU has copied it.
 TEST_F(GpuMessagesTest, SlotsAreNotUsedAgainBeforeTheReceiversGpuHasThem) {
   Stall stall;
   on_gpus(2, 2, [&](Communicator& comm) {
@@ -234,8 +234,8 @@ TEST_F(GpuMessagesTest, ASenderThatLeftIsNotWaitedFor) {
   });
 }
 
-// The receiver's host has taken the message; its GPU waits for the sender's, which does not come to
-// it.
+// The receiver's host has taken the message. Its GPU waits for the sender's GPU, which never
+// reaches the message.
 void receive_from_a_gpu_that_stands_still(bool aborts, const GroupOptions& options,
                                           const std::string& error) {
   Stall stall;

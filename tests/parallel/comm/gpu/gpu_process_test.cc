@@ -1,4 +1,5 @@
-// Ranks as processes whose tensors lie on GPUs, simulated ones where there are none: CUDA IPC.
+// Ranks as processes whose tensors are on GPUs (simulated if there are no real ones), shared by
+// CUDA IPC.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +30,7 @@ constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatte
                                Collective::all_gather, Collective::broadcast,
                                Collective::reduce,     Collective::all_to_all};
 
-// This process must not touch a GPU, or those that it forks could not.
+// This process must not touch a GPU: its forked children could then not use one.
 class GpuProcessTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -83,7 +84,7 @@ void expect_all(const Tensor& x, float value) {
   EXPECT_EQ(std::count(values.begin(), values.end(), value), x.numel());
 }
 
-// More than one segment holds, in place and elsewhere.
+// Tensors larger than one segment, in shared memory and elsewhere.
 TEST_F(GpuProcessTest, LargeTensorsInSharedMemoryAndElsewhere) {
   ProcessGroupOptions options;
   options.all_reduce = "ring";
@@ -124,7 +125,7 @@ TEST_F(GpuProcessTest, KernelsOfProcessesWaitForEachOther) {
   }
 }
 
-// Two ranks of three share a GPU, which never runs kernels of both processes at the same time.
+// Two ranks of three share a GPU, which never runs both processes' kernels at the same time.
 TEST_F(GpuProcessTest, ProcessesThatShareAGpuUseThePlan) {
   for (const DeviceAlgorithm algorithm :
        {DeviceAlgorithm::one_shot_kernel, DeviceAlgorithm::two_shot_kernel,
@@ -160,7 +161,8 @@ TEST_F(GpuProcessTest, SubgroupsAndMessages) {
       }));
 }
 
-// Far more than fit on the way, of sizes that grow, on streams that change, to GPUs and to the CPU.
+// More messages than a channel holds, of growing sizes, on changing streams, to GPUs and to the
+// CPU.
 TEST_F(GpuProcessTest, MessagesStayOnGpus) {
   for (const int num_devices : {1, 3})
     on_processes(3, on_gpu(num_devices, [](Communicator& comm) {
@@ -182,7 +184,7 @@ TEST_F(GpuProcessTest, MessagesStayOnGpus) {
                  }));
 }
 
-// Else they would fill the heap, where each rank shows what it has on its GPU.
+// Otherwise they would fill the heap in which each rank publishes its GPU memory.
 TEST_F(GpuProcessTest, SubgroupsGiveTheirMemoryBack) {
   ProcessGroupOptions options;
   options.heap_bytes = 3 << 19;
@@ -196,7 +198,7 @@ TEST_F(GpuProcessTest, SubgroupsGiveTheirMemoryBack) {
 
 // Each tensor is larger than a segment, and than the tensor before it, so it needs a segment of its
 // own. The collective moves only its first bytes: simulated GPUs are slow, and other ranks open the
-// whole segment for those.
+// whole segment even for these.
 TEST_F(GpuProcessTest, TensorsMayGrowWithoutEnd) {
   on_processes(2, on_gpu(2, [](Communicator& comm) {
                  const Options bytes{.dtype = DType::uint8, .device = default_device()};
@@ -235,7 +237,7 @@ TEST_F(GpuProcessTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
               }
               const auto rest = comm.shrink();
               expect_exact(*rest, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, 1000});
-              // What the dead rank may have left unfinished stays as it is until the process ends.
+              // Work that the dead rank left unfinished stays as it is until the process ends.
               std::fflush(stdout);
               _exit(::testing::Test::HasFailure() ? 1 : 0);
             }),
@@ -248,11 +250,11 @@ TEST_F(GpuProcessTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
   }
 }
 
-// --- What is queued when a rank fails ---
+// --- Queued work when a rank fails ---
 
-// Both ranks have queued an all_reduce when rank 1's GPU comes to what stands before it. Rank 0
-// must have an error of it long before the deadline. (A real GPU may come to it before the host has
-// queued: then the text differs.)
+// Both ranks have queued an all_reduce when rank 1's GPU reaches the work queued before it. Rank 0
+// must get an error long before the deadline. (A real GPU may reach that work before the host has
+// queued the all_reduce; the error's text then differs.)
 class QueuedWorkTest : public GpuProcessTest {
  protected:
   void SetUp() override {
@@ -320,7 +322,7 @@ TEST_F(QueuedWorkTest, AWaitForWhatADeadRankHadQueuedIsGivenUp) {
   expect_early_error(DeviceAlgorithm::plan, die, "got a failure of rank 1: it has died");
 }
 
-// Its host has sent the message; its GPU dies before it comes to it.
+// The sender's host has sent the message; its GPU dies before it reaches the message.
 TEST_F(QueuedWorkTest, AWaitForAMessageOfADeadRankIsGivenUp) {
   Processes processes(2, ProcessGroupOptions{},
                       on_gpu(2,
@@ -348,7 +350,7 @@ TEST_F(QueuedWorkTest, AWaitForAMessageOfADeadRankIsGivenUp) {
 }
 
 TEST_F(QueuedWorkTest, AMessageOnTheGpuOfAProcessThatHasEndedIsRefused) {
-  int met[2];  // rank 0 waits for nothing of rank 1's any more
+  int met[2];  // rank 0 no longer waits for rank 1
   ASSERT_EQ(pipe(met), 0);
   Processes processes(2, ProcessGroupOptions{},
                       on_gpu(2,

@@ -1,5 +1,5 @@
 // Kernels that wait for each other, where all streams of a GPU share one hardware queue
-// (CUDA_DEVICE_MAX_CONNECTIONS is 1 here, see BUILD.bazel): what one rank queues must not keep
+// (CUDA_DEVICE_MAX_CONNECTIONS is 1 here, see BUILD.bazel): work that one rank queues must not keep
 // another rank's kernel from beginning.
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// All-reduces in one kernel per rank: their sums, their order, and that they end when a rank does
-// not come.
+// All-reduces in one kernel per rank: their sums, their order, and how they end if a rank does not
+// arrive.
 
 #include "ringrad/parallel/comm/gpu/kernel_all_reduce.h"
 
@@ -35,7 +35,7 @@ constexpr DeviceAlgorithm kKernels[] = {DeviceAlgorithm::one_shot_kernel,
 
 constexpr int kWorldSizes[] = {1, 2, 3, 8};
 
-// What this process has launched since.
+// The number of launches since construction.
 class Launches {
  public:
   std::int64_t count() const {
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, KernelAllReduceTest, ::testing::ValuesIn(kKern
 
 TEST_P(KernelAllReduceTest, IsExactForAllDTypesAndOps) {
   const Launches launches;
-  std::atomic<std::int64_t> num_calls = 0;  // that kernels can do
+  std::atomic<std::int64_t> num_calls = 0;  // calls that kernels can perform
   on_gpus(3, 3, [&](Communicator& comm) {
     for (const DType dtype : kAllDTypes)
       for (const ReduceOp op :
@@ -101,7 +101,8 @@ TEST_P(KernelAllReduceTest, AllCountsAndWorldSizes) {
     }
 }
 
-// More and less blocks than in the call before, and what kernels have no room for in between.
+// Calls need more or fewer blocks than the previous call. In between are calls too large for
+// kernels.
 TEST_P(KernelAllReduceTest, CallsOfAllSizesFollowEachOther) {
   const Launches launches;
   on_gpus(2, 2,
@@ -120,7 +121,8 @@ TEST_P(KernelAllReduceTest, MisalignedTensors) {
   EXPECT_GT(launches.count(), 0);
 }
 
-// One shot and two: rank order in float32, rounded once. Ring: the same on all ranks.
+// One-shot and two-shot add in rank order in float32 and round once. The ring gives the same bits
+// on all ranks.
 TEST_P(KernelAllReduceTest, OrderOfSums) {
   constexpr int n = 4;
   constexpr std::int64_t kCount = 3000;
@@ -180,7 +182,7 @@ TEST_P(KernelAllReduceTest, RanksOnOneStreamUseThePlan) {
   EXPECT_EQ(launches.count(), 0);
 }
 
-// What a group keeps on GPUs for its ranks' kernels goes with it.
+// Memory that a group keeps on GPUs for its ranks' kernels is freed with the group.
 TEST_P(KernelAllReduceTest, SubgroupsGiveTheirMemoryBack) {
   on_gpus(2, 2, [](Communicator& comm) {
     const auto bytes = [] { return allocator_stats(default_device()).allocated_bytes; };
@@ -196,9 +198,10 @@ TEST_P(KernelAllReduceTest, SubgroupsGiveTheirMemoryBack) {
   });
 }
 
-// --- A rank has called, but its GPU does not come to it ---
+// --- A rank has called, but its GPU does not reach the call ---
 
-// One shot needs no more of rank 0 than it has given; the others end without their result, too.
+// Waits for the GPU, whatever the outcome. A one-shot needs no more of rank 0 than it has given and
+// succeeds; the other algorithms fail.
 void finish() {
   try {
     synchronize(default_device());
@@ -232,7 +235,7 @@ TEST_P(KernelAllReduceTest, KernelsGiveUpAtTheDeadline) {
           {.deadline = milliseconds(200)});
 }
 
-// Each of those that share a GPU, and not one for all.
+// Every rank that shares the GPU gets the error, not only one of them.
 TEST_P(KernelAllReduceTest, EveryRankOfAGpuIsTold) {
   Stall stall;
   std::atomic<int> num_told = 0;
@@ -258,7 +261,7 @@ TEST_P(KernelAllReduceTest, EveryRankOfAGpuIsTold) {
 
 TEST_P(KernelAllReduceTest, AbortEndsKernelsThatWait) {
   Stall stall;
-  std::promise<void> queued, ended;  // rank 0's; if it fails, too
+  std::promise<void> queued, ended;  // by rank 0; fulfilled even if it fails
   on_gpus(2, 2, [&](Communicator& comm) {
     const Tensor x = ones({1000});
     comm.all_reduce(x);

@@ -1,16 +1,16 @@
 // A mock of NCCL: its functions for ranks that are threads of one process, on simulated GPUs.
 //
-// A launch is what a call, or a group of calls, puts on a rank's stream:
+// A launch is the work that a call, or a group of calls, puts on a rank's stream:
 //
 //     copy inputs to the host | arrive | wait for a word | copy results to the GPU | leave
 //
-// The rank that arrives last computes everybody's results on the CPU and raises the words. So
-// streams wait for each other as they do with NCCL, and an abort raises the words of its rank
-// alone.
+// The rank that arrives last computes all ranks' results on the CPU and sets their words. So
+// streams wait for each other as they do with NCCL, and an abort sets the word of its own rank
+// only.
 //
 // As with NCCL, a communicator that does not block answers ncclInProgress; the work is on the
-// stream only when ncclCommGetAsyncError has said ncclSuccess. Whoever breaks the library's rules
-// is counted.
+// stream only when ncclCommGetAsyncError has returned ncclSuccess. The mock counts violations of
+// the library's rules.
 
 #include "ringrad/tests/parallel/comm/gpu/mock_nccl.h"
 
@@ -122,8 +122,8 @@ void launch(nccl::Communicator& comm, const std::vector<Call>& calls) {
 
 // --- On the host ---
 
-// Calls of one communicator, alone or in a group: they are deferred until somebody asks how far
-// they are.
+// Calls of one communicator, alone or in a group. They are deferred until the caller asks for their
+// state.
 Result accept(Comm comm, const std::vector<Call>& calls) {
   if (!mock().is_live(comm)) return mock().break_rule("a call after the communicator's end");
   const std::lock_guard lock(comm->mutex);
@@ -242,7 +242,7 @@ void wait_if_told_to() {
 }  // namespace
 }  // namespace ringrad::testing
 
-// --- What is exported ---
+// --- Exported functions ---
 
 using namespace ringrad;           // NOLINT
 using namespace ringrad::testing;  // NOLINT

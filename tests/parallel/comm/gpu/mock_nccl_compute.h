@@ -1,5 +1,5 @@
-// What the mock of NCCL is asked for, and what comes of it: on the CPU, from copies of all ranks'
-// inputs.
+// The calls that the mock of NCCL receives, and their results, computed on the CPU from copies of
+// all ranks' inputs.
 
 #pragma once
 
@@ -27,7 +27,7 @@ struct Call {
   Kind kind;
   const void* in;
   void* out;
-  std::size_t count;  // as the function was given it
+  std::size_t count;  // as passed to the function
   DataType type;
   RedOp op;
   int peer;
@@ -55,14 +55,14 @@ inline std::size_t size_of(DataType type) {
   }
 }
 
-// One call of one rank: what it read, and what it will write.
+// One rank's part of a call: the data that it read and the data that it will write.
 struct Part {
   Call call;
   std::byte *input = nullptr, *result = nullptr;
   std::size_t input_bytes = 0, result_bytes = 0;
 };
 
-// --- What is computed ---
+// --- Computing results ---
 
 template <class T>
 T combine(RedOp op, T a, T b) {
@@ -131,7 +131,7 @@ inline void reduce_all(std::vector<std::vector<Part>>& ranks) {
   }
 }
 
-// What rank `from` sends to `to`, in order, meets what that one receives from it.
+// Messages from rank `from` to rank `to`, in order, are matched with the receives of rank `to`.
 inline bool deliver(std::vector<Part>& from_parts, int from, std::vector<Part>& to_parts, int to) {
   std::vector<Part*> sent, received;
   for (Part& part : from_parts)
@@ -146,7 +146,7 @@ inline bool deliver(std::vector<Part>& from_parts, int from, std::vector<Part>& 
   return true;
 }
 
-// False if the ranks' calls do not fit each other.
+// False if the ranks' calls do not match.
 inline bool compute(std::vector<std::vector<Part>>& ranks) {
   const int n = static_cast<int>(ranks.size());
   if (ranks[0][0].call.is_message()) {

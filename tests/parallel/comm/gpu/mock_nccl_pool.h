@@ -1,4 +1,4 @@
-// Memory of the CPU that GPUs reach, used again and again: to free it would wait for all of them.
+// CPU memory that GPUs can access. It is reused, because freeing it would wait for all GPUs.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the ranks of the mock of NCCL share.
+// State that the ranks of the mock of NCCL share.
 
 #pragma once
 
@@ -20,7 +20,7 @@ namespace ringrad::testing {
 
 using nccl::Result;
 
-// All ranks' calls of one number.
+// All ranks' calls with one number.
 struct Launch {
   std::mutex mutex;
   int num_arrived = 0, num_left = 0;
@@ -46,7 +46,7 @@ struct ringrad::nccl::Communicator {
   std::mutex mutex;
   int num_calls = 0, num_looks = 0;
   bool is_ready = false, is_finalized = false;
-  std::vector<ringrad::testing::Call> deferred;  // told to be in progress
+  std::vector<ringrad::testing::Call> deferred;  // reported as in progress
   std::vector<std::weak_ptr<ringrad::testing::Launch>> launches;
 };
 
@@ -54,7 +54,7 @@ namespace ringrad::testing {
 
 using nccl::Comm;
 
-// What all communicators of the process share. Never destroyed: threads may outlive main().
+// State that all communicators of the process share. Never destroyed: threads may outlive main().
 struct Mock {
   std::mutex mutex;
   std::condition_variable changed;

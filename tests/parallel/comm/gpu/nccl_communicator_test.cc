@@ -1,4 +1,4 @@
-// Collectives by NCCL: the mock of it, on simulated GPUs.
+// Collectives by NCCL, here by its mock on simulated GPUs.
 
 #include "ringrad/parallel/comm/gpu/nccl_communicator.h"
 
@@ -31,7 +31,7 @@ class NcclCommunicatorTest : public ::testing::Test {
     testing::use_mock_nccl();
     before_ = testing::mock_nccl_state();
   }
-  // Nothing is left behind, and NCCL was used as it wants to be.
+  // No communicator is left, and NCCL's rules were kept.
   void TearDown() override {
     if (!is_cuda_simulated()) return;
     const testing::MockNcclState after = testing::mock_nccl_state();
@@ -151,7 +151,7 @@ TEST_F(NcclCommunicatorTest, SubgroupsHaveNcclToo) {
   });
 }
 
-// The group may end while its last call is still at work.
+// A group may be destroyed while its last call is still running.
 TEST_F(NcclCommunicatorTest, LeavesWhenItsCallsAreDone) {
   std::vector<Tensor> results(2);
   run_nccl_ranks(2, [&](Communicator& comm) {
@@ -166,7 +166,7 @@ TEST_F(NcclCommunicatorTest, LooksOftenBeforeItSleeps) {
     testing::use_mock_nccl({.looks_per_call = NcclSession::kLooksBeforeSleep + more});
     run_nccl_ranks(1, [more](Communicator& comm) {
       const Tensor x = ones({8});
-      comm.all_reduce(x);  // which makes NCCL ready
+      comm.all_reduce(x);  // makes NCCL ready
       const std::uint64_t before = num_nccl_sleeps();
       for (int call = 0; call < 3; ++call) comm.all_reduce(x);
       EXPECT_EQ(num_nccl_sleeps() - before, 3u * static_cast<unsigned>(more));

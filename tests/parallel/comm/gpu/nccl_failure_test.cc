@@ -1,6 +1,6 @@
-// What must hold when ranks, GPUs or NCCL itself fail: every rank gets an error in time, that says
-// who and what, nobody gets a result that is not there, and NCCL's communicators are aborted, all
-// of them.
+// Guarantees for failures of ranks, GPUs or NCCL itself. Every rank gets an error in time that
+// names the culprit and the reason. No rank gets a result that does not exist. All of NCCL's
+// communicators are aborted.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class NcclFailureTest : public ::testing::Test {
   }
 };
 
-// What `body` threw, and that it came within `limit`.
+// Returns the message that `body` threw; it must come within `limit`.
 template <class Body>
 std::string error_of(Clock::duration limit, Body body) {
   const auto begin = Clock::now();
@@ -66,13 +66,13 @@ void call_and_wait(Communicator& comm) {
   synchronize(default_device());
 }
 
-// The group is broken on this rank, too, and says so at once.
+// The group is broken on this rank as well, and its calls fail at once.
 void expect_broken(Communicator& comm) {
   while (comm.failed_rank() < 0) std::this_thread::yield();
   const std::string text = error_of(seconds(1), [&] { comm.all_reduce(ones({8})); });
   expect_contains(text,
                   concat("the group must be whole; got a failure of rank ", comm.failed_rank()));
-  try {  // a note of what was queued may still be there
+  try {  // the error of queued work may still be pending
     synchronize(default_device());
   } catch (const CollectiveError&) {
   }
@@ -123,7 +123,7 @@ TEST_F(NcclFailureTest, ACallThatNeverEndsIsGivenUpAtTheDeadline) {
 
 TEST_F(NcclFailureTest, LeavesAGroupWhoseCallNeverEnds) {
   use_mock_nccl({.stuck_call = 1});
-  std::vector<Tensor> results(2);  // nobody waits for them while there is a group
+  std::vector<Tensor> results(2);  // no code waits for them while the group exists
   const auto begin = Clock::now();
   run_nccl_ranks(
       2,
@@ -147,7 +147,7 @@ TEST_F(NcclFailureTest, NobodyWaitsLongForAnAbort) {
       },
       kShort);
   EXPECT_LT(Clock::now() - begin, seconds(3));
-  use_mock_nccl();  // lets it end
+  use_mock_nccl();  // lets the abort end
 }
 
 TEST_F(NcclFailureTest, InitThatNeverEndsIsGivenUp) {
@@ -189,7 +189,7 @@ TEST_F(NcclFailureTest, DifferentCallsAreNamed) {
   });
 }
 
-// They are the host's, but the calls that are compared are the user's.
+// The tensors compared are the host's, but the error names the user's calls.
 TEST_F(NcclFailureTest, TensorsThatLieElsewhereAreNamed) {
   run_nccl_ranks(3, [](Communicator& comm) {
     call_and_wait(comm);
@@ -246,8 +246,8 @@ TEST_F(NcclFailureTest, TheOthersGoOn) {
   });
 }
 
-// What the old group left behind, work that was given up and the note of it, does not reach the new
-// one.
+// Remains of the old group, such as abandoned work and its pending error, do not reach the new
+// group.
 TEST_F(NcclFailureTest, ShrinkLeavesUnfinishedCallsBehind) {
   use_mock_nccl({.stuck_call = 2});
   run_nccl_ranks(3, [](Communicator& comm) {
@@ -255,7 +255,7 @@ TEST_F(NcclFailureTest, ShrinkLeavesUnfinishedCallsBehind) {
     const Tensor x = ones({8});
     try {
       comm.all_reduce(x);
-    } catch (const CollectiveError&) {  // it came after the abort
+    } catch (const CollectiveError&) {  // the call came after the abort
     }
     if (comm.rank() == 2) return comm.abort("enough");
     while (comm.failed_rank() < 0) std::this_thread::yield();
@@ -284,13 +284,13 @@ TEST_F(NcclFailureTest, ASecondThreadIsRefused) {
       EXPECT_EQ(num_refused, 1);
     } else {
       while (num_refused == 0)
-        std::this_thread::yield();  // until then the first call waits for this one
+        std::this_thread::yield();  // until then, rank 0's first call waits for this call
       call();
     }
   });
 }
 
-// --- What does not begin ---
+// --- Groups that cannot be made ---
 
 TEST_F(NcclFailureTest, TwoRanksNeedTwoGpus) {
   auto hosts = make_thread_group(2);

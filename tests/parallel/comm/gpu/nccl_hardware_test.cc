@@ -1,4 +1,4 @@
-// NCCL itself, on real GPUs: one is enough for most of it, since a group may have one rank.
+// NCCL itself, on real GPUs. One GPU is enough for most tests, since a group may have one rank.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class NcclHardwareTest : public ::testing::Test {
   }
 };
 
-// Ranks with a GPU each, as many as there are.
+// As many ranks as GPUs, one GPU each.
 void on_all_gpus(const std::function<void(Communicator&)>& body) {
   run_ranks(std::min(num_cuda_devices(), 8), [&](Communicator& threads) {
     auto host = threads.split(0);
@@ -73,7 +73,7 @@ TEST_F(NcclHardwareTest, AnAbortBreaksTheGroup) {
           for (;;) comm.all_reduce(x);
         },
         CollectiveError);
-    try {  // what was queued may have been given up
+    try {  // queued work may have been abandoned
       synchronize(default_device());
     } catch (const CollectiveError&) {
     }

@@ -1,4 +1,4 @@
-// What parallel/comm/gpu/nccl_library.h declares anew must be what NCCL's own header says.
+// The declarations in parallel/comm/gpu/nccl_library.h must agree with NCCL's own header.
 
 #include <gtest/gtest.h>
 
@@ -55,8 +55,8 @@ static_assert(offsetof(nccl::Config, size) == offsetof(ncclConfig_t, size));
 static_assert(offsetof(nccl::Config, magic) == offsetof(ncclConfig_t, magic));
 static_assert(offsetof(nccl::Config, version) == offsetof(ncclConfig_t, version));
 static_assert(offsetof(nccl::Config, blocking) == offsetof(ncclConfig_t, blocking));
-// NCCL copies `size` bytes over its defaults: the padding at our end lies on the field that
-// follows, which it takes for unset at our version.
+// NCCL copies `size` bytes over its defaults. The padding at the end of our struct overlaps the
+// next field of theirs, which NCCL treats as unset at our version.
 static_assert(sizeof(nccl::Config) == offsetof(ncclConfig_t, cgaClusterSize) + sizeof(int));
 
 TEST(NcclHeaderTest, TheConfigurationIsMarkedAsNcclMarksIt) {
@@ -66,8 +66,8 @@ TEST(NcclHeaderTest, TheConfigurationIsMarkedAsNcclMarksIt) {
 
 // --- Functions ---
 
-// Enumerations and pointers of other names are passed the same way; whatever else must be the same
-// type.
+// Enumerations and pointers with other names are passed the same way. All other types must be
+// equal.
 template <class Own, class Theirs>
 constexpr bool passed_alike() {
   if (std::is_pointer_v<Own>) return std::is_pointer_v<Theirs>;
@@ -107,7 +107,7 @@ EXPECT_CALLED_ALIKE(reduce, ncclReduce);
 EXPECT_CALLED_ALIKE(send, ncclSend);
 EXPECT_CALLED_ALIKE(recv, ncclRecv);
 
-// Needs no GPU: nothing but the version is asked for.
+// Needs no GPU: it asks only for the version.
 TEST(NcclHeaderTest, TheLibraryHasEveryFunction) {
   nccl::Library library{};
   try {

@@ -1,6 +1,6 @@
-// NCCL over other groups than those of threads: Gloo's, and processes' on one machine. The mock of
-// NCCL serves the ranks of one process, so these are threads, each of which joins its group as a
-// process of its own would.
+// NCCL over groups that are not threads: Gloo's, and processes on one machine. The mock of NCCL
+// serves the ranks of one process, so these are threads, each of which joins its group as a process
+// of its own would.
 
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ class NcclHostsTest : public ::testing::TestWithParam<Join> {
         } catch (const std::exception& error) {
           ADD_FAILURE() << "rank " << rank << ": " << error.what();
         }
-        all_joined.arrive_and_wait();  // what breaks the group comes later
+        all_joined.arrive_and_wait();  // tests may break the group only after this
         try {
           if (comm) body(*comm);
         } catch (const std::exception& error) {
@@ -100,7 +100,7 @@ void call_and_wait(Communicator& comm) {
   EXPECT_EQ(x.to_vector<int>(), std::vector<int>(100, comm.world_size()));
 }
 
-// What the GPU finds out later belongs to this test.
+// Consumes errors that the GPU reports late, so that they do not reach the next test.
 void drain() {
   try {
     synchronize(default_device());
@@ -111,7 +111,7 @@ void drain() {
 TEST_P(NcclHostsTest, AnAbortEndsAllRanks) {
   run(3, [](Communicator& comm) {
     call_and_wait(comm);
-    comm.barrier();  // nobody is still in the first call
+    comm.barrier();  // no rank is still in the first call
     if (comm.rank() == 1) comm.abort("enough");
     const std::string error = error_of([&] {
       for (;;) comm.all_reduce(ones({8}));

@@ -11,7 +11,7 @@
 
 namespace ringrad::testing {
 
-/// Rank r of n works on GPU r % num_devices, or of as many as there are.
+/// Rank r of n works on GPU r % num_devices, or r % the number of GPUs if there are fewer.
 inline void on_gpus(int n, int num_devices, const std::function<void(Communicator&)>& body,
                     const GroupOptions& options = {}) {
   const int devices = std::min(num_devices, num_cuda_devices());

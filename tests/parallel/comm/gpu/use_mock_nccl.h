@@ -1,4 +1,4 @@
-// The mock of NCCL in this process, on its simulated GPUs.
+// Uses the mock of NCCL in this process, on its simulated GPUs.
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace ringrad::testing {
 /// The file to give to NcclOptions::library.
 inline constexpr const char* kMockNcclFile = "tests/parallel/comm/gpu/libmock_nccl.so";
 
-/// Lets these faults happen from now on, and those of before no more.
+/// Simulates these faults from now on, and no earlier ones.
 void use_mock_nccl(const MockNcclFaults& faults = {});
 
 MockNcclState mock_nccl_state();

@@ -1,4 +1,4 @@
-// A stream that stands still until the test says so.
+// Stops a stream until the test releases it.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace ringrad::testing {
 
-/// Later work on the device's current stream waits until *word, which is pinned, is not 0, at most
+/// Later work on the device's current stream waits until *word, in pinned memory, is not 0; at most
 /// 5 s.
 void wait_for_word(Device device, const std::uint64_t* word);
 
