@@ -16,8 +16,8 @@
 
 namespace {
 
-// Signals to process groups since the test began, and whether the number of each group's leader was
-// taken then: by the leader itself, if it is not reaped yet.
+// Signals sent to process groups since the test began, and whether the leader's process number was
+// still taken at that time: by the leader itself, if it had not been reaped.
 struct GroupSignal {
   pid_t leader;
   bool is_taken;
@@ -26,7 +26,7 @@ std::vector<GroupSignal> group_signals;
 
 }  // namespace
 
-// Instead of the C library's.
+// Replaces the C library's kill().
 extern "C" int kill(pid_t process, int signal) noexcept {
   if (process < -1)
     group_signals.push_back(
@@ -45,7 +45,7 @@ ChildProcess start_shell(const std::string& script, int report = -1,
                      Where::current());
 }
 
-// What a descriptor's other end writes until it is closed.
+// The text that a descriptor's other end writes until it is closed.
 std::string read_all(const Descriptor& from) {
   std::string text;
   char buffer[1000];
@@ -62,7 +62,7 @@ TEST(ChildProcessTest, AGroupIsKilledBeforeItsNumberCanBecomeAnothers) {
   ASSERT_EQ(group_signals.size(), 1u);
   EXPECT_EQ(group_signals[0].leader, child.process);
   EXPECT_TRUE(group_signals[0].is_taken);
-  EXPECT_EQ(read_all(child.out), "");  // it ends: nobody is left who could write
+  EXPECT_EQ(read_all(child.out), "");  // the pipe ends, since no process can still write to it
 }
 
 TEST(ChildProcessTest, ChildrenEndTogetherAndEachIsReported) {
@@ -83,7 +83,7 @@ TEST(ChildProcessTest, LooksWithoutWaiting) {
   reap_child(child.process);
 }
 
-// What the launcher hears of a child that runs `script`.
+// The report that the launcher receives about a child that runs `script`.
 std::optional<int> report_of(const std::string& script) {
   const Pipe pipe = make_pipe(Where::current());
   make_non_blocking(pipe.out);
@@ -93,7 +93,7 @@ std::optional<int> report_of(const std::string& script) {
   return read_report(pipe.out);
 }
 
-// In an agent with many ranks any descriptor may have the number that a rank's report has.
+// In an agent with many ranks, any descriptor may have the number that ranks use for reports.
 TEST(ChildProcessTest, ReportsAndReasonsArriveWhateverTheirDescriptorsAre) {
   std::vector<Descriptor> others;
   do others.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -129,7 +129,7 @@ TEST(CulpritReportTest, TheFirstReportThatStandsCounts) {
     EXPECT_EQ(report_of(write(nonsense)), std::nullopt) << nonsense;
 }
 
-// The rank's side, in a process of its own: only its first report counts.
+// The rank reports in a process of its own. Only its first report counts.
 int exit_code_after_reporting(const std::string& variable) {
   const pid_t child = fork();
   if (child == 0) {
@@ -151,7 +151,7 @@ TEST(CulpritReportTest, IsWrittenToTheLaunchersPipeOnly) {
   EXPECT_EQ(exit_code_after_reporting(report_variable(pipe.in)), 0);
   EXPECT_EQ(read_report(pipe.out), 6);
 
-  // The program has put another file there: nothing may be written to it.
+  // The program uses that number for another file. The report must not be written to it.
   const Pipe own = make_pipe(Where::current());
   make_non_blocking(own.out);
   dup2(own.in.number(), kReportDescriptor);

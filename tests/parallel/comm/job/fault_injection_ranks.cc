@@ -3,9 +3,9 @@
 //
 //     fault_injection_ranks STEPS DEADLINE_MS
 //
-// Exits with 0 if all went well; with 3, and what was thrown on stderr, after a failure; with 4 for
-// a wrong sum. The last step ends in an error whatever happens if the folder for flight records is
-// named, so that they are written.
+// Exits with 0 on success, with 3 after a failure (the error goes to stderr), and with 4 for a wrong
+// sum. If the folder for flight records is given, the last step always ends in an error, so that the
+// records are written.
 
 #include <cstdio>
 #include <cstdlib>
@@ -33,7 +33,7 @@ int main(int, char** argv) {
       }
     }
     if (std::getenv("RINGRAD_FLIGHT_DIR")) {
-      comm->barrier();  // all have done all
+      comm->barrier();  // all ranks have finished their steps
       comm->abort("the end");
       comm->barrier();
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ringrun --inject: what ranks see of planned faults, and that nothing stays behind."""
+"""ringrun --inject: how ranks see planned faults, and that no process or file stays behind."""
 import json
 import tempfile
 import time
@@ -35,7 +35,8 @@ class FaultInjectionTest(Unique):
             run = self.run_ranks(plan)
             self.assertEqual(run.returncode, code, run.stderr)
             self.assertEqual(run.stderr.count('got a failure of rank 0: it has died'), 2, run.stderr)
-        # One that exits as if it were done is no failure for the launcher, but it is for the others.
+        # A rank that exits as if it were done is not a failure for the launcher, but it is one for
+        # the other ranks.
         run = self.run_ranks('exit:0=0@call=9')
         self.assertEqual(run.returncode, 3, run.stderr)
 
@@ -49,7 +50,8 @@ class FaultInjectionTest(Unique):
                                      r'ringrun:   \[[02]\] all_reduce')
 
     def test_calls_and_steps_of_a_rank_are_counted(self):
-        # Two calls a step, after the barrier in which ranks join: the eighth is the first of step 4.
+        # A step makes two calls, after the barrier in which ranks join: the eighth call is the
+        # first of step 4.
         run = self.run_ranks('exit:1=5@call=9,exit:1=6@step=4')
         self.assertEqual(run.returncode, 6)
         run = self.run_ranks('exit:1=5@call=7,exit:1=6@step=4')
@@ -66,7 +68,7 @@ class FaultInjectionTest(Unique):
         self.assertEqual(sorted(flights), [0, 1])
         begins = [operation['begin_us'] for operation in flights[0]]
         self.assertTrue(all(later - earlier > 100_000 for earlier, later in zip(begins, begins[1:])), begins)
-        # Who waits for a late rank has the long call.
+        # The rank that waits for a late rank has the long call.
         waited = {operation['sequence']: operation['took_us'] for operation in flights[1]}
         self.assertGreater(sum(waited[k] for k in (2, 3, 4, 6, 7, 8)), 300_000)
         self.assertGreater(flights[0][4]['took_us'], 150_000)

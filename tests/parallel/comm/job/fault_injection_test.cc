@@ -108,7 +108,7 @@ TEST(FaultInjectionTest, DoesToItselfWhatIsPlanned) {
   }
 }
 
-// As a process sees them, in its environment.
+// Faults as a process receives them, in its environment.
 class PlannedFaultTest : public ::testing::Test {
  protected:
   ~PlannedFaultTest() override {
@@ -116,7 +116,7 @@ class PlannedFaultTest : public ::testing::Test {
       unsetenv(name);
   }
 
-  // Exits with 7 if this process is to, by the plan and its place; else with 0.
+  // Exits with 7 if the plan has a fault for this rank in this run, else with 0.
   static void step_in(const char* rank, const char* restart,
                       const char* plan = "exit:1=7@step=1,exit:2=7@step=1@restart=1") {
     setenv("RINGRAD_INJECT", plan, 1);

@@ -6,9 +6,9 @@ and on two (whose remote shell stays on this machine), with and without restarts
     bazel test //tests/parallel/comm/job:fault_soak_test --test_output=all --test_env=RINGRAD_SOAK_JOBS=100
                                                      --test_env=RINGRAD_SOAK_SEED=7      many, others
 
-After each job: every survivor has its error within the deadline and a second; the headline names the rank that was to
-fail; a job that was started anew on all ranks ends with the bits of an undisturbed one, on fewer ranks with every
-sample counted once; and no process, file or listening port is left.
+After each job, every survivor has its error within the deadline plus one second, and the headline names the rank with
+the planned fault. A job restarted on all ranks ends with the bits of an undisturbed job; a job restarted on fewer ranks
+counts every sample once. No process, file or listening port is left.
 """
 import os
 import random
@@ -27,12 +27,12 @@ PROGRAM = str(Path('examples/restart_after_crash').absolute())
 NUM_JOBS = int(os.environ.get('RINGRAD_SOAK_JOBS', '5'))
 SEED = int(os.environ.get('RINGRAD_SOAK_SEED', '1'))
 DEADLINE, GRACE = 2.0, 1.0  # s
-LATE = 5.0  # s that a delayed rank is late: longer than the deadline
+LATE = 5.0  # s by which a delayed rank is late; longer than the deadline
 SHM = Path('/dev/shm')
 
 
 class Job:
-    """One job under ringrun, with the time at which each line of its stderr came."""
+    """One job under ringrun, with the time at which each line of its stderr arrived."""
 
     def __init__(self, folder, word, backend, hosts, ranks, *options):
         self.checkpoint = Path(folder, f'{word}.ckpt')
@@ -99,7 +99,7 @@ class FaultSoak(unittest.TestCase):
             time.sleep(0.01)
         self.assertEqual(processes_with(str(job.checkpoint)), [])
         self.assertEqual(os.listdir(self.temporary), [])
-        # Other jobs of this machine use MPI; these do not.
+        # Other jobs of this machine use MPI; these jobs do not.
         left = {path.name for path in SHM.iterdir() if 'vader_segment' not in path.name} - shared_before
         self.assertEqual(left, set())
         with socket.socket() as probe:
@@ -136,7 +136,8 @@ class FaultSoak(unittest.TestCase):
             self.assert_fails_as_planned(job, kind, culprit, hosts)
             if restarts == 'none':
                 self.assertNotIn('parameters', job.out)
-                # The rank that was late or stopped is ended by the launcher: then its accuser's code counts.
+                # The launcher ends a rank that is late or stopped. The job's exit code is then that
+                # of the rank that blames it.
                 self.assertEqual(job.code, {'kill': 137, 'exit': 5, 'abort': 134}.get(kind, 1))
             else:
                 self.assertEqual(job.code, 0)
@@ -156,7 +157,8 @@ class FaultSoak(unittest.TestCase):
         self.assertRegex(headlines[0], rf'^rank {culprit}{place}$')
         at, = job.times_of(r'^\[\d+.*ringrad inject')
         patience = DEADLINE if kind in ('stop', 'delay') else 0
-        # Each survivor's error, from the fault; then the launcher's word, when all have ended or have been ended.
+        # Each survivor's error comes after the fault; the launcher's headline follows when all
+        # ranks have ended.
         errors = [time for time in job.times_of(r'^\[\d+.*restart_after_crash: ') if time < at + LATE - 0.5]
         self.assertTrue(errors)
         self.took = max(errors) - at

@@ -58,7 +58,7 @@ TEST(FlightRecorderTest, AFailureMayHoldAnyBytes) {
   EXPECT_EQ(nlohmann::json::parse(out.str())["failure"], "got \uFFFD\x1b");
 }
 
-// A reader sees the record before or the record after, never a part of one; and nothing else stays.
+// A reader sees the previous record or the new one, never a mixture. No other file stays.
 TEST(FlightRecorderTest, ARecordIsReplacedAsAWhole) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / "flight_recorder_whole";
@@ -110,7 +110,7 @@ TEST(FlightRecorderTest, EveryCallOfACommunicatorIsRecorded) {
   });
 }
 
-// As those of the hosts' own groups have: "mpi0.by_host/host1".
+// The groups of a host have such names: "mpi0.by_host/host1".
 TEST(FlightRecorderTest, AGroupsNameMayHaveSlashes) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / "flight_recorder_test_names";
@@ -124,7 +124,7 @@ TEST(FlightRecorderTest, AGroupsNameMayHaveSlashes) {
   EXPECT_TRUE(std::filesystem::exists(folder / "flight_all.by_host%252Fhost1_rank0.json"));
 }
 
-// Every rank leaves its record, and tools/flight_report finds the one that did something else.
+// Every rank leaves its record, and tools/flight_report finds the rank whose call differs.
 TEST(FlightRecorderTest, AFailureLeavesTheRecordsOfAllRanks) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / "flight_recorder_test";

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/flight_report on records that are made up."""
+"""tools/flight_report on made-up records."""
 import importlib.machinery
 import importlib.util
 import json
@@ -111,7 +111,8 @@ class ProgramTest(unittest.TestCase):
             run = self.report('--last', count)
             self.assertEqual(run.returncode, 2)
 
-    # Bytes of two records are changed, cut and doubled at random: a report comes out, or one line for each file.
+    # Bytes of two records are changed, removed and duplicated at random: the result is a report, or
+    # one line per file.
     def test_survives_damage(self):
         seed = random.randrange(2**32)
         chance = random.Random(seed)

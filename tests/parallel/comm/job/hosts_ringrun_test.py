@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""ringrun --hosts, with remote shells that stay on this machine: what ranks are told, how hosts are lost, and
-that nothing stays behind. tools/test_two_hosts has hosts with a network between them."""
+"""ringrun --hosts, with remote shells that stay on this machine: the variables that ranks get, how hosts are lost,
+and that no process stays behind. tools/test_two_hosts has hosts with a network between them."""
 import os
 import signal
 import subprocess
@@ -11,7 +11,8 @@ from pathlib import Path
 
 from launched import RINGRUN, Unique, processes_with, ringrun
 
-# host command...; the second as ssh does it, the third through two pipes that can be stopped.
+# Remote shells, called with the host and the command. 'joined' joins the words as ssh does;
+# 'pumped' has two pipes that can be stopped.
 SHELLS = {'direct': 'shift; exec "$@"',
           'joined': 'shift; exec bash -c "$*"',
           'pumped': 'shift; exec -a PUMP_$1 cat | "$@" | exec -a PUMP cat',
@@ -45,7 +46,7 @@ class HostsTest(Unique):
         return run
 
     def start(self, script, *options, ranks=3, hosts='localhost:1,far:2', kind='direct'):
-        """ringrun once all ranks have said that they are ready."""
+        """ringrun, once all ranks have printed that they are ready."""
         job = subprocess.Popen([RINGRUN, *self.arguments(hosts, kind, *options), 'bash', '-c',
                                 f'{script} # {self.word}'], text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
@@ -110,7 +111,7 @@ class HostsTest(Unique):
         self.assertEqual(job.wait(10), 128 + signal.SIGTERM)
         self.assertEqual(job.stdout.read().count('bye'), 3)
 
-    # With a child that has left the rank's process group, and its session.
+    # Starts a child that has left the rank's process group and session.
     RANK = 'setsid bash -c "echo ready; while :; do sleep 0.1; done # WORD"; exit 0'
 
     def rank(self):
@@ -148,7 +149,7 @@ class HostsTest(Unique):
             self.addCleanup(subprocess.run, ['kill', '-9', pump], stderr=subprocess.DEVNULL)
         self.assertEqual(job.wait(20), 1)
         self.assertIn('ringrun: host far failed first: silent for 1.5 s', job.stderr.read())
-        # The agent hears nothing any more either: it has ended its ranks by itself.
+        # The agent no longer receives anything either: it has ended its ranks by itself.
         end = time.monotonic() + 10
         while set(processes_with(self.word)) - set(pumps) and time.monotonic() < end:
             time.sleep(0.05)
@@ -157,7 +158,7 @@ class HostsTest(Unique):
     def test_that_cannot_be_had_are_named(self):
         refused = ('host far failed first: its connection ended: exit code 255\n'
                    'ringrun:   no route to far\n')
-        # A deaf one reads nothing: what the launcher writes meanwhile must not end the launcher.
+        # A deaf shell reads nothing: the launcher's writes to it must not end the launcher.
         for kind, text in (('refuses', refused), ('deaf', refused),
                            ('chatty', 'host far failed first: launch: an agent and its launcher must speak in '
                             'messages; got "Welcome"')):
@@ -184,7 +185,7 @@ class HostsTest(Unique):
         self.assertNotIn('RINGRAD_TOKEN', stolen.read_text() if stolen.exists() else '')
 
     def test_that_are_lost_are_all_left_out_of_the_next_run(self):
-        # Both far agents at once, as when a switch fails.
+        # Both far agents end at once, as when a switch fails.
         script = ('echo $RANK of $WORLD_SIZE; [ $RINGRAD_RESTART_COUNT = 1 ] && exit; echo ready; '
                   'while :; do sleep 0.1; done')
         job = self.start(script, '--grace', '0.2', '--max-restarts', '1', '--min-ranks', '1', ranks=0,
@@ -201,7 +202,7 @@ class HostsTest(Unique):
         self.assert_nothing_left()
 
     def test_that_are_lost_while_the_job_ends_are_left_out_of_the_next_run(self):
-        # The far ranks' failure is noticed by rank 0 before the launcher notices that their host is gone.
+        # Rank 0 notices the far ranks' failure before the launcher notices that their host is gone.
         job = self.start('echo $RANK of $WORLD_SIZE; [ $RINGRAD_RESTART_COUNT = 1 ] && exit; echo ready; '
                          '[ $RANK != 0 ] || { while [ ! -e FLAG ]; do sleep 0.05; done; exit 3; }; sleep 100'
                          .replace('FLAG', f'{self.folder.name}/flag'), '--grace', '0.2', '--max-restarts', '1',

@@ -86,7 +86,7 @@ TEST(JobRecordTest, BlameIsFollowedToItsEnd) {
   record.note_end(2, exited(3));
   EXPECT_EQ(record.report(),
             "ringrun: rank 1 failed first: still running, blamed by rank 0 (exit code 3)\n");
-  record.note_blame(1, 1);  // it goes on late, and finds itself evicted
+  record.note_blame(1, 1);  // it continues late, and learns that it was evicted
   record.note_end(1, exited(4));
   EXPECT_EQ(record.report(), "ringrun: rank 1 failed first: exit code 4\n");
 }
@@ -123,12 +123,12 @@ TEST(JobRecordTest, WhereNobodyIsToBlameNoRankIsLeftOut) {
   EXPECT_EQ(record.hosts_left(), kHere);
 
   record.note_end(0, exited(0));
-  record.note_end(2, exited(7));  // for a reason of its own, told after the others noticed
+  record.note_end(2, exited(7));  // for a reason of its own, reported after the others noticed
   EXPECT_EQ(record.exit_code(), 7);
   EXPECT_EQ(record.report(), "ringrun: rank 2 failed first: exit code 7\n");
   EXPECT_EQ(record.hosts_left(), (Hosts{{"localhost", 2}}));
 
-  // Rank 0 has seen rank 1 leave, which knows of no culprit either.
+  // Rank 0 has seen rank 1 leave; rank 1 knows no culprit either.
   JobRecord blamed(kHere);
   blamed.note_blame(0, 1);
   blamed.note_blame(1, kNobody);

@@ -1,9 +1,9 @@
-// One rank of a job that has no launcher of ours, for job_store_test.py: the ranks meet in the
-// job's store, and each makes sure that it has met the ranks of its own job.
+// One rank of a job that ringrun has not started, for job_store_test.py: the ranks meet in the
+// job's store, and each checks that it has met only ranks of its own job.
 //
 //     job_store_ranks JOB STAY_MS      prints "met" after the meeting, and exits STAY_MS ms later
 //
-// Exits with 3 and a reason on stderr if it meets a rank of another job, or none.
+// Exits with 3 and a reason on stderr if it meets a rank of another job, or no rank at all.
 
 #include <chrono>
 #include <cstdio>

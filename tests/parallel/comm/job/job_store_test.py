@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs without a launcher of ours: how their ranks meet, and that jobs on one machine never mix."""
+"""Jobs that ringrun has not started: how their ranks meet, and that jobs on one machine never mix."""
 import os
 import secrets
 import shutil
@@ -15,7 +15,7 @@ RANKS = Path('tests/parallel/comm/job/job_store_ranks').absolute()
 LAUNCHERS = ('RANK', 'WORLD_SIZE', 'LOCAL_', 'MASTER_', 'OMPI_', 'PMIX_', 'PMI_', 'SLURM_', 'RINGRAD_', 'TORCHELASTIC_')
 NOBODY = 65534
 
-# What torchrun does: ranks are children of one process, which says in variables who they are.
+# Acts as torchrun does: ranks are children of one process, and variables tell each rank its number.
 TORCHRUN = ('for r in 0 1; do RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 "$@" & ranks="$ranks $!"; done; '
             'for rank in $ranks; do wait $rank || failed=$?; done; exit $failed')
 # The same with a script around each rank.
@@ -31,7 +31,7 @@ def free_port():
 def may_be_nobody():
     try:
         return subprocess.run(['true'], user=NOBODY, group=NOBODY, check=False).returncode == 0
-    except OSError:  # a user namespace may have one user alone
+    except OSError:  # a user namespace may have only one user
         return False
 
 
@@ -40,7 +40,7 @@ class JobStoreTest(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix='job', dir='/tmp'))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.folder.chmod(0o1777)
-        self.ranks = self.folder / 'job_store_ranks'  # where another user can start it
+        self.ranks = self.folder / 'job_store_ranks'  # a place where another user can start it
         shutil.copy(RANKS, self.ranks)
         self.jobs = []
         self.addCleanup(self.end_jobs)
@@ -83,7 +83,8 @@ class JobStoreTest(unittest.TestCase):
 
 
 class MixTest(JobStoreTest):
-    # All of them at the same address: 9 pairs, each started 0.3 s apart, that are there at the same time.
+    # All jobs have the same address: 9 pairs, whose two jobs start 0.3 s apart and run at the same
+    # time.
     def assert_pairs_do_not_mix(self, start):
         for pair in range(9):
             first = start(f'{pair}a', 1000)
@@ -130,7 +131,7 @@ class FileTest(JobStoreTest):
         port, token = path.read_text().split()
         self.assertRegex(token, '^[0-9a-f]{32}$')
         listening = Path('/proc/net/tcp').read_text()
-        self.assertIn(f' 0100007F:{int(port):04X} 00000000:0000 0A ', listening)  # at 127.0.0.1 alone
+        self.assertIn(f' 0100007F:{int(port):04X} 00000000:0000 0A ', listening)  # at 127.0.0.1 only
         self.assert_met(self.rank(1), 1)
         self.assert_met(job, 1)
         self.assertEqual(self.files(), [])
@@ -144,14 +145,14 @@ class FileTest(JobStoreTest):
         killed.kill()
         killed.communicate()
         token = path.read_text().split()[1]
-        with socket.create_server(('127.0.0.1', 0)) as stranger:  # who has the old port now
+        with socket.create_server(('127.0.0.1', 0)) as stranger:  # has the old port now
             stranger.settimeout(30)
             path.write_text(f'{stranger.getsockname()[1]} {token}\n')
             late = self.rank(1)
-            stranger.accept()[0].close()  # so it has read the old file
+            stranger.accept()[0].close()  # the late rank has read the old file
         self.assert_met(self.rank(0), 1)
         self.assert_met(late, 1)
-        # Nor does it stay, once the launcher is gone.
+        # The file does not stay either, once the launcher is gone.
         job = self.torchrun('left', 60000, script='RANK=0 WORLD_SIZE=2 "$@" & sleep 60')
         path = self.wait_for_file()
         subprocess.run(['pkill', '-9', '-P', str(job.pid)], check=True)

@@ -1,4 +1,4 @@
-"""What tests of ringrun share: how it is started, and how to see that nothing stays behind."""
+"""Shared by tests of ringrun: starts it, and checks that no process stays behind."""
 import os
 import subprocess
 import time

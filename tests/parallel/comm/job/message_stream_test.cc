@@ -17,7 +17,7 @@ namespace {
 
 using testing::expect_throws;
 
-// A stream whose other ends the test has.
+// A stream whose other ends are in the test's hands.
 struct Ends {
   Pipe to = make_pipe(Where::current()), from = make_pipe(Where::current());
   MessageStream stream{std::move(to.out), std::move(from.in), kLongestFromAgent};
@@ -66,7 +66,7 @@ TEST(MessageStreamTest, AMessageThatIsTooLongIsRefusedBeforeItArrives) {
                        "a message must have at most 64 bytes here; got one of 65");
 }
 
-// Any bytes make messages or an Error, and what is taken is what was there.
+// Any bytes give messages or an Error, and messages hold exactly those bytes.
 TEST(MessageStreamTest, AnyBytesAreMessagesOrAnError) {
   std::mt19937 random(1);
   const std::string alphabet = "0123456789:AEL \n\xff";

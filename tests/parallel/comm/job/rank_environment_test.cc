@@ -76,11 +76,11 @@ TEST_F(RankEnvironmentTest, ReadsWhatTorchrunAndRingrunSet) {
   set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RUN_ID", "r"}});
   job = rank_environment();
   EXPECT_EQ(job.store.port, 29501);
-  EXPECT_EQ(job.store.token, "");  // not one that could be guessed
+  EXPECT_EQ(job.store.token, "");  // no token that could be guessed
   EXPECT_NE(job.identity.find("TORCHELASTIC_RUN_ID=r\n"), std::string::npos);
 }
 
-// A secret that the user has set does not mean that a launcher serves the store.
+// A secret that the user has set does not imply that a launcher serves the store.
 TEST_F(RankEnvironmentTest, ASecretSetByHandLeavesTheStoreToRank0) {
   const std::string token = make_token();
   set({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"RINGRAD_TOKEN", token}});
@@ -108,7 +108,7 @@ TEST_F(RankEnvironmentTest, ReadsWhatMpirunAndSrunSet) {
   EXPECT_EQ(job.local_world_size, 1);
   EXPECT_EQ(job.store.port, 29500);
   set({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
-  job = rank_environment();  // mpirun inside of a job of Slurm
+  job = rank_environment();  // mpirun within a job of Slurm
   EXPECT_EQ(job.rank, 1);
   EXPECT_EQ(job.world_size, 2);
   EXPECT_EQ(job.local_rank, 1);

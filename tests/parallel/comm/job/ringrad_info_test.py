@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ringrad-info: what it says of a machine and of the groups on it."""
+"""ringrad-info: its output for a machine and for groups on it."""
 import json
 import subprocess
 import unittest

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ringrun as its users see it: what ranks are told, what is shown, and that nothing stays behind."""
+"""ringrun as its users see it: the variables that ranks get, the output, and that no process stays behind."""
 import os
 import signal
 import subprocess
@@ -10,7 +10,7 @@ import unittest
 
 from launched import RINGRUN, Unique, ringrun
 
-# Clients of the store that have all begun to enter before any of them ends.
+# Clients of the store that all begin to connect before any of them ends.
 REQUESTS = f"""
 import os, sys
 sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
@@ -90,7 +90,8 @@ class FailsTest(Unique):
         self.assertEqual(run.stderr.count('failed first'), 1)
 
     def test_names_the_rank_that_others_blame(self):
-        # Rank 2 never ends; 0 blames 1, which blames 2. What stands at descriptor 198 is the ranks' pipe to the launcher.
+        # Rank 2 never ends. Rank 0 blames rank 1, which blames rank 2. Descriptor 198 is the ranks'
+        # pipe to the launcher.
         blame = f'echo $BASHPID waits >&2; if [ $RANK = 2 ]; then while :; do sleep 0.1; done; fi # {self.word}\n'
         blame += 'echo $((RANK + 1)) >&198; [ $RANK = 1 ] && sleep 0.2; echo "no call from $((RANK + 1))" >&2; exit 3'
         run = ringrun('-n', '3', '--grace', '0.5', script=blame)
@@ -99,13 +100,13 @@ class FailsTest(Unique):
                                      r'ringrun:   \d+ waits\nringrun:   \[0\] \d+ waits\n'
                                      r'ringrun:   \[0\] no call from 1\n$')
         self.assert_nothing_left()
-        # The culprit is left out of the next run, not the rank that noticed.
+        # The next run leaves out the culprit, not the rank that noticed the failure.
         script = ('echo $RANK of $WORLD_SIZE; [ $RINGRAD_RESTART_COUNT = 1 ] && exit; '
                   'if [ $RANK = 1 ]; then sleep 100; fi; echo 1 >&198; exit 3')
         run = ringrun('-n', '2', '--grace', '0.1', '--max-restarts', '1', '--min-ranks', '1', script=script)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(run.stdout.count('0 of 1'), 1)
-        # A launcher that a rank starts has pipes of its own.
+        # If a rank starts a launcher, that launcher has pipes of its own.
         run = ringrun('-n', '2', '--grace', '5', script=f'if [ $RANK = 1 ]; then {RINGRUN} -n 1 bash -c "echo 0 >&198"; '
                                                         'exit 7; fi; sleep 0.5')
         self.assertIn('ringrun: rank 1 failed first: exit code 7\n', run.stderr)
@@ -130,8 +131,8 @@ class FailsTest(Unique):
         self.assert_nothing_left()
 
     def test_leaves_no_descendants(self):
-        # One in the rank's process group, and one that has left it and its session. No rank ends before both have
-        # seen all four.
+        # One child stays in the rank's process group; the other has left the group and the session.
+        # No rank ends before both ranks have seen all four children.
         with tempfile.NamedTemporaryFile() as seen:
             sleep = f'exec -a {self.word} sleep 1000'
             run = ringrun('-n', '2', script=f'({sleep}) & setsid bash -c "{sleep}" & '
@@ -152,7 +153,7 @@ class FailsTest(Unique):
         self.assertNotIn('run 2', run.stdout)
 
     def test_starts_anew_on_the_ranks_that_are_left(self):
-        # The others end as a consequence, with an error of their own, and are not lost.
+        # The other ranks end as a consequence, with an error of their own, and are not lost.
         script = ('echo $RANK of $WORLD_SIZE in $RINGRAD_RESTART_COUNT; '
                   '[ $RINGRAD_RESTART_COUNT = 2 ] && exit; [ $RANK = 1 ] && %s; trap "exit 3" TERM; sleep 30 & wait')
         options = ('-n', '4', '--max-restarts', '2', '--grace', '0.1')
@@ -166,7 +167,7 @@ class FailsTest(Unique):
         self.assertEqual(run.returncode, 5)
         self.assertTrue(run.stderr.endswith('ringrun: no restart: at least 3 ranks must be left; got 2\n'), run.stderr)
         self.assertEqual(run.stdout.count(' in 1'), 3)
-        # Two that somebody kills are both lost.
+        # Two ranks that an outsider kills are both lost.
         both = script.replace('= 1 ]', '-ge 2 ]').replace('COUNT = 2', 'COUNT = 1')
         run = ringrun(*options, '--min-ranks', '1', script=both % 'kill -9 $$')
         self.assertIn('ringrun: restart 1 of 2 on 2 ranks\n', run.stderr)
@@ -214,7 +215,7 @@ class FailsTest(Unique):
 
 class SignalsTest(Unique):
     def start(self, script, *options, before=''):
-        """ringrun once both ranks have said that they are ready."""
+        """ringrun, once both ranks have printed that they are ready."""
         job = subprocess.Popen(['bash', '-c', f'{before} exec "$@"', 'bash', RINGRUN, '-n', '2', *options, 'bash',
                                 '-c', script], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(job.communicate)

@@ -1,4 +1,4 @@
-"""A client of the store, written from the description in store_protocol.h alone. It may stop halfway, or break rules."""
+"""A client of the store, written only from the description in store_protocol.h. It may stop halfway or break rules."""
 import hashlib
 import hmac
 import os

@@ -1,8 +1,8 @@
-// One rank of the job that store_soak_test.py attacks: rounds in which the ranks find each other in
+// One rank of the job that store_soak_test.py attacks. In each round the ranks find each other in
 // the store, make a group, and train a small net. All rounds are equal, so all must end with the
 // same bits.
 //
-// Rank 0 says "round K: CHECKSUM" after each round. The job ends after the round in which a client
+// Rank 0 prints "round K: CHECKSUM" after each round. The job ends after the round in which a client
 // sets "stop".
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Hostile connections to the store of a job that meets and trains all the while.
+"""Hostile connections to the store of a job whose ranks meet and train meanwhile.
 
-500 of them in CI; 10,000 by
+CI makes 500 of them; this makes 10,000:
 
     bazel test //tests/parallel/comm/job:store_soak_test --test_env=RINGRAD_HOSTILE=10000 --test_output=all
 
 The job must not notice: no error, and the same bits in every round. The process that serves the store must grow by less
-than 8 MiB. (What sanitizers keep of freed memory is more than that; with them only the job is looked at.)
+than 8 MiB. (Sanitizers keep more freed memory than that; with them the test checks only the job.)
 """
 import os
 import random
@@ -25,8 +25,8 @@ from store_client import StoreClient, frame, hello
 RANKS = str(Path('tests/parallel/comm/job/store_soak_ranks').absolute())
 NUM_HOSTILE = int(os.environ.get('RINGRAD_HOSTILE', 500))
 NUM_THREADS = 8
-NUM_WAVES = 10  # the first while the ranks meet, each other one after one more round of theirs
-KEPT = 150  # open connections of each thread: more of them than the server suffers
+NUM_WAVES = 10  # the first while the ranks meet, each later one after one more round of the ranks
+KEPT = 150  # open connections of each thread; together more than the server allows
 MOST_GROWTH = 8 << 20
 
 
@@ -57,7 +57,7 @@ class Attacker(threading.Thread):
                 kind = self.KINDS[number % len(self.KINDS)]
                 self.attack(kind)
                 self.done[kind] += 1
-        except Exception as error:  # to be looked at by the test
+        except Exception as error:  # the test reports it
             self.failure = error
         finally:
             for connection in self.kept:
@@ -68,13 +68,13 @@ class Attacker(threading.Thread):
         try:
             getattr(self, kind.replace(' ', '_'))(connection)
         except OSError:
-            pass  # the server has thrown it out
+            pass  # the server has closed the connection
         self.kept.append(connection)
         if len(self.kept) > KEPT:
             self.kept.pop(0).close()
         self.go_on_slowly()
 
-    # One byte more on some connection that is open.
+    # Sends one more byte on one of the open connections.
     def go_on_slowly(self):
         try:
             self.random.choice(self.kept).send(b'R')
@@ -104,7 +104,7 @@ class Attacker(threading.Thread):
 
 
 def attack(address, captured, num_hostile):
-    """How many of each kind there were."""
+    """Returns the number of connections of each kind."""
     numbers, lock = iter(range(num_hostile)), threading.Lock()
 
     def shared_numbers():
