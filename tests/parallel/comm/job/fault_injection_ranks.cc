@@ -3,9 +3,9 @@
 //
 //     fault_injection_ranks STEPS DEADLINE_MS
 //
-// Exits with 0 on success, with 3 after a failure (the error goes to stderr), and with 4 for a wrong
-// sum. If the folder for flight records is given, the last step always ends in an error, so that the
-// records are written.
+// Exits with 0 on success, with 3 after a failure (the error goes to stderr), and with 4 for a
+// wrong sum. If the folder for flight records is given, the last step always ends in an error, so
+// that the records are written.
 
 #include <cstdio>
 #include <cstdlib>

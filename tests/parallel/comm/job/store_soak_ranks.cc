@@ -2,8 +2,8 @@
 // the store, make a group, and train a small net. All rounds are equal, so all must end with the
 // same bits.
 //
-// Rank 0 prints "round K: CHECKSUM" after each round. The job ends after the round in which a client
-// sets "stop".
+// Rank 0 prints "round K: CHECKSUM" after each round. The job ends after the round in which a
+// client sets "stop".
 
 #include <cstdint>
 #include <cstdio>
