@@ -20,7 +20,7 @@ inline constexpr std::int64_t kLargeCount =
     (std::int64_t{1} << 31) + 12'346;  // even: two equal parts
 inline constexpr std::int64_t kHalf = kLargeCount / 2;
 
-// Differs by rank and by element, also between the halves, and no sum of two is zero or wraps
+// Values differ by rank, by element and between the halves. No sum of two values is zero or wraps
 // around.
 inline std::uint8_t large_value(int rank, std::int64_t i) {
   return static_cast<std::uint8_t>(1 + (static_cast<std::uint32_t>(i) * 2654435761U >> 26) +
@@ -34,7 +34,7 @@ class LargeCalls {
         x_(comm.empty_shared({kLargeCount}, {.dtype = DType::uint8, .device = Device()})),
         y_(empty({kLargeCount}, {.dtype = DType::uint8, .device = Device()})) {}
 
-  /// What is wrong; "" for nothing.
+  /// The first fault; "" if there is none.
   std::string run() {
     const int rank = comm_.rank();
     const auto own = [&](std::int64_t i) { return large_value(rank, i); };
@@ -75,7 +75,7 @@ class LargeCalls {
   }
 
  private:
-  // `expected` is negative where anything may stand.
+  // `expected` is negative where any value is allowed.
   template <class Input, class Perform, class Expected>
   void check(const char* call, Input input, Perform perform, Expected expected) {
     std::uint8_t* const data = x_.data<std::uint8_t>();
@@ -97,8 +97,7 @@ class LargeCalls {
   std::string complaint_;
 };
 
-/// Says what is wrong, "" for nothing; prints how long each call took, and the memory that the rank
-/// had.
+/// Returns the first fault, or "". Prints how long each call took and how much memory the rank had.
 inline std::string use_large_tensors(Communicator& comm) {
   std::string complaint = LargeCalls(comm).run();
   rusage usage{};

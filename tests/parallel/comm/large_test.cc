@@ -1,6 +1,6 @@
-// Collectives of more bytes, and more elements, than 31 bits count, over every backend but MPI,
-// which has it in mpi_ranks.cc. Two ranks need up to 11 GB: not among the tests that always run
-// (docs/collectives.md has the last figures).
+// Collectives of more bytes and more elements than 31 bits count, over every backend except MPI
+// (mpi_ranks.cc has that case). Two ranks need up to 11 GB, so CI does not run this test;
+// docs/collectives.md has the last figures.
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(LargeTest, OverGloo) {
   });
 }
 
-// Each rank on a host of its own: all goes over the leaders.
+// Each rank is on a host of its own, so all data goes through the leaders.
 TEST(LargeTest, BetweenHosts) {
   expect_large_among_processes([](Store& store, int rank, int size) {
     TransportOptions network;

@@ -1,7 +1,6 @@
-// Ranks on a machine that has more to do than it can: slow ones are not taken for dead, and a
-// stopped one is named.
+// Ranks on an overloaded machine: a slow rank is not taken for dead, and a stopped rank is named.
 //
-//     4 processes count, on 2 processors perhaps
+//     4 processes count, perhaps on 2 processors
 //     3 ranks make 1000 calls; then rank 1 is stopped, and the others must name it in time
 
 #include <gtest/gtest.h>
@@ -27,10 +26,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kCalls = 1000;
 constexpr milliseconds kDeadline(5000), kVerdictTime(5000);
-// Who is blamed matters here. Tests on machines without load look at the time more closely.
+// Only the blamed rank matters here. Tests on machines without load check the time more closely.
 constexpr milliseconds kSlack(15'000);
 
-// Processes that never wait for anything.
+// Processes that never wait.
 class BusyLoops {
  public:
   explicit BusyLoops(int number) {

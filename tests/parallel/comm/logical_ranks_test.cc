@@ -1,4 +1,4 @@
-// Logical ranks on physical ones that are threads, processes, or over Gloo.
+// Logical ranks on physical ranks that are threads, processes, or ranks over Gloo.
 
 #include "ringrad/parallel/comm/logical_ranks.h"
 
@@ -22,7 +22,7 @@ using testing::expect_same_bits;
 using testing::expect_throws;
 using Body = std::function<void(Communicator&)>;
 
-// Threads, with the device under test as their default.
+// Runs on threads, with the device under test as their default.
 void on_logical(int num_physical, int num_logical, const Body& body,
                 const LogicalRanksOptions& options = {}, const GroupOptions& physical = {}) {
   const Device device = default_device();
@@ -35,7 +35,7 @@ void on_logical(int num_physical, int num_logical, const Body& body,
       physical);
 }
 
-// All that a backend must do but messages.
+// Everything that a backend must do, except messages.
 void run_suite(Communicator& comm) {
   testing::expect_exact_collectives(comm);
   testing::expect_any_place(comm);
@@ -46,7 +46,7 @@ void run_suite(Communicator& comm) {
   testing::expect_second_thread_refused(comm);
 }
 
-// --- Processes, first: these tests fork, and there are no threads yet ---
+// --- Processes must come first: these tests fork, which a program with threads must not do ---
 
 void on_processes(int num_physical, int num_logical, const testing::Join& join, const Body& body) {
   if (default_device().is_cuda()) GTEST_SKIP() << "a process that has used a GPU cannot fork";
@@ -77,7 +77,7 @@ constexpr std::int64_t kCount = 1003;
 
 Tensor values_of(int rank, DType dtype) { return testing::odd_values(dtype, rank, kCount); }
 
-// What eight ranks get that add in tree order.
+// The result of eight ranks that add in tree order.
 Tensor expected_sum(DType dtype, ReduceOp op) {
   const Device device = default_device();
   Tensor result;
@@ -92,7 +92,7 @@ Tensor expected_sum(DType dtype, ReduceOp op) {
   return result;
 }
 
-// The physical groups add in rank order: the tree must come from us.
+// The physical groups add in rank order, so the tree must come from the logical ranks.
 TEST(LogicalRanksTest, BitsAreThoseOfATreeOverThemWhateverThePhysicalRanks) {
   for (const auto& [dtype, op] :
        {std::pair(DType::float32, ReduceOp::sum), std::pair(DType::float64, ReduceOp::mean),
@@ -111,8 +111,8 @@ TEST(LogicalRanksTest, BitsAreThoseOfATreeOverThemWhateverThePhysicalRanks) {
   }
 }
 
-// Three on each of two, whose sums are no part of the tree over six; and parts of a group that lie
-// anyhow.
+// Three logical ranks on each of two physical ones: their sums are no part of the tree over six.
+// Also groups whose ranks are spread over both.
 TEST(LogicalRanksTest, BitsAreThoseOfTheTreeAlsoWhereBlocksAreNoSubtrees) {
   const auto sums = [](int num_physical) {
     std::vector<Tensor> results(6);
@@ -198,7 +198,8 @@ TEST(LogicalRanksTest, TheNumberMustBeAMultipleAndTheSameEverywhere) {
   });
 }
 
-// The culprit may lead its physical rank or not, and those who wait may be beside it or elsewhere.
+// The culprit may or may not lead its physical rank. The waiting ranks may be on the same physical
+// rank or on another.
 TEST(LogicalRanksTest, AnExceptionEndsAllAndNamesItsRank) {
   for (const int culprit : {0, 3, 4, 5})
     run_ranks(2, [&](Communicator& comm) {
@@ -222,7 +223,7 @@ TEST(LogicalRanksTest, AnExceptionEndsAllAndNamesItsRank) {
     });
 }
 
-// It may look like what failures travel as, and end where those go on.
+// A reason may look like the text in which failures travel, and may end where that text continues.
 TEST(LogicalRanksTest, TheReasonOfAnAbortIsWhateverItIs) {
   for (const std::string reason : {"logical rank 1", "logical rank "})
     on_logical(2, 4, [&](Communicator& comm) {

@@ -1,5 +1,5 @@
-// Every mesh of 1 to 3 axes over a few ranks, against its definition; what it refuses; and how it
-// ends.
+// Every mesh of 1 to 3 axes over a few ranks, compared with its definition; the axes that it
+// refuses; and how a mesh ends.
 
 #include "ringrad/parallel/comm/mesh.h"
 
@@ -42,7 +42,7 @@ std::vector<Axes> meshes_of(int world_size) {
   return all;
 }
 
-// The ranks of a group, as numbers of the whole one, in the group's order.
+// The ranks of a group, as ranks of the whole group, in the group's order.
 std::vector<int> members(Communicator& group, int rank) {
   const Options numbers{.dtype = DType::int32, .device = Device()};
   const Tensor all = empty({group.world_size()}, numbers);
@@ -50,7 +50,7 @@ std::vector<int> members(Communicator& group, int rank) {
   return all.to_vector<int>();
 }
 
-// The ranks whose coordinates are this rank's, but for those of the given axes.
+// The ranks whose coordinates equal this rank's, except along the given axes.
 std::vector<int> expected_members(const Mesh& mesh, const std::vector<std::size_t>& free) {
   std::vector<int> ranks;
   for (int other = 0; other < mesh.world().world_size(); ++other) {
@@ -62,7 +62,7 @@ std::vector<int> expected_members(const Mesh& mesh, const std::vector<std::size_
   return ranks;
 }
 
-// "" if all is as it should be on this rank.
+// "" if the mesh is as it should be on this rank.
 std::string complaint_about(const Mesh& mesh) {
   const int rank = mesh.world().rank();
   for (std::size_t i = 0; i < mesh.axes().size(); ++i) {
@@ -75,7 +75,7 @@ std::string complaint_about(const Mesh& mesh) {
   return mesh.rank_of(mesh.coordinates_of(rank)) == rank ? "" : "rank_of is not the inverse";
 }
 
-// First, since it forks: this program has no threads yet.
+// Must be the first test, because it forks: this program has no threads yet.
 TEST(MeshTest, JoinsProcesses) {
   testing::Processes processes(4, ProcessGroupOptions(), [](Communicator& comm) {
     return complaint_about(Mesh(comm, {{"data", 2}, {"pipeline", 2}}));
@@ -83,7 +83,7 @@ TEST(MeshTest, JoinsProcesses) {
   for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
 }
 
-// Rank 3 is waited for by 1 and 2 only, and these by 0.
+// Only ranks 1 and 2 wait for rank 3, and rank 0 waits for these two.
 TEST(MeshTest, AKilledProcessEndsAllRanks) {
   testing::Processes processes(4, ProcessGroupOptions(), [](Communicator& comm) -> std::string {
     try {
@@ -164,7 +164,7 @@ TEST(MeshTest, EveryRankSaysWhatAxesMustBe) {
   for (const auto& [axes, text] : wrong)
     run_ranks(4, [&, &axes = axes, &text = text](Communicator& comm) {
       expect_throws<ValueError>([&] { Mesh(comm, axes); }, text);
-      Mesh(comm, {{"data", 4}});  // nothing is broken
+      Mesh(comm, {{"data", 4}});  // the group still works
     });
 }
 
@@ -217,7 +217,7 @@ TEST(MeshTest, WhatIsNotInItIsNamed) {
   });
 }
 
-// --- Failure: no deadline is needed ---
+// --- Failures end all ranks, without a deadline ---
 
 const GroupOptions kPatient{.deadline = std::chrono::hours(1)};
 
@@ -246,7 +246,7 @@ TEST(MeshTest, AbortBreaksTheWholeGroupAndAllAxes) {
       4,
       [](Communicator& comm) {
         Mesh mesh(comm, {{"data", 2}, {"tensor", 2}});
-        const Tensor token = ones({1});  // that a rank has its mesh
+        const Tensor token = ones({1});  // tells that a rank has its mesh
         if (comm.rank() == 3) {
           for (int rank = 0; rank < 3; ++rank) comm.recv(token, rank);
           mesh.abort("out of patience");
@@ -254,7 +254,7 @@ TEST(MeshTest, AbortBreaksTheWholeGroupAndAllAxes) {
           return;
         }
         comm.send(token, 3);
-        // Rank 0 shares no axis with it.
+        // Rank 0 shares no axis with rank 3.
         for (const auto& [rank, axis] : {std::pair(1, "data"), std::pair(2, "tensor")})
           if (comm.rank() == rank)
             expect_throws<CollectiveError>([&] { mesh.axis(axis).barrier(); }, "out of patience");

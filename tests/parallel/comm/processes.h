@@ -26,7 +26,7 @@
 
 namespace ringrad::testing {
 
-/// What a rank says of itself: nothing if all went as it should.
+/// A rank's report on itself: empty if it found no fault.
 using Body = std::function<std::string(Communicator&)>;
 /// Makes the communicator of a rank: (store, rank, world_size).
 using Join = std::function<std::unique_ptr<Communicator>(Store&, int, int)>;
@@ -39,11 +39,11 @@ inline constexpr std::chrono::seconds kHangs(120);
 inline constexpr std::chrono::seconds kHangs(45);
 #endif
 
-/// What this process holds of the system: descriptors, and maps of shared memory.
+/// The system's resources that this process holds: descriptors, and maps of shared memory.
 inline std::vector<std::string> held_of_system() {
   std::vector<std::string> held;
   for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the iterator's own
+    std::error_code gone;  // the iterator's own descriptor vanishes
     const auto what = std::filesystem::read_symlink(file, gone);
     if (!gone && what.string().find("/proc/") != 0) held.push_back(what);
   }
@@ -54,15 +54,16 @@ inline std::vector<std::string> held_of_system() {
   return held;
 }
 
-/// Runs the body on `world_size` processes, forked from one without threads.
+/// Runs the body on `world_size` processes, forked from a process without threads.
 class Processes {
  public:
   Processes(int world_size, const Join& join, const Body& body) {
     start(world_size, join, body, /*counts_held=*/false, [] {});
   }
 
-  /// In a process group. A rank whose body is content must hold no more of the system than before,
-  /// once it has left the group; what `prepare` takes is not counted.
+  /// The ranks join a process group (process_group.h). A rank whose body finds no fault must hold
+  /// no more of the system after it has left the group than before; resources that `prepare` takes
+  /// do not count.
   Processes(
       int world_size, const ProcessGroupOptions& options, const Body& body,
       const std::function<void()>& prepare = [] {}) {
@@ -92,8 +93,8 @@ class Processes {
 
   void wait_until_all_joined() { Store(server_.address()).get("all"); }
 
-  /// The rank's exit code, or minus the signal that ended it. One that hangs is a failure, and
-  /// killed.
+  /// The rank's exit code, or minus the signal that ended it. A rank that hangs is killed, which
+  /// counts as a failure.
   int wait(int rank, std::chrono::milliseconds hangs = kHangs) {
     pid_t& process = ranks_[static_cast<std::size_t>(rank)];
     const int file = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
@@ -132,7 +133,7 @@ class Processes {
       Store store(server_.address());
       const auto comm = join(store, rank, world_size);
       if (store.add("joined", 1) == world_size) store.set("all", "joined");
-      store.get("all");  // what a rank does to itself, it does when nobody is joining any more
+      store.get("all");  // the body may break the group: every rank has joined now
       complaint = body(*comm);
     } catch (const std::exception& error) {
       complaint = error.what();
@@ -144,7 +145,7 @@ class Processes {
     if (complaint.empty() && ::testing::Test::HasFailure()) complaint = "a check failed";
     if (!complaint.empty()) {
       std::fprintf(stderr, "rank %d: %s\n", rank, complaint.c_str());
-      std::fflush(stdout);  // what checks have said
+      std::fflush(stdout);  // output of failed checks
     }
     _exit(complaint.empty() ? 0 : 1);
   }

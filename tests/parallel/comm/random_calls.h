@@ -32,7 +32,7 @@ inline Call draw(Random& random, int n) {
   return call;
 }
 
-// From root to the next rank.
+// Sends from the root to the next rank.
 inline void perform_message(Communicator& comm, const CheckedCall& call) {
   const int n = comm.world_size(), next = (call.root + 1) % n;
   const Tensor sent = input_of(call.dtype, call.op, call.root, call.count, call.first);

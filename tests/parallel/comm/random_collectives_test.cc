@@ -1,5 +1,5 @@
-// Thousands of random collectives in a row, all ranks drawing the same sequence, each result
-// checked exactly. Ranks dawdle at random places, so that every rank is sometimes first and
+// Thousands of random collectives in a row. All ranks draw the same sequence, and each result is
+// checked exactly. Ranks delay at random places, so that every rank is sometimes first and
 // sometimes last.
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ void soak(int n, int calls, const GroupOptions& options) {
       n,
       [&](Communicator& comm) {
         testing::Random common(n);                    // equal on all ranks
-        testing::Random own(1000 * n + comm.rank());  // not
+        testing::Random own(1000 * n + comm.rank());  // differs between ranks
         for (int k = 0; k < calls && !::testing::Test::HasFailure(); ++k) {
           if (own.chance(0.02)) std::this_thread::sleep_for(std::chrono::microseconds(200));
           testing::perform(comm, testing::draw(common, n));

@@ -106,8 +106,8 @@ TEST(RanksTest, PassesOnWhatIsNoException) {
                int);
 }
 
-// Both ranks throw, rank 1 because rank 0 did; it must not matter that rank 1's error is of the
-// user's making.
+// Both ranks throw; rank 1 throws because rank 0 did. It must not matter that rank 1's error is of
+// a user's own type.
 TEST(RanksTest, RethrowsTheCauseAndNotAConsequenceInDisguise) {
   for (int repeat = 0; repeat < 20; ++repeat)
     expect_throws<IndexError>(

@@ -1,4 +1,4 @@
-// Faults at random, one after the other, each in a job of its own.
+// Random faults, one after the other, each in a job of its own.
 //
 //     2 to 4 processes    random calls, results checked exactly, again and again
 //     a fault             hits one of them, at a random moment from outside, or at a random call
@@ -7,8 +7,8 @@
 //                         smaller group
 //     after that          no process, descriptor or shared memory is left
 //
-// RINGRAD_SOAK_FAULTS says how many, and the target soak_200_test has 200; RINGRAD_SOAK_SEED which.
-// The seed is fixed otherwise, and printed.
+// RINGRAD_SOAK_FAULTS sets their number (the target soak_200_test has 200), RINGRAD_SOAK_SEED the
+// seed. The seed is fixed by default, and printed.
 
 #include <gtest/gtest.h>
 
@@ -38,9 +38,9 @@ std::int64_t number_of_environment(const char* name, std::int64_t otherwise) {
 
 struct Fault {
   int world_size, victim;
-  std::string planned;                // for the victim, without its rank; or
-  int signal = 0;                     // from outside,
-  std::chrono::microseconds after{};  // when all have joined
+  std::string planned;                // a plan for the victim, without its rank; or
+  int signal = 0;                     // a signal from outside,
+  std::chrono::microseconds after{};  // sent this long after all have joined
   bool stops = false;
   std::uint64_t calls_seed;
   ProcessGroupOptions options;
@@ -56,7 +56,7 @@ Fault draw_fault(Random& random, std::int64_t number) {
   Fault fault;
   fault.world_size = static_cast<int>(random.integer(2, 5));
   fault.victim = static_cast<int>(random.integer(0, fault.world_size));
-  fault.stops = number % 10 == 9;  // these last as long as their deadlines
+  fault.stops = number % 10 == 9;  // these take as long as their deadlines
   fault.calls_seed = static_cast<std::uint64_t>(random.integer(0, 1 << 30));
   fault.after = std::chrono::microseconds(random.integer(0, 20'000));
   if (fault.stops) {
@@ -80,7 +80,7 @@ Fault draw_fault(Random& random, std::int64_t number) {
   return fault;
 }
 
-// One large enough to be disturbed in its middle, where all ranks see it.
+// A call large enough to be disturbed in its middle, on memory that all ranks see.
 void reduce_in_place(Communicator& comm) {
   constexpr std::int64_t kCount = 50'000;
   const Tensor x = comm.empty_shared({kCount});
@@ -94,7 +94,7 @@ void reduce_in_place(Communicator& comm) {
   EXPECT_EQ(num_wrong, 0) << "of a shared all_reduce, rank " << comm.rank() << " of " << n;
 }
 
-// Until something is wrong, or throws.
+// Makes calls until a result is wrong or a call throws.
 void make_calls(Communicator& comm, std::uint64_t seed, int num_calls) {
   Random random(seed);
   for (int k = 0; k < num_calls && !::testing::Test::HasFailure(); ++k) {
@@ -117,7 +117,7 @@ std::string live_through(Communicator& comm, const Fault& fault) {
     if (rest->world_size() != fault.world_size - 1)
       return concat(rest->world_size(), " ranks go on");
     make_calls(*rest, fault.calls_seed + 1, 30);
-    rest->barrier();  // one that leaves earlier would look as if it failed
+    rest->barrier();  // a rank that left earlier would look as if it had failed
     return ::testing::Test::HasFailure() ? "a result in the smaller group is wrong" : "";
   } catch (const CollectiveError& error) {
     const std::string text = error.what();
@@ -149,8 +149,8 @@ void suffer(const Fault& fault) {
     EXPECT_NE(code, 0) << "of the rank that was to fail";
 }
 
-// What jobs may not leave: children of this process, its descriptors and maps, names in shared
-// memory.
+// Traces that jobs must not leave: children of this process, its descriptors and maps, and names in
+// shared memory.
 std::set<std::string> traces() {
   std::set<std::string> traces;
   for (const std::string& held : testing::held_of_system()) traces.insert(held);
@@ -167,7 +167,7 @@ TEST(SoakTest, RanksFailAtRandomAndTheOthersGoOn) {
   ASSERT_GT(num_faults, 0);
   std::printf("seed %lld, %lld faults\n", static_cast<long long>(seed),
               static_cast<long long>(num_faults));
-  std::fflush(stdout);  // children have a copy of what is not yet written
+  std::fflush(stdout);  // children would otherwise copy the unwritten output
   Random random(static_cast<std::uint64_t>(seed));
   const auto before = traces();
   for (std::int64_t number = 0; number < num_faults && !HasFailure(); ++number) {

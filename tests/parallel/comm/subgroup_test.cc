@@ -1,5 +1,5 @@
-// Groups made of groups: split() into smaller ones, overlapping and nested, and shrink() to who is
-// left.
+// Groups made from groups: split() into smaller groups, overlapping and nested, and shrink() to the
+// remaining ranks.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(SubgroupTest, SplitsByColorInTheOrderOfKeyThenRank) {
       EXPECT_EQ(part->world_size(), size);
       EXPECT_EQ(part->rank(), rank % 2 == 1 ? size - 1 - rank / 2 : rank / 2);
       expect_all_exact(*part);
-      expect_all_exact(comm);  // the whole group is as it was
+      expect_all_exact(comm);  // the whole group still works
     });
 }
 
@@ -115,7 +115,7 @@ TEST(SubgroupTest, SurvivorsGoOn) {
         EXPECT_EQ(rest->rank(), comm.rank() - (comm.rank() > culprit));
         expect_all_exact(*rest);
         if (n == 2) return;
-        // An abort ends calls that have not returned, so the others tell when theirs have.
+        // An abort ends calls that have not returned, so the other ranks report when theirs have.
         const Tensor token = ones({1});
         if (rest->rank() == 0) {
           for (int r = 1; r < n - 1; ++r) rest->recv(token, r);

@@ -1,5 +1,5 @@
-// Plans that a group chooses for itself: by what its links cost, in the order that it adds in,
-// alike on all ranks.
+// Plans that a group chooses for itself: by the cost of its links, within its order of addition,
+// and alike on all ranks.
 
 #include <gtest/gtest.h>
 
@@ -119,14 +119,14 @@ TEST(ChoiceTest, LinksAreACallThatAllMake) {
   run_ranks(2, [](Communicator& comm) {
     const Tensor x = ones({4});
     for (int i = 0; i < 4; ++i)
-      comm.all_reduce(x);  // eager messages that could be taken for what was measured
+      comm.all_reduce(x);  // eager messages that could be mistaken for the measurement's
     const auto call = [&] { comm.rank() == 0 ? comm.barrier() : static_cast<void>(comm.links()); };
     expect_throws<CollectiveError>(
         call, "must make the same call; got barrier() on rank 0 and links() on rank 1");
   });
 }
 
-// 128 KiB are too little to measure with, and enough for the call.
+// 128 KiB are too little for a measurement, but enough for the call.
 TEST(ChoiceTest, MeasuringNeedsNoMemoryThatIsNotThere) {
   ProcessGroupOptions options;
   options.heap_bytes = 128 << 10;
@@ -139,8 +139,8 @@ TEST(ChoiceTest, MeasuringNeedsNoMemoryThatIsNotThere) {
   for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
 }
 
-// In every size from an eager message to many segments, the same bits as from one plan of canonical
-// order.
+// For every size, from an eager message to many segments, the bits equal those of one plan in
+// canonical order.
 TEST(ChoiceTest, BitsDoNotDependOnTheChoice) {
   for (const int n : {3, 4})
     for (const DType dtype : {DType::float32, DType::float16})
@@ -162,8 +162,8 @@ TEST(ChoiceTest, BitsDoNotDependOnTheChoice) {
       }
 }
 
-// A hundred runs: ranks come late in turn, buffers are cut otherwise, plans differ, and no bit
-// does.
+// In a hundred runs, ranks are late in turn, buffers are cut differently, and plans differ. No bit
+// may change.
 TEST(ChoiceTest, BitsDoNotDependOnDelaysOrCuts) {
   constexpr std::int64_t kCount = 3000;
   const char* const plans[] = {nullptr, "two_shot", "one_shot", "chain"};

@@ -44,7 +44,7 @@ TEST(PlanProgramTest, ARingDeliversTheFirstHopOfEveryFinishedChunk) {
 }
 
 TEST(PlanProgramTest, TwoRanksNeedNoWordOfReadingAtTheEnd) {
-  // What rank 0 lent was read before the last message that it waits for was sent.
+  // Rank 0's lent data was read before the last message that rank 0 waits for was sent.
   const PlanPrograms programs = compile(ring_all_reduce(2));
   const PlanProgram& rank0 = programs.ranks[0];
   EXPECT_EQ(rank0.num_leading, 1);
@@ -56,8 +56,8 @@ TEST(PlanProgramTest, TwoRanksNeedNoWordOfReadingAtTheEnd) {
   EXPECT_LE(rank0.last_reads[0].progress, rank0.instructions[3].terms[0].ready.progress);
 }
 
-// A reduce_scatter in which rank 1 gets a copy of rank 0's finished chunk 0. If rank 1 has lent its
-// old chunk 0 to rank 2 too, rank 2 reads it only after rank 0 has summed.
+// A reduce_scatter in which rank 1 gets a copy of rank 0's finished chunk 0. If rank 1 has also
+// lent its old chunk 0 to rank 2, rank 2 reads it only after rank 0 has added.
 CollectivePlan plan_with_late_reader(bool late_reader) {
   CollectivePlan plan;
   plan.collective = Collective::reduce_scatter;
@@ -68,7 +68,7 @@ CollectivePlan plan_with_late_reader(bool late_reader) {
   plan.send(0, 1, 0, 0);
   plan.send(0, 1, 2, 2);
   plan.send(0, 2, 0, 0);
-  plan.recv_reduce(0, 0, 0, {0, 1, 2});  // the sum that rank 1 is to get
+  plan.recv_reduce(0, 0, 0, {0, 1, 2});  // the sum that rank 1 receives
   plan.send(1, 0, 2, 2);
   plan.recv_reduce(1, 2, 2, {0, 1, 2});  // tells rank 2 that its chunk 0 has been read
   if (late_reader) plan.send(1, 1, 0, 2);
@@ -94,7 +94,7 @@ TEST(PlanProgramTest, ABroadcastIsReadByAllAtOnce) {
 TEST(PlanProgramTest, OnlyWhoStagesNeedsMemoryBesideItsBuffer) {
   for (const PlanProgram& program : compile(one_shot_all_reduce(4)).ranks) {
     EXPECT_EQ(program.num_staged, 1);
-    EXPECT_EQ(program.num_leading, 4);  // the copy and three sends: all before anything arrives
+    EXPECT_EQ(program.num_leading, 4);  // the copy and three sends, all before any message arrives
   }
   for (const PlanProgram& program : compile(two_shot_all_reduce(4)).ranks)
     EXPECT_EQ(program.num_staged, 0);
@@ -130,8 +130,7 @@ TEST(PlanProgramTest, WhatIsRelayedInAnAllToAllGetsAPartOfItsOwn) {
   EXPECT_FALSE(programs.ranks[0].writes_staging);
 }
 
-// Ranks are told apart by it. Of 16 bits, 1000 plans would share some.
-// Unless a part is a rank's share of the caller's tensor.
+// Parts that are a rank's share of the caller's tensor are exceptions.
 TEST(PlanProgramTest, PartsBeginAtMultiplesOf16Bytes) {
   const auto cut = [](const CollectivePlan& plan, DType dtype, std::int64_t count) {
     PlanData data{.dtype = dtype, .count = count};
@@ -153,6 +152,7 @@ TEST(PlanProgramTest, PartsBeginAtMultiplesOf16Bytes) {
       }
 }
 
+// Fingerprints reveal ranks that follow different plans. With 16 bits, 1000 plans would share some.
 TEST(PlanProgramTest, PlansHaveFingerprintsOfTheirOwn) {
   std::set<std::uint64_t> fingerprints;
   std::vector<int> order = {0, 1, 2, 3, 4, 5, 6};

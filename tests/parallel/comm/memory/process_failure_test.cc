@@ -1,5 +1,5 @@
-// Ranks as processes that share memory: one that is stopped, or has no memory left, and what the
-// others keep.
+// Ranks as processes that share memory: a rank that is stopped or out of memory, and the data that
+// the others keep.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ std::string differs(const char* what, const Tensor& actual, const std::vector<fl
   return actual.to_vector<float>() == expected ? "" : std::string(what) + " is wrong";
 }
 
-// Stops this process where it first touches a page of `x`, which nobody else is kept from.
+// Stops this process when it first touches a page of `x`. Other processes may touch the page.
 class StopWhereTouched {
  public:
   explicit StopWhereTouched(const Tensor& x) {
@@ -52,8 +52,8 @@ class StopWhereTouched {
   }
 };
 
-// Rank 1 is stopped in the middle of a sum, half of which it writes to rank 0's memory. Rank 0 has
-// its memory to itself when it has its error, and goes on.
+// Rank 1 is stopped in the middle of a sum, half of which it writes to rank 0's memory. Once rank 0
+// has its error, it has its memory to itself, and continues.
 TEST(ProcessFailureTest, ARankStoppedInsideNeverWritesToTheOthersAgain) {
   constexpr std::int64_t kCount = StopWhereTouched::kBytes / sizeof(float);
   ProcessGroupOptions options;
@@ -75,7 +75,7 @@ TEST(ProcessFailureTest, ARankStoppedInsideNeverWritesToTheOthersAgain) {
     }
     const auto rest = comm.shrink();
     std::fill_n(x.data<float>(), kCount, 5.0F);
-    raise(SIGSTOP);  // until rank 1 has gone on, or has ended
+    raise(SIGSTOP);  // until rank 1 has continued or ended
     rest->all_reduce(x);
     return differs("what the survivor has", x, std::vector<float>(kCount, 5));
   });
@@ -86,7 +86,7 @@ TEST(ProcessFailureTest, ARankStoppedInsideNeverWritesToTheOthersAgain) {
   EXPECT_EQ(processes.wait(0), 0);
 }
 
-// It has copied some of its input, before the others have made their calls.
+// The stopped rank has copied part of its input, before the others have made their calls.
 TEST(ProcessFailureTest, ARankThatSurvivorsLeaveOutInsideACallIsKilled) {
   constexpr std::int64_t kCount = StopWhereTouched::kBytes / sizeof(float);
   ProcessGroupOptions options;
@@ -118,7 +118,7 @@ TEST(ProcessFailureTest, ARankThatSurvivorsLeaveOutInsideACallIsKilled) {
   EXPECT_NE(said.find(") was stopped inside a failed call; rank 0 kills it\n"), said.npos) << said;
 }
 
-// It may be busy with something else, such as a checkpoint.
+// Such a rank may be busy with other work, such as a checkpoint.
 TEST(ProcessFailureTest, ARankThatSurvivorsLeaveOutInNoCallGetsAnError) {
   ProcessGroupOptions options;
   options.deadline = milliseconds(2000);
@@ -150,7 +150,7 @@ TEST(ProcessFailureTest, ARankThatSurvivorsLeaveOutInNoCallGetsAnError) {
   EXPECT_EQ(processes.wait(1), 0);
 }
 
-// Which the others would otherwise wait for.
+// Otherwise the others would wait for that rank.
 TEST(ProcessFailureTest, ARankWithoutMemoryIsNamedByTheOthers) {
   const testing::Join join = [](Store& store, int rank, int world_size) {
     ProcessGroupOptions options;

@@ -40,7 +40,7 @@ std::string differs(const char* what, const Tensor& actual, const std::vector<fl
   return actual.to_vector<float>() == expected ? "" : std::string(what) + " is wrong";
 }
 
-// In shared memory and elsewhere, one rank thus and the other so.
+// Tensors lie in shared memory, elsewhere, or in shared memory on every other rank.
 TEST(ProcessGroupTest, AllReducesTensorsWhereverTheyLie) {
   for (const int n : {1, 2, 3, 4})
     on_ranks(n, [n](Communicator& comm) -> std::string {
@@ -106,7 +106,8 @@ TEST(ProcessGroupTest, SplitsAndSplitsAgain) {
   });
 }
 
-// Calls until there is an error, which must name rank 1; then the survivors, 0 and 2, go on.
+// Makes calls until there is an error, which must name rank 1; then the survivors, 0 and 2,
+// continue.
 std::string reduce_until_rank_1_dies(Communicator& comm) {
   const Tensor x = comm.empty_shared({100'000});
   try {
@@ -195,7 +196,7 @@ TEST(ProcessGroupTest, DifferentCallsAreNamed) {
   });
 }
 
-// Runs the bodies, each in a process of its own, which must say nothing.
+// Runs the bodies, each in a process of its own. Each must report no fault.
 void in_processes(const std::vector<std::function<std::string()>>& bodies) {
   std::vector<pid_t> children;
   for (const auto& body : bodies) {
@@ -255,7 +256,7 @@ TEST(ProcessGroupTest, RanksFindEachOtherWithoutOurLauncher) {
     comm->all_reduce(x);
     comm->barrier();
     const std::string complaint = differs("all_reduce", x, {2, 2, 2, 2});
-    if (complaint.empty()) std::exit(0);  // as a program ends, and with it the store that it serves
+    if (complaint.empty()) std::exit(0);  // a normal exit, which also ends the store that it serves
     return complaint;
   };
   in_processes({[&] { return rank_body("1"); }, [&] { return rank_body("0"); }});
@@ -306,9 +307,9 @@ TEST(ProcessGroupTest, AMessageOutlivesItsSender) {
 
 #if !defined(RINGRAD_SANITIZE)
 
-// What comes of joining a group of two for a rank that may have so much and no more: an error's
-// text, or "joined". Either way it holds as little of the system afterwards as before, and so does
-// the other one, whose error has a type.
+// The outcome of joining a group of two for a rank with this limit: an error's text, or "joined".
+// Either way both ranks hold no more of the system afterwards than before, and the other rank's
+// error has a type.
 std::string outcome_of_joining(decltype(RLIMIT_NOFILE) resource, rlim_t limit) {
   const StoreProcess server;
   const auto try_to_join = [&](int rank) -> std::string {
@@ -340,7 +341,7 @@ std::string outcome_of_joining(decltype(RLIMIT_NOFILE) resource, rlim_t limit) {
   return Store(server.address()).find("outcome").value_or("");
 }
 
-// One more each time, so that it fails wherever one is needed.
+// The limit grows by one each time, so that each place that needs a descriptor fails once.
 TEST(ProcessGroupTest, FewDescriptorsAreNamedAndNothingIsLeftBehind) {
   const int next = dup(0);
   close(next);
@@ -357,7 +358,7 @@ TEST(ProcessGroupTest, FewDescriptorsAreNamedAndNothingIsLeftBehind) {
 }
 
 TEST(ProcessGroupTest, FewAddressesAreNamedAndNothingIsLeftBehind) {
-  for (const rlim_t heaps : {0, 1}) {  // that there is room for
+  for (const rlim_t heaps : {0, 1}) {  // for which there is room
     const rlim_t bytes = heaps * kDefaultHeapBytes + (rlim_t{16} << 30);
     const std::string outcome = outcome_of_joining(RLIMIT_AS, bytes);
     const auto expected = concat("Cannot allocate memory (RLIMIT_AS is ", bytes, ')');

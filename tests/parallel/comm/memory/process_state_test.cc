@@ -1,4 +1,5 @@
-// What the system says of a process that is stopped, held by a debugger, or at its end.
+// The state that the system reports for a process that is stopped, held by a debugger, or at its
+// end.
 
 #include "ringrad/parallel/comm/memory/process_state.h"
 
@@ -31,7 +32,7 @@ TEST(ProcessStateTest, TellsStoppedFromEnded) {
   kill(child, SIGKILL);
   siginfo_t end{};
   EXPECT_EQ(waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT), 0);
-  EXPECT_EQ(process_state(child), ProcessState::ended);  // though nobody has taken note
+  EXPECT_EQ(process_state(child), ProcessState::ended);  // though its parent has not reaped it
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(process_state(child), ProcessState::ended);
 }
@@ -51,7 +52,7 @@ TEST(ProcessStateTest, TellsADebuggerFromAStop) {
   EXPECT_TRUE(is_attached);
 }
 
-// A card of a process that has ended: its number is free, or another process's.
+// A card of a process that has ended. Its number is free, or another process's.
 std::string ended_card(const std::string& place) {
   const pid_t child = fork();
   if (child == 0) _exit(0);

@@ -1,5 +1,5 @@
-// What a rank whose call failed does with ranks that stay inside it, in memory whose ranks are made
-// up.
+// What a rank whose call failed does about ranks that stay inside the call. The memory and its
+// ranks are made up.
 
 #include "ringrad/parallel/comm/memory/rank_group.h"
 
@@ -25,8 +25,7 @@ using std::chrono::milliseconds;
 using testing::expect_throws;
 using Clock = std::chrono::steady_clock;
 
-// Processes that are in the states that a test gives them. Those that are expelled die, unless they
-// are immortal.
+// Processes in states that the test sets. Expelled processes die, unless they are immortal.
 class MadeUpMemory final : public GroupMemory {
  public:
   struct Rank {
@@ -113,10 +112,10 @@ TEST(RankGroupTest, LimitsOfSeveralStoppedRanksRunTogether) {
   EXPECT_EQ(ranks[1].killed_because, "was stopped inside a failed call");
   EXPECT_EQ(ranks[2].killed_because, "was stopped inside a failed call");
   EXPECT_GE(ranks[1].killed_at - call.begin, kVerdictTime / 2);
-  EXPECT_LT(ranks[2].killed_at - ranks[1].killed_at, kVerdictTime / 2);  // one after the other
+  EXPECT_LT(ranks[2].killed_at - ranks[1].killed_at, kVerdictTime / 2);  // not in turn
 }
 
-// Somebody looks at it. It goes on when they have seen enough.
+// A debugger holds the rank, which continues when its user lets it.
 TEST(RankGroupTest, ARankUnderADebuggerHasAsLongAsOneThatRuns) {
   constexpr milliseconds kSilence(500);
   for (const ProcessState state : {ProcessState::traced, ProcessState::running}) {
@@ -139,8 +138,8 @@ TEST(RankGroupTest, OnlyRanksInsideACallAreShutOut) {
             "was left out, and may have work queued on its GPU");
 }
 
-// Two ranks' deadlines pass at once: both look before either has reported. The launcher would take
-// a rank that blames nobody for the culprit.
+// The deadlines of two ranks pass at once, and both look before either has reported. The launcher
+// would take a rank that blames no rank for the culprit.
 TEST(RankGroupTest, TheRankThatReportsSecondBlamesTheSameRankAsTheFirst) {
   Pipe pipe = make_pipe(Where::current());
   const pid_t child = fork();

@@ -18,7 +18,7 @@ using testing::Random;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-// True if the body says so in a process of its own.
+// True if the body returns true in a process of its own.
 bool in_child(const std::function<bool()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -72,7 +72,7 @@ TEST(SharedHeapTest, BlocksDoNotOverlapAndAreUsedAgain) {
     ASSERT_TRUE(live.emplace(p, std::pair(bytes, std::byte(i))).second);
   }
   for (const auto& [p, rest] : live) heap.release(p);
-  heap.release(heap.allocate(63 * kMiB));  // all has merged
+  heap.release(heap.allocate(63 * kMiB));  // all blocks have merged
 }
 
 TEST(SharedHeapTest, RefusesMoreThanThereIs) {

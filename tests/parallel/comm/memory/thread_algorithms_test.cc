@@ -47,7 +47,7 @@ GroupOptions options_with(Collective collective, const Planner& planner) {
   return options;
 }
 
-// Runs `plan`, whatever else is asked for.
+// Runs `plan`, whatever the caller's arguments.
 GroupOptions options_with(const CollectivePlan& plan) {
   return options_with(plan.collective, [plan](int, const PlanOptions&) { return plan; });
 }
@@ -74,7 +74,7 @@ TEST(ThreadAlgorithmsTest, AllAreExactForAllDTypesOpsAndCounts) {
       }
 }
 
-// All segments, roots, and hosts.
+// Every number of segments, every root, every number of ranks per host.
 TEST(ThreadAlgorithmsTest, AllVariantsAreExact) {
   for (Collective collective : kAllCollectives)
     for (int n = 1; n <= kMaxRanks; ++n)
@@ -110,7 +110,7 @@ float tree_sum(int first, int last, std::int64_t i) {
   return tree_sum(first, middle, i) + tree_sum(middle, last, i);
 }
 
-// The sum over all ranks, at rank 0, of what `contribution(rank, i)` says.
+// The sum over all ranks, as rank 0 has it; contribution(rank, i) is a rank's value at place i.
 template <class Contribution>
 Tensor sum_on_ranks(int n, std::int64_t count, Collective collective, const GroupOptions& options,
                     Contribution contribution) {
@@ -165,7 +165,8 @@ TEST(ThreadAlgorithmsTest, CanonicalBitsAreTheSerialSumsHoweverTheBufferIsCut) {
     }
 }
 
-// Eight leaves, shared by 1, 2, 4 or 8 ranks, each of which adds its own in pairs of pairs first.
+// Eight leaves, shared by 1, 2, 4 or 8 ranks. Each rank first adds its own leaves in pairs of
+// pairs.
 TEST(ThreadAlgorithmsTest, TreeBitsDoNotDependOnHowManyRanksShareTheLeaves) {
   const int leaves = 8;
   const std::int64_t count = 88;
@@ -184,7 +185,7 @@ TEST(ThreadAlgorithmsTest, TreeBitsDoNotDependOnHowManyRanksShareTheLeaves) {
     expect_same_bits(sum_on_ranks(n, count, Collective::reduce, {.reduce = "binomial"}, share),
                      wanted);
   }
-  // The test can tell: the ring's order gives other bits.
+  // The test can distinguish orders: the ring's order gives other bits.
   const Tensor ring = sum_on_ranks(8, count, Collective::all_reduce, {.all_reduce = "ring"}, term);
   EXPECT_NE(std::memcmp(ring.raw_data(), wanted.raw_data(), count * sizeof(float)), 0);
 }
@@ -225,7 +226,7 @@ CollectivePlan reduce_to_zero_then_copy(int n, int segments) {
     for (int r = 1; r < n; ++r) plan.send(c, r, c, 0);
     plan.recv_reduce(c, 0, c, everybody);
     for (int r = 1; r < n; ++r) plan.send(c, 0, c, r);
-    // A sum of one term is a copy, and must not be divided again when a mean is asked for.
+    // A sum of one term is a copy, which a mean must not divide again.
     for (int r = 1; r < n; ++r) plan.recv_reduce(c, r, c, {0});
   }
   return plan;
@@ -242,7 +243,7 @@ TEST(ThreadAlgorithmsTest, RunsAPlanOfTheUser) {
               {.all_reduce = reduce_to_zero_then_copy, .segments = 2});
 }
 
-// What rank 0 has for rank 2 goes through rank 1, which also keeps a copy of what it relays.
+// Rank 0's message to rank 2 goes through rank 1, which also keeps a copy of the relayed part.
 CollectivePlan relay(int n) {
   CollectivePlan plan = empty_plan(Collective::all_to_all, "relay", n, n * n);
   const auto message = [&](int slot, int from, int to, int chunk) {
@@ -258,7 +259,7 @@ CollectivePlan relay(int n) {
   message(4, 1, 0, 3);
   message(5, 2, 0, 6);
   message(6, 2, 1, 7);
-  message(7, 1, 2, 7);  // and back: rank 2's input must not be written
+  message(7, 1, 2, 7);  // back again: rank 2's input must not be written
   return plan;
 }
 
@@ -272,7 +273,7 @@ TEST(ThreadAlgorithmsTest, AnAllToAllMayRelay) {
             {.all_to_all = relay});
 }
 
-// Rank 0 stages x0 + x2, goes on adding, and then sends the copy.
+// Rank 0 stages x0 + x2, continues to add, and then sends the copy.
 CollectivePlan late_copy(int n, int root) {
   CollectivePlan plan = empty_rooted_plan(Collective::reduce, "late copy", n, root);
   plan.send(0, 2, 0, 0);
@@ -296,8 +297,8 @@ TEST(ThreadAlgorithmsTest, ACopyIsSentAsItWasStaged) {
             {.reduce = late_copy});
 }
 
-// With one element chunk 1 is empty, but its message is still the word by which rank 0 knows that
-// rank 1 has read its chunk 0, which rank 2's then replaces.
+// With one element, chunk 1 is empty. Its message still tells rank 0 that rank 1 has read rank 0's
+// chunk 0, which rank 2's chunk then replaces.
 CollectivePlan word_by_an_empty_chunk(int n, int root) {
   CollectivePlan plan = empty_rooted_plan(Collective::reduce, "word", n, root);
   plan.num_chunks = 2;

@@ -1,5 +1,5 @@
-// What must hold when ranks fail: nobody hangs, every rank gets an error that names the culprit,
-// the operation and its sequence number, what is thrown is the cause, and a new group works.
+// Guarantees when ranks fail: no rank hangs; every rank gets an error that names the culprit, the
+// operation and its sequence number; the caller gets the cause; and a new group works.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ void expect_a_new_group_works(int n) {
   });
 }
 
-// What each rank's own call threw; "" for a rank that finished.
+// The error that each rank's own call threw; "" for a rank that finished.
 std::vector<std::string> errors_of(int n, const std::function<void(Communicator&)>& body,
                                    const GroupOptions& options = {}) {
   std::vector<std::string> errors(n);
@@ -116,7 +116,7 @@ TEST(ThreadFailureTest, AnAbortWakesARankThatWaits) {
 }
 
 // A rank that is told of a failure frees its tensor while others may be in the middle of reading
-// it. A memory checker sees it if they still do.
+// it. A memory checker reports it if they still do.
 TEST(ThreadFailureTest, AnAbortInTheMiddleOfACollectiveLeavesNobodyReadingFreedMemory) {
   testing::Random random(6);
   for (int repeat = 0; repeat < 40; ++repeat) {
@@ -217,7 +217,8 @@ TEST(ThreadFailureTest, ALateRankEndsTheWaitAtTheDeadlineAndIsNamed) {
     EXPECT_NE(error.find("every rank must arrive within 0.1 s; got no call from ranks 1, 3"),
               std::string::npos)
         << error;
-  // One of the punctual ranks met the deadline itself, the others and the late ones were told.
+  // One of the punctual ranks met the deadline itself. The other punctual rank and the late ones
+  // were told.
   EXPECT_NE(errors[1].find("#2 on rank 1: the group must be whole; got a failure of rank "),
             std::string::npos)
       << errors[1];

@@ -38,7 +38,7 @@ TEST(ThreadMessagesTest, CarryEveryDType) {
   });
 }
 
-// All ranks send before they receive: a channel has room, so nobody waits for ever.
+// All ranks send before they receive. A channel has room, so no rank waits forever.
 TEST(ThreadMessagesTest, ARingOfRanksMaySendFirst) {
   for (int n : {2, 3, 5})
     run_ranks(n, [&](Communicator& comm) {

@@ -23,8 +23,8 @@ namespace {
 
 using testing::expect_throws;
 
-// What stands in the store is another rank's: whatever it is, the survivor's message says whose,
-// and what it got.
+// The store's values come from other ranks. Whatever they are, the survivor's message names the
+// rank and shows the value.
 class FailureBoardTest : public ::testing::Test {
  protected:
   void expect_judgement(const std::string& expected) {
@@ -60,7 +60,7 @@ TEST_F(FailureBoardTest, AJudgementThatIsNoneIsShown) {
   expect_judgement("the store must hold a failure; got \"nonsense\"");
 }
 
-// The launcher hears whom a rank of this process blames, or that nobody is known to be to blame.
+// The launcher learns which rank this process blames, or that no rank is known to be to blame.
 class BlameTest : public FailureBoardTest {
  protected:
   void SetUp() override {
@@ -83,7 +83,7 @@ TEST_F(BlameTest, WhereAllHaveCalledNobodyIsBlamed) {
   store_.set("group/rank1", "1");
   expect_judgement("the connections must hold; got a connection that ended");
   EXPECT_EQ(culprit_, -1);
-  report_culprit(0);  // follows from that failure
+  report_culprit(0);  // a consequence of that failure
   EXPECT_EQ(report(), kNobody);
 }
 
@@ -103,7 +103,8 @@ TEST_F(BlameTest, ARankThatHasLeftIsBlamed) {
   EXPECT_EQ(report(), 1);
 }
 
-// Joining may take as long as the store's own timeouts say, however short the time for a verdict.
+// Joining may take as long as the store's own timeouts allow, even if the time for a verdict is
+// short.
 TEST(FailureBoardJoinTest, AStoreThatAnswersOneSecondLateIsAwaited) {
   const testing::StoreProcess server;
   Store store(server.address());
@@ -119,7 +120,7 @@ TEST(FailureBoardJoinTest, AStoreThatAnswersOneSecondLateIsAwaited) {
   late.join();
 }
 
-// The connection stands already: what waits is the first question.
+// The connection already exists; the first question to the store waits.
 TEST(FailureBoardJoinTest, AStoreThatStopsAfterConnectingIsAwaited) {
   const testing::StoreProcess server;
   Store store(server.address());

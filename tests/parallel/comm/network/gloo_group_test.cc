@@ -1,4 +1,4 @@
-// Ranks over Gloo: threads for what must come out, processes for what must happen when one ends.
+// Ranks over Gloo: threads for tests of results, processes for tests in which a process ends.
 
 #include "ringrad/parallel/comm/network/gloo_group.h"
 
@@ -24,7 +24,7 @@ using testing::expect_contains;
 using testing::expect_throws;
 using Clock = std::chrono::steady_clock;
 
-// Runs the body on threads that are ranks; what it throws is a failure.
+// Runs the body on threads that are ranks; anything that it throws is a failure.
 void on_threads(int world_size, const std::function<void(Communicator&)>& body,
                 const TransportOptions& options = {}) {
   const StoreServer server;
@@ -39,7 +39,7 @@ void on_threads(int world_size, const std::function<void(Communicator&)>& body,
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
       }
-      all_joined.arrive_and_wait();  // what breaks the group comes later
+      all_joined.arrive_and_wait();  // tests may break the group only after this
       try {
         if (comm) body(*comm);
       } catch (const std::exception& error) {
@@ -49,7 +49,7 @@ void on_threads(int world_size, const std::function<void(Communicator&)>& body,
   for (std::thread& rank : ranks) rank.join();
 }
 
-// --- What must come out ---
+// --- Results ---
 
 TEST(GlooGroupTest, DoesWhatEveryBackendDoes) {
   for (const int n : {1, 2, 3}) on_threads(n, testing::run_backend_suite);
@@ -69,7 +69,7 @@ TEST(GlooGroupTest, AddsInRankOrder) {
   for (const int n : {2, 3}) on_threads(n, testing::expect_canonical_bits);
 }
 
-// A library that counts in few bits: everything is cut, and all comes out the same.
+// The library counts in few bits here: data is cut into pieces, and results stay the same.
 TEST(GlooGroupTest, CutsWhatIsTooLarge) {
   TransportOptions options;
   for (const std::size_t largest : {64, 300}) {
@@ -139,9 +139,9 @@ TEST(GlooGroupTest, AWholeGroupDoesNotShrink) {
   });
 }
 
-// --- What must happen when a process ends ---
+// --- A process ends ---
 
-// Reduces until there is an error, which must name rank 1 in time; then the others go on.
+// Reduces until there is an error, which must name rank 1 in time; then the other ranks continue.
 std::string reduce_until_rank_1_is_lost(Communicator& comm, milliseconds deadline) {
   const Tensor x = ones({100'000});
   auto begin = Clock::now();
@@ -219,7 +219,7 @@ TEST(GlooGroupTest, AStoppedRankIsNamedByTheOthersAndFindsItselfEvicted) {
   EXPECT_EQ(processes.wait(1), 0);
 }
 
-// Whichever group it is that they fail in.
+// This holds for any group in which they fail.
 TEST(GlooGroupTest, ASubgroupNamesRanksByTheirNumbersInTheJob) {
   testing::Processes processes(4, join_with(milliseconds(5000)),
                                [](Communicator& comm) -> std::string {
@@ -236,8 +236,8 @@ TEST(GlooGroupTest, ASubgroupNamesRanksByTheirNumbersInTheJob) {
   for (const int rank : {0, 1, 2}) EXPECT_EQ(processes.wait(rank), 0);
 }
 
-// Rank 2 stands still for as long as a loaded machine might keep it waiting. It is not dead, and
-// goes on.
+// Rank 2 stops for as long as a loaded machine might keep it waiting. It is not dead, and
+// continues.
 TEST(GlooGroupTest, ARankThatIsSlowToAnswerIsNotBlamed) {
   constexpr milliseconds kDeadline(12'000);
   testing::Processes processes(3, join_with(kDeadline), [](Communicator& comm) -> std::string {
@@ -254,13 +254,13 @@ TEST(GlooGroupTest, ARankThatIsSlowToAnswerIsNotBlamed) {
   });
   EXPECT_EQ(processes.wait(1), -SIGKILL);
   processes.wait_until_stopped(2);
-  std::this_thread::sleep_for(milliseconds(1500));  // rank 0 asks, and has no answer
+  std::this_thread::sleep_for(milliseconds(1500));  // rank 0 asks, and gets no answer
   processes.send_signal(2, SIGCONT);
   EXPECT_EQ(processes.wait(0), 0);
   EXPECT_EQ(processes.wait(2), 0);
 }
 
-// A rank that computes has not died.
+// A rank that computes is not dead.
 TEST(GlooGroupTest, ABusyRankIsNotBlamed) {
   testing::Processes processes(3, join_with(milliseconds(5000)),
                                [](Communicator& comm) -> std::string {
@@ -276,7 +276,7 @@ TEST(GlooGroupTest, ABusyRankIsNotBlamed) {
   EXPECT_EQ(processes.wait(2), 0);
 }
 
-// Its process serves the store as well, so nobody can be asked.
+// The lost rank's process also serves the store, so no rank can be asked.
 TEST(GlooGroupTest, WhereTheStoreIsGoneTooTheErrorSaysSo) {
   auto server = std::make_unique<StoreServer>();
   Store store(server->address());
@@ -292,7 +292,7 @@ TEST(GlooGroupTest, WhereTheStoreIsGoneTooTheErrorSaysSo) {
   for (std::thread& rank : ranks) rank.join();
   server.reset();
   std::thread peer([&] { testing::expect_sum_works(*comms[1]); });
-  testing::expect_sum_works(*comms[0]);  // nobody needs the store while all goes well
+  testing::expect_sum_works(*comms[0]);  // without failures, no rank needs the store
   peer.join();
   const auto begin = Clock::now();
   const std::string error = error_of([&] { comms[0]->barrier(); });
@@ -301,8 +301,8 @@ TEST(GlooGroupTest, WhereTheStoreIsGoneTooTheErrorSaysSo) {
   expect_contains(error, "and then: store: the server at 127.0.0.1:");
 }
 
-// As over a cable that is cut: connections stand, and nothing comes. Each rank waits for the store
-// but once: the deadline is chosen such that the thread that looks at it is waiting when the call
+// As when a cable is cut, connections stay open and no data arrives. Each rank waits for the store
+// only once. The deadline is chosen such that the thread that checks it is waiting when the call
 // ends.
 TEST(GlooGroupTest, AStoreThatIsSilentIsWaitedForOnce) {
   constexpr milliseconds kDeadline(1650);
@@ -350,7 +350,7 @@ TEST(GlooGroupTest, RefusesRanksThatDoNotFit) {
   expect_throws<ValueError>(
       [&] { join_gloo_group(store, "net", 0, 1, options); },
       "the interface must be one of this machine, or an address of it; got \"nowhere0\"");
-  options.interface = "192.0.2.1";  // nobody's
+  options.interface = "192.0.2.1";  // belongs to no interface
   expect_throws<ValueError>([&] { join_gloo_group(store, "net", 0, 1, options); },
                             "got \"192.0.2.1\"");
   options.interface = "lo";

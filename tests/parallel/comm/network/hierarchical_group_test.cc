@@ -1,4 +1,4 @@
-// Groups of hosts, which are processes of this machine that are told that they are on several.
+// Groups of several hosts. The processes run on this machine but are told that they are on several.
 
 #include "ringrad/parallel/comm/network/hierarchical_group.h"
 
@@ -57,7 +57,7 @@ TEST(HierarchicalGroupTest, DoesWhatEveryBackendDoes) {
   expect_all_content(3, on_hosts([](int rank) { return rank; }), suite);
 }
 
-// One host with three ranks, one with two, and they do not lie one after the other.
+// One host has three ranks, the other two, and their ranks are not consecutive.
 TEST(HierarchicalGroupTest, HostsMayDifferInRanksAndRanksMayAlternate) {
   expect_all_content(5, on_hosts([](int rank) { return rank % 2; }), [](Communicator& comm) {
     testing::run_backend_suite(comm);
@@ -65,7 +65,7 @@ TEST(HierarchicalGroupTest, HostsMayDifferInRanksAndRanksMayAlternate) {
   });
 }
 
-// A product of one host alone is out of float16's range.
+// The product over one host alone is out of float16's range.
 TEST(HierarchicalGroupTest, SixteenBitFloatsAreRoundedOnce) {
   expect_all_content(4, on_hosts(kInPairs), [](Communicator& comm) {
     const Tensor x = full({3}, comm.rank() < 2 ? 300 : 0.01, {.dtype = DType::float16});
@@ -77,7 +77,7 @@ TEST(HierarchicalGroupTest, SixteenBitFloatsAreRoundedOnce) {
 
 constexpr milliseconds kDeadline{2000};
 
-// A rank of a host's own is named although it is only the others of its host that see it end.
+// A failed rank is named on all hosts, although only the other ranks of its host see it end.
 void expect_named(int victim, int signal) {
   const Body body = [victim](Communicator& comm) -> std::string {
     const Tensor x = ones({1000});

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The MPI backend under mpirun. (Sanitizers are left out: OpenMPI is not instrumented, and keeps memory to its end.)"""
+"""The MPI backend under mpirun. (Not run under sanitizers: OpenMPI is not instrumented and keeps memory until it ends.)"""
 import os
 import re
 import shutil
@@ -14,7 +14,7 @@ RANKS = str(Path('tests/parallel/comm/network/mpi_ranks').absolute())
 
 class MpiTest(unittest.TestCase):
     def setUp(self):
-        # OpenMPI puts sockets there, whose names are limited.
+        # OpenMPI puts sockets there; names of sockets have limited length.
         self.folder = tempfile.mkdtemp(prefix='mpi', dir='/tmp')
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -34,7 +34,7 @@ class MpiTest(unittest.TestCase):
                               capture_output=True, timeout=60)
 
     def assert_no_segments_left(self, stderr):
-        """Of the job whose rank 1 has told its number."""
+        """Segments of the job whose number rank 1 has printed."""
         job = re.search(r'^job ([0-9a-f]+)$', stderr, re.M)[1]
         self.assertEqual([path.name for path in Path('/dev/shm').iterdir() if f'.{job}.' in path.name], [])
 

@@ -1,5 +1,5 @@
-// What each rank does in the tests of the MPI backend; mpi_group_test.py starts them. All ranks run
-// the same tests.
+// The tests of the MPI backend, as each rank runs them; mpi_group_test.py starts the ranks. All
+// ranks run the same tests.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ std::string name_of(int file) {
 
 }  // namespace
 
-// Instead of libc's: stops this process, if asked, when it has made its part of OpenMPI's shared
-// memory, which is in the middle of MPI_Init.
+// Replaces libc's function. If requested, stops this process once it has made its part of OpenMPI's
+// shared memory, which is in the middle of MPI_Init.
 extern "C" int ftruncate(int file, off_t size) noexcept {
   static const auto real = reinterpret_cast<int (*)(int, off_t)>(dlsym(RTLD_NEXT, "ftruncate"));
   const int result = real(file, size);
@@ -45,8 +45,8 @@ extern "C" int ftruncate(int file, off_t size) noexcept {
   return result;
 }
 
-// Instead of MPI's: rank 1 stops where STOP_IN_MPI_INIT says, "first" or "middle". Says the job's
-// number.
+// Replaces MPI's function: rank 1 stops where STOP_IN_MPI_INIT says, "first" or "middle". Prints
+// the job's number.
 extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   const char *job = std::getenv("PMIX_NAMESPACE"), *rank = std::getenv("PMIX_RANK");
   const char* where = std::getenv("STOP_IN_MPI_INIT");
@@ -71,8 +71,8 @@ TEST(MpiGroupTest, DoesWhatEveryBackendDoes) {
   testing::run_backend_suite(*comm);
 }
 
-// Two ranks on each host, as far as they go: the ranks of a host meet in shared memory, the first
-// of each over MPI.
+// Two ranks on each host, while there are enough ranks. The ranks of a host meet in shared memory;
+// the first ranks of the hosts meet over MPI.
 TEST(MpiGroupTest, GroupsByHostDoWhatEveryBackendDoes) {
   HierarchicalOptions options;
   TransportOptions network;
@@ -106,7 +106,7 @@ TEST(MpiGroupTest, ALateRankIsNamed) {
   testing::expect_late_rank_named(*comm, 0.3);
   expect_throws<CollectiveError>([&] { comm->shrink(); },
                                  "this backend cannot continue with fewer ranks");
-  testing::expect_sum_works(*join_mpi_group());  // a new group does
+  testing::expect_sum_works(*join_mpi_group());  // a new group works
 }
 
 TEST(MpiGroupTest, ADeadlineMayBeForever) {
@@ -115,7 +115,7 @@ TEST(MpiGroupTest, ADeadlineMayBeForever) {
   testing::expect_sum_works(*join_mpi_group(options));
 }
 
-// For the script, which asks for them by name: the rank that stops does not come back.
+// For the script, which runs them by name: the rank that stops does not come back.
 
 TEST(MpiGroupTest, DISABLED_AStoppedRankIsNamedByTheOthers) {
   TransportOptions options;
@@ -144,7 +144,7 @@ TEST(MpiGroupTest, DISABLED_WaitsToBeKilled) {
   for (;;) pause();
 }
 
-// By hand, of two ranks: docs/collectives.md.
+// Run by hand on two ranks: see docs/collectives.md.
 TEST(MpiGroupTest, DISABLED_CountsBeyond31Bits) {
   const auto comm = join_mpi_group();
   EXPECT_EQ(testing::use_large_tensors(*comm), "");
@@ -170,7 +170,7 @@ TEST(MpiGroupTest, DISABLED_OneThreadAloneIsServed) {
 }
 
 // A host that runs MPI itself hands over each half of its ranks, in reverse order, and exchanges
-// messages of its own. What the library sets must not reach the host's communicators.
+// messages of its own. The library's settings must not reach the host's communicators.
 TEST(MpiGroupTest, DISABLED_AHostHandsOverAPartOfItsRanks) {
   expect_throws<ValueError>([] { join_mpi_communicator(0); }, "must call MPI_Init() first");
   int level = 0, rank = 0, size = 0;
@@ -180,7 +180,7 @@ TEST(MpiGroupTest, DISABLED_AHostHandsOverAPartOfItsRanks) {
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
   int flag = 1, received = 0;
-  MPI_Request request = MPI_REQUEST_NULL;  // matches nothing of the group's
+  MPI_Request request = MPI_REQUEST_NULL;  // must not match a message of the group
   MPI_Irecv(&received, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, half, &request);
 
   MpiGroup group = join_mpi_communicator(MPI_Comm_c2f(half));

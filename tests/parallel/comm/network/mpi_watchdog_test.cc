@@ -63,7 +63,7 @@ TEST_F(RollTest, IsForItsUserOnlyAndTouchesNoOtherFile) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/target"));
 }
 
-// As a rank of two, in a folder of its launcher's.
+// Acts as a rank of two, in a folder of its launcher's.
 class MpiWatchdogTest : public RollTest {
  protected:
   MpiWatchdogTest() {

@@ -1,12 +1,12 @@
 // One rank of a job on several hosts, for tools/test_two_hosts: collectives over the network
 // between them.
 //
-//     network_ranks BACKEND                      what every backend must do
-//     network_ranks BACKEND STEPS DEADLINE_MS    so many all_reduces of 1 MiB, whose sums it checks
+//     network_ranks BACKEND                      the suite of every backend
+//     network_ranks BACKEND STEPS DEADLINE_MS    STEPS all_reduces of 1 MiB, whose sums it checks
 //
-// Rank 0 says "step K" after each step, and "done" at the end. Exits with 0 if all went well; with
-// 3 after a failure, and "after T s: REASON" on stderr, which says how long the call took that
-// failed; with 4 for a wrong result.
+// Rank 0 prints "step K" after each step, and "done" at the end. Exits with 0 on success, with 3
+// after a failure, and with 4 for a wrong result. After a failure stderr has "after T s: REASON",
+// where T is how long the failed call took.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ void say(const Communicator& comm, const std::string& what) {
   std::fflush(stdout);
 }
 
-// The group of a job, as its command line wants it.
+// The settings of the command line.
 std::string backend;
 GroupOptions options;
 
@@ -43,7 +43,7 @@ TEST(NetworkTest, DoesWhatEveryBackendDoes) {
 
 int run_steps(int num_steps) {
   auto begin = Clock::now();
-  std::unique_ptr<Communicator> comm;  // what leaving takes is not counted
+  std::unique_ptr<Communicator> comm;  // the time to leave the group does not count
   try {
     comm = join_group(backend, options);
     const int n = comm->world_size();

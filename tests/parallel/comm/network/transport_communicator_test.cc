@@ -1,4 +1,4 @@
-// A communicator over a library that fails on one rank, in a way that no library says of itself.
+// A communicator over a library that fails on one rank, in a way that no library reports by itself.
 
 #include "ringrad/parallel/comm/network/transport_communicator.h"
 
@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 using testing::error_of;
 using testing::expect_contains;
 
-// Moves nothing. On rank 1 there is no memory left; any other rank waits for it.
+// Moves nothing. Rank 1 is out of memory; any other rank waits for it.
 class BrokenTransport final : public Transport {
  public:
   explicit BrokenTransport(int rank) : rank_(rank) {}
@@ -50,7 +50,7 @@ class BrokenTransport final : public Transport {
   const int rank_;
 };
 
-// `body` throws bad_alloc on rank 1, and on rank 0 what its part of the call comes to.
+// `body` throws bad_alloc on rank 1, and on rank 0 the error of its part of the call.
 template <class Body>
 void expect_failure_of_rank_1(Body body, std::string_view expected) {
   const StoreServer server;

@@ -42,10 +42,10 @@ class RawStoreClient {
            static_cast<ssize_t>(bytes.size());
   }
   bool send_frame(std::string_view body) { return send(concat(frame_header(body.size()), body)); }
-  /// All that was sent.
+  /// All bytes that were sent.
   const std::string& sent() const { return sent_; }
 
-  /// So many bytes; fewer if the server closes the connection.
+  /// Receives `size` bytes, or fewer if the server closes the connection.
   std::string receive(std::size_t size) {
     std::string bytes(size, '\0');
     const ssize_t count = recv(socket_.number(), bytes.data(), size, MSG_WAITALL);
@@ -54,8 +54,8 @@ class RawStoreClient {
   }
   std::string receive_frame() { return receive(frame_size(receive(kFrameHeaderBytes))); }
 
-  /// Waits until the server closes the connection. False if it says anything, or does neither in
-  /// time.
+  /// Waits until the server closes the connection. False if the server sends anything, or does not
+  /// close it in time.
   bool is_closed_within(std::chrono::milliseconds time) {
     pollfd ready{socket_.number(), POLLIN, 0};
     char byte = 0;
@@ -63,7 +63,7 @@ class RawStoreClient {
            recv(socket_.number(), &byte, 1, 0) <= 0;
   }
 
-  /// Says hello, and sends the proof that the challenge and the token call for.
+  /// Says hello, and sends the proof that answers the challenge with the token.
   void say_hello_and_prove() {
     const StoreNonce own = make_nonce();
     send_frame(concat(kStoreMagic, bytes_of(own)));
@@ -73,7 +73,7 @@ class RawStoreClient {
     from_server_ = StoreSeal(keys_.to_client);
     send_frame(bytes_of(keys_.client_proof));
   }
-  /// The whole handshake.
+  /// Performs the whole handshake.
   void enter() {
     say_hello_and_prove();
     receive_answer();

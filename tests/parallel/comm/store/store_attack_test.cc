@@ -23,8 +23,8 @@
 #include "ringrad/tests/parallel/comm/store/store_process.h"
 #include "ringrad/tests/testing.h"
 
-// A forked child has no stacks of its parent's other threads. LeakSanitizer, which asks this at a
-// process's end, would take what only those point to for lost.
+// A forked child lacks the stacks of its parent's other threads. LeakSanitizer, which asks this
+// when a process ends, would report memory that only those stacks point to as lost.
 static const pid_t test_process = getpid();
 extern "C" int __lsan_is_turned_off() { return getpid() != test_process; }
 
@@ -36,7 +36,7 @@ using testing::expect_throws;
 using testing::RawStoreClient;
 using Operation = StoreRequest::Operation;
 
-constexpr milliseconds kPatience(20000);  // for what happens at once, on a machine that is busy
+constexpr milliseconds kPatience(20000);  // for events that need no time, on a busy machine
 
 StoreRequest set_request(const std::string& name, const std::string& value) {
   return {.operation = Operation::set, .name = name, .value = value};
@@ -57,7 +57,7 @@ TEST(StoreAttackTest, AWrongSecretSetsNothingAndHearsNothing) {
   EXPECT_EQ(Store(server.address()).find("verdict"), std::nullopt);
 }
 
-// HTTP, as an earlier store spoke it, is as foreign as anything else.
+// HTTP, which an earlier store used, is refused like any other protocol.
 TEST(StoreAttackTest, WhatIsNoHelloEndsTheConnection) {
   const StoreServer server;
   const std::string frame_of_wrong_magic =
@@ -83,7 +83,7 @@ TEST(StoreAttackTest, ACapturedConnectionCannotBeReplayed) {
   store.set("value", "newer");
   RawStoreClient replay(server.address());
   replay.send(captured.sent());
-  replay.receive_frame();  // a challenge, which the captured proof does not answer
+  replay.receive_frame();  // a challenge that the captured proof does not answer
   EXPECT_TRUE(replay.is_closed_within(kPatience));
   EXPECT_EQ(store.get("value"), "newer");
 }
@@ -108,7 +108,7 @@ TEST(StoreAttackTest, StrangersDoNotTakeThePlacesOfClients) {
   Store early(server.address());
   std::list<RawStoreClient> strangers;
   for (std::size_t i = 0; i < 3 * kMost; ++i) strangers.emplace_back(server.address());
-  // The oldest have gone; a client that comes now finds a place, and so do those that were let in.
+  // The oldest connections have gone. A new client finds a place, and admitted clients keep theirs.
   EXPECT_TRUE(strangers.front().is_closed_within(kPatience));
   Store late(server.address());
   late.set("late", "here");
@@ -161,7 +161,7 @@ TEST(StoreAttackTest, AHalfRequestHasLittleTimeAndAnIdleClientAsLongAsItLikes) {
   EXPECT_EQ(idle.receive_answer().status, StoreAnswer::Status::done);
 }
 
-// --- Many ---
+// --- Many clients ---
 
 int num_threads_of(pid_t process) {
   std::ifstream status(concat("/proc/", process, "/status"));
@@ -191,7 +191,7 @@ TEST(StoreAttackTest, AThousandClientsWaitAtTheCostOfNoThread) {
 
 // --- A hostile server ---
 
-// What it is sent must not help it: neither the token, nor a proof.
+// The client's data must not help a hostile server: it gets neither the token nor a proof.
 TEST(StoreAttackTest, AStrangerOnThePortLearnsNothing) {
   const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in own{};

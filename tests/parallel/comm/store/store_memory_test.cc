@@ -1,4 +1,4 @@
-// The store's server where an allocation of its thread fails.
+// The store's server when an allocation of its thread fails.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 namespace {
 
-thread_local bool is_own_thread = false;  // true on the test's; false on the server's
+thread_local bool is_own_thread = false;  // true on the test's thread, false on the server's
 std::atomic<int> num_left_before_fault =
     -1;  // allocations of the server's thread; none fails below 0
 
@@ -26,7 +26,7 @@ bool fails_now() {
 
 }  // namespace
 
-// Not inlined, or GCC warns that free() is called on what `new` returned.
+// Not inlined: otherwise GCC warns that free() is called on the result of `new`.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   void* const memory = fails_now() ? nullptr : std::malloc(size);
   if (!memory) throw std::bad_alloc();
@@ -35,7 +35,7 @@ bool fails_now() {
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-// Asio allocates its handlers by it.
+// Asio allocates its handlers with this function.
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) {
   void* memory = nullptr;
   return fails_now() || posix_memalign(&memory, alignment, size) != 0 ? nullptr : memory;
@@ -50,11 +50,10 @@ std::ptrdiff_t num_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-constexpr std::chrono::seconds kPatience(
-    20);  // for what happens at once, on a machine that is busy
+constexpr std::chrono::seconds kPatience(20);  // for events that need no time, on a busy machine
 
-// Two clients come and go, the first of which waits for what the second sets. They may be turned
-// away. False if the fault did not come.
+// Two clients come and go. The first waits for a value that the second sets. The server may turn
+// them away. Returns false if the fault did not occur.
 bool use_store(const StoreAddress& address) {
   std::string error_of_waiting;
   std::jthread waiting([&] {
@@ -89,7 +88,8 @@ TEST(StoreMemoryTest, WhicheverAllocationFailsTheServerGoesOn) {
     has_failed = use_store(server.address());
 
     const Store store(server.address());
-    // No connection is left that the server does not serve: there are the two ends of the store's.
+    // Every connection that the server does not serve is closed: only the two ends of the store's
+    // connection remain.
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (num_descriptors() > num_before + 2 && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(milliseconds(1));

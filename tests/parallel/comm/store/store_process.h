@@ -1,4 +1,4 @@
-// StoreProcess: a store that a process of its own serves.
+// StoreProcess: a store served by a process of its own.
 
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace ringrad::testing {
 
-/// A store served by a process of its own: a test that forks has no threads, whose locks a child
-/// would find taken for ever.
+/// A store served by a process of its own. A test that forks must have no threads: a child would
+/// find their locks taken forever.
 class StoreProcess {
  public:
   StoreProcess() {

@@ -58,7 +58,8 @@ TEST(StoreProtocolTest, WhatIsNoRequestIsRefused) {
   EXPECT_FALSE(decode_answer(std::string(kMostValueBytes + 2, '\1')));
 }
 
-// Any bytes are accepted, and what comes of them is within the limits and means those very bytes.
+// Any bytes are read without a crash. The result is within the limits and encodes to the same
+// bytes.
 TEST(StoreProtocolTest, RandomBytesAreRefusedOrMeanThemselves) {
   std::mt19937 random(7);
   int num_requests = 0;
@@ -89,8 +90,8 @@ TEST(StoreValuesTest, HoldsAsManyBytesAsItMay) {
   EXPECT_EQ(values.perform({.operation = Operation::add, .name = "n", .amount = 1}).status,
             Status::refused);
   EXPECT_EQ(set("c", value + 'v'), Status::refused);
-  EXPECT_EQ(values.perform({.name = "c"}).text, value);  // what was refused has changed nothing
-  EXPECT_EQ(set("b", ""), Status::done);                 // which makes room
+  EXPECT_EQ(values.perform({.name = "c"}).text, value);  // the refused request has changed nothing
+  EXPECT_EQ(set("b", ""), Status::done);                 // makes room
   EXPECT_EQ(set("d", ""), Status::done);
 }
 

@@ -1,11 +1,11 @@
-// One rank of a job on several hosts, for tools/test_two_hosts: rounds in which a number goes
-// around the ranks over sockets, and all meet in the store.
+// One rank of a job on several hosts, for tools/test_two_hosts: in each round a number goes around
+// the ranks over sockets, and all ranks meet in the store.
 //
 //     store_ranks ROUNDS
 //
-// Each rank adds its number plus 1 to what comes from the one before it. Rank 0 says "round K: SUM"
-// after each round, and "done" at the end. Exits with 3 and a reason on stderr if a neighbour is
-// silent for 5 s.
+// Each rank adds its number plus 1 to the value from the rank before it. Rank 0 prints
+// "round K: SUM" after each round, and "done" at the end. Exits with 3 and a reason on stderr if a
+// neighbour is silent for 5 s.
 
 #include <arpa/inet.h>
 #include <netdb.h>

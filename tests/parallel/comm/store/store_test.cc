@@ -41,7 +41,7 @@ TEST(StoreTest, GetWaitsForWhoeverSetsTheValue) {
   late.join();
 }
 
-// All of them wait for a value that the last one sets.
+// All clients wait for a value that the last one sets.
 TEST(StoreTest, ManyMayWaitAtTheSameTime) {
   const StoreServer server;
   constexpr int kClients = 24;
@@ -67,7 +67,7 @@ TEST(StoreTest, FindDoesNotWait) {
   EXPECT_EQ(store.find("here"), "");
 }
 
-// Of many that decide at the same time, one does.
+// Many clients decide at the same time; exactly one decision holds.
 TEST(StoreTest, TheFirstToSetDecides) {
   const StoreServer server;
   constexpr int kClients = 8;
