@@ -62,7 +62,7 @@ void expect_same_gradients(const std::function<Tensors()>& forward, const Tensor
 
 // -- What is computed, and when -------------------------------------------------------------------
 
-// a * b; logs which of its inputs' gradients are asked for.
+// a * b; logs which of its inputs' gradients are requested.
 Tensor logged_mul(const Tensor& a, const Tensor& b, std::vector<std::string>& log) {
   Tensor y = a.detach() * b.detach();
   record("logged_mul", Where::current(), y, {&a, &b},

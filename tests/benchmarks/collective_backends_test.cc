@@ -22,8 +22,8 @@ std::unique_ptr<SharedCase> case_of(const std::string& backend, Routine routine)
   return shared;
 }
 
-// The program itself cannot be tested with NCCL, because the mock must be told of the simulated
-// GPUs.
+// The program itself cannot be tested with NCCL, because only a test can give the simulated GPUs to
+// the mock.
 TEST(CollectiveBackendsTest, NcclIsMeasuredAndRight) {
   testing::use_mock_nccl();
   setenv("RINGRAD_NCCL", testing::kMockNcclFile, 1);

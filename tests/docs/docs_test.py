@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the documents say of the code exists: their C++ compiles; their commands, options and tests are there.
+"""The documents agree with the code: their C++ compiles, and the commands, options and tests that they name exist.
 
 A block of C++ is compiled as it stands, within a namespace of its own, after the includes of
-`ringrad/ringrad.h` and `ringrad/parallel.h`. One without a
-function or an include at its beginning consists of statements: it is compiled as the body of a function. A comment on
-the line before a block, which no page shows, declares the names that the text around the block presumes:
+`ringrad/ringrad.h` and `ringrad/parallel.h`. A block that begins with neither a function nor an
+include consists of statements: it is compiled as the body of a function. A comment on the line before a block, which no
+page shows, declares the names that the text around the block presumes:
 
     <!-- given: Tensor x, y; -->
 """

@@ -30,7 +30,7 @@ class LayoutTest(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_examples_include_public_headers_alone(self):
-        """The faces of what is installed, what these include directly, and what docs/own_kernel.md includes."""
+        """Public: the installed faces, headers that they include directly, and headers that docs/own_kernel.md includes."""
         def included(name):
             return re.findall(r'^#include "ringrad/(.*)"', (ROOT / name).read_text(), re.MULTILINE)
         faces = re.search(r'^faces=\((.*?)\)', (ROOT / 'tools/install').read_text(), re.MULTILINE | re.DOTALL)[1].split()
@@ -41,7 +41,7 @@ class LayoutTest(unittest.TestCase):
         self.assertEqual(internal, [])
 
     def test_a_header_explains_itself_in_at_most_25_lines(self):
-        """What takes longer to say is in its room's README or in docs/."""
+        """Longer explanations are in the room's README or in docs/."""
         long = []
         for path in SOURCES:
             if path.suffix in ('.h', '.cuh') and path.relative_to(ROOT).parts[0] in LIBRARY:

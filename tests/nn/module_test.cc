@@ -1,4 +1,4 @@
-// WithoutWhere below hides Module::forward on purpose; GCC reports that where the latter stands.
+// WithoutWhere below hides Module::forward on purpose; GCC reports that at Module::forward.
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"
 
 #include "ringrad/nn/module.h"

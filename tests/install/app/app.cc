@@ -1,4 +1,4 @@
-// A stranger's program: one epoch of data parallel training on two thread ranks.
+// A user's program: one epoch of data parallel training on two thread ranks.
 
 #include <cstdio>
 

@@ -48,7 +48,7 @@ bool from_an_openmp_team(const std::vector<float>& expected) {
   return threads == 2 && equal == 2;
 }
 
-// Two parts of a program that do not know of each other.
+// Two parts of a program that know nothing of each other.
 bool from_two_threads(const std::vector<float>& expected) {
   bool equal[2] = {};
   std::thread one([&] { equal[0] = is_close(trained(), expected); });

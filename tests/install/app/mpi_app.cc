@@ -1,4 +1,4 @@
-// The group is made by MPI's ranks.
+// MPI's ranks form the group.
 
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-// Arrays go through NumPy's format, in a library that alone links libzip.
+// Writes and reads NumPy's format, with the only library that links libzip.
 
 #include <cstdio>
 

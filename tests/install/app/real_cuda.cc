@@ -1,4 +1,4 @@
-// The toolkit's runtime and Ringrad's build for CPUs in one file.
+// Uses the toolkit's runtime and Ringrad's build for CPUs in one file.
 
 #include <cuda_runtime.h>
 

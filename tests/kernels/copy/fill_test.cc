@@ -29,7 +29,7 @@ TEST(FillTest, ConvertsTheNumberToEveryDType) {
   expect_close(bytes, {2, 2});
   const Tensor flags = zeros({2}, {.dtype = DType::bool_});
   kernels::fill_(flags, 0.5);
-  // Other numbers would become ones that nobody wrote.
+  // These numbers do not fit the dtype: without an error, other numbers would be written.
   for (const Scalar& number :
        {Scalar(-1), Scalar(256), Scalar(256.0), Scalar(std::numeric_limits<double>::quiet_NaN())})
     testing::expect_throws<ValueError>([&] { kernels::fill_(bytes, number); },

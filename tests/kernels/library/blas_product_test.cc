@@ -25,7 +25,7 @@ bool says(const BlasMatrix& m, std::int64_t rows, std::int64_t columns, std::int
   return true;
 }
 
-// True if some leading dimension describes them.
+// True if a leading dimension exists that describes these offsets.
 bool can_be_said(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
   for (std::int64_t leading = 1; leading < 10; ++leading)
     if (says({rows, columns, leading, false}, rows, columns, row, column) ||

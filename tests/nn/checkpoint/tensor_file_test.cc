@@ -44,7 +44,7 @@ void expect_same(const StateDict& actual, const StateDict& expected) {
   for (const auto& [name, tensor] : expected) expect_same_bits(actual.at(name), tensor);
 }
 
-// A file with this header, whose checksum is right; at front stands what every header begins with.
+// A file with a matching checksum. Its header has the usual beginning, then `rest_of_header`.
 std::string file_with(const std::string& rest_of_header, const std::string& data) {
   const std::string front = R"({"__metadata__":{"crc32":")";
   std::string header = front + "00000000\"}" + rest_of_header;
@@ -122,7 +122,7 @@ TEST(TensorFileTest, FlippedBitsAreRefusedWhereverTheyAre) {
   }
 }
 
-// Everything right but one thing, and a checksum that matches.
+// Headers with one fault each, and a checksum that matches.
 TEST(TensorFileTest, HeadersThatMakeNoSenseAreRefused) {
   const Folder folder;
   const std::string good = R"(,"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";

@@ -305,7 +305,7 @@ TEST(PlanCheckTest, AReducePromisesTheSumToItsRootOnly) {
             "got x0");
 }
 
-// What rank 0 has for rank 2 goes through rank 1.
+// Rank 0's part for rank 2 goes through rank 1.
 TEST(PlanCheckTest, ProvesAnAllToAllThatRelays) {
   CollectivePlan plan = plan_of(Collective::all_to_all, 3, 9);
   const auto message = [&](int slot, int from, int to, int chunk) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""tools/draw: that boxes are where the times say, that nothing overlaps or leaves the picture, and that the pages show
-what a plan does, in a real browser.
+"""tools/draw: boxes are where the times say, nothing overlaps or leaves the picture, and the pages show, in a real
+browser, what a plan does.
 
-Plans are replayed here once more, from their JSON, without a line of the library's.
+This test replays plans from their JSON, without the library's code.
 """
 import html
 import json
@@ -188,7 +188,7 @@ class PipelinePictures(unittest.TestCase):
 
 
 def label(ranks):
-    """As the pages have it: three ranks and more in a row are a range."""
+    """The ranks as the pages print them: three or more consecutive ranks are a range."""
     text = ','.join(map(str, sorted(ranks)))
     parts = []
     for rank in sorted(ranks):
@@ -236,7 +236,7 @@ def replay(plan):
     return frames
 
 
-# Goes through a page as a reader would, and writes what each frame shows into it.
+# Steps through a page as a reader would, and writes the content of each frame into the page.
 WALK = '''<pre id="log"></pre><script>
 const shown = () => ({ step: el("step").textContent, hash: location.hash, fault: el("fault").hidden ? "" :
   el("fault").textContent, wrong: document.querySelectorAll("svg .wrong").length,

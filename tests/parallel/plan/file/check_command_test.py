@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/check: that it proves the library's own plans, names the fault of a damaged one, and reports what is no plan."""
+"""tools/check proves the library's own plans, names the fault of a damaged one, and reports a file that is no plan."""
 import json
 import os
 import subprocess

@@ -128,7 +128,7 @@ TEST(CollectiveCostTest, MoreRanksBytesAndSlowerLinksNeverCostLess) {
     }
 }
 
-// --- What is published of NCCL ---
+// --- Published figures of NCCL ---
 
 // nccl-tests' doc/PERFORMANCE.md: bus bandwidth shows the link's speed, whatever the number of
 // ranks.

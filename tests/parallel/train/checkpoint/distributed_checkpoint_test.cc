@@ -120,7 +120,7 @@ void expect_to_go_on(Communicator& comm, const std::filesystem::path& path,
   EXPECT_EQ(fingerprint(second.checkpoint.state()), expected);
 }
 
-// Must be the first test: a process that forks has no threads.
+// Must be the first test: a process that forks must have no threads.
 TEST(DistributedCheckpointTest, ProcessesGoOnAsIfTheyHadNotBeenInterrupted) {
   const Folder folder;
   Processes ranks(3, ProcessGroupOptions(), [&](Communicator& comm) {

@@ -51,7 +51,7 @@ const testing::Join kGloo = [](Store& store, int rank, int world_size) {
   return join_gloo_group(store, "test", rank, world_size, options);
 };
 
-// Process tests come first: a process that forks has no threads.
+// Process tests come first: a process that forks must have no threads.
 TEST(OnRootTest, ProcessesWaitLongerThanTheGroupsDeadline) {
   ProcessGroupOptions options;
   options.deadline = kDeadline;

@@ -1,6 +1,6 @@
 // Parameters that a step does not use, on some ranks or on all. Data parallel training must do what
 // one process does with the average gradients of parameters that any rank has used, and with no
-// others.
+// other parameters.
 
 #include <gtest/gtest.h>
 

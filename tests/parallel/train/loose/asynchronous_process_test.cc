@@ -1,5 +1,5 @@
-// Local and asynchronous training on process ranks, over shared memory and over Gloo, and when a
-// rank is killed.
+// Local and asynchronous training on process ranks, over shared memory and over Gloo; and the
+// errors when a rank is killed.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

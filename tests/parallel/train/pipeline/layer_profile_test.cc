@@ -130,7 +130,7 @@ TEST(LayerProfileTest, SavedBytesAddUpToThoseOfTheNet) {
   EXPECT_NEAR(static_cast<double>(sum), static_cast<double>(kept), static_cast<double>(tapes));
 }
 
-// --- Times: only what no scheduler can turn round ----------------------------------------------
+// --- Times: only orders that no scheduler can reverse --------------------------------------------
 
 TEST(LayerProfileTest, LargerLayersTakeLonger) {
   nn::Sequential net(nn::Linear(8, 8), nn::Linear(8, 512), nn::Linear(512, 512), nn::Linear(512, 8),

@@ -342,7 +342,7 @@ TEST(PipelineTest, TimesAreThoseOfThePlansActions) {
   });
 }
 
-// Holds even by the clocks of ranks that share processors, and learn late that a step has begun.
+// Holds even by the clocks of ranks that share processors and learn late that a step has begun.
 TEST(PipelineTest, NothingIsReceivedBeforeItIsSent) {
   using enum PipelineOp;
   run_ranks(6, [&](Communicator& comm) {

@@ -1,6 +1,6 @@
 // Compares predicted steps with those of simulated GPUs, by the simulated clock: replicas,
-// pipelines and both. The simulator has the predictor's constants (TopologyTest), so this tests how
-// a step is composed, and not the constants.
+// pipelines and both. The simulator has the predictor's constants (TopologyTest), so this test
+// checks how a step is composed, not the constants.
 
 #include <gtest/gtest.h>
 
