@@ -151,7 +151,7 @@ TEST(EngineTest, GradOfAnUnrelatedInputIsUndefined) {
   EXPECT_FALSE(grad(x * 2, other).defined());
 }
 
-TEST(EngineTest, ThirdDerivativeOfAPower) {
+TEST(EngineTest, GivesTheThirdDerivativeOfAPower) {
   const Tensor x = leaf(2);
   const BackwardOptions recorded{.create_graph = true};
   const Tensor y = x * x * x * x;

@@ -190,7 +190,7 @@ TEST(MovementTest, PiecesPutTogetherAreTheWhole) {
   }
 }
 
-TEST(MovementTest, SplitAndChunkSizes) {
+TEST(MovementTest, SplitAndChunkGiveTheRequestedSizes) {
   const auto sizes = [](const std::vector<Tensor>& pieces) {
     std::vector<std::int64_t> result;
     for (const Tensor& piece : pieces) result.push_back(piece.shape()[0]);

@@ -132,7 +132,7 @@ TEST(AutogradReduceTest, GradientsReachStridedTensors) {
 
 // -- Errors -------------------------------------------------------------------------------------
 
-TEST(AutogradReduceTest, Throws) {
+TEST(AutogradReduceTest, ThrowsForArgumentsThatDoNotFit) {
   const Tensor x = ones({2, 3});
   expect_throws<ShapeError>([&] { sum(x, {2}); }, "sum: axis must be in [-2, 2); got 2");
   expect_throws<ShapeError>([&] { max(empty({0})); }, "max: there must be an element to choose");

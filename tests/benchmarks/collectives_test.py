@@ -62,18 +62,18 @@ class BackendsTest(CollectivesTest):
             self.assertEqual(ran, {'all_reduce'} if backend == 'gloo_itself' else set(FACTORS), run.stdout)
         return results['results']
 
-    def test_every_algorithm_of_threads(self):
+    def test_every_algorithm_of_threads_is_exact(self):
         results = self.assert_all_are_right(['threads'], '--ranks', '3', '--algorithms', 'all')
         self.assertLessEqual({'ring', 'two_shot', 'tree'}, {r['algorithm'] for r in results})
 
-    def test_processes_with_and_without_shared_tensors(self):
+    def test_processes_are_exact_with_and_without_shared_tensors(self):
         self.assert_all_are_right(['processes', 'copied', 'memcpy'], '--ranks', '2')
 
-    def test_gloo_and_openmpi_ours_and_theirs(self):
+    def test_gloo_and_openmpi_are_exact_ours_and_theirs(self):
         self.assert_all_are_right(['gloo', 'gloo_itself'], '--ranks', '2')
         self.assert_all_are_right(['mpi', 'openmpi'], '--ranks', '2')
 
-    def test_simulated_gpus(self):
+    def test_simulated_gpus_are_exact(self):
         results = self.assert_all_are_right(['gpus', 'device_copy', 'launch'], '--ranks', '4')
         for result in results:
             if not result['simulated']:
@@ -81,7 +81,7 @@ class BackendsTest(CollectivesTest):
             self.assertIn('imulated', result['gpu'])
             self.assertGreater((result['in_place'] or result['out_of_place'])['wall_us'], 0)
 
-    def test_kernels_and_copy_engines_of_gpus(self):
+    def test_kernels_and_copy_engines_of_gpus_are_exact(self):
         for transfers in ('copy_engines', 'kernels'):
             results, _ = self.results('--backends', 'gpus', '--ranks', '2', '--algorithms', 'ring,one_shot_kernel',
                                       '--transfers', transfers, '--gpus', '1', *TINY)
@@ -129,7 +129,7 @@ class InputsTest(CollectivesTest):
 
 
 class SideBySideTest(CollectivesTest):
-    def test_peers_and_goals(self):
+    def test_peers_are_compared_with_goals(self):
         results, run = self.results('--peers', '--rounds', '2', *TINY)
         summary, = results['comparisons']
         self.assertEqual(set(summary['times_us']),

@@ -45,7 +45,7 @@ std::pair<Shape, Strides> random_layout(Random& random) {
   return {shape, strides};
 }
 
-TEST(ShapeTest, InsertAndErase) {
+TEST(ShapeTest, InsertAndEraseChangeOneAxis) {
   Shape shape{2, 3};
   shape.insert(1, 7);
   EXPECT_EQ(shape, (Shape{2, 7, 3}));

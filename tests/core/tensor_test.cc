@@ -57,7 +57,7 @@ TEST(TensorTest, FillsEveryDType) {
   }
 }
 
-TEST(TensorTest, FreshTensorsHaveTheAskedLayout) {
+TEST(TensorTest, FreshTensorsHaveTheRequestedLayout) {
   EXPECT_EQ(zeros({2, 3, 4, 5}).strides(), (Strides{60, 20, 5, 1}));
   const Tensor x = zeros({2, 3, 4, 5}, {.layout = Layout::channels_last});
   EXPECT_EQ(x.strides(), (Strides{60, 1, 15, 3}));

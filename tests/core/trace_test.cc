@@ -82,7 +82,7 @@ TEST_F(TraceTest, WithoutAFileNothingIsWritten) {
   EXPECT_TRUE(spans().empty());
 }
 
-TEST_F(TraceTest, WhatIsSaidOfASpanIsPutTogetherOnlyForAFile) {
+TEST_F(TraceTest, ASpansTextIsMadeOnlyForAFile) {
   int asked = 0;
   const auto args = [&] { return concat("\"chunk\":", ++asked); };
   { const TraceSpan span("unseen", "step", args); }

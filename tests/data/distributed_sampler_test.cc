@@ -152,7 +152,7 @@ TEST(DistributedSamplerTest, ThrowsForAnImpossibleNumberOfReplicas) {
       "must not be negative; got -3");
 }
 
-TEST(DistributedSamplerTest, ThrowsForARankOutside) {
+TEST(DistributedSamplerTest, ThrowsForARankOutOfRange) {
   for (const int rank : {-1, 3})
     expect_throws<ValueError>(
         [&] {

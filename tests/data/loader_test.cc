@@ -248,7 +248,7 @@ TEST(DataLoaderTest, ThrowsForADatasetThatReturnsNothing) {
   expect_throws<ValueError>([&] { loader.begin(); }, "must return a tensor; got none");
 }
 
-TEST(DataLoaderTest, ThrowsForOptionsOutside) {
+TEST(DataLoaderTest, ThrowsForOptionsOutOfRange) {
   const TensorDataset set = numbered_images(10);
   SequentialSampler sampler(10);
   expect_throws<ValueError>([&] { DataLoader(set, sampler, {.batch_size = 0}); },

@@ -87,7 +87,7 @@ TEST(NpzTest, ReadsWhatNumPyWrote) {
   expect_close(deflated.at("column"), {0, 1, 2, 3, 4, 5});  // its elements lie by columns
 }
 
-TEST(NpzTest, ReadsTheNamesThatAreAskedFor) {
+TEST(NpzTest, ReadsTheRequestedNames) {
   const auto read = read_npz(kStored, {"x", "x", "flag"});
   EXPECT_EQ(read.size(), 2u);
   EXPECT_TRUE(read.contains("x") && read.contains("flag"));

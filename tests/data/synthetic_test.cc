@@ -66,7 +66,7 @@ TEST(SyntheticTest, TheSeedDecidesTheNoise) {
             blobs(50, 2, 0.1, 4).tensors()[0].to_vector<float>());
 }
 
-TEST(SyntheticTest, ThrowsForArgumentsOutside) {
+TEST(SyntheticTest, ThrowsForArgumentsOutOfRange) {
   expect_throws<ValueError>([] { blobs(-1); }, "blobs: samples and noise must not be negative");
   expect_throws<ValueError>([] { blobs(5, 0); }, "and 0 classes");
   expect_throws<ValueError>([] { spirals(5, 2, -1); }, "spirals: samples and noise must not be");

@@ -31,7 +31,7 @@ void expect_rows(const Tensor& fetched, const Tensor& source,
                      view::select(source, 0, indices[i]));
 }
 
-TEST(TensorDatasetTest, FetchesTheRowsAskedForInTheirOrder) {
+TEST(TensorDatasetTest, FetchesTheRequestedRowsInTheirOrder) {
   const TensorDataset set({tensor({{1., 2.}, {3., 4.}, {5., 6.}}), arange(3)});
   EXPECT_EQ(set.size(), 3);
   const Batch batch = set.fetch(std::vector<std::int64_t>{2, 0, 2});
@@ -76,7 +76,7 @@ TEST(TensorDatasetTest, FetchesNothing) {
   EXPECT_EQ(empty_rows.fetch(std::vector<std::int64_t>{3, 1}).input().shape(), (Shape{2, 0}));
 }
 
-TEST(TensorDatasetTest, ThrowsForAnIndexOutside) {
+TEST(TensorDatasetTest, ThrowsForAnIndexOutOfRange) {
   const TensorDataset set({zeros({4, 2})});
   for (const std::int64_t index : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 60})
     expect_throws<IndexError>(

@@ -83,7 +83,7 @@ TEST(NormalizeTest, TakesEmptyBatches) {
   EXPECT_EQ(apply_one(normalize({0.f}, {1.f}), zeros({2, 0, 2})).shape(), (Shape{2, 0, 2}));
 }
 
-TEST(NormalizeTest, ThrowsForArgumentsThatAreNone) {
+TEST(NormalizeTest, ThrowsForInvalidMeansAndDeviations) {
   expect_throws<ValueError>([] { normalize({}, {}); }, "at least one; got 0 and 0");
   expect_throws<ValueError>([] { normalize({1.f, 2.f}, {1.f}); }, "got 2 and 1");
   expect_throws<ValueError>([] { normalize({1.f}, {0.f}); }, "got mean 1 and deviation 0");

@@ -92,7 +92,7 @@ TEST(WeightedRandomSamplerTest, RanksShareTheDrawsOfOne) {
     }
 }
 
-TEST(WeightedRandomSamplerTest, ThrowsForWeightsThatAreNone) {
+TEST(WeightedRandomSamplerTest, ThrowsForInvalidWeights) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_throws<ValueError>(
       [] {

@@ -33,7 +33,7 @@ TEST(BranchesExampleTest, AutomaticMeasuresBothWaysAndAdvises) {
   EXPECT_EQ(outcome.output.find("not known"), std::string::npos) << outcome.output;
 }
 
-TEST(BranchesExampleTest, HelpAndWrongArguments) {
+TEST(BranchesExampleTest, ShowsHelpAndRefusesWrongArguments) {
   EXPECT_NE(run("examples/branches --help").output.find("--threads"), std::string::npos);
   EXPECT_GT(run("examples/branches --mode fast 2>/dev/null").exit_code, 0);
   EXPECT_GT(run("examples/branches --batch 0 2>/dev/null").exit_code, 0);

@@ -30,7 +30,7 @@ TEST(TwoDevicesExampleTest, LearnsWhatOneDeviceLearns) {
   }
 }
 
-TEST(TwoDevicesExampleTest, HelpAndWrongDevices) {
+TEST(TwoDevicesExampleTest, ShowsHelpAndRefusesWrongDevices) {
   EXPECT_NE(run("examples/two_devices --help").output.find("--device1"), std::string::npos);
   const Outcome outcome = run("examples/two_devices --device1 gpu 2>&1");
   EXPECT_EQ(outcome.exit_code, 1);

@@ -108,24 +108,24 @@ void expect_same_gradients_in_arena(Module& net, const Shape& shape) {
 constexpr ImageTask kSmall{.channels = 2, .height = 8, .width = 8, .classes = 4};
 const Shape kImages{3, 2, 8, 8};
 
-TEST(SplitBackwardOfNetworksTest, FullyConnectedNetwork) {
+TEST(SplitBackwardOfNetworksTest, FullyConnectedNetworksGiveTheSameBits) {
   Sequential net = mlp(kSmall);
   expect_same_gradients(net, kImages);
   expect_same_gradients_in_arena(net, kImages);
 }
 
-TEST(SplitBackwardOfNetworksTest, ConvolutionalNetwork) {
+TEST(SplitBackwardOfNetworksTest, ConvolutionalNetworksGiveTheSameBits) {
   Sequential net = convnet(kSmall);
   expect_same_gradients(net, kImages);
   expect_same_gradients_in_arena(net, kImages);
 }
 
-TEST(SplitBackwardOfNetworksTest, ResidualNetwork) {
+TEST(SplitBackwardOfNetworksTest, ResidualNetworksGiveTheSameBits) {
   Sequential net = resnet20(kSmall);
   expect_same_gradients(net, kImages);
 }
 
-TEST(SplitBackwardOfNetworksTest, ResidualBlocksInTrainingAndEvaluation) {
+TEST(SplitBackwardOfNetworksTest, ResidualBlocksGiveTheSameBitsInTrainingAndEvaluation) {
   Sequential net(Conv2d(2, 4), ResidualBlock(4, 4), Bottleneck(4, 2, 2));
   for (const bool training : {true, false}) {
     net.train(training);
@@ -163,7 +163,7 @@ struct TiedTable : Module {
   }
 };
 
-TEST(SplitBackwardOfNetworksTest, NetworkThatUsesWeightsInSeveralPlaces) {
+TEST(SplitBackwardOfNetworksTest, NetworksThatUseWeightsInSeveralPlacesGiveTheSameBits) {
   TiedTable net;
   expect_same_gradients(net, {5, 4, TiedTable::kFeatures});
   expect_same_gradients_in_arena(net, {5, 4, TiedTable::kFeatures});

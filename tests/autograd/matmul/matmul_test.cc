@@ -60,7 +60,7 @@ TEST(AutogradMatmulTest, OneSideAloneGetsAGradient) {
   EXPECT_EQ(gradient_check(kMatmul, {b, a}), "");
 }
 
-TEST(AutogradMatmulTest, ATensorTimesItself) {
+TEST(AutogradMatmulTest, DifferentiatesATensorTimesItself) {
   Random random(3);
   const DifferentiableFunction squared = [](const std::vector<Tensor>& in) {
     return matmul(in[0], transpose(in[0], 0, 1));

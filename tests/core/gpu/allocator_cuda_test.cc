@@ -123,7 +123,7 @@ TEST_F(AllocatorCudaTest, GivesTheCacheBackBeforeItRunsOut) {
   EXPECT_LE(reserved(), static_cast<std::int64_t>(64 * kMiB));
 }
 
-TEST_F(AllocatorCudaTest, RunningOutSaysWhoHoldsTheMemory) {
+TEST_F(AllocatorCudaTest, RunningOutNamesTheHoldersOfTheMemory) {
   set_memory_limit(gpu, static_cast<std::size_t>(before_.reserved_bytes) + 64 * kMiB);
   const Tensor weights = empty({10 << 20}, {.device = gpu});
   const Tensor small = empty({5}, {.device = gpu});
@@ -175,7 +175,7 @@ TEST_F(AllocatorCudaTest, ATensorOutlivesTheStreamItWasMadeOn) {
   set_cuda_caching(true);
 }
 
-TEST_F(AllocatorCudaTest, APrivatePoolIsNobodyElses) {
+TEST_F(AllocatorCudaTest, NoOtherRequestGetsMemoryOfAPrivatePool) {
   void* inside = nullptr;
   {
     PrivatePool pool(gpu);

@@ -67,7 +67,7 @@ TEST(UnusableGpusTest, NameEveryOtherFailureToo) {
   EXPECT_NE(unusable_gpus(facts).find("gets no GPU from"), std::string::npos);
 }
 
-TEST(UnusableGpusTest, AreNoneThatTheUserHides) {
+TEST(UnusableGpusTest, AreNoneWhenTheUserHidesThem) {
   GpuFacts facts = with_device();
   facts.hidden = true;
   EXPECT_EQ(unusable_gpus(facts), "");

@@ -49,7 +49,7 @@ TEST(ConcatenateTest, ChannelsLastStays) {
   EXPECT_TRUE(concatenate({x, ones({2, 3, 4, 5})}, 0).is_contiguous());
 }
 
-TEST(ConcatenateTest, Throws) {
+TEST(ConcatenateTest, ThrowsForTensorsThatDoNotFit) {
   expect_throws<ValueError>([] { concatenate({}, 0); },
                             "concatenate: there must be a tensor; got an empty list");
   expect_throws<ShapeError>(

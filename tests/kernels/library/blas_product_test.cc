@@ -40,7 +40,7 @@ void for_strides(Visit visit) {
     for (std::int64_t column = 0; column < 8; ++column) visit(row, column);
 }
 
-TEST(BlasMatrixTest, SaysEveryMatrixThatCanBeSaidAndNoOther) {
+TEST(BlasMatrixTest, DescribesEveryMatrixThatABlasCanReadAndNoOther) {
   for (std::int64_t rows = 1; rows < 6; ++rows)
     for (std::int64_t columns = 1; columns < 6; ++columns)
       for_strides([&](std::int64_t row, std::int64_t column) {

@@ -90,7 +90,7 @@ TEST_F(KeptChoicesTest, OfSeveralProcessesAllStay) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "ringrad"), {}), 1);
 }
 
-TEST_F(KeptChoicesTest, AFileOfOthersIsIgnoredWithAWordAndLeft) {
+TEST_F(KeptChoicesTest, AFileOfOthersIsReportedAndLeftAlone) {
   const std::string good =
       R"({"library": "cudnn 91900", "device": "NVIDIA H100 80GB HBM3", "choices": {"a": "1"}})";
   overwrite(good);

@@ -56,7 +56,7 @@ TEST(CommunicationStreamTest, WithoutOverlapWorkIsDoneAtOnceOnTheCallersThread) 
   });
 }
 
-TEST(CommunicationStreamTest, WhoWaitsGetsTheErrorEachTimeAndTheLaneGoesOn) {
+TEST(CommunicationStreamTest, EveryWaitThrowsTheErrorAndTheStreamGoesOn) {
   run_ranks(2, [](Communicator& comm) {
     CommunicationStream stream(comm, Device(), true);
     const Work failing =
@@ -71,7 +71,7 @@ TEST(CommunicationStreamTest, WhoWaitsGetsTheErrorEachTimeAndTheLaneGoesOn) {
 
 // A rank whose second task fails must not begin its third task, which would meet another rank's
 // second task.
-TEST(CommunicationStreamTest, WhatComesAfterAFailureFailsWithItUntilThatIsKnown) {
+TEST(CommunicationStreamTest, WorkAfterAFailureFailsWithItUntilACallerKnows) {
   run_ranks(1, [](Communicator& comm) {
     CommunicationStream stream(comm, Device(), true);
     std::promise<void> all_are_queued;
@@ -95,7 +95,7 @@ TEST(CommunicationStreamTest, WhatComesAfterAFailureFailsWithItUntilThatIsKnown)
   });
 }
 
-TEST(CommunicationStreamTest, WorksOutliveTheLane) {
+TEST(CommunicationStreamTest, WorksOutliveTheStream) {
   run_ranks(1, [](Communicator& comm) {
     Work work;
     {
@@ -109,7 +109,7 @@ TEST(CommunicationStreamTest, WorksOutliveTheLane) {
 
 // Rank 0's stream waits for rank 1, which never arrives. The group must break at once, not at its
 // deadline.
-TEST(CommunicationStreamTest, ARankThatFailsTakesItsLaneAlong) {
+TEST(CommunicationStreamTest, ARankThatFailsBreaksTheGroupOfItsStream) {
   const auto begin = std::chrono::steady_clock::now();
   expect_throws<ValueError>(
       [] {
@@ -141,7 +141,7 @@ TEST(CommunicationStreamTest, AnExceptionAfterAllWorkIsDoneLeavesTheGroupAlone) 
   });
 }
 
-TEST(CommunicationStreamTest, TwoLanesOfOneCommunicatorWorkInOneOrder) {
+TEST(CommunicationStreamTest, TwoStreamsOfOneCommunicatorWorkInOneOrder) {
   run_ranks(2, [](Communicator& comm) {
     CommunicationStream one(comm, Device(), true);
     std::optional<CommunicationStream> other(std::in_place, comm, Device(), true);

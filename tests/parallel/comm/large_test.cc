@@ -20,7 +20,7 @@ using testing::use_large_tensors;
 
 constexpr std::chrono::minutes kDeadline(5), kHangs(40);  // of a call, and of all of them
 
-TEST(LargeTest, AmongThreads) {
+TEST(LargeTest, IsExactAmongThreads) {
   run_ranks(2, [](Communicator& comm) { EXPECT_EQ(use_large_tensors(comm), ""); },
             {.deadline = kDeadline});
 }
@@ -30,7 +30,7 @@ void expect_large_among_processes(const testing::Join& join) {
   for (const int rank : {0, 1}) EXPECT_EQ(processes.wait(rank, kHangs), 0);
 }
 
-TEST(LargeTest, AmongProcesses) {
+TEST(LargeTest, IsExactAmongProcesses) {
   expect_large_among_processes([](Store& store, int rank, int size) {
     ProcessGroupOptions options;
     options.deadline = kDeadline;
@@ -38,7 +38,7 @@ TEST(LargeTest, AmongProcesses) {
   });
 }
 
-TEST(LargeTest, OverGloo) {
+TEST(LargeTest, IsExactOverGloo) {
   expect_large_among_processes([](Store& store, int rank, int size) {
     TransportOptions options;
     options.deadline = kDeadline;
@@ -47,7 +47,7 @@ TEST(LargeTest, OverGloo) {
 }
 
 // Each rank is on a host of its own, so all data goes through the leaders.
-TEST(LargeTest, BetweenHosts) {
+TEST(LargeTest, IsExactBetweenHosts) {
   expect_large_among_processes([](Store& store, int rank, int size) {
     TransportOptions network;
     network.deadline = kDeadline + kNetworkPatience;

@@ -27,12 +27,12 @@ void soak(int n, int calls, const GroupOptions& options) {
       options);
 }
 
-TEST(RandomCollectivesTest, TwoRanks) { soak(2, 3000, {}); }
-TEST(RandomCollectivesTest, ThreeRanksInSegments) { soak(3, 1500, {.segments = 2}); }
-TEST(RandomCollectivesTest, FourRanksTwoShot) {
+TEST(RandomCollectivesTest, AreExactOnTwoRanks) { soak(2, 3000, {}); }
+TEST(RandomCollectivesTest, AreExactOnThreeRanksInSegments) { soak(3, 1500, {.segments = 2}); }
+TEST(RandomCollectivesTest, AreExactOnFourRanksByTwoShot) {
   soak(4, 1000, {.all_reduce = "two_shot", .segments = 3});
 }
-TEST(RandomCollectivesTest, FiveRanksOnTreesAndByHalving) {
+TEST(RandomCollectivesTest, AreExactOnFiveRanksByTreesAndHalving) {
   soak(5, 700,
        {.all_reduce = "halving_doubling",
         .reduce_scatter = "halving",
@@ -40,13 +40,13 @@ TEST(RandomCollectivesTest, FiveRanksOnTreesAndByHalving) {
         .broadcast = "binomial",
         .reduce = "binomial"});
 }
-TEST(RandomCollectivesTest, FourRanksOnChains) {
+TEST(RandomCollectivesTest, AreExactOnFourRanksByChains) {
   soak(4, 700, {.all_reduce = "chain", .broadcast = "chain", .reduce = "chain", .segments = 4});
 }
-TEST(RandomCollectivesTest, FourRanksDirectly) {
+TEST(RandomCollectivesTest, AreExactOnFourRanksDirectly) {
   soak(4, 1000, {.all_reduce = "one_shot", .reduce_scatter = "direct", .all_gather = "direct"});
 }
-TEST(RandomCollectivesTest, SevenRanks) { soak(7, 500, {}); }
+TEST(RandomCollectivesTest, AreExactOnSevenRanks) { soak(7, 500, {}); }
 
 }  // namespace
 }  // namespace ringrad

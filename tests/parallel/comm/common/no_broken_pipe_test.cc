@@ -43,12 +43,12 @@ TEST(NoBrokenPipeTest, MayBeNested) {
   expect_broken_pipe();
 }
 
-TEST(NoBrokenPipeTest, OutsideTheSignalIsWhatItWas) {
+TEST(NoBrokenPipeTest, TheSignalIsRestoredOutside) {
   { const NoBrokenPipe guard; }
   EXPECT_EXIT(expect_broken_pipe(), ::testing::KilledBySignal(SIGPIPE), "");
 }
 
-TEST(NoBrokenPipeTest, ASignalOfBeforeIsKept) {
+TEST(NoBrokenPipeTest, AnEarlierSignalIsKept) {
   std::optional<NoBrokenPipe> blocked(std::in_place);
   raise(SIGPIPE);
   {

@@ -71,7 +71,7 @@ TEST_F(GpuCollectivesTest, RanksSayThatTheyShareAGpu) {
   }
 }
 
-TEST_F(GpuCollectivesTest, AllCountsAndWorldSizes) {
+TEST_F(GpuCollectivesTest, AreExactForAllCountsAndWorldSizes) {
   for (const int n : {1, 2, 3, 5, 8})
     for (const int num_devices : {1, 3})
       on_gpus(n, num_devices, [n](Communicator& comm) {
@@ -81,7 +81,7 @@ TEST_F(GpuCollectivesTest, AllCountsAndWorldSizes) {
       });
 }
 
-TEST_F(GpuCollectivesTest, EveryAlgorithmInPieces) {
+TEST_F(GpuCollectivesTest, EveryAlgorithmIsExactInPieces) {
   for (const std::string& name : algorithm_names(Collective::all_reduce))
     for (const DeviceTransfers transfers : kTransfers) {
       GroupOptions options{.segments = 4, .transfers = transfers};
@@ -148,7 +148,7 @@ TEST_F(GpuCollectivesTest, FollowsTheCurrentStream) {
   });
 }
 
-TEST_F(GpuCollectivesTest, MisalignedTensors) {
+TEST_F(GpuCollectivesTest, AreExactForMisalignedTensors) {
   on_gpus(2, 2, [](Communicator& comm) { testing::expect_exact_if_misaligned(comm); });
 }
 
@@ -185,7 +185,7 @@ TEST_F(GpuCollectivesTest, NamesRanksWhoseTensorsLieElsewhere) {
 }
 
 // Freed blocks are used again, including by other ranks.
-TEST_F(GpuCollectivesTest, MemoryThatIsUsedAgain) {
+TEST_F(GpuCollectivesTest, StayExactWhenMemoryIsReused) {
   set_cuda_caching(true);
   for (const DeviceTransfers transfers : kTransfers)
     on_gpus(4, 2,

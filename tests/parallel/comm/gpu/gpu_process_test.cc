@@ -85,7 +85,7 @@ void expect_all(const Tensor& x, float value) {
 }
 
 // Tensors larger than one segment, in shared memory and elsewhere.
-TEST_F(GpuProcessTest, LargeTensorsInSharedMemoryAndElsewhere) {
+TEST_F(GpuProcessTest, LargeTensorsAreExactInSharedMemoryAndElsewhere) {
   ProcessGroupOptions options;
   options.all_reduce = "ring";
   on_processes(2,
@@ -144,7 +144,7 @@ TEST_F(GpuProcessTest, ProcessesThatShareAGpuUseThePlan) {
   }
 }
 
-TEST_F(GpuProcessTest, SubgroupsAndMessages) {
+TEST_F(GpuProcessTest, SubgroupsAndMessagesAreExact) {
   on_processes(
       4, on_gpu(4, [](Communicator& comm) {
         const auto half = comm.split(comm.rank() % 2);

@@ -89,7 +89,7 @@ TEST_P(KernelAllReduceTest, IsExactForAllDTypesAndOps) {
   EXPECT_EQ(launches.count(), num_calls);
 }
 
-TEST_P(KernelAllReduceTest, AllCountsAndWorldSizes) {
+TEST_P(KernelAllReduceTest, IsExactForAllCountsAndWorldSizes) {
   for (const int n : kWorldSizes)
     for (const int num_devices : {1, 8}) {
       const Launches launches;
@@ -115,7 +115,7 @@ TEST_P(KernelAllReduceTest, CallsOfAllSizesFollowEachOther) {
   EXPECT_EQ(launches.count(), 2 * (2 * 7 - 2));  // 100'000 are too many for both dtypes
 }
 
-TEST_P(KernelAllReduceTest, MisalignedTensors) {
+TEST_P(KernelAllReduceTest, IsExactForMisalignedTensors) {
   const Launches launches;
   on_gpus(2, 2, [](Communicator& comm) { testing::expect_exact_if_misaligned(comm); });
   EXPECT_GT(launches.count(), 0);
@@ -123,7 +123,7 @@ TEST_P(KernelAllReduceTest, MisalignedTensors) {
 
 // One-shot and two-shot add in rank order in float32 and round once. The ring gives the same bits
 // on all ranks.
-TEST_P(KernelAllReduceTest, OrderOfSums) {
+TEST_P(KernelAllReduceTest, AddsInTheOrderOfItsAlgorithm) {
   constexpr int n = 4;
   constexpr std::int64_t kCount = 3000;
   for (const DType dtype : {DType::float32, DType::float16}) {

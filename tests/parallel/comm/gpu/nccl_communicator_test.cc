@@ -54,7 +54,7 @@ TEST_F(NcclCommunicatorTest, AllAreExactForAllDTypesAndOps) {
   });
 }
 
-TEST_F(NcclCommunicatorTest, AllCountsAndWorldSizes) {
+TEST_F(NcclCommunicatorTest, IsExactForAllCountsAndWorldSizes) {
   for (const int n : {1, 2, 3, 5, 8})
     run_nccl_ranks(n, [n](Communicator& comm) {
       for (const Collective collective : kAll)
@@ -63,7 +63,7 @@ TEST_F(NcclCommunicatorTest, AllCountsAndWorldSizes) {
     });
 }
 
-TEST_F(NcclCommunicatorTest, AllGatherInPlaceOfTheOutput) {
+TEST_F(NcclCommunicatorTest, GathersInPlaceOfTheOutput) {
   run_nccl_ranks(4, [](Communicator& comm) {
     const Tensor output = zeros({4, 100});
     const Tensor own = view::select(output, 0, comm.rank());
@@ -74,7 +74,7 @@ TEST_F(NcclCommunicatorTest, AllGatherInPlaceOfTheOutput) {
   });
 }
 
-TEST_F(NcclCommunicatorTest, MisalignedTensors) {
+TEST_F(NcclCommunicatorTest, IsExactForMisalignedTensors) {
   run_nccl_ranks(2, [](Communicator& comm) {
     for (const DType dtype : {DType::uint8, DType::bfloat16, DType::float64})
       for (std::int64_t offset = 0; offset < 16; offset += 5) {

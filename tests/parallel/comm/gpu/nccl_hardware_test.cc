@@ -54,7 +54,7 @@ TEST_F(NcclHardwareTest, AllAreExactForAllDTypesAndOps) {
   });
 }
 
-TEST_F(NcclHardwareTest, GroupsOfGroupsAndTheEndOfThem) {
+TEST_F(NcclHardwareTest, SubgroupsAreExact) {
   on_all_gpus([](Communicator& comm) {
     const auto part = comm.split(comm.rank() / 2);
     expect_exact(*part, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, 1000});

@@ -53,7 +53,7 @@ class DiagnoseTest(unittest.TestCase):
         self.assertIsNone(culprit)
         self.assertIn('is #1', text[0])
 
-    def test_all_alike(self):
+    def test_blames_nobody_if_all_are_alike(self):
         self.assertEqual(self.diagnose(r0=['a'], r1=['a'], r2=['a']), (None, 'All ranks made the same 1 calls.'))
 
 

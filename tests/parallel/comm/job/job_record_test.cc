@@ -91,7 +91,7 @@ TEST(JobRecordTest, BlameIsFollowedToItsEnd) {
   EXPECT_EQ(record.report(), "ringrun: rank 1 failed first: exit code 4\n");
 }
 
-TEST(JobRecordTest, ACircleEndsAtTheFirstRanksWord) {
+TEST(JobRecordTest, ACircleOfBlameEndsAtTheFirstRanksReport) {
   JobRecord record(kHere);
   record.note_blame(0, 1);
   record.note_blame(1, 2);
@@ -140,7 +140,7 @@ TEST(JobRecordTest, WhereNobodyIsToBlameNoRankIsLeftOut) {
   EXPECT_EQ(blamed.hosts_left(), kHere);
 }
 
-TEST(JobRecordTest, WhereTheFirstRankBlamesNobodyWhoKnowsMoreCounts) {
+TEST(JobRecordTest, WhereTheFirstRankBlamesNobodyALaterCauseCounts) {
   const auto begin = JobRecord::Clock::now();
   JobRecord in_order({{"localhost", 4}});
   in_order.note_blame(0, kNobody);
@@ -200,7 +200,7 @@ TEST(JobRecordTest, AHostThatIsLostMeanwhileIsBlamedForItsRank) {
   EXPECT_EQ(record.hosts_left(), (Hosts{{"ha", 1}, {"hc", 1}}));
 }
 
-TEST(JobRecordTest, RanksThatSomebodyKillsAreLeftOut) {
+TEST(JobRecordTest, RanksKilledFromOutsideAreLeftOut) {
   JobRecord record(kThree);
   record.note_end(1, killed(SIGKILL));
   record.note_end(3, killed(SIGKILL));

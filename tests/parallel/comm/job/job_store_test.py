@@ -94,19 +94,19 @@ class MixTest(JobStoreTest):
             self.assert_met(second)
         self.assertEqual(self.files(), [])
 
-    def test_jobs_of_torchrun(self):
+    def test_jobs_of_torchrun_do_not_mix(self):
         self.assert_pairs_do_not_mix(self.torchrun)
 
-    def test_jobs_of_mpirun(self):
+    def test_jobs_of_mpirun_do_not_mix(self):
         self.assert_pairs_do_not_mix(self.mpirun)
 
-    def test_jobs_of_one_launcher_with_ports_of_their_own(self):
+    def test_jobs_of_one_launcher_with_ports_of_their_own_do_not_mix(self):
         one_job = TORCHRUN.split(' done; ')[0].replace('"$@"', '"$1" $MASTER_PORT 500') + ' done; '
         script = f'MASTER_PORT=29500; {one_job} MASTER_PORT=29501; {one_job}' + TORCHRUN.split(' done; ', 1)[1]
         self.assert_met(self.torchrun('', script=script), 4)
 
     @unittest.skipUnless(may_be_nobody(), 'needs root to be two users')
-    def test_jobs_of_two_users(self):
+    def test_jobs_of_two_users_do_not_mix(self):
         jobs = [self.torchrun('ours', 500), self.torchrun('theirs', 500, user=NOBODY)]
         for job in jobs:
             self.assert_met(job)

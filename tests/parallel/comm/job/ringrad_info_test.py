@@ -27,7 +27,7 @@ class RingradInfo(unittest.TestCase):
                 self.assertEqual(2 * one['to_bytes'], following['from_bytes'])
                 self.assertNotEqual(one['algorithm'], following['algorithm'])
 
-    def test_groups_of_threads(self):
+    def test_describes_groups_of_threads(self):
         result = info('--json', '--ranks', '2,3')
         self.assertEqual(result.returncode, 0, result.stderr)
         said = json.loads(result.stdout)
@@ -36,11 +36,11 @@ class RingradInfo(unittest.TestCase):
             self.check_group(group, 'threads', world_size)
             self.assertEqual(group['choices']['all_reduce'][0]['algorithm'], 'eager')
 
-    def test_sums_in_another_order(self):
+    def test_shows_sums_in_another_order(self):
         group = json.loads(info('--json', '--ranks', '4', '--order', 'tree').stdout)['groups'][0]
         self.assertEqual([one['algorithm'] for one in group['choices']['all_reduce']], ['halving_doubling'])
 
-    def test_groups_of_processes_speak_once(self):
+    def test_groups_of_processes_print_once(self):
         result = ringrun('-n', '2', INFO, '--json')
         self.assertEqual(result.returncode, 0, result.stderr)
         said = json.loads(''.join(line.removeprefix('[0] ') for line in result.stdout.splitlines(True)))

@@ -43,7 +43,7 @@ TEST(PlanProgramTest, ARingDeliversTheFirstHopOfEveryFinishedChunk) {
     EXPECT_EQ(count_if(compile(ring_all_reduce(n)), is_copy), n * (n - 2));
 }
 
-TEST(PlanProgramTest, TwoRanksNeedNoWordOfReadingAtTheEnd) {
+TEST(PlanProgramTest, TwoRanksNeedNoReportOfReadsAtTheEnd) {
   // Rank 0's lent data was read before the last message that rank 0 waits for was sent.
   const PlanPrograms programs = compile(ring_all_reduce(2));
   const PlanProgram& rank0 = programs.ranks[0];
@@ -91,7 +91,7 @@ TEST(PlanProgramTest, ABroadcastIsReadByAllAtOnce) {
   EXPECT_EQ(count_if(compile(direct_broadcast(5, 3)), is_copy), 4);
 }
 
-TEST(PlanProgramTest, OnlyWhoStagesNeedsMemoryBesideItsBuffer) {
+TEST(PlanProgramTest, OnlyRanksThatStageNeedStagingBuffers) {
   for (const PlanProgram& program : compile(one_shot_all_reduce(4)).ranks) {
     EXPECT_EQ(program.num_staged, 1);
     EXPECT_EQ(program.num_leading, 4);  // the copy and three sends, all before any message arrives

@@ -315,7 +315,7 @@ CollectivePlan word_by_an_empty_chunk(int n, int root) {
   return plan;
 }
 
-TEST(ThreadAlgorithmsTest, AnEmptyMessageStillBringsWord) {
+TEST(ThreadAlgorithmsTest, AnEmptyMessageStillReportsARead) {
   run_ranks(3,
             [](Communicator& comm) {
               for (int k = 0; k < 3000 && !::testing::Test::HasFailure(); ++k)

@@ -34,7 +34,7 @@ TEST(ThreadCommunicatorTest, LargeAllReduceIsExact) {
     });
 }
 
-TEST(ThreadCommunicatorTest, AllGatherInPlaceOfTheOutput) {
+TEST(ThreadCommunicatorTest, GathersInPlaceOfTheOutput) {
   run_ranks(3, [](Communicator& comm) {
     const Tensor output = zeros({3, 2});
     const Tensor mine = view::select(output, 0, comm.rank());

@@ -60,15 +60,15 @@ class RunsTest(MpiTest):
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assert_nothing_left()
 
-    def test_one_to_four_ranks(self):
+    def test_one_to_four_ranks_pass_the_suite(self):
         for num_ranks in (1, 2, 3, 4):
             with self.subTest(num_ranks=num_ranks):
                 self.assert_passes(self.mpirun(num_ranks))
 
-    def test_alone_without_a_launcher(self):
+    def test_a_rank_without_a_launcher_is_alone(self):
         self.assert_passes(subprocess.run([RANKS], env=self.environment(), text=True, capture_output=True, timeout=60))
 
-    def test_a_library_that_serves_one_thread(self):
+    def test_a_library_that_serves_one_thread_is_enough(self):
         self.assert_passes(self.mpirun(2, '--gtest_also_run_disabled_tests', '--gtest_filter=*OneThreadAlone*'))
 
     def test_a_host_hands_over_a_part_of_its_ranks(self):
@@ -78,7 +78,7 @@ class RunsTest(MpiTest):
 
 
 class FailsTest(MpiTest):
-    def test_another_launcher(self):
+    def test_another_launcher_is_refused(self):
         run = subprocess.run([RANKS, '--gtest_filter=*.AddsInRankOrder'], text=True, capture_output=True, timeout=60,
                              env=self.environment(RANK='0', WORLD_SIZE='2'))
         self.assertIn('ranks must be started by mpirun, or by srun with PMIx; got 2 ranks of another launcher',

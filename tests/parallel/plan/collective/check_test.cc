@@ -157,7 +157,7 @@ TEST(PlanCheckTest, NamesAChunkWrittenWhileItIsLent) {
       "that it was read");
 }
 
-TEST(PlanCheckTest, AReadEndsWhenWordOfItReturnsThroughOthers) {
+TEST(PlanCheckTest, AReadEndsWhenItsReportReturnsThroughOthers) {
   EXPECT_EQ(verdict(ring_all_reduce(5)), "proved");  // the rank learns it around the ring
 }
 
@@ -256,7 +256,7 @@ TEST(PlanCheckTest, NamesACopyMadeAnewWhileItIsLent) {
       "read");
 }
 
-TEST(PlanCheckTest, ACopyMayBeMadeAnewAfterWordOfItsRead) {
+TEST(PlanCheckTest, ACopyMayBeMadeAnewAfterAReportOfItsRead) {
   CollectivePlan plan = staged_exchange();
   plan.send(1, 0, 0, 1);
   plan.recv(1, 1, 0, 0);

@@ -47,7 +47,7 @@ TEST(SumOrderTest, TheFirstRanksArePairedIfThereIsNoPowerOfTwo) {
             SumOrder::tree);
 }
 
-TEST(SumOrderTest, UpToThreeRanksCanonicalIsATree) {
+TEST(SumOrderTest, TheCanonicalOrderOfUpToThreeRanksIsATree) {
   for (int n : {1, 2, 3})
     for (SumOrder order : {SumOrder::canonical, SumOrder::tree, SumOrder::fast})
       EXPECT_TRUE(has_sum_order(make_plan(Collective::all_reduce, "two_shot", n), order));

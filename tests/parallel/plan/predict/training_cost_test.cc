@@ -258,7 +258,7 @@ TEST(TrainingCostTest, UnlikeStagesWaitForTheSlowest) {
   EXPECT_LT(prediction.step_s, (64 + 4) * 7e-3);
 }
 
-TEST(TrainingCostTest, TenThousandDevicesInEverySplit) {
+TEST(TrainingCostTest, PredictsTenThousandDevicesInEverySplit) {
   for (const int pipeline : {1, 2, 8, 16, 80, 1000}) {
     const TrainingSetup setup =
         with_links(setup_of(1000, 10'000 / pipeline, pipeline, pipeline == 1 ? 1 : 64));

@@ -100,7 +100,7 @@ TEST(TrainingSplitsTest, SayWhyTheyCannotBe) {
   }
 }
 
-TEST(TrainingSplitsTest, TenThousandDevices) {
+TEST(TrainingSplitsTest, CoverTenThousandDevices) {
   SplitQuestion question = question_of(10'000, 80'000);
   question.micro_batches = 8;
   question.schedules = {"1f1b"};

@@ -131,7 +131,7 @@ TEST(DistributedCheckpointTest, ProcessesGoOnAsIfTheyHadNotBeenInterrupted) {
 }
 
 // Rank 0, whose run began later, saves and leaves.
-TEST(DistributedCheckpointTest, WhoIsLeftMayReplaceWhatTheGroupHasSaved) {
+TEST(DistributedCheckpointTest, RemainingRanksMayReplaceWhatTheGroupHasSaved) {
   const Folder folder;
   const testing::Join join = [](Store& store, int rank, int world_size) {
     return join_process_group(store, "test", rank, world_size, ProcessGroupOptions());
@@ -169,7 +169,7 @@ TEST(DistributedCheckpointTest, RanksGoOnAsIfTheyHadNotBeenInterrupted) {
   }
 }
 
-TEST(DistributedCheckpointTest, SoDoRanksOnGpus) {
+TEST(DistributedCheckpointTest, RanksOnGpusGoOnAsIfTheyHadNotBeenInterrupted) {
   if (testing::num_gpus() < 2) GTEST_SKIP() << "there are fewer than two GPUs";
   const Folder folder;
   run_ranks(2, [&](Communicator& comm) {

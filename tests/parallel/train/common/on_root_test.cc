@@ -59,7 +59,7 @@ TEST(OnRootTest, ProcessesWaitLongerThanTheGroupsDeadline) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.wait(rank), 0);
 }
 
-TEST(OnRootTest, SoDoRanksOverGloo) {
+TEST(OnRootTest, RanksOverGlooWaitLongerThanTheGroupsDeadline) {
   Processes ranks(3, kGloo, wait_for_root);
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.wait(rank), 0);
 }

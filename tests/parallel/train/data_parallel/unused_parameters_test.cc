@@ -128,7 +128,7 @@ TEST(UnusedParametersTest, ReplicasAverageWhatSomeRanksUsedAndLeaveTheRestAlone)
         true);
 }
 
-TEST(UnusedParametersTest, SoDoReplicasOfAStaticGraph) {
+TEST(UnusedParametersTest, ReplicasOfAStaticGraphLeaveUnusedParametersAlone) {
   check(
       [](Net& net, Communicator& comm, const MakeOptimizer& make, int steps) {
         train_replicated(net, comm, make, steps, {.bucket_bytes = 500, .static_graph = true});
@@ -136,7 +136,7 @@ TEST(UnusedParametersTest, SoDoReplicasOfAStaticGraph) {
       false);
 }
 
-TEST(UnusedParametersTest, SoDoesAShardedOptimizer) {
+TEST(UnusedParametersTest, AShardedOptimizerLeavesUnusedParametersAlone) {
   check(
       [](Net& net, Communicator& comm, const MakeOptimizer& make, int steps) {
         ShardedOptimizer optimizer(net, comm, make);

@@ -17,7 +17,7 @@ TEST(WorkerClocksTest, LeadIsTheDistanceToTheSlowest) {
   EXPECT_EQ(clocks.lead(2), 0);
 }
 
-TEST(WorkerClocksTest, WhoHasLeftIsNotWaitedFor) {
+TEST(WorkerClocksTest, AWorkerThatHasLeftIsNotWaitedFor) {
   WorkerClocks clocks(3);
   for (const int worker : {0, 0, 0, 1}) clocks.advance(worker);
   clocks.leave(2);

@@ -99,13 +99,13 @@ TEST(HybridTest, ComputesWhatOneRankDoes) {
     }
 }
 
-TEST(HybridTest, WithSeveralStagesPerRank) {
+TEST(HybridTest, SeveralStagesPerRankGiveTheSameNumbers) {
   run_ranks(4, [&](Communicator& comm) {
     expect_one_ranks_numbers(comm, {2, 2}, interleaved(2, 3, 4), false);
   });
 }
 
-TEST(HybridTest, SoItIsOnGpus) {
+TEST(HybridTest, GpusGiveTheSameNumbers) {
   if (num_gpus() == 0) GTEST_SKIP();
   run_ranks(4, [&](Communicator& comm) {
     const DefaultDeviceGuard guard(Device(DeviceType::cuda, comm.rank() % num_cuda_devices()));

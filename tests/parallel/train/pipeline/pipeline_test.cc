@@ -61,7 +61,7 @@ TEST(PipelineTest, EveryScheduleGivesTheGradientsOfTheWholeModelBitByBit) {
       }
 }
 
-TEST(PipelineTest, SoItIsOnGpus) {
+TEST(PipelineTest, GpusGiveTheGradientsOfTheWholeModelBitByBit) {
   if (num_gpus() == 0) GTEST_SKIP();
   for (const int p : {2, 4})
     for (const PipelinePlan& plan : plans_for(p, 4)) {

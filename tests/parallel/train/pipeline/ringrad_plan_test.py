@@ -37,7 +37,7 @@ class RingradPlan(unittest.TestCase):
         self.assertRegex(marked[0], fr'^ *{best["data"]} x {best["pipeline"]} ')
         return possible
 
-    def test_machines_that_are_not_here(self):
+    def test_predicts_machines_that_are_not_here(self):
         for arguments in (['--model', 'resnet20', '--devices', '8', '--topology', 'nvlink8', '--batch', '256'],
                           ['--model', 'mlp', '--devices', '4', '--topology', 'pcie4', '--schedule', 'gpipe'],
                           ['--model', 'convnet', '--devices', '16', '--topology', 'two_hosts', '--micro-batches', '4',
@@ -48,14 +48,14 @@ class RingradPlan(unittest.TestCase):
             self.assertIn('assumed', printed)
             self.assertNotIn('measured ', printed)
 
-    def test_every_split_of_a_schedule(self):
+    def test_predicts_every_split_of_a_schedule(self):
         _, said = self.ask('--model', 'resnet20', '--devices', '8', '--topology', 'nvlink8', '--schedule', '1f1b')
         self.assertEqual([(one['data'], one['pipeline']) for one in said['splits']], [(8, 1), (4, 2), (2, 4), (1, 8)])
         self.assertNotIn('schedule', said['splits'][0])
         for one in said['splits'][1:]:
             self.assertEqual(len(one['starts']), one['pipeline'])
 
-    def test_ten_thousand_devices(self):
+    def test_predicts_ten_thousand_devices(self):
         printed, said = self.ask('--model', 'resnet20', '--devices', '10000', '--topology', 'hosts:1250', '--batch', '320000')
         possible = self.check_best(printed, said)
         self.assertEqual(len({one['data'] for one in said['splits']}), 25)
