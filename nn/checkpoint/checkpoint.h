@@ -21,7 +21,7 @@
 // For many ranks: parallel/train/checkpoint/distributed_checkpoint.h.
 // (autograd/activation_checkpoint.h is unrelated.)
 //
-// README.md says more: "Generations of checkpoints".
+// nn/README.md says more: "Generations of checkpoints".
 
 #pragma once
 

@@ -17,7 +17,7 @@
 // Gradients are equal up to the rounding of a different order of summation. Two runs give the same
 // bits. One device gives the bits of the module itself.
 //
-// README.md says more: "DataParallel: who owns what".
+// README.md says more: "DataParallel: ownership".
 
 #pragma once
 

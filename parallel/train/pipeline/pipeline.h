@@ -16,7 +16,7 @@
 //
 // Guarantee: gradients are those of the whole model on the same micro-batches one after another,
 // bit by bit, whatever the schedule and the number of ranks. An exception or a dead rank ends
-// train_step() on all ranks. README.md, "Who owns what, and failures", has the conditions.
+// train_step() on all ranks. README.md, "Ownership and failures", has the conditions.
 //
 // Papers: Huang et al. 2019, "GPipe", arXiv:1811.06965; for the others see pipeline_schedules.h
 
