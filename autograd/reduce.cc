@@ -1,10 +1,12 @@
 #include "ringrad/autograd/reduce.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/kernels/reduce/argmax.h"
 #include "ringrad/kernels/reduce/reduce.h"
 
@@ -14,14 +16,28 @@ namespace {
 // The axes that a reduction removed: what its gradient needs to know.
 class Reduced {
  public:
-  Reduced(const Tensor& x, const Shape& axes, Where where) : shape_(x.shape()), kept_(x.shape()) {
-    const unsigned mask = axes_mask("reduce", axes, x.dims(), where);
+  Reduced(const Tensor& x, const Shape& axes, Where where, const char* operation = "reduce")
+      : shape_(x.shape(where)), kept_(x.shape()) {
+    mask_ = axes_mask(operation, axes, x.dims(), where);
     for (int i = 0; i < x.dims(); ++i)
-      if (mask >> i & 1u) kept_[i] = 1;
+      if (mask_ >> i & 1u) kept_[i] = 1;
   }
 
   /// Elements per result.
-  std::int64_t count() const { return shape_.numel() / std::max<std::int64_t>(1, kept_.numel()); }
+  std::int64_t count() const {
+    std::int64_t product = 1;
+    for (int i = 0; i < shape_.size(); ++i)
+      if (mask_ >> i & 1u) product *= shape_[i];
+    return product;
+  }
+
+  /// The result's shape.
+  Shape shape(bool keepdim) const {
+    Shape shape;
+    for (int i = 0; i < shape_.size(); ++i)
+      if (keepdim || !(mask_ >> i & 1u)) shape.push_back(kept_[i]);
+    return shape;
+  }
 
   /// A result, or its gradient, with the reduced axes restored as ones.
   Tensor restored(const Tensor& result) const { return reshape(result, kept_); }
@@ -29,9 +45,63 @@ class Reduced {
   /// The same in x's shape.
   Tensor spread(const Tensor& result) const { return expand(restored(result), shape_); }
 
+  /// x with the elements of each result along one last axis.
+  Tensor gathered(const Tensor& x) const {
+    Shape extents = shape(false);
+    extents.push_back(count());
+    return reshape(permute(x, order()), extents);
+  }
+
+  /// The inverse of gathered().
+  Tensor scattered(const Tensor& x) const {
+    const Shape from = order();
+    Shape extents, back = from;
+    for (int i = 0; i < from.size(); ++i) {
+      extents.push_back(shape_[static_cast<int>(from[i])]);
+      back[static_cast<int>(from[i])] = i;
+    }
+    return permute(reshape(x, extents), back);
+  }
+
  private:
+  // The axes that stay, then those that do not.
+  Shape order() const {
+    Shape axes;
+    for (const unsigned reduced : {0u, 1u})
+      for (int i = 0; i < shape_.size(); ++i)
+        if ((mask_ >> i & 1u) == reduced) axes.push_back(i);
+    return axes;
+  }
+
   Shape shape_, kept_;
+  unsigned mask_;
 };
+
+bool is_16_bit(const Tensor& x) { return is_floating(x.dtype()) && size_bytes(x.dtype()) == 2; }
+
+// For each element along the last axis, the product of the others. Halves are multiplied pairwise,
+// and the products of the others of a pair, times the one, are those of the other:
+//
+//     x        a0 a1 | b0 b1        pairs  p0 = a0 b0, p1 = a1 b1
+//     others   q0 b0, q1 b1, q0 a0, q1 a1    where q0, q1 are the others' products of the pairs
+Tensor product_of_others(const Tensor& x) {
+  const std::int64_t n = x.shape().back(), half = n / 2;
+  if (n <= 1) return ones_like(x);
+  const Tensor a = slice(x, -1, 0, half), b = slice(x, -1, half, 2 * half);
+  if (n % 2 == 0) {
+    const Tensor q = product_of_others(a * b);
+    return concatenate({q * b, q * a}, -1);
+  }
+  const Tensor q = product_of_others(concatenate({a * b, slice(x, -1, n - 1)}, -1));
+  const Tensor of_pairs = slice(q, -1, 0, half);
+  return concatenate({of_pairs * b, of_pairs * a, slice(q, -1, half)}, -1);
+}
+
+// Gradients of the Euclidean norm and the standard deviation y of the deviations d: grad d / y,
+// over `divisor`, and 0 where y is 0.
+Tensor root_gradient(const Tensor& grad, const Tensor& y, const Tensor& d, double divisor) {
+  return d * where(y == 0, 0, grad / (y * divisor));
+}
 
 // max or min: the chosen elements share the gradient equally. If there are NaNs, they are the
 // chosen elements.
@@ -47,6 +117,16 @@ Tensor record_choice(const char* name, const Tensor& x, const Shape& axes, Tenso
              context.set(0, ringrad::where(chosen, part, 0));
            });
   return y;
+}
+
+// any and all: the largest or smallest truth value; of none, `of_none`.
+Tensor decide(const char* name, Tensor (*choose)(const Tensor&, const Shape&, bool, Where),
+              bool of_none, const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  const Reduced reduced(x, axes, where, name);
+  if (x.numel() == 0)
+    return full(reduced.shape(keepdim), of_none, {.dtype = DType::bool_, .device = x.device()},
+                where);
+  return choose(x.dtype() == DType::bool_ ? x : ne(x, 0, where), axes, keepdim, where);
 }
 
 }  // namespace
@@ -83,6 +163,95 @@ Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool kee
              context.set(0, deviation * (reduced.restored(context.grad_output()) * (2 / divisor)));
            });
   return y;
+}
+
+Tensor stddev(const Tensor& x, const Shape& axes, std::int64_t correction, bool keepdim,
+              Where where) {
+  check_floating("stddev", x, where);
+  if (is_16_bit(x))  // whose square may overflow
+    return to(stddev(to(x, DType::float32, where), axes, correction, keepdim, where), x.dtype(),
+              where);
+  Tensor y = kernels::unary(ops::Sqrt(), kernels::var(x, axes, correction, keepdim, where), where);
+  if (needs_grad(x))
+    record("stddev", where, y, {&x},
+           [x = save(x), y = save_output(y), axes, correction,
+            reduced = Reduced(x, axes, where)](BackwardContext& context) {
+             const auto divisor =
+                 static_cast<double>(std::max<std::int64_t>(0, reduced.count() - correction));
+             context.set(0, root_gradient(reduced.restored(context.grad_output()),
+                                          reduced.restored(y.get()),
+                                          x.get() - mean(x.get(), axes, true), divisor));
+           });
+  return y;
+}
+
+Tensor prod(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  Tensor y = kernels::prod(x, axes, keepdim, where);
+  if (needs_grad(x))
+    record("prod", where, y, {&x},
+           [x = save(x), reduced = Reduced(x, axes, where)](BackwardContext& context) {
+             const Tensor others = product_of_others(reduced.gathered(x.get()));
+             context.set(0, reduced.spread(context.grad_output()) * reduced.scattered(others));
+           });
+  return y;
+}
+
+Tensor logsumexp(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  check_floating("logsumexp", x, where);
+  if (is_16_bit(x))
+    return to(logsumexp(to(x, DType::float32, where), axes, keepdim, where), x.dtype(), where);
+  const Reduced reduced(x, axes, where, "logsumexp");
+  Tensor y;
+  {
+    const NoGrad guard;
+    if (reduced.count() == 0) {
+      y = full(reduced.shape(keepdim), -std::numeric_limits<double>::infinity(),
+               {.dtype = x.dtype(), .device = x.device()}, where);
+    } else {
+      const Tensor largest = kernels::max(x, axes, true, where);
+      const Tensor origin = ringrad::where(isfinite(largest), largest, 0);
+      const Tensor total = kernels::sum(exp(x - origin), axes, true, where);
+      y = reshape(log(total) + origin, reduced.shape(keepdim), where);
+    }
+  }
+  if (needs_grad(x))
+    record("logsumexp", where, y, {&x},
+           [x = save(x), y = save_output(y), reduced](BackwardContext& context) {
+             context.set(0, reduced.spread(context.grad_output()) *
+                                exp(x.get() - reduced.restored(y.get())));
+           });
+  return y;
+}
+
+Tensor vector_norm(const Tensor& x, double order, const Shape& axes, bool keepdim, Where where) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  check_floating("vector_norm", x, where);
+  RINGRAD_CHECK(order == 1 || order == 2 || order == kInfinity, ValueError, where,
+                "vector_norm: the order must be 1, 2 or infinity; got ", order);
+  const Reduced reduced(x, axes, where, "vector_norm");
+  if (order == 1) return sum(abs(x, where), axes, keepdim, where);
+  if (order == kInfinity) {
+    RINGRAD_CHECK(reduced.count() > 0, ShapeError, where,
+                  "vector_norm: of order infinity needs an element; got shape ", x.shape(),
+                  " and axes ", axes);
+    return max(abs(x, where), axes, keepdim, where);
+  }
+  Tensor y = kernels::norm(x, axes, keepdim, where);
+  if (needs_grad(x))
+    record("vector_norm", where, y, {&x},
+           [x = save(x), y = save_output(y), reduced](BackwardContext& context) {
+             context.set(0, root_gradient(reduced.restored(context.grad_output()),
+                                          reduced.restored(y.get()), x.get(), 1));
+           });
+  return y;
+}
+
+Tensor any(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  return decide("any", kernels::max, false, x, axes, keepdim, where);
+}
+
+Tensor all(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  return decide("all", kernels::min, true, x, axes, keepdim, where);
 }
 
 Tensor max(const Tensor& x, const Shape& axes, bool keepdim, Where where) {

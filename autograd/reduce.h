@@ -5,7 +5,7 @@
 //                       sum(x, {0, 2, 3}, true)  ->  (1, C, 1, 1)
 //
 // No axes means all axes. A result keeps the order in which x's axes lie in memory. All reductions
-// except argmax and argmin are differentiable any number of times. All throw ShapeError for an
+// except any, all, argmax and argmin are differentiable any number of times. All throw ShapeError for an
 // absent or repeated axis. sum_to is in broadcast.h.
 
 #pragma once
@@ -40,6 +40,55 @@ Tensor mean(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
 /// Throws:  DTypeError, ValueError for a negative correction
 Tensor var(const Tensor& x, const Shape& axes = {}, std::int64_t correction = 1,
            bool keepdim = false, Where where = Where::current());
+
+/// The standard deviation, sqrt(var); where it is 0, its gradient is 0.
+///
+/// DTypes:  floats
+/// Saves:   x, the result
+/// Throws:  as var
+Tensor stddev(const Tensor& x, const Shape& axes = {}, std::int64_t correction = 1,
+              bool keepdim = false, Where where = Where::current());
+
+/// The product; 1 if there are no elements. Its gradient multiplies the other factors instead of
+/// dividing by one, so factors of 0 are as good as any.
+///
+/// DTypes:  floats stay; integers and bool give int64
+/// Saves:   x
+Tensor prod(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
+            Where where = Where::current());
+
+/// log(sum exp x), without overflow where the result has none; -infinity if there are no elements.
+///
+/// DTypes:  floats
+/// Saves:   x, the result
+/// Throws:  DTypeError
+Tensor logsumexp(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
+                 Where where = Where::current());
+
+/// The norm of the elements along the axes, as of one vector:
+///
+///   order 1         sum |x|
+///   order 2         sqrt(sum x^2)
+///   order infinity  max |x|; equal elements share the gradient evenly
+///
+/// Where a norm of order 2 is 0, its gradient is 0.
+///
+/// DTypes:  floats
+/// Saves:   x, the result
+/// Throws:  DTypeError; ValueError for another order; ShapeError if the order is infinity and there
+///          are no elements
+Tensor vector_norm(const Tensor& x, double order = 2, const Shape& axes = {}, bool keepdim = false,
+                   Where where = Where::current());
+
+/// True if any element is not 0; false if there are none. NaN is not 0.
+///
+/// DTypes:  all; the result is bool and has no history
+Tensor any(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
+           Where where = Where::current());
+
+/// True if no element is 0; true if there are none.
+Tensor all(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
+           Where where = Where::current());
 
 /// The largest element; NaN if any element is NaN. All elements that equal the result share the
 /// gradient evenly; if the result is NaN, all NaNs share it.

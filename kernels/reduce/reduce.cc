@@ -200,6 +200,42 @@ Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool kee
   return reduction.shaped(keepdim, where);
 }
 
+Tensor prod(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  const DType given = x.dtype(where);
+  const DType dtype = !is_floating(given)      ? DType::int64
+                      : size_bytes(given) == 2 ? DType::float32
+                                               : given;
+  const Reduction reduction("prod", cast(x, dtype, where), axes, dtype, where);
+  if (x.numel() == 0)
+    fill_(reduction.result, 1, where);
+  else if (x.device().is_cuda())
+    cuda::product(reduction.plan, reduction.x, reduction.result, where);
+  else
+    cpu::product(reduction.plan, reduction.x, reduction.result);
+  const Tensor y = reduction.shaped(keepdim, where);
+  return is_floating(given) ? cast(y, given, where) : y;
+}
+
+// Squared distances from 0.
+Tensor norm(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  check_floating("norm", x, where);
+  if (size_bytes(x.dtype()) == 2)
+    return cast(norm(cast(x, DType::float32, where), axes, keepdim, where), x.dtype(), where);
+  const Reduction reduction("norm", x, axes, x.dtype(), where);
+  if (x.numel() == 0) {
+    fill_(reduction.result, 0, where);
+    return reduction.shaped(keepdim, where);
+  }
+  const Tensor origin = zeros_like(reduction.result, where);
+  const Tensor squares = empty_like(reduction.result, DType::float64, where);
+  if (x.device().is_cuda())
+    cuda::sum_squared_deviations(reduction.plan, reduction.x, origin, squares, where);
+  else
+    cpu::sum_squared_deviations(reduction.plan, reduction.x, origin, squares);
+  copy_(reduction.result, unary(ops::Sqrt(), squares, where), where);
+  return reduction.shaped(keepdim, where);
+}
+
 Tensor max(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
   return choose(kMax, x, axes, keepdim, where);
 }

@@ -48,6 +48,20 @@ Tensor mean(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
 Tensor var(const Tensor& x, const Shape& axes = {}, std::int64_t correction = 1,
            bool keepdim = false, Where where = Where::current());
 
+/// The product; 1 if there are no elements. Factors are multiplied in float64.
+///
+/// DTypes:  floats stay; integers and bool give int64
+/// Throws:  ShapeError for an absent or repeated axis
+Tensor prod(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
+            Where where = Where::current());
+
+/// The Euclidean norm, sqrt(sum x^2), in one pass; 0 if there are no elements.
+///
+/// DTypes:  floats
+/// Throws:  ShapeError for an absent or repeated axis, DTypeError
+Tensor norm(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
+            Where where = Where::current());
+
 /// The largest element; NaN if any element is NaN.
 ///
 /// DTypes:  all

@@ -32,6 +32,7 @@ namespace {
 using reduce_ops::kHasCenter;
 using reduce_ops::Max;
 using reduce_ops::Min;
+using reduce_ops::Product;
 using reduce_ops::Sum;
 using reduce_ops::SumDeviations;
 using reduce_ops::SumSquaredDeviations;
@@ -280,6 +281,16 @@ struct Quotients {
   }
 };
 
+// Integers modulo 2^64, stored as int64.
+template <class Op>
+void store_integers(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
+  auto* y = reinterpret_cast<std::uint64_t*>(result.data<std::int64_t>());
+  reduce<Op>(plan, x.data<typename Op::Element>(), nullptr,
+             [y](std::int64_t index, const std::uint64_t* total, std::int64_t n) {
+               std::copy_n(total, n, y + index);
+             });
+}
+
 template <template <class> class Op>
 void reduce_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
                        const Tensor& result) {
@@ -308,13 +319,18 @@ void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& 
     if constexpr (is_floating(dtype_of<T>)) {
       reduce<Sum<T>>(plan, x.data<T>(), nullptr, Quotients<T>{result.data<T>(), divisor});
     } else {
-      auto* y = reinterpret_cast<std::uint64_t*>(result.data<std::int64_t>());
-      reduce<Sum<T>>(plan, x.data<T>(), nullptr,
-                     [y](std::int64_t index, const std::uint64_t* total, std::int64_t n) {
-                       std::copy_n(total, n, y + index);
-                     });
+      store_integers<Sum<T>>(plan, x, result);
     }
   });
+}
+
+void product(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
+  const auto run = [&]<class T>() {
+    reduce<Product<T>>(plan, x.data<T>(), nullptr, Quotients<T>{result.data<T>(), 1});
+  };
+  if (x.dtype() == DType::float64) return run.template operator()<double>();
+  if (x.dtype() == DType::float32) return run.template operator()<float>();
+  store_integers<Product<std::int64_t>>(plan, x, result);
 }
 
 void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,

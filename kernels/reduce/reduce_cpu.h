@@ -10,6 +10,10 @@ namespace ringrad::kernels::cpu {
 /// result = sum x / divisor; integers are not divided.
 void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result);
 
+/// result = the product of the elements.
+/// REQUIRES: x is float32, float64 or int64, and so is the result
+void product(const ReducePlan& plan, const Tensor& x, const Tensor& result);
+
 /// result = sum of x - center, or of its square.
 /// REQUIRES: x and center are float32 or float64, result is float64; center has result's layout
 void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,

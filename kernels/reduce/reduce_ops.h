@@ -43,6 +43,19 @@ struct SumSquaredDeviations : Sum<T> {
   static constexpr T map(T x, T center) { return (x - center) * (x - center); }
 };
 
+// A product is often far outside of the range of its factors' dtype on its way to a result inside
+// it, so partial products are wide from the start.
+template <class T>
+struct Product {
+  using Element = T;
+  using Total = std::conditional_t<is_floating(dtype_of<T>), double, std::uint64_t>;
+  using Partial = Total;
+  static constexpr Total kStart = 1;
+
+  static constexpr Partial map(T x) { return static_cast<Partial>(x); }
+  static constexpr Total merge(Total a, Total b) { return a * b; }
+};
+
 // x, or a NaN if `nan` is true. Uses bits, because GCC compiles a condition to jumps instead of
 // vector code.
 template <class T>

@@ -48,6 +48,19 @@ void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& 
   });
 }
 
+void product(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
+  const auto run = [&]<class T>(const auto& finish) {
+    reduce("prod", plan, Plain<reduce_ops::Product<T>>(), x.device_data<T>(), finish, x.device(),
+           where);
+  };
+  if (x.dtype() == DType::float64)
+    return run.template operator()<double>(Quotient<double>{result.device_data<double>(), 1});
+  if (x.dtype() == DType::float32)
+    return run.template operator()<float>(Quotient<float>{result.device_data<float>(), 1});
+  run.template operator()<std::int64_t>(
+      Converted<std::uint64_t>{reinterpret_cast<std::uint64_t*>(result.raw_data())});
+}
+
 void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
                     const Tensor& result, Where where) {
   reduce_deviations<reduce_ops::SumDeviations>("sum_deviations", plan, x, center, result, where);

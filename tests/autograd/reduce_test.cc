@@ -1,10 +1,13 @@
 #include "ringrad/autograd/reduce.h"
 
+#include <cmath>
 #include <functional>
 #include <limits>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -13,6 +16,8 @@ namespace {
 using testing::expect_close;
 using testing::expect_throws;
 using testing::Random;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using Reduction = std::function<Tensor(const Tensor& x, const Shape& axes, bool keepdim)>;
 
@@ -29,6 +34,20 @@ const Row kReductions[] = {
      [](const Tensor& x, const Shape& axes, bool keepdim) { return var(x, axes, 1, keepdim); }},
     {"biased var",
      [](const Tensor& x, const Shape& axes, bool keepdim) { return var(x, axes, 0, keepdim); }},
+    {"stddev",
+     [](const Tensor& x, const Shape& axes, bool keepdim) { return stddev(x, axes, 1, keepdim); }},
+    {"prod",
+     [](const Tensor& x, const Shape& axes, bool keepdim) { return prod(x, axes, keepdim); }},
+    {"logsumexp",
+     [](const Tensor& x, const Shape& axes, bool keepdim) { return logsumexp(x, axes, keepdim); }},
+    {"norm of order 1", [](const Tensor& x, const Shape& axes,
+                           bool keepdim) { return vector_norm(x, 1, axes, keepdim); }},
+    {"norm of order 2", [](const Tensor& x, const Shape& axes,
+                           bool keepdim) { return vector_norm(x, 2, axes, keepdim); }},
+    {"norm of order infinity",
+     [](const Tensor& x, const Shape& axes, bool keepdim) {
+       return vector_norm(x, kInfinity, axes, keepdim);
+     }},
     {"max", [](const Tensor& x, const Shape& axes, bool keepdim) { return max(x, axes, keepdim); }},
     {"min", [](const Tensor& x, const Shape& axes, bool keepdim) { return min(x, axes, keepdim); }},
 };
@@ -74,6 +93,83 @@ TEST(AutogradReduceTest, NansShareTheGradientEvenly) {
     const bool is_max = reduce == max;
     const double one = is_max ? .5 : 0, zero = is_max ? 0 : .5;
     expect_close(x.grad(), {0, .5, 0, .5, one, zero, zero, one});
+  }
+}
+
+TEST(AutogradReduceTest, FactorsOfZeroHaveTheProductOfTheOthersAsGradient) {
+  const Tensor x = tensor({{2., 0., 5.}, {0., 3., 0.}, {2., 3., 4.}}).set_requires_grad();
+  prod(x, {1}).backward(ones({3}));
+  expect_close(x.grad(), {0, 10, 0, 0, 0, 0, 12, 8, 6});
+}
+
+TEST(AutogradReduceTest, TheGradientsOfAProductWithZerosAgreeWithDifferences) {
+  Random random(3);
+  for (const std::int64_t n : {1, 3, 4}) {
+    const Tensor x = random.tensor({3, n}, DType::float64);
+    for (const std::int64_t zero : {std::int64_t{0}, n, 2 * n - 1})
+      zero_(select(reshape(x, {3 * n}), 0, zero));
+    x.set_requires_grad();
+    const auto f = [](const std::vector<Tensor>& in) { return prod(in[0], {1}); };
+    EXPECT_EQ(gradient_check(f, {x}), "") << n;
+    EXPECT_EQ(gradient_gradient_check(f, {x}), "") << n;
+  }
+}
+
+// The subgradient of smallest norm, as in PyTorch.
+TEST(AutogradReduceTest, RootsOfZeroHaveAGradientOfZero) {
+  const Tensor x = tensor({{0., 0.}, {3., 4.}}).set_requires_grad();
+  vector_norm(x, 2, {1}).backward(ones({2}));
+  expect_close(x.grad(), {0, 0, .6, .8});
+  const Tensor constant = full({3}, 2).set_requires_grad();
+  stddev(constant).backward();
+  expect_close(constant.grad(), {0, 0, 0});
+}
+
+TEST(AutogradReduceTest, LogsumexpNeitherOverflowsNorUnderflows) {
+  expect_close(logsumexp(tensor({{1000., 1000.}, {-1000., -1000.}}), {1}),
+               {1000 + std::log(2.), -1000 + std::log(2.)});
+  expect_close(logsumexp(tensor({{-kInfinity, -kInfinity}, {kInfinity, 1}, {-kInfinity, 2}}), {1}),
+               {-kInfinity, kInfinity, 2});
+  expect_close(logsumexp(full({2}, 200, {.dtype = DType::float16})), {200 + std::log(2.)});
+}
+
+TEST(AutogradReduceTest, NormsAgreeWithTheirFormulas) {
+  const Tensor x = tensor({{3., -4.}, {-6., 8.}});
+  expect_close(vector_norm(x, 1, {1}), {7, 14});
+  expect_close(vector_norm(x, 2, {1}, true), {5, 10});
+  expect_close(vector_norm(x, kInfinity, {0}), {6, 8});
+  expect_close(vector_norm(x), {std::sqrt(125.)});
+  expect_close(stddev(x, {1}), {std::sqrt(24.5), std::sqrt(98.)});
+  const Tensor large = full({4}, 300, {.dtype = DType::float16});  // squares do not fit
+  expect_close(vector_norm(large), {600});
+}
+
+TEST(AutogradReduceTest, AnyAndAllTakeEveryDType) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::int64, DType::bool_}) {
+    const Tensor x = to(tensor({{0., 1.}, {0., 0.}, {1., 1.}}), dtype);
+    EXPECT_EQ(any(x).dtype(), DType::bool_);
+    expect_close(any(x, {1}), {1, 0, 1});
+    expect_close(all(x, {1}), {0, 0, 1});
+    expect_close(all(transpose(x, 0, 1), {0}, true), {0, 0, 1});
+  }
+  EXPECT_TRUE(any(tensor({0., std::numeric_limits<double>::quiet_NaN()})).item<bool>());
+  EXPECT_FALSE(any(ones({2}).set_requires_grad()).requires_grad());
+}
+
+TEST(AutogradReduceTest, NothingHasTheNeutralElements) {
+  const Tensor x = empty({0, 2});
+  EXPECT_FALSE(any(x).item<bool>());
+  EXPECT_TRUE(all(x).item<bool>());
+  expect_close(all(x, {0}), {1, 1});
+  EXPECT_EQ(all(x, {1}).shape(), Shape{0});
+  expect_close(logsumexp(x, {0}), {-kInfinity, -kInfinity});
+  expect_close(prod(x, {0}), {1, 1});
+  expect_close(vector_norm(x, 1, {0}), {0, 0});
+  expect_close(vector_norm(x, 2, {0}), {0, 0});
+  for (const auto& [name, reduce] : kReductions) {
+    const Tensor leaf = empty({0, 2}).set_requires_grad();
+    reduce(leaf, {1}, false).backward(empty({0}));
+    EXPECT_EQ(leaf.grad().shape(), (Shape{0, 2})) << name;
   }
 }
 
@@ -139,6 +235,13 @@ TEST(AutogradReduceTest, ThrowsForArgumentsThatDoNotFit) {
   expect_throws<DTypeError>([&] { mean(arange(3)); }, "mean: needs a floating dtype; got int64");
   expect_throws<ValueError>([&] { var(x, {}, -2); },
                             "var: correction must not be negative; got -2");
+  expect_throws<DTypeError>([&] { stddev(arange(3)); }, "stddev: needs a floating dtype");
+  expect_throws<DTypeError>([&] { logsumexp(arange(3)); }, "logsumexp: needs a floating dtype");
+  expect_throws<ShapeError>([&] { any(x, {2}); }, "any: axis must be in [-2, 2); got 2");
+  expect_throws<ValueError>([&] { vector_norm(x, 3); },
+                            "the order must be 1, 2 or infinity; got 3");
+  expect_throws<ShapeError>([&] { vector_norm(empty({0}), kInfinity); },
+                            "vector_norm: of order infinity needs an element; got shape (0,)");
   expect_throws<ShapeError>([&] { argmax(x, 5); }, "argmax: axis must be in");
 }
 

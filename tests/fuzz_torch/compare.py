@@ -75,6 +75,13 @@ class ZeroOf(torch.autograd.Function):
         return grad
 
 
+def product(x, w):
+    """prod along several axes, which PyTorch lacks."""
+    for axis in sorted(axes_of(x, w), reverse=True):
+        x = x.prod(axis, w["keepdim"])
+    return x
+
+
 OTHER = {
     "transpose": lambda x, w: x[0].transpose(w["axis0"], w["axis1"]),
     "reshape": lambda x, w: x[0].reshape(w["shape"]),
@@ -89,6 +96,10 @@ OTHER = {
     "sum": lambda x, w: x[0].sum(axes_of(x[0], w), w["keepdim"]),
     "mean": lambda x, w: x[0].mean(axes_of(x[0], w), w["keepdim"]),
     "var": lambda x, w: x[0].var(axes_of(x[0], w), correction=w["correction"], keepdim=w["keepdim"]),
+    "stddev": lambda x, w: x[0].std(axes_of(x[0], w), correction=w["correction"], keepdim=w["keepdim"]),
+    "prod": lambda x, w: product(x[0], w),
+    "logsumexp": lambda x, w: x[0].logsumexp(axes_of(x[0], w), w["keepdim"]),
+    "vector_norm": lambda x, w: torch.linalg.vector_norm(x[0], float(w["order"]), axes_of(x[0], w), w["keepdim"]),
     "max": lambda x, w: chosen(torch.amax, x[0], w),
     "min": lambda x, w: chosen(torch.amin, x[0], w),
     "softmax": lambda x, w: x[0].softmax(w["axis"]),
@@ -193,10 +204,14 @@ class Maker:
             return name, [i], {"shape": self.shape(1) + [3 if e == 1 else e for e in x.shape]}
         if name == "unsqueeze":
             return name, [i], {"axis": rng.randrange(-x.dim() - 1, x.dim() + 1)}
-        if name in ("sum", "mean", "var", "max", "min"):
+        if name in ("sum", "mean", "var", "max", "min", "stddev", "prod", "logsumexp", "vector_norm"):
             w = {"axes": self.some(x.dim()), "keepdim": rng.random() < 0.5}
             count = math.prod(x.shape[k] for k in w["axes"] or range(x.dim()))
-            return name, [i], w | ({"correction": rng.choice([0, 1]) if count > 1 else 0} if name == "var" else {})
+            if name in ("var", "stddev"):
+                w["correction"] = rng.choice([0, 1]) if count > 1 else 0
+            if name == "vector_norm":
+                w["order"] = rng.choice(["1", "2", "inf"])
+            return name, [i], w
         if name in ("mse_loss", "l1_loss"):
             return name, [i, list(x.shape)], {"reduction": rng.choice(["none", "mean", "sum"])}
         if name == "bce_with_logits":

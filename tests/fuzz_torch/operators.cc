@@ -138,6 +138,17 @@ std::map<std::string, Operator> reductions_and_layers() {
       {"mean", of(static_cast<Reduce>(mean))},
       {"max", of(static_cast<Reduce>(max))},
       {"min", of(static_cast<Reduce>(min))},
+      {"prod", of(static_cast<Reduce>(prod))},
+      {"logsumexp", of(static_cast<Reduce>(logsumexp))},
+      {"vector_norm",
+       [](In in, Arguments with) {
+         const std::string order = with["order"];
+         return vector_norm(in[0], std::stod(order), shape_of(with["axes"]), with["keepdim"]);
+       }},
+      {"stddev",
+       [](In in, Arguments with) {
+         return stddev(in[0], shape_of(with["axes"]), with["correction"], with["keepdim"]);
+       }},
       {"var",
        [](In in, Arguments with) {
          return var(in[0], shape_of(with["axes"]), with["correction"], with["keepdim"]);

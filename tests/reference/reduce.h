@@ -43,6 +43,18 @@ inline double mean(const std::vector<double>& group) {
   return sum(group) / static_cast<double>(group.size());
 }
 
+inline double prod(const std::vector<double>& group) {
+  double product = 1;
+  for (const double x : group) product *= x;
+  return product;
+}
+
+inline double norm(const std::vector<double>& group) {
+  double squares = 0;
+  for (const double x : group) squares += x * x;
+  return std::sqrt(squares);
+}
+
 inline double var(const std::vector<double>& group, double correction) {
   const double center = mean(group);
   double total = 0;

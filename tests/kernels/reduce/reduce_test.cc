@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/concatenate.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/tests/kernels/team.h"
@@ -73,6 +74,8 @@ void expect_agreement(const Tensor& x, const Shape& axes) {
   EXPECT_EQ(kernels::max(x, axes).shape(), r.shape);
   EXPECT_EQ(kernels::min(x, axes, true).shape(), r.kept_shape);
   if (!is_floating(x.dtype())) return;
+  expect_close(kernels::prod(x, axes), r.expected(reference::prod), slack);
+  expect_close(kernels::norm(x, axes, true), r.expected(reference::norm), slack);
   expect_close(kernels::mean(x, axes), r.expected(reference::mean), slack);
   if (n > 1)
     expect_close(kernels::var(x, axes),
@@ -163,6 +166,24 @@ TEST(ReduceTest, IntegersSumInInt64) {
   EXPECT_EQ(kernels::sum(large).item<std::int64_t>(), -2);  // modulo 2^64
 }
 
+TEST(ReduceTest, ProductsMayPassThroughNumbersOutsideTheDTypesRange) {
+  const Tensor large = full({200}, 1e30f), small = full({200}, 1e-30f);
+  const Tensor x = kernels::concatenate(std::vector<Tensor>{large, small}, 0);
+  EXPECT_EQ(kernels::prod(full({3}, 1e30f)).item(), std::numeric_limits<float>::infinity());
+  expect_close(kernels::prod(view::reshape(x, {2, 200}), {0}), std::vector<double>(200, 1));
+  expect_close(kernels::prod(view::slice(x, 0, 197, 203)), {1});
+}
+
+TEST(ReduceTest, IntegersMultiplyInInt64) {
+  EXPECT_EQ(kernels::prod(tensor({3, -5, 7})).item<std::int64_t>(), -105);
+  EXPECT_EQ(kernels::prod(full({70}, 2, {.dtype = DType::int64})).item<std::int64_t>(), 0);
+  for (const DType dtype : {DType::uint8, DType::bool_, DType::int32}) {
+    const Tensor y = kernels::prod(full({2, 3}, 1, {.dtype = dtype}), {1});
+    EXPECT_EQ(y.dtype(), DType::int64);
+    expect_close(y, {1, 1});
+  }
+}
+
 TEST(ReduceTest, NanSpreadsFromAnyPlace) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
@@ -196,6 +217,8 @@ TEST(ReduceTest, NothingSumsToZeroAndHasNoMean) {
   EXPECT_EQ(kernels::sum(empty({0}, {.dtype = DType::int32})).item<std::int64_t>(), 0);
   expect_close(kernels::mean(x, {0}), {kNan, kNan, kNan});
   expect_close(kernels::var(x, {0}), {kNan, kNan, kNan});
+  expect_close(kernels::prod(x, {0}), {1, 1, 1});
+  expect_close(kernels::norm(x, {0}), {0, 0, 0});
   EXPECT_EQ(kernels::max(x, {1}).shape(), Shape{0});
 }
 
