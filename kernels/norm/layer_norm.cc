@@ -3,66 +3,11 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/norm/layer_norm_cpu.h"
 #include "ringrad/kernels/norm/layer_norm_cuda.h"
+#include "ringrad/kernels/norm/row_norm.h"
 
 namespace ringrad::kernels {
-namespace {
 
-DType statistics_dtype(const Tensor& x) {
-  return x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-}
-
-void check_input(const char* operation, const Tensor& x, Where where) {
-  check_floating(operation, x, where);
-  RINGRAD_CHECK(x.dims() >= 1, ShapeError, where, operation,
-                ": x must have at least one axis; got shape ", x.shape());
-}
-
-void check_vector(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
-                  Where where) {
-  if (!vector.defined()) return;
-  check_floating(operation, vector, where);
-  check_same_device(operation, x, vector, where);
-  RINGRAD_CHECK(vector.shape() == Shape{x.shape().back()}, ShapeError, where, operation, ": ", what,
-                " must have the extent of the last axis; got ", vector.shape(), " for x ",
-                x.shape());
-}
-
-Shape without_last_axis(const Shape& shape) {
-  return Shape(std::span(shape.begin(), shape.end() - 1));
-}
-
-/// A result for x. It is zeros if x is empty, since kernels never see an empty x.
-Tensor result_for(const Tensor& x, const Shape& shape, DType dtype, Where where) {
-  const Options options{.dtype = dtype, .device = x.device()};
-  return x.numel() > 0 ? empty(shape, options, where) : zeros(shape, options, where);
-}
-
-/// `result` itself if it has the dtype of the arithmetic, else memory for values to be rounded into
-/// it.
-Tensor unrounded(const Tensor& result, DType dtype, Where where) {
-  return result.dtype() == dtype ? result : empty_like(result, dtype, where);
-}
-
-/// x, contiguous, in the dtype of the statistics; an undefined tensor stays undefined.
-Tensor operand(const Tensor& x, DType dtype, Where where) {
-  return x.defined() ? contiguous(cast(x, dtype, where), where) : x;
-}
-
-template <class T>
-const T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
-
-/// Calls body.operator()<T>() with T = float or double.
-template <class Body>
-void dispatch_statistics(DType dtype, Body body) {
-  if (dtype == DType::float64)
-    body.template operator()<double>();
-  else
-    body.template operator()<float>();
-}
-
-}  // namespace
+using namespace row_norm;
 
 LayerNormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                            Where where) {
@@ -96,11 +41,7 @@ LayerNormGradients layer_norm_backward(const Tensor& grad_output, const Tensor& 
   constexpr const char* kOperation = "layer_norm_backward";
   check_input(kOperation, x, where);
   check_vector(kOperation, "weight", weight, x, where);
-  RINGRAD_CHECK(grad_output.shape() == x.shape(), ShapeError, where, kOperation,
-                ": the gradient must have the shape of x ", x.shape(), "; got ",
-                grad_output.shape());
-  check_same_dtype(kOperation, x, grad_output, where);
-  check_same_device(kOperation, x, grad_output, where);
+  check_gradient(kOperation, grad_output, x, where);
   const Shape rows = without_last_axis(x.shape());
   RINGRAD_CHECK(mean.shape() == rows && rstd.shape() == rows, ShapeError, where, kOperation,
                 ": mean and rstd must have one value per row ", rows, "; got ", mean.shape(),

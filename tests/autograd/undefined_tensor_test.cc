@@ -22,6 +22,7 @@
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/layer_norm.h"
+#include "ringrad/autograd/norm/rms_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/testing.h"
 
@@ -87,6 +88,7 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
         adaptive_avg_pool2d(none, {1, 1});
       },
       [&] { layer_norm(none); },
+      [&] { rms_norm(none); },
       [&] { softmax(none, 0); },
       [&] { log_softmax(none, 0); },
       [&] { cross_entropy(none, index); },

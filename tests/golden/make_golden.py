@@ -3,7 +3,7 @@
 
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
-models.json with 2.15.
+models.json and the cases of norm_layers() and activation_layers() with 2.15.
 """
 
 import json
@@ -82,7 +82,38 @@ def layers():
         "Sigmoid": run_layer(nn.Sigmoid(), torch.linspace(-8, 8, 17)),
         "Tanh": run_layer(nn.Tanh(), torch.linspace(-4, 4, 17)),
     }
-    write("layers", cases)
+    write("layers", cases | norm_layers() | activation_layers())
+
+
+def norm_layers():
+    torch.manual_seed(5)
+    x, image = torch.randn(4, 5), torch.randn(2, 4, 3, 5)
+    norms = {
+        "RMSNorm": (nn.RMSNorm(5, eps=1e-5), x),
+        "GroupNorm": (nn.GroupNorm(2, 4), image),
+        "GroupNorm one group": (nn.GroupNorm(1, 5), x),
+        "InstanceNorm2d": (nn.InstanceNorm2d(4), image),
+        "InstanceNorm2d affine": (nn.InstanceNorm2d(4, affine=True), image),
+    }
+    for norm, _ in norms.values():
+        for parameter in norm.parameters():
+            nn.init.uniform_(parameter, 0.5, 1.5)
+    return {name: run_layer(*case) for name, case in norms.items()}
+
+
+def activation_layers():
+    x = torch.linspace(-4, 4, 17)
+    return {name: run_layer(layer, x) for name, layer in {
+        "SiLU": nn.SiLU(),
+        "Softplus": nn.Softplus(),
+        "Softplus 2 3": nn.Softplus(2, 3),
+        "LeakyReLU": nn.LeakyReLU(),
+        "LeakyReLU 0.2": nn.LeakyReLU(0.2),
+        "ELU": nn.ELU(),
+        "ELU 0.5": nn.ELU(0.5),
+        "Hardtanh": nn.Hardtanh(),
+        "Hardtanh -2 0.75": nn.Hardtanh(-2, 0.75),
+    }.items()}
 
 
 def run_loss(loss, x, target, **extra):

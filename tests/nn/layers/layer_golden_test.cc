@@ -12,6 +12,7 @@
 #include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/pool.h"
+#include "ringrad/nn/layers/rms_norm.h"
 #include "ringrad/nn/sequential.h"
 #include "ringrad/tests/golden/golden.h"
 #include "ringrad/tests/testing.h"
@@ -66,6 +67,7 @@ TEST_F(LayerGoldenTest, NormalizationsMatchPyTorch) {
   check("BatchNorm2d evaluation", BatchNorm2d(3), false);
   check("BatchNorm1d training", BatchNorm1d(4));
   check("LayerNorm", LayerNorm(5));
+  check("RMSNorm", RMSNorm(5));
 }
 
 TEST_F(LayerGoldenTest, EmbeddingMatchesPyTorch) { check("Embedding", Embedding(6, 3)); }

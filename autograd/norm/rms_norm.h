@@ -1,0 +1,23 @@
+// RMS normalization. Extents: C the last axis.
+
+#pragma once
+
+#include "ringrad/core/tensor.h"
+
+namespace ringrad {
+
+/// RMS normalization over the last axis: layer normalization without a mean and a bias.
+///
+///   y = x * rstd * weight,    rstd = 1 / sqrt(mean(x^2) + eps)
+///
+/// PyTorch's default eps is that of the dtype, 1.2e-7 for float32.
+///
+/// Shapes:  x (..., C), weight (C), which may be undefined  ->  y (..., C)
+/// DTypes:  every floating dtype; rstd accumulates in float32, or float64 for float64
+/// Saves:   x, weight, rstd (...)
+/// Throws:  ShapeError unless weight is (C); DTypeError, DeviceError
+/// Paper:   Zhang and Sennrich 2019, arXiv:1910.07467
+Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5,
+                Where where = Where::current());
+
+}  // namespace ringrad

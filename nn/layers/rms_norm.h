@@ -1,0 +1,24 @@
+// RMSNorm: normalization over the last axis by the root mean square.
+
+#pragma once
+
+#include "ringrad/nn/module.h"
+
+namespace ringrad::nn {
+
+/// Parameters:  weight (features) of ones
+/// Shapes:      (..., features), like the input
+class RMSNorm : public Module {
+ public:
+  explicit RMSNorm(std::int64_t features, double eps = 1e-5, Where where = Where::current());
+
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
+  std::string describe() const override;
+
+  Tensor weight;
+
+ private:
+  double eps_;
+};
+
+}  // namespace ringrad::nn
