@@ -54,7 +54,8 @@ PLAN = [f'parallel/plan/{name}.h' for name in (
     'predict/collective_cost', 'draw/draw_collective', 'file/plan_json', 'pipeline/pipeline_plan',
     'pipeline/pipeline_schedules', 'pipeline/pipeline_check', 'predict/pipeline_cost', 'draw/draw_pipeline',
     'file/pipeline_json')]
-ENUMS = {'DType': 'core/dtype', 'Layout': 'core/shape', 'Reduction': 'kernels/loss/loss_reduction', 'Fan': 'nn/init',
+ENUMS = {'CausalAlignment': 'kernels/attention/attention_options', 'DType': 'core/dtype', 'Layout': 'core/shape',
+         'Reduction': 'kernels/loss/loss_reduction', 'Fan': 'nn/init',
          'ReduceOp': 'parallel/comm/reduce_op', 'Overlap': 'parallel/train/data_parallel/reducer',
          'Collective': 'parallel/plan/collective/collective_plan', 'Wiring': 'parallel/plan/predict/cost',
          'PipelineOp': 'parallel/plan/pipeline/pipeline_plan'}

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "ringrad/autograd/attention/attention.h"
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/convolution/convolution.h"
 #include "ringrad/autograd/convolution/pool.h"
@@ -80,6 +81,9 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { matmul(x, none); },
       [&] { linear(none, x); },
       [&] { linear(x, none); },
+      [&] { scaled_dot_product_attention(none, image, image); },
+      [&] { scaled_dot_product_attention(image, none, image); },
+      [&] { scaled_dot_product_attention(image, image, none); },
       [&] { conv2d(none, filter); },
       [&] { conv2d(image, none); },
       [&] { max_pool2d(none); },

@@ -1,0 +1,32 @@
+// The arguments of the kernels, checked and with results allocated. Private to kernels/attention.
+
+#pragma once
+
+#include "ringrad/kernels/attention/attention.h"
+
+namespace ringrad::kernels {
+
+struct AttentionForward {
+  AttentionProblem a;
+  Tensor q, k, v;
+  Tensor mask;  ///< undefined, or (B, H, T, S) with strides: bool, or of the arithmetic's dtype
+  AttentionDropout dropout;
+  Tensor output, logsumexp;
+};
+
+struct AttentionBackward {
+  AttentionProblem a;
+  Tensor grad_output, q, k, v;
+  Tensor mask;
+  AttentionDropout dropout;
+  Tensor output, logsumexp;
+  Tensor grad_q, grad_k, grad_v;
+};
+
+namespace cpu {
+
+void attention(const AttentionForward& call, Where where);
+void attention_backward(const AttentionBackward& call, Where where);
+
+}  // namespace cpu
+}  // namespace ringrad::kernels

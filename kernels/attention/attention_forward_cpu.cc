@@ -1,0 +1,167 @@
+// The forward pass on a CPU: a thread takes tiles of 64 queries, and walks over their keys in tiles
+// that stay in the second-level cache. It packs the keys and values of a head once, for all of the
+// head's tiles that it has.
+
+#include <cmath>
+
+#include "ringrad/core/simd.h"
+#include "ringrad/kernels/attention/attention_cpu.h"
+#include "ringrad/kernels/attention/attention_tile.h"
+#include "ringrad/kernels/parallel_for.h"
+
+namespace ringrad::kernels::cpu {
+namespace {
+
+using namespace attention_tile;
+
+constexpr std::int64_t kKeys = 256;  // of a tile of scores
+
+/// A thread's memory.
+template <class M>
+class Workspace {
+ public:
+  Workspace(const AttentionProblem& a, Device device, Where where)
+      : value_width(round_up(a.Dv, kLanes<M>)), padded_keys(round_up(a.S, kPanel<M>)) {
+    const std::int64_t sizes[] = {padded_keys * a.D,      padded_keys * value_width,
+                                  kQueries * a.D,         kQueries * kKeys,
+                                  kQueries * value_width, kQueries,
+                                  kQueries * kLanes<M>,   kKeys};
+    M** const parts[] = {&keys, &values, &queries, &scores, &outputs, &maxima, &sums, &factors};
+    std::int64_t total = 0;
+    for (const std::int64_t size : sizes) total += round_up(size, kLanes<M>);
+    memory_ = empty({total + kLanes<M>}, {.dtype = dtype_of<M>, .device = device}, where);
+    M* next = memory_.data<M>();
+    for (std::size_t i = 0; i < std::size(sizes); ++i) {
+      *parts[i] = next;
+      next += round_up(sizes[i], kLanes<M>);
+    }
+  }
+
+  std::int64_t value_width, padded_keys;
+  M* keys;     // panels (S, D)
+  M* values;   // (S, Dv)
+  M* queries;  // (kQueries, D), times scale / ln 2
+  M* scores;   // (kQueries, keys of the tile)
+  M* outputs;  // (kQueries, Dv)
+  M* maxima;   // (kQueries)
+  M* sums;     // (kQueries, lanes): a row's sum is that of its lanes
+  M* factors;  // (kKeys), of dropout
+
+ private:
+  Tensor memory_;
+};
+
+template <class T, class M>
+RINGRAD_CLONES void pack_head(const Matrix<T>& k, const Matrix<T>& v, const Workspace<M>& w) {
+  pack_panels<M>(k, 0, w.padded_keys, w.keys);
+  pack_rows<M>(v, 0, w.padded_keys, w.value_width, M{1}, w.values);
+}
+
+// Replaces the scores of row i of the tile by exp(score - m), and updates m, the sum and the row of
+// outputs.
+template <class M>
+RINGRAD_INLINE void exponentiate(const Tile& tile, const Mask<M>& mask,
+                                 const DropoutFactors<M>* dropout, std::int64_t i,
+                                 const Workspace<M>& w) {
+  using Vec = Vector<M>;
+  using V = typename Vec::type;
+  constexpr M kInfinity = std::numeric_limits<M>::infinity();
+  const auto [begin, end] = tile.panels_of_block<M>(i / kRows * kRows);
+  if (begin == end) return;
+  M* x = w.scores + i * tile.keys;
+  mask_scores(tile.a, mask, tile.t0 + i, tile.s0 + begin, tile.s0 + end, x + begin);
+
+  V largest = Vec::at(x + begin);
+  for (std::int64_t j = begin + kLanes<M>; j < end; j += kLanes<M>) {
+    const V value = Vec::at(x + j);
+    largest = value > largest ? value : largest;
+  }
+  const M before = w.maxima[i], row = largest_of<M>(largest), now = row > before ? row : before;
+  const M shift = now == -kInfinity ? M{0} : now;
+  V rescales = V{} + (before - shift);
+  raise_two<M>(rescales);
+  const M rescale = rescales[0];
+  w.maxima[i] = now;
+
+  V& sums = Vec::at(w.sums + i * kLanes<M>);
+  V sum = sums * rescale;
+  for (std::int64_t j = begin; j < end; j += kLanes<M>) {
+    V p = Vec::at(x + j) - shift;
+    raise_two<M>(p);
+    sum += p;
+    Vec::at(x + j) = p;
+  }
+  sums = sum;
+  if (dropout) {
+    dropout->draw(tile, tile.t0 + i, tile.s0 + begin, tile.s0 + end, w.factors);
+    for (std::int64_t j = begin; j < end; ++j) x[j] *= w.factors[j - begin];
+  }
+  if (rescale != 1) {
+    M* y = w.outputs + i * w.value_width;
+    for (std::int64_t j = 0; j < w.value_width; j += kLanes<M>) Vec::at(y + j) *= rescale;
+  }
+}
+
+// Computes the outputs of the queries of `tile`, over all keys.
+template <class T, class M>
+RINGRAD_CLONES void attend(Tile tile, const Matrix<T>& q, const Mask<M>& mask,
+                           const DropoutFactors<M>* dropout, const Workspace<M>& w,
+                           const Matrix<T>& output, M* logsumexp) {
+  const AttentionProblem& a = tile.a;
+  const M factor = static_cast<M>(a.scale * std::numbers::log2e);
+  pack_rows<M>(q, tile.t0, kQueries, a.D, factor, w.queries);
+  std::fill_n(w.outputs, kQueries * w.value_width, M{0});
+  std::fill_n(w.sums, kQueries * kLanes<M>, M{0});
+  std::fill_n(w.maxima, kQueries, -std::numeric_limits<M>::infinity());
+
+  const std::int64_t begin = a.keys_of(tile.t0).begin / kPanel<M> * kPanel<M>;
+  const std::int64_t end = round_up(a.keys_of(tile.t0 + tile.queries - 1).end, kPanel<M>);
+  for (tile.s0 = begin; tile.s0 < end; tile.s0 += kKeys) {
+    tile.keys = std::min(kKeys, end - tile.s0);
+    multiply_panels<M>(tile, a.D, w.queries, a.D, w.keys + tile.s0 * a.D, w.scores);
+    for (std::int64_t i = 0; i < tile.queries; ++i) exponentiate(tile, mask, dropout, i, w);
+    add_over_keys<M>(tile, w.scores, w.values + tile.s0 * w.value_width, w.value_width, w.outputs);
+  }
+
+  for (std::int64_t i = 0; i < tile.queries; ++i) {
+    const M sum = sum_of<M>(Vector<M>::at(w.sums + i * kLanes<M>));
+    const std::int64_t t = tile.t0 + i;
+    unpack_rows<M>(w.outputs + i * w.value_width, w.value_width, t, 1, sum == 0 ? M{0} : 1 / sum,
+                   output);
+    logsumexp[t] = sum == 0 ? std::numeric_limits<M>::infinity()
+                            : (w.maxima[i] + std::log2(sum)) * std::numbers::ln2_v<M>;
+  }
+}
+
+template <class T>
+void run(const AttentionForward& call, Where where) {
+  using M = MathType<T>;
+  const AttentionProblem& a = call.a;
+  const std::int64_t tiles = (a.T + kQueries - 1) / kQueries;
+  const std::int64_t work = 1 + kQueries * a.S * (a.D + a.Dv);  // of a tile, in multiplications
+  const DropoutFactors<M> factors(call.dropout);
+  parallel_for(a.B * a.H * tiles, 1 + 500'000 / work, [&](std::int64_t first, std::int64_t last) {
+    const Workspace<M> w(a, call.q.device(), where);
+    std::int64_t packed = -1;
+    for (std::int64_t unit = first; unit < last; ++unit) {
+      const std::int64_t head = unit / tiles, place = unit % tiles;
+      const std::int64_t b = head / a.H, h = head % a.H, kv = h / a.group();
+      if (packed != b * a.Hkv + kv)
+        pack_head<T>(Matrix<T>(call.k, b, kv), Matrix<T>(call.v, b, kv), w);
+      packed = b * a.Hkv + kv;
+      // If causal, late queries have more keys: early and late tiles in turn give equal work.
+      const std::int64_t t0 = (place % 2 == 0 ? place / 2 : tiles - 1 - place / 2) * kQueries;
+      attend(Tile{a, b, h, t0, std::min(kQueries, a.T - t0), 0, 0}, Matrix<T>(call.q, b, h),
+             Mask<M>(call.mask, b, h), call.dropout.p > 0 ? &factors : nullptr, w,
+             Matrix<T>(call.output, b, h), call.logsumexp.data<M>() + head * a.T);
+    }
+  });
+}
+
+}  // namespace
+
+void attention(const AttentionForward& call, Where where) {
+  dispatch_floating(call.q.dtype(), [&]<class T>() { run<T>(call, where); });
+}
+
+}  // namespace ringrad::kernels::cpu

@@ -1,0 +1,111 @@
+#include "ringrad/autograd/attention/attention.h"
+
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_same_bits;
+using testing::expect_throws;
+using testing::Random;
+
+struct Inputs {
+  explicit Inputs(Random& random, DType dtype = DType::float64)
+      : q(random.tensor({2, 4, 3, 5}, dtype).set_requires_grad()),
+        k(random.tensor({2, 2, 4, 5}, dtype).set_requires_grad()),
+        v(random.tensor({2, 2, 4, 3}, dtype).set_requires_grad()) {}
+
+  Tensor q, k, v;
+};
+
+std::vector<AttentionOptions> kinds_of_options(Random& random) {
+  return {{},
+          {.causal = true},
+          {.causal = true, .alignment = CausalAlignment::lower_right, .scale = 0.4},
+          {.window = 2},
+          {.mask = random.tensor({3, 4}, DType::bool_)},
+          {.mask = random.tensor({4, 1, 4}, DType::float64)},
+          {.causal = true, .dropout = 0.4}};
+}
+
+Tensor attend(const std::vector<Tensor>& in, const AttentionOptions& options) {
+  Generator generator(3);  // the same mask of dropout at every call
+  return scaled_dot_product_attention(in[0], in[1], in[2], options, generator);
+}
+
+TEST(AttentionTest, GradientsAgreeWithDifferences) {
+  Random random(1);
+  const Inputs in(random);
+  for (const AttentionOptions& options : kinds_of_options(random)) {
+    const auto f = [&](const std::vector<Tensor>& x) { return attend(x, options); };
+    EXPECT_EQ(gradient_check(f, {in.q, in.k, in.v}), "");
+    EXPECT_EQ(gradient_gradient_check(f, {in.q, in.k, in.v}), "");
+  }
+}
+
+TEST(AttentionTest, GradientsOfAMaskAgreeWithDifferences) {
+  Random random(2);
+  const Inputs in(random);
+  const Tensor mask = random.tensor({4, 3, 1}, DType::float64).set_requires_grad();
+  for (AttentionOptions options : kinds_of_options(random)) {
+    const auto f = [&](const std::vector<Tensor>& x) {
+      options.mask = x[3];
+      return attend(x, options);
+    };
+    EXPECT_EQ(gradient_check(f, {in.q, in.k, in.v, mask}), "");
+  }
+}
+
+// Of both forms, the fused one and the one that is composed of operators.
+TEST(AttentionTest, ARecordedBackwardGivesTheSameNumbers) {
+  Random random(3);
+  const Inputs in(random);
+  for (const AttentionOptions& options : kinds_of_options(random)) {
+    std::vector<Tensor> fused;
+    for (const bool recorded : {false, true}) {
+      for (const Tensor* x : {&in.q, &in.k, &in.v}) x->set_grad({});
+      sum(square(attend({in.q, in.k, in.v}, options))).backward({}, {.create_graph = recorded});
+      if (!recorded) fused = {in.q.grad(), in.k.grad(), in.v.grad()};
+    }
+    expect_close(in.q.grad(), fused[0], 64);
+    expect_close(in.k.grad(), fused[1], 64);
+    expect_close(in.v.grad(), fused[2], 64);
+  }
+}
+
+TEST(AttentionTest, WorksOn16BitDtypesAndUnderAutocast) {
+  Random random(4);
+  const Inputs in(random, DType::float32);
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    const Autocast mixed(dtype);
+    const Tensor y = attend({in.q, in.k, in.v}, {.causal = true});
+    EXPECT_EQ(y.dtype(), dtype);
+    sum(y * y).backward();
+    EXPECT_EQ(in.q.grad().dtype(), DType::float32);
+  }
+}
+
+TEST(AttentionTest, NoticesThatAMaskChanged) {
+  Random random(5);
+  const Inputs in(random);
+  const Tensor mask = zeros({3, 4}, {.dtype = DType::float64});
+  const Tensor y = attend({in.q, in.k, in.v}, {.mask = mask});
+  add_(mask, 1);
+  expect_throws<AutogradError>([&] { sum(y).backward(); }, "scaled_dot_product_attention");
+}
+
+TEST(AttentionTest, ThrowsAtTheCallersLine) {
+  const Tensor x = ones({1, 2, 3, 4});
+  expect_throws<ShapeError>([&] { scaled_dot_product_attention(x, x, ones({2})); },
+                            "scaled_dot_product_attention");
+}
+
+}  // namespace
+}  // namespace ringrad
