@@ -138,7 +138,8 @@ void backward_input(const ConvolutionGeometry& g, const Tensor& grad_y, const Te
       output<T>(grad_x, inputs, g.C, shape), where);
 }
 
-// Sums slices of y's rows (b, p). There are enough slices to keep kEnoughThreads threads busy.
+// Sums slices of y's rows (b, p): one slice for a small problem, else enough for kEnoughThreads
+// threads.
 template <class T>
 void backward_weight_direct(const ConvolutionGeometry& g, const Tensor& x, const Tensor& grad_y,
                             const Tensor& grad_weight, Where where) {

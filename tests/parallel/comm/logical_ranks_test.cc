@@ -111,8 +111,8 @@ TEST(LogicalRanksTest, BitsAreThoseOfATreeOverThemWhateverThePhysicalRanks) {
   }
 }
 
-// Three logical ranks on each of two physical ones: their sums are no part of the tree over six.
-// Also groups whose ranks are spread over both.
+// Two physical ranks have three of six logical ranks each, whose sums are no part of the tree over
+// six. The subgroup leaves out rank 1 and reverses the order.
 TEST(LogicalRanksTest, BitsAreThoseOfTheTreeAlsoWhereBlocksAreNoSubtrees) {
   const auto sums = [](int num_physical) {
     std::vector<Tensor> results(6);
