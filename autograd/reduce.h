@@ -5,8 +5,8 @@
 //                       sum(x, {0, 2, 3}, true)  ->  (1, C, 1, 1)
 //
 // No axes means all axes. A result keeps the order in which x's axes lie in memory. All reductions
-// except any, all, argmax and argmin are differentiable any number of times. All throw ShapeError for an
-// absent or repeated axis. sum_to is in broadcast.h.
+// except any, all, argmax and argmin are differentiable any number of times. All throw ShapeError
+// for an absent or repeated axis. sum_to is in broadcast.h.
 
 #pragma once
 

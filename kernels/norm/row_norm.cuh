@@ -49,7 +49,7 @@ struct RowMoments {
       : shift(0), rstd(1 / std::sqrt(squares / static_cast<Math>(C) + eps)) {}
 };
 
-// What a row's variance is computed from: the sums of distances and of their squares, or of the
+// The sums from which a row's variance is computed: of distances and of their squares, or of
 // squares alone.
 template <class Math, bool kCentred>
 using RowSums = std::conditional_t<kCentred, Pair<Math>, Math>;

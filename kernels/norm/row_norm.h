@@ -1,5 +1,5 @@
-// What normalizations of rows share: checks of arguments, and memory in the dtype of the
-// statistics. Private to kernels/norm.
+// Shared by normalizations of rows: checks of arguments, and memory in the dtype of the statistics.
+// Private to kernels/norm.
 
 #pragma once
 

@@ -216,7 +216,7 @@ Tensor prod(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
   return is_floating(given) ? cast(y, given, where) : y;
 }
 
-// Squared distances from 0.
+// The root of the sum of squared distances from 0.
 Tensor norm(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
   check_floating("norm", x, where);
   if (size_bytes(x.dtype()) == 2)

@@ -43,8 +43,8 @@ struct SumSquaredDeviations : Sum<T> {
   static constexpr T map(T x, T center) { return (x - center) * (x - center); }
 };
 
-// A product is often far outside of the range of its factors' dtype on its way to a result inside
-// it, so partial products are wide from the start.
+// A product may leave the range of its factors' dtype before it reaches a value inside that range,
+// so partial products are wide from the start.
 template <class T>
 struct Product {
   using Element = T;
