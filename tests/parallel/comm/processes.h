@@ -43,7 +43,7 @@ inline constexpr std::chrono::seconds kHangs(45);
 inline std::vector<std::string> held_of_system() {
   std::vector<std::string> held;
   for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the iterator's own descriptor vanishes
+    std::error_code gone;  // the iterator's own descriptor, for one
     const auto what = std::filesystem::read_symlink(file, gone);
     if (!gone && what.string().find("/proc/") != 0) held.push_back(what);
   }

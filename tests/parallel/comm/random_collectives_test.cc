@@ -1,5 +1,5 @@
 // Thousands of random collectives in a row. All ranks draw the same sequence, and each result is
-// checked exactly. Ranks delay at random places, so that every rank is sometimes first and
+// checked exactly. Ranks pause at random places, so that every rank is sometimes first and
 // sometimes last.
 
 #include <gtest/gtest.h>

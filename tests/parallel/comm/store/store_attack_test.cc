@@ -23,7 +23,7 @@
 #include "ringrad/tests/parallel/comm/store/store_process.h"
 #include "ringrad/tests/testing.h"
 
-// A forked child lacks the stacks of its parent's other threads. LeakSanitizer, which asks this
+// A forked child lacks the stacks of its parent's other threads. LeakSanitizer, which calls this
 // when a process ends, would report memory that only those stacks point to as lost.
 static const pid_t test_process = getpid();
 extern "C" int __lsan_is_turned_off() { return getpid() != test_process; }
