@@ -43,6 +43,7 @@
 #include "ringrad/nn/models.h"
 #include "ringrad/nn/optimizer/adam.h"
 #include "ringrad/nn/optimizer/grad_scaler.h"
+#include "ringrad/nn/optimizer/parameter_group.h"
 #include "ringrad/nn/optimizer/schedule.h"
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/progress.h"
