@@ -172,8 +172,8 @@ void Optimizer::step(double grad_scale, Where where) {
   for (std::size_t i = 0; i < arenas_.size(); ++i) update_arena(i, grad_scale, where);
 }
 
-// One update for all parameters, or several where parameters lack gradients, or differ in step counts
-// or groups.
+// One update for all parameters, or several where parameters lack gradients, or differ in step
+// counts or groups.
 void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) {
   const ParameterArena& arena = arenas_[index];
   arena.settle();

@@ -54,7 +54,7 @@ class ShardedOptimizer : private nn::Optimizer {
   /// all of them rank 0's values. Parameters that are frozen now are left out; those that are
   /// frozen later keep their values. `make_optimizer` is called for each part that this rank
   /// changes, at most twice per dtype. Its optimizers know no parameters, so groups of parameters
-  /// are given here: `groups` must hold the module's trained parameters, and by default they are one
+  /// are given here: `groups` must hold the module's trained parameters, which by default are one
   /// group.
   ///
   /// REQUIRES: comm outlives this object; every rank constructs it at the same point, and no

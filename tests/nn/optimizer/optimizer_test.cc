@@ -210,8 +210,8 @@ std::vector<Tensor> interleaved() {
   return p;
 }
 
-// One optimizer of two groups, and two optimizers. The arena is the optimizer's own, with each group
-// in one piece, or one that existed before, in which groups alternate.
+// One optimizer of two groups, and two optimizers. The arena is the optimizer's own, with each
+// group in one piece, or one that existed before, in which groups alternate.
 TEST(OptimizerTest, AGroupIsSteppedAsAnOptimizerOfItsOwnWouldStepIt) {
   for (const bool has_arena : {false, true}) {
     const auto p = interleaved(), q = interleaved();
