@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "ringrad/core/tensor.h"
+#include "ringrad/kernels/optimizer/step_arrays.h"
 
 namespace ringrad::kernels {
 
@@ -74,9 +75,6 @@ void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& 
 void replayable_adam_step(const Tensor& parameters, const Tensor& gradients,
                           const Tensor& first_moment, const Tensor& second_moment,
                           const std::function<AdamStep()>& step, Where where = Where::current());
-
-/// The dtype of an optimizer's state for parameters of `dtype`: float64 for float64, else float32.
-DType optimizer_state_dtype(DType dtype);
 
 /// The sum of x_i^2, accumulated in double. The result does not depend on the number of threads.
 ///

@@ -36,6 +36,14 @@ bool has_rows(const Tensor& x) {
   return x.dtype() == DType::int64 && x.dims() == 2 && x.shape()[1] == kGeneratorNumbers;
 }
 
+// Of an object with a state dict that it can also check.
+template <class Stateful>
+Checkpoint::Access access_of(Stateful& item) {
+  return {[&item] { return item.state_dict(); },
+          [&item](const StateDict& state, Where at) { item.load_state_dict(state, at); },
+          [&item](const StateDict& state, Where at) { item.check_state_dict(state, at); }};
+}
+
 }  // namespace
 
 void Checkpoint::add(const std::string& name, Access access, Where where) {
@@ -56,23 +64,20 @@ void Checkpoint::add(const std::string& name, Module& module, Where where) {
 }
 
 void Checkpoint::add(const std::string& name, Optimizer& optimizer, Where where) {
-  add(name,
-      Access{
-          [&optimizer] { return optimizer.state_dict(); },
-          [&optimizer](const StateDict& state, Where at) { optimizer.load_state_dict(state, at); },
-          [&optimizer](const StateDict& state, Where at) {
-            optimizer.check_state_dict(state, at);
-          }},
-      where);
+  add(name, access_of(optimizer), where);
   items_.back().is_optimizer = true;
 }
 
 void Checkpoint::add(const std::string& name, GradScaler& scaler, Where where) {
-  add(name,
-      Access{[&scaler] { return scaler.state_dict(); },
-             [&scaler](const StateDict& state, Where at) { scaler.load_state_dict(state, at); },
-             [&scaler](const StateDict& state, Where at) { scaler.check_state_dict(state, at); }},
-      where);
+  add(name, access_of(scaler), where);
+}
+
+void Checkpoint::add(const std::string& name, ExponentialMovingAverage& average, Where where) {
+  add(name, access_of(average), where);
+}
+
+void Checkpoint::add(const std::string& name, Plateau& plateau, Where where) {
+  add(name, access_of(plateau), where);
 }
 
 void Checkpoint::add(const std::string& name, Tensor& tensor, Where where) {

@@ -33,8 +33,10 @@
 
 #include "ringrad/core/random.h"
 #include "ringrad/nn/module.h"
+#include "ringrad/nn/optimizer/exponential_moving_average.h"
 #include "ringrad/nn/optimizer/grad_scaler.h"
 #include "ringrad/nn/optimizer/optimizer.h"
+#include "ringrad/nn/optimizer/plateau.h"
 #include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {
@@ -57,6 +59,9 @@ class Checkpoint {
   void add(const std::string& name, Module& module, Where where = Where::current());
   void add(const std::string& name, Optimizer& optimizer, Where where = Where::current());
   void add(const std::string& name, GradScaler& scaler, Where where = Where::current());
+  void add(const std::string& name, ExponentialMovingAverage& average,
+           Where where = Where::current());
+  void add(const std::string& name, Plateau& plateau, Where where = Where::current());
   void add(const std::string& name, Tensor& tensor, Where where = Where::current());
   void add(const std::string& name, std::int64_t& number, Where where = Where::current());
   void add(const std::string& name, double& number, Where where = Where::current());

@@ -4,9 +4,9 @@
 
 namespace ringrad::nn {
 
-Adam::Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bool decoupled_decay,
+Adam::Adam(const ParameterGroups& parameters, const AdamOptions& options, bool decoupled_decay,
            Where where)
-    : Optimizer(parameters, options.learning_rate, where),
+    : Optimizer(parameters, options.learning_rate, options.weight_decay, where),
       options_(options),
       decoupled_decay_(decoupled_decay),
       first_moments_(zeros_like_arenas()),
@@ -22,14 +22,14 @@ Adam::Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bo
 
 void Adam::update(const Range& range, double grad_scale, Where where) {
   const ParameterArena& arena = arenas()[range.arena];
-  const auto settings = [this, grad_scale, num_steps = range.num_steps] {
-    return kernels::AdamStep{.learning_rate = learning_rate(),
+  const auto settings = [this, grad_scale, range] {
+    return kernels::AdamStep{.learning_rate = learning_rate(range.group),
                              .beta1 = options_.beta1,
                              .beta2 = options_.beta2,
                              .eps = options_.eps,
-                             .weight_decay = options_.weight_decay,
+                             .weight_decay = weight_decay(range.group),
                              .decoupled = decoupled_decay_,
-                             .step = *num_steps,
+                             .step = *range.num_steps,
                              .grad_scale = grad_scale};
   };
   kernels::replayable_adam_step(part_of(arena.values(), range), part_of(arena.gradients(), range),

@@ -25,14 +25,14 @@ struct AdamOptions {
 /// Paper:   Kingma and Ba 2014, arXiv:1412.6980
 class Adam : public Optimizer {
  public:
-  explicit Adam(const std::vector<Tensor>& parameters, const AdamOptions& options = {},
+  explicit Adam(const ParameterGroups& parameters, const AdamOptions& options = {},
                 Where where = Where::current())
       : Adam(parameters, options, false, where) {}
 
   void update(const Range& range, double grad_scale, Where where) override;
 
  protected:
-  Adam(const std::vector<Tensor>& parameters, const AdamOptions& options, bool decoupled_decay,
+  Adam(const ParameterGroups& parameters, const AdamOptions& options, bool decoupled_decay,
        Where where);
 
  private:
@@ -51,7 +51,7 @@ class Adam : public Optimizer {
 /// Paper:   Loshchilov and Hutter 2017, arXiv:1711.05101
 class AdamW : public Adam {
  public:
-  explicit AdamW(const std::vector<Tensor>& parameters,
+  explicit AdamW(const ParameterGroups& parameters,
                  const AdamOptions& options = {.weight_decay = 0.01},
                  Where where = Where::current())
       : Adam(parameters, options, true, where) {}

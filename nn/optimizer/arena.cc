@@ -199,7 +199,11 @@ std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
   for (const auto& group : group_by(parameters, [](const Tensor&a, const Tensor&b) {
          return a.storage()->whole() && a.storage()->whole() == b.storage()->whole();
        })) {
-    auto arena = ParameterArena::existing(group, where);
+    // An arena may have been made in another order, such as that of a module.
+    std::vector<Tensor> in_memory_order = group;
+    std::stable_sort(in_memory_order.begin(), in_memory_order.end(),
+                     [](const Tensor& a, const Tensor& b) { return a.raw_data() < b.raw_data(); });
+    auto arena = ParameterArena::existing(in_memory_order, where);
     if (arena)
       arenas.push_back(std::move(*arena));
     else

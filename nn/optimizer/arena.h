@@ -92,7 +92,8 @@ class ParameterArena {
 };
 
 /// Arenas for these parameters: existing ones that hold some of the parameters and nothing else
-/// (such as those of a pipeline's stages), and one per dtype and device for the rest.
+/// (such as those of a pipeline's stages), whatever their order, and one per dtype and device for
+/// the rest.
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
                                         const MakeGradients& make_gradients = {},
                                         Where where = Where::current());

@@ -49,14 +49,31 @@ double clip_norm(const std::vector<Tensor>& gradients, double max_norm, Where wh
 
 }  // namespace
 
-Optimizer::Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where)
-    : parameters_(parameters) {
-  RINGRAD_CHECK(!parameters.empty(), ValueError, where,
+Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
+                     Where where)
+    : parameters_(groups.parameters()), weight_decay_(weight_decay) {
+  RINGRAD_CHECK(!parameters_.empty(), ValueError, where,
                 "optimizer: there must be at least one parameter; got none; layers of a module "
                 "must be registered by child()");
   set_learning_rate(learning_rate, where);
-  arenas_ = make_arenas(parameters, {}, where);
-  for (const ParameterArena& arena : arenas_) steps_.emplace_back(arena.parameters().size(), 0);
+  std::map<const TensorImpl*, std::size_t> group_of;
+  for (const ParameterGroup& group : groups) {
+    RINGRAD_CHECK(group.learning_rate_scale >= 0 && group.weight_decay.value_or(0) >= 0, ValueError,
+                  where,
+                  "optimizer: a group's learning_rate_scale and weight_decay must not be negative; "
+                  "got ",
+                  group.learning_rate_scale, " and ", group.weight_decay.value_or(0));
+    for (const Tensor& parameter : group.parameters)
+      group_of.emplace(parameter.impl(), groups_.size());
+    groups_.push_back({group.learning_rate_scale, group.weight_decay});
+  }
+  arenas_ = make_arenas(parameters_, {}, where);
+  for (const ParameterArena& arena : arenas_) {
+    steps_.emplace_back(arena.parameters().size(), 0);
+    group_of_.emplace_back();
+    for (const Tensor& parameter : arena.parameters())
+      group_of_.back().push_back(group_of.at(parameter.impl()));
+  }
 }
 
 void Optimizer::zero_grad() const {
@@ -155,20 +172,24 @@ void Optimizer::step(double grad_scale, Where where) {
   for (std::size_t i = 0; i < arenas_.size(); ++i) update_arena(i, grad_scale, where);
 }
 
-// One update for all parameters, or several where parameters lack gradients or have different step
-// counts.
+// One update for all parameters, or several where parameters lack gradients, or differ in step
+// counts or groups.
 void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) {
   const ParameterArena& arena = arenas_[index];
   arena.settle();
   std::vector<std::int64_t>& steps = steps_[index];
+  const std::vector<std::size_t>& groups = group_of_[index];
   const std::size_t size = steps.size();
   for (std::size_t first = 0, next; first < size; first = next) {
     next = first + 1;
     if (!arena.has_gradient(first)) continue;
-    while (next < size && steps[next] == steps[first] && arena.has_gradient(next)) ++next;
+    while (next < size && steps[next] == steps[first] && groups[next] == groups[first] &&
+           arena.has_gradient(next))
+      ++next;
     for (std::size_t i = first; i < next; ++i) increment(steps[i]);
     const auto [offset, count] = arena.slices()[next - 1];
-    update({index, arena.slices()[first].offset, offset + count, &steps[first]}, grad_scale, where);
+    update({index, groups[first], arena.slices()[first].offset, offset + count, &steps[first]},
+           grad_scale, where);
     for (std::size_t i = first; i < next; ++i) arena.parameters()[i].mark_changed(where);
   }
 }

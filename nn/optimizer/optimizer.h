@@ -1,4 +1,4 @@
-// Optimizer: the common part of SGD and Adam.
+// Optimizer: the common part of SGD, Adam and others.
 //
 //     nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
 //     for (...) {
@@ -14,16 +14,19 @@
 // A step changes the parameters that have a gradient. It does not touch those that no backward pass
 // has reached since zero_grad(), nor frozen ones: neither momentum nor weight decay moves them,
 // their state stays, and their steps are not counted (Adam's bias correction depends on the count).
+// Parameters may differ in learning rate and weight decay (nn/optimizer/parameter_group.h).
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/optimizer/parameter_group.h"
 #include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {
@@ -40,6 +43,7 @@ class Optimizer {
   /// Clears all gradients: the next backward pass replaces them.
   void zero_grad() const;
 
+  /// The rate of groups whose learning_rate_scale is 1.
   double learning_rate() const { return learning_rate_; }
   /// Throws ValueError unless rate >= 0.
   void set_learning_rate(double rate, Where where = Where::current());
@@ -63,10 +67,11 @@ class Optimizer {
   /// The memory of momentum and similar state in bytes, without values and gradients.
   std::int64_t state_bytes() const;
 
-  /// Neighbouring parameters that have been changed equally often: elements [begin, end) of an
-  /// arena.
+  /// Neighbouring parameters of one group that have been changed equally often: elements [begin,
+  /// end) of an arena.
   struct Range {
     std::size_t arena;
+    std::size_t group;
     std::int64_t begin, end;
     const std::int64_t*
         num_steps;  ///< steps of each, including the current one; valid as long as the optimizer
@@ -75,9 +80,22 @@ class Optimizer {
   /// such calls.
   virtual void update(const Range& range, double grad_scale, Where where) = 0;
 
+  /// Replaces this optimizer's groups by those of `other`, on whose behalf it updates ranges. Where
+  /// they name no weight decay, this optimizer's options hold.
+  void take_groups(const Optimizer& other) { groups_ = other.groups_; }
+
  protected:
-  /// Throws ValueError for no parameters or a negative learning rate, and as ParameterArena.
-  Optimizer(const std::vector<Tensor>& parameters, double learning_rate, Where where);
+  /// Throws ValueError for no parameters, or a negative learning rate, scale or weight decay, and
+  /// as ParameterArena.
+  Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay, Where where);
+
+  /// What holds for the parameters of a group.
+  double learning_rate(std::size_t group) const {
+    return learning_rate_ * groups_[group].learning_rate_scale;
+  }
+  double weight_decay(std::size_t group) const {
+    return groups_[group].weight_decay.value_or(weight_decay_);
+  }
 
   /// Zeros like each arena's values, for state with one number per element.
   std::vector<Tensor> zeros_like_arenas() const;
@@ -92,13 +110,21 @@ class Optimizer {
   /// State by name: one tensor per arena, with the same layout as its values.
   virtual std::map<std::string, std::vector<Tensor>> flat_state() const { return {}; }
 
+  struct Group {
+    double learning_rate_scale;
+    std::optional<double> weight_decay;
+  };
+
   void update_arena(std::size_t index, double grad_scale, Where where);
   std::vector<std::vector<std::size_t>> positions() const;
 
   std::vector<Tensor> parameters_;  // in the order in which they were given
   std::vector<ParameterArena> arenas_;
-  std::vector<std::vector<std::int64_t>> steps_;  // of each arena's parameters
+  std::vector<Group> groups_;
+  std::vector<std::vector<std::size_t>> group_of_;  // each arena's parameters
+  std::vector<std::vector<std::int64_t>> steps_;    // of each arena's parameters
   double learning_rate_ = 0;
+  double weight_decay_ = 0;
   std::int64_t num_steps_ = 0;
 };
 

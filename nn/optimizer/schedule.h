@@ -5,11 +5,14 @@
 //
 //     constant ----      step -__      cosine -.        one_cycle  .-.        warm_up  /----
 //                               -__            `-._               /    `-._            /
+//
+// Rates that depend on how training goes: nn/optimizer/plateau.h.
 
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "ringrad/core/error.h"
 
@@ -23,6 +26,18 @@ Schedule constant(double rate);
 
 /// rate * factor^floor(step / every). Throws ValueError unless every > 0.
 Schedule step_decay(double rate, std::int64_t every, double factor, Where where = Where::current());
+
+/// rate * factor^(number of milestones <= step). Throws ValueError unless the milestones ascend.
+Schedule multi_step(double rate, std::vector<std::int64_t> milestones, double factor,
+                    Where where = Where::current());
+
+/// rate * factor^step
+Schedule exponential(double rate, double factor);
+
+/// rate * (1 - step / num_steps)^power; 0 from step num_steps on. Throws ValueError unless
+/// num_steps > 0.
+Schedule polynomial(double rate, std::int64_t num_steps, double power = 1,
+                    Where where = Where::current());
 
 /// minimum + (rate - minimum) * (1 + cos(pi * step / num_steps)) / 2; the minimum from step
 /// num_steps on. Throws ValueError unless num_steps > 0.
@@ -46,5 +61,10 @@ Schedule one_cycle(double rate, std::int64_t num_steps, const OneCycleOptions& o
 /// In the first num_steps steps the rate grows linearly towards after(0): after(0) * (step + 1) /
 /// (num_steps + 1). Then it is after(step - num_steps). Throws ValueError unless num_steps >= 0.
 Schedule warm_up(std::int64_t num_steps, Schedule after, Where where = Where::current());
+
+/// One schedule after another: schedules[i] begins, with its step 0, at step milestones[i - 1].
+/// Throws ValueError unless the milestones ascend and are one fewer than the schedules.
+Schedule sequential(std::vector<Schedule> schedules, std::vector<std::int64_t> milestones,
+                    Where where = Where::current());
 
 }  // namespace ringrad::nn

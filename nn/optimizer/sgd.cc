@@ -4,8 +4,8 @@
 
 namespace ringrad::nn {
 
-SGD::SGD(const std::vector<Tensor>& parameters, const SGDOptions& options, Where where)
-    : Optimizer(parameters, options.learning_rate, where), options_(options) {
+SGD::SGD(const ParameterGroups& parameters, const SGDOptions& options, Where where)
+    : Optimizer(parameters, options.learning_rate, options.weight_decay, where), options_(options) {
   RINGRAD_CHECK(options.momentum >= 0 && options.weight_decay >= 0, ValueError, where,
                 "SGD: momentum and weight_decay must not be negative; got ", options.momentum,
                 " and ", options.weight_decay);
@@ -22,13 +22,13 @@ std::map<std::string, std::vector<Tensor>> SGD::flat_state() const {
 
 void SGD::update(const Range& range, double grad_scale, Where where) {
   const ParameterArena& arena = arenas()[range.arena];
-  const auto settings = [this, grad_scale, num_steps = range.num_steps] {
-    return kernels::SgdStep{.learning_rate = learning_rate(),
+  const auto settings = [this, grad_scale, range] {
+    return kernels::SgdStep{.learning_rate = learning_rate(range.group),
                             .momentum = options_.momentum,
                             .dampening = options_.dampening,
-                            .weight_decay = options_.weight_decay,
+                            .weight_decay = weight_decay(range.group),
                             .nesterov = options_.nesterov,
-                            .first = *num_steps == 1,
+                            .first = *range.num_steps == 1,
                             .grad_scale = grad_scale};
   };
   const Tensor velocity = velocities_.empty() ? Tensor() : part_of(velocities_[range.arena], range);

@@ -25,7 +25,7 @@ struct SGDOptions {
 ///          momentum in deep learning"
 class SGD : public Optimizer {
  public:
-  explicit SGD(const std::vector<Tensor>& parameters, const SGDOptions& options = {},
+  explicit SGD(const ParameterGroups& parameters, const SGDOptions& options = {},
                Where where = Where::current());
 
   void update(const Range& range, double grad_scale, Where where) override;

@@ -270,7 +270,27 @@ void bind_module(nb::module_& m) {
       .def_rw("width", &nn::ImageTask::width)
       .def_rw("classes", &nn::ImageTask::classes);
 
-  nb::class_<nn::Optimizer>(m, "Optimizer", "The common part of SGD and Adam.")
+  nb::class_<nn::ParameterGroup>(m, "ParameterGroup", "Parameters that an optimizer treats alike.")
+      .def(
+          "__init__",
+          [](nn::ParameterGroup* self, std::vector<Tensor> parameters, double learning_rate_scale,
+             std::optional<double> weight_decay) {
+            new (self) nn::ParameterGroup{std::move(parameters), learning_rate_scale, weight_decay};
+          },
+          "parameters"_a, nb::kw_only(), "learning_rate_scale"_a = 1.0,
+          "weight_decay"_a = nb::none())
+      .def_rw("parameters", &nn::ParameterGroup::parameters)
+      .def_rw("learning_rate_scale", &nn::ParameterGroup::learning_rate_scale)
+      .def_rw("weight_decay", &nn::ParameterGroup::weight_decay);
+
+  // An optimizer takes a list of tensors or of groups.
+  nb::class_<nn::ParameterGroups>(m, "ParameterGroups")
+      .def(nb::init<std::vector<Tensor>>(), "parameters"_a)
+      .def(nb::init<std::vector<nn::ParameterGroup>>(), "groups"_a);
+  nb::implicitly_convertible<std::vector<Tensor>, nn::ParameterGroups>();
+  nb::implicitly_convertible<std::vector<nn::ParameterGroup>, nn::ParameterGroups>();
+
+  nb::class_<nn::Optimizer>(m, "Optimizer", "The common part of SGD, Adam and others.")
       .def(
           "step", [](nn::Optimizer& self) { called([&](Where where) { self.step(where); }); },
           "Updates the parameters by their gradients.")

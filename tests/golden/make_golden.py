@@ -3,11 +3,12 @@
 
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
-models.json and the cases of norm_layers() and activation_layers() with 2.15.
+models.json, optimizers.json, schedules.json and the cases of norm_layers() and activation_layers() with 2.15.
 """
 
 import json
 import pathlib
+import unittest.mock
 
 import torch
 from torch import nn
@@ -154,14 +155,14 @@ def losses():
     write("losses", cases)
 
 
-def run_optimizer(make, leaves_out=False):
+def run_optimizer(make, leaves_out=False, shapes=((3, 2), (4,))):
     """20 steps on two parameters with the gradients of 0.5 * |p * scale - target|^2.
 
     If leaves_out, no loss reaches the second parameter in steps 0, 3, 6 ..."""
     torch.manual_seed(3)
-    start = [torch.randn(3, 2), torch.randn(4)]
-    scales = [torch.rand(3, 2) + 0.5, torch.rand(4) + 0.5]
-    targets = [torch.randn(3, 2), torch.randn(4)]
+    start = [torch.randn(shape) for shape in shapes]
+    scales = [torch.rand(shape) + 0.5 for shape in shapes]
+    targets = [torch.randn(shape) for shape in shapes]
     parameters = [p.clone().requires_grad_() for p in start]
     optimizer = make(parameters)
     for step in range(20):
@@ -175,6 +176,51 @@ def run_optimizer(make, leaves_out=False):
     return case
 
 
+def run_lbfgs(rounds):
+    """Rounds of L-BFGS on a valley of ten unknowns (Rosenbrock's function, chained)."""
+    x = torch.linspace(-1.5, 1.5, 10, dtype=torch.float64).requires_grad_()
+    optimizer = torch.optim.LBFGS([x], max_iter=8, history_size=5, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+        loss.backward()
+        return loss
+
+    losses = [float(optimizer.step(closure)) for _ in range(rounds)]
+    return {"losses": torch.tensor(losses, dtype=torch.float64), "end": x}
+
+
+def run_average(decay):
+    """The weights of run_optimizer's plain SGD, averaged over its steps."""
+    averages = []
+
+    def make(parameters):
+        model = nn.ParameterList(parameters)
+        average = torch.optim.swa_utils.AveragedModel(
+            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
+        average.update_parameters(model)  # the first call copies
+        optimizer = torch.optim.SGD(parameters, lr=0.1)
+        optimizer.register_step_post_hook(lambda *_: average.update_parameters(model))
+        averages.append(average)
+        return optimizer
+
+    case = run_optimizer(make)
+    for i, average in enumerate(averages[0].module):
+        case[f"average.{i}"] = average
+    return case
+
+
+def in_float32(make):
+    """Muon computes in bfloat16; its formula is compared in float32."""
+    class Muon(torch.optim.Muon):
+        def step(self):
+            to = torch.Tensor.to
+            with unittest.mock.patch.object(torch.Tensor, "to", lambda x, dtype, copy=False: to(x, x.dtype, copy=copy)):
+                return super().step()
+    return lambda parameters: make(Muon, parameters)
+
+
 def optimizers():
     optim = torch.optim
     cases = {
@@ -186,12 +232,29 @@ def optimizers():
         "Adam": run_optimizer(lambda p: optim.Adam(p, lr=0.02)),
         "Adam weight_decay": run_optimizer(lambda p: optim.Adam(p, lr=0.02, weight_decay=0.1)),
         "AdamW": run_optimizer(lambda p: optim.AdamW(p, lr=0.02)),
+        "AdamW groups": run_optimizer(lambda p: optim.AdamW(
+            [{"params": p[:1], "weight_decay": 0.5}, {"params": p[1:], "lr": 0.04}], lr=0.02, weight_decay=0)),
+        "RMSprop": run_optimizer(lambda p: optim.RMSprop(p, lr=0.02, alpha=0.9)),
+        "RMSprop momentum weight_decay": run_optimizer(
+            lambda p: optim.RMSprop(p, lr=0.02, momentum=0.9, weight_decay=0.1)),
+        "Adagrad": run_optimizer(lambda p: optim.Adagrad(p, lr=0.2)),
+        "Adagrad decays initial": run_optimizer(lambda p: optim.Adagrad(
+            p, lr=0.2, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.5)),
+        "Muon": run_optimizer(in_float32(lambda muon, p: muon(p, lr=0.02)), shapes=((3, 2), (4, 9))),
+        "Muon plain match_adamw": run_optimizer(
+            in_float32(lambda muon, p: muon(p, lr=0.1, nesterov=False, weight_decay=0.01, momentum=0.8, ns_steps=4,
+                                            adjust_lr_fn="match_rms_adamw")), shapes=((3, 2), (4, 9))),
+        "LBFGS": run_lbfgs(6),
+        "average": run_average(0.9),
     }
     cases |= {f"{name} leaves out": run_optimizer(make, leaves_out=True) for name, make in {
         "SGD momentum dampening weight_decay":
             lambda p: optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01),
         "Adam weight_decay": lambda p: optim.Adam(p, lr=0.02, weight_decay=0.1),
         "AdamW": lambda p: optim.AdamW(p, lr=0.02),
+        "RMSprop momentum weight_decay": lambda p: optim.RMSprop(p, lr=0.02, momentum=0.9, weight_decay=0.1),
+        "Adagrad decays initial": lambda p: optim.Adagrad(
+            p, lr=0.2, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.5),
     }.items()}
     write("optimizers", cases)
 
@@ -207,11 +270,28 @@ def schedules():
             schedule.step()
         return {"rates": torch.tensor(values, dtype=torch.float64)}
 
+    def plateau(**options):
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+        schedule = lr.ReduceLROnPlateau(optimizer, **options)
+        metrics = [3.0, 2.0, 2.0, 1.99999, 1.99995, 2.5, 2.5, 2.5, 2.5, 1.0, 1.0, 1.04, 1.06, 1.06, 1.06, 1.06, 0.5]
+        values = []
+        for metric in metrics:
+            schedule.step(metric)
+            values.append(optimizer.param_groups[0]["lr"])
+        return {"metrics": torch.tensor(metrics, dtype=torch.float64), "rates": torch.tensor(values, dtype=torch.float64)}
+
     lr = torch.optim.lr_scheduler
     write("schedules", {
         "step_decay": rates(lambda o: lr.StepLR(o, 6, 0.1)),
         "cosine": rates(lambda o: lr.CosineAnnealingLR(o, 20, 0.01)),
         "one_cycle": rates(lambda o: lr.OneCycleLR(o, 0.5, total_steps=21)),
+        "multi_step": rates(lambda o: lr.MultiStepLR(o, [3, 7, 7, 15], 0.5)),
+        "exponential": rates(lambda o: lr.ExponentialLR(o, 0.8)),
+        "polynomial": rates(lambda o: lr.PolynomialLR(o, 15, 2.0)),
+        "sequential": rates(lambda o: lr.SequentialLR(
+            o, [lr.ConstantLR(o, 1.0), lr.ExponentialLR(o, 0.5), lr.StepLR(o, 2, 0.1)], [4, 9])),
+        "plateau": plateau(mode="min", patience=1, factor=0.5, cooldown=2, min_lr=0.1),
+        "plateau maximize": plateau(mode="max", patience=0, factor=0.1, threshold=0.05),
     })
 
 

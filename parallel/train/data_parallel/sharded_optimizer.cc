@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/core/view.h"
@@ -17,12 +18,24 @@ namespace {
 constexpr std::int64_t kCutBytes = 64;
 
 // The arenas that the replica makes are those of an optimizer of the same parameters.
-std::vector<Tensor> trained_parameters(const nn::Module& module, Communicator& comm, Where where) {
+nn::ParameterGroups trained_groups(const nn::Module& module, Communicator& comm,
+                                   const nn::ParameterGroups& groups, Where where) {
   const Replica replica("ShardedOptimizer", module, comm, where);
   std::vector<Tensor> trained;
   for (const Tensor& parameter : module.parameters())
     if (parameter.requires_grad()) trained.push_back(parameter);
-  return trained;
+  if (groups.begin() == groups.end()) return trained;
+  const auto identities = [](const std::vector<Tensor>& parameters) {
+    std::multiset<const TensorImpl*> result;
+    for (const Tensor& parameter : parameters) result.insert(parameter.impl());
+    return result;
+  };
+  const std::vector<Tensor> grouped = groups.parameters();
+  RINGRAD_CHECK(identities(grouped) == identities(trained), ValueError, where,
+                "ShardedOptimizer: groups must hold each trained parameter of the module once, and "
+                "no others; got ",
+                grouped.size(), " for ", trained.size(), " trained ones");
+  return groups;
 }
 
 // The optimizer of elements [begin, end) of the arena; null if there are none.
@@ -54,8 +67,9 @@ const Tensor& gradients_of(const nn::Optimizer& optimizer) {
 }  // namespace
 
 ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
-                                   const MakeOptimizer& make_optimizer, Where where)
-    : Optimizer(trained_parameters(module, comm, where), 0, where), comm_(comm) {
+                                   const MakeOptimizer& make_optimizer,
+                                   const nn::ParameterGroups& groups, Where where)
+    : Optimizer(trained_groups(module, comm, groups, where), 0, 0, where), comm_(comm) {
   for (const nn::ParameterArena& arena : arenas()) {
     const std::int64_t count = arena.values().numel();
     const std::int64_t unit =
@@ -66,6 +80,7 @@ ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
                      optimizer_of(arena, parts_end, count, make_optimizer, where)});
   }
   set_learning_rate(local_optimizers().front()->learning_rate(), where);
+  for (nn::Optimizer* optimizer : local_optimizers()) optimizer->take_groups(*this);
 }
 
 void ShardedOptimizer::average_gradients(Where where) {
@@ -105,7 +120,8 @@ void ShardedOptimizer::update(const Range& range, double grad_scale, Where where
     if (!optimizer) return;
     const std::int64_t begin = std::max<std::int64_t>(range.begin - offset, 0);
     const std::int64_t end = std::min(range.end - offset, values_of(*optimizer).numel());
-    if (begin < end) optimizer->update({0, begin, end, range.num_steps}, grad_scale, where);
+    if (begin < end)
+      optimizer->update({0, range.group, begin, end, range.num_steps}, grad_scale, where);
   };
   update_within(own.get(), comm_.rank() * (parts_end / comm_.world_size()));
   update_within(rest.get(), parts_end);

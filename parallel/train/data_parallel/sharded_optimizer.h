@@ -53,14 +53,17 @@ class ShardedOptimizer : private nn::Optimizer {
   /// Checks that all ranks hold the same parameters and buffers by name, shape and dtype, and gives
   /// all of them rank 0's values. Parameters that are frozen now are left out; those that are
   /// frozen later keep their values. `make_optimizer` is called for each part that this rank
-  /// changes, at most twice per dtype.
+  /// changes, at most twice per dtype. Its optimizers know no parameters, so groups of parameters
+  /// are given here: `groups` must hold the module's trained parameters, which by default are one
+  /// group.
   ///
   /// REQUIRES: comm outlives this object; every rank constructs it at the same point, and no
   ///           DistributedDataParallel averages the same gradients
   /// Throws:   CollectiveError naming the ranks whose models differ; ValueError if no parameter is
-  ///           trained, or if make_optimizer returns null or an optimizer of other parameters
+  ///           trained, if make_optimizer returns null or an optimizer of other parameters, or if
+  ///           the groups hold others
   ShardedOptimizer(nn::Module& module, Communicator& comm, const MakeOptimizer& make_optimizer,
-                   Where where = Where::current());
+                   const nn::ParameterGroups& groups = {}, Where where = Where::current());
 
   /// Averages the gradients and changes the parameters by them. All ranks must call it.
   void step(Where where = Where::current());

@@ -1,8 +1,12 @@
 #include "ringrad/kernels/optimizer/optimizer_step.h"
 
+#include <array>
 #include <cmath>
 
+#include "ringrad/core/random.h"
 #include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/optimizer/adaptive_step.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/reference/optimizer_step.h"
 #include "ringrad/tests/testing.h"
@@ -97,6 +101,94 @@ TEST(OptimizerStepTest, AdamAgreesWithReference) {
   }
 }
 
+// Formulas of adaptive_step.h; sizes cross a chunk of a thread, and tails of vectors. With `whole`
+// gradients are whole numbers.
+template <class Step, class Reference, class Run>
+void expect_formula(const Step& step, const Reference& reference, int num_states, Run run,
+                    bool whole = false) {
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    Random random(seed);
+    const Team team(1 + static_cast<int>(seed % 2));
+    const DType dtype = kFloats[seed % 4];
+    const std::int64_t n = seed < 4 ? 70001 : random.integer(0, 100);
+    const Options state{.dtype = optimizer_state_dtype(dtype)};
+    const Tensor a = zeros({n}, state), b = num_states > 1 ? zeros({n}, state) : Tensor();
+    const Tensor parameters = random.tensor({n}, dtype);
+    std::vector<std::array<double, 2>> states(static_cast<std::size_t>(n));
+    for (int k = 0; k < kSteps; ++k) {
+      const Tensor gradients = random.tensor({n}, dtype);
+      if (whole) copy_(gradients, randint(-8, 9, {n}, random.generator()));
+      const auto g = scaled(gradients);
+      auto want = parameters.to_vector<double>();
+      for (std::size_t i = 0; i < want.size(); ++i) want[i] = reference(want[i], g[i], states[i]);
+      run(parameters, gradients, a, b, [&] { return step; });
+      expect_close(parameters, want, 64);
+    }
+  }
+}
+
+TEST(OptimizerStepTest, RmspropAgreesWithReference) {
+  for (const double momentum : {0., 0.9}) {
+    const RmspropStep step{.learning_rate = 0.02,
+                           .alpha = 0.9,
+                           .eps = 1e-3,
+                           .weight_decay = 0.1,
+                           .momentum = momentum,
+                           .grad_scale = kScale};
+    expect_formula(
+        step,
+        [&](double p, double g, std::array<double, 2>& state) {
+          g += step.weight_decay * p;
+          state[0] = step.alpha * state[0] + (1 - step.alpha) * g * g;
+          state[1] = momentum * state[1] + g / (std::sqrt(state[0]) + step.eps);
+          return p - step.learning_rate * state[1];
+        },
+        momentum == 0 ? 1 : 2, [](auto&&... arguments) { replayable_rmsprop_step(arguments...); });
+  }
+}
+
+TEST(OptimizerStepTest, AdagradAgreesWithReference) {
+  const AdagradStep step{
+      .learning_rate = 0.1, .eps = 1e-3, .weight_decay = 0.1, .grad_scale = kScale};
+  expect_formula(
+      step,
+      [&](double p, double g, std::array<double, 2>& state) {
+        g += step.weight_decay * p;
+        state[0] += g * g;
+        return p - step.learning_rate * g / (std::sqrt(state[0]) + step.eps);
+      },
+      1,
+      [](const Tensor& p, const Tensor& g, const Tensor& a, const Tensor&, const auto& made) {
+        replayable_adagrad_step(p, g, a, made);
+      });
+}
+
+// All numbers are exact: a sign near zero would depend on rounding.
+TEST(OptimizerStepTest, LionAgreesWithReference) {
+  const LionStep step{.learning_rate = 0.01,
+                      .beta1 = 0.5,
+                      .beta2 = 0.75,
+                      .weight_decay = 0.1,
+                      .grad_scale = kScale};
+  expect_formula(
+      step,
+      [&](double p, double g, std::array<double, 2>& state) {
+        const double mixed = step.beta1 * state[0] + (1 - step.beta1) * g;
+        state[0] = step.beta2 * state[0] + (1 - step.beta2) * g;
+        const double sign = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
+        return p - step.learning_rate * (sign + step.weight_decay * p);
+      },
+      1,
+      [](const Tensor& p, const Tensor& g, const Tensor& a, const Tensor&, const auto& made) {
+        replayable_lion_step(p, g, a, made);
+      },
+      true);
+  const Tensor p = tensor({1., 2.}), m = zeros({2});
+  replayable_lion_step(p, tensor({0., NAN}), m, [] { return LionStep{.learning_rate = 0.5}; });
+  EXPECT_EQ(p.to_vector<float>()[0], 1);
+  EXPECT_TRUE(std::isnan(p.to_vector<float>()[1]));
+}
+
 // A slice of an arena may begin anywhere: a vector of elements may not be aligned there.
 TEST(OptimizerStepTest, StepsASliceAsItStepsAWhole) {
   Random random(4);
@@ -167,6 +259,14 @@ TEST(OptimizerStepTest, ThrowsForArraysThatDoNotFit) {
                             "buffer must be float32 for parameters of bfloat16; got bfloat16");
   expect_throws<ValueError>([&] { sgd_step(p, p, {}, {.momentum = 0.9}); }, "needs a buffer");
   expect_throws<ValueError>([&] { adam_step(p, p, p, p, {.step = 0}); }, "got 0");
+  expect_throws<ValueError>(
+      [&] { replayable_rmsprop_step(p, p, p, {}, [] { return RmspropStep{.momentum = 0.5}; }); },
+      "needs a buffer");
+  expect_throws<DTypeError>(
+      [&] { replayable_lion_step(half, half, half, [] { return LionStep(); }); }, "momentum must");
+  expect_throws<ShapeError>(
+      [&] { replayable_adagrad_step(p, p, zeros({3}), [] { return AdagradStep(); }); },
+      "square_sum must");
   expect_throws<DTypeError>([&] { l2_norm(zeros({2}, {.dtype = DType::int64})); }, "got int64");
 }
 

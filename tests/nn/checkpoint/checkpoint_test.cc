@@ -23,7 +23,10 @@
 #include "ringrad/nn/layers/convolution.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/pool.h"
+#include "ringrad/nn/optimizer/adagrad.h"
 #include "ringrad/nn/optimizer/adam.h"
+#include "ringrad/nn/optimizer/lion.h"
+#include "ringrad/nn/optimizer/rmsprop.h"
 #include "ringrad/nn/optimizer/schedule.h"
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"
@@ -55,6 +58,8 @@ struct Training {
     checkpoint.add("model", net);
     checkpoint.add("optimizer", *optimizer);
     checkpoint.add("scaler", scaler);
+    checkpoint.add("average", average);
+    checkpoint.add("plateau", plateau);
     checkpoint.add("random", random);
     checkpoint.add("default_random", default_generator());
     checkpoint.add("step", step);
@@ -75,7 +80,7 @@ struct Training {
     const Schedule schedule = one_cycle(0.1, 40);
     while (step < last_step)
       for (const Batch& batch : loader) {
-        optimizer->set_learning_rate(schedule(step));
+        optimizer->set_learning_rate(schedule(step) * plateau.rate());
         optimizer->zero_grad();
         const Tensor input = to(batch.input(), default_device());
         normal_(noise, 0, 0.1, random);
@@ -83,6 +88,8 @@ struct Training {
         scaler.scale(loss).backward();
         scaler.step(*optimizer);
         scaler.update();
+        average.update();
+        plateau(loss.item<double>());
         average_loss = 0.9 * average_loss + 0.1 * loss.item<double>();
         position = loader.position();
         if (++step == last_step) break;
@@ -98,6 +105,8 @@ struct Training {
                  Linear(144, 3)};
   std::unique_ptr<Optimizer> optimizer;
   GradScaler scaler{{.initial_scale = 256, .growth_interval = 7}};
+  ExponentialMovingAverage average{net, {.decay = 0.9}};
+  Plateau plateau{1, {.factor = 0.75, .patience = 1, .cooldown = 1}};
   Generator random{99};
   SamplerPosition position;
   std::int64_t step = 0;
@@ -114,7 +123,18 @@ const std::vector<MakeOptimizer>& optimizers() {
       },
       [](const std::vector<Tensor>& p) { return std::make_unique<SGD>(p); },
       [](const std::vector<Tensor>& p) { return std::make_unique<Adam>(p); },
-      [](const std::vector<Tensor>& p) { return std::make_unique<AdamW>(p); }};
+      [](const std::vector<Tensor>& p) {
+        return std::make_unique<AdamW>(
+            ParameterGroups{{.parameters = {p.begin(), p.begin() + 3}, .weight_decay = 0.1},
+                            {.parameters = {p.begin() + 3, p.end()}, .learning_rate_scale = 2}});
+      },
+      [](const std::vector<Tensor>& p) {
+        return std::make_unique<RMSprop>(p, RMSpropOptions{.momentum = 0.9});
+      },
+      [](const std::vector<Tensor>& p) {
+        return std::make_unique<Adagrad>(p, AdagradOptions{.learning_rate_decay = 0.1});
+      },
+      [](const std::vector<Tensor>& p) { return std::make_unique<Lion>(p); }};
   return all;
 }
 

@@ -144,6 +144,11 @@ TEST(ArenaTest, ArenasOfSomeOfTheParametersStayAsTheyAre) {
   EXPECT_EQ(arenas[0].values().raw_data(), second.values().raw_data());
   EXPECT_EQ(arenas[1].values().raw_data(), first.values().raw_data());
   EXPECT_EQ(arenas[2].parameters()[0].impl(), alone.impl());
+  // In another order they are still the same memory.
+  const auto reordered = make_arenas({p[2], p[0], p[1]});
+  ASSERT_EQ(reordered.size(), 1u);
+  EXPECT_EQ(reordered[0].values().raw_data(), first.values().raw_data());
+  EXPECT_EQ(reordered[0].parameters()[0].impl(), p[0].impl());
   // Part of q only: the rest of its arena would have no owner.
   EXPECT_EQ(make_arenas({q[0], q[1], p[0], p[1], p[2]}).size(), 2u);
   EXPECT_NE(q[0].storage()->whole(), second.values().storage());

@@ -200,6 +200,94 @@ TEST(OptimizerTest, AFrozenParameterKeepsItsValue) {
   EXPECT_NE(b.item(), moving);
 }
 
+// Weights and biases in turn, as modules have them.
+std::vector<Tensor> interleaved() {
+  std::vector<Tensor> p;
+  for (int i = 0; i < 3; ++i) {
+    p.push_back(full({5, 7}, i + 1).set_requires_grad());
+    p.push_back(full({7}, -i).set_requires_grad());
+  }
+  return p;
+}
+
+// One optimizer of two groups, and two optimizers. The arena is the optimizer's own, with each
+// group in one piece, or one that existed before, in which groups alternate.
+TEST(OptimizerTest, AGroupIsSteppedAsAnOptimizerOfItsOwnWouldStepIt) {
+  for (const bool has_arena : {false, true}) {
+    const auto p = interleaved(), q = interleaved();
+    std::optional<ParameterArena> arena;
+    if (has_arena) arena.emplace(p);
+    AdamW grouped({{.parameters = {p[0], p[2], p[4]}, .weight_decay = 0.5},
+                   {.parameters = {p[5], p[3], p[1]}, .learning_rate_scale = 0.25}},
+                  {.learning_rate = 0.125, .weight_decay = 0});
+    if (has_arena) {
+      EXPECT_EQ(grouped.arenas()[0].values().raw_data(), arena->values().raw_data());
+    }
+    AdamW weights({q[0], q[2], q[4]}, {.learning_rate = 0.125, .weight_decay = 0.5});
+    AdamW biases({q[1], q[3], q[5]}, {.learning_rate = 0.125 * 0.25, .weight_decay = 0});
+    for (int step = 0; step < 4; ++step) {
+      for (const auto& list : {p, q}) {
+        Tensor loss = scalar_tensor(0.f);
+        for (std::size_t i = step == 1 ? 2 : 0; i < list.size(); ++i)
+          loss = loss + sum(square(list[i] - 3));
+        for (const Tensor& parameter : list) clear_gradient(parameter);
+        loss.backward();
+      }
+      const double rate = 0.125 / (1 + step);
+      grouped.set_learning_rate(rate);
+      weights.set_learning_rate(rate);
+      biases.set_learning_rate(rate * 0.25);
+      grouped.step();
+      weights.step();
+      biases.step();
+      for (std::size_t i = 0; i < p.size(); ++i) ringrad::testing::expect_same_bits(p[i], q[i]);
+    }
+    const StateDict state = grouped.state_dict();
+    EXPECT_EQ(state.at("3.first_moment").shape(), Shape({7}));  // numbered through the groups
+    ringrad::testing::expect_same_bits(state.at("3.first_moment"),
+                                       biases.state_dict().at("2.first_moment"));
+    EXPECT_EQ(state.at("5.steps").item<std::int64_t>(), 3);
+  }
+}
+
+TEST(OptimizerTest, DecayGroupsDecayMatricesOnly) {
+  struct Net : Module {
+    Tensor weight = parameter("weight", ones({2, 3}));
+    Tensor bias = parameter("bias", ones({2}));
+    Tensor filter = parameter("filter", ones({2, 3, 1, 1}));
+    Tensor frozen = parameter("frozen", ones({2, 2}));
+  } net;
+  net.frozen.set_requires_grad(false);
+  const auto groups = decay_groups(net, 0.5);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].parameters.size(), 2u);
+  EXPECT_EQ(groups[1].parameters.size(), 1u);
+  SGD optimizer(groups, {.learning_rate = 1, .weight_decay = 7});
+  for (const Tensor& parameter : optimizer.parameters())
+    parameter.set_grad(zeros(parameter.shape()));
+  optimizer.step();
+  EXPECT_EQ(net.weight.to_vector<float>()[0], 0.5f);
+  EXPECT_EQ(net.filter.to_vector<float>()[0], 0.5f);
+  EXPECT_EQ(net.bias.to_vector<float>()[0], 1);
+  net.weight.set_requires_grad(false);
+  net.filter.set_requires_grad(false);
+  EXPECT_EQ(decay_groups(net, 0.5).size(), 1u);
+}
+
+TEST(OptimizerTest, GroupsRefuseWhatMakesNoSense) {
+  const auto p = parameters();
+  using Groups = std::vector<ParameterGroup>;
+  expect_throws<ValueError>([&] { SGD optimizer(Groups{}); }, "at least one parameter");
+  expect_throws<ValueError>(
+      [&] {
+        SGD optimizer({{.parameters = p}, {.parameters = {p[1]}}});
+      },
+      "distinct");
+  expect_throws<ValueError>([&] { SGD optimizer({{.parameters = p, .learning_rate_scale = -1}}); },
+                            "-1");
+  expect_throws<ValueError>([&] { SGD optimizer({{.parameters = p, .weight_decay = -2}}); }, "-2");
+}
+
 // A state from before each parameter's steps were counted: all have taken the optimizer's number of
 // steps.
 TEST(OptimizerTest, LoadsAStateWithoutTheStepsOfParameters) {

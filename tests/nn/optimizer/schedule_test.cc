@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "ringrad/nn/optimizer/plateau.h"
 #include "ringrad/tests/golden/golden.h"
 #include "ringrad/tests/testing.h"
 
@@ -21,6 +24,42 @@ TEST(ScheduleTest, RatesMatchPyTorch) {
   expect_rates(step_decay(0.5, 6, 0.1), "step_decay");
   expect_rates(cosine(0.5, 20, 0.01), "cosine");
   expect_rates(one_cycle(0.5, 21), "one_cycle");
+  expect_rates(multi_step(0.5, {3, 7, 7, 15}, 0.5), "multi_step");
+  expect_rates(exponential(0.5, 0.8), "exponential");
+  expect_rates(polynomial(0.5, 15, 2), "polynomial");
+  expect_rates(sequential({constant(0.5), exponential(0.5, 0.5), step_decay(0.5, 2, 0.1)}, {4, 9}),
+               "sequential");
+}
+
+void expect_plateau(const PlateauOptions& options, const std::string& name) {
+  const auto golden = ringrad::testing::read_golden("schedules").at(name);
+  const auto metrics = golden.at("metrics").to_vector<double>();
+  const auto rates = golden.at("rates").to_vector<double>();
+  Plateau plateau(0.5, options), resumed(7, options);
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    EXPECT_NEAR(plateau(metrics[i]), rates[i], 1e-6) << name << ' ' << i;
+    if (i > 0) {  // a run that resumed after the previous report
+      EXPECT_EQ(resumed(metrics[i]), plateau.rate());
+    }
+    resumed.load_state_dict(plateau.state_dict());
+  }
+}
+
+TEST(ScheduleTest, PlateauMatchesPyTorchAndResumes) {
+  expect_plateau({.factor = 0.5, .patience = 1, .cooldown = 2, .minimum = 0.1}, "plateau");
+  expect_plateau({.factor = 0.1, .patience = 0, .threshold = 0.05, .maximize = true},
+                 "plateau maximize");
+}
+
+TEST(ScheduleTest, PlateauTakesNanForNoProgress) {
+  Plateau plateau(1, {.factor = 0.5, .patience = 1});
+  EXPECT_EQ(plateau(3), 1);
+  EXPECT_EQ(plateau(std::nan("")), 1);
+  EXPECT_EQ(plateau(std::nan("")), 0.5);
+  StateDict state = plateau.state_dict();
+  state.at("bad_reports") =
+      scalar_tensor(std::int64_t{-1}, {.dtype = DType::int64, .device = Device()});
+  ringrad::testing::expect_throws<ValueError>([&] { plateau.load_state_dict(state); }, "-1");
 }
 
 TEST(ScheduleTest, RatesStayAtTheirEndBeyondTheLastStep) {
@@ -42,6 +81,11 @@ TEST(ScheduleTest, ThrowsOnImpossibleLengths) {
   EXPECT_THROW(one_cycle(1, 1), ValueError);
   EXPECT_THROW(one_cycle(1, 10, {.rising_part = 1}), ValueError);
   EXPECT_THROW(warm_up(-1, constant(1)), ValueError);
+  EXPECT_THROW(multi_step(1, {5, 3}, 0.5), ValueError);
+  EXPECT_THROW(polynomial(1, 0), ValueError);
+  EXPECT_THROW(sequential({constant(1)}, {3}), ValueError);
+  EXPECT_THROW(Plateau(1, {.factor = 1}), ValueError);
+  EXPECT_THROW(Plateau(1, {.patience = -1}), ValueError);
 }
 
 }  // namespace

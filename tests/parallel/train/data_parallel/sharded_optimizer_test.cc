@@ -74,13 +74,18 @@ void expect_same_parameters(const nn::Module& a, const nn::Module& b) {
 
 // Trains two models side by side; the second uses a ShardedOptimizer.
 void expect_bits_of_replicated(Communicator& comm, const MakeOptimizer& make,
-                               nn::Sequential (*make_model)() = make_net) {
+                               nn::Sequential (*make_model)() = make_net, bool grouped = false) {
   seed(comm);
   nn::Sequential reference = make_model(), net = make_model();
   net.load_state_dict(reference.state_dict());
   DistributedDataParallel replica(reference, comm);
-  const auto replicated = make(reference.parameters());
-  ShardedOptimizer sharded(net, comm, make);
+  std::unique_ptr<nn::Optimizer> replicated;
+  if (grouped)
+    replicated = std::make_unique<nn::AdamW>(nn::decay_groups(reference, 0.5));
+  else
+    replicated = make(reference.parameters());
+  ShardedOptimizer sharded(net, comm, make,
+                           grouped ? nn::decay_groups(net, 0.5) : nn::ParameterGroups());
   const std::int64_t num_steps = default_device().is_cpu() ? 20 : 3;  // GPUs may be simulated
   const nn::Schedule schedule = nn::warm_up(3, nn::cosine(replicated->learning_rate(), 20));
   for (std::int64_t step = 0; step < num_steps; ++step) {
@@ -131,6 +136,14 @@ TEST(ShardedOptimizerTest, MomentumGivesTheBitsOfReplicatedOptimizers) {
 
 TEST(ShardedOptimizerTest, AdamGivesTheBitsOfReplicatedOptimizers) {
   on_ranks([](Communicator& comm) { expect_bits_of_replicated(comm, kAdam); });
+}
+
+// Parts cut through groups.
+TEST(ShardedOptimizerTest, GroupsGiveTheBitsOfReplicatedOptimizers) {
+  on_ranks([](Communicator& comm) {
+    expect_bits_of_replicated(
+        comm, [](const Parameters& p) { return std::make_unique<nn::AdamW>(p); }, make_net, true);
+  });
 }
 
 TEST(ShardedOptimizerTest, StateIsDividedByTheNumberOfRanks) {

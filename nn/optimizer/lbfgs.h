@@ -1,0 +1,68 @@
+// LBFGS: for small problems whose whole loss can be computed again and again.
+//
+//     nn::LBFGS optimizer(net.parameters());
+//     for (int round = 0; round < 10; ++round)
+//       std::cout << optimizer.step([&] { return mse_loss(net(x), y); }) << '\n';
+//
+// The last changes of parameters s and of gradients y are an estimate of the inverse Hessian, and a
+// step goes along its product with the gradient (two loops over the pairs). A line search chooses
+// the length (nn/optimizer/line_search.h). Losses must be exact: no dropout, no new batch within a
+// step.
+//
+// Not an Optimizer: one step evaluates the loss many times. It has no state dict; a run that
+// resumes begins with the gradient's direction.
+
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/optimizer/line_search.h"
+
+namespace ringrad::nn {
+
+struct LBFGSOptions {
+  double learning_rate = 1;  ///< where each line search begins
+  int max_iterations = 20;   ///< directions per step
+  int max_evaluations = 25;  ///< of the loss per step; the last line search may exceed it by one
+  double gradient_tolerance = 1e-7;  ///< ends a step: largest element of the gradient
+  double change_tolerance = 1e-9;    ///< ends a step: change of the loss or of an element
+  std::size_t history = 100;  ///< pairs (s, y), each as large as two copies of the parameters
+};
+
+/// Throws:  ValueError for no parameters, options that are not positive, or parameters of several
+///          dtypes or devices; as ParameterArena
+/// Book:    Nocedal and Wright, "Numerical Optimization", 2nd edition, algorithm 7.4
+class LBFGS {
+ public:
+  explicit LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options = {},
+                 Where where = Where::current());
+
+  /// Improves the parameters until a limit of the options is reached. `loss` computes the loss
+  /// from the current parameters; step() clears the gradients and runs the backward passes.
+  /// Returns the loss before the step.
+  double step(const std::function<Tensor()>& loss, Where where = Where::current());
+
+  const std::vector<Tensor>& parameters() const { return arena_.parameters(); }
+
+ private:
+  // The state between iterations; all tensors have the arena's layout.
+  struct Pair {
+    Tensor step, gradient_change;  // s, y
+    double curvature;              // s . y
+  };
+
+  LineTrial evaluate(const std::function<Tensor()>& loss, const Tensor& start,
+                     const Tensor& direction, double step, Where where);
+  void remember(const Tensor& gradient);
+  Tensor direction_at(const Tensor& gradient) const;
+
+  LBFGSOptions options_;
+  ParameterArena arena_;
+  std::deque<Pair> pairs_;
+  Tensor last_gradient_, last_change_;  // undefined before the first direction
+};
+
+}  // namespace ringrad::nn

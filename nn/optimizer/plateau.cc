@@ -1,0 +1,75 @@
+#include "ringrad/nn/optimizer/plateau.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace ringrad::nn {
+
+Plateau::Plateau(double rate, const PlateauOptions& options, Where where)
+    : options_(options),
+      rate_(rate),
+      best_(options.maximize ? -std::numeric_limits<double>::infinity()
+                             : std::numeric_limits<double>::infinity()) {
+  RINGRAD_CHECK(rate >= 0 && options.factor > 0 && options.factor < 1, ValueError, where,
+                "Plateau: rate must not be negative and factor lie in (0, 1); got ", rate, " and ",
+                options.factor);
+  RINGRAD_CHECK(options.patience >= 0 && options.threshold >= 0 && options.cooldown >= 0 &&
+                    options.minimum >= 0,
+                ValueError, where,
+                "Plateau: patience, threshold, cooldown and minimum must not be negative; got ",
+                options.patience, ", ", options.threshold, ", ", options.cooldown, " and ",
+                options.minimum);
+}
+
+bool Plateau::is_progress(double metric) const {
+  return options_.maximize ? metric > best_ * (1 + options_.threshold)
+                           : metric < best_ * (1 - options_.threshold);
+}
+
+double Plateau::operator()(double metric) {
+  if (is_progress(metric)) {
+    best_ = metric;
+    bad_reports_ = 0;
+  } else {
+    ++bad_reports_;
+  }
+  if (cooldown_left_ > 0) {
+    --cooldown_left_;
+    bad_reports_ = 0;
+  }
+  if (bad_reports_ > options_.patience) {
+    rate_ = std::min(rate_, std::max(rate_ * options_.factor, options_.minimum));
+    cooldown_left_ = options_.cooldown;
+    bad_reports_ = 0;
+  }
+  return rate_;
+}
+
+StateDict Plateau::state_dict() const {
+  const Options real{.dtype = DType::float64, .device = Device()};
+  const Options whole{.dtype = DType::int64, .device = Device()};
+  return {{"rate", scalar_tensor(rate_, real)},
+          {"best", scalar_tensor(best_, real)},
+          {"bad_reports", scalar_tensor(bad_reports_, whole)},
+          {"cooldown_left", scalar_tensor(cooldown_left_, whole)}};
+}
+
+void Plateau::check_state_dict(const StateDict& state, Where where) const {
+  check_same_layout("load_state_dict", state_dict(), state, where);
+  const auto rate = state.at("rate").item<double>(where);
+  const auto bad = state.at("bad_reports").item<std::int64_t>(where);
+  const auto cooldown = state.at("cooldown_left").item<std::int64_t>(where);
+  RINGRAD_CHECK(rate >= 0 && bad >= 0 && cooldown >= 0, ValueError, where,
+                "load_state_dict: rate, bad_reports and cooldown_left must not be negative; got ",
+                rate, ", ", bad, " and ", cooldown);
+}
+
+void Plateau::load_state_dict(const StateDict& state, Where where) {
+  check_state_dict(state, where);
+  rate_ = state.at("rate").item<double>(where);
+  best_ = state.at("best").item<double>(where);
+  bad_reports_ = state.at("bad_reports").item<std::int64_t>(where);
+  cooldown_left_ = state.at("cooldown_left").item<std::int64_t>(where);
+}
+
+}  // namespace ringrad::nn

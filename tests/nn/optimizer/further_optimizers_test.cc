@@ -1,0 +1,192 @@
+// Lion, Muon, LBFGS and averages: what PyTorch's figures (optimizer_golden_test.cc) do not show.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/adagrad.h"
+#include "ringrad/nn/optimizer/exponential_moving_average.h"
+#include "ringrad/nn/optimizer/lbfgs.h"
+#include "ringrad/nn/optimizer/lion.h"
+#include "ringrad/nn/optimizer/muon.h"
+#include "ringrad/nn/optimizer/rmsprop.h"
+#include "ringrad/nn/optimizer/sgd.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad::nn {
+namespace {
+
+using ringrad::testing::expect_close;
+using ringrad::testing::expect_same_bits;
+using ringrad::testing::expect_throws;
+using ringrad::testing::Random;
+
+TEST(LionTest, MovesEachElementByTheRateInTheDirectionOfTheMixedMomentum) {
+  const Tensor p = tensor({1., 2., 3., 4.}).set_requires_grad();
+  Lion optimizer({p}, {.learning_rate = 0.5, .beta1 = 0.75, .beta2 = 0.5, .weight_decay = 0.5});
+  p.set_grad(tensor({8., -8., 0., 8.}));
+  optimizer.step();
+  // 0.75 p - 0.5 sign(g), m = g / 2
+  expect_close(p, {0.25, 2, 2.25, 2.5});
+  // 0.75 m + 0.25 g = 3 + 0.25 g: the momentum outweighs the last element's gradient.
+  p.set_grad(tensor({-16., -8., 0., -8.}));
+  optimizer.step();
+  expect_close(p, {0.1875 + 0.5, 1.5 + 0.5, 2.25 * 0.75, 1.875 - 0.5});
+  expect_close(optimizer.state_dict().at("0.momentum"), {-6, -6, 0, -2});
+}
+
+TEST(MuonTest, OrthogonalizedMatricesHaveSingularValuesNearOne) {
+  Random random(1);
+  for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{5, 5}})
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      // The rows are not alike: their lengths differ by a factor of 10.
+      const Tensor x =
+          random.tensor(shape) * (0.2 + 0.3 * reshape(arange(shape[0]), {shape[0], 1}));
+      const Tensor y = orthogonalized(x, 5, dtype);
+      ASSERT_EQ(y.dtype(), DType::float32);
+      const bool tall = shape[0] > shape[1];
+      const Tensor gram = tall ? matmul(transpose(y, 0, 1), y) : matmul(y, transpose(y, 0, 1));
+      // Its eigenvalues are the squares of the singular values. Their mean is trace / n, and
+      // powers of the matrix show the largest.
+      const std::int64_t n = gram.shape()[0];
+      const Tensor eye = reshape(arange(n), {n, 1}) == arange(n);
+      const auto trace = [&](const Tensor& m) {
+        return sum(where(eye, m, zeros_like(m))).item<double>() / static_cast<double>(n);
+      };
+      EXPECT_GT(trace(gram), 0.49);
+      Tensor power = gram;
+      for (int i = 0; i < 4; ++i) power = matmul(power, power);  // of 16
+      EXPECT_LT(std::pow(static_cast<double>(n) * trace(power), 1. / 16), 1.5);
+    }
+  // The direction is kept: an orthogonal matrix only grows or shrinks.
+  const Tensor rotation = tensor({{0.6, -0.8}, {0.8, 0.6}});
+  const Tensor y = orthogonalized(rotation * 100, 5, DType::float32);
+  expect_close(y * (0.6 / y.to_vector<float>()[0]), rotation, 64);
+  expect_close(orthogonalized(zeros({3, 2})), zeros({3, 2}));
+}
+
+TEST(MuonTest, TakesGroupsAndParametersInAnyMemoryOrder) {
+  Random random(2);
+  const Tensor value = random.tensor({3, 5}), gradient = random.tensor({3, 5});
+  std::vector<Tensor> results;
+  for (const bool transposed : {false, true}) {
+    const Tensor w = (transposed ? transpose(clone(transpose(value, 0, 1)), 0, 1) : clone(value));
+    const Tensor p = w.set_requires_grad(), other = clone(value).set_requires_grad();
+    Muon optimizer({{.parameters = {p}}, {.parameters = {other}, .learning_rate_scale = 0}},
+                   {.dtype = DType::float32});
+    for (const Tensor& parameter : {p, other}) parameter.set_grad(gradient);
+    optimizer.step();
+    expect_same_bits(other, value);
+    results.push_back(clone(p));
+  }
+  expect_close(results[0], results[1], 64);
+}
+
+TEST(LBFGSTest, SolvesLeastSquaresToTheLastDigits) {
+  Random random(3);
+  const Tensor a = random.tensor({20, 4}, DType::float64),
+               truth = random.tensor({4}, DType::float64);
+  const Tensor y = matmul(a, truth);
+  const Tensor x = zeros({4}, {.dtype = DType::float64}).set_requires_grad();
+  LBFGS optimizer({x});
+  const auto loss = [&] { return sum(square(matmul(a, x) - y)); };
+  const double before = optimizer.step(loss);
+  EXPECT_GT(before, 1e-3);
+  EXPECT_LT(loss().item<double>(), 1e-9);  // the options' tolerance
+  expect_close(to(x, DType::float32), to(truth, DType::float32), 64);
+  // At the minimum a step changes nothing.
+  const Tensor solution = clone(x.detach());
+  for (int i = 0; i < 3; ++i) optimizer.step(loss);
+  expect_close(x, solution, 64);
+}
+
+// log(x) is NaN where the first trials of the search lie.
+TEST(LBFGSTest, AStepToNanIsTooLong) {
+  const Tensor x = tensor({0.01}, DType::float64).set_requires_grad();
+  LBFGS optimizer({x}, {.learning_rate = 50});
+  for (int i = 0; i < 5; ++i) optimizer.step([&] { return sum(x - log(4 - x) - log(x)); });
+  // 1 + 1 / (4 - x) - 1 / x = 0
+  EXPECT_NEAR(x.item<double>(), 3 - std::sqrt(5.), 1e-5);
+}
+
+struct Net : Module {
+  nn::Linear& first = child("first", nn::Linear(3, 4));
+  nn::Linear& last = child("last", nn::Linear(4, 1));
+  Tensor forward(const Tensor& x, Where = Where::current()) override {
+    return last(tanh(first(x)));
+  }
+};
+
+TEST(ExponentialMovingAverageTest, TheNetHasTheAverageForAWhile) {
+  Net net;
+  SGD optimizer(net.parameters(), {.learning_rate = 0.1});
+  ExponentialMovingAverage average(net, {.decay = 0.75});
+  const Tensor before = clone(net.last.weight.detach());
+  fill_(net.last.weight.detach(), 8);
+  average.update();
+  const Tensor expected = before * 0.75 + 2;
+  const std::uint32_t version = net.last.weight.version();
+  {
+    const auto applied = average.applied();
+    expect_close(net.last.weight, expected);
+    EXPECT_NE(net.last.weight.version(), version);
+  }
+  expect_close(net.last.weight, full_like(before, 8));
+  expect_close(average.state_dict().at("last.weight"), expected);
+  average.apply();
+  expect_close(net.last.weight, expected);
+}
+
+TEST(ExponentialMovingAverageTest, AveragesOf16BitWeightsMoveBySmallSteps) {
+  Net net;
+  net.to(DType::bfloat16);
+  ExponentialMovingAverage average(net, {.decay = 0.999});
+  fill_(net.first.bias.detach(), 1);
+  average.load_state_dict([&] {
+    StateDict state;
+    for (const auto& [name, tensor] : average.state_dict()) state.emplace(name, ones_like(tensor));
+    return state;
+  }());
+  fill_(net.first.bias.detach(), 1.0078125);  // the next number of bfloat16
+  average.update();
+  EXPECT_EQ(average.state_dict().at("first.bias").dtype(), DType::float32);
+  expect_close(average.state_dict().at("first.bias"), full({4}, 1 + 0.0078125e-3));
+}
+
+TEST(ExponentialMovingAverageTest, NoticesParametersThatMoved) {
+  Net net;
+  ExponentialMovingAverage average(net);
+  net.to(DType::float64);
+  expect_throws<AutogradError>([&] { average.update(); }, "stay where they were");
+}
+
+TEST(FurtherOptimizersTest, RefuseOptionsOutsideTheirDomain) {
+  const std::vector<Tensor> p{ones({2, 2}).set_requires_grad()};
+  expect_throws<ValueError>([&] { RMSprop optimizer(p, {.alpha = 1.5}); }, "alpha");
+  expect_throws<ValueError>([&] { RMSprop optimizer(p, {.momentum = -1}); }, "momentum");
+  expect_throws<ValueError>([&] { Adagrad optimizer(p, {.initial_sum = -1}); }, "initial_sum");
+  expect_throws<ValueError>([&] { Lion optimizer(p, {.beta2 = 1}); }, "beta2");
+  expect_throws<ValueError>([&] { Muon optimizer(p, {.iterations = 0}); }, "iterations");
+  expect_throws<DTypeError>([&] { Muon optimizer(p, {.dtype = DType::int32}); }, "floating");
+  expect_throws<ShapeError>([] { Muon optimizer({ones({2}).set_requires_grad()}); },
+                            "must be matrices; got one of shape (2,)");
+  expect_throws<ValueError>([&] { LBFGS optimizer(p, {.history = 0}); }, "history");
+  expect_throws<ValueError>([] { LBFGS optimizer({}); }, "at least one");
+  expect_throws<ValueError>(
+      [&] {
+        LBFGS optimizer({p[0], ones({2}, {.dtype = DType::float64}).set_requires_grad()});
+      },
+      "2 arenas");
+  Net net;
+  expect_throws<ValueError>([&] { ExponentialMovingAverage(net, {.decay = 1.5}); }, "1.5");
+}
+
+}  // namespace
+}  // namespace ringrad::nn
