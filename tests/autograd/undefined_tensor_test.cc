@@ -22,6 +22,7 @@
 #include "ringrad/autograd/loss/softmax.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/norm/group_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/norm/rms_norm.h"
 #include "ringrad/autograd/reduce.h"
@@ -92,6 +93,8 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
         adaptive_avg_pool2d(none, {1, 1});
       },
       [&] { layer_norm(none); },
+      [&] { group_norm(none, 1); },
+      [&] { instance_norm(none); },
       [&] { rms_norm(none); },
       [&] { softmax(none, 0); },
       [&] { log_softmax(none, 0); },

@@ -9,6 +9,7 @@
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/convolution.h"
 #include "ringrad/nn/layers/embedding.h"
+#include "ringrad/nn/layers/group_norm.h"
 #include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/pool.h"
@@ -68,6 +69,10 @@ TEST_F(LayerGoldenTest, NormalizationsMatchPyTorch) {
   check("BatchNorm1d training", BatchNorm1d(4));
   check("LayerNorm", LayerNorm(5));
   check("RMSNorm", RMSNorm(5));
+  check("GroupNorm", GroupNorm(2, 4));
+  check("GroupNorm one group", GroupNorm(1, 5));
+  check("InstanceNorm2d", InstanceNorm2d(4));
+  check("InstanceNorm2d affine", InstanceNorm2d(4, 1e-5, true));
 }
 
 TEST_F(LayerGoldenTest, EmbeddingMatchesPyTorch) { check("Embedding", Embedding(6, 3)); }

@@ -1,0 +1,107 @@
+#include "ringrad/kernels/norm/group_norm.h"
+
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/norm/group_norm_cpu.h"
+#include "ringrad/kernels/norm/group_norm_cuda.h"
+#include "ringrad/kernels/norm/row_norm.h"
+
+namespace ringrad::kernels {
+namespace {
+
+using row_norm::data_or_null;
+using row_norm::dispatch_statistics;
+using row_norm::operand;
+using row_norm::result_for;
+using row_norm::statistics_dtype;
+
+void check_input(const char* operation, const Tensor& x, Where where) {
+  check_floating(operation, x, where);
+  RINGRAD_CHECK(x.dims() >= 2, ShapeError, where, operation, ": x must be (B, C, ...); got shape ",
+                x.shape());
+}
+
+void check_channels(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
+                    Where where) {
+  if (!vector.defined()) return;
+  check_floating(operation, vector, where);
+  check_same_device(operation, x, vector, where);
+  RINGRAD_CHECK(vector.shape() == Shape{x.shape()[1]}, ShapeError, where, operation, ": ", what,
+                " must have one value per channel; got ", vector.shape(), " for x ", x.shape());
+}
+
+cpu::Groups groups_of(const Tensor& x, std::int64_t groups) {
+  const std::int64_t B = x.shape()[0], C = x.shape()[1];
+  return {B, groups, C / groups, x.numel() / (B * C)};
+}
+
+/// `result` itself if it is contiguous and of the dtype of the arithmetic, else memory for
+/// contiguous values to be copied into it.
+Tensor contiguous_for(const Tensor& result, DType dtype, Where where) {
+  if (result.is_contiguous() && result.dtype() == dtype) return result;
+  return empty(result.shape(), {.dtype = dtype, .device = result.device()}, where);
+}
+
+}  // namespace
+
+GroupNormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight,
+                           const Tensor& bias, double eps, Where where) {
+  constexpr const char* kOperation = "group_norm";
+  check_input(kOperation, x, where);
+  RINGRAD_CHECK(groups > 0 && x.shape()[1] % groups == 0, ShapeError, where, kOperation,
+                ": the number of groups must divide the channels; got ", groups, " and x ",
+                x.shape());
+  check_channels(kOperation, "weight", weight, x, where);
+  check_channels(kOperation, "bias", bias, x, where);
+  const DType dtype = statistics_dtype(x);
+  const Shape rows{x.shape()[0], groups};
+  const GroupNormResult result{empty_like(x, where), result_for(x, rows, dtype, where),
+                               result_for(x, rows, dtype, where)};
+  if (x.numel() == 0) return result;
+  const bool on_gpu = x.device().is_cuda();
+  const Tensor y = contiguous_for(result.output, on_gpu ? x.dtype() : dtype, where);
+  if (on_gpu) {
+    cuda::group_norm(contiguous(x, where), weight, bias, eps, {y, result.mean, result.rstd}, where);
+  } else {
+    const Tensor in = operand(x, dtype, where), scale = operand(weight, dtype, where),
+                 offset = operand(bias, dtype, where);
+    dispatch_statistics(dtype, [&]<class T>() {
+      cpu::group_norm(groups_of(x, groups), static_cast<T>(eps), in.data<T>(),
+                      data_or_null<T>(scale), data_or_null<T>(offset), y.data<T>(),
+                      result.mean.data<T>(), result.rstd.data<T>());
+    });
+  }
+  copy_(result.output, y, where);
+  return result;
+}
+
+GroupNormGradients group_norm_backward(const Tensor& grad_output, const Tensor& x,
+                                       const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                                       Where where) {
+  constexpr const char* kOperation = "group_norm_backward";
+  check_input(kOperation, x, where);
+  check_channels(kOperation, "weight", weight, x, where);
+  row_norm::check_gradient(kOperation, grad_output, x, where);
+  const DType dtype = statistics_dtype(x);
+  const Shape channels{x.shape()[1]};
+  const GroupNormGradients result{empty_like(x, where), result_for(x, channels, dtype, where),
+                                  result_for(x, channels, dtype, where)};
+  if (x.numel() == 0) return result;
+  const bool on_gpu = x.device().is_cuda();
+  const Tensor grad_input = contiguous_for(result.input, on_gpu ? x.dtype() : dtype, where);
+  if (on_gpu) {
+    cuda::group_norm_backward(contiguous(grad_output, where), contiguous(x, where), weight, mean,
+                              rstd, {grad_input, result.weight, result.bias}, where);
+  } else {
+    const Tensor in = operand(x, dtype, where), grad = operand(grad_output, dtype, where),
+                 scale = operand(weight, dtype, where);
+    dispatch_statistics(dtype, [&]<class T>() {
+      cpu::group_norm_backward(groups_of(x, mean.shape()[1]), in.data<T>(), data_or_null<T>(scale),
+                               mean.data<T>(), rstd.data<T>(), grad.data<T>(), grad_input.data<T>(),
+                               result.weight.data<T>(), result.bias.data<T>());
+    });
+  }
+  copy_(result.input, grad_input, where);
+  return result;
+}
+
+}  // namespace ringrad::kernels
