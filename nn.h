@@ -19,6 +19,8 @@
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/autograd/loss/softmax.h"
+#include "ringrad/autograd/matmul/contraction.h"
+#include "ringrad/autograd/matmul/einsum.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/batch_norm.h"

@@ -20,6 +20,8 @@
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/autograd/loss/softmax.h"
+#include "ringrad/autograd/matmul/contraction.h"
+#include "ringrad/autograd/matmul/einsum.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/group_norm.h"
@@ -80,6 +82,18 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { expand(none, {1}); },
       [&] { matmul(none, x); },
       [&] { matmul(x, none); },
+      [&] { bmm(none, x); },
+      [&] { bmm(x, none); },
+      [&] { outer(none, x); },
+      [&] { outer(x, none); },
+      [&] { tensordot(none, x); },
+      [&] { tensordot(x, none); },
+      [&] {
+        einsum("ij,jk", {none, x});
+      },
+      [&] {
+        einsum("ij,jk", {x, none});
+      },
       [&] { linear(none, x); },
       [&] { linear(x, none); },
       [&] { scaled_dot_product_attention(none, image, image); },

@@ -109,6 +109,8 @@ OTHER = {
     "batch_norm_evaluation": lambda x, w: F.batch_norm(
         x[0], torch.full_like(x[1], 0.5).detach(), torch.full_like(x[1], 2).detach(), x[1], x[2]),
     "matmul": lambda x, w: x[0] @ x[1],
+    "einsum": lambda x, w: torch.einsum(w["equation"], *x),
+    "tensordot": lambda x, w: torch.tensordot(x[0], x[1], w["count"]),
     "linear": lambda x, w: torch.relu(F.linear(*x)) if w["relu"] else F.linear(*x),
     "conv2d": lambda x, w: F.conv2d(*x, stride=w["stride"], padding=w["padding"]),
     "max_pool2d": lambda x, w: F.max_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
@@ -246,6 +248,17 @@ class Maker:
             return name, [i, [x.shape[-1]], [x.shape[-1]]], {}
         if name == "matmul":
             return name, [i, [x.shape[-1]] + self.shape(rng.randint(0, 1))], {}
+        if name == "tensordot":
+            count = rng.randint(0, x.dim())
+            return name, [i, list(x.shape)[x.dim() - count:] + self.shape(1)], {"count": count}
+        if name == "einsum":
+            shared = [k for k in range(x.dim()) if rng.random() < 0.6]
+            rng.shuffle(shared)
+            other = "".join("abcd"[k] for k in shared) + "z" * rng.randint(0, 1)
+            letters = list(set("abcd"[:x.dim()] + other))
+            result = rng.sample(sorted(letters), rng.randint(0, len(letters)))
+            return name, [i, [x.shape[k] for k in shared] + [2] * other.count("z")], {
+                "equation": "abcd"[:x.dim()] + "," + other + "->" + "".join(result)}
         if name == "linear":
             n = rng.randint(1, 4)
             return name, [i, [n, x.shape[-1]], [n]], {"relu": rng.random() < 0.5}

@@ -8,6 +8,8 @@
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/autograd/loss/softmax.h"
+#include "ringrad/autograd/matmul/contraction.h"
+#include "ringrad/autograd/matmul/einsum.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/batch_norm.h"
@@ -164,6 +166,8 @@ std::map<std::string, Operator> reductions_and_layers() {
          return batch_norm(in[0], in[1], in[2], mean, var, {.training = false});
        }},
       {"matmul", of(static_cast<Binary>(matmul))},
+      {"einsum", [](In in, Arguments with) { return einsum(with["equation"], in); }},
+      {"tensordot", [](In in, Arguments with) { return tensordot(in[0], in[1], with["count"]); }},
       {"linear",
        [](In in, Arguments with) { return linear(in[0], in[1], in[2], with["relu"].get<bool>()); }},
       {"conv2d",
