@@ -1,0 +1,42 @@
+// KeyValueCache: the keys and values of the tokens so far, which attention reads again for each
+// token that follows. Memory for `capacity` tokens is taken at the first call, so that a token is
+// written in place, not copied with all earlier ones.
+//
+//     token       0   1   2   3   4   5   ...   capacity
+//     keys      | k   k   k   k | new   | unused          |
+//                                         ^ length() after append()
+
+#pragma once
+
+#include <cstdint>
+
+#include "ringrad/core/tensor.h"
+
+namespace ringrad::nn {
+
+class KeyValueCache {
+ public:
+  /// Throws ValueError unless capacity > 0.
+  explicit KeyValueCache(std::int64_t capacity, Where where = Where::current());
+
+  struct KeysAndValues {
+    Tensor keys, values;
+  };
+
+  /// Appends along T and returns all tokens so far, as views of the cache. Nothing is recorded.
+  ///
+  /// Shapes:  k (B, H, T, D), v (B, H, T, Dv)  ->  (B, H, length, D), (B, H, length, Dv)
+  /// Throws:  ShapeError if the cache becomes too long, or unless extents other than T stay the
+  ///          same; DTypeError, DeviceError likewise
+  KeysAndValues append(const Tensor& k, const Tensor& v, Where where = Where::current());
+
+  std::int64_t length() const { return length_; }
+  /// Forgets all tokens.
+  void clear() { length_ = 0; }
+
+ private:
+  std::int64_t capacity_, length_ = 0;
+  Tensor keys_, values_;  // (B, H, capacity, D), (B, H, capacity, Dv)
+};
+
+}  // namespace ringrad::nn
