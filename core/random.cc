@@ -106,6 +106,14 @@ void normal_(const Tensor& x, double mean, double deviation, Generator& generato
   });
 }
 
+void exponential_(const Tensor& x, double rate, Generator& generator, Where where) {
+  check_floating("exponential_", x, where);
+  RINGRAD_CHECK(rate > 0, ValueError, where, "exponential_: rate must be positive; got ", rate);
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    fill<T>(x, generator, ExponentialDraw<T>{static_cast<MathType<T>>(rate)}, where);
+  });
+}
+
 void bernoulli_(const Tensor& x, double probability, Generator& generator, Where where) {
   RINGRAD_CHECK(probability >= 0 && probability <= 1, ValueError, where,
                 "bernoulli_: probability must be in [0, 1]; got ", probability);
@@ -118,14 +126,36 @@ void bernoulli_(const Tensor& x, double probability, Generator& generator, Where
   });
 }
 
-Tensor rand(const Shape& shape, const Options& options, Generator& generator, Where where) {
+Tensor uniform(double low, double high, const Shape& shape, const Options& options,
+               Generator& generator, Where where) {
   Tensor result = empty(shape, options, where);
+  uniform_(result, low, high, generator, where);
+  return result;
+}
+
+Tensor normal(double mean, double deviation, const Shape& shape, const Options& options,
+              Generator& generator, Where where) {
+  Tensor result = empty(shape, options, where);
+  normal_(result, mean, deviation, generator, where);
+  return result;
+}
+
+Tensor rand(const Shape& shape, const Options& options, Generator& generator, Where where) {
+  return uniform(0, 1, shape, options, generator, where);
+}
+
+Tensor randn(const Shape& shape, const Options& options, Generator& generator, Where where) {
+  return normal(0, 1, shape, options, generator, where);
+}
+
+Tensor rand_like(const Tensor& x, Generator& generator, Where where) {
+  Tensor result = empty_like(x, where);
   uniform_(result, 0, 1, generator, where);
   return result;
 }
 
-Tensor randn(const Shape& shape, const Options& options, Generator& generator, Where where) {
-  Tensor result = empty(shape, options, where);
+Tensor randn_like(const Tensor& x, Generator& generator, Where where) {
+  Tensor result = empty_like(x, where);
   normal_(result, 0, 1, generator, where);
   return result;
 }

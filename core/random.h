@@ -61,6 +61,11 @@ void uniform_(const Tensor& x, double low, double high, Generator& generator = d
 void normal_(const Tensor& x, double mean, double deviation,
              Generator& generator = default_generator(), Where where = Where::current());
 
+/// Waiting times: draws with density rate e^(-rate x) for x > 0. Throws DTypeError unless floating;
+/// ValueError unless rate > 0.
+void exponential_(const Tensor& x, double rate = 1, Generator& generator = default_generator(),
+                  Where where = Where::current());
+
 /// 1 with the given probability, else 0; any dtype. Throws ValueError unless 0 <= probability <= 1.
 void bernoulli_(const Tensor& x, double probability, Generator& generator = default_generator(),
                 Where where = Where::current());
@@ -71,6 +76,17 @@ Tensor rand(const Shape& shape, const Options& options = {},
 /// Standard normal.
 Tensor randn(const Shape& shape, const Options& options = {},
              Generator& generator = default_generator(), Where where = Where::current());
+/// Uniform in [low, high), as uniform_().
+Tensor uniform(double low, double high, const Shape& shape, const Options& options = {},
+               Generator& generator = default_generator(), Where where = Where::current());
+/// Normal with this mean and deviation, as normal_().
+Tensor normal(double mean, double deviation, const Shape& shape, const Options& options = {},
+              Generator& generator = default_generator(), Where where = Where::current());
+/// Uniform in [0, 1), and standard normal: with x's shape, dtype, device and order of axes.
+Tensor rand_like(const Tensor& x, Generator& generator = default_generator(),
+                 Where where = Where::current());
+Tensor randn_like(const Tensor& x, Generator& generator = default_generator(),
+                  Where where = Where::current());
 /// int64 in [low, high). Throws ValueError unless low < high.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                Generator& generator = default_generator(), Where where = Where::current());

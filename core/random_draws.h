@@ -189,6 +189,29 @@ struct NormalDraw {
 };
 
 template <class T>
+struct ExponentialDraw {
+  using Math = MathType<T>;
+  static constexpr int kWords = sizeof(Word<Math>) / sizeof(std::uint32_t);  // per element
+  Math rate;
+
+  // -ln(u) / rate for uniform u in (0, 1), where the distribution function inverts.
+  template <class Block>
+  constexpr void operator()(const Block& block, T* out) const {
+    constexpr int kElements = std::tuple_size_v<Block> / kWords;
+    constexpr int kBits = std::numeric_limits<Word<Math>>::digits;
+    constexpr int kUsed = std::numeric_limits<Math>::digits - 1;
+    constexpr Math kUnit = kOverPowerOfTwo<Math, kUsed>;
+    for (int i = 0; i < kElements; ++i) {
+      // One digit fewer than Math holds, and half a unit, keep u from 0 and from 1.
+      const auto digits = word_at<Word<Math>>(block, i) >> (kBits - kUsed);
+      const auto signed_digits = static_cast<std::make_signed_t<Word<Math>>>(digits);
+      const Math u = static_cast<Math>(signed_digits) * kUnit + kUnit / 2;
+      out[i] = T(-logarithm(u) / rate);
+    }
+  }
+};
+
+template <class T>
 struct BernoulliDraw {
   static constexpr int kWords = 1;
   // A choice between integers vectorises; one between structs, such as float16, does not.

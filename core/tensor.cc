@@ -239,6 +239,48 @@ Tensor arange(Scalar start, Scalar end, Scalar step, Where where) {
 
 Tensor arange(Scalar end, Where where) { return arange(0, end, 1, where); }
 
+namespace {
+
+// Element i is number(i), computed on the host.
+template <class Number>
+Tensor numbers(const char* operation, std::int64_t count, const Options& options, Where where,
+               Number number) {
+  RINGRAD_CHECK(count >= 0, ValueError, where, operation, ": steps must not be negative; got ",
+                count);
+  const Device device = options.device.is_cpu() ? options.device : Device();
+  const Tensor host = empty({count}, {.dtype = options.dtype, .device = device}, where);
+  dispatch_dtype(options.dtype, [&]<class T>() {
+    T* data = host.data<T>();
+    for (std::int64_t i = 0; i < count; ++i) data[i] = Scalar(number(i)).template to<T>();
+  });
+  const Tensor result = to_device(host, options.device, where);
+  set_leaf(operation, result, options, where);
+  return result;
+}
+
+// Number i of `steps` numbers: counted from the nearer end, so that both ends are exact.
+double between(double start, double end, std::int64_t steps, std::int64_t i) {
+  if (steps == 1) return start;
+  const double step = (end - start) / static_cast<double>(steps - 1);
+  return i < steps / 2 ? start + step * static_cast<double>(i)
+                       : end - step * static_cast<double>(steps - 1 - i);
+}
+
+}  // namespace
+
+Tensor linspace(Scalar start, Scalar end, std::int64_t steps, const Options& options, Where where) {
+  return numbers("linspace", steps, options, where, [&](std::int64_t i) {
+    return between(start.to<double>(), end.to<double>(), steps, i);
+  });
+}
+
+Tensor logspace(Scalar start, Scalar end, std::int64_t steps, double base, const Options& options,
+                Where where) {
+  return numbers("logspace", steps, options, where, [&](std::int64_t i) {
+    return std::pow(base, between(start.to<double>(), end.to<double>(), steps, i));
+  });
+}
+
 Tensor eye(std::int64_t n, const Options& options, Where where) {
   const Device device = options.device.is_cpu() ? options.device : Device();
   Tensor host = zeros({n, n}, {.dtype = options.dtype, .device = device}, where);

@@ -235,6 +235,15 @@ Tensor full_like(const Tensor& x, Scalar value, Where where = Where::current());
 Tensor arange(Scalar start, Scalar end, Scalar step = 1, Where where = Where::current());
 Tensor arange(Scalar end, Where where = Where::current());
 
+/// `steps` numbers from start to end, both included, at equal distances. Options as in empty();
+/// integer dtypes round towards zero.
+/// Throws ValueError for negative steps.
+Tensor linspace(Scalar start, Scalar end, std::int64_t steps, const Options& options = {},
+                Where where = Where::current());
+/// base^x for the numbers x of linspace.
+Tensor logspace(Scalar start, Scalar end, std::int64_t steps, double base = 10,
+                const Options& options = {}, Where where = Where::current());
+
 /// The identity matrix (n, n).
 Tensor eye(std::int64_t n, const Options& options = {}, Where where = Where::current());
 

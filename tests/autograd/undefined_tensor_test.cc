@@ -28,6 +28,11 @@
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/norm/rms_norm.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/autograd/shape/diagonal.h"
+#include "ringrad/autograd/shape/pad.h"
+#include "ringrad/autograd/shape/reorder.h"
+#include "ringrad/autograd/shape/repeat.h"
+#include "ringrad/autograd/shape/unfold.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -152,6 +157,26 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { select(none, 0, 0); },
       [&] { squeeze(none); },
       [&] { unsqueeze(none, 0); },
+      [&] { flip(none, 0); },
+      [&] { roll(none, 1); },
+      [&] { roll(none, 1, 0); },
+      [&] {
+        pad(none, {1, 1});
+      },
+      [&] {
+        pad(none, {1, 1}, PadMode::reflect);
+      },
+      [&] { repeat(none, 2); },
+      [&] { tile(none, 2); },
+      [&] { repeat_interleave(none, 2); },
+      [&] { repeat_interleave(x, none, 0); },
+      [&] {
+        meshgrid({index, none});
+      },
+      [&] { diagonal(none); },
+      [&] { tril(none); },
+      [&] { triu(none); },
+      [&] { unfold(none, 0, 1, 1); },
       [&] { contiguous(none); },
       [&] { clone(none); },
       [&] { to(none, DType::float64); },

@@ -181,6 +181,40 @@ TEST(NormalTest, HasTheSameBitsOnEveryMachine) {
             15280450143330496613u);
 }
 
+TEST(ExponentialTest, IsTheLogarithmOfAUniformDraw) {
+  Generator generator(9);
+  const Tensor x = zeros({1000}, {.dtype = DType::float64});
+  exponential_(x, 2, generator);
+  const auto values = x.to_vector<double>();
+  for (std::uint64_t i = 0; i < values.size(); ++i) {
+    const std::uint64_t word = word_of(9, 2 * i) | std::uint64_t{word_of(9, 2 * i + 1)} << 32;
+    const double u = (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
+    ASSERT_NEAR(values[i], -std::log(u) / 2, 1e-14 * (1 + values[i])) << i;
+  }
+}
+
+TEST(ExponentialTest, HasTheMomentsOfItsRate) {
+  for (const DType dtype : kFloating) {
+    Generator generator(10);
+    const Tensor x = zeros({200'000}, {.dtype = dtype});
+    exponential_(x, 0.5, generator);
+    const Moments moments(x.to_vector<double>());
+    EXPECT_NEAR(moments.mean, 2, 0.02);
+    EXPECT_NEAR(moments.variance, 4, 0.12);
+    EXPECT_NEAR(moments.skewness, 2, 0.15);
+  }
+}
+
+TEST(FillTest, TensorsLikeAnotherHaveItsProperties) {
+  Generator generator(1), replay(1);
+  const Tensor x = zeros({2, 3}, {.dtype = DType::float64});
+  expect_same_bits(rand_like(x, generator), rand({2, 3}, {.dtype = DType::float64}, replay));
+  expect_same_bits(randn_like(x, generator), randn({2, 3}, {.dtype = DType::float64}, replay));
+  const Tensor far = uniform(5, 6, {100}, {}, generator), near = normal(3, 0, {4}, {}, generator);
+  for (const double value : far.to_vector<double>()) EXPECT_TRUE(value >= 5 && value < 6);
+  expect_close(near, {3, 3, 3, 3});
+}
+
 TEST(BernoulliTest, HitsWithItsProbability) {
   for (const double probability : {0.0, 0.001, 0.3, 0.9, 1.0}) {
     for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::int64,
@@ -367,6 +401,8 @@ TEST(RandomErrorTest, NamesTheFault) {
   expect_throws<ValueError>([&] { normal_(x, 0, -1); },
                             "normal_: deviation must not be negative; got -1");
   expect_throws<ValueError>([&] { normal_(x, 0, NAN); }, "got nan");
+  expect_throws<ValueError>([&] { exponential_(x, 0); },
+                            "exponential_: rate must be positive; got 0");
   expect_throws<ValueError>([&] { bernoulli_(x, 1.5); },
                             "bernoulli_: probability must be in [0, 1]; got 1.5");
   expect_throws<ValueError>([&] { bernoulli_(x, NAN); }, "got nan");

@@ -270,6 +270,22 @@ TEST(ArangeTest, RefusesStepsThatNeverArrive) {
   expect_throws<ValueError>([] { arange(0, NAN, 1); }, "arange: steps must lead");
 }
 
+TEST(LinspaceTest, ReachesBothEnds) {
+  expect_close(linspace(0, 1, 5), {0, 0.25, 0.5, 0.75, 1});
+  expect_close(linspace(3, -3, 3), {3, 0, -3});
+  expect_close(linspace(2, 7, 1), {2});
+  EXPECT_EQ(linspace(2, 7, 0).shape(), Shape{0});
+  expect_close(linspace(0, 5, 3, {.dtype = DType::int32}), {0, 2, 5});
+  EXPECT_EQ(linspace(-0.1, 0.7, 4, {.dtype = DType::float64}).to_vector<double>()[3], 0.7);
+  expect_throws<ValueError>([] { linspace(0, 1, -1); },
+                            "linspace: steps must not be negative; got -1");
+}
+
+TEST(LinspaceTest, LogspaceHasItsPowers) {
+  expect_close(logspace(-1, 2, 4), {0.1, 1, 10, 100});
+  expect_close(logspace(0, 3, 4, 2, {.dtype = DType::int64}), {1, 2, 4, 8});
+}
+
 TEST(FromMemoryTest, UsesTheCallersMemoryAndKeepsItAlive) {
   auto memory = std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3, 4, 5, 6});
   const std::weak_ptr<std::vector<float>> watch = memory;

@@ -49,6 +49,13 @@ def sliced(x, w):
     return x[tuple(index)]
 
 
+def padded(x, w):
+    """Pads the last axis; reflect and replicate need one or two axes before it."""
+    if w["mode"] == "constant":
+        return F.pad(x, w["amounts"], value=0.5)
+    return F.pad(x.reshape(1, -1, x.shape[-1]), w["amounts"], mode=w["mode"]).reshape(*x.shape[:-1], -1)
+
+
 def axes_of(x, w):
     return w["axes"] or list(range(x.dim()))
 
@@ -93,6 +100,15 @@ OTHER = {
     "index_select": lambda x, w: x[0].index_select(w["axis"], torch.tensor(w["indices"], dtype=torch.int64)),
     "gather": lambda x, w: x[0].gather(
         w["axis"], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"])),
+    "flip": lambda x, w: x[0].flip(w["axes"]),
+    "roll": lambda x, w: x[0].roll(w["shift"], w["axis"]),
+    "pad": lambda x, w: padded(x[0], w),
+    "repeat": lambda x, w: x[0].repeat(w["counts"]),
+    "repeat_interleave": lambda x, w: x[0].repeat_interleave(w["count"], w["axis"]),
+    "diagonal": lambda x, w: x[0].diagonal(w["offset"], w["axis0"], w["axis1"]),
+    "tril": lambda x, w: x[0].tril(w["offset"]),
+    "triu": lambda x, w: x[0].triu(w["offset"]),
+    "unfold": lambda x, w: x[0].unfold(w["axis"], w["size"], w["step"]),
     "sum": lambda x, w: x[0].sum(axes_of(x[0], w), w["keepdim"]),
     "mean": lambda x, w: x[0].mean(axes_of(x[0], w), w["keepdim"]),
     "var": lambda x, w: x[0].var(axes_of(x[0], w), correction=w["correction"], keepdim=w["keepdim"]),
@@ -223,6 +239,22 @@ class Maker:
             return None
         axis = self.axis(x)
         size = x.shape[axis]
+        if name == "flip":
+            return name, [i], {"axes": self.some(x.dim()) or [axis]}
+        if name == "roll":
+            return name, [i], {"axis": axis, "shift": rng.randint(-6, 6)}
+        if name == "pad":
+            mode = rng.choice(["constant", "constant", "reflect", "replicate"])
+            if mode != "constant" and x.numel() == 0:
+                return None
+            most = x.shape[-1] - 1 if mode == "reflect" else 3
+            return name, [i], {"mode": mode, "amounts": [rng.randint(0, min(most, 3)), rng.randint(0, min(most, 3))]}
+        if name == "repeat":
+            return name, [i], {"counts": [rng.choice([1, 1, 2, 3]) for _ in range(x.dim() + rng.randint(0, 1))]}
+        if name == "repeat_interleave":
+            return name, [i], {"axis": axis, "count": rng.randint(0, 3)}
+        if name == "unfold":
+            return name, [i], {"axis": axis, "size": rng.randint(0, size), "step": rng.randint(1, 3)}
         if name == "transpose":
             return name, [i], {"axis0": axis, "axis1": self.axis(x)}
         if name == "slice":
@@ -264,6 +296,11 @@ class Maker:
             return name, [i, [n, x.shape[-1]], [n]], {"relu": rng.random() < 0.5}
         if x.dim() < 2:
             return None
+        if name in ("tril", "triu"):
+            return name, [i], {"offset": rng.randint(-3, 3)}
+        if name == "diagonal":
+            axis0, axis1 = rng.sample(range(x.dim()), 2)
+            return name, [i], {"offset": rng.randint(-3, 3), "axis0": axis0, "axis1": axis1}
         if name.startswith("batch_norm"):  # of nothing it has no moments: ours throws
             if x.numel() == 0:
                 return None

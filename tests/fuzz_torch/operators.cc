@@ -15,6 +15,11 @@
 #include "ringrad/autograd/norm/batch_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/autograd/shape/diagonal.h"
+#include "ringrad/autograd/shape/pad.h"
+#include "ringrad/autograd/shape/reorder.h"
+#include "ringrad/autograd/shape/repeat.h"
+#include "ringrad/autograd/shape/unfold.h"
 
 namespace ringrad::fuzz_torch {
 
@@ -134,6 +139,43 @@ std::map<std::string, Operator> movement() {
   };
 }
 
+PadMode pad_mode_of(Arguments with) {
+  const std::string name = with["mode"];
+  return name == "reflect"     ? PadMode::reflect
+         : name == "replicate" ? PadMode::replicate
+                               : PadMode::constant;
+}
+
+std::map<std::string, Operator> shapes() {
+  return {
+      {"flip", [](In in, Arguments with) { return flip(in[0], shape_of(with["axes"])); }},
+      {"roll",
+       [](In in, Arguments with) {
+         return roll(in[0], with["shift"].get<std::int64_t>(), with["axis"].get<std::int64_t>());
+       }},
+      {"pad",
+       [](In in, Arguments with) {
+         const std::vector<std::int64_t> amounts = with["amounts"];
+         return pad(in[0], amounts, pad_mode_of(with), 0.5);
+       }},
+      {"repeat", [](In in, Arguments with) { return repeat(in[0], shape_of(with["counts"])); }},
+      {"repeat_interleave",
+       [](In in, Arguments with) {
+         return repeat_interleave(in[0], with["count"].get<std::int64_t>(), with["axis"]);
+       }},
+      {"diagonal",
+       [](In in, Arguments with) {
+         return diagonal(in[0], with["offset"], with["axis0"], with["axis1"]);
+       }},
+      {"tril", [](In in, Arguments with) { return tril(in[0], with["offset"]); }},
+      {"triu", [](In in, Arguments with) { return triu(in[0], with["offset"]); }},
+      {"unfold",
+       [](In in, Arguments with) {
+         return unfold(in[0], with["axis"], with["size"], with["step"]);
+       }},
+  };
+}
+
 std::map<std::string, Operator> reductions_and_layers() {
   return {
       {"sum", of(static_cast<Reduce>(sum))},
@@ -200,6 +242,7 @@ const std::map<std::string, Operator>& operators() {
   static const std::map<std::string, Operator> all = [] {
     auto result = elementwise();
     result.merge(movement());
+    result.merge(shapes());
     result.merge(reductions_and_layers());
     return result;
   }();

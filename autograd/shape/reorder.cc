@@ -1,0 +1,58 @@
+#include "ringrad/autograd/shape/reorder.h"
+
+#include <array>
+
+#include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/concatenate.h"
+#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/copy/flip.h"
+
+namespace ringrad {
+namespace {
+
+// x is [head | tail]; y is [tail | head], where the tail is as long as the shift.
+Tensor rolled(const Tensor& x, std::int64_t shift, std::int64_t axis, Where where) {
+  const std::int64_t n = x.size(axis, where);
+  if (n == 0) return x;
+  const std::int64_t length = (shift % n + n) % n;
+  if (length == 0) return x;
+  const std::array parts = {view::slice(x, axis, n - length, n, 1, where),
+                            view::slice(x, axis, 0, n - length, 1, where)};
+  return kernels::concatenate(parts, axis, where);
+}
+
+}  // namespace
+
+Tensor flip(const Tensor& x, const Shape& axes, Where where) {
+  Tensor y = axes.empty() ? kernels::clone(x, where) : kernels::flip(x, axes, where);
+  if (needs_grad(x))
+    record("flip", where, y, {&x},
+           [axes](BackwardContext& context) { context.set(0, flip(context.grad_output(), axes)); });
+  return y;
+}
+
+Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes, Where where) {
+  if (axes.empty()) {
+    RINGRAD_CHECK(shifts.size() == 1, ShapeError, where,
+                  "roll: without axes there must be one shift; got ", shifts);
+    return reshape(roll(reshape(x, {x.numel(where)}, where), shifts, {0}, where), x.shape(where),
+                   where);
+  }
+  RINGRAD_CHECK(shifts.size() == axes.size(), ShapeError, where,
+                "roll: there must be a shift for each axis; got ", shifts, " and axes ", axes);
+  Tensor y = x;
+  for (int k = 0; k < axes.size(); ++k) y = rolled(y, shifts[k], axes[k], where);
+  if (y.is(x)) y = kernels::clone(x, where);
+  if (needs_grad(x)) {
+    Shape back = shifts;
+    for (std::int64_t& shift : back) shift = -shift;
+    record("roll", where, y, {&x}, [back, axes](BackwardContext& context) {
+      context.set(0, roll(context.grad_output(), back, axes));
+    });
+  }
+  return y;
+}
+
+}  // namespace ringrad
