@@ -9,7 +9,7 @@
 //
 // Within the scope, on this thread,
 //
-//     matmul, linear, conv2d                      take float operands as the 16-bit dtype
+//     matmul, linear, convolutions                take float operands as the 16-bit dtype
 //     softmax, log_softmax, all losses            take 16-bit operands as float32
 //     everything else                             computes in its operands' dtype; norms keep their
 //                                                 statistics, and all sums accumulate, in float32

@@ -1,14 +1,39 @@
-// Two-dimensional convolution.
+// Convolution over images and over sequences, and its transpose.
 //
 // Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels, R S
-// filter taps, G groups.
+// filter taps, G groups; L input positions, T output positions of a sequence.
 
 #pragma once
+
+#include <array>
 
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/convolution/convolution.h"
 
 namespace ringrad {
+
+struct ConvTranspose2dOptions {
+  std::array<std::int64_t, 2> stride = {1, 1};          ///< vertical, horizontal
+  std::array<std::int64_t, 2> padding = {0, 0};         ///< removed on either side of the result
+  std::array<std::int64_t, 2> output_padding = {0, 0};  ///< added at its end; less than the stride
+  std::array<std::int64_t, 2> dilation = {1, 1};        ///< distance between taps
+  std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
+};
+
+struct Conv1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;   ///< zeros on either side
+  std::int64_t dilation = 1;  ///< distance between taps
+  std::int64_t groups = 1;    ///< output channels of a group see that group's input channels only
+};
+
+struct ConvTranspose1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;         ///< removed on either side of the result
+  std::int64_t output_padding = 0;  ///< added at its end; less than the stride
+  std::int64_t dilation = 1;        ///< distance between taps
+  std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
+};
 
 /// Cross-correlation of images with filters:
 ///
@@ -24,5 +49,35 @@ namespace ringrad {
 ///          padding >= 0
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               const Conv2dOptions& options = {}, Where where = Where::current());
+
+/// The same over one axis, as an image of one row.
+///
+/// Shapes:  x (B, C, L), weight (K, C / G, S), bias (K) or undefined  ->  (B, K, T)
+/// DTypes, Saves, Throws: as conv2d
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv1dOptions& options = {}, Where where = Where::current());
+
+/// Transposed convolution: the gradient of conv2d with respect to its input, as an operator. Each
+/// pixel of x adds its multiple of a filter to the result:
+///
+///   y[b, c, h, w] = bias[c] + sum over k, r, s of x[b, k, p, q] * weight[k, c, r, s]
+///   for all p, q with  h = p * stride + r * dilation - padding,  w = q * stride + ... likewise
+///   H = (P - 1) * stride - 2 * padding + dilation * (R - 1) + output_padding + 1,  W likewise
+///
+/// The result has the channels_last layout.
+///
+/// Shapes:  x (B, K, P, Q), weight (K, C / G, R, S), bias (C) or undefined  ->  (B, C, H, W)
+/// DTypes:  every floating dtype; 16-bit ones accumulate in float32
+/// Saves:   x, weight
+/// Throws:  ShapeError, also if the result had no pixels; DTypeError, DeviceError; ValueError
+///          unless stride, dilation, groups > 0, padding >= 0 and 0 <= output_padding < stride
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTranspose2dOptions& options = {}, Where where = Where::current());
+
+/// The same over one axis.
+///
+/// Shapes:  x (B, K, T), weight (K, C / G, S), bias (C) or undefined  ->  (B, C, L)
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTranspose1dOptions& options = {}, Where where = Where::current());
 
 }  // namespace ringrad

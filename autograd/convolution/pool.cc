@@ -1,6 +1,7 @@
 #include "ringrad/autograd/convolution/pool.h"
 
 #include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
 
 namespace ringrad {
 namespace {
@@ -56,6 +57,20 @@ Tensor spread_adaptive_means(const Tensor& grad, const Shape& input_shape, Where
   return y;
 }
 
+// pool(x) for a sequence as an image of one row.
+Tensor pool_row(const char* operation, Tensor (*pool)(const Tensor&, const Pool2dOptions&, Where),
+                const Tensor& x, const Pool1dOptions& options, Where where) {
+  RINGRAD_CHECK(x.dims(where) == 3, ShapeError, where, operation, ": input must be (B, C, L); got ",
+                x.shape());
+  const Tensor y = pool(unsqueeze(x, 2, where),
+                        {.kernel = {1, options.kernel},
+                         .stride = {1, options.stride},
+                         .padding = {0, options.padding},
+                         .count_include_pad = options.count_include_pad},
+                        where);
+  return squeeze(y, {2}, where);
+}
+
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
@@ -77,6 +92,14 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
              context.set(0, spread_means(context.grad_output(), shape, options, where));
            });
   return y;
+}
+
+Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options, Where where) {
+  return pool_row("max_pool1d", max_pool2d, x, options, where);
+}
+
+Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options, Where where) {
+  return pool_row("avg_pool1d", avg_pool2d, x, options, where);
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size, Where where) {

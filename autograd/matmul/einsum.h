@@ -31,8 +31,8 @@ namespace ringrad {
 ///          operand, and its axes may lie in any order in memory
 /// DTypes:  floats, the same for each; as matmul
 /// Saves:   as the products, sums and views that compute it
-/// Throws:  ValueError for an equation that is none or names another number of operands; ShapeError,
-///          DTypeError, DeviceError
+/// Throws:  ValueError for an equation that is none or names another number of operands;
+///          ShapeError, DTypeError, DeviceError
 Tensor einsum(const std::string& equation, std::span<const Tensor> operands,
               Where where = Where::current());
 Tensor einsum(const std::string& equation, std::initializer_list<Tensor> operands,

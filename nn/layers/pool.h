@@ -1,4 +1,5 @@
-// Pooling layers: the largest or the mean value of each window; (B, C, H, W) -> (B, C, P, Q).
+// Pooling layers: the largest or the mean value of each window; (B, C, H, W) -> (B, C, P, Q), or
+// (B, C, L) -> (B, C, T).
 
 #pragma once
 
@@ -7,7 +8,7 @@
 
 namespace ringrad::nn {
 
-/// Windows of kernel x kernel; stride 0 means stride = kernel.
+/// Windows of kernel x kernel, or of kernel; stride 0 means stride = kernel.
 struct Pool2dOptions {
   std::int64_t stride = 0;
   std::int64_t padding = 0;
@@ -31,6 +32,26 @@ class AvgPool2d : public Module {
 
  private:
   ringrad::Pool2dOptions options_;
+};
+
+class MaxPool1d : public Module {
+ public:
+  explicit MaxPool1d(std::int64_t kernel, const Pool2dOptions& options = {});
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
+  std::string describe() const override;
+
+ private:
+  ringrad::Pool1dOptions options_;
+};
+
+class AvgPool1d : public Module {
+ public:
+  explicit AvgPool1d(std::int64_t kernel, const Pool2dOptions& options = {});
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
+  std::string describe() const override;
+
+ private:
+  ringrad::Pool1dOptions options_;
 };
 
 /// Pools an input of any size to output_size x output_size.

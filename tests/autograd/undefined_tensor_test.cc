@@ -106,6 +106,11 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { scaled_dot_product_attention(image, image, none); },
       [&] { conv2d(none, filter); },
       [&] { conv2d(image, none); },
+      [&] { conv_transpose2d(none, filter); },
+      [&] { conv_transpose2d(image, none); },
+      [&] { conv1d(none, filter); },
+      [&] { conv_transpose1d(none, filter); },
+      [&] { max_pool1d(none); },
       [&] { max_pool2d(none); },
       [&] { avg_pool2d(none); },
       [&] {

@@ -129,6 +129,10 @@ OTHER = {
     "tensordot": lambda x, w: torch.tensordot(x[0], x[1], w["count"]),
     "linear": lambda x, w: torch.relu(F.linear(*x)) if w["relu"] else F.linear(*x),
     "conv2d": lambda x, w: F.conv2d(*x, stride=w["stride"], padding=w["padding"]),
+    "conv_transpose2d": lambda x, w: F.conv_transpose2d(
+        *x, stride=w["stride"], padding=w["padding"], output_padding=w["output_padding"]),
+    "conv1d": lambda x, w: F.conv1d(*x, stride=w["stride"], padding=w["padding"]),
+    "max_pool1d": lambda x, w: F.max_pool1d(x[0], 2, w["stride"], w["padding"]),
     "max_pool2d": lambda x, w: F.max_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
     "avg_pool2d": lambda x, w: F.avg_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
     "cross_entropy": lambda x, w: F.cross_entropy(
@@ -309,7 +313,20 @@ class Maker:
             return name, [i], {"indices": rng.choices(range(x.shape[1]), k=x.shape[0]),
                                "reduction": rng.choice(["none", "mean", "sum"]),
                                "label_smoothing": rng.choice([0, 0.1])}
+        if x.dim() == 3 and x.numel() and x.shape[2] >= 2:
+            w = {"stride": rng.randint(1, 2), "padding": rng.randint(0, 1)}
+            if name == "conv1d":
+                n = rng.randint(1, 3)
+                return name, [i, [n, x.shape[1], rng.randint(1, 2)], [n]], w
+            if name == "max_pool1d":
+                return name, [i], w
         if x.dim() == 4 and x.numel() and min(x.shape[2:]) >= 2:
+            if name == "conv_transpose2d":
+                n = rng.randint(1, 3)
+                k = rng.randint(2, 3)
+                stride = rng.randint(1, 2)
+                return name, [i, [x.shape[1], n, k, k], [n]], {
+                    "stride": stride, "padding": rng.randint(0, 1), "output_padding": rng.randint(0, stride - 1)}
             if name == "conv2d":
                 n = rng.randint(1, 3)
                 k = rng.randint(1, 2)

@@ -218,6 +218,23 @@ std::map<std::string, Operator> reductions_and_layers() {
          return conv2d(in[0], in[1], in[2],
                        {.stride = {stride, stride}, .padding = {padding, padding}});
        }},
+      {"conv_transpose2d",
+       [](In in, Arguments with) {
+         const std::int64_t stride = with["stride"], padding = with["padding"];
+         const std::int64_t added = with["output_padding"];
+         return conv_transpose2d(in[0], in[1], in[2],
+                                 {.stride = {stride, stride},
+                                  .padding = {padding, padding},
+                                  .output_padding = {added, added}});
+       }},
+      {"conv1d",
+       [](In in, Arguments with) {
+         return conv1d(in[0], in[1], in[2], {.stride = with["stride"], .padding = with["padding"]});
+       }},
+      {"max_pool1d",
+       [](In in, Arguments with) {
+         return max_pool1d(in[0], {.stride = with["stride"], .padding = with["padding"]});
+       }},
       {"max_pool2d", [](In in, Arguments with) { return max_pool2d(in[0], pool_of(with)); }},
       {"avg_pool2d", [](In in, Arguments with) { return avg_pool2d(in[0], pool_of(with)); }},
       {"cross_entropy",

@@ -3,7 +3,8 @@
 
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
-models.json, optimizers.json, schedules.json and the cases of norm_layers() and activation_layers() with 2.15.
+models.json, optimizers.json, schedules.json and the cases of convolution_layers(), norm_layers() and
+activation_layers() with 2.15.
 """
 
 import json
@@ -65,7 +66,7 @@ def layers():
         layer_norm.weight.uniform_(0.5, 1.5)
         layer_norm.bias.uniform_(-0.5, 0.5)
     image = torch.randn(2, 3, 6, 5)
-    cases = {
+    cases = convolution_layers() | {
         "Linear": run_layer(nn.Linear(4, 3), torch.randn(5, 4)),
         "Conv2d": run_layer(nn.Conv2d(3, 4, 3, padding=1), image),
         "Conv2d stride 2 groups 3 dilation 2": run_layer(
@@ -84,6 +85,25 @@ def layers():
         "Tanh": run_layer(nn.Tanh(), torch.linspace(-4, 4, 17)),
     }
     write("layers", cases | norm_layers() | activation_layers())
+
+
+def convolution_layers():
+    with torch.random.fork_rng():
+        torch.manual_seed(6)
+        image, sequence = torch.randn(2, 3, 5, 4), torch.randn(2, 4, 9)
+        layers = {
+            "Conv1d stride 2 padding 1 dilation 2 groups 2": (
+                nn.Conv1d(4, 6, 3, stride=2, padding=1, dilation=2, groups=2), sequence),
+            "ConvTranspose2d": (nn.ConvTranspose2d(3, 2, 3), image),
+            "ConvTranspose2d stride 2 padding 1 output_padding 1 groups 3 dilation 2": (
+                nn.ConvTranspose2d(3, 6, 3, stride=2, padding=1, output_padding=1, groups=3, dilation=2, bias=False),
+                image),
+            "ConvTranspose1d stride 3 padding 1 output_padding 2": (
+                nn.ConvTranspose1d(4, 3, 4, stride=3, padding=1, output_padding=2), sequence),
+            "MaxPool1d 3 stride 2 padding 1": (nn.MaxPool1d(3, 2, 1), sequence),
+            "AvgPool1d 2": (nn.AvgPool1d(2), sequence),
+        }
+        return {name: run_layer(*case) for name, case in layers.items()}
 
 
 def norm_layers():

@@ -102,6 +102,123 @@ TEST(AutogradConvolutionTest, AnEmptyBatchGivesZeroGradients) {
   expect_close(bias.grad(), zeros({2}));
 }
 
+// -- Transposed --------------------------------------------------------------------------------
+
+// <conv(x), y> = <x, transposed(y)>: the definition of an adjoint.
+TEST(AutogradConvolutionTest, TransposedConvolutionIsTheAdjointOfConvolution) {
+  Random random(5);
+  for (const Row& row : kRows)
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      SCOPED_TRACE(row.name);
+      const Tensor x = random.tensor(row.x, dtype), weight = random.tensor(row.weight, dtype);
+      const Tensor convolved = conv2d(x, weight, {}, row.options);
+      const Tensor y = random.strided(random.tensor(convolved.shape(), dtype));
+      ConvTranspose2dOptions options{.stride = row.options.stride,
+                                     .padding = row.options.padding,
+                                     .dilation = row.options.dilation,
+                                     .groups = row.options.groups};
+      for (const unsigned i : {0u, 1u}) {  // what a stride leaves over
+        const auto axis = static_cast<int>(i) + 2;
+        options.output_padding[i] = (row.x[axis] + 2 * options.padding[i] -
+                                     options.dilation[i] * (row.weight[axis] - 1) - 1) %
+                                    options.stride[i];
+      }
+      const Tensor transposed = conv_transpose2d(y, weight, {}, options);
+      EXPECT_EQ(transposed.shape(), x.shape());
+      expect_close(sum(transposed * x), sum(convolved * y), 4096);
+    }
+}
+
+TEST(AutogradConvolutionTest, TransposedGradientsAgreeWithDifferences) {
+  Random random(6);
+  for (const auto& [weight, options] :
+       {std::pair{Shape{4, 2, 2, 2}, ConvTranspose2dOptions{.padding = {1, 0}}},
+        std::pair{Shape{4, 1, 2, 3},
+                  ConvTranspose2dOptions{
+                      .stride = {2, 3}, .output_padding = {1, 2}, .dilation = {2, 1}, .groups = 2}},
+        std::pair{Shape{4, 1, 2, 2}, ConvTranspose2dOptions{.stride = {2, 1}, .groups = 4}}}) {
+    const DifferentiableFunction f = [&, options = options](const std::vector<Tensor>& in) {
+      return conv_transpose2d(in[0], in[1], in[2], options);
+    };
+    const std::vector<Tensor> inputs{leaf(random, {2, 4, 2, 3}), leaf(random, weight),
+                                     leaf(random, {weight[1] * options.groups})};
+    EXPECT_EQ(gradient_check(f, inputs), "");
+    EXPECT_EQ(gradient_gradient_check(f, inputs), "");
+  }
+}
+
+TEST(AutogradConvolutionTest, ATransposedConvolutionOfOnePixelIsItsFilter) {
+  const Tensor weight = reshape(to(arange(12), DType::float32), {1, 2, 2, 3});
+  expect_close(conv_transpose2d(full({1, 1, 1, 1}, 2), weight, tensor({1., 0.})),
+               {1, 3, 5, 7, 9, 11, 12, 14, 16, 18, 20, 22});
+}
+
+// -- Over sequences ------------------------------------------------------------------------------
+
+TEST(AutogradConvolutionTest, SequencesAreImagesOfOneRow) {
+  Random random(7);
+  const Tensor x = leaf(random, {2, 4, 7}), weight = leaf(random, {6, 2, 3});
+  const Tensor bias = leaf(random, {6});
+  const Conv1dOptions options{.stride = 2, .padding = 1, .dilation = 2, .groups = 2};
+  const DifferentiableFunction f = [&](const std::vector<Tensor>& in) {
+    return conv1d(in[0], in[1], in[2], options);
+  };
+  EXPECT_EQ(f({x, weight, bias}).shape(), (Shape{2, 6, 3}));
+  expect_close(
+      f({x, weight, bias}),
+      squeeze(conv2d(unsqueeze(x, 2), unsqueeze(weight, 2), bias,
+                     {.stride = {1, 2}, .padding = {0, 1}, .dilation = {1, 2}, .groups = 2}),
+              {2}));
+  EXPECT_EQ(gradient_check(f, {x, weight, bias}), "");
+  const DifferentiableFunction back = [](const std::vector<Tensor>& in) {
+    return conv_transpose1d(in[0], in[1], {}, {.stride = 2, .output_padding = 1});
+  };
+  EXPECT_EQ(back({x, leaf(random, {4, 1, 3})}).shape(), (Shape{2, 1, 16}));
+  EXPECT_EQ(gradient_check(back, {x, leaf(random, {4, 1, 3})}), "");
+}
+
+TEST(AutogradConvolutionTest, SixteenBitsAgreeWithFloat32) {
+  Random random(8);
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    const Tensor x = random.tensor({1, 3, 4, 4}, dtype),
+                 weight = random.tensor({3, 2, 3, 3}, dtype);
+    const Tensor bias = random.tensor({2}, dtype);
+    const ConvTranspose2dOptions options{.stride = {2, 2}, .padding = {1, 1}};
+    const auto wide = [](const Tensor& t) { return to(t, DType::float32); };
+    expect_close(conv_transpose2d(x, weight, bias, options),
+                 conv_transpose2d(wide(x), wide(weight), wide(bias), options), 64);
+  }
+}
+
+// -- Errors ------------------------------------------------------------------------------------
+
+TEST(AutogradConvolutionTest, TransposedThrowsAtTheCallersLine) {
+  const Tensor x = zeros({1, 4, 5, 5}), weight = zeros({4, 2, 3, 3});
+  expect_throws<ShapeError>(
+      [&] {
+        conv_transpose2d(x, zeros({2, 4, 3, 3}));
+      },
+      "conv_transpose2d: input must be (B, K, P, Q)");
+  expect_throws<ShapeError>([&] { conv_transpose2d(x, weight, zeros({3})); },
+                            "bias must have shape (2,); got (3,)");
+  expect_throws<ShapeError>(
+      [&] {
+        conv_transpose2d(x, weight, {}, {.padding = {9, 0}});
+      },
+      "input and result must have pixels");
+  expect_throws<ValueError>(
+      [&] {
+        conv_transpose2d(x, weight, {}, {.output_padding = {1, 0}});
+      },
+      "less than the stride; got stride 1");
+  expect_throws<ShapeError>([&] { conv_transpose2d(x, weight, {}, {.groups = 3}); },
+                            "K must be a multiple of groups");
+  expect_throws<ShapeError>([&] { conv1d(x, weight); },
+                            "conv1d: input and weight must have three axes; got (1, 4, 5, 5)");
+  expect_throws<DTypeError>([&] { conv_transpose2d(x, to(weight, DType::float64)); },
+                            "conv_transpose2d: ");
+}
+
 TEST(AutogradConvolutionTest, ThrowsAtTheCallersLine) {
   const Tensor x = zeros({1, 4, 5, 5}), weight = zeros({2, 4, 3, 3});
   expect_throws<ShapeError>([&] { conv2d(zeros({4, 5, 5}), weight); }, "conv2d: ");

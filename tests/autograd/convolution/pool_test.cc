@@ -94,6 +94,21 @@ TEST(AutogradPoolTest, EmptyBatchesPass) {
   EXPECT_EQ(x.grad().shape(), x.shape());
 }
 
+TEST(AutogradPoolTest, SequencesAreImagesOfOneRow) {
+  Random random(9);
+  const Tensor x = random.tensor({2, 3, 7}, DType::float64).set_requires_grad();
+  const Pool1dOptions options{.kernel = 3, .stride = 2, .padding = 1};
+  const Pool2dOptions row{.kernel = {1, 3}, .stride = {1, 2}, .padding = {0, 1}};
+  expect_close(max_pool1d(x, options), squeeze(max_pool2d(unsqueeze(x, 2), row), {2}));
+  expect_close(avg_pool1d(x, options), squeeze(avg_pool2d(unsqueeze(x, 2), row), {2}));
+  const auto largest = [&](const std::vector<Tensor>& in) { return max_pool1d(in[0], options); };
+  const auto means = [&](const std::vector<Tensor>& in) { return avg_pool1d(in[0], options); };
+  EXPECT_EQ(gradient_check(largest, {x}), "");
+  EXPECT_EQ(gradient_check(means, {x}), "");
+  expect_throws<ShapeError>([&] { max_pool1d(unsqueeze(x, 2)); },
+                            "max_pool1d: input must be (B, C, L); got (2, 3, 1, 7)");
+}
+
 TEST(AutogradPoolTest, ThrowsAtTheCallersLine) {
   const Tensor x = zeros({1, 1, 4, 4});
   expect_throws<ShapeError>([] { max_pool2d(zeros({4, 4})); }, "max_pool2d: ");

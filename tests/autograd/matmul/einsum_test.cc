@@ -178,7 +178,7 @@ TEST(EinsumTest, SixteenBitsAccumulateInFloat) {
   EXPECT_EQ(einsum("ij,jk->ik", {ones({2, 3}), ones({3, 2})}).dtype(), DType::bfloat16);
 }
 
-// -- tensordot --------------------------------------------------------------------------------------
+// -- tensordot ------------------------------------------------------------------------------------
 
 TEST(ContractionTest, TensordotSumsOverPairsOfAxes) {
   Random random(4);
@@ -188,7 +188,7 @@ TEST(ContractionTest, TensordotSumsOverPairsOfAxes) {
   expect_close(tensordot(a, a, {0, 1, 2}, {0, 1, 2}), sum(square(a)));
 }
 
-// -- Gradients --------------------------------------------------------------------------------------
+// -- Gradients ------------------------------------------------------------------------------------
 
 TEST(EinsumTest, GradientsAgreeWithDifferences) {
   Random random(5);
@@ -228,7 +228,7 @@ TEST(ContractionTest, GradientsAgreeWithDifferences) {
   EXPECT_EQ(gradient_check(products, {leaf({1, 2, 3}), leaf({3}), leaf({2})}), "");
 }
 
-// -- Errors -----------------------------------------------------------------------------------------
+// -- Errors ---------------------------------------------------------------------------------------
 
 TEST(EinsumTest, ErrorsShowTheEquationAndThePosition) {
   const Tensor a = ones({2, 3}), b = ones({4, 5});

@@ -61,6 +61,22 @@ TEST_F(LayerGoldenTest, ConvolutionsMatchPyTorch) {
   check("Conv2d", Conv2d(3, 4, {.padding = 1}));
   check("Conv2d stride 2 groups 3 dilation 2",
         Conv2d(3, 6, {.stride = 2, .padding = 2, .dilation = 2, .groups = 3, .bias = false}));
+  check("Conv1d stride 2 padding 1 dilation 2 groups 2",
+        Conv1d(4, 6, {.stride = 2, .padding = 1, .dilation = 2, .groups = 2}));
+}
+
+TEST_F(LayerGoldenTest, TransposedConvolutionsMatchPyTorch) {
+  check("ConvTranspose2d", ConvTranspose2d(3, 2));
+  check("ConvTranspose2d stride 2 padding 1 output_padding 1 groups 3 dilation 2",
+        ConvTranspose2d(3, 6,
+                        {.stride = 2,
+                         .padding = 1,
+                         .output_padding = 1,
+                         .dilation = 2,
+                         .groups = 3,
+                         .bias = false}));
+  check("ConvTranspose1d stride 3 padding 1 output_padding 2",
+        ConvTranspose1d(4, 3, 4, {.stride = 3, .padding = 1, .output_padding = 2}));
 }
 
 TEST_F(LayerGoldenTest, NormalizationsMatchPyTorch) {
@@ -81,6 +97,8 @@ TEST_F(LayerGoldenTest, PoolingsMatchPyTorch) {
   check("MaxPool2d", MaxPool2d(2));
   check("MaxPool2d 3 stride 2 padding 1", MaxPool2d(3, {.stride = 2, .padding = 1}));
   check("AvgPool2d 3 stride 2 padding 1", AvgPool2d(3, {.stride = 2, .padding = 1}));
+  check("MaxPool1d 3 stride 2 padding 1", MaxPool1d(3, {.stride = 2, .padding = 1}));
+  check("AvgPool1d 2", AvgPool1d(2));
   check("AdaptiveAvgPool2d", AdaptiveAvgPool2d(4));
 }
 
