@@ -3,7 +3,9 @@
 #pragma once
 
 #include "ringrad/autograd/activation_checkpoint.h"
+#include "ringrad/autograd/attention/alibi.h"
 #include "ringrad/autograd/attention/attention.h"
+#include "ringrad/autograd/attention/rotary_embedding.h"
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/convolution/convolution.h"
 #include "ringrad/autograd/convolution/pool.h"

@@ -17,7 +17,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   }
   const auto problem = kernels::attention_problem(q, k, v, options, where);
   const auto dropout = kernels::AttentionDropout::reserve(problem, options.dropout, generator);
-  if (needs_grad(options.mask) || q.device().is_cuda())
+  if (needs_grad(options.mask))
     return composed_attention(q, k, v, options, problem, dropout, where);
   const auto result = kernels::attention(q, k, v, options, dropout, where);
   Tensor y = result.output;

@@ -3,7 +3,8 @@
 #include <cmath>
 
 #include "ringrad/core/view.h"
-#include "ringrad/kernels/attention/attention_cpu.h"
+#include "ringrad/kernels/attention/attention_call.h"
+#include "ringrad/kernels/attention/attention_cuda.h"
 #include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad::kernels {
@@ -98,7 +99,7 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
   const Tensor logsumexp =
       empty({a.B, a.H, a.T}, {.dtype = math_dtype(q.dtype()), .device = q.device()}, where);
   const AttentionForward call{a, q, k, v, mask, dropout, output, logsumexp};
-  cpu::attention(call, where);
+  q.device().is_cuda() ? cuda::attention(call, where) : cpu::attention(call, where);
   return {output, logsumexp};
 }
 
@@ -125,7 +126,8 @@ AttentionGradients attention_backward(const Tensor& grad_output, const Tensor& q
                                .grad_q = empty_in_order_of(q, a.D, where),
                                .grad_k = empty_in_order_of(k, a.D, where),
                                .grad_v = empty_in_order_of(v, a.Dv, where)};
-  cpu::attention_backward(call, where);
+  q.device().is_cuda() ? cuda::attention_backward(call, where)
+                       : cpu::attention_backward(call, where);
   return {call.grad_q, call.grad_k, call.grad_v};
 }
 

@@ -9,7 +9,7 @@
 // chunks depends on the shape only, so the results do not depend on the number of threads.
 
 #include "ringrad/core/simd.h"
-#include "ringrad/kernels/attention/attention_cpu.h"
+#include "ringrad/kernels/attention/attention_call.h"
 #include "ringrad/kernels/attention/attention_tile.h"
 #include "ringrad/kernels/parallel_for.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "ringrad/core/simd.h"
-#include "ringrad/kernels/attention/attention_cpu.h"
+#include "ringrad/kernels/attention/attention_call.h"
 #include "ringrad/kernels/attention/attention_tile.h"
 #include "ringrad/kernels/parallel_for.h"
 

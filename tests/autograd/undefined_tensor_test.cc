@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ringrad/autograd/attention/attention.h"
+#include "ringrad/autograd/attention/rotary_embedding.h"
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/convolution/convolution.h"
 #include "ringrad/autograd/convolution/pool.h"
@@ -101,6 +102,7 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       },
       [&] { linear(none, x); },
       [&] { linear(x, none); },
+      [&] { rotary_embedding(none); },
       [&] { scaled_dot_product_attention(none, image, image); },
       [&] { scaled_dot_product_attention(image, none, image); },
       [&] { scaled_dot_product_attention(image, image, none); },

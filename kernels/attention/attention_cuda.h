@@ -1,0 +1,12 @@
+// The kernels behind attention.h. Private to kernels/attention.
+
+#pragma once
+
+#include "ringrad/kernels/attention/attention_call.h"
+
+namespace ringrad::kernels::cuda {
+
+void attention(const AttentionForward& call, Where where);
+void attention_backward(const AttentionBackward& call, Where where);
+
+}  // namespace ringrad::kernels::cuda
