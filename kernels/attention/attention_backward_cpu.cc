@@ -91,6 +91,7 @@ RINGRAD_CLONES void pack_queries(const AttentionProblem& a, const QueryHead<T>& 
     const M* grad = w.grad_outputs + t * w.value_width;
     const T* y = head.output.data + t * head.output.row;
     M delta = 0;
+#pragma omp simd reduction(+ : delta)
     for (std::int64_t j = 0; j < a.Dv; ++j)
       delta += grad[j] * static_cast<M>(y[j * head.output.column]);
     w.deltas[t] = delta;

@@ -26,6 +26,8 @@ struct AttentionBackward {
 namespace cpu {
 
 void attention(const AttentionForward& call, Where where);
+/// The same for few queries.
+void attention_by_rows(const AttentionForward& call, Where where);
 void attention_backward(const AttentionBackward& call, Where where);
 
 }  // namespace cpu

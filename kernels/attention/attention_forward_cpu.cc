@@ -161,6 +161,8 @@ void run(const AttentionForward& call, Where where) {
 }  // namespace
 
 void attention(const AttentionForward& call, Where where) {
+  constexpr std::int64_t kFew = 4;  // queries, for which packing costs more than it saves
+  if (call.a.T <= kFew) return attention_by_rows(call, where);
   dispatch_floating(call.q.dtype(), [&]<class T>() { run<T>(call, where); });
 }
 

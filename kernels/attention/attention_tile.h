@@ -72,16 +72,81 @@ RINGRAD_INLINE void pack_rows(const Matrix<T>& x, std::int64_t first, std::int64
   }
 }
 
+/// The kLanes elements from `from` on, converted.
+template <class T, class V>
+RINGRAD_INLINE void load_vector(const T* from, V& v) {
+  using M = MathType<T>;
+  if constexpr (std::is_same_v<T, M>) {
+    v = Vector<M>::at(from);
+  } else {
+    M values[kLanes<M>];
+    for (int lane = 0; lane < kLanes<M>; ++lane) values[lane] = static_cast<M>(from[lane]);
+    v = Vector<M>::at(values);
+  }
+}
+
+/// Exchanges the lanes of a whose number has the bit `half` with those of b whose number lacks it.
+template <class M>
+RINGRAD_INLINE void exchange_lanes(int half, typename Vector<M>::type& a,
+                                   typename Vector<M>::type& b) {
+  constexpr int kCount = Vector<M>::kLanes;
+  using Int = std::conditional_t<std::is_same_v<M, double>, std::int64_t, std::int32_t>;
+  typedef Int Ints __attribute__((vector_size(64)));
+  Ints to_a{}, to_b{};  // lanes of (a, b)
+  for (int lane = 0; lane < kCount; ++lane) {
+    to_a[lane] = lane & half ? kCount + lane - half : lane;
+    to_b[lane] = lane & half ? kCount + lane : lane + half;
+  }
+  const typename Vector<M>::type old_a = a;
+  a = __builtin_shuffle(old_a, b, to_a);
+  b = __builtin_shuffle(old_a, b, to_b);
+}
+
+/// Makes lane j of vector i lane i of vector j.
+template <class M>
+RINGRAD_INLINE void transpose_square(typename Vector<M>::type (&v)[Vector<M>::kLanes]) {
+#pragma GCC unroll 4
+  for (int half = Vector<M>::kLanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int i = 0; i < Vector<M>::kLanes; ++i)
+      if (!(i & half)) exchange_lanes<M>(half, v[i], v[i + half]);
+}
+
+/// Lane i of v[0] becomes the sum of the lanes of v[i]; the other vectors are used up.
+template <class M>
+RINGRAD_INLINE void sum_each(typename Vector<M>::type (&v)[Vector<M>::kLanes]) {
+#pragma GCC unroll 4
+  for (int half = Vector<M>::kLanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int i = 0; i < half; ++i) {
+      exchange_lanes<M>(half, v[i], v[i + half]);
+      v[i] += v[i + half];
+    }
+}
+
 /// to (panels, columns, kPanel): rows [first, first + count) of x, transposed within each panel.
 /// REQUIRES: count is a multiple of kPanel
 template <class M, class T>
 RINGRAD_INLINE void pack_panels(const Matrix<T>& x, std::int64_t first, std::int64_t count, M* to) {
   for (std::int64_t p = 0; p < count; p += kPanel<M>, to += x.columns * kPanel<M>)
-    for (std::int64_t i = 0; i < kPanel<M>; ++i) {
-      const bool inside = first + p + i < x.rows;
-      const T* from = x.data + (first + p + i) * x.row;
-      for (std::int64_t j = 0; j < x.columns; ++j)
-        to[j * kPanel<M> + i] = inside ? static_cast<M>(from[j * x.column]) : M{0};
+    for (std::int64_t half = 0; half < kPanel<M>; half += kLanes<M>) {
+      const std::int64_t row = first + p + half;
+      const T* from = x.data + row * x.row;
+      std::int64_t j = 0;
+      if (x.column == 1 && row + kLanes<M> <= x.rows)
+        for (; j + kLanes<M> <= x.columns; j += kLanes<M>) {
+          typename Vector<M>::type square[kLanes<M>];
+#pragma GCC unroll 16
+          for (int i = 0; i < kLanes<M>; ++i) load_vector(from + i * x.row + j, square[i]);
+          transpose_square<M>(square);
+#pragma GCC unroll 16
+          for (int i = 0; i < kLanes<M>; ++i)
+            Vector<M>::at(to + (j + i) * kPanel<M> + half) = square[i];
+        }
+      for (; j < x.columns; ++j)
+        for (std::int64_t i = 0; i < kLanes<M>; ++i)
+          to[j * kPanel<M> + half + i] =
+              row + i < x.rows ? static_cast<M>(from[i * x.row + j * x.column]) : M{0};
     }
 }
 
