@@ -48,6 +48,14 @@ SKIPPED = {
     'is_compute': "for plans' authors",
     'chunk_range': "for plans' authors",
 }
+SKIPPED_CLASSES = {
+    'CapturedStep': 'for kernels of GPUs, which are called from C++',
+    'Checkpoint': 'tensors are written by name, write_tensors(path, net.state_dict())',
+    'ParameterGroups': 'bound by hand: made of lists',
+    'Progress': 'Python has progress bars',
+    'Sequential': 'bound by hand: its layers are arguments',
+}
+PYTHONS = {'operator()': ['__call__'], 'svg': ['svg', '_repr_svg_']}  # a notebook shows what has the last
 SKIPPED_TYPES = re.compile(r'initializer_list|ParameterArena|StepOp|PlanFault')
 PLAN = [f'parallel/plan/{name}.h' for name in (
     'collective/collective_plan', 'collective/algorithms', 'collective/check', 'predict/cost',
@@ -178,7 +186,7 @@ class Headers:
         return (self.include / 'ringrad' / name).read_text()
 
     def included(self, header, folder):
-        return [f'{folder}/{name}' for name in re.findall(rf'"ringrad/{folder}/(\w+\.h)"', self.read(header))]
+        return [f'{folder}/{name}' for name in re.findall(rf'"ringrad/{folder}/([\w/]+\.h)"', self.read(header))]
 
     # -- Writing ------------------------------------------------------------------------------------------------------
 
@@ -231,34 +239,53 @@ class Headers:
                        f'(void)where; return {scope}::{name}({given}); }});\n  }}, {notes});\n')
 
     def layers(self, names):
-        """Definitions of modules and optimizers: constructors, and tensors that are public."""
+        """Definitions of modules, optimizers and other classes: constructors, and tensors that are public. Classes
+        without a base also get their methods, since module.cc binds those of bases alone."""
         found = []
         for header in names:
             for scope, doc, head, body in declarations(self.read(header)):
-                match = re.fullmatch(r'class (\w+) : public (\w+)', head)
-                if match and match[1] != 'Sequential':
-                    found.append((scope, *match.groups(), doc, body))
+                match = re.fullmatch(r'class (\w+)(?: : public (\w+))?', head)
+                if match and body and match[1] not in SKIPPED_CLASSES:
+                    about = re.match(rf'// {match[1]}: (.*)', self.read(header))
+                    found.append((scope, *match.groups(), doc or about and about[1][0].upper() + about[1][1:] or '', body))
         bases = {base for _, _, base, _, _ in found}
         for scope, name, base, doc, body in found:
-            full, constructors, tensors, access = f'{scope}::{name}', [], [], 'private:'
-            for _, _, member, _ in declarations(body):
+            full, constructors, tensors, methods, access = f'{scope}::{name}', [], [], [], 'private:'
+            for _, note, member, _ in declarations(body):
                 access = member if member in ('public:', 'protected:', 'private:') else access
                 made = re.match(rf'(?:explicit )?{name}\((.*?)\)(?: : .*)?$', member)
+                method = re.fullmatch(r'([\w:]+(?:<.*?>)?|const [\w:<>]+&) (operator\(\)|\w+)\((.*)\)(?: const)?', member)
                 if made:
-                    constructors.append((access, made[1]))
+                    constructors.append((access, note, made[1]))
                 elif access == 'public:' and member.startswith('Tensor ') and '(' not in member:
                     tensors += split(member.removeprefix('Tensor '))
+                elif access == 'public:' and method and not base:
+                    methods.append((note, *method.groups()))
             if not constructors and name not in bases:
-                constructors = [('public:', '')]
+                constructors = [('public:', '', '')]
             final = '' if name in bases else 'nb::is_final(), '  # C++ calls no forward() of a subclass
-            yield f'  nb::class_<{full}, {scope}::{base}>(m, "{name}", {final}R"doc({doc})doc")'
-            for access, parameters in constructors:
+            types = f'{full}, {scope}::{base}' if base else full
+            guards = [result for _, result, _, _ in methods if f'class {result} {{' in body]
+            for guard in guards:
+                scoped = f'Scope<{full}::{guard}, const {full}&, Where>'
+                yield (f'  nb::class_<{scoped}>(m, "{name}{guard}")\n    .def("__enter__", &{scoped}::enter)'
+                       f'\n    .def("__exit__", &{scoped}::exit);\n')
+            yield f'  nb::class_<{types}>(m, "{name}", {final}R"doc({doc})doc")'
+            for access, note, parameters in constructors:
                 if access == 'public:':
-                    taken, notes, given = self.call(scope, parameters, '')
+                    taken, notes, given = self.call(scope, parameters, note)
                     yield (f'\n    .def("__init__", []({full}* self{", " * bool(taken)}{taken}) {{\n      called('
                            f'[&](Where where) {{ (void)where; new (self) {full}({given}); }});\n    }}, {notes})')
             for tensor in tensors:
                 yield f'\n    .def_prop_ro("{tensor}", [](const {full}& layer) {{ return defined(layer.{tensor}); }})'
+            for note, result, method, parameters in methods:
+                taken, notes, given = self.call(scope, parameters, note)
+                made = f'self.{method}({given})'
+                if result in guards:
+                    made, notes = f'new Scope<{full}::{result}, const {full}&, Where>{{{{self, where}}}}', notes + ', nb::keep_alive<0, 1>()'
+                for python in PYTHONS.get(method, [method]):
+                    yield (f'\n    .def("{python}", []({full}& self{", " * bool(taken)}{taken}) {{\n'
+                           f'      return called([&](Where where) {{ (void)where; return {made}; }});\n    }}, {notes})')
             yield ';\n'
 
     def enums(self):

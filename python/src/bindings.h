@@ -15,6 +15,9 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+#include <tuple>
+
 #include "ringrad/parallel.h"
 #include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/ringrad.h"
@@ -48,6 +51,20 @@ inline std::optional<Tensor> defined(const Tensor& x) {
   return x.defined() ? std::optional(x) : std::nullopt;
 }
 inline Tensor or_undefined(const Tensor* x) { return x ? *x : Tensor(); }
+
+/// A guard for Python's with statement: made where it begins, ended where it ends.
+template <class Guard, class... Arguments>
+struct Scope {
+  std::tuple<Arguments...> arguments;
+  std::optional<Guard> guard{};
+
+  void enter() {
+    RINGRAD_CHECK(!guard, ValueError, caller(),
+                  "with: a guard must end before it begins again; got one that is open");
+    std::apply([&](const Arguments&... values) { guard.emplace(values...); }, arguments);
+  }
+  void exit(const nb::args&) { guard.reset(); }
+};
 
 /// What operator<< prints.
 template <class T>

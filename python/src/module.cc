@@ -296,8 +296,9 @@ void bind_module(nb::module_& m) {
           "Updates the parameters by their gradients.")
       .def(
           "zero_grad", [](const nn::Optimizer& self) { self.zero_grad(); }, "Clears all gradients.")
-      .def_prop_rw("learning_rate", &nn::Optimizer::learning_rate,
-                   [](nn::Optimizer& self, double rate) { self.set_learning_rate(rate, caller()); })
+      .def_prop_rw(
+          "learning_rate", [](const nn::Optimizer& self) { return self.learning_rate(); },
+          [](nn::Optimizer& self, double rate) { self.set_learning_rate(rate, caller()); })
       .def(
           "clip_grad_norm",
           [](nn::Optimizer& self, double most) {

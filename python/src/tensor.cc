@@ -372,20 +372,6 @@ void bind_operators_of(nb::class_<Tensor>& tensor) {
 #undef RINGRAD_CALL
 #undef RINGRAD_SWAPPED
 
-// A guard for Python's with statement: made where it begins, ended where it ends.
-template <class Guard, class... Arguments>
-struct Scope {
-  std::tuple<Arguments...> arguments;
-  std::optional<Guard> guard{};
-
-  void enter() {
-    RINGRAD_CHECK(!guard, ValueError, caller(),
-                  "with: a guard must end before it begins again; got one that is open");
-    std::apply([&](const Arguments&... values) { guard.emplace(values...); }, arguments);
-  }
-  void exit(const nb::args&) { guard.reset(); }
-};
-
 }  // namespace
 
 nb::class_<Tensor> bind_tensor(nb::module_& m) {

@@ -188,5 +188,55 @@ class Modules(unittest.TestCase):
             nn.make_model('unknown')
 
 
+
+class Training(unittest.TestCase):
+    def test_lbfgs_calls_a_function_of_python_until_the_loss_is_least(self):
+        w = rr.tensor([-1.2, 1.0]).set_requires_grad()
+
+        def rosenbrock():
+            return rr.square(1 - w[0]) + 100 * rr.square(w[1] - rr.square(w[0]))
+
+        optimizer = nn.LBFGS([w])
+        for _ in range(5):
+            optimizer.step(rosenbrock)
+        np.testing.assert_allclose(w.detach().numpy(), [1, 1], atol=1e-3)
+
+    def test_an_exception_in_the_loss_of_lbfgs_is_the_callers(self):
+        with self.assertRaisesRegex(KeyError, 'mine'):
+            nn.LBFGS([rr.ones([1], requires_grad=True)]).step(lambda: {}['mine'])
+
+    def test_averaged_weights_are_the_modules_within_a_with_block(self):
+        net = nn.Linear(1, 1)
+        net.load_state_dict({'weight': rr.zeros([1, 1]), 'bias': rr.zeros([1])})
+        average = nn.ExponentialMovingAverage(net, decay=0.5)
+        net.load_state_dict({'weight': rr.ones([1, 1]), 'bias': rr.zeros([1])})
+        average.update()
+        with average.applied():
+            self.assertEqual(net.weight.item(), 0.5)
+        self.assertEqual(net.weight.item(), 1)
+
+    def test_a_plateau_is_called_with_each_epochs_loss(self):
+        rate = nn.Plateau(0.1, patience=1, factor=0.5)
+        self.assertEqual([rate(loss) for loss in (1.0, 1.0, 1.0)], [0.1, 0.1, 0.05])
+
+    def test_a_scaler_skips_a_step_whose_gradients_overflow(self):
+        w = rr.ones([1], requires_grad=True)
+        optimizer, scaler = nn.SGD([w], learning_rate=1.0), nn.GradScaler(initial_scale=4.0)
+        scaler.scale(rr.sum(w)).backward()
+        self.assertTrue(scaler.step(optimizer))
+        self.assertEqual(w.item(), 0)
+        scaler.scale(rr.sum(w * float('inf'))).backward()
+        self.assertFalse(scaler.step(optimizer))
+        scaler.update()
+        self.assertEqual((w.item(), scaler.scale()), (0, 2))
+
+    def test_a_notebook_shows_a_loss_curve(self):
+        curve = nn.LossCurve('Spirals')
+        for step in range(10):
+            curve.add('training', step, 1 / (step + 1))
+        self.assertIn('<svg', curve._repr_svg_())
+        self.assertEqual(curve.svg(), curve._repr_svg_())
+
+
 if __name__ == '__main__':
     unittest.main()

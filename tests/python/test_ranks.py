@@ -140,7 +140,7 @@ class Threads(unittest.TestCase):
     def test_ctrl_c_ends_ranks_that_wait_and_ranks_that_compute(self):
         program = ('import ringrad as rr\n'
                    'def body(comm):\n'
-                   '    print("begun", flush=True)\n'
+                   '    print("begun\\n", end="", flush=True)  # one write: ranks share the stream\n'
                    '    if comm.rank == 0: comm.recv(rr.ones([1]), 1)\n'
                    '    while True: pass\n'
                    'try: rr.run_ranks(2, body, deadline=500)\n'
