@@ -29,6 +29,8 @@
 #include "ringrad/autograd/norm/group_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/norm/rms_norm.h"
+#include "ringrad/autograd/order/scan.h"
+#include "ringrad/autograd/order/sort.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/shape/diagonal.h"
 #include "ringrad/autograd/shape/pad.h"

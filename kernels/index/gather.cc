@@ -3,6 +3,7 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/index/gather_cuda.h"
 #include "ringrad/kernels/index/indices.h"
+#include "ringrad/kernels/overlap.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -23,7 +24,6 @@ void check_fits(const char* operation, const Shape& index, const char* what, con
 void check_scatter(const char* operation, const Shape& shape, std::int64_t axis,
                    const Tensor& index, const Tensor& src, Where where) {
   const int a = normalize_axis(operation, axis, shape.size(), where);
-  check_floating(operation, src, where);
   check_same_device(operation, src, index, where);
   check_fits(operation, index.shape(), "x", shape, a, where);
   check_fits(operation, index.shape(), "src", src.shape(), kEveryAxis, where);
@@ -61,6 +61,7 @@ Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index, Where whe
 
 Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
                    Where where) {
+  check_floating("scatter_add", src, where);
   check_scatter("scatter_add", x.shape(where), axis, index, src, where);
   check_same_dtype("scatter_add", x, src, where);
   check_same_device("scatter_add", x, src, where);
@@ -69,8 +70,34 @@ Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& index, cons
   return scatter_onto(y, axis, index, src, where);
 }
 
+void scatter_(const Tensor& y, std::int64_t axis, const Tensor& index, const Tensor& src,
+              Where where) {
+  check_scatter("scatter", y.shape(where), axis, index, src, where);
+  check_same_dtype("scatter", y, src, where);
+  check_same_device("scatter", y, src, where);
+  RINGRAD_CHECK(y.numel() == 0 || !repeats_elements(y), ValueError, where,
+                "scatter: each element must have its own place in memory; got shape ", y.shape(),
+                " with strides ", y.strides());
+  if (index.numel() == 0) return;
+  const int a = normalize_axis("scatter", axis, y.dims(), where);
+  const Tensor from = memory_overlaps(y, src) ? clone(src, where) : src;
+  if (y.device().is_cuda())
+    cuda::scatter(y, a, contiguous(index, where), from, where);
+  else
+    cpu::scatter(y, a, contiguous(index, where), from);
+  y.mark_changed(where);
+}
+
+Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
+               Where where) {
+  const Tensor y = clone(x, where);
+  scatter_(y, axis, index, src, where);
+  return y;
+}
+
 Tensor scatter_sum(const Shape& shape, std::int64_t axis, const Tensor& index, const Tensor& src,
                    Where where) {
+  check_floating("scatter_sum", src, where);
   check_scatter("scatter_sum", shape, axis, index, src, where);
   const Tensor y = zeros(shape, {.dtype = sum_dtype(src.dtype()), .device = src.device()}, where);
   return scatter_onto(y, axis, index, src, where);

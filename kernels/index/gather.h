@@ -2,11 +2,13 @@
 //
 //     gather         y[i, j, k] = x[i, index[i, j, k], k]                          axis 1 of three
 //     scatter_add    y = x, then y[i, index[i, j, k], k] += src[i, j, k]
+//     scatter        y = x, then y[i, index[i, j, k], k] = src[i, j, k]
 //
-// Each is the other's gradient. index has as many axes as the other tensors and may be shorter
-// along any of them; only the elements it covers take part. scatter_add processes each line of the
-// axis in the order of j and splits work by whole lines, or it sorts by target, so its result does
-// not depend on the number of threads.
+// gather and scatter_add are each other's gradients. index has as many axes as the other tensors
+// and may be shorter along any of them; only the elements it covers take part. Scattering processes
+// each line of the axis in the order of j and splits work by whole lines, or it sorts by target, so
+// its result does not depend on the number of threads. Of several elements that scatter writes to
+// one place, the last one stays.
 
 #pragma once
 
@@ -32,12 +34,26 @@ Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& index, cons
 Tensor scatter_sum(const Shape& shape, std::int64_t axis, const Tensor& index, const Tensor& src,
                    Where where = Where::current());
 
+/// Shapes:  as scatter_add
+/// DTypes:  x and src of one dtype, any; index int32 or int64
+/// Throws:  as gather
+Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
+               Where where = Where::current());
+
+/// The same into y, which already holds x and has any strides. The two tensors may overlap in
+/// memory: src is read as if before any write.
+/// Throws:  ValueError if two elements of y share one place in memory
+void scatter_(const Tensor& y, std::int64_t axis, const Tensor& index, const Tensor& src,
+              Where where = Where::current());
+
 namespace cpu {
 
 // REQUIRES: index is contiguous and valid; y is like index
 void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 // REQUIRES: index is contiguous and valid; y already holds x; y and src are float32 or float64
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src);
+// REQUIRES: index is contiguous and valid; y already holds x; y and src are of one dtype
+void scatter(const Tensor& y, int axis, const Tensor& index, const Tensor& src);
 
 }  // namespace cpu
 }  // namespace ringrad::kernels

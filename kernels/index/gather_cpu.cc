@@ -1,47 +1,113 @@
 #include <algorithm>
 
+#include "ringrad/core/dispatch_size.h"
 #include "ringrad/kernels/index/gather.h"
+#include "ringrad/kernels/loop_nest.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
 
-// A line of a contiguous index tensor along the axis, and where it starts in two other tensors.
-//
-//     index, as seen from the axis:  (outer, J, inner);   line (o, k) holds index[o, :, k]
-//
-// The other tensors may have any strides and be longer, so the line's coordinates are computed axis
-// by axis.
-struct Line {
-  std::int64_t in_index = 0, in_a = 0, in_b = 0;
-};
+constexpr std::int64_t kElementsPerThread = 1 << 13;
 
-Line line_at(std::int64_t number, int axis, const Shape& shape, const Strides& index_strides,
-             const Strides& a, const Strides& b) {
-  Line line;
-  for (int i = shape.size() - 1; i >= 0; --i) {
-    if (i == axis) continue;
-    const std::int64_t coordinate = number % shape[i];
-    number /= shape[i];
-    line.in_index += coordinate * index_strides[i];
-    line.in_a += coordinate * a[i];
-    line.in_b += coordinate * b[i];
-  }
-  return line;
+Strides without(Strides strides, int axis) {
+  strides[axis] = 0;
+  return strides;
 }
 
-// Calls body(line) for every line of index, with the lines split over the threads.
+// -- Gathering: rows of index in the order of memory, or pieces of long rows ----------------------
+
+template <class Element, class Index>
+void gather_rows(const LoopNest<2>& nest, const Element* x, std::int64_t axis_step,
+                 const Index* indices, Element* y) {
+  constexpr std::int64_t kPiece = kElementsPerThread;
+  const std::int64_t extent = nest.row_extent(), x_step = nest.row_strides()[1];
+  const std::int64_t pieces = (extent + kPiece - 1) / kPiece;
+  const std::int64_t grain = std::max<std::int64_t>(1, kElementsPerThread / extent);
+  const auto gather_piece = [&](const LoopNest<2>::Offsets& offsets, std::int64_t piece) {
+    const std::int64_t end = std::min(extent, (piece + 1) * kPiece);
+    const Index* from = indices + offsets[0];
+    const Element* row = x + offsets[1];
+    Element* to = y + offsets[0];
+    for (std::int64_t i = piece * kPiece; i < end; ++i)
+      to[i] = row[i * x_step + from[i] * axis_step];
+  };
+  if (pieces == 1)
+    return parallel_for(nest.num_rows(), grain, [&](std::int64_t begin, std::int64_t end) {
+      for_each_row(nest, begin, end,
+                   [&](const LoopNest<2>::Offsets& offsets) { gather_piece(offsets, 0); });
+    });
+  parallel_for(nest.num_rows() * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      gather_piece(nest.row_offsets(i / pieces), i % pieces);
+  });
+}
+
+// -- Scattering: bundles of lines along the axis --------------------------------------------------
+
+// Neighbouring lines that advance together, so that index and src are read row by row. Elements of
+// one line go in the order of j, and all that write to one place belong to one line.
+struct Bundle {
+  std::int64_t count, index_step, src_step, y_step;  // between neighbouring lines
+  std::int64_t in_index = 0, in_src = 0, in_y = 0;   // where the first line starts
+};
+
+// Calls body(bundle) for all lines of a contiguous index, with the bundles split over the threads.
 template <class Body>
-void for_each_line(const Tensor& index, int axis, const Strides& a, const Strides& b, Body body) {
+void for_each_bundle(const Tensor& index, int axis, const Strides& src, const Strides& y,
+                     Body body) {
   if (index.numel() == 0) return;
-  constexpr std::int64_t kGrain = 1 << 13;
-  const std::int64_t length = index.shape()[axis];
+  constexpr std::int64_t kFewest = 16;  // lines of float: what a cache line holds
+  constexpr std::int64_t kMost = 512;   // lines whose targets stay in the first-level cache
   const Strides strides = strides_for(index.shape());
-  parallel_for(index.numel() / length, std::max<std::int64_t>(1, kGrain / length),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t number = begin; number < end; ++number)
-                   body(line_at(number, axis, index.shape(), strides, a, b));
-               });
+  const int across = axis + 1 == index.dims() ? axis - 1 : index.dims() - 1;  // may be -1: no axis
+  Shape bundles = index.shape();
+  const std::int64_t neighbours = across < 0 ? 1 : bundles[across];
+  const std::int64_t length = bundles[axis];
+  bundles[axis] = 1;
+  // Whole rows, unless that leaves a thread without work.
+  const std::int64_t rows = bundles.numel() / neighbours;
+  const std::int64_t pieces = num_pieces(index.numel(), kElementsPerThread);
+  const std::int64_t width =
+      rows >= pieces ? kMost : std::clamp((neighbours + pieces - 1) / pieces, kFewest, kMost);
+  if (across >= 0) bundles[across] = (neighbours + width - 1) / width;
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, kElementsPerThread / length / std::min(width, neighbours));
+  parallel_for(bundles.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t number = begin; number < end; ++number) {
+      Bundle bundle{1, 0, 0, 0};
+      std::int64_t rest = number;
+      for (int i = bundles.size() - 1; i >= 0; --i) {
+        std::int64_t coordinate = rest % bundles[i];
+        rest /= bundles[i];
+        if (i == across) {
+          coordinate *= width;
+          bundle.count = std::min(width, neighbours - coordinate);
+          bundle.index_step = strides[i], bundle.src_step = src[i], bundle.y_step = y[i];
+        }
+        bundle.in_index += coordinate * strides[i];
+        bundle.in_src += coordinate * src[i];
+        bundle.in_y += coordinate * y[i];
+      }
+      body(bundle);
+    }
+  });
+}
+
+// Calls write(to, from) for the places of each element of index in y and src.
+template <class Index, class Write>
+void scatter(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Write write) {
+  const Index* indices = index.data<Index>();
+  const std::int64_t length = index.shape()[axis], index_step = strides_for(index.shape())[axis];
+  const std::int64_t y_step = y.strides()[axis], src_step = src.strides()[axis];
+  for_each_bundle(index, axis, src.strides(), y.strides(), [&](const Bundle& lines) {
+    for (std::int64_t j = 0; j < length; ++j)
+      for (std::int64_t l = 0; l < lines.count; ++l) {
+        const Index target = indices[lines.in_index + j * index_step + l * lines.index_step];
+        write(lines.in_y + l * lines.y_step + target * y_step,
+              lines.in_src + j * src_step + l * lines.src_step);
+      }
+  });
 }
 
 // Dispatches to the dtype in which sums are kept.
@@ -54,36 +120,35 @@ void dispatch_wide(DType dtype, Body body) {
 }  // namespace
 
 void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
-  const std::int64_t length = index.shape()[axis];
-  const std::int64_t step = strides_for(index.shape())[axis];
-  const std::int64_t x_step = x.strides()[axis], y_step = y.strides()[axis];
-  dispatch_dtype(x.dtype(), [&]<class T>() {
+  if (y.numel() == 0) return;
+  const Strides strides = strides_for(index.shape()), x_strides = without(x.strides(), axis);
+  const auto nest = make_loop_nest<2>(index.shape(), {&strides, &x_strides});
+  dispatch_size(size_bytes(x.dtype()), [&]<class Element>() {
     dispatch_index(index.dtype(), [&]<class Index>() {
-      const T* from = x.data<T>();
-      T* to = y.data<T>();
-      const Index* indices = index.data<Index>();
-      for_each_line(index, axis, x.strides(), y.strides(), [&](const Line& line) {
-        for (std::int64_t j = 0; j < length; ++j)
-          to[line.in_b + j * y_step] = from[line.in_a + indices[line.in_index + j * step] * x_step];
-      });
+      gather_rows(nest, reinterpret_cast<const Element*>(x.raw_data()), x.strides()[axis],
+                  index.data<Index>(), reinterpret_cast<Element*>(y.raw_data()));
     });
   });
 }
 
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src) {
-  const std::int64_t length = index.shape()[axis];
-  const std::int64_t step = strides_for(index.shape())[axis];
-  const std::int64_t y_step = y.strides()[axis], src_step = src.strides()[axis];
   dispatch_wide(y.dtype(), [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class Index>() {
-      const T* from = src.data<T>();
       T* to = y.data<T>();
-      const Index* indices = index.data<Index>();
-      for_each_line(index, axis, src.strides(), y.strides(), [&](const Line& line) {
-        for (std::int64_t j = 0; j < length; ++j)
-          to[line.in_b + indices[line.in_index + j * step] * y_step] +=
-              from[line.in_a + j * src_step];
-      });
+      const T* from = src.data<T>();
+      scatter<Index>(y, axis, index, src,
+                     [=](std::int64_t at, std::int64_t i) { to[at] += from[i]; });
+    });
+  });
+}
+
+void scatter(const Tensor& y, int axis, const Tensor& index, const Tensor& src) {
+  dispatch_size(size_bytes(y.dtype()), [&]<class Element>() {
+    dispatch_index(index.dtype(), [&]<class Index>() {
+      auto* to = reinterpret_cast<Element*>(y.raw_data());
+      const auto* from = reinterpret_cast<const Element*>(src.raw_data());
+      scatter<Index>(y, axis, index, src,
+                     [=](std::int64_t at, std::int64_t i) { to[at] = from[i]; });
     });
   });
 }

@@ -1,7 +1,7 @@
 // Gathering is one kernel. Scattering is a ladder:
 //
-//     scatter_line_per_thread    one thread sums a line along the axis in the order of j: no two
-//                                threads write to one place
+//     scatter_line_per_thread    one thread adds or writes a line along the axis in the order of j:
+//                                no two threads write to one place
 //     sum_groups                 for a few long lines: all elements are grouped by target, and each
 //                                target sums its own (index_groups_cuda.h)
 
@@ -45,18 +45,33 @@ struct Line {
   std::int64_t length, index_step, src_step;
 };
 
+struct Add {
+  template <class To, class From>
+  static __device__ void put(To& to, From value) {
+    to += value;
+  }
+};
+
+struct Assign {
+  template <class T>
+  static __device__ void put(T& to, T value) {
+    to = value;
+  }
+};
+
 // One line of index per thread. Operands of the nest: index, src, y, all without the axis. Bound:
 // latency of a line; bandwidth if there are many neighbouring lines.
-template <class T, class Index>
+template <class Put, class From, class To, class Index>
 __global__ void scatter_line_per_thread(LoopNest<3> nest, std::int64_t lines, Line line, Axis axis,
-                                        const Index* index, const T* src, MathType<T>* y) {
+                                        const Index* index, const From* src, To* y) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   for (; i < lines; i += step) {
     const auto [index_at, src_at, y_at] = nest.element_offsets(static_cast<std::uint64_t>(i));
     for (std::int64_t j = 0; j < line.length; ++j) {
       const std::int64_t to = index[index_at + j * line.index_step];
-      if (in_bounds(to, axis.bound)) y[y_at + to * axis.step] += src[src_at + j * line.src_step];
+      if (in_bounds(to, axis.bound))
+        Put::put(y[y_at + to * axis.step], src[src_at + j * line.src_step]);
     }
   }
 }
@@ -82,21 +97,19 @@ Strides without(Strides strides, int axis) {
   return strides;
 }
 
-void scatter_lines(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where) {
+template <class Put, class From, class To>
+void scatter_lines(const char* name, const Tensor& y, int axis, const Tensor& index,
+                   const Tensor& src, const From* from, To* to, Where where) {
   Shape shape = index.shape();
   const Strides index_strides = strides_for(shape);
   const Line line{shape[axis], index_strides[axis], src.strides()[axis]};
   shape[axis] = 1;
   const auto nest = make_loop_nest<3>(shape, {&index_strides, &src.strides(), &y.strides()});
   const std::int64_t lines = shape.numel();
-  dispatch_floating(src.dtype(), [&]<class T>() {
-    dispatch_index(index.dtype(), [&]<class Index>() {
-      launch_on(y.device(),
-                {.name = "scatter_add", .grid = num_blocks(lines, kThreads), .block = kThreads},
-                where, scatter_line_per_thread<T, Index>, nest, lines, line,
-                Axis{y.shape()[axis], y.strides()[axis]}, index.device_data<Index>(),
-                src.device_data<T>(), y.device_data<MathType<T>>());
-    });
+  dispatch_index(index.dtype(), [&]<class Index>() {
+    launch_on(y.device(), {.name = name, .grid = num_blocks(lines, kThreads), .block = kThreads},
+              where, scatter_line_per_thread<Put, From, To, Index>, nest, lines, line,
+              Axis{y.shape()[axis], y.strides()[axis]}, index.device_data<Index>(), from, to);
   });
 }
 
@@ -153,7 +166,20 @@ void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& s
   if (lines < kFewLines && length > kLongLine && can_group(index.numel(), y.numel()))
     scatter_groups(y, axis, index, src, where);
   else
-    scatter_lines(y, axis, index, src, where);
+    dispatch_floating(src.dtype(), [&]<class T>() {
+      scatter_lines<Add>("scatter_add", y, axis, index, src,
+                         static_cast<const T*>(src.device_data<T>()), y.device_data<MathType<T>>(),
+                         where);
+    });
+}
+
+void scatter(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where) {
+  if (index.numel() == 0) return;
+  dispatch_size(size_bytes(y.dtype()), [&]<class Element>() {
+    scatter_lines<Assign>("scatter", y, axis, index, src,
+                          reinterpret_cast<const Element*>(src.raw_data()),
+                          reinterpret_cast<Element*>(y.raw_data()), where);
+  });
 }
 
 }  // namespace ringrad::kernels::cuda

@@ -16,4 +16,7 @@ void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y, Whe
 ///           summed
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where);
 
+/// REQUIRES: index is contiguous; y already holds x and has src's dtype
+void scatter(const Tensor& y, int axis, const Tensor& index, const Tensor& src, Where where);
+
 }  // namespace ringrad::kernels::cuda

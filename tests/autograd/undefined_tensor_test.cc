@@ -28,6 +28,8 @@
 #include "ringrad/autograd/norm/group_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/norm/rms_norm.h"
+#include "ringrad/autograd/order/scan.h"
+#include "ringrad/autograd/order/sort.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/shape/diagonal.h"
 #include "ringrad/autograd/shape/pad.h"
@@ -164,6 +166,15 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { select(none, 0, 0); },
       [&] { squeeze(none); },
       [&] { unsqueeze(none, 0); },
+      [&] { cumsum(none, 0); },
+      [&] { cumprod(none, 0); },
+      [&] { sort(none); },
+      [&] { argsort(none); },
+      [&] { topk(none, 1); },
+      [&] { max_with_indices(none, 0); },
+      [&] { min_with_indices(none, 0); },
+      [&] { searchsorted(none, x); },
+      [&] { searchsorted(x, none); },
       [&] { flip(none, 0); },
       [&] { roll(none, 1); },
       [&] { roll(none, 1, 0); },

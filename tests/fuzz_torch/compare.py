@@ -100,6 +100,12 @@ OTHER = {
     "index_select": lambda x, w: x[0].index_select(w["axis"], torch.tensor(w["indices"], dtype=torch.int64)),
     "gather": lambda x, w: x[0].gather(
         w["axis"], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"])),
+    "cumsum": lambda x, w: x[0].cumsum(w["axis"]),
+    "cumprod": lambda x, w: x[0].cumprod(w["axis"]),
+    "sort": lambda x, w: x[0].sort(stable=True, dim=w["axis"], descending=w["descending"]).values,
+    "topk": lambda x, w: x[0].topk(w["k"], w["axis"], w["largest"]).values,
+    "max_with_indices": lambda x, w: x[0].max(w["axis"], w["keepdim"]).values,
+    "min_with_indices": lambda x, w: x[0].min(w["axis"], w["keepdim"]).values,
     "flip": lambda x, w: x[0].flip(w["axes"]),
     "roll": lambda x, w: x[0].roll(w["shift"], w["axis"]),
     "pad": lambda x, w: padded(x[0], w),
@@ -243,6 +249,15 @@ class Maker:
             return None
         axis = self.axis(x)
         size = x.shape[axis]
+        if name in ("cumsum", "cumprod"):
+            return name, [i], {"axis": axis}
+        if name == "sort":
+            return name, [i], {"axis": axis, "descending": rng.random() < 0.5}
+        if name == "topk":  # which of equal elements are chosen is ours to say
+            return (name, [i], {"axis": axis, "k": rng.randint(0, size), "largest": rng.random() < 0.5}
+                    ) if self.kind == "plain" else None
+        if name in ("max_with_indices", "min_with_indices"):
+            return (name, [i], {"axis": axis, "keepdim": rng.random() < 0.5}) if size else None
         if name == "flip":
             return name, [i], {"axes": self.some(x.dim()) or [axis]}
         if name == "roll":

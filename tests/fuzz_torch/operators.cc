@@ -14,6 +14,8 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/batch_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
+#include "ringrad/autograd/order/scan.h"
+#include "ringrad/autograd/order/sort.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/shape/diagonal.h"
 #include "ringrad/autograd/shape/pad.h"
@@ -148,6 +150,22 @@ PadMode pad_mode_of(Arguments with) {
 
 std::map<std::string, Operator> shapes() {
   return {
+      {"cumsum", [](In in, Arguments with) { return cumsum(in[0], with["axis"]); }},
+      {"cumprod", [](In in, Arguments with) { return cumprod(in[0], with["axis"]); }},
+      {"sort",
+       [](In in, Arguments with) { return sort(in[0], with["axis"], with["descending"]).first; }},
+      {"topk",
+       [](In in, Arguments with) {
+         return topk(in[0], with["k"], with["axis"], with["largest"]).first;
+       }},
+      {"max_with_indices",
+       [](In in, Arguments with) {
+         return max_with_indices(in[0], with["axis"], with["keepdim"]).first;
+       }},
+      {"min_with_indices",
+       [](In in, Arguments with) {
+         return min_with_indices(in[0], with["axis"], with["keepdim"]).first;
+       }},
       {"flip", [](In in, Arguments with) { return flip(in[0], shape_of(with["axes"])); }},
       {"roll",
        [](In in, Arguments with) {

@@ -95,6 +95,46 @@ TEST(GatherTest, ScatterAddAlongFewLongLinesAgreesWithReference) {
   }
 }
 
+TEST(GatherTest, ScatterKeepsTheLastOfSeveralElements) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    const Team team(1 + static_cast<int>(seed % 2));
+    const std::int64_t largest = seed % 8 == 0 ? 40 : 6;
+    const reference::Extents to{random.integer(1, largest), random.integer(1, largest),
+                                random.integer(1, largest)};
+    const reference::Extents covered{random.integer(0, to.outer + 1), random.integer(1, largest),
+                                     random.integer(1, to.inner + 1)};
+    const auto axis = static_cast<int>(random.integer(0, 3));
+    const DType dtype = seed % 5 == 4 ? DType::bool_ : kFloats[seed % 4];
+    const Tensor x = random.tensor(shape_of(to), dtype);
+    const Tensor src = random.tensor(shape_of(covered), dtype);
+    const Tensor index = randint(0, to.axis, shape_of(covered), random.generator());
+    auto want = x.to_vector<double>();
+    const auto from = src.to_vector<double>();
+    const auto targets = index.to_vector<std::int64_t>();
+    for (std::int64_t o = 0; o < covered.outer; ++o)
+      for (std::int64_t a = 0; a < covered.axis; ++a)
+        for (std::int64_t i = 0; i < covered.inner; ++i)
+          want[to.at(o, targets[covered.at(o, a, i)], i)] = from[covered.at(o, a, i)];
+    const Tensor y = scatter(random.strided(moved(x, axis)), axis, moved(index, axis),
+                             random.strided(moved(src, axis)));
+    expect_close(moved(y, axis), want);
+  }
+}
+
+TEST(GatherTest, GathersFromALongRowInPieces) {
+  Random random(3);
+  const Tensor x = random.tensor({5, 3}), index = randint(0, 5, {20'000, 1}, random.generator());
+  const Tensor long_row = view::transpose(index, 0, 1);  // (1, 20000)
+  const auto from = x.to_vector<double>();
+  const auto indices = index.to_vector<std::int64_t>();
+  std::vector<double> want;
+  for (const std::int64_t i : indices) want.push_back(from[static_cast<std::size_t>(3 * i)]);
+  const Team team(2);
+  expect_close(gather(x, 0, index), want);
+  expect_close(gather(view::transpose(x, 0, 1), 1, long_row), want);
+}
+
 TEST(GatherTest, ScatterSumStartsFromZeros) {
   const Tensor src = tensor({{1., 2.}, {3., 4.}});
   expect_close(scatter_sum({2, 3}, 1, int64_rows({{2, 2}, {0, 1}}), src),
