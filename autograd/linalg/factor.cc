@@ -40,7 +40,7 @@ Tensor qr_gradient(const Tensor& grad_q, const Tensor& grad_r, const Tensor& q, 
   return transposed(solve(r, transposed(grad)));
 }
 
-// The part within the spaces that u and v span, and the parts of grad_u and grad_vh outside of them.
+// The part within the spaces that u and v span, and those of grad_u and grad_vh outside of them.
 Tensor svd_gradient(const Tensor& grad_u, const Tensor& grad_s, const Tensor& grad_vh,
                     const Tensor& u, const Tensor& s, const Tensor& vh) {
   const Tensor gaps = differences(square(s));
