@@ -63,7 +63,7 @@ PLAN = [f'parallel/plan/{name}.h' for name in (
     'pipeline/pipeline_schedules', 'pipeline/pipeline_check', 'predict/pipeline_cost', 'draw/draw_pipeline',
     'file/pipeline_json')]
 ENUMS = {'CausalAlignment': 'kernels/attention/attention_options', 'DType': 'core/dtype', 'Layout': 'core/shape',
-         'Reduction': 'kernels/loss/loss_reduction', 'Fan': 'nn/init',
+         'Reduction': 'kernels/loss/loss_reduction', 'Interpolation': 'kernels/pool/resample', 'Fan': 'nn/init',
          'PadMode': 'autograd/shape/pad', 'Indexing': 'autograd/shape/repeat',
          'ReduceOp': 'parallel/comm/reduce_op', 'Overlap': 'parallel/train/data_parallel/reducer',
          'Collective': 'parallel/plan/collective/collective_plan', 'Wiring': 'parallel/plan/predict/cost',

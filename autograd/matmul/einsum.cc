@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/function.h"
 #include "ringrad/autograd/matmul/einsum_equation.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/view.h"
+#include "ringrad/autograd/shape/diagonal.h"
 
 namespace ringrad {
 namespace {
@@ -90,41 +89,25 @@ class Contraction {
 
 // -- One operand ----------------------------------------------------------------------------------
 
-// The view along which two axes have the same index; it replaces the first one, and the second is
-// gone.
-Tensor diagonal(const Tensor& x, int first, int second, Where where) {
-  Shape shape = x.shape();
-  Strides strides = x.strides();
-  const std::int64_t n = shape[first];
-  strides[first] += strides[second];
-  shape.erase(second);
-  strides.erase(second);
-  Tensor y = view::as_strided(x, shape, strides, x.offset(), where);
-  if (needs_grad(x))
-    record("diagonal", where, y, {&x},
-           [=, device = x.device(), dims = x.dims()](BackwardContext& context) {
-             Shape square = Shape::filled(dims, 1);
-             square[first] = square[second] = n;
-             const Tensor on_it =
-                 reshape(eye(n, {.dtype = DType::bool_, .device = device}), square);
-             const Tensor grad = unsqueeze(context.grad_output(), second);
-             context.set(0, ringrad::where(on_it, grad, 0));
-           });
-  return y;
-}
-
 // Without repeated labels, and without axes of extent 1 that another operand extends.
 Term Contraction::prepared(Term term) const {
-  for (std::size_t i = 0; i < term.labels.size(); ++i)
-    for (std::size_t k = term.labels.size(); --k > i;) {
-      if (term.labels[k] != term.labels[i]) continue;
-      const auto first = static_cast<int>(i), second = static_cast<int>(k);
-      RINGRAD_CHECK(term.x.shape()[first] == term.x.shape()[second], ShapeError, where_,
-                    "einsum: axes with one letter must be equally long in \"", text_,
-                    "\"; got shape ", term.x.shape());
-      term.x = diagonal(term.x, first, second, where_);
-      term.labels.erase(term.labels.begin() + second);
+  for (std::size_t i = 0; i < term.labels.size();) {
+    const Label label = term.labels[i];
+    const auto own = term.labels.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto again = std::find(own + 1, term.labels.end(), label);
+    if (again == term.labels.end()) {
+      ++i;
+      continue;
     }
+    const std::int64_t first = own - term.labels.begin(), second = again - term.labels.begin();
+    RINGRAD_CHECK(term.x.size(first) == term.x.size(second), ShapeError, where_,
+                  "einsum: axes with one letter must be equally long in \"", text_,
+                  "\"; got shape ", term.x.shape());
+    term.x = diagonal(term.x, 0, first, second, where_);  // whose axis comes last
+    term.labels.erase(again);
+    term.labels.erase(own);
+    term.labels.push_back(label);
+  }
   Shape unit;
   Labels labels;
   for (const Label label : term.labels) {

@@ -135,6 +135,9 @@ OTHER = {
     "tensordot": lambda x, w: torch.tensordot(x[0], x[1], w["count"]),
     "linear": lambda x, w: torch.relu(F.linear(*x)) if w["relu"] else F.linear(*x),
     "conv2d": lambda x, w: F.conv2d(*x, stride=w["stride"], padding=w["padding"]),
+    "interpolate": lambda x, w: F.interpolate(
+        x[0], w.get("size"), w.get("scale"), w["mode"], **({} if w["mode"] == "nearest" else {
+            "align_corners": w["align_corners"]})),
     "conv_transpose2d": lambda x, w: F.conv_transpose2d(
         *x, stride=w["stride"], padding=w["padding"], output_padding=w["output_padding"]),
     "conv1d": lambda x, w: F.conv1d(*x, stride=w["stride"], padding=w["padding"]),
@@ -305,11 +308,11 @@ class Maker:
         if name == "einsum":
             shared = [k for k in range(x.dim()) if rng.random() < 0.6]
             rng.shuffle(shared)
-            other = "".join("abcd"[k] for k in shared) + "z" * rng.randint(0, 1)
-            letters = list(set("abcd"[:x.dim()] + other))
+            other = "".join("abcdefgh"[k] for k in shared) + "z" * rng.randint(0, 1)
+            letters = list(set("abcdefgh"[:x.dim()] + other))
             result = rng.sample(sorted(letters), rng.randint(0, len(letters)))
             return name, [i, [x.shape[k] for k in shared] + [2] * other.count("z")], {
-                "equation": "abcd"[:x.dim()] + "," + other + "->" + "".join(result)}
+                "equation": "abcdefgh"[:x.dim()] + "," + other + "->" + "".join(result)}
         if name == "linear":
             n = rng.randint(1, 4)
             return name, [i, [n, x.shape[-1]], [n]], {"relu": rng.random() < 0.5}
@@ -336,6 +339,13 @@ class Maker:
             if name == "max_pool1d":
                 return name, [i], w
         if x.dim() == 4 and x.numel() and min(x.shape[2:]) >= 2:
+            if name == "interpolate":
+                w = {"mode": rng.choice(["nearest", "bilinear"]), "align_corners": False}
+                if w["mode"] == "bilinear":
+                    w["align_corners"] = rng.random() < 0.5
+                w |= rng.choice([{"scale": rng.choice([0.5, 1.5, 2.0, 2.6])},
+                                 {"size": [rng.randint(1, 7), rng.randint(1, 7)]}])
+                return name, [i], w
             if name == "conv_transpose2d":
                 n = rng.randint(1, 3)
                 k = rng.randint(2, 3)

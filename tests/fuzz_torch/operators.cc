@@ -1,6 +1,7 @@
 #include "ringrad/tests/fuzz_torch/operators.h"
 
 #include "ringrad/autograd/convolution/convolution.h"
+#include "ringrad/autograd/convolution/interpolate.h"
 #include "ringrad/autograd/convolution/pool.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/index/gather.h"
@@ -235,6 +236,17 @@ std::map<std::string, Operator> reductions_and_layers() {
          const std::int64_t stride = with["stride"], padding = with["padding"];
          return conv2d(in[0], in[1], in[2],
                        {.stride = {stride, stride}, .padding = {padding, padding}});
+       }},
+      {"interpolate",
+       [](In in, Arguments with) {
+         InterpolateOptions options{
+             .mode = with["mode"] == "nearest" ? Interpolation::nearest : Interpolation::bilinear,
+             .align_corners = with["align_corners"]};
+         if (with.contains("scale"))
+           options.scale = {with["scale"], with["scale"]};
+         else
+           options.size = {with["size"][0], with["size"][1]};
+         return interpolate(in[0], options);
        }},
       {"conv_transpose2d",
        [](In in, Arguments with) {

@@ -3,7 +3,7 @@
 
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
-models.json, optimizers.json, schedules.json and the cases of convolution_layers(), norm_layers() and
+linalg.json, models.json, optimizers.json, schedules.json and the cases of convolution_layers(), norm_layers() and
 activation_layers() with 2.15.
 """
 
@@ -173,6 +173,40 @@ def losses():
             pos_weight=positive),
     }
     write("losses", cases)
+
+
+def linear_algebra():
+    torch.manual_seed(7)
+    L = torch.linalg
+    x, tall = torch.randn(2, 3, 3), torch.randn(2, 4, 3)
+    wide = tall.transpose(1, 2).contiguous()
+    regular, side = x + 4 * torch.eye(3), torch.randn(2, 3, 2)
+
+    def symmetric(v):
+        return v + v.mT
+
+    def rebuilt(v):  # in which the signs of vectors cancel
+        u, s, vh = L.svd(v, full_matrices=False)
+        return (u / s.unsqueeze(-2)) @ vh
+
+    def exponential(v):
+        values, vectors = L.eigh(symmetric(v))
+        return vectors * values.exp().unsqueeze(-2) @ vectors.mT
+
+    write("linalg", {
+        "solve": run_loss(lambda v: L.solve(v, side), regular, side),
+        "inv": run_loss(L.inv, regular, side),
+        "det": run_loss(L.det, x, side),
+        "slogdet": run_loss(lambda v: L.slogdet(v).logabsdet, x, side),
+        "lstsq": run_loss(lambda v: L.lstsq(v, tall).solution, tall.flip(0), tall),
+        "cholesky": run_loss(lambda v: L.cholesky(v @ v.mT + torch.eye(3)), x, side),
+        "qr": run_loss(lambda v: torch.cat(L.qr(v), 1), tall, side),
+        "svd values": run_loss(L.svdvals, tall, side),
+        "svd tall": run_loss(rebuilt, tall, side),
+        "svd wide": run_loss(rebuilt, wide, side),
+        "eigh values": run_loss(lambda v: L.eigvalsh(symmetric(v)), x, side),
+        "eigh": run_loss(exponential, x, side),
+    })
 
 
 def run_optimizer(make, leaves_out=False, shapes=((3, 2), (4,))):
@@ -425,6 +459,7 @@ def models():
 if __name__ == "__main__":
     layers()
     losses()
+    linear_algebra()
     optimizers()
     schedules()
     initialisers()
