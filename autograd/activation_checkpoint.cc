@@ -74,15 +74,14 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
     saved.push_back(save(x));
     needs.push_back(x.requires_grad());
   }
-  record("checkpoint", where, {&y, 1}, inputs,
+  record("activation_checkpoint", where, {&y, 1}, inputs,
          [f, saved, needs, before, mixed = autocast_dtype()](BackwardContext& context) {
            RINGRAD_CHECK(!grad_enabled(), AutogradError, context.where(),
-                         "backward of checkpoint: create_graph must be off; got on");
+                         "backward of activation_checkpoint: create_graph must be off; got on");
            const std::vector<Tensor> leaves = as_leaves(saved, needs);
-           RINGRAD_CHECK(
-               !computing_grad(), AutogradError, context.where(),
-               "backward of checkpoint: it must run for backward(), since it adds to the leaves "
-               "that the segment uses; got grad()");
+           RINGRAD_CHECK(!computing_grad(), AutogradError, context.where(),
+                         "backward of activation_checkpoint: it must run for backward(), since it "
+                         "adds to the leaves that the segment uses; got grad()");
            Tensor again;
            {
              const RewoundGenerator generator(before);
