@@ -34,8 +34,8 @@ void backward_first_half(BackwardContext& context, const Tensor& y,
       backward_inputs({&y, 1}, {&context.grad_output(), 1}, inputs, context.where());
   for (std::size_t i = 0, next = 0; i < leaves.size(); ++i)
     if (leaves[i].requires_grad()) context.set(static_cast<int>(i), grads[next++]);
-  context.later([rest = std::make_shared<WeightGradients>(std::move(weights)),
-                 where = context.where()] { rest->accumulate(where); });
+  leave_to_second_half([rest = std::make_shared<WeightGradients>(std::move(weights)),
+                        where = context.where()] { rest->accumulate(where); });
 }
 
 // Resets the default generator to its state `then`, until the end of the scope.
@@ -74,15 +74,14 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
     saved.push_back(save(x));
     needs.push_back(x.requires_grad());
   }
-  record("checkpoint", where, {&y, 1}, inputs,
+  record("activation_checkpoint", where, {&y, 1}, inputs,
          [f, saved, needs, before, mixed = autocast_dtype()](BackwardContext& context) {
            RINGRAD_CHECK(!grad_enabled(), AutogradError, context.where(),
-                         "backward of checkpoint: create_graph must be off; got on");
+                         "backward of activation_checkpoint: create_graph must be off; got on");
            const std::vector<Tensor> leaves = as_leaves(saved, needs);
-           RINGRAD_CHECK(
-               !computing_grad(), AutogradError, context.where(),
-               "backward of checkpoint: it must run for backward(), since it adds to the leaves "
-               "that the segment uses; got grad()");
+           RINGRAD_CHECK(!computing_grad(), AutogradError, context.where(),
+                         "backward of activation_checkpoint: it must run for backward(), since it "
+                         "adds to the leaves that the segment uses; got grad()");
            Tensor again;
            {
              const RewoundGenerator generator(before);
@@ -91,7 +90,7 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
              again = f(leaves);
            }
            if (!again.requires_grad()) return;
-           if (context.in_first_half()) return backward_first_half(context, again, leaves);
+           if (in_first_half()) return backward_first_half(context, again, leaves);
            again.backward(context.grad_output(), {}, context.where());
            for (std::size_t i = 0; i < leaves.size(); ++i)
              if (needs[i]) context.set(static_cast<int>(i), leaves[i].grad());

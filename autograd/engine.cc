@@ -18,7 +18,7 @@ Tensor BackwardContext::destination(int i) const {
 void BackwardContext::set(int i, Tensor grad_input) {
   const auto at = static_cast<unsigned>(i);
   Node* node = edges_[at].node.get();
-  if (!node && !in_first_half()) return;
+  if (!node && !Pass::innermost()->keeps_all_gradients()) return;
   if (node && node->is_leaf() && grad_input.defined()) {
     auto& leaf = static_cast<Leaf&>(*node);
     // The function wrote into the destination, so the memory now holds the leaf's gradient.
@@ -56,11 +56,6 @@ void at_end_of_backward(std::function<void()> callback) {
   Pass* pass = Pass::innermost();
   while (pass->outer()) pass = pass->outer();
   pass->add_callback(std::move(callback));
-}
-
-void BackwardContext::later(std::function<void()> callback) {
-  RINGRAD_ASSERT(later_);
-  *later_ = std::move(callback);
 }
 
 Tensor add_gradients(const Tensor& a, const Tensor& b, Where where) {

@@ -29,9 +29,8 @@ class BackwardContext {
  public:
   /// For the node's own edges or, in one half of a split pass, for the edges that belong to that
   /// half.
-  BackwardContext(Node& node, std::span<Edge> edges, std::vector<Tensor>& grad_inputs, Where where,
-                  std::function<void()>* later = nullptr)
-      : node_(node), edges_(edges), grad_inputs_(grad_inputs), where_(where), later_(later) {}
+  BackwardContext(Node& node, std::span<Edge> edges, std::vector<Tensor>& grad_inputs, Where where)
+      : node_(node), edges_(edges), grad_inputs_(grad_inputs), where_(where) {}
 
   /// d(root)/d(output k). Undefined only if no gradient reached that output; this cannot happen for
   /// a node with one output.
@@ -52,14 +51,6 @@ class BackwardContext {
   /// this saves a copy.
   Tensor destination(int i) const;
 
-  /// True in the first half of a split pass.
-  bool in_first_half() const { return later_ != nullptr; }
-  /// Sets a callback that the second half calls, in this node's turn, instead of this function. It
-  /// is for a function that runs its own backward pass, which must add to leaves exactly once, and
-  /// only in the second half.
-  /// REQUIRES: in_first_half()
-  void later(std::function<void()> callback);
-
   /// The user's line that called backward.
   const Where& where() const { return where_; }
 
@@ -68,7 +59,6 @@ class BackwardContext {
   std::span<Edge> edges_;
   std::vector<Tensor>& grad_inputs_;
   Where where_;
-  std::function<void()>* later_;
 };
 
 /// The gradients d(sum of outputs weighted by grad_outputs)/d(inputs); no grad() changes. An input

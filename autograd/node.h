@@ -53,7 +53,8 @@ class Node : public History {
   /// Drops what was saved for apply().
   virtual void release_saved() = 0;
   /// Moves what apply() needs to a node without edges; afterwards this node is as after
-  /// release_saved(). Null if the node has no function to move.
+  /// release_saved(). Null if the node has no function to move. For the second half of a split pass
+  /// (split_backward.h), which outlives the graph; only the node knows its function's type.
   virtual Ref<Node> move_function() { return {}; }
   /// One edge per input.
   virtual std::span<Edge> edges() = 0;
@@ -80,7 +81,6 @@ class Node : public History {
   struct Visit {
     std::uint64_t pass = 0;    ///< number of the pass that visits this node; 0 for none
     std::int32_t pending = 0;  ///< consumers of the outputs that have not run yet
-    bool leads = false;        ///< to an input of a split pass; see split_backward.cc
   };
   Visit visit;
 

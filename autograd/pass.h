@@ -40,6 +40,8 @@ class Pass {
   }
   /// True for grad(), which must not touch any leaf's gradient, now or later.
   virtual bool spares_leaves() const { return !wanted_.empty(); }
+  /// True if the gradients that a function sets along edges of another pass are kept as well.
+  virtual bool keeps_all_gradients() const { return false; }
   Pass* outer() const { return outer_; }
   /// The pass that this thread runs, or null; it may run within another one.
   static Pass* innermost() { return innermost_; }
@@ -76,7 +78,7 @@ class Pass {
   /// node's function is to be called.
   bool arrive(Node& node);
   /// Calls the node's function for the given edges; see BackwardContext.
-  void call(Node& node, std::span<Edge> edges, std::function<void()>* later = nullptr);
+  void call(Node& node, std::span<Edge> edges);
   /// Clears what the pass stored on the node.
   void leave(Node& node);
   /// Delivers what the function has set along these edges; each edge's node then waits for one
@@ -124,8 +126,8 @@ inline bool Pass::arrive(Node& node) {
   return reached && !(node.is_leaf() && !wanted_.empty());
 }
 
-inline void Pass::call(Node& node, std::span<Edge> edges, std::function<void()>* later) {
-  BackwardContext context(node, edges, lists_.grad_inputs, where_, later);
+inline void Pass::call(Node& node, std::span<Edge> edges) {
+  BackwardContext context(node, edges, lists_.grad_inputs, where_);
   node.apply(context);
   kept_.clear();
 }

@@ -10,22 +10,8 @@
 namespace ringrad {
 namespace {
 
-// The edges of a node that belong to one half; the others are empty, so they want no gradient in
-// it.
-std::vector<Edge> edges_where(Node& node, bool lead) {
-  std::vector<Edge> edges;
-  for (const Edge& edge : node.edges())
-    edges.push_back(edge.node && edge.node->visit.leads == lead ? edge : Edge());
-  return edges;
-}
-
 bool any(std::span<const Edge> edges) {
   return std::any_of(edges.begin(), edges.end(), [](const Edge& e) { return bool(e.node); });
-}
-
-bool leads_to_weights(std::span<const Edge> edges) {
-  return std::any_of(edges.begin(), edges.end(),
-                     [](const Edge& e) { return e.node && !e.node->visit.leads; });
 }
 
 // Stands for a node in the second half, with the node's edges to weights. It has the node's
@@ -64,27 +50,27 @@ class WeightNode final : public Node {
 
 }  // namespace
 
-// The pass through the nodes that lead to an input. Every consumer of such a node leads to that
-// input as well, so all consumers run.
+// The pass through the nodes that lead to an input: only these are entered. Every consumer of such
+// a node leads to that input as well, so all consumers run.
 class FirstHalf final : public Pass {
  public:
   FirstHalf(WeightGradients& weights, Where where) : Pass({}, where), weights_(weights) {}
   bool spares_leaves() const override { return false; }
+  bool keeps_all_gradients() const override { return true; }
+
+  /// What the running node's function leaves to the second half.
+  std::function<void()> later;
 
  private:
   void discover() override;
   void run_node(Node& node) override;
-  void mark_inputs();
+  void enter_what_leads_to_inputs(std::span<Node* const> order);
   void postpone_other_roots();
+  std::vector<Edge> edges_where(std::span<const Edge> edges, bool lead) const;
   void divide(Node& node, std::span<Edge> to_inputs, std::vector<Edge> to_weights);
 
   WeightGradients& weights_;
 };
-
-void FirstHalf::mark_inputs() {
-  for (const WantedGradient& wanted : wanted_)
-    if (was_entered(*wanted.node)) wanted.node->visit.leads = true;
-}
 
 void FirstHalf::discover() {
   Pass::discover();
@@ -99,31 +85,51 @@ void FirstHalf::discover() {
       --edge.node->visit.pending;
       append_if_free(edge.node.get());
     }
-
-  mark_inputs();
-  for (auto node = order.rbegin(); node != order.rend(); ++node)
-    for (const Edge& edge : (*node)->edges()) {
-      if (!edge.node || !edge.node->visit.leads) continue;
-      (*node)->visit.leads = true;
-      ++edge.node->visit.pending;
-    }
+  enter_what_leads_to_inputs(order);
   postpone_other_roots();
 }
 
+// Leaves all nodes, and enters those again from which an edge leads to one that has been entered.
+void FirstHalf::enter_what_leads_to_inputs(std::span<Node* const> order) {
+  std::vector<Node*> inputs;
+  for (const WantedGradient& wanted : wanted_)
+    if (was_entered(*wanted.node)) inputs.push_back(wanted.node);
+  for (Node* node : order) node->visit = {};
+  for (Node* node : inputs) enter(node);
+  for (auto node = order.rbegin(); node != order.rend(); ++node)
+    for (const Edge& edge : (*node)->edges()) {
+      if (!edge.node || !was_entered(*edge.node)) continue;
+      enter(*node);
+      ++edge.node->visit.pending;
+    }
+}
+
 void FirstHalf::postpone_other_roots() {
+  const auto is_other = [&](const Ref<Node>& root) { return !was_entered(*root); };
   for (const Ref<Node>& root : lists_.roots)
-    for (int k = 0; !root->visit.leads && k < root->num_outputs(); ++k)
+    for (int k = 0; is_other(root) && k < root->num_outputs(); ++k)
       if (root->gradient(k).defined())
         weights_.add({root, k}, std::exchange(root->gradient(k), {}));
-  std::erase_if(lists_.roots, [](const Ref<Node>& root) { return !root->visit.leads; });
+  std::erase_if(lists_.roots, is_other);
+}
+
+// The edges of a node that belong to one half; the others are empty, so they want no gradient in
+// it.
+std::vector<Edge> FirstHalf::edges_where(std::span<const Edge> edges, bool lead) const {
+  std::vector<Edge> result;
+  for (const Edge& edge : edges)
+    result.push_back(edge.node && was_entered(*edge.node) == lead ? edge : Edge());
+  return result;
 }
 
 void FirstHalf::run_node(Node& node) {
   std::span<Edge> to_inputs = node.edges();
   std::vector<Edge> part, to_weights;
-  if (leads_to_weights(to_inputs)) {
-    to_weights = edges_where(node, false);
-    part = edges_where(node, true);
+  const bool leads_to_weights = std::ranges::any_of(
+      to_inputs, [&](const Edge& edge) { return edge.node && !was_entered(*edge.node); });
+  if (leads_to_weights) {
+    to_weights = edges_where(to_inputs, false);
+    part = edges_where(to_inputs, true);
     to_inputs = part;
   }
   lists_.grad_inputs.assign(to_inputs.size(), Tensor());
@@ -135,8 +141,8 @@ void FirstHalf::run_node(Node& node) {
 // Calls the node's function for its edges to inputs, if it has any, and keeps what its edges to
 // weights need.
 void FirstHalf::divide(Node& node, std::span<Edge> to_inputs, std::vector<Edge> to_weights) {
-  std::function<void()> later;
-  if (any(to_inputs)) call(node, to_inputs, &later);
+  later = {};
+  if (any(to_inputs)) call(node, to_inputs);
   const std::vector<Tensor>& grad_inputs = lists_.grad_inputs;
   bool is_computed = true;
   for (std::size_t i = 0; i < to_weights.size(); ++i)
@@ -180,6 +186,13 @@ void WeightGradients::accumulate(Where where) {
     pass.add_root(root.edge, std::move(root.gradient));
   }
   pass.run();
+}
+
+bool in_first_half() { return dynamic_cast<FirstHalf*>(Pass::innermost()) != nullptr; }
+
+void leave_to_second_half(std::function<void()> callback) {
+  RINGRAD_ASSERT(in_first_half());
+  static_cast<FirstHalf*>(Pass::innermost())->later = std::move(callback);
 }
 
 SplitBackward backward_inputs(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,

@@ -28,6 +28,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -83,6 +84,15 @@ struct SplitBackward {
       grad_inputs;  ///< one per input; undefined where the outputs do not depend on it
   WeightGradients weights;
 };
+
+/// True while the first half of a split pass calls a backward function on this thread.
+bool in_first_half();
+
+/// Sets a callback that the second half calls, in the running node's turn, instead of its function.
+/// It is for a function that runs its own backward pass, which must add to leaves exactly once, and
+/// only in the second half.
+/// REQUIRES: in_first_half()
+void leave_to_second_half(std::function<void()> callback);
 
 /// The first half: d(sum of outputs weighted by grad_outputs)/d(inputs). Without inputs, everything
 /// is left to the second half.

@@ -1,5 +1,9 @@
 #include "ringrad/core/trace.h"
 
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -17,29 +21,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A rank and the name of one of its threads; unnamed threads get a number.
+// A group and the name of one of its threads; unnamed threads get a number.
 using ThreadName = std::pair<int, std::string>;
 
-// The rank from the launcher's environment variables, those of
-// parallel/comm/job/rank_environment.h.
-const char* rank_in_environment() {
-  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(name)) return rank;
-  return nullptr;
-}
+constinit TraceProcess this_process;
 
-int rank_of_process() {
-  const char* rank = rank_in_environment();
-  return rank ? std::atoi(rank) : 0;
-}
-
-thread_local ThreadName thread_name{rank_of_process(), ""};
+thread_local ThreadName thread_name{this_process.number, ""};
 
 // The file: an array of events, one per line, each written when it ends. Readers accept an array
 // without its end, as a killed process leaves it.
 class TraceFile {
  public:
-  TraceFile(const std::string& path, Where where) : file_(std::fopen(path.c_str(), "w")) {
+  TraceFile(std::FILE* file, const std::string& path, Where where) : file_(file) {
     RINGRAD_CHECK(file_, DataError, where, "trace: the file must be writable; got ", path);
     std::fputs("[", file_.get());
   }
@@ -51,7 +44,7 @@ class TraceFile {
     const auto [thread, is_new] =
         threads_.try_emplace(thread_name, static_cast<int>(threads_.size()));
     if (is_new) {
-      put_name("process_name", thread->second, concat("rank ", thread_name.first));
+      put_name("process_name", thread->second, concat(this_process.kind, ' ', thread_name.first));
       put_name("thread_name", thread->second, thread_name.second);
     }
     const auto us = [](auto duration) {
@@ -96,16 +89,47 @@ class TraceFile {
   bool is_empty_ = true;
 };
 
+// Opens an empty file. While another process writes to it, because both have the same RINGRAD_TRACE
+// and no number (set_trace_process), this process's id is appended to the name.
+std::FILE* open_own_file(std::string& path) {
+  for (;; path += concat('.', getpid())) {
+    std::FILE* const file = std::fopen(path.c_str(), "a");
+    if (!file) return nullptr;
+    if (flock(fileno(file), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
+      // Fails for a pipe, which holds nothing of an earlier program.
+      [[maybe_unused]] const int failed = ftruncate(fileno(file), 0);
+      return file;
+    }
+    std::fclose(file);
+  }
+}
+
 struct Tracer {
   std::mutex mutex;
   std::unique_ptr<TraceFile> file;
+  std::string asked_for;  // what RINGRAD_TRACE names, until that file is made
 
   // Spans that end after the tracer's destruction are dropped.
   ~Tracer() { end(); }
   void end() {
     const std::lock_guard lock(mutex);
+    make_file();
     detail::is_tracing = false;
     file.reset();
+  }
+
+  // A file that cannot be written must not end the program. REQUIRES: the mutex is held
+  void make_file() {
+    if (asked_for.empty()) return;
+    std::string path = std::exchange(asked_for, "");
+    if (this_process.is_one_of_many) path += concat('.', this_process.number);
+    try {
+      std::FILE* const own = open_own_file(path);
+      file = std::make_unique<TraceFile>(own, path, Where::current());
+    } catch (const Error& error) {
+      std::fprintf(stderr, "RINGRAD_TRACE: %s\n", error.what());
+      detail::is_tracing = false;
+    }
   }
 };
 
@@ -125,17 +149,12 @@ LiveThreads& live_threads() {
   return *live;
 }
 
-// Follows the environment variable. A file that cannot be written must not end the program at its
-// start.
+// The file is made later: static initializers of other files say which process this is.
 const bool is_asked_for = [] {
   const char* path = std::getenv("RINGRAD_TRACE");
   if (!path || !*path) return false;
-  try {
-    trace_to(rank_in_environment() ? concat(path, '.', rank_of_process()) : path);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "RINGRAD_TRACE: %s\n", error.what());
-  }
-  return true;
+  tracer().asked_for = path;
+  return detail::is_tracing = true;
 }();
 
 }  // namespace
@@ -144,15 +163,20 @@ void trace_to(const std::string& path, Where where) {
   end_trace();
   Tracer& all = tracer();
   const std::lock_guard lock(all.mutex);
-  all.file = std::make_unique<TraceFile>(path, where);
+  all.file = std::make_unique<TraceFile>(std::fopen(path.c_str(), "w"), path, where);
   detail::is_tracing = true;
 }
 
 void end_trace() { tracer().end(); }
 
-TraceThread::TraceThread(int rank, std::string name) : before_(std::move(thread_name)) {
+void set_trace_process(const TraceProcess& process) {
+  const std::lock_guard lock(tracer().mutex);
+  this_process = process;
+}
+
+TraceThread::TraceThread(int group, std::string name) : before_(std::move(thread_name)) {
   const std::lock_guard lock(live_threads().mutex);
-  thread_name = {rank, name};
+  thread_name = {group, name};
   for (int number = 2; !live_threads().names.insert(thread_name).second; ++number)
     thread_name.second = concat(name, " (", number, ')');
 }
@@ -162,12 +186,13 @@ TraceThread::~TraceThread() {
   thread_name = std::move(before_);
 }
 
-int trace_rank() { return thread_name.first; }
+int trace_group() { return thread_name.first; }
 
 void trace_span(const std::string& name, const char* category, TraceClock::time_point begin,
                 TraceClock::time_point end, const std::string& args) {
   Tracer& all = tracer();
   const std::lock_guard lock(all.mutex);
+  all.make_file();
   if (all.file) all.file->write(name, category, begin, end, args);
 }
 

@@ -1,4 +1,4 @@
-// Trace: records what ran when, on which rank and on which thread or stream, in a file for Perfetto
+// Trace: records what ran when, in which process and on which thread, in a file for Perfetto
 // (ui.perfetto.dev) and chrome://tracing.
 //
 //     RINGRAD_TRACE=run.json ./program             or  trace_to("run.json");
@@ -13,9 +13,10 @@
 //     const TraceSpan span("recv_reduce", "step", [&] { return concat("\"chunk\":", chunk); });
 //
 // These have spans: layers, the nodes of a backward pass, collectives and the steps of their plans
-// on CPUs, optimizer steps, batches. A process of several ranks names its threads:
+// on CPUs, optimizer steps, batches. A thread can have a name, and a group of its own where one
+// process does the work of several:
 //
-//     const TraceThread thread(rank, "compute");
+//     const TraceThread thread(3, "compute");
 //
 // Without a file, a span costs one load and one branch. Times are the host's; work on a GPU appears
 // at the time it is queued.
@@ -31,8 +32,8 @@
 
 namespace ringrad {
 
-/// Writes spans to `path` from now on, each as it ends; one process writes one file. If the process
-/// is rank r of a launcher's job, the name from RINGRAD_TRACE gets the suffix ".r".
+/// Writes spans to `path` from now on, each as it ends; one process writes one file. The file that
+/// RINGRAD_TRACE names is made at the first span, or at the program's end.
 ///
 /// Throws:  DataError if the file cannot be written
 void trace_to(const std::string& path, Where where = Where::current());
@@ -40,11 +41,22 @@ void trace_to(const std::string& path, Where where = Where::current());
 /// Completes the file and stops writing.
 void end_trace();
 
-/// Names the calling thread in the trace until the end of the scope. A number is appended while
-/// another thread of the rank has the same name, so that each row of the picture is one thread.
+/// What a process is called in traces: the layer above says it before the first span. Threads are
+/// drawn in groups named "<kind> <number>", as in "rank 3"; a thread without a TraceThread belongs
+/// to the process's group.
+struct TraceProcess {
+  const char* kind = "process";  ///< what the numbers count; a literal
+  int number = 0;
+  bool is_one_of_many = false;  ///< the file that RINGRAD_TRACE names gets the suffix ".<number>"
+};
+void set_trace_process(const TraceProcess& process);
+
+/// Names the calling thread in the trace, and the group to which it belongs, until the end of the
+/// scope. A number is appended while another thread of the group has the same name, so that each
+/// row of the picture is one thread.
 class TraceThread {
  public:
-  TraceThread(int rank, std::string name);
+  TraceThread(int group, std::string name);
   ~TraceThread();
   TraceThread(const TraceThread&) = delete;
   TraceThread& operator=(const TraceThread&) = delete;
@@ -53,8 +65,8 @@ class TraceThread {
   std::pair<int, std::string> before_;
 };
 
-/// The rank of the calling thread, to pass on to threads that it starts.
-int trace_rank();
+/// The group of the calling thread, to pass on to threads that it starts.
+int trace_group();
 
 using TraceClock = std::chrono::steady_clock;
 

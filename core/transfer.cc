@@ -62,12 +62,12 @@ Tensor to_other_gpu(const Tensor& x, const Options& there, Where where) {
   return result;
 }
 
-// Waits for the stream while watching the other ranks. A copy into ordinary memory would wait
-// inside the runtime, where nothing could notice that the rank it waits for has died.
-void wait_for_ranks(const Stream& stream, Where where) {
+// Waits for the stream while watching its work. A copy into ordinary memory would wait inside the
+// runtime, where nothing could notice that the process it waits for has died.
+void wait_watching(const Stream& stream, Where where) {
   const DeviceGuard guard(stream.device(), where);
-  watch_ranks(stream.device(),
-              [&] { return cudaStreamQuery(stream.handle()) != cudaErrorNotReady; });
+  await_watched_work(stream.device(),
+                     [&] { return cudaStreamQuery(stream.handle()) != cudaErrorNotReady; });
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   const bool waits = to_device.is_cpu() && from_device.is_cuda();
   if (waits) {
     refuse_while_capturing("a copy to the CPU (item(), to_vector(), printing ...)", where);
-    wait_for_ranks(current_stream(from_device), where);
+    wait_watching(current_stream(from_device), where);
   }
   if (to_device.is_cuda() && from_device.is_cpu())
     refuse_while_capturing("a copy from the CPU, whose bytes a replay would not find again", where);

@@ -14,8 +14,8 @@ Prefetcher::Prefetcher(std::int64_t count, Make make, int num_threads, std::int6
   slots_.resize(static_cast<std::size_t>(std::min(window, count)));
   try {
     for (int i = 0; i < num_threads; ++i)
-      threads_.emplace_back([this, i, rank = trace_rank()] {
-        const TraceThread name(rank, concat("loader ", i));
+      threads_.emplace_back([this, i, group = trace_group()] {
+        const TraceThread name(group, concat("loader ", i));
         work();
       });
   } catch (...) {  // no more threads available: those already started must not outlive this object

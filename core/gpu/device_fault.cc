@@ -52,7 +52,7 @@ DeviceFault* device_fault(Device device, Where where) {
 }
 
 void throw_device_fault(Device device) {
-  throw_late_note(device);
+  throw_device_note(device);
   DeviceFault* fault = faults[static_cast<unsigned>(device.index)].load(std::memory_order_acquire);
   if (!fault) return;
   const std::scoped_lock lock(mutex);

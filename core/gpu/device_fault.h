@@ -7,8 +7,7 @@
 // the line of the call that was given the indices. So no number computed from bad indices leaves
 // the device unnoticed.
 //
-// Work that waits for other ranks leaves notes as well, each rank in its own place
-// (device_watch.h).
+// Work that waits for other processes leaves notes as well (device_watch.h).
 
 #pragma once
 
@@ -47,8 +46,8 @@ struct DeviceFault {
 /// The place where kernels on `device` leave their note.
 DeviceFault* device_fault(Device device, Where where);
 
-/// Throws what kernels on `device` have noted, if anything, including late ranks. It does not wait
-/// for kernels that are still running.
+/// Throws what kernels on `device` have noted, if anything, here or in a watch's note. It does not
+/// wait for kernels that are still running.
 void throw_device_fault(Device device);
 
 }  // namespace ringrad

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <mutex>
-#include <new>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,34 +13,24 @@
 
 namespace ringrad {
 
-void throw_late_rank(const LateRank& late) {
-  const bool of_one = late.peer >= 0;
-  const char* found = late.aborted ? "; got a broken group" : "; got nothing";
-  const std::string whom =
-      of_one ? concat(late.aborted ? " while waiting for rank " : " from rank ", late.peer) : "";
-  throw CollectiveError(
-      concat(late.operation, " #", late.sequence, " on rank ", late.rank,
-             ": every rank must arrive on its GPU within ", late.seconds, " s", found, whom),
-      late.where);
-}
-
 // --- All watches of the process ---
 
 struct DeviceWatch::Watch {
-  Watch(Device device, LateNote* note, Look look)
-      : device(device), note(note), look(std::move(look)) {}
+  Watch(Device device, DeviceNote* note, Look look, Throw throw_note)
+      : device(device), note(note), throw_note(throw_note), look(std::move(look)) {}
 
   const Device device;
-  LateNote* const note;
+  DeviceNote* const note;
+  const Throw throw_note;
   std::atomic<std::thread::id> owner;
   std::mutex mutex;  // guards the members below
   Look look;         // empty after the watch's end
   bool abandoned = false;
 
-  bool has_note() const { return state().load(std::memory_order_acquire) == LateNote::kNoted; }
+  bool has_note() const { return state().load(std::memory_order_acquire) == DeviceNote::kNoted; }
   bool is_over() {
     const std::lock_guard lock(mutex);
-    return !look && !has_note();
+    return !look && state().load(std::memory_order_acquire) == DeviceNote::kNone;
   }
   bool is_waiting() {
     const std::lock_guard lock(mutex);
@@ -54,11 +43,11 @@ namespace {
 
 using Watch = DeviceWatch::Watch;
 
-// Never destroyed, because ranks may end after all static objects.
+// Never destroyed, because watches may end after all static objects.
 struct Registry {
   std::mutex mutex;
   std::vector<std::shared_ptr<Watch>> watches;
-  std::vector<LateNote*> free_notes;  // reused, because freeing pinned memory waits for the GPUs
+  std::vector<DeviceNote*> free_notes;  // reused, because freeing pinned memory waits for the GPUs
 };
 Registry& registry() {
   static auto& all = *new Registry;
@@ -66,12 +55,12 @@ Registry& registry() {
 }
 std::atomic<bool> has_watches = false;  // true from the first watch on
 
-LateNote* take_note(Device device, Where where) {
+DeviceNote* take_note(Device device, Where where) {
   {
     const std::lock_guard lock(registry().mutex);
-    std::vector<LateNote*>& free = registry().free_notes;
+    std::vector<DeviceNote*>& free = registry().free_notes;
     if (!free.empty()) {
-      LateNote* const note = free.back();
+      DeviceNote* const note = free.back();
       free.pop_back();
       return note;
     }
@@ -79,8 +68,9 @@ LateNote* take_note(Device device, Where where) {
   const DeviceGuard guard(device, where);
   void* memory = nullptr;
   RINGRAD_CUDA_CHECK(
-      cudaHostAlloc(&memory, sizeof(LateNote), cudaHostAllocPortable | cudaHostAllocMapped), where);
-  return new (memory) LateNote{};
+      cudaHostAlloc(&memory, DeviceNote::kMostBytes, cudaHostAllocPortable | cudaHostAllocMapped),
+      where);
+  return static_cast<DeviceNote*>(std::memset(memory, 0, DeviceNote::kMostBytes));
 }
 
 // The watches of this thread, or all watches if the thread has none.
@@ -108,26 +98,31 @@ void drop_what_is_over() {
 
 }  // namespace
 
-void watch_ranks(Device device, const std::function<bool()>& is_done) {
+void await_watched_work(Device device, const std::function<bool()>& is_done) {
   const auto watches = watches_on(device);
   while (std::ranges::any_of(watches, [](const auto& watch) { return watch->is_waiting(); }) &&
          !is_done())
     std::this_thread::yield();
 }
 
-void throw_late_note(Device device) {
+void throw_device_note(Device device) {
   for (const auto& watch : watches_on(device)) {
     if (!watch->has_note()) continue;
-    const LateRank late = watch->note->late;
-    unsigned noted = LateNote::kNoted;
-    if (watch->state().compare_exchange_strong(noted, LateNote::kNone)) throw_late_rank(late);
+    unsigned noted =
+        DeviceNote::kNoted;  // this thread has the note to itself while it is "written"
+    if (!watch->state().compare_exchange_strong(noted, DeviceNote::kInWriting)) continue;
+    alignas(std::max_align_t) std::byte copy[DeviceNote::kMostBytes];
+    std::memcpy(copy, watch->note, sizeof copy);
+    watch->state().store(DeviceNote::kNone, std::memory_order_release);
+    watch->throw_note(*reinterpret_cast<const DeviceNote*>(copy));
   }
 }
 
 // --- One watch ---
 
-DeviceWatch::DeviceWatch(Device device, Look look, Where where)
-    : watch_(std::make_shared<Watch>(device, take_note(device, where), std::move(look))) {
+DeviceWatch::DeviceWatch(Device device, Look look, Throw throw_note, Where where)
+    : watch_(
+          std::make_shared<Watch>(device, take_note(device, where), std::move(look), throw_note)) {
   drop_what_is_over();
   claim();
   const std::lock_guard lock(registry().mutex);
@@ -147,18 +142,18 @@ void DeviceWatch::claim() {
   watch_->owner.store(std::this_thread::get_id(), std::memory_order_relaxed);
 }
 
-LateNote* DeviceWatch::note() const { return watch_->note; }
+DeviceNote& DeviceWatch::note() const { return *watch_->note; }
 
-void DeviceWatch::leave_note(const LateRank& late) {
-  unsigned nothing = LateNote::kNone;
-  if (!watch_->state().compare_exchange_strong(nothing, LateNote::kInWriting)) return;
-  watch_->note->late = late;
-  watch_->state().store(LateNote::kNoted, std::memory_order_release);
+void DeviceWatch::leave_note(const std::function<void(DeviceNote& note)>& write) {
+  unsigned nothing = DeviceNote::kNone;
+  if (!watch_->state().compare_exchange_strong(nothing, DeviceNote::kInWriting)) return;
+  write(*watch_->note);
+  watch_->state().store(DeviceNote::kNoted, std::memory_order_release);
 }
 
 void DeviceWatch::forget_note() {
-  unsigned noted = LateNote::kNoted;
-  watch_->state().compare_exchange_strong(noted, LateNote::kNone);
+  unsigned noted = DeviceNote::kNoted;
+  watch_->state().compare_exchange_strong(noted, DeviceNote::kNone);
 }
 
 void DeviceWatch::abandon() {

@@ -21,7 +21,7 @@ struct CurrentStream {
 thread_local std::array<CurrentStream, kMaxCudaDevices> current_streams;
 
 // Requests as many hardware queues as a GPU has, unless the user has set a number. Streams that
-// share a queue block each other, and ranks that share a GPU have more streams than the driver's
+// share a queue block each other, and threads that share a GPU have more streams than the driver's
 // default of 8 queues. This is set before main(), while there is only one thread and no CUDA call
 // has read it.
 [[maybe_unused]] const int queues_are_set =
@@ -96,7 +96,7 @@ void refuse_while_capturing(const char* what, Where where) {
 void Stream::synchronize(Where where) const {
   refuse_while_capturing("synchronize()", where);
   const DeviceGuard guard(device_, where);
-  watch_ranks(device_, [this] { return cudaStreamQuery(handle_) != cudaErrorNotReady; });
+  await_watched_work(device_, [this] { return cudaStreamQuery(handle_) != cudaErrorNotReady; });
   RINGRAD_CUDA_CHECK(cudaStreamSynchronize(handle_), where);
   throw_device_fault(device_);
 }
@@ -145,7 +145,8 @@ void Event::synchronize(Where where) const {
 
 void Event::wait(Where where) const {
   refuse_while_capturing("synchronize()", where);
-  watch_ranks(device_, [this] { return cudaEventQuery(event_of(handle_)) != cudaErrorNotReady; });
+  await_watched_work(device_,
+                     [this] { return cudaEventQuery(event_of(handle_)) != cudaErrorNotReady; });
   RINGRAD_CUDA_CHECK(cudaEventSynchronize(event_of(handle_)), where);
 }
 
@@ -160,7 +161,7 @@ void synchronize(Device device, Where where) {
   if (device.is_cpu()) return;
   refuse_while_capturing("synchronize()", where);
   const DeviceGuard guard(device, where);
-  watch_ranks(device, [] { return false; });
+  await_watched_work(device, [] { return false; });
   RINGRAD_CUDA_CHECK(cudaDeviceSynchronize(), where);
   throw_device_fault(device);
 }

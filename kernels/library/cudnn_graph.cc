@@ -92,9 +92,9 @@ fe::error_t guarded(Call call) {
 }
 
 // A device's handle, and the plans found so far.
-class Engine {
+class CudnnContext {
  public:
-  Engine(Device device, Where where)
+  CudnnContext(Device device, Where where)
       : device_(device),
         kept_(default_candidates() > 1 ? cache_folder() : "",
               concat("cudnn ", fe::detail::get_backend_version()), gpu_name(device, where)) {
@@ -264,7 +264,7 @@ bool run(Device device, DType dtype, const Key& key, const std::function<Graph()
          const Search& search, Operands operands, Where where) {
   for (const auto& [id, address] : operands)
     if (reinterpret_cast<std::uintptr_t>(address) % kAlignment != 0) return false;
-  return per_device<Engine>(device, where).run(key, make, dtype, search, operands, where);
+  return per_device<CudnnContext>(device, where).run(key, make, dtype, search, operands, where);
 }
 
 }  // namespace ringrad::kernels::cudnn

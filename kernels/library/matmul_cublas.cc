@@ -159,9 +159,9 @@ Call::Call(const Key& key, const BlasProduct& product, const void* bias, Where w
 }
 
 // A device's handle, and the algorithms found so far.
-class Engine {
+class CublasContext {
  public:
-  explicit Engine(Device device, Where where) : device_(device) {
+  explicit CublasContext(Device device, Where where) : device_(device) {
     const DeviceGuard guard(device, where);
     check(library().create(&handle_), "cublasLtCreate", where);
   }
@@ -243,7 +243,7 @@ bool multiply(Device device, DType dtype, const GemmProblem& problem, const void
   if (!product) return false;
   const Key key{dtype, tf32 && dtype == DType::float32, bias != nullptr, problem,
                 product->alignment};
-  return per_device<Engine>(device, where).multiply(key, *product, a, b, bias, out, where);
+  return per_device<CublasContext>(device, where).multiply(key, *product, a, b, bias, out, where);
 }
 
 }  // namespace ringrad::kernels::cublas

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "ringrad/parallel/comm/common/collective_call.h"
-#include "ringrad/parallel/comm/common/rank_blocks.h"
+#include "ringrad/parallel/comm/common/block_communicator.h"
+#include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/memory/thread_communicator.h"
 #include "ringrad/parallel/comm/ranks.h"
@@ -68,12 +68,13 @@ class Site {
   Failure failure_;  // guarded by mutex_
 };
 
-class LogicalCommunicator final : public Communicator {
+class LogicalCommunicator final : public BlockCommunicator {
  public:
   LogicalCommunicator(std::string group, const RankBlocks& blocks,
                       std::unique_ptr<Communicator> local, std::shared_ptr<Site> site,
                       RankNames rank_names)
-      : Communicator(blocks.rank, blocks.world_size(), std::move(group), std::move(rank_names)),
+      : BlockCommunicator(blocks.rank, blocks.world_size(), std::move(group),
+                          std::move(rank_names)),
         blocks_(blocks),
         site_(std::move(site)),
         local_(std::move(local)) {}
@@ -89,34 +90,13 @@ class LogicalCommunicator final : public Communicator {
   int failed_rank() const noexcept override { return site_->failure().culprit; }
 
  protected:
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override {
-    perform(call_of(CollectiveOp::all_reduce, tensor, op), where,
-            [&] { by_block().all_reduce(tensor, op, where); });
+  BlockCollectives by_block() const override {
+    return {blocks_, *local_, leads() ? &site_->physical() : nullptr, SumOrder::tree};
   }
-  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                         Where where) override {
-    perform(call_of(CollectiveOp::reduce_scatter, input, op), where,
-            [&] { by_block().reduce_scatter(output, input, op, where); });
-  }
-  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override {
-    perform(call_of(CollectiveOp::all_gather, output), where,
-            [&] { by_block().all_gather(output, input, where); });
-  }
-  void do_broadcast(const Tensor& tensor, int root, Where where) override {
-    perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where,
-            [&] { by_block().broadcast(tensor, root, where); });
-  }
-  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override {
-    perform(call_of(CollectiveOp::reduce, tensor, op, root), where,
-            [&] { by_block().reduce(tensor, root, op, where); });
-  }
-  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override {
-    perform(call_of(CollectiveOp::all_to_all, input), where,
-            [&] { by_block().all_to_all(output, input, where); });
-  }
-  // Comparing the calls is the whole operation.
-  void do_meet(const CollectiveCall& call, Where where) override {
-    perform(call, where, [] {});
+  void perform(const CollectiveCall& call, Where where, const std::function<void()>& body) override;
+  void refuse(const Operation& operation, const std::string& reason) override {
+    fail({rank(), reason});
+    throw CollectiveError(concat(operation, ": ", reason), operation.where);
   }
   void do_send(const Tensor&, int, Where where) override { refuse_message("send", where); }
   void do_recv(const Tensor&, int, Where where) override { refuse_message("recv", where); }
@@ -127,20 +107,13 @@ class LogicalCommunicator final : public Communicator {
   bool reaches(const Device&) const override { return true; }
   bool leads() const { return blocks_.own.local == 0; }
   const std::vector<int>& own_block() const { return blocks_.ranks[blocks_.own.block]; }
-  BlockCollectives by_block() const {
-    return {blocks_, *local_, leads() ? &site_->physical() : nullptr, SumOrder::tree};
-  }
-
   [[noreturn]] static void refuse_message(const char* operation, Where where) {
     throw CollectiveError(concat(operation, ": logical ranks have collectives only; got a message"),
                           where);
   }
 
   template <class Body>
-  void perform(const CollectiveCall& call, Where where, Body body);
-  template <class Body>
   void guarded(const Operation& operation, Body body);
-  void compare(const Operation& operation);
   Failure fail(const Failure& failure) noexcept;
   Failure found_in(const CollectiveError& error) const;
   [[noreturn]] void throw_broken(const Operation& operation, const Failure& failure) const;
@@ -155,8 +128,8 @@ class LogicalCommunicator final : public Communicator {
 
 // --- One call ---
 
-template <class Body>
-void LogicalCommunicator::perform(const CollectiveCall& call, Where where, Body body) {
+void LogicalCommunicator::perform(const CollectiveCall& call, Where where,
+                                  const std::function<void()>& body) {
   const Operation operation{call, rank(), ++num_calls_, where, {}, &rank_names()};
   guarded(operation, [&] { compare(operation); });
   guarded(operation, body);
@@ -171,16 +144,6 @@ void LogicalCommunicator::guarded(const Operation& operation, Body body) {
   } catch (const CollectiveError& error) {
     throw_broken(operation, fail(found_in(error)));
   }
-}
-
-// All ranks must have made the same call before data move.
-void LogicalCommunicator::compare(const Operation& operation) {
-  const auto calls = by_block().calls(operation.call, operation.where);
-  if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
-  const std::string text =
-      "all ranks must make the same call; got " + list_calls(calls, rank_names());
-  fail({rank(), text});
-  throw CollectiveError(concat(operation, ": ", text), operation.where);
 }
 
 // --- Failures ---
@@ -213,10 +176,7 @@ void LogicalCommunicator::throw_broken(const Operation& operation, const Failure
 
 // The first rank of each rank's part, -1 for none.
 std::vector<int> LogicalCommunicator::heads_of_parts(int own, Where where) const {
-  const Options numbers{.dtype = DType::int32, .device = Device()};
-  const Tensor all = empty({world_size()}, numbers, where);
-  by_block().all_gather(all, full({1}, own, numbers, where), where);
-  return all.to_vector<int>();
+  return gather_values(by_block(), world_size(), own, where);
 }
 
 // A part has its own group of the physical ranks that it lies on. The thread that may call those
@@ -258,14 +218,12 @@ std::unique_ptr<Communicator> LogicalCommunicator::do_split(const std::vector<in
 // --- All of them ---
 
 void check_same_number(Communicator& comm, int num_logical, Where where) {
-  const Options numbers{.dtype = DType::int32, .device = Device()};
-  const Tensor all = empty({comm.world_size()}, numbers, where);
-  comm.all_gather(all, full({1}, num_logical, numbers, where), where);
-  for (int rank = 0; rank < comm.world_size(); ++rank)
-    RINGRAD_CHECK(all.data<int>()[rank] == all.data<int>()[0], CollectiveError, where,
-                  "logical ranks: all ranks must ask for as many; got ", all.data<int>()[0],
-                  " on rank ", comm.rank_names()(0), " and ", all.data<int>()[rank], " on rank ",
-                  comm.rank_names()(rank));
+  const std::vector<int> all = gather_values(comm, num_logical, where);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    RINGRAD_CHECK(all[rank] == all[0], CollectiveError, where,
+                  "logical ranks: all ranks must ask for as many; got ", all[0], " on rank ",
+                  comm.rank_names()(0), " and ", all[rank], " on rank ",
+                  comm.rank_names()(static_cast<int>(rank)));
 }
 
 }  // namespace

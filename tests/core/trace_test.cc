@@ -1,6 +1,9 @@
 #include "ringrad/core/trace.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -98,9 +101,9 @@ TEST_F(TraceTest, ThreadsOfOneNameHaveRowsOfTheirOwn) {
   {
     const TraceThread one(2, "loader 0");
     const TraceSpan span("first", "data");
-    std::thread([rank = trace_rank()] {
-      EXPECT_EQ(rank, 2);
-      const TraceThread other(rank, "loader 0");
+    std::thread([group = trace_group()] {
+      EXPECT_EQ(group, 2);
+      const TraceThread other(group, "loader 0");
       const TraceSpan second("second", "data");
     }).join();
   }
@@ -135,26 +138,51 @@ TEST_F(TraceTest, ASpanIsInTheFileAsSoonAsItHasEnded) {
   EXPECT_EQ(json::parse(text).back()["name"], "last words");
 }
 
-TEST_F(TraceTest, AProcessOfALauncherHasAFileOfItsOwn) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the variables are read when a program begins
-  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
-    SCOPED_TRACE(variable);
-    const std::string path = path_ + variable;
-    setenv("RINGRAD_TRACE", path.c_str(), 1);
-    setenv(variable, "1", 1);
-    EXPECT_EXIT(
-        {
-          { const TraceSpan span("of rank 1", "compute"); }
-          std::exit(0);
-        },
-        ::testing::ExitedWithCode(0), "");
-    unsetenv("RINGRAD_TRACE");
-    unsetenv(variable);
-    std::ifstream file(path + ".1");
+// Runs a program that RINGRAD_TRACE tells to write to `path`: it says that it is `process`.
+void trace_in_a_program(const std::string& path, const TraceProcess& process) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the variable is read when a program begins
+  setenv("RINGRAD_TRACE", path.c_str(), 1);
+  EXPECT_EXIT(
+      {
+        set_trace_process(process);
+        { const TraceSpan span("work", "compute"); }
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+  unsetenv("RINGRAD_TRACE");
+}
+
+TEST_F(TraceTest, AProcessOfManyHasAFileAndAGroupOfItsOwn) {
+  trace_in_a_program(path_, {.kind = "worker", .number = 7, .is_one_of_many = true});
+  std::ifstream file(path_ + ".7");
+  const json events = json::parse(file, nullptr, false);
+  ASSERT_TRUE(events.is_array() && !events.empty());
+  EXPECT_EQ(events.front()["args"]["name"], "worker 7");
+  EXPECT_EQ(events.back()["pid"], 7);
+}
+
+TEST_F(TraceTest, AFileThatAnotherProcessWritesIsLeftAlone) {
+  std::ofstream(path_) << "of another";
+  const int other = open(path_.c_str(), O_WRONLY);
+  flock(other, LOCK_EX | LOCK_NB);  // fails in the program below, which comes here as well
+  trace_in_a_program(path_, {});
+  close(other);
+  std::stringstream text;
+  text << std::ifstream(path_).rdbuf();
+  EXPECT_EQ(text.str(), "of another");
+  int num_others = 0;  // files with the name of the program's process
+  for (const auto& entry : std::filesystem::directory_iterator(::testing::TempDir())) {
+    const std::string name = entry.path().string();
+    if (!name.starts_with(path_ + '.')) continue;
+    std::ifstream file(name);
     const json events = json::parse(file, nullptr, false);
-    ASSERT_TRUE(events.is_array() && !events.empty());
-    EXPECT_EQ(events.back()["pid"], 1);
+    num_others += events.is_array() && events.back()["name"] == "work" && events.back()["pid"] == 0;
   }
+  EXPECT_EQ(num_others, 1);
+
+  trace_in_a_program(path_, {});  // what an earlier program has left is overwritten
+  std::ifstream file(path_);
+  EXPECT_TRUE(json::parse(file, nullptr, false).is_array());
 }
 
 TEST_F(TraceTest, AFileThatCannotBeWrittenIsNamed) {

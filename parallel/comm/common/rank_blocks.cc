@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
+#include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/common/reduce_terms.h"
 #include "ringrad/parallel/comm/gpu/reduce_terms_cuda.h"
 #include "ringrad/parallel/plan/collective/balanced_tree.h"
@@ -163,15 +163,7 @@ void BlockCollectives::all_to_all(const Tensor& output, const Tensor& input, Whe
 }
 
 std::vector<CollectiveCall> BlockCollectives::calls(const CollectiveCall& own, Where where) const {
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(CollectiveCall));
-  const Options bytes{.dtype = DType::uint8, .device = Device()};
-  const Tensor mine = empty({kBytes}, bytes, where),
-               all = empty({blocks_.world_size(), kBytes}, bytes, where);
-  std::memcpy(mine.raw_data(), &own, sizeof own);
-  all_gather(all, mine, where);
-  std::vector<CollectiveCall> calls(static_cast<std::size_t>(blocks_.world_size()));
-  std::memcpy(calls.data(), all.raw_data(), calls.size() * sizeof(CollectiveCall));
-  return calls;
+  return gather_values(*this, blocks_.world_size(), own, where);
 }
 
 }  // namespace ringrad

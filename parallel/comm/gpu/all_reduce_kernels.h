@@ -19,7 +19,7 @@
 //
 // The launching code must ensure that the blocks of all ranks are on their GPUs at the same time
 // (kernel_all_reduce.h). Otherwise, or if a rank does not arrive, kernels give up at the deadline
-// or when the abort word is raised, leave a note (core/gpu/device_watch.h), and end. The result is
+// or when the abort word is raised, leave a note (rank_watch.h), and end. The result is
 // then undefined.
 //
 // README.md says more: "Order of mail and flags".
@@ -32,8 +32,8 @@
 #include "ringrad/core/device.h"
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/error.h"
-#include "ringrad/core/gpu/device_watch.h"
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/gpu/rank_watch.h"
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/reduce_op.h"
 

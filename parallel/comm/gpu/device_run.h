@@ -51,7 +51,7 @@ class DeviceRun final : public PlanRun {
     return links_.address(peer, name);
   }
 
-  std::byte* at(int peer, Place place) const {
+  std::byte* at(int peer, ChunkPlace place) const {
     return address(peer, place.area, data_.range(place.part).begin);
   }
   std::size_t bytes_of(int part) const {

@@ -14,7 +14,7 @@
 // are available to later work on the current stream, as with any operator.
 //
 // A thread that waits for the GPU also checks whether the other ranks live and the group is whole
-// (core/gpu/device_watch.h). If not, or if a call is not done a second after the deadline, counted
+// (rank_watch.h). If not, or if a call is not done a second after the deadline, counted
 // from when the GPU reached it, kernels are told to end. Work that has not ended a second later is
 // given up: the wait throws, and the work may stay on its stream forever, since a GPU's wait for a
 // dead process cannot be ended.
@@ -31,13 +31,13 @@
 #include <optional>
 #include <vector>
 
-#include "ringrad/core/gpu/device_watch.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/library/shared_gpu.h"
 #include "ringrad/parallel/comm/gpu/device_links.h"
 #include "ringrad/parallel/comm/gpu/device_messages.h"
 #include "ringrad/parallel/comm/gpu/kernel_all_reduce.h"
+#include "ringrad/parallel/comm/gpu/rank_watch.h"
 #include "ringrad/parallel/comm/memory/plan_runner.h"
 #include "ringrad/parallel/comm/memory/rank_session.h"
 
@@ -119,7 +119,7 @@ class DeviceRunner final : public PlanRunner {
   std::chrono::steady_clock::time_point next_look_{};
   std::optional<std::chrono::steady_clock::time_point> broken_since_;
 
-  DeviceWatch watch_;  // the last member: it is over before the others
+  RankWatch watch_;  // the last member: it is over before the others
 };
 
 }  // namespace ringrad

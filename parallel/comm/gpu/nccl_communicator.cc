@@ -11,6 +11,7 @@
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/parallel/comm/common/collective_call.h"
+#include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/gpu/nccl_library.h"
 #include "ringrad/parallel/comm/gpu/nccl_session.h"
@@ -61,21 +62,6 @@ RedOp op_of(ReduceOp op) {
 }
 
 // --- What ranks tell each other through the host's group ---
-
-// The values of all ranks, in rank order.
-template <class T>
-std::vector<T> gather(Communicator& host, const T& own, Where where) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  const auto bytes = static_cast<std::int64_t>(sizeof(T));
-  const Options on_host{.dtype = DType::uint8, .device = Device()};
-  const Tensor mine = empty({bytes}, on_host, where);
-  const Tensor all = empty({host.world_size(), bytes}, on_host, where);
-  std::memcpy(mine.raw_data(), &own, sizeof(T));
-  host.all_gather(all, mine, where);
-  std::vector<T> values(static_cast<std::size_t>(host.world_size()));
-  std::memcpy(values.data(), all.raw_data(), values.size() * sizeof(T));
-  return values;
-}
 
 // Before a failure that all ranks find in what they have gathered: each is to find it by itself,
 // and none to hear of another's while it still gathers.
@@ -133,7 +119,7 @@ std::unique_ptr<NcclSession> open_session(Communicator& host, const nccl::Librar
   cudaDeviceProp properties;
   RINGRAD_CUDA_CHECK(cudaGetDeviceProperties(&properties, gpu.index), where);
   const Introduction own{properties.uuid, library.version};
-  const std::vector<Introduction> ranks = gather(host, own, where);
+  const std::vector<Introduction> ranks = gather_values(host, own, where);
   try {
     check_introductions(ranks, host.rank(), host.rank_names(), gpu, where);
   } catch (const Error&) {

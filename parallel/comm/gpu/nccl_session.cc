@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "ringrad/core/gpu/device_watch.h"
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/gpu/rank_watch.h"
 
 namespace ringrad {
 namespace {
@@ -81,7 +81,7 @@ struct NcclSession::State {
   const int rank;
   const RankNames names;  // calls may outlive the communicator
   const Clock::duration deadline;
-  DeviceWatch notes;  // for threads that wait for the GPU; NCCL ends its own work by itself
+  RankWatch notes;  // for threads that wait for the GPU; NCCL ends its own work by itself
 
   std::mutex mutex;
   std::condition_variable changed;

@@ -7,7 +7,7 @@
 // NCCL's kernels wait for those of other ranks, forever if one does not arrive. So while calls are
 // unfinished, a thread checks every few milliseconds NCCL's status, whether the host's group is
 // whole, and how long the oldest call has run since this rank's GPU reached it. On a failure it
-// leaves a note for the next thread that waits for the GPU (core/gpu/device_watch.h), breaks the
+// leaves a note for the next thread that waits for the GPU (rank_watch.h), breaks the
 // host's group, which tells the other ranks, and then aborts NCCL. In this order the failure is
 // known before kernels end without a result.
 //

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "ringrad/core/trace.h"
+
 namespace ringrad {
 namespace {
 
@@ -62,17 +64,31 @@ void read_ranks(const Names& names, RankEnvironment& job, Where where) {
           .value_or(is_slurm ? (job.world_size + num_hosts - 1) / num_hosts : job.world_size);
 }
 
+// The variables of the launcher that started this process; null if none did.
+const Names* launcher() {
+  for (const Names& names : kLaunchers)
+    if (std::getenv(names.rank)) return &names;
+  return nullptr;
+}
+
+// Traces name ranks from a program's start, also if it never joins a group. Each program with a
+// Communicator links this file, since Communicator's constructor looks for planned faults.
+const bool is_named_in_traces = [] {
+  const Names* names = launcher();
+  const int rank = names ? std::atoi(std::getenv(names->rank)) : 0;
+  set_trace_process({.kind = "rank", .number = rank, .is_one_of_many = names != nullptr});
+  return true;
+}();
+
 }  // namespace
 
 RankEnvironment rank_environment(Where where) {
   RankEnvironment job;
-  for (const Names& names : kLaunchers)
-    if (std::getenv(names.rank)) {
-      read_ranks(names, job, where);
-      job.rank_variable = names.rank;
-      job.launched = true;
-      break;
-    }
+  if (const Names* names = launcher()) {
+    read_ranks(*names, job, where);
+    job.rank_variable = names->rank;
+    job.launched = true;
+  }
   for (const char* name : {"RINGRAD_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"})
     if (const auto restart = number_in(name, 0, where)) job.restart = *restart;
   job.store.host = text_in("MASTER_ADDR", "127.0.0.1");

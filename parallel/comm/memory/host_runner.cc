@@ -111,7 +111,7 @@ class HostRunner::Run final : public PlanRun {
   void receive(const Instruction& instruction) override {
     const TraceSpan span(name(instruction.op), "step", [&] { return trace_args(instruction); });
     const ElementRange range = data_.range(instruction.place.part);
-    const auto at = [&](int peer, Place place) {
+    const auto at = [&](int peer, ChunkPlace place) {
       // Terms of a sum are parts alike; dividing once is enough.
       const bool is_alike = place.part == instruction.place.part;
       return address(peer, place.area, is_alike ? range.begin : data_.range(place.part).begin);

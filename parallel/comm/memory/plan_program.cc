@@ -42,17 +42,17 @@ class Compiler {
 
   bool is_exchange() const { return plan_.collective == Collective::all_to_all; }
 
-  Place place_of(int rank, int chunk) const {
+  ChunkPlace place_of(int rank, int chunk) const {
     if (!is_exchange()) return {Area::buffer, chunk};
     const int from = chunk / plan_.world_size, to = chunk % plan_.world_size;
     if (to == rank) return {Area::buffer, from};
     if (from == rank) return {Area::staging, to};
     return relayed_(rank, chunk);
   }
-  Place place_of(const Step& step) const { return place_of(step.rank, step.chunk); }
+  ChunkPlace place_of(const Step& step) const { return place_of(step.rank, step.chunk); }
 
-  Place copy_of(int rank, int chunk) const {
-    return is_exchange() ? copies_(rank, chunk) : Place{Area::staging, chunk};
+  ChunkPlace copy_of(int rank, int chunk) const {
+    return is_exchange() ? copies_(rank, chunk) : ChunkPlace{Area::staging, chunk};
   }
 
   void place_chunks() {
@@ -68,11 +68,11 @@ class Compiler {
 
   // What a rank relays, and each copy, gets a part of its own when it is first written.
   void place_in_exchange(const Step& step) {
-    const Place unplaced;
+    const ChunkPlace unplaced;
     const int from = step.chunk / plan_.world_size, to = step.chunk % plan_.world_size;
     const bool is_relayed = from != step.rank && to != step.rank && is_receive(step.op);
     if (!is_relayed && step.op != StepOp::stage) return;
-    Place& place = (is_relayed ? relayed_ : copies_)(step.rank, step.chunk);
+    ChunkPlace& place = (is_relayed ? relayed_ : copies_)(step.rank, step.chunk);
     if (place == unplaced) place = {Area::staging, num_staged_[step.rank]++};
   }
 
@@ -205,11 +205,11 @@ class Compiler {
   const Replay run_;
   HappensBefore happens_before_;
   ChunkTable<std::vector<int>> uses_;
-  std::vector<std::uint64_t> progress_;    // (steps) of its rank, once the step is done
-  std::vector<Instruction> instructions_;  // (steps)
-  ChunkTable<Place> relayed_, copies_;     // of an all_to_all
-  std::vector<int> num_staged_;            // (world_size)
-  std::vector<bool> writes_staging_;       // (world_size)
+  std::vector<std::uint64_t> progress_;      // (steps) of its rank, once the step is done
+  std::vector<Instruction> instructions_;    // (steps)
+  ChunkTable<ChunkPlace> relayed_, copies_;  // of an all_to_all
+  std::vector<int> num_staged_;              // (world_size)
+  std::vector<bool> writes_staging_;         // (world_size)
 };
 
 }  // namespace

@@ -35,11 +35,11 @@ namespace ringrad {
 enum class Area : std::uint8_t { buffer, staging };
 
 /// A part of an area.
-struct Place {
+struct ChunkPlace {
   Area area = Area::buffer;
   int part = 0;
 
-  bool operator==(const Place&) const = default;
+  bool operator==(const ChunkPlace&) const = default;
 };
 
 /// "Rank `rank` has published `progress` steps."
@@ -51,20 +51,20 @@ struct Milestone {
 /// The memory that a receive reads, and when it may read it.
 struct Term {
   Milestone ready;  ///< for the rank's own memory: itself, with progress 0
-  Place place;
+  ChunkPlace place;
 };
 
 /// Another rank's memory that gets a sum.
 struct Delivery {
   int rank;
-  Place place;
+  ChunkPlace place;
 };
 
 struct Instruction {
   StepOp op;
   int step = 0, chunk = 0;       ///< in the plan, for traces
-  Place place;                   ///< of the chunk
-  Place copy = {};               ///< stage: where the copy goes
+  ChunkPlace place;              ///< of the chunk
+  ChunkPlace copy = {};          ///< stage: where the copy goes
   bool completes = false;        ///< recv_reduce: the result is the first to hold everything
   bool delivered = false;        ///< recv: the sender writes the chunk here, nothing to copy
   std::vector<Term> terms = {};  ///< receives

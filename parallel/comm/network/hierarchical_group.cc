@@ -1,13 +1,13 @@
 #include "ringrad/parallel/comm/network/hierarchical_group.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
-#include "ringrad/parallel/comm/common/collective_call.h"
-#include "ringrad/parallel/comm/common/rank_blocks.h"
+#include "ringrad/parallel/comm/common/block_communicator.h"
+#include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/job/hosts.h"
 #include "ringrad/parallel/comm/network/failure_board.h"
@@ -36,20 +36,16 @@ std::vector<std::vector<int>> ranks_by_host(Communicator& network, const std::st
   RINGRAD_CHECK(host.size() < kLongestName, ValueError, where,
                 "hierarchical group: the name of a host must have less than ", kLongestName,
                 " characters; got ", host.size());
-  const Options bytes{.dtype = DType::uint8, .device = Device()};
-  const auto n = static_cast<std::size_t>(network.world_size());
-  const Tensor own = zeros({kLongestName}, bytes, where),
-               all = empty({network.world_size(), kLongestName}, bytes, where);
-  std::memcpy(own.raw_data(), host.data(), host.size());
-  network.all_gather(all, own, where);
+  std::array<char, kLongestName> own{};
+  std::copy(host.begin(), host.end(), own.begin());
+  const auto all = gather_values(network, own, where);
   std::vector<std::string> names;
   std::vector<std::vector<int>> hosts;
-  for (std::size_t r = 0; r < n; ++r) {
-    const std::string name = reinterpret_cast<const char*>(all.raw_data()) + r * kLongestName;
-    const auto host_number =
-        static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const auto host_number = static_cast<std::size_t>(
+        std::find(names.begin(), names.end(), all[r].data()) - names.begin());
     if (host_number == names.size()) {
-      names.push_back(name);
+      names.emplace_back(all[r].data());
       hosts.emplace_back();
     }
     hosts[host_number].push_back(static_cast<int>(r));
@@ -64,12 +60,12 @@ HierarchicalOptions named(HierarchicalOptions options, RankNames rank_names) {
 
 // --- One rank ---
 
-class HierarchicalCommunicator final : public Communicator {
+class HierarchicalCommunicator final : public BlockCommunicator {
  public:
   HierarchicalCommunicator(std::unique_ptr<Communicator> network, const Store& store,
                            const HierarchicalOptions& options, Where where)
-      : Communicator(network->rank(), network->world_size(), network->group() + ".by_host",
-                     network->rank_names()),
+      : BlockCommunicator(network->rank(), network->world_size(), network->group() + ".by_host",
+                          network->rank_names()),
         options_(named(options, rank_names())),
         store_(store.another(options.join_timeout, where)),
         network_(std::move(network)),
@@ -107,14 +103,14 @@ class HierarchicalCommunicator final : public Communicator {
   int failed_rank() const noexcept override { return board_.failed_rank(); }
 
  protected:
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
-  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                         Where where) override;
-  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override;
-  void do_broadcast(const Tensor& tensor, int root, Where where) override;
-  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override;
+  BlockCollectives by_block() const override {
+    return {hosts_, *local_, leaders_.get(), SumOrder::canonical};
+  }
+  void perform(const CollectiveCall& call, Where where, const std::function<void()>& body) override;
+  void refuse(const Operation& operation, const std::string& reason) override {
+    board_.fail_and_throw(operation, concat(operation, ": ", reason));
+  }
   void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
-  void do_meet(const CollectiveCall& call, Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
   void do_recv(const Tensor& tensor, int from, Where where) override;
   std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
@@ -123,20 +119,13 @@ class HierarchicalCommunicator final : public Communicator {
 
  private:
   bool reaches(const Device&) const override { return true; }
-  BlockCollectives by_host() const {
-    return {hosts_, *local_, leaders_.get(), SumOrder::canonical};
-  }
-
   void interrupt() noexcept {
     for (Communicator* const part : {local_.get(), leaders_.get(), network_.get()})
       if (part) part->abort("another part of the group has ended");
   }
 
   template <class Body>
-  void perform(const Operation& operation, bool is_collective, Body body);
-  template <class Body>
-  void perform_collective(const CollectiveCall& call, Where where, Body body);
-  void compare(const Operation& operation);
+  void guarded(const Operation& operation, bool is_collective, Body body);
 
   const HierarchicalOptions options_;
   Store store_;
@@ -152,7 +141,7 @@ class HierarchicalCommunicator final : public Communicator {
 // --- One call ---
 
 template <class Body>
-void HierarchicalCommunicator::perform(const Operation& operation, bool is_collective, Body body) {
+void HierarchicalCommunicator::guarded(const Operation& operation, bool is_collective, Body body) {
   board_.begin_call(is_collective);
   try {
     board_.check_whole(operation);
@@ -166,75 +155,33 @@ void HierarchicalCommunicator::perform(const Operation& operation, bool is_colle
   board_.end_call();
 }
 
-template <class Body>
-void HierarchicalCommunicator::perform_collective(const CollectiveCall& call, Where where,
-                                                  Body body) {
+void HierarchicalCommunicator::perform(const CollectiveCall& call, Where where,
+                                       const std::function<void()>& body) {
   const Operation operation{call, rank(), ++num_collectives_, where, {}, &rank_names()};
-  perform(operation, true, [&] {
+  guarded(operation, true, [&] {
     compare(operation);
     body();
   });
 }
 
-// All ranks must have made the same call before data move.
-void HierarchicalCommunicator::compare(const Operation& operation) {
-  const auto calls = by_host().calls(operation.call, operation.where);
-  if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
-  board_.fail_and_throw(operation, concat(operation, ": all ranks must make the same call; got ",
-                                          list_calls(calls, rank_names())));
-}
-
-// --- Collectives ---
-
-void HierarchicalCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
-  perform_collective(call_of(CollectiveOp::all_reduce, tensor, op), where,
-                     [&] { by_host().all_reduce(tensor, op, where); });
-}
-
-void HierarchicalCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input,
-                                                 ReduceOp op, Where where) {
-  perform_collective(call_of(CollectiveOp::reduce_scatter, input, op), where,
-                     [&] { by_host().reduce_scatter(output, input, op, where); });
-}
-
-void HierarchicalCommunicator::do_all_gather(const Tensor& output, const Tensor& input,
-                                             Where where) {
-  perform_collective(call_of(CollectiveOp::all_gather, output), where,
-                     [&] { by_host().all_gather(output, input, where); });
-}
-
-void HierarchicalCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
-  perform_collective(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where,
-                     [&] { by_host().broadcast(tensor, root, where); });
-}
-
-void HierarchicalCommunicator::do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
-  perform_collective(call_of(CollectiveOp::reduce, tensor, op, root), where,
-                     [&] { by_host().reduce(tensor, root, op, where); });
-}
-
-// Comparing the calls is the whole operation.
-void HierarchicalCommunicator::do_meet(const CollectiveCall& call, Where where) {
-  perform_collective(call, where, [] {});
-}
-
+// Over the network alone: two levels would cost as much as gathering all inputs.
 void HierarchicalCommunicator::do_all_to_all(const Tensor& output, const Tensor& input,
                                              Where where) {
-  perform_collective(call_of(CollectiveOp::all_to_all, input), where,
-                     [&] { network_->all_to_all(output, input, where); });
+  perform(call_of(CollectiveOp::all_to_all, input), where,
+          [&] { network_->all_to_all(output, input, where); });
 }
 
 // --- Messages ---
 
 void HierarchicalCommunicator::do_send(const Tensor& tensor, int to, Where where) {
   const CollectiveCall call = call_of(CollectiveOp::send, tensor, ReduceOp::sum, to);
-  perform({call, rank(), ++num_messages_, where, {}, &rank_names()}, false,
+  guarded({call, rank(), ++num_messages_, where, {}, &rank_names()}, false,
           [&] { network_->send(tensor, to, where); });
 }
 
 void HierarchicalCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
   const CollectiveCall call = call_of(CollectiveOp::recv, tensor, ReduceOp::sum, from);
-  perform({call, rank(), ++num_messages_, where, {}, &rank_names()}, false,
+  guarded({call, rank(), ++num_messages_, where, {}, &rank_names()}, false,
           [&] { network_->recv(tensor, from, where); });
 }
 
@@ -245,7 +192,7 @@ std::unique_ptr<Communicator> HierarchicalCommunicator::do_split(const std::vect
                                                                  Where where) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
   std::unique_ptr<Communicator> part;
-  perform({{}, rank(), num_collectives_, where, {}, &rank_names()}, false, [&] {
+  guarded({{}, rank(), num_collectives_, where, {}, &rank_names()}, false, [&] {
     part = network_->split(ranks.empty() ? -1 : ranks[0], static_cast<int>(own), where);
   });
   return part ? make_hierarchical_group(std::move(part), store_, options_, where) : nullptr;

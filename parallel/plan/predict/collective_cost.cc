@@ -6,10 +6,13 @@
 #include <limits>
 #include <stdexcept>
 
+#include "ringrad/parallel/plan/collective/algorithms.h"
+
 namespace ringrad {
 namespace {
 
 constexpr int kMostSegments = 1 << 16;
+constexpr int kMostSimulated = 256;  // some plans have steps like the square of the ranks
 
 // The share of a port's bandwidth that trees reach, as their steps get in each other's way. NCCL's
 // tuner uses the same (src/graph/tuning.cc: busBw * .9).
@@ -105,24 +108,33 @@ struct Formula {
     return true;
   }
 };
+// algorithms.cc says which algorithms there are: a row here is a short way to the time of one of
+// them, or of an algorithm that only NCCL runs, whose name begins with "nccl_".
 constexpr Formula kFormulas[] = {
     {"ring", ring_s},
     {"halving_doubling", halving_doubling_s},
     {"two_shot", two_shot_s, Needs::one_host},
     {"one_shot", one_shot_s, Needs::one_host},
-    {"double_tree", double_tree_s},
+    {"nccl_double_tree", double_tree_s},
     {"hierarchical", hierarchical_ring_s, Needs::whole_hosts},
-    {"hierarchical_tree", hierarchical_tree_s, Needs::whole_hosts},
+    {"nccl_hierarchical_tree", hierarchical_tree_s, Needs::whole_hosts},
 };
 
-const Formula& formula_of(std::string_view algorithm) {
+// Null for an algorithm without one.
+const Formula* formula_of(std::string_view algorithm) {
   for (const Formula& formula : kFormulas)
-    if (formula.algorithm == algorithm) return formula;
-  std::string names;
-  for (const Formula& formula : kFormulas)
-    names += (names.empty() ? "" : ", ") + std::string(formula.algorithm);
-  throw std::invalid_argument("all_reduce_seconds: the algorithm must be one of " + names +
-                              "; got \"" + std::string(algorithm) + '"');
+    if (formula.algorithm == algorithm) return &formula;
+  return nullptr;
+}
+
+double simulated_s(std::string_view algorithm, int n, double bytes, const CostModel& model) {
+  if (n > kMostSimulated)
+    throw std::invalid_argument("all_reduce_seconds: without a formula there must be at most " +
+                                std::to_string(kMostSimulated) + " ranks; got " +
+                                std::to_string(n) + " for \"" + std::string(algorithm) + '"');
+  const CollectivePlan plan =
+      make_plan(Collective::all_reduce, algorithm, n, {.ranks_per_host = model.ranks_per_host});
+  return predicted_seconds(plan, std::llround(bytes), model);
 }
 
 void check(int world_size, double bytes, const CostModel& model) {
@@ -153,15 +165,16 @@ std::vector<std::string> all_reduce_formulas() {
 double all_reduce_seconds(std::string_view algorithm, int world_size, double bytes,
                           const CostModel& model) {
   check(world_size, bytes, model);
-  const Formula& formula = formula_of(algorithm);
+  const Formula* formula = formula_of(algorithm);
+  if (!formula) return simulated_s(algorithm, world_size, bytes, model);
   if (world_size == 1) return 0;
-  if (!formula.fits(world_size, model.ranks_per_host))
+  if (!formula->fits(world_size, model.ranks_per_host))
     throw std::invalid_argument(
         "all_reduce_seconds: " + std::string(algorithm) + " needs " +
-        (formula.needs == Needs::one_host ? "ranks of one host" : "several whole hosts") +
+        (formula->needs == Needs::one_host ? "ranks of one host" : "several whole hosts") +
         "; got " + std::to_string(world_size) + " ranks, " + std::to_string(model.ranks_per_host) +
         " on a host");
-  return formula.seconds(world_size, bytes, model);
+  return formula->seconds(world_size, bytes, model);
 }
 
 AllReduceChoice fastest_all_reduce(int world_size, double bytes, const CostModel& model,
@@ -170,7 +183,8 @@ AllReduceChoice fastest_all_reduce(int world_size, double bytes, const CostModel
   if (algorithms.empty()) algorithms = all;
   AllReduceChoice fastest;
   for (const std::string& algorithm : algorithms) {
-    if (!formula_of(algorithm).fits(world_size, model.ranks_per_host)) continue;
+    const Formula* formula = formula_of(algorithm);
+    if (formula && !formula->fits(world_size, model.ranks_per_host)) continue;
     const double seconds = all_reduce_seconds(algorithm, world_size, bytes, model);
     if (fastest.algorithm.empty() || seconds < fastest.seconds) fastest = {algorithm, seconds};
   }

@@ -9,18 +9,16 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
+#include "ringrad/parallel/comm/common/gather_values.h"
 
 namespace ringrad {
 
 // Every rank's text, on all ranks.
 std::vector<std::string> texts_of_all(const std::string& ours, Communicator& comm, Where where) {
   const int n = comm.world_size();
-  const Options numbers{.dtype = DType::int64, .device = Device()},
-      bytes{.dtype = DType::uint8, .device = Device()};
-  const Tensor lengths = empty({n}, numbers, where);
-  comm.all_gather(lengths, full({1}, std::ssize(ours), numbers, where), where);
-  const std::int64_t* const length = lengths.data<std::int64_t>();
-  const std::int64_t longest = *std::max_element(length, length + n);
+  const Options bytes{.dtype = DType::uint8, .device = Device()};
+  const std::vector<std::int64_t> lengths = gather_values(comm, std::ssize(ours), where);
+  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
   if (longest == 0) return std::vector<std::string>(static_cast<std::size_t>(n));
   const Tensor own = zeros({longest}, bytes, where), all = empty({n * longest}, bytes, where);
   std::copy(ours.begin(), ours.end(), own.data<std::uint8_t>());
@@ -28,7 +26,7 @@ std::vector<std::string> texts_of_all(const std::string& ours, Communicator& com
   std::vector<std::string> texts;
   for (int rank = 0; rank < n; ++rank) {
     const std::uint8_t* const begin = all.data<std::uint8_t>() + rank * longest;
-    texts.emplace_back(begin, begin + length[rank]);
+    texts.emplace_back(begin, begin + lengths[static_cast<std::size_t>(rank)]);
   }
   return texts;
 }

@@ -1,5 +1,9 @@
 #include "ringrad/parallel/train/data_parallel/join.h"
 
+#include <vector>
+
+#include "ringrad/parallel/comm/common/gather_values.h"
+
 namespace ringrad {
 
 Join::Join(DistributedDataParallel& model, Where where) : model_(model) {
@@ -29,12 +33,10 @@ void Join::before_forward(const Tensor& x, Where where) {
 bool Join::announce(std::int64_t rows, Where where) {
   model_.reducer_->wait();
   Communicator& comm = model_.comm_;
-  const Options on_host{.dtype = DType::int64, .device = Device()};
-  const Tensor all = empty({comm.world_size()}, on_host, where);
-  comm.all_gather(all, full({1}, rows, on_host, where), where);
+  const std::vector<std::int64_t> all = gather_values(comm, rows, where);
   std::int64_t total = 0;
   for (int rank = comm.world_size() - 1; rank >= 0; --rank) {
-    const std::int64_t theirs = all.data<std::int64_t>()[rank];
+    const std::int64_t theirs = all[static_cast<std::size_t>(rank)];
     if (theirs > 0) model_.buffers_root_ = rank;
     total += theirs;
   }

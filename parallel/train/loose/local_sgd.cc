@@ -1,7 +1,9 @@
 #include "ringrad/parallel/train/loose/local_sgd.h"
 
 #include <string>
+#include <vector>
 
+#include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
 
 namespace ringrad {
@@ -52,13 +54,11 @@ void LocalSGD::sync(Where where) {
 
 // Without this check, ranks would average at different steps.
 void LocalSGD::check_equal_steps(Where where) const {
-  const Options numbers{.dtype = DType::int64, .device = Device()};
-  const Tensor all = empty({comm_.world_size()}, numbers, where);
-  comm_.all_gather(all, full({1}, num_steps_, numbers), where);
+  const std::vector<std::int64_t> all = gather_values(comm_, num_steps_, where);
   bool equal = true;
   std::string list;
   for (int rank = 0; rank < comm_.world_size(); ++rank) {
-    const std::int64_t theirs = all.data<std::int64_t>()[rank];
+    const std::int64_t theirs = all[static_cast<std::size_t>(rank)];
     equal = equal && theirs == num_steps_;
     list += concat(rank > 0 ? ", " : "", theirs, " on rank ", comm_.rank_names()(rank));
   }

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
+#include "ringrad/core/trace.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -135,6 +138,29 @@ TEST_F(RankEnvironmentTest, RefusesWhatMakesNoSense) {
   }
   set({{"RANK", "0"}, {"MASTER_PORT", "0"}});
   expect_throws<ValueError>([] { rank_environment(); }, "MASTER_PORT: it must be a number from 1");
+}
+
+// Even of a process that never joins a group.
+TEST_F(RankEnvironmentTest, TracesNameTheRankThatTheLauncherHasGiven) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the variables are read when a program begins
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    SCOPED_TRACE(variable);
+    const std::string path = ::testing::TempDir() + "rank_environment_test." + variable;
+    set({{"RINGRAD_TRACE", path}, {variable, "1"}});
+    EXPECT_EXIT(
+        {
+          { const TraceSpan span("of rank 1", "compute"); }
+          std::exit(0);
+        },
+        ::testing::ExitedWithCode(0), "");
+    unsetenv("RINGRAD_TRACE");
+    unsetenv(variable);
+    std::ifstream file(path + ".1");
+    const auto events = nlohmann::json::parse(file, nullptr, false);
+    ASSERT_TRUE(events.is_array() && !events.empty());
+    EXPECT_EQ(events.front()["args"]["name"], "rank 1");
+    EXPECT_EQ(events.back()["pid"], 1);
+  }
 }
 
 }  // namespace

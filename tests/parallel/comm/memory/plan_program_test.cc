@@ -109,8 +109,8 @@ TEST(PlanProgramTest, ADirectAllToAllReadsInputsWhereTheyLie) {
     EXPECT_FALSE(program.writes_staging);
     for (const Instruction& step : program.instructions)
       if (step.op == StepOp::recv) {
-        EXPECT_EQ(step.place, (Place{Area::buffer, step.terms[0].ready.rank}));
-        EXPECT_EQ(step.terms[0].place, (Place{Area::staging, rank}));
+        EXPECT_EQ(step.place, (ChunkPlace{Area::buffer, step.terms[0].ready.rank}));
+        EXPECT_EQ(step.terms[0].place, (ChunkPlace{Area::staging, rank}));
       }
   }
 }
@@ -126,7 +126,7 @@ TEST(PlanProgramTest, WhatIsRelayedInAnAllToAllGetsAPartOfItsOwn) {
   const PlanPrograms programs = compile(plan);
   EXPECT_EQ(programs.ranks[1].num_staged, 4);
   EXPECT_TRUE(programs.ranks[1].writes_staging);
-  EXPECT_EQ(programs.ranks[2].instructions.back().terms[0].place, (Place{Area::staging, 3}));
+  EXPECT_EQ(programs.ranks[2].instructions.back().terms[0].place, (ChunkPlace{Area::staging, 3}));
   EXPECT_FALSE(programs.ranks[0].writes_staging);
 }
 

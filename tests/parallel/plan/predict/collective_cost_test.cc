@@ -50,6 +50,27 @@ TEST(CollectiveCostTest, IsTheSimulationForPowersOfTwo) {
       }
 }
 
+// algorithms.cc has the only list of algorithms that run here.
+TEST(CollectiveCostTest, FormulasAreOfPlansOrNcclsAndOtherPlansAreSimulated) {
+  const std::vector<std::string> plans = algorithm_names(Collective::all_reduce);
+  const std::vector<std::string> formulas = all_reduce_formulas();
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const std::string& name : formulas)
+    EXPECT_NE(has(plans, name), name.starts_with("nccl_")) << name;
+  const CostModel model = hosts_of(2);
+  int num_simulated = 0;
+  for (const std::string& name : plans) {
+    if (has(formulas, name)) continue;
+    ++num_simulated;
+    EXPECT_NEAR(ratio(name.c_str(), 12, kMiB, model), 1, 1e-12) << name;
+    EXPECT_EQ(fastest_all_reduce(12, kMiB, model, {{name}}).algorithm, name);
+    EXPECT_THROW(all_reduce_seconds(name, 10'000, kMiB, model), std::invalid_argument) << name;
+  }
+  EXPECT_GT(num_simulated, 0);
+}
+
 TEST(CollectiveCostTest, IsCloseToTheSimulationForOtherNumbers) {
   for (int n = 3; n <= 63; n += n < 20 ? 1 : 7)
     for (const double bytes : {0.0, 1000.0 * n, 60 * kMiB}) {
@@ -89,7 +110,7 @@ TEST(CollectiveCostTest, IsCloseToTheSimulationOfTwoTrees) {
   CostModel model = one_host();
   for (const int n : {2, 3, 4, 7, 8, 16, 31, 32, 64})
     for (const double bytes : {0.0, 64 * 1024.0, kMiB, 64 * kMiB}) {
-      const double formula = all_reduce_seconds("double_tree", n, bytes, model);
+      const double formula = all_reduce_seconds("nccl_double_tree", n, bytes, model);
       double least = INFINITY;
       for (int segments = 1; segments <= 64; segments *= 2) {
         CostModel with_slots = model;
@@ -106,7 +127,7 @@ TEST(CollectiveCostTest, IsCloseToTheSimulationOfTwoTrees) {
 TEST(CollectiveCostTest, MoreRanksBytesAndSlowerLinksNeverCostLess) {
   for (const std::string& algorithm : all_reduce_formulas())
     for (const int n : {16, 64, 1024}) {
-      const bool on_hosts = algorithm.starts_with("hierarchical");
+      const bool on_hosts = algorithm.find("hierarchical") != std::string::npos;
       const CostModel model = on_hosts ? hosts_of(8) : one_host();
       const auto seconds = [&](int ranks, double bytes, const CostModel& links) {
         return all_reduce_seconds(algorithm, ranks, bytes, links);
@@ -150,13 +171,13 @@ TEST(CollectiveCostTest, BusBandwidthOfARingIsItsLinksWhateverTheNumberOfRanks) 
 // bandwidth.
 TEST(CollectiveCostTest, TreesHaveTheLatencyRingsTheBandwidth) {
   const CostModel model = named_topology("hosts:128", 1024).links;
-  const std::vector<std::string> both{"ring", "double_tree"};
+  const std::vector<std::string> both{"ring", "nccl_double_tree"};
   double from_tree_to_ring = 0;
   for (const int n : {16, 64, 256, 1024}) {
-    EXPECT_EQ(fastest_all_reduce(n, 1024, model, both).algorithm, "double_tree") << n;
+    EXPECT_EQ(fastest_all_reduce(n, 1024, model, both).algorithm, "nccl_double_tree") << n;
     EXPECT_EQ(fastest_all_reduce(n, 64e9, model, both).algorithm, "ring") << n;
     double bytes = 1024;
-    while (fastest_all_reduce(n, bytes, model, both).algorithm == "double_tree") bytes *= 2;
+    while (fastest_all_reduce(n, bytes, model, both).algorithm == "nccl_double_tree") bytes *= 2;
     EXPECT_GT(bytes, from_tree_to_ring) << n;  // the more ranks, the later the ring pays
     from_tree_to_ring = bytes;
   }
@@ -179,7 +200,7 @@ TEST(CollectiveCostTest, TreesOnThousandsOfHostsHaveOrdersOfMagnitudeLessLatency
   CostModel model = named_topology("hosts:4096", 1).links;
   model.ranks_per_host = 6;
   const double gain = all_reduce_seconds("ring", 24'576, 8, model) /
-                      all_reduce_seconds("hierarchical_tree", 24'576, 8, model);
+                      all_reduce_seconds("nccl_hierarchical_tree", 24'576, 8, model);
   EXPECT_GT(gain, 180);
   EXPECT_LT(gain, 180 * 20);
 }
@@ -215,7 +236,7 @@ TEST(CollectiveCostTest, AHierarchySendsLessOverTheNetworkThanAFlatRing) {
   const double flat = all_reduce_seconds("ring", 10'000, 1e9, model),
                hierarchical = all_reduce_seconds("hierarchical", 10'000, 1e9, model);
   EXPECT_LT(hierarchical, flat / 4);
-  EXPECT_EQ(fastest_all_reduce(10'000, 1e4, model).algorithm, "hierarchical_tree");
+  EXPECT_EQ(fastest_all_reduce(10'000, 1e4, model).algorithm, "nccl_hierarchical_tree");
 }
 
 // --- Errors ---
@@ -228,7 +249,7 @@ TEST(CollectiveCostTest, RefusesWhatMakesNoSense) {
   EXPECT_THROW(all_reduce_seconds("ring", 8, -1, model), std::invalid_argument);
   EXPECT_THROW(all_reduce_seconds("ring", 8, NAN, model), std::invalid_argument);
   EXPECT_THROW(all_reduce_seconds("hierarchical", 12, 1, model), std::invalid_argument);
-  EXPECT_THROW(all_reduce_seconds("hierarchical_tree", 8, 1, model), std::invalid_argument);
+  EXPECT_THROW(all_reduce_seconds("nccl_hierarchical_tree", 8, 1, model), std::invalid_argument);
   EXPECT_THROW(all_reduce_seconds("two_shot", 16, 1, model), std::invalid_argument);
   EXPECT_THROW(fastest_all_reduce(12, 1, model, std::vector<std::string>{"hierarchical"}),
                std::invalid_argument);

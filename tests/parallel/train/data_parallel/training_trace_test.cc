@@ -54,6 +54,7 @@ class TrainingTraceTest : public ::testing::Test {
     std::ifstream file(path);
     for (const json& event : json::parse(file)) {
       if (event["ph"] == "X") spans_.push_back(event);
+      if (event["name"] == "process_name") groups_.insert(std::string(event["args"]["name"]));
       if (event["name"] == "thread_name")
         rows_[event["tid"]] = {event["pid"], event["args"]["name"]};
     }
@@ -69,6 +70,7 @@ class TrainingTraceTest : public ::testing::Test {
 
   std::vector<json> spans_;
   std::map<int, std::pair<int, std::string>> rows_;  // by thread: its rank and its name
+  std::set<std::string> groups_;
 };
 
 TEST_F(TrainingTraceTest, EveryRankHasARowForEachOfItsThreads) {
@@ -78,6 +80,7 @@ TEST_F(TrainingTraceTest, EveryRankHasARowForEachOfItsThreads) {
   std::set<std::pair<int, std::string>> rows;
   for (const auto& [thread, row] : rows_) EXPECT_TRUE(rows.insert(row).second) << row.second;
   EXPECT_EQ(rows, expected);
+  EXPECT_EQ(groups_, (std::set<std::string>{"rank 0", "rank 1"}));
 }
 
 TEST_F(TrainingTraceTest, WhatTakesTimeHasAName) {
