@@ -42,6 +42,7 @@
 #include "ringrad/nn/captured_step.h"
 #include "ringrad/nn/checkpoint/checkpoint.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
+#include "ringrad/nn/containers.h"
 #include "ringrad/nn/gpt.h"
 #include "ringrad/nn/init.h"
 #include "ringrad/nn/layers/activation.h"
