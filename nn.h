@@ -53,6 +53,7 @@
 #include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/pool.h"
+#include "ringrad/nn/layers/recurrent.h"
 #include "ringrad/nn/layers/residual.h"
 #include "ringrad/nn/layers/rms_norm.h"
 #include "ringrad/nn/loss_curve.h"
