@@ -3,8 +3,8 @@
 
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
-models.json, optimizers.json, recurrent.json, schedules.json and the cases of convolution_layers(),
-norm_layers() and activation_layers() with 2.15.
+attention.json, models.json, optimizers.json, recurrent.json, schedules.json and the cases of
+convolution_layers(), norm_layers() and activation_layers() with 2.15.
 """
 
 import json
@@ -163,6 +163,44 @@ def recurrent():
             case |= {f"before.{key}": parameter, f"grad.{key}": parameter.grad}
         cases[name] = case
     write("recurrent", cases)
+
+
+def attention():
+    """Attention and transformer layers on batches of (2, 5, 4); cross attention reads (2, 3, 4)."""
+    torch.manual_seed(6)
+    x, memory = torch.randn(2, 5, 4), torch.randn(2, 3, 4)
+    mask = torch.rand(5, 3) < 0.5  # True where PyTorch must not attend
+    mask[:, 0] = False
+    causal = nn.Transformer.generate_square_subsequent_mask(5)
+
+    def drawn(layer):
+        for parameter in layer.parameters():
+            nn.init.uniform_(parameter, -0.7, 0.7)
+        return layer
+
+    def run(layer, call):
+        inputs = [tensor.clone().requires_grad_() for tensor in (x, memory)]
+        y = call(layer, *inputs)
+        weights = torch.linspace(-1, 1, y.numel()).reshape(y.shape)
+        (y * weights).sum().backward()
+        case = {"input": x, "memory": memory, "mask": (~mask).float(), "output": y, "output_weights": weights}
+        for name, tensor in zip(("input", "memory"), inputs):
+            case |= {} if tensor.grad is None else {f"grad.{name}": tensor.grad}
+        for key, parameter in layer.named_parameters():
+            case |= {f"before.{key}": parameter, f"grad.{key}": parameter.grad}
+        return case
+
+    layer = drawn(nn.MultiheadAttention(4, 2, batch_first=True))
+    block = nn.TransformerEncoderLayer(4, 2, 6, 0.0, "gelu", batch_first=True, norm_first=True)
+    cases = {
+        "self": run(layer, lambda f, a, b: f(a, a, a, need_weights=False)[0])}
+    layer.zero_grad()
+    cases["cross mask"] = run(layer, lambda f, a, b: f(a, b, b, attn_mask=mask, need_weights=False)[0])
+    cases["causal no bias"] = run(
+        drawn(nn.MultiheadAttention(4, 2, bias=False, batch_first=True)),
+        lambda f, a, b: f(a, a, a, attn_mask=causal, need_weights=False)[0])
+    cases["TransformerBlock"] = run(drawn(block), lambda f, a, b: f(a))
+    write("attention", cases)
 
 
 def run_loss(loss, x, target, **extra):
@@ -453,6 +491,7 @@ def models():
 if __name__ == "__main__":
     layers()
     recurrent()
+    attention()
     losses()
     optimizers()
     schedules()
