@@ -40,7 +40,37 @@ Tensor Module::operator()(const Tensor& x, Where where) {
     check_registered(*Call::innermost, where);
   const Call call(*this);
   const TraceSpan span(trace_name(), "layer");
-  return forward(x, where);
+  if (!has_hooks()) return forward(x, where);
+  Tensor input = x;
+  for (const auto& [id, hook] : hooks_->before)
+    if (const Tensor changed = hook(*this, input); changed.defined()) input = changed;
+  Tensor y = forward(input, where);
+  for (const auto& [id, hook] : hooks_->after)
+    if (const Tensor changed = hook(*this, input, y); changed.defined()) y = changed;
+  return y;
+}
+
+ModuleHooks& Module::hooks() {
+  if (!hooks_) hooks_ = std::make_shared<ModuleHooks>();
+  return *hooks_;
+}
+
+ModuleHookHandle Module::add_forward_pre_hook(ForwardPreHook hook) {
+  hooks().before.emplace_back(hooks().next_id, std::move(hook));
+  return {hooks_, hooks_->next_id++};
+}
+
+ModuleHookHandle Module::add_forward_hook(ForwardHook hook) {
+  hooks().after.emplace_back(hooks().next_id, std::move(hook));
+  return {hooks_, hooks_->next_id++};
+}
+
+void ModuleHookHandle::remove() {
+  const std::shared_ptr<ModuleHooks> hooks = hooks_.lock();
+  if (!hooks) return;
+  const auto is_mine = [this](const auto& entry) { return entry.first == id_; };
+  std::erase_if(hooks->before, is_mine);
+  std::erase_if(hooks->after, is_mine);
 }
 
 void Module::check_not_moved_from(Where where) const {

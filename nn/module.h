@@ -44,6 +44,31 @@ inline constexpr bool kForwardLacksWhere =
   static_cast<Tensor (M::*)(const Tensor&, Where)>(&M::forward);
 };
 
+class Module;
+
+/// Runs before forward(x). A defined result replaces x.
+using ForwardPreHook = std::function<Tensor(Module& module, const Tensor& x)>;
+/// Runs after y = forward(x). A defined result replaces y.
+using ForwardHook = std::function<Tensor(Module& module, const Tensor& x, const Tensor& y)>;
+
+/// The hooks of a module, in the order in which they were added.
+struct ModuleHooks {
+  std::vector<std::pair<int, ForwardPreHook>> before;
+  std::vector<std::pair<int, ForwardHook>> after;
+  int next_id = 0;
+};
+
+/// remove() removes the hook; destroying the handle leaves the hook in place.
+class ModuleHookHandle {
+ public:
+  ModuleHookHandle(std::weak_ptr<ModuleHooks> hooks, int id) : hooks_(std::move(hooks)), id_(id) {}
+  void remove();
+
+ private:
+  std::weak_ptr<ModuleHooks> hooks_;
+  int id_;
+};
+
 class Module {
  public:
   Module() = default;
@@ -59,11 +84,18 @@ class Module {
   /// uses it.
   virtual Tensor forward_relu(const Tensor& x, Where at = Where::current());
 
-  /// forward(), shown in a trace (core/trace.h).
+  /// forward() between the hooks, shown in a trace (core/trace.h).
   ///
   /// Throws:  ValueError if the module was moved from, or if another module's forward() calls this
   ///          one while it trains, and has not registered its parameters
   Tensor operator()(const Tensor& x, Where where = Where::current());
+
+  /// Adds a hook to calls by operator(), and to those by a Sequential. A module that calls
+  /// another's forward() itself, as Residual does, runs no hooks of it, nor do overloads of
+  /// forward() with other arguments. A hook must not remove hooks of the module that it runs for.
+  ModuleHookHandle add_forward_pre_hook(ForwardPreHook hook);
+  ModuleHookHandle add_forward_hook(ForwardHook hook);
+  bool has_hooks() const { return hooks_ && !(hooks_->before.empty() && hooks_->after.empty()); }
 
   /// The name in traces: the module's name within its parent, and its type.
   const char* trace_name() const { return trace_name_.c_str(); }
@@ -161,6 +193,7 @@ class Module {
   };
   struct Call;
 
+  ModuleHooks& hooks();
   bool holds(const Module& other) const;  // itself and all below it
   void check_registered(const Call& outer, Where where) const;
   void check_name(const std::string& name, Where where) const;
@@ -171,6 +204,7 @@ class Module {
   bool training_ = true;
   bool is_child_ = false;
   MovedFrom moved_from_;
+  std::shared_ptr<ModuleHooks> hooks_;  // null until one is added
   std::string trace_name_ = "model";
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;

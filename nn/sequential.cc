@@ -13,10 +13,15 @@ Tensor Sequential::forward(const Tensor& x, Where at) {
   check_not_moved_from(at);
   Tensor y = x;
   for (std::size_t i = 0; i < num_children(); ++i) {
-    const bool relu_follows = i + 1 < num_children() && is_relu_[i + 1];
     Module& layer = child_at(i);
-    const TraceSpan span(layer.trace_name(), "layer");
+    const bool relu_follows = i + 1 < num_children() && is_relu_[i + 1] && !layer.has_hooks() &&
+                              !child_at(i + 1).has_hooks();
     try {
+      if (layer.has_hooks()) {
+        y = layer(y, at);
+        continue;
+      }
+      const TraceSpan span(layer.trace_name(), "layer");
       y = relu_follows ? layer.forward_relu(y, at) : layer.forward(y, at);
     } catch (Error& error) {
       error.add_context(concat("in layer ", i, " of a Sequential, ", layer.describe()));

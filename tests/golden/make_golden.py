@@ -3,8 +3,8 @@
 
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
-linalg.json, models.json, optimizers.json, schedules.json and the cases of convolution_layers(), norm_layers() and
-activation_layers() with 2.15.
+attention.json, linalg.json, models.json, optimizers.json, recurrent.json, schedules.json and the cases of
+convolution_layers(), norm_layers() and activation_layers() with 2.15.
 """
 
 import json
@@ -135,6 +135,72 @@ def activation_layers():
         "Hardtanh": nn.Hardtanh(),
         "Hardtanh -2 0.75": nn.Hardtanh(-2, 0.75),
     }.items()}
+
+
+def recurrent():
+    """Recurrent layers on (5, 3, 4), or (3, 5, 4): outputs, last states, gradients of a sum of all."""
+    torch.manual_seed(5)
+    cases = {}
+    for name, layer in {
+        "RNN": nn.RNN(4, 3),
+        "RNN relu bidirectional": nn.RNN(4, 3, nonlinearity="relu", bidirectional=True),
+        "GRU 2 layers batch_first": nn.GRU(4, 3, num_layers=2, batch_first=True),
+        "LSTM": nn.LSTM(4, 3),
+        "LSTM 2 layers bidirectional": nn.LSTM(4, 3, num_layers=2, bidirectional=True),
+        "LSTM no bias batch_first": nn.LSTM(4, 3, bias=False, batch_first=True),
+    }.items():
+        x = torch.randn((3, 5, 4) if layer.batch_first else (5, 3, 4), requires_grad=True)
+        shape = (layer.num_layers * (1 + layer.bidirectional), 3, 3)
+        state = [torch.randn(shape, requires_grad=True) for _ in range(1 + isinstance(layer, nn.LSTM))]
+        y, last = layer(x, tuple(state) if len(state) > 1 else state[0])
+        last = last if len(state) > 1 else (last,)
+        weights = torch.linspace(-1, 1, y.numel()).reshape(y.shape)
+        ((y * weights).sum() + sum((part ** 2).sum() for part in last)).backward()
+        case = {"input": x, "output": y, "output_weights": weights, "grad.input": x.grad}
+        for i, part in enumerate(state):
+            case |= {f"state.{i}": part, f"grad.state.{i}": part.grad, f"last.{i}": last[i]}
+        for key, parameter in layer.named_parameters():
+            case |= {f"before.{key}": parameter, f"grad.{key}": parameter.grad}
+        cases[name] = case
+    write("recurrent", cases)
+
+
+def attention():
+    """Attention and transformer layers on batches of (2, 5, 4); cross attention reads (2, 3, 4)."""
+    torch.manual_seed(6)
+    x, memory = torch.randn(2, 5, 4), torch.randn(2, 3, 4)
+    mask = torch.rand(5, 3) < 0.5  # True where PyTorch must not attend
+    mask[:, 0] = False
+    causal = nn.Transformer.generate_square_subsequent_mask(5)
+
+    def drawn(layer):
+        for parameter in layer.parameters():
+            nn.init.uniform_(parameter, -0.7, 0.7)
+        return layer
+
+    def run(layer, call):
+        inputs = [tensor.clone().requires_grad_() for tensor in (x, memory)]
+        y = call(layer, *inputs)
+        weights = torch.linspace(-1, 1, y.numel()).reshape(y.shape)
+        (y * weights).sum().backward()
+        case = {"input": x, "memory": memory, "mask": (~mask).float(), "output": y, "output_weights": weights}
+        for name, tensor in zip(("input", "memory"), inputs):
+            case |= {} if tensor.grad is None else {f"grad.{name}": tensor.grad}
+        for key, parameter in layer.named_parameters():
+            case |= {f"before.{key}": parameter, f"grad.{key}": parameter.grad}
+        return case
+
+    layer = drawn(nn.MultiheadAttention(4, 2, batch_first=True))
+    block = nn.TransformerEncoderLayer(4, 2, 6, 0.0, "gelu", batch_first=True, norm_first=True)
+    cases = {
+        "self": run(layer, lambda f, a, b: f(a, a, a, need_weights=False)[0])}
+    layer.zero_grad()
+    cases["cross mask"] = run(layer, lambda f, a, b: f(a, b, b, attn_mask=mask, need_weights=False)[0])
+    cases["causal no bias"] = run(
+        drawn(nn.MultiheadAttention(4, 2, bias=False, batch_first=True)),
+        lambda f, a, b: f(a, a, a, attn_mask=causal, need_weights=False)[0])
+    cases["TransformerBlock"] = run(drawn(block), lambda f, a, b: f(a))
+    write("attention", cases)
 
 
 def run_loss(loss, x, target, **extra):
@@ -458,6 +524,8 @@ def models():
 
 if __name__ == "__main__":
     layers()
+    recurrent()
+    attention()
     losses()
     linear_algebra()
     optimizers()

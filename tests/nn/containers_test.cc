@@ -1,0 +1,131 @@
+// Lists and dicts of modules, and the hooks of modules.
+
+#include "ringrad/nn/containers.h"
+
+#include <gtest/gtest.h>
+
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad::nn {
+namespace {
+
+using ringrad::testing::expect_close;
+using ringrad::testing::expect_throws;
+
+// Calls its own overload, with an argument that Module::forward lacks.
+struct Scale : Module {
+  explicit Scale(double by) : by(by) {}
+  Tensor forward(const Tensor& x, Where = Where::current()) override { return x * by * weight; }
+  Tensor powered(const Tensor& x, int times) {
+    Tensor y = x;
+    for (int i = 0; i < times; ++i) y = (*this)(y);
+    return y;
+  }
+  double by;
+  Tensor weight = parameter("weight", ones({1}));
+};
+
+struct Net : Module {
+  ModuleList<Scale>& blocks = child("blocks", ModuleList<Scale>());
+  ModuleDict<>& heads = child("heads", ModuleDict<>());
+  Net() {
+    for (int i = 0; i < 3; ++i) blocks.append(Scale(2 + i));
+    heads.insert("one", Scale(10));
+    heads.insert("many", Linear(1, 4));
+  }
+  Tensor forward(const Tensor& x, Where = Where::current()) override {
+    Tensor y = x;
+    for (Scale& block : blocks) y = block.powered(y, 2);
+    return heads.get("one")(y);
+  }
+};
+
+TEST(ContainersTest, ParentsCallTheModulesAndOwnTheirParameters) {
+  Net net;
+  expect_close(net(tensor({1.})), {4 * 9 * 16 * 10});
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : net.named_parameters()) names.push_back(name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"blocks.0.weight", "blocks.1.weight", "blocks.2.weight",
+                                      "heads.one.weight", "heads.many.weight", "heads.many.bias"}));
+  EXPECT_EQ(net.blocks[1].by, 3);
+  EXPECT_EQ(net.blocks.size(), 3u);
+  EXPECT_EQ(net.heads.names(), (std::vector<std::string>{"one", "many"}));
+  EXPECT_TRUE(net.heads.contains("many"));
+  EXPECT_FALSE(net.heads.contains("few"));
+  net.eval();
+  EXPECT_FALSE(net.blocks[2].is_training());
+}
+
+TEST(ContainersTest, MovingTheParentKeepsTheReferences) {
+  Net net;
+  Net moved(std::move(net));
+  expect_close(moved(tensor({1.})), {4 * 9 * 16 * 10});
+  EXPECT_EQ(moved.num_parameters(), 4 + 8);
+}
+
+TEST(ContainersTest, RefuseWhatIsNotThere) {
+  Net net;
+  expect_throws<IndexError>([&] { net.blocks.get(3); }, "below 3; got 3");
+  expect_throws<ValueError>([&] { net.heads.get("few"); }, "got \"few\"");
+  expect_throws<ValueError>([&] { net.heads.insert("one", Scale(1)); }, "taken");
+  expect_throws<ValueError>([&] { net.blocks(tensor({1.})); }, "ModuleList");
+}
+
+TEST(ModuleHooksTest, SeeAndReplaceInputAndOutput) {
+  Scale twice(2);
+  std::vector<float> seen;
+  ModuleHookHandle first = twice.add_forward_pre_hook([&](Module& module, const Tensor& x) {
+    EXPECT_EQ(&module, &twice);
+    seen.push_back(x.item());
+    return x + 1;
+  });
+  twice.add_forward_hook([&](Module&, const Tensor& x, const Tensor& y) {
+    seen.insert(seen.end(), {x.item(), y.item()});
+    return Tensor();  // keeps y
+  });
+  ModuleHookHandle last =
+      twice.add_forward_hook([](Module&, const Tensor&, const Tensor& y) { return y * 10; });
+  EXPECT_EQ(twice(tensor({3.})).item(), 80);
+  EXPECT_EQ(seen, (std::vector<float>{3, 4, 8}));
+  first.remove();
+  last.remove();
+  last.remove();
+  EXPECT_EQ(twice(tensor({3.})).item(), 6);
+  EXPECT_TRUE(twice.has_hooks());
+}
+
+// A ReLU is not folded into a layer whose output a hook wants to see.
+TEST(ModuleHooksTest, RunInASequentialBeforeTheReluThatFollows) {
+  Sequential net(Scale(-1), ReLU(), Scale(1), ReLU());
+  std::vector<float> seen;
+  const auto note = [&](Module&, const Tensor&, const Tensor& y) {
+    seen.push_back(y.item());
+    return Tensor();
+  };
+  ModuleHookHandle of_scale = net.layer(0).add_forward_hook(note);
+  net.layer(3).add_forward_hook(note);
+  EXPECT_EQ(net(tensor({3.})).item(), 0);
+  EXPECT_EQ(seen, (std::vector<float>{-3, 0}));
+  of_scale.remove();
+  net(tensor({3.}));
+  EXPECT_EQ(seen.size(), 3u);
+}
+
+TEST(ModuleHooksTest, AHandleMayOutliveTheModuleOrItsMove) {
+  ModuleHookHandle handle = [] {
+    Scale scale(2);
+    ModuleHookHandle added =
+        scale.add_forward_hook([](Module&, const Tensor&, const Tensor& y) { return y + 1; });
+    Scale moved(std::move(scale));
+    EXPECT_EQ(moved(tensor({1.})).item(), 3);
+    return added;
+  }();
+  handle.remove();
+}
+
+}  // namespace
+}  // namespace ringrad::nn
