@@ -20,6 +20,8 @@
 #include "ringrad/autograd/index/gather.h"
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/embedding_loss.h"
+#include "ringrad/autograd/loss/linear_cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/autograd/loss/softmax.h"
 #include "ringrad/autograd/matmul/contraction.h"

@@ -1,5 +1,7 @@
 #include "ringrad/autograd/elementwise.h"
 
+#include <limits>
+
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
@@ -122,10 +124,24 @@ Tensor left(Scalar a, const Tensor& b, Where where) {
   return unary(ops::LeftScalar<Op>(a), b, where);
 }
 
-// A predicate: nothing to record.
+// A predicate, or an operator of bits: nothing to record.
 template <class Op>
-Tensor compare(const Tensor& a, Scalar b, Where where) {
+Tensor without_history(const Tensor& a, Scalar b, Where where) {
   return kernels::unary(ops::RightScalar<Op>(b), a, where);
+}
+
+// The largest finite number of a floating dtype.
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return std::numeric_limits<double>::max();
+    case DType::float16:
+      return 65504;
+    case DType::bfloat16:
+      return 0x1.fep127;
+    default:
+      return static_cast<double>(std::numeric_limits<float>::max());
+  }
 }
 
 Tensor number_beside(const Tensor& x, Scalar value, Where where) {
@@ -159,6 +175,30 @@ Tensor floor(const Tensor& x, Where where) { return unary(ops::Floor(), x, where
 Tensor ceil(const Tensor& x, Where where) { return unary(ops::Ceil(), x, where); }
 Tensor round(const Tensor& x, Where where) { return unary(ops::Round(), x, where); }
 
+Tensor tan(const Tensor& x, Where where) { return unary(ops::Tan(), x, where); }
+Tensor asin(const Tensor& x, Where where) { return unary(ops::Asin(), x, where); }
+Tensor acos(const Tensor& x, Where where) { return unary(ops::Acos(), x, where); }
+Tensor atan(const Tensor& x, Where where) { return unary(ops::Atan(), x, where); }
+Tensor sinh(const Tensor& x, Where where) { return unary(ops::Sinh(), x, where); }
+Tensor cosh(const Tensor& x, Where where) { return unary(ops::Cosh(), x, where); }
+Tensor asinh(const Tensor& x, Where where) { return unary(ops::Asinh(), x, where); }
+Tensor acosh(const Tensor& x, Where where) { return unary(ops::Acosh(), x, where); }
+Tensor atanh(const Tensor& x, Where where) { return unary(ops::Atanh(), x, where); }
+Tensor silu(const Tensor& x, Where where) { return unary(ops::Silu(), x, where); }
+Tensor softplus(const Tensor& x, double beta, double threshold, Where where) {
+  return unary(ops::Softplus(beta, threshold), x, where);
+}
+Tensor leaky_relu(const Tensor& x, double slope, Where where) {
+  return unary(ops::LeakyRelu(slope), x, where);
+}
+Tensor elu(const Tensor& x, double alpha, Where where) { return unary(ops::Elu(alpha), x, where); }
+Tensor trunc(const Tensor& x, Where where) { return unary(ops::Trunc(), x, where); }
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> high,
+                  std::optional<double> low, Where where) {
+  const double most = largest(x.dtype(where));
+  return unary(ops::NanToNum(nan, high.value_or(most), low.value_or(-most)), x, where);
+}
+
 Tensor clamp(const Tensor& x, Scalar low, Scalar high, Where where) {
   RINGRAD_CHECK(low.to<double>() <= high.to<double>(), ValueError, where,
                 "clamp: low must not exceed high; got ", low.to<double>(), " and ",
@@ -184,6 +224,21 @@ Tensor pow(const Tensor& a, Scalar b, Where where) {
   if (b.to<double>() == 2 && keeps_dtype) return square(a, where);
   return unary(ops::PowScalar(b), a, where);
 }
+Tensor floor_divide(const Tensor& a, const Tensor& b, Where where) {
+  return binary<ops::FloorDivide>(a, b, where);
+}
+Tensor floor_divide(const Tensor& a, Scalar b, Where where) {
+  return right<ops::FloorDivide>(a, b, where);
+}
+Tensor remainder(const Tensor& a, const Tensor& b, Where where) {
+  return binary<ops::Remainder>(a, b, where);
+}
+Tensor remainder(const Tensor& a, Scalar b, Where where) {
+  return right<ops::Remainder>(a, b, where);
+}
+Tensor atan2(const Tensor& a, const Tensor& b, Where where) {
+  return binary<ops::Atan2>(a, b, where);
+}
 Tensor maximum(const Tensor& a, const Tensor& b, Where where) {
   return binary<ops::Maximum>(a, b, where);
 }
@@ -193,18 +248,38 @@ Tensor minimum(const Tensor& a, const Tensor& b, Where where) {
 }
 Tensor minimum(const Tensor& a, Scalar b, Where where) { return right<ops::Minimum>(a, b, where); }
 
+Tensor bitwise_not(const Tensor& x, Where at) { return kernels::unary(ops::BitwiseNot(), x, at); }
+Tensor bitwise_and(const Tensor& a, const Tensor& b, Where where) {
+  return kernels::binary<ops::BitwiseAnd>(a, b, where);
+}
+Tensor bitwise_and(const Tensor& a, Scalar b, Where where) {
+  return without_history<ops::BitwiseAnd>(a, b, where);
+}
+Tensor bitwise_or(const Tensor& a, const Tensor& b, Where where) {
+  return kernels::binary<ops::BitwiseOr>(a, b, where);
+}
+Tensor bitwise_or(const Tensor& a, Scalar b, Where where) {
+  return without_history<ops::BitwiseOr>(a, b, where);
+}
+Tensor bitwise_xor(const Tensor& a, const Tensor& b, Where where) {
+  return kernels::binary<ops::BitwiseXor>(a, b, where);
+}
+Tensor bitwise_xor(const Tensor& a, Scalar b, Where where) {
+  return without_history<ops::BitwiseXor>(a, b, where);
+}
+
 Tensor eq(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Eq>(a, b, at); }
-Tensor eq(const Tensor& a, Scalar b, Where where) { return compare<ops::Eq>(a, b, where); }
+Tensor eq(const Tensor& a, Scalar b, Where where) { return without_history<ops::Eq>(a, b, where); }
 Tensor ne(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Ne>(a, b, at); }
-Tensor ne(const Tensor& a, Scalar b, Where where) { return compare<ops::Ne>(a, b, where); }
+Tensor ne(const Tensor& a, Scalar b, Where where) { return without_history<ops::Ne>(a, b, where); }
 Tensor lt(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Lt>(a, b, at); }
-Tensor lt(const Tensor& a, Scalar b, Where where) { return compare<ops::Lt>(a, b, where); }
+Tensor lt(const Tensor& a, Scalar b, Where where) { return without_history<ops::Lt>(a, b, where); }
 Tensor le(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Le>(a, b, at); }
-Tensor le(const Tensor& a, Scalar b, Where where) { return compare<ops::Le>(a, b, where); }
+Tensor le(const Tensor& a, Scalar b, Where where) { return without_history<ops::Le>(a, b, where); }
 Tensor gt(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Gt>(a, b, at); }
-Tensor gt(const Tensor& a, Scalar b, Where where) { return compare<ops::Gt>(a, b, where); }
+Tensor gt(const Tensor& a, Scalar b, Where where) { return without_history<ops::Gt>(a, b, where); }
 Tensor ge(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Ge>(a, b, at); }
-Tensor ge(const Tensor& a, Scalar b, Where where) { return compare<ops::Ge>(a, b, where); }
+Tensor ge(const Tensor& a, Scalar b, Where where) { return without_history<ops::Ge>(a, b, where); }
 
 Tensor logical_and(const Tensor& a, const Tensor& b, Where where) {
   return kernels::binary<ops::LogicalAnd>(a, b, where);
@@ -263,6 +338,27 @@ Tensor where(const Tensor& condition, const Tensor& a, Scalar b, Where where) {
 }
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b, Where where) {
   return ringrad::where(condition, number_beside(b, a, where), b, where);
+}
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight, Where where) {
+  Tensor y = kernels::lerp(a, b, weight, where);
+  if (needs_grad(a, b, weight)) {
+    const bool of_ends = a.requires_grad() || b.requires_grad();
+    record("lerp", where, y, {&a, &b, &weight},
+           [reduce = Reduced(a, b), reduce_weight = Reduced(weight, weight),
+            a = save_if(weight.requires_grad(), a), b = save_if(weight.requires_grad(), b),
+            weight = save_if(of_ends, weight)](BackwardContext& context) {
+             const Tensor& grad = context.grad_output();
+             if (context.needs(0)) context.set(0, reduce(0, grad * (1 - weight.get())));
+             if (context.needs(1)) context.set(1, reduce(1, grad * weight.get()));
+             if (context.needs(2)) context.set(2, reduce_weight(0, grad * (b.get() - a.get())));
+           });
+  }
+  return y;
+}
+Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight, Where where) {
+  const DType dtype = promote(promote(a.dtype(where), b.dtype(where)), weight);
+  return lerp(a, b, scalar_tensor(weight, {.dtype = dtype, .device = a.device()}, where), where);
 }
 
 // -- Operators ------------------------------------------------------------------------------------

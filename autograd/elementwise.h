@@ -13,10 +13,12 @@
 // broadcast, DeviceError for tensors on different devices, and ValueError for a plain number that
 // an integer tensor cannot hold.
 //
-// in_place.h has the in-place operators. kernels/elementwise/elementwise_unary_ops.h and
-// kernels/elementwise/elementwise_binary_ops.h have the formulas and derivatives.
+// in_place.h has the in-place operators. The headers kernels/elementwise/elementwise_*_ops.h have
+// the formulas and derivatives.
 
 #pragma once
+
+#include <optional>
 
 #include "ringrad/core/tensor.h"
 
@@ -54,6 +56,20 @@ Tensor cos(const Tensor& x, Where where = Where::current());
 Tensor tanh(const Tensor& x, Where where = Where::current());
 /// 1 / (1 + e^-x). Floats.
 Tensor sigmoid(const Tensor& x, Where where = Where::current());
+/// Tangent of x in radians. Floats.
+Tensor tan(const Tensor& x, Where where = Where::current());
+/// Inverse of sin, in [-pi / 2, pi / 2]; NaN outside [-1, 1]. Floats.
+Tensor asin(const Tensor& x, Where where = Where::current());
+/// Inverse of cos, in [0, pi]; NaN outside [-1, 1]. Floats.
+Tensor acos(const Tensor& x, Where where = Where::current());
+/// Inverse of tan, in [-pi / 2, pi / 2]. Floats.
+Tensor atan(const Tensor& x, Where where = Where::current());
+/// Hyperbolic sine and cosine, and the inverses of sinh, cosh and tanh. Floats.
+Tensor sinh(const Tensor& x, Where where = Where::current());
+Tensor cosh(const Tensor& x, Where where = Where::current());
+Tensor asinh(const Tensor& x, Where where = Where::current());
+Tensor acosh(const Tensor& x, Where where = Where::current());
+Tensor atanh(const Tensor& x, Where where = Where::current());
 /// 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x. Floats.
 Tensor erf(const Tensor& x, Where where = Where::current());
 
@@ -68,6 +84,16 @@ Tensor relu_gradient(const Tensor& grad, const Tensor& y, Where where = Where::c
 Tensor gelu(const Tensor& x, Where where = Where::current());
 /// The paper's approximation of gelu with tanh. Floats.
 Tensor gelu_tanh(const Tensor& x, Where where = Where::current());
+/// x sigmoid(x), also called swish. Floats.
+Tensor silu(const Tensor& x, Where where = Where::current());
+/// log(1 + e^(beta x)) / beta; x itself where beta x > threshold. Floats.
+Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20,
+                Where where = Where::current());
+/// x where x > 0, else slope x; the gradient at 0 is slope. Floats.
+Tensor leaky_relu(const Tensor& x, double slope = 0.01, Where where = Where::current());
+/// x where x > 0, else alpha (e^x - 1). Floats.
+/// Paper:   Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+Tensor elu(const Tensor& x, double alpha = 1, Where where = Where::current());
 
 /// The largest integer not above x; the gradient is 0. Numbers; the dtype stays.
 Tensor floor(const Tensor& x, Where where = Where::current());
@@ -75,6 +101,12 @@ Tensor floor(const Tensor& x, Where where = Where::current());
 Tensor ceil(const Tensor& x, Where where = Where::current());
 /// The nearest integer, with halves to the even one; the gradient is 0. Numbers; the dtype stays.
 Tensor round(const Tensor& x, Where where = Where::current());
+/// x without its fraction; the gradient is 0. Numbers; the dtype stays.
+Tensor trunc(const Tensor& x, Where where = Where::current());
+/// x with numbers in place of NaN, inf and -inf, which get no gradient. Without `high` and `low`
+/// infinities become the dtype's largest and smallest number. Numbers; integers stay as they are.
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> high = {},
+                  std::optional<double> low = {}, Where where = Where::current());
 /// x limited to [low, high]; the gradient is 0 outside, at the bounds and for NaN. Numbers.
 /// Throws:  ValueError unless low <= high
 Tensor clamp(const Tensor& x, Scalar low, Scalar high, Where where = Where::current());
@@ -101,6 +133,18 @@ Tensor div(Scalar a, const Tensor& b, Where where = Where::current());
 Tensor pow(const Tensor& a, const Tensor& b, Where where = Where::current());
 Tensor pow(const Tensor& a, Scalar b, Where where = Where::current());
 Tensor pow(Scalar a, const Tensor& b, Where where = Where::current());
+/// a / b rounded down; the gradient is 0. Numbers. An integer divided by 0 gives 0.
+Tensor floor_divide(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor floor_divide(const Tensor& a, Scalar b, Where where = Where::current());
+/// a - b floor_divide(a, b), with the sign of b, as in Python. Numbers. By 0: NaN, or 0 for
+/// integers.
+Tensor remainder(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor remainder(const Tensor& a, Scalar b, Where where = Where::current());
+/// The angle of the point (b, a), in [-pi, pi]; the gradient at (0, 0) is 0. Floats.
+Tensor atan2(const Tensor& a, const Tensor& b, Where where = Where::current());
+/// a + weight (b - a). Floats.
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight, Where where = Where::current());
+Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight, Where where = Where::current());
 /// The larger operand; NaN if either is NaN. Where they are equal, each tensor receives half of the
 /// gradient; where either is NaN, both receive all of it. Numbers.
 Tensor maximum(const Tensor& a, const Tensor& b, Where where = Where::current());
@@ -117,6 +161,18 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
              Where where = Where::current());
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b, Where where = Where::current());
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b, Where where = Where::current());
+
+// -- Of bits: no history. Integers and bool; floats throw DTypeError ------------------------------
+
+/// Each bit inverted; !x for bool.
+Tensor bitwise_not(const Tensor& x, Where where = Where::current());
+/// Bits that are set in both, in either, or in one of the operands.
+Tensor bitwise_and(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor bitwise_and(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor bitwise_or(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor bitwise_or(const Tensor& a, Scalar b, Where where = Where::current());
+Tensor bitwise_xor(const Tensor& a, const Tensor& b, Where where = Where::current());
+Tensor bitwise_xor(const Tensor& a, Scalar b, Where where = Where::current());
 
 // -- Predicates: the result is bool and has no history. Any dtype ---------------------------------
 

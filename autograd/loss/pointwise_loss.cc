@@ -15,6 +15,13 @@ using kernels::PointwiseLoss;
 Tensor derivative_x(PointwiseLoss loss, const Tensor& x, const Tensor& t, const Tensor& w) {
   if (loss == PointwiseLoss::mse) return 2 * (x - t);
   if (loss == PointwiseLoss::l1) return sign(x - t);
+  if (loss == PointwiseLoss::kl_div) return -t;
+  if (loss == PointwiseLoss::kl_div_log) return -exp(t);
+  if (loss == PointwiseLoss::huber) {
+    const Tensor error = x - t;
+    const Tensor delta = w.defined() ? w : ones({}, {.dtype = x.dtype(), .device = x.device()});
+    return where(error > delta, delta, where(error < -delta, -delta, error));
+  }
   const Tensor p = sigmoid(x);
   return w.defined() ? (p - t) + (w - 1) * t * (p - 1) : p - t;
 }
@@ -36,24 +43,26 @@ Tensor softplus_of_negative(const Tensor& x) {
 }
 
 Tensor derivative_targets(PointwiseLoss loss, const Tensor& x, const Tensor& t, const Tensor& w) {
+  if (loss == PointwiseLoss::kl_div) return log(t) + 1 - x;
+  if (loss == PointwiseLoss::kl_div_log) return exp(t) * (t - x + 1);
   if (loss != PointwiseLoss::bce_with_logits) return -derivative_x(loss, x, t, w);
   return w.defined() ? (w - 1) * softplus_of_negative(x) - x : -x;
 }
 
 // One node for all losses: the common case, the gradient of x alone, is one fused pass.
 Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                      const Tensor& positive_weight, Reduction reduction, Where where) {
+                      const Tensor& parameter, Reduction reduction, Where where) {
   if (autocasting()) {
     const Tensor a = widened(x, where), t = widened(targets, where);
-    const Tensor w = widened(positive_weight, where);
+    const Tensor w = widened(parameter, where);
     const Autocast off(DType::float32);
     return pointwise_loss(name, loss, a, t, w, reduction, where);
   }
-  Tensor y = kernels::pointwise_loss(loss, x, targets, positive_weight, reduction, where);
+  Tensor y = kernels::pointwise_loss(loss, x, targets, parameter, reduction, where);
   if (needs_grad(x, targets))
     record(name, where, y, {&x, &targets},
            [loss, reduction, x = save(x), targets = save(targets),
-            weight = save(positive_weight)](BackwardContext& context) {
+            weight = save(parameter)](BackwardContext& context) {
              const Tensor& grad = context.grad_output();
              const Tensor a = x.get(), t = targets.get();
              const Tensor w = weight.defined() ? weight.get().detach() : Tensor();  // a constant
@@ -82,6 +91,30 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& pos
                        Reduction reduction, Where where) {
   return pointwise_loss("bce_with_logits", PointwiseLoss::bce_with_logits, x, targets,
                         positive_weight, reduction, where);
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& targets, Reduction reduction, double delta,
+                  Where where) {
+  RINGRAD_CHECK(delta > 0, ValueError, where, "huber_loss: delta must be positive; got ", delta);
+  const Options like_x{.dtype = x.dtype(where), .device = x.device()};
+  const Tensor parameter = delta == 1 ? Tensor() : scalar_tensor(delta, like_x, where);
+  return pointwise_loss("huber_loss", PointwiseLoss::huber, x, targets, parameter, reduction,
+                        where);
+}
+
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction, double beta,
+                      Where where) {
+  RINGRAD_CHECK(beta >= 0, ValueError, where, "smooth_l1_loss: beta must not be negative; got ",
+                beta);
+  if (beta == 0) return l1_loss(x, targets, reduction, where);
+  const Tensor loss = huber_loss(x, targets, reduction, beta, where);
+  return beta == 1 ? loss : div(loss, beta, where);
+}
+
+Tensor kl_div(const Tensor& x, const Tensor& targets, Reduction reduction, bool log_target,
+              Where where) {
+  const PointwiseLoss loss = log_target ? PointwiseLoss::kl_div_log : PointwiseLoss::kl_div;
+  return pointwise_loss("kl_div", loss, x, targets, {}, reduction, where);
 }
 
 }  // namespace ringrad

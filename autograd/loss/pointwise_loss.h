@@ -31,4 +31,27 @@ Tensor l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Red
 Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& positive_weight = {},
                        Reduction reduction = Reduction::mean, Where where = Where::current());
 
+/// (x - t)^2 / 2 where |x - t| <= delta, else delta (|x - t| - delta / 2): outliers pull with a
+/// bounded gradient.
+///
+/// Throws:  ValueError unless delta > 0
+/// Paper:   Huber 1964, "Robust estimation of a location parameter"
+Tensor huber_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,
+                  double delta = 1, Where where = Where::current());
+
+/// huber_loss / beta with delta = beta, so that the line has slope 1; l1_loss if beta is 0.
+///
+/// Throws:  ValueError for negative beta
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,
+                      double beta = 1, Where where = Where::current());
+
+/// The Kullback-Leibler divergence of probabilities exp(x) from the true ones, element by element:
+///
+///   t (log t - x),    with log_target exp(t) (t - x)
+///
+/// The divergence of a batch of distributions is the sum over the classes: Reduction::sum divided
+/// by the size of the batch, not Reduction::mean.
+Tensor kl_div(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,
+              bool log_target = false, Where where = Where::current());
+
 }  // namespace ringrad

@@ -20,6 +20,10 @@ DType compute_dtype(const char* operation, ops::Domain domain, DType dtype, Wher
       return is_floating(dtype) ? dtype : DType::float32;
     case ops::Domain::logical:
       return DType::bool_;
+    case ops::Domain::integral:
+      RINGRAD_CHECK(!is_floating(dtype), DTypeError, where, operation,
+                    ": needs integers or bool; got ", dtype);
+      break;
     case ops::Domain::any:
       break;
   }
@@ -41,6 +45,15 @@ void check_out(const char* operation, const Tensor& out, const Shape& shape, Whe
                 ": each element of the tensor written to must have its own place in memory; got "
                 "shape ",
                 out.shape(), " with strides ", out.strides());
+}
+
+void check_into(const char* operation, ops::Domain domain, const Tensor& a, const Tensor& b,
+                const Tensor& out, Where where) {
+  check_same_device(operation, a, b, where);
+  check_same_device(operation, a, out, where);
+  const DType dtype = compute_dtype(operation, domain, promote(a.dtype(), b.dtype()), where);
+  check_can_hold(operation, out, dtype, where);
+  check_out(operation, out, broadcast_shapes(operation, a.shape(), b.shape(), where), where);
 }
 
 Tensor empty_for(const Shape& shape, DType dtype, std::initializer_list<const Tensor*> operands,
@@ -73,7 +86,50 @@ RINGRAD_CLONES void where_loop(const void*, void* out, const void* const* in, st
   }
 }
 
+template <class T>
+RINGRAD_CLONES void add_scaled_loop(const void* alpha, void* out, const void* const* in,
+                                    std::int64_t n) {
+  const T scale = static_cast<const Scalar*>(alpha)->to<T>();
+  const T* a = static_cast<const T*>(in[0]);
+  const T* b = static_cast<const T*>(in[1]);
+  T* y = static_cast<T*>(out);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] + scale * b[i];
+}
+
+template <class T>
+RINGRAD_CLONES void lerp_loop(const void*, void* out, const void* const* in, std::int64_t n) {
+  const T* a = static_cast<const T*>(in[0]);
+  const T* b = static_cast<const T*>(in[1]);
+  const T* weight = static_cast<const T*>(in[2]);
+  T* y = static_cast<T*>(out);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) y[i] = ops::interpolate(a[i], b[i], weight[i]);
+}
+
 }  // namespace
+
+void add_(const Tensor& y, const Tensor& x, Scalar alpha, Where where) {
+  if (elementwise::are_tiny(where, y, x) && y.numel() > 0 && !memory_overlaps(y, x)) {
+    const float scale = alpha.to<float>();
+    const float* from = x.data<float>();
+    float* to = y.data<float>();
+    for (std::int64_t i = 0; i < y.numel(); ++i) to[i] += scale * from[i];
+    return y.mark_changed(where);
+  }
+  elementwise::check_into("add_", ops::Domain::number, y, x, y, where);
+  elementwise::check_can_hold("add_", y, promote(y.dtype(), alpha), where);
+  const Tensor from = elementwise::without_overlap(x, y, where);
+  if (y.device().is_cuda()) {
+    cuda::add_scaled(y, from, alpha, where);
+    return y.mark_changed(where);
+  }
+  const DType math = math_dtype(y.dtype());
+  elementwise::dispatch<ops::Domain::number>(math, [&]<class T>() {
+    cpu::map({add_scaled_loop<T>, &alpha, {math, math}, math}, y, {&y, &from});
+  });
+  y.mark_changed(where);
+}
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, Where where) {
   RINGRAD_CHECK(condition.dtype(where) == DType::bool_, DTypeError, where,
@@ -91,6 +147,25 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, Where wh
   }
   elementwise::dispatch<ops::Domain::any>(math, [&]<class T>() {
     cpu::map({where_loop<T>, nullptr, {DType::bool_, math, math}, math}, y, {&condition, &a, &b});
+  });
+  return y;
+}
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight, Where where) {
+  check_same_device("lerp", a.device(where), b.device(where), where);
+  check_same_device("lerp", a.device(), weight.device(where), where);
+  const Shape shape = broadcast_shapes(
+      "lerp", broadcast_shapes("lerp", a.shape(), b.shape(), where), weight.shape(), where);
+  const DType dtype = elementwise::compute_dtype(
+      "lerp", ops::Domain::real, promote(promote(a.dtype(), b.dtype()), weight.dtype()), where);
+  const DType math = math_dtype(dtype);
+  Tensor y = elementwise::empty_for(shape, dtype, {&a, &b, &weight}, where);
+  if (y.device().is_cuda()) {
+    cuda::lerp(a, b, weight, y, where);
+    return y;
+  }
+  elementwise::dispatch<ops::Domain::real>(math, [&]<class T>() {
+    cpu::map({lerp_loop<T>, nullptr, {math, math, math}, math}, y, {&a, &b, &weight});
   });
   return y;
 }

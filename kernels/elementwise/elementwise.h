@@ -1,5 +1,5 @@
 // Elementwise operators on raw tensors: y[i] = op(x[i]) and y[i] = op(a[i], b[i]), for every row of
-// elementwise_unary_ops.h and elementwise_binary_ops.h.
+// the headers elementwise_*_ops.h.
 //
 // Operands broadcast as in NumPy and are promoted to a common dtype (core/dtype.h); the row's
 // domain then gives the dtype of the result. The result has the memory order of the first dense
@@ -11,7 +11,10 @@
 #pragma once
 
 #include "ringrad/core/tensor.h"
+#include "ringrad/kernels/elementwise/elementwise_activation_ops.h"
 #include "ringrad/kernels/elementwise/elementwise_binary_ops.h"
+#include "ringrad/kernels/elementwise/elementwise_curve_ops.h"
+#include "ringrad/kernels/elementwise/elementwise_discrete_ops.h"
 #include "ringrad/kernels/elementwise/elementwise_unary_ops.h"
 
 namespace ringrad::kernels {
@@ -76,5 +79,12 @@ Tensor binary_backward_b(const Tensor& grad_output, const Tensor& a, const Tenso
 /// Throws:  ShapeError, DTypeError, DeviceError
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
              Where where = Where::current());
+
+/// y[i] = a[i] + weight[i] (b[i] - a[i])
+///
+/// Shapes:  all three broadcast
+/// DTypes:  promote(a, b, weight), and integers become float32
+/// Throws:  ShapeError, DeviceError
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight, Where where = Where::current());
 
 }  // namespace ringrad::kernels

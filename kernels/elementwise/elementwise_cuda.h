@@ -28,6 +28,9 @@ void binary_backward(const Tensor& grad_output, const Tensor& a, const Tensor& b
 /// y += alpha x
 void add_scaled(const Tensor& y, const Tensor& x, Scalar alpha, Where where);
 
+/// a + weight (b - a)
+void lerp(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& out, Where where);
+
 void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out,
            Where where);
 

@@ -1,5 +1,5 @@
-// The building blocks of the table of elementwise operators. The rows are in
-// elementwise_unary_ops.h and elementwise_binary_ops.h.
+// The building blocks of the table of elementwise operators. The rows are in the headers
+// elementwise_*_ops.h beside this one.
 //
 //     struct Tanh : UnaryRow<Domain::real, Saves::output> {
 //       static constexpr const char* kName = "tanh";
@@ -37,10 +37,11 @@ namespace ringrad::ops {
 
 /// The dtypes that a row computes in; operands are converted first.
 enum class Domain {
-  number,   ///< integers and floats as they are; no bool
-  real,     ///< floats as they are; integers and bool become float32
-  any,      ///< every dtype as it is
-  logical,  ///< every dtype becomes bool: different from zero
+  number,    ///< integers and floats as they are; no bool
+  real,      ///< floats as they are; integers and bool become float32
+  any,       ///< every dtype as it is
+  integral,  ///< integers and bool as they are; no floats
+  logical,   ///< every dtype becomes bool: different from zero
 };
 
 /// What the derivative of a unary row needs besides the incoming gradient.
@@ -63,8 +64,10 @@ struct BinaryRow {
 
 // -- The vocabulary that plain numbers share with tensors -----------------------------------------
 
-using std::abs, std::ceil, std::cos, std::erf, std::exp, std::expm1, std::floor, std::log,
-    std::log1p, std::pow, std::sin, std::sqrt, std::tanh;
+using std::abs, std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh,
+    std::ceil, std::copysign, std::cos, std::cosh, std::erf, std::exp, std::expm1, std::floor,
+    std::fmod, std::log, std::log1p, std::pow, std::sin, std::sinh, std::sqrt, std::tan, std::tanh,
+    std::trunc;
 
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
@@ -112,6 +115,12 @@ constexpr T power(T base, T exponent) {
       if (exponent % 2 != 0) result *= base;
     return result;
   }
+}
+
+/// a + weight (b - a); from the nearer end, so that weights 0 and 1 give a and b exactly.
+template <Number T>
+constexpr T interpolate(T a, T b, T weight) {
+  return weight < T(0.5) && weight > T(-0.5) ? a + weight * (b - a) : b - (b - a) * (1 - weight);
 }
 
 // -- Rows with numbers in them --------------------------------------------------------------------

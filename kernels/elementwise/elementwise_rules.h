@@ -28,7 +28,7 @@ bool are_tiny(Where where, const Tensor& x, const Tensors&... others) {
 }
 
 /// The dtype in which a row of `domain` computes operands of `dtype`. Throws DTypeError for bool in
-/// Domain::number.
+/// Domain::number, and for floats in Domain::integral.
 DType compute_dtype(const char* operation, ops::Domain domain, DType dtype, Where where);
 
 /// Throws DTypeError unless elements of `dtype` may be stored in `out`: never floats in integers,
@@ -38,6 +38,10 @@ void check_can_hold(const char* operation, const Tensor& out, DType dtype, Where
 /// Throws ShapeError unless out has this shape, ValueError if two elements of out share one place
 /// in memory.
 void check_out(const char* operation, const Tensor& out, const Shape& shape, Where where);
+
+/// The checks of an operation on a and b that writes into existing memory.
+void check_into(const char* operation, ops::Domain domain, const Tensor& a, const Tensor& b,
+                const Tensor& out, Where where);
 
 /// A fresh tensor of `shape` with the memory order of the first dense tensor in `operands` that has
 /// this shape.
@@ -58,10 +62,17 @@ using UnaryResult = ResultOf<Op, T, decltype(std::declval<const Op&>().forward(T
 template <class Op, class T>
 using BinaryResult = ResultOf<Op, T, decltype(Op::forward(T(), T()))>;
 
+/// True for rows that compute float32 operands as they are.
+template <class Op>
+inline constexpr bool kComputesFloats =
+    Op::kDomain != ops::Domain::logical&& Op::kDomain != ops::Domain::integral;
+
 /// True for rows whose result is bool.
 template <class Op>
 inline constexpr bool kIsPredicate = [] {
-  if constexpr (requires { Op::forward(0.f, 0.f); })
+  if constexpr (Op::kDomain == ops::Domain::integral)
+    return false;
+  else if constexpr (requires { Op::forward(0.f, 0.f); })
     return std::is_same_v<BinaryResult<Op, float>, bool>;
   else
     return std::is_same_v<UnaryResult<Op, float>, bool>;
@@ -90,6 +101,17 @@ auto dispatch(DType math, Body&& body) {
   using ops::Domain;
   if constexpr (domain == Domain::logical) {
     return body.template operator()<bool>();
+  } else if constexpr (domain == Domain::integral) {
+    switch (math) {
+      case DType::int32:
+        return body.template operator()<std::int32_t>();
+      case DType::int64:
+        return body.template operator()<std::int64_t>();
+      case DType::uint8:
+        return body.template operator()<std::uint8_t>();
+      default:
+        return body.template operator()<bool>();
+    }
   } else {
     if constexpr (domain != Domain::real) {
       switch (math) {

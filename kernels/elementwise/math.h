@@ -17,6 +17,16 @@
 #define RINGRAD_VECTOR_MATH __attribute__((simd("notinbranch")))
 
 extern "C" {
+RINGRAD_VECTOR_MATH float acosf(float) noexcept;
+RINGRAD_VECTOR_MATH float acoshf(float) noexcept;
+RINGRAD_VECTOR_MATH float asinf(float) noexcept;
+RINGRAD_VECTOR_MATH float asinhf(float) noexcept;
+RINGRAD_VECTOR_MATH float atanf(float) noexcept;
+RINGRAD_VECTOR_MATH float atanhf(float) noexcept;
+RINGRAD_VECTOR_MATH float coshf(float) noexcept;
+RINGRAD_VECTOR_MATH float sinhf(float) noexcept;
+RINGRAD_VECTOR_MATH float tanf(float) noexcept;
+RINGRAD_VECTOR_MATH float atan2f(float, float) noexcept;
 RINGRAD_VECTOR_MATH float expf(float) noexcept;
 RINGRAD_VECTOR_MATH float expm1f(float) noexcept;
 RINGRAD_VECTOR_MATH float logf(float) noexcept;
@@ -26,6 +36,16 @@ RINGRAD_VECTOR_MATH float cosf(float) noexcept;
 RINGRAD_VECTOR_MATH float tanhf(float) noexcept;
 RINGRAD_VECTOR_MATH float erff(float) noexcept;
 RINGRAD_VECTOR_MATH float powf(float, float) noexcept;
+RINGRAD_VECTOR_MATH double acos(double) noexcept;
+RINGRAD_VECTOR_MATH double acosh(double) noexcept;
+RINGRAD_VECTOR_MATH double asin(double) noexcept;
+RINGRAD_VECTOR_MATH double asinh(double) noexcept;
+RINGRAD_VECTOR_MATH double atan(double) noexcept;
+RINGRAD_VECTOR_MATH double atanh(double) noexcept;
+RINGRAD_VECTOR_MATH double cosh(double) noexcept;
+RINGRAD_VECTOR_MATH double sinh(double) noexcept;
+RINGRAD_VECTOR_MATH double tan(double) noexcept;
+RINGRAD_VECTOR_MATH double atan2(double, double) noexcept;
 RINGRAD_VECTOR_MATH double exp(double) noexcept;
 RINGRAD_VECTOR_MATH double expm1(double) noexcept;
 RINGRAD_VECTOR_MATH double log(double) noexcept;

@@ -14,44 +14,49 @@ const char* name(PointwiseLoss loss) {
     case PointwiseLoss::l1:
       return "l1_loss";
     case PointwiseLoss::bce_with_logits:
+      return "bce_with_logits";
+    case PointwiseLoss::huber:
+      return "huber_loss";
+    case PointwiseLoss::kl_div:
+    case PointwiseLoss::kl_div_log:
       break;
   }
-  return "bce_with_logits";
+  return "kl_div";
 }
 
 void check_arguments(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                     const Tensor& positive_weight, Where where) {
+                     const Tensor& parameter, Where where) {
   const char* operation = name(loss);
   check_floating(operation, x, where);
   check_same_dtype(operation, x, targets, where);
   check_same_device(operation, x, targets, where);
   RINGRAD_CHECK(x.shape() == targets.shape(), ShapeError, where, operation,
                 ": x and targets must have one shape; got ", x.shape(), " and ", targets.shape());
-  if (!positive_weight.defined()) return;
-  RINGRAD_ASSERT(loss == PointwiseLoss::bce_with_logits);
-  check_same_dtype(operation, x, positive_weight, where);
-  check_same_device(operation, x, positive_weight, where);
-  RINGRAD_CHECK(broadcasts_to(positive_weight.shape(), x.shape()), ShapeError, where, operation,
-                ": positive_weight must broadcast to x; got ", positive_weight.shape(), " and ",
+  if (!parameter.defined()) return;
+  RINGRAD_ASSERT(loss == PointwiseLoss::bce_with_logits || loss == PointwiseLoss::huber);
+  check_same_dtype(operation, x, parameter, where);
+  check_same_device(operation, x, parameter, where);
+  RINGRAD_CHECK(broadcasts_to(parameter.shape(), x.shape()), ShapeError, where, operation,
+                ": positive_weight must broadcast to x; got ", parameter.shape(), " and ",
                 x.shape());
 }
 
-Tensor expanded(const Tensor& positive_weight, const Tensor& x, Where where) {
-  if (!positive_weight.defined()) return positive_weight;
-  return in_order_of(view::expand(positive_weight, x.shape(), where), x, where);
+Tensor expanded(const Tensor& parameter, const Tensor& x, Where where) {
+  if (!parameter.defined()) return parameter;
+  return in_order_of(view::expand(parameter, x.shape(), where), x, where);
 }
 
 }  // namespace
 
 Tensor pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                      const Tensor& positive_weight, Reduction reduction, Where where) {
-  check_arguments(loss, x, targets, positive_weight, where);
+                      const Tensor& parameter, Reduction reduction, Where where) {
+  check_arguments(loss, x, targets, parameter, where);
   const Tensor flat_x = dense(x, where);
   const Tensor result = reduction == Reduction::none
                             ? empty_like(flat_x, where)
                             : empty({}, {.dtype = x.dtype(), .device = x.device()}, where);
   const Tensor flat_targets = in_order_of(targets, flat_x, where);
-  const Tensor weight = expanded(positive_weight, flat_x, where);
+  const Tensor weight = expanded(parameter, flat_x, where);
   if (x.device().is_cuda())
     cuda::pointwise_loss(loss, flat_x, flat_targets, weight, reduction, result, where);
   else
@@ -60,9 +65,9 @@ Tensor pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets
 }
 
 Tensor pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,
-                               const Tensor& targets, const Tensor& positive_weight,
-                               Reduction reduction, Where where) {
-  check_arguments(loss, x, targets, positive_weight, where);
+                               const Tensor& targets, const Tensor& parameter, Reduction reduction,
+                               Where where) {
+  check_arguments(loss, x, targets, parameter, where);
   check_same_dtype(name(loss), x, grad_output, where);
   const bool reduced = reduction != Reduction::none;
   RINGRAD_CHECK(grad_output.shape() == (reduced ? Shape{} : x.shape()), ShapeError, where,
@@ -72,7 +77,7 @@ Tensor pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, co
   const Tensor grad_x = empty_like(flat_x, where);
   const Tensor grad = reduced ? grad_output : in_order_of(grad_output, flat_x, where);
   const Tensor flat_targets = in_order_of(targets, flat_x, where);
-  const Tensor weight = expanded(positive_weight, flat_x, where);
+  const Tensor weight = expanded(parameter, flat_x, where);
   if (x.device().is_cuda())
     cuda::pointwise_loss_backward(loss, grad, flat_x, flat_targets, weight, reduction, grad_x,
                                   where);

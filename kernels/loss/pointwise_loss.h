@@ -3,9 +3,13 @@
 //     mse                (x - t)^2
 //     l1                 |x - t|
 //     bce_with_logits    (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x))
+//     huber              (x - t)^2 / 2 where |x - t| <= w, else w (|x - t| - w / 2)
+//     kl_div             t (log t - x), which is -t x for t = 0
+//     kl_div_log         exp(t) (t - x)
 //
-// where w is the weight of the positive class (default 1). The last formula is
-// -(w t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) without its overflows.
+// For bce_with_logits w is the weight of the positive class, and its formula is
+// -(w t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) without its overflows. For huber w is the
+// distance at which the parabola becomes a line.
 //
 // One pass computes the losses of all elements and their sum or mean, without intermediate tensors;
 // a second pass computes the gradient. Sums run over fixed blocks whose results are added in order,
@@ -18,35 +22,34 @@
 
 namespace ringrad::kernels {
 
-enum class PointwiseLoss : std::uint8_t { mse, l1, bce_with_logits };
+enum class PointwiseLoss : std::uint8_t { mse, l1, bce_with_logits, huber, kl_div, kl_div_log };
 
-/// positive_weight is for bce_with_logits; undefined means 1.
+/// `parameter` is w of bce_with_logits and huber; undefined means 1.
 ///
-/// Shapes:  x and targets equal, positive_weight broadcasts to them
+/// Shapes:  x and targets equal, parameter broadcasts to them
 ///          ->  () or, without a reduction, like x
 /// DTypes:  every floating dtype, the same for all
 /// Throws:  ShapeError, DTypeError, DeviceError
 Tensor pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                      const Tensor& positive_weight, Reduction reduction,
-                      Where where = Where::current());
+                      const Tensor& parameter, Reduction reduction, Where where = Where::current());
 
 /// d(loss)/dx * grad_output, divided by the number of elements for a mean. The derivative of the
 /// absolute value at 0 is 0.
 ///
 /// Shapes:  grad_output like the loss  ->  like x
 Tensor pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,
-                               const Tensor& targets, const Tensor& positive_weight,
-                               Reduction reduction, Where where = Where::current());
+                               const Tensor& targets, const Tensor& parameter, Reduction reduction,
+                               Where where = Where::current());
 
 namespace cpu {
 
 // REQUIRES: all tensors but a reduced loss and its gradient are dense and have equal strides;
-//           positive_weight, if defined, is like x
+//           parameter, if defined, is like x
 void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                    const Tensor& positive_weight, Reduction reduction, const Tensor& result);
+                    const Tensor& parameter, Reduction reduction, const Tensor& result);
 void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,
-                             const Tensor& targets, const Tensor& positive_weight,
-                             Reduction reduction, const Tensor& grad_x);
+                             const Tensor& targets, const Tensor& parameter, Reduction reduction,
+                             const Tensor& grad_x);
 
 }  // namespace cpu
 }  // namespace ringrad::kernels

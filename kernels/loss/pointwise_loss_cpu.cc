@@ -25,10 +25,10 @@ struct Elements {
 
 template <class T, class Body>
 void dispatch_elements(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                       const Tensor& positive_weight, Body body) {
+                       const Tensor& parameter, Body body) {
   dispatch_loss(loss, [&]<class Formula>(Formula) {
     body(Elements<Formula, T>{x.data<T>(), targets.data<T>(),
-                              positive_weight.defined() ? positive_weight.data<T>() : nullptr});
+                              parameter.defined() ? parameter.data<T>() : nullptr});
   });
 }
 
@@ -84,12 +84,12 @@ double sum_all(Loss loss, std::int64_t n) {
 }  // namespace
 
 void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                    const Tensor& positive_weight, Reduction reduction, const Tensor& result) {
+                    const Tensor& parameter, Reduction reduction, const Tensor& result) {
   const std::int64_t n = x.numel();
   dispatch_floating(x.dtype(), [&]<class T>() {
     using Math = MathType<T>;
     T* out = result.data<T>();
-    dispatch_elements<T>(loss, x, targets, positive_weight, [&](auto elements) {
+    dispatch_elements<T>(loss, x, targets, parameter, [&](auto elements) {
       if (reduction == Reduction::none) {
         parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
           write_values(elements, begin, end, out);
@@ -104,15 +104,15 @@ void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
 }
 
 void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,
-                             const Tensor& targets, const Tensor& positive_weight,
-                             Reduction reduction, const Tensor& grad_x) {
+                             const Tensor& targets, const Tensor& parameter, Reduction reduction,
+                             const Tensor& grad_x) {
   const std::int64_t n = x.numel();
   dispatch_floating(x.dtype(), [&]<class T>() {
     using Math = MathType<T>;
     const T* grad = grad_output.data<T>();
     T* out = grad_x.data<T>();
     const Math factor = reduction == Reduction::mean ? Math{1} / static_cast<Math>(n) : Math{1};
-    dispatch_elements<T>(loss, x, targets, positive_weight, [&](auto elements) {
+    dispatch_elements<T>(loss, x, targets, parameter, [&](auto elements) {
       parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
         write_derivatives(elements, begin, end, grad, reduction != Reduction::none, factor, out);
       });

@@ -12,24 +12,6 @@ struct Value {
   constexpr Math operator()(Math x, Math t, Math w = 1) const { return Formula::value(x, t, w); }
 };
 
-template <class Formula, class Math>
-struct Derivative {
-  constexpr Math operator()(Math grad, Math x, Math t, Math w = 1) const {
-    return grad * Formula::derivative(x, t, w);
-  }
-};
-
-// The single gradient of a reduced loss is read by every thread. It is not an operand, because
-// operands are elementwise.
-template <class Formula, class T, class Math = MathType<T>>
-struct DerivativeOfReduced {
-  const T* grad;
-  Math factor;
-  __device__ Math operator()(Math x, Math t, Math w = 1) const {
-    return factor * static_cast<Math>(*grad) * Formula::derivative(x, t, w);
-  }
-};
-
 // The elements of x are read in packs, those of t and w one by one, from the same cache lines.
 template <class Formula, class T>
 struct SumOfLosses : reduce_ops::Sum<T> {
@@ -57,9 +39,9 @@ void apply(const Function& function, const Tensor& out, Where where, const Opera
 }  // namespace
 
 void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                    const Tensor& positive_weight, Reduction reduction, const Tensor& result,
+                    const Tensor& parameter, Reduction reduction, const Tensor& result,
                     Where where) {
-  const Tensor &t = targets, &w = positive_weight;
+  const Tensor &t = targets, &w = parameter;
   dispatch_floating(x.dtype(), [&]<class T>() {
     dispatch_loss(loss, [&]<class Formula>(Formula) {
       using Math = MathType<T>;
@@ -74,25 +56,6 @@ void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
       if constexpr (Formula::kWeighted)
         if (w.defined()) return apply<Math>(value, result, where, x, t, w);
       apply<Math>(value, result, where, x, t);
-    });
-  });
-}
-
-void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,
-                             const Tensor& targets, const Tensor& positive_weight,
-                             Reduction reduction, const Tensor& grad_x, Where where) {
-  const Tensor &t = targets, &w = positive_weight;
-  dispatch_floating(x.dtype(), [&]<class T>() {
-    dispatch_loss(loss, [&]<class Formula>(Formula) {
-      using Math = MathType<T>;
-      const auto run = [&](const auto& function, const auto&... grad) {
-        if constexpr (Formula::kWeighted)
-          if (w.defined()) return apply<Math>(function, grad_x, where, grad..., x, t, w);
-        apply<Math>(function, grad_x, where, grad..., x, t);
-      };
-      if (reduction == Reduction::none) return run(Derivative<Formula, Math>(), grad_output);
-      const Math n = reduction == Reduction::mean ? static_cast<Math>(x.numel()) : Math{1};
-      run(DerivativeOfReduced<Formula, T>{grad_output.device_data<T>(), 1 / n});
     });
   });
 }

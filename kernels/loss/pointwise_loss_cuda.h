@@ -8,10 +8,10 @@ namespace ringrad::kernels::cuda {
 
 /// As their namesakes in cpu, for tensors on a GPU.
 void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
-                    const Tensor& positive_weight, Reduction reduction, const Tensor& result,
+                    const Tensor& parameter, Reduction reduction, const Tensor& result,
                     Where where);
 void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, const Tensor& x,
-                             const Tensor& targets, const Tensor& positive_weight,
-                             Reduction reduction, const Tensor& grad_x, Where where);
+                             const Tensor& targets, const Tensor& parameter, Reduction reduction,
+                             const Tensor& grad_x, Where where);
 
 }  // namespace ringrad::kernels::cuda

@@ -1,5 +1,5 @@
 // The formulas of pointwise_loss.h and their derivatives with respect to x, for one element with
-// target t and positive weight w, for the CPU and for GPU kernels. Private to kernels/.
+// target t and parameter w, for the CPU and for GPU kernels. Private to kernels/.
 
 #pragma once
 
@@ -54,6 +54,49 @@ struct BinaryCrossEntropy {
   }
 };
 
+struct Huber {
+  static constexpr bool kWeighted = true;
+
+  // The conditions let NaN through.
+  template <class T>
+  static constexpr T value(T x, T t, T w) {
+    const T distance = std::abs(x - t);
+    return distance > w ? w * (distance - w / 2) : distance * distance / 2;
+  }
+  template <class T>
+  static constexpr T derivative(T x, T t, T w) {
+    const T error = x - t;
+    return error > w ? w : (error < -w ? -w : error);
+  }
+};
+
+struct KullbackLeibler {
+  static constexpr bool kWeighted = false;
+
+  template <class T>
+  static constexpr T value(T x, T t, T) {
+    const T entropy = t * std::log(t);
+    return (t == 0 ? T{0} : entropy) - t * x;
+  }
+  template <class T>
+  static constexpr T derivative(T, T t, T) {
+    return -t;
+  }
+};
+
+struct KullbackLeiblerOfLogs {
+  static constexpr bool kWeighted = false;
+
+  template <class T>
+  static constexpr T value(T x, T t, T) {
+    return std::exp(t) * (t - x);
+  }
+  template <class T>
+  static constexpr T derivative(T, T t, T) {
+    return -std::exp(t);
+  }
+};
+
 /// Calls body with the formula of `loss`.
 template <class Body>
 void dispatch_loss(PointwiseLoss loss, Body body) {
@@ -63,9 +106,15 @@ void dispatch_loss(PointwiseLoss loss, Body body) {
     case PointwiseLoss::l1:
       return body(AbsoluteError());
     case PointwiseLoss::bce_with_logits:
+      return body(BinaryCrossEntropy());
+    case PointwiseLoss::huber:
+      return body(Huber());
+    case PointwiseLoss::kl_div:
+      return body(KullbackLeibler());
+    case PointwiseLoss::kl_div_log:
       break;
   }
-  body(BinaryCrossEntropy());
+  body(KullbackLeiblerOfLogs());
 }
 
 }  // namespace ringrad::kernels

@@ -8,6 +8,7 @@
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/view.h"
 #include "ringrad/tests/reference/elementwise.h"
@@ -49,6 +50,25 @@ const UnaryCase kUnary[] = {
     {"erf", [](const Tensor& x) { return erf(x); }, -2, 2},
     {"gelu", [](const Tensor& x) { return gelu(x); }, -2, 2},
     {"gelu_tanh", [](const Tensor& x) { return gelu_tanh(x); }, -2, 2},
+    {"tan", [](const Tensor& x) { return tan(x); }, -1, 1},
+    {"asin", [](const Tensor& x) { return asin(x); }, -0.8, 0.8},
+    {"acos", [](const Tensor& x) { return acos(x); }, -0.8, 0.8},
+    {"atan", [](const Tensor& x) { return atan(x); }, -2, 2},
+    {"sinh", [](const Tensor& x) { return sinh(x); }, -2, 2},
+    {"cosh", [](const Tensor& x) { return cosh(x); }, -2, 2},
+    {"asinh", [](const Tensor& x) { return asinh(x); }, -2, 2},
+    {"acosh", [](const Tensor& x) { return acosh(x); }, 1.3, 3},
+    {"atanh", [](const Tensor& x) { return atanh(x); }, -0.8, 0.8},
+    {"silu", [](const Tensor& x) { return silu(x); }, -3, 3},
+    {"softplus", [](const Tensor& x) { return softplus(x, 2, 9); }, -3, 3},
+    {"softplus above", [](const Tensor& x) { return softplus(x, 2, 1) * x; }, 0.6, 2},
+    {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.1) * x; }, -2, -0.1},
+    {"elu", [](const Tensor& x) { return elu(x, 0.5); }, -2, -0.1},
+    {"elu above 0", [](const Tensor& x) { return elu(x) * x; }, 0.1, 2},
+    {"trunc", [](const Tensor& x) { return trunc(x) * x; }, 1.1, 1.9},
+    {"nan_to_num", [](const Tensor& x) { return nan_to_num(x) * x; }, -2, 2},
+    {"x mod 2", [](const Tensor& x) { return remainder(x, 2) * x; }, 2.1, 3.9},
+    {"x // 2", [](const Tensor& x) { return floor_divide(x, 2) * x; }, 2.1, 3.9},
     {"relu", [](const Tensor& x) { return relu(x); }, 0.1, 2},
     {"relu below 0", [](const Tensor& x) { return relu(x) * x; }, -2, -0.1},
     {"clamp", [](const Tensor& x) { return clamp(x, -3, 3); }, -2, 2},
@@ -91,6 +111,10 @@ const BinaryCase kBinary[] = {
     {"add_relu", [](const Tensor& a, const Tensor& b) { return add_relu(a, b - 1.4); }},
     {"relu_gradient",
      [](const Tensor& a, const Tensor& b) { return relu_gradient(a + b, (a + b - 2).detach()); }},
+    {"atan2", [](const Tensor& a, const Tensor& b) { return atan2(a, b); }},
+    {"remainder", [](const Tensor& a, const Tensor& b) { return remainder(a + 9, b) * a; }},
+    {"lerp", [](const Tensor& a, const Tensor& b) { return lerp(a, b, a * b); }},
+    {"lerp by a number", [](const Tensor& a, const Tensor& b) { return lerp(a, b, 0.3) * b; }},
     {"where", [](const Tensor& a, const Tensor& b) { return where(a > b, a * b, b / a); }},
 };
 
@@ -154,6 +178,47 @@ TEST(ElementwiseTest, PowerHasFiniteGradientsAtZero) {
   pow(a, b).backward(ones({3}));
   expect_close(a.grad(), {0, 0, 0});
   expect_close(b.grad(), {0, 0, std::log(2.0)});
+}
+
+// Where PyTorch 2.15 has a gradient at a kink, at NaN and at infinity, it is this one.
+TEST(ElementwiseTest, GradientsAtKinksAndSpecialValuesArePyTorchs) {
+  constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = NAN;
+  const auto check = [](const auto& f, std::initializer_list<double> expected) {
+    for (const bool recorded : {false, true}) {
+      const Tensor x = leaf(tensor({0., -1., 1., kNan, -kInf, kInf, 100.}));
+      const Tensor gradient = grad(f(x), x, ones({7}), {.create_graph = recorded});
+      expect_close(gradient, expected);
+    }
+  };
+  const double slope = 1 / (1 + std::exp(1.));
+  check([](const Tensor& x) { return leaky_relu(x); }, {0.01, 0.01, 1, 0.01, 0.01, 1, 1});
+  check([](const Tensor& x) { return elu(x); }, {1, std::exp(-1.), 1, 1, 0, 1, 1});
+  check([](const Tensor& x) { return softplus(x); }, {0.5, slope, 1 - slope, kNan, 0, 1, 1});
+  check([](const Tensor& x) { return nan_to_num(x); }, {1, 1, 1, 0, 0, 0, 1});
+  const Tensor zero = leaf(zeros({1})), other = leaf(zeros({1}));
+  atan2(zero, other).backward(ones({1}));
+  expect_close(zero.grad(), {0});
+  expect_close(other.grad(), {0});
+}
+
+TEST(ElementwiseTest, SecondDerivativesOfSoftplusAndEluAreFiniteForLargeNumbers) {
+  for (const auto& f :
+       {+[](const Tensor& x) { return softplus(x); }, +[](const Tensor& x) { return elu(x); }}) {
+    const Tensor x = leaf(tensor({1000., 100.}));
+    const Tensor first = grad(f(x), x, ones({2}), {.create_graph = true});
+    expect_close(grad(first, x, ones({2})), {0, 0});
+  }
+}
+
+TEST(ElementwiseTest, InfinityBecomesTheLargestNumberOfTheDtype) {
+  const Tensor infinite = tensor({INFINITY, -INFINITY});
+  for (const auto& [dtype, most] : {std::pair{DType::float16, 65504.},
+                                    {DType::bfloat16, 0x1.fep127},
+                                    {DType::float32, double(std::numeric_limits<float>::max())}}) {
+    const Tensor y = nan_to_num(to(infinite, dtype));
+    EXPECT_EQ(y.dtype(), dtype);
+    expect_close(y, {most, -most});
+  }
 }
 
 TEST(ElementwiseTest, ChannelsLastGradientsStayChannelsLast) {

@@ -19,6 +19,8 @@
 #include "ringrad/autograd/index/gather.h"
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/embedding_loss.h"
+#include "ringrad/autograd/loss/linear_cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/autograd/loss/softmax.h"
 #include "ringrad/autograd/matmul/contraction.h"
@@ -60,6 +62,16 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { add_relu(x, none); },
       [&] { relu(none); },
       [&] { gelu(none); },
+      [&] { silu(none); },
+      [&] { softplus(none); },
+      [&] { nan_to_num(none); },
+      [&] { bitwise_not(none); },
+      [&] { bitwise_and(index, none); },
+      [&] { remainder(none, 2); },
+      [&] { floor_divide(x, none); },
+      [&] { atan2(none, x); },
+      [&] { lerp(none, x, 0.5); },
+      [&] { lerp(x, x, none); },
       [&] { clamp(none, 0, 1); },
       [&] { isnan(none); },
       [&] { logical_not(none); },
@@ -131,6 +143,17 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { mse_loss(none, x); },
       [&] { mse_loss(x, none); },
       [&] { l1_loss(x, none); },
+      [&] { huber_loss(none, x); },
+      [&] { smooth_l1_loss(none, x); },
+      [&] { kl_div(x, none); },
+      [&] { nll_loss(none, index); },
+      [&] { nll_loss(x, none); },
+      [&] { cosine_embedding_loss(none, x, index); },
+      [&] { cosine_embedding_loss(x, x, none); },
+      [&] { triplet_margin_loss(x, none, x); },
+      [&] { linear_cross_entropy(none, x, index); },
+      [&] { linear_cross_entropy(x, none, index); },
+      [&] { linear_cross_entropy(x, x, none); },
       [&] { bce_with_logits(none, x); },
       [&] { bce_with_logits(x, none); },
       [&] { dropout(none); },

@@ -27,12 +27,17 @@ UNARY = {
     "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal, "sin": torch.sin, "cos": torch.cos,
     "tanh": torch.tanh, "sigmoid": torch.sigmoid, "erf": torch.erf, "relu": torch.relu,
     "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "floor": torch.floor,
-    "round": torch.round,
+    "round": torch.round, "silu": F.silu, "softplus": F.softplus,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.2), "elu": lambda x: F.elu(x, 1.5), "tan": torch.tan,
+    "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh,
+    "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "trunc": torch.trunc,
+    "nan_to_num": lambda x: x.nan_to_num(2, 3, -3),
 }
 BINARY = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "pow": torch.pow,
     "maximum": torch.maximum, "minimum": torch.minimum, "add_relu": lambda a, b: torch.relu(a + b),
-    "where": lambda a, b: torch.where(a > b, a, b * 2),
+    "where": lambda a, b: torch.where(a > b, a, b * 2), "atan2": torch.atan2, "remainder": torch.remainder,
+    "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"), "lerp": lambda a, b: torch.lerp(a, b, b),
 }
 NUMBER = {
     "clamp": lambda x, w: x.clamp(w["low"], w["high"]),
@@ -127,6 +132,9 @@ OTHER = {
     "softmax": lambda x, w: x[0].softmax(w["axis"]),
     "log_softmax": lambda x, w: x[0].log_softmax(w["axis"]),
     "layer_norm": lambda x, w: F.layer_norm(x[0], x[1].shape, x[1], x[2]),
+    "rms_norm": lambda x, w: F.rms_norm(x[0], x[1].shape, x[1], 1e-5),
+    "group_norm": lambda x, w: F.group_norm(x[0], w["groups"], x[1], x[2]),
+    "instance_norm": lambda x, w: F.instance_norm(x[0], weight=x[1], bias=x[2]),
     "batch_norm": lambda x, w: F.batch_norm(x[0], None, None, x[1], x[2], training=True),
     "batch_norm_evaluation": lambda x, w: F.batch_norm(
         x[0], torch.full_like(x[1], 0.5).detach(), torch.full_like(x[1], 2).detach(), x[1], x[2]),
@@ -145,8 +153,19 @@ OTHER = {
     "max_pool2d": lambda x, w: F.max_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
     "avg_pool2d": lambda x, w: F.avg_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
     "cross_entropy": lambda x, w: F.cross_entropy(
-        x[0], torch.tensor(w["indices"], dtype=torch.int64), reduction=w["reduction"],
+        x[0], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"]), reduction=w["reduction"],
         label_smoothing=w["label_smoothing"]),
+    "nll_loss": lambda x, w: F.nll_loss(
+        x[0], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"]), reduction=w["reduction"]),
+    "linear_cross_entropy": lambda x, w: F.cross_entropy(
+        F.linear(*x), torch.tensor(w["indices"], dtype=torch.int64), reduction=w["reduction"],
+        label_smoothing=w["label_smoothing"]),
+    "cosine_embedding_loss": lambda x, w: F.cosine_embedding_loss(
+        *x, 1 - 2 * torch.tensor(w["indices"], dtype=torch.int64), 0.1, reduction=w["reduction"]),
+    "triplet_margin_loss": lambda x, w: F.triplet_margin_loss(*x, reduction=w["reduction"]),
+    "huber_loss": lambda x, w: F.huber_loss(*x, reduction=w["reduction"], delta=0.7),
+    "smooth_l1_loss": lambda x, w: F.smooth_l1_loss(*x, reduction=w["reduction"], beta=0.7),
+    "kl_div": lambda x, w: F.kl_div(*x, reduction=w["reduction"], log_target=True),
     "mse_loss": lambda x, w: F.mse_loss(*x, reduction=w["reduction"]),
     "l1_loss": lambda x, w: F.l1_loss(*x, reduction=w["reduction"]),
     "bce_with_logits": lambda x, w: F.binary_cross_entropy_with_logits(
@@ -243,7 +262,7 @@ class Maker:
             if name == "vector_norm":
                 w["order"] = rng.choice(["1", "2", "inf"])
             return name, [i], w
-        if name in ("mse_loss", "l1_loss"):
+        if name in ("mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "kl_div"):
             return name, [i, list(x.shape)], {"reduction": rng.choice(["none", "mean", "sum"])}
         if name == "bce_with_logits":
             return name, [i, list(x.shape), self.broadcastable(x)], {
@@ -298,6 +317,10 @@ class Maker:
                                "indices": rng.choices(range(size), k=count) if count else []}
         if name in ("softmax", "log_softmax"):
             return name, [i], {"axis": axis}
+        if name == "rms_norm":
+            return name, [i, [x.shape[-1]]], {}
+        if name == "triplet_margin_loss":
+            return name, [i, list(x.shape), list(x.shape)], {"reduction": rng.choice(["none", "mean", "sum"])}
         if name == "layer_norm":
             return name, [i, [x.shape[-1]], [x.shape[-1]]], {}
         if name == "matmul":
@@ -327,10 +350,20 @@ class Maker:
             if x.numel() == 0:
                 return None
             return name, [i, [x.shape[1]], [x.shape[1]]], {}
-        if name == "cross_entropy" and x.dim() == 2 and x.numel():
-            return name, [i], {"indices": rng.choices(range(x.shape[1]), k=x.shape[0]),
-                               "reduction": rng.choice(["none", "mean", "sum"]),
-                               "label_smoothing": rng.choice([0, 0.1])}
+        if name in ("group_norm", "instance_norm") and x.numel():
+            if name == "instance_norm" and (x.dim() < 3 or x.numel() == x.shape[0] * x.shape[1]):
+                return None
+            groups = rng.choice([g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0])
+            return name, [i, [x.shape[1]], [x.shape[1]]], {"groups": groups}
+        reduced = {"reduction": rng.choice(["none", "mean", "sum"]), "label_smoothing": rng.choice([0, 0.1])}
+        if name in ("cross_entropy", "nll_loss") and x.numel():
+            shape = [x.shape[0], *x.shape[2:]]
+            return name, [i], reduced | {"shape": shape, "indices": rng.choices(range(x.shape[1]), k=math.prod(shape))}
+        if name in ("linear_cross_entropy", "cosine_embedding_loss") and x.dim() == 2 and x.numel():
+            if name == "cosine_embedding_loss":
+                return name, [i, list(x.shape)], reduced | {"indices": rng.choices([0, 1], k=x.shape[0])}
+            n = rng.randint(1, 6)
+            return name, [i, [n, x.shape[1]], [n]], reduced | {"indices": rng.choices(range(n), k=x.shape[0])}
         if x.dim() == 3 and x.numel() and x.shape[2] >= 2:
             w = {"stride": rng.randint(1, 2), "padding": rng.randint(0, 1)}
             if name == "conv1d":

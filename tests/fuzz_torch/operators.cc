@@ -7,6 +7,8 @@
 #include "ringrad/autograd/index/gather.h"
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/embedding_loss.h"
+#include "ringrad/autograd/loss/linear_cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/autograd/loss/softmax.h"
 #include "ringrad/autograd/matmul/contraction.h"
@@ -14,7 +16,9 @@
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/batch_norm.h"
+#include "ringrad/autograd/norm/group_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
+#include "ringrad/autograd/norm/rms_norm.h"
 #include "ringrad/autograd/order/scan.h"
 #include "ringrad/autograd/order/sort.h"
 #include "ringrad/autograd/reduce.h"
@@ -95,6 +99,21 @@ std::map<std::string, Operator> elementwise() {
       {"relu", of(static_cast<Unary>(relu))},
       {"gelu", of(static_cast<Unary>(gelu))},
       {"gelu_tanh", of(static_cast<Unary>(gelu_tanh))},
+      {"silu", of(static_cast<Unary>(silu))},
+      {"softplus", [](In in, Arguments) { return softplus(in[0]); }},
+      {"leaky_relu", [](In in, Arguments) { return leaky_relu(in[0], 0.2); }},
+      {"elu", [](In in, Arguments) { return elu(in[0], 1.5); }},
+      {"tan", of(static_cast<Unary>(tan))},
+      {"asin", of(static_cast<Unary>(asin))},
+      {"acos", of(static_cast<Unary>(acos))},
+      {"atan", of(static_cast<Unary>(atan))},
+      {"sinh", of(static_cast<Unary>(sinh))},
+      {"cosh", of(static_cast<Unary>(cosh))},
+      {"asinh", of(static_cast<Unary>(asinh))},
+      {"acosh", of(static_cast<Unary>(acosh))},
+      {"atanh", of(static_cast<Unary>(atanh))},
+      {"trunc", of(static_cast<Unary>(trunc))},
+      {"nan_to_num", [](In in, Arguments) { return nan_to_num(in[0], 2, 3, -3); }},
       {"floor", of(static_cast<Unary>(floor))},
       {"round", of(static_cast<Unary>(round))},
       {"add", of(static_cast<Binary>(add))},
@@ -102,6 +121,10 @@ std::map<std::string, Operator> elementwise() {
       {"mul", of(static_cast<Binary>(mul))},
       {"div", of(static_cast<Binary>(div))},
       {"pow", of(static_cast<Binary>(pow))},
+      {"atan2", of(static_cast<Binary>(atan2))},
+      {"remainder", of(static_cast<Binary>(remainder))},
+      {"floor_divide", of(static_cast<Binary>(floor_divide))},
+      {"lerp", [](In in, Arguments) { return lerp(in[0], in[1], in[1]); }},
       {"maximum", of(static_cast<Binary>(maximum))},
       {"minimum", of(static_cast<Binary>(minimum))},
       {"add_relu", of(static_cast<Binary>(add_relu))},
@@ -219,6 +242,10 @@ std::map<std::string, Operator> reductions_and_layers() {
       {"softmax", [](In in, Arguments with) { return softmax(in[0], with["axis"]); }},
       {"log_softmax", [](In in, Arguments with) { return log_softmax(in[0], with["axis"]); }},
       {"layer_norm", [](In in, Arguments) { return layer_norm(in[0], in[1], in[2]); }},
+      {"rms_norm", [](In in, Arguments) { return rms_norm(in[0], in[1]); }},
+      {"group_norm",
+       [](In in, Arguments with) { return group_norm(in[0], with["groups"], in[1], in[2]); }},
+      {"instance_norm", [](In in, Arguments) { return instance_norm(in[0], in[1], in[2]); }},
       {"batch_norm", [](In in, Arguments) { return batch_norm(in[0], in[1], in[2], {}, {}, {}); }},
       {"batch_norm_evaluation",
        [](In in, Arguments) {
@@ -273,6 +300,31 @@ std::map<std::string, Operator> reductions_and_layers() {
                               {.label_smoothing = with["label_smoothing"].get<double>(),
                                .reduction = reduction_of(with)});
        }},
+      {"nll_loss",
+       [](In in, Arguments with) {
+         return nll_loss(in[0], indices_of(with), {.reduction = reduction_of(with)});
+       }},
+      {"linear_cross_entropy",
+       [](In in, Arguments with) {
+         return linear_cross_entropy(in[0], in[1], indices_of(with), in[2],
+                                     {.label_smoothing = with["label_smoothing"].get<double>(),
+                                      .reduction = reduction_of(with)});
+       }},
+      {"cosine_embedding_loss",
+       [](In in, Arguments with) {
+         const Tensor signs = 1 - 2 * indices_of(with);
+         return cosine_embedding_loss(in[0], in[1], signs, 0.1, reduction_of(with));
+       }},
+      {"triplet_margin_loss",
+       [](In in, Arguments with) {
+         return triplet_margin_loss(in[0], in[1], in[2], {.reduction = reduction_of(with)});
+       }},
+      {"huber_loss",
+       [](In in, Arguments with) { return huber_loss(in[0], in[1], reduction_of(with), 0.7); }},
+      {"smooth_l1_loss",
+       [](In in, Arguments with) { return smooth_l1_loss(in[0], in[1], reduction_of(with), 0.7); }},
+      {"kl_div",
+       [](In in, Arguments with) { return kl_div(in[0], in[1], reduction_of(with), true); }},
       {"mse_loss",
        [](In in, Arguments with) { return mse_loss(in[0], in[1], reduction_of(with)); }},
       {"l1_loss", [](In in, Arguments with) { return l1_loss(in[0], in[1], reduction_of(with)); }},

@@ -4,7 +4,7 @@
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
 attention.json, linalg.json, models.json, optimizers.json, recurrent.json, schedules.json and the cases of
-convolution_layers(), norm_layers() and activation_layers() with 2.15.
+convolution_layers(), norm_layers(), activation_layers() and more_losses() with 2.15.
 """
 
 import json
@@ -238,7 +238,43 @@ def losses():
             lambda v: F.binary_cross_entropy_with_logits(v, labels, pos_weight=positive), x, labels,
             pos_weight=positive),
     }
-    write("losses", cases)
+    write("losses", cases | more_losses())
+
+
+def more_losses():
+    torch.manual_seed(6)
+    image, pixels = torch.randn(2, 4, 3, 2), torch.tensor([[[0, 3], [1, 1], [-100, 2]], [[2, 2], [0, 1], [3, -100]]])
+    rows, classes = torch.randn(5, 4).log_softmax(1), torch.tensor([3, 0, -100, 1, 2])
+    weight = torch.tensor([0.5, 1.0, 2.0, 0.25])
+    x, y = 2 * torch.randn(3, 4), torch.randn(3, 4)
+    logs, other = torch.randn(3, 4).log_softmax(1), torch.randn(3, 4).log_softmax(1)
+    share = torch.tensor([0.0, 0.25, 0.5, 0.25]).expand(3, 4).contiguous()
+    pairs, signs, third = torch.randn(3, 4), torch.tensor([1, -1, -1]), torch.randn(3, 4)
+    linear, bias = torch.randn(6, 4), torch.randn(6)
+    tokens = torch.tensor([5, -100, 0])
+    return {
+        "cross_entropy image": run_loss(lambda v: F.cross_entropy(v, pixels), image, pixels),
+        "cross_entropy image none": run_loss(
+            lambda v: F.cross_entropy(v, pixels, weight=weight, reduction="none", label_smoothing=0.1), image, pixels,
+            weight=weight),
+        "nll_loss": run_loss(lambda v: F.nll_loss(v, classes), rows, classes),
+        "nll_loss weight": run_loss(lambda v: F.nll_loss(v, classes, weight), rows, classes, weight=weight),
+        "nll_loss image sum": run_loss(lambda v: F.nll_loss(v, pixels, reduction="sum"), image, pixels),
+        "kl_div": run_loss(lambda v: F.kl_div(v, share), logs, share),
+        "kl_div log_target sum": run_loss(lambda v: F.kl_div(v, other, reduction="sum", log_target=True), logs, other),
+        "huber_loss": run_loss(lambda v: F.huber_loss(v, y), x, y),
+        "huber_loss 0.4": run_loss(lambda v: F.huber_loss(v, y, reduction="none", delta=0.4), x, y),
+        "smooth_l1_loss": run_loss(lambda v: F.smooth_l1_loss(v, y), x, y),
+        "smooth_l1_loss 0.4": run_loss(lambda v: F.smooth_l1_loss(v, y, reduction="sum", beta=0.4), x, y),
+        "cosine_embedding_loss": run_loss(lambda v: F.cosine_embedding_loss(v, pairs, signs, 0.1), x, signs, b=pairs),
+        "triplet_margin_loss": run_loss(lambda v: F.triplet_margin_loss(v, y, third), x, y, negative=third),
+        "triplet_margin_loss 3 swap": run_loss(
+            lambda v: F.triplet_margin_loss(v, y, third, margin=0.5, p=3, swap=True, reduction="none"), x, y,
+            negative=third),
+        "linear_cross_entropy": run_loss(
+            lambda v: F.cross_entropy(F.linear(v, linear, bias), tokens, label_smoothing=0.1), x, tokens,
+            weight=linear, bias=bias),
+    }
 
 
 def linear_algebra():

@@ -108,7 +108,7 @@ class NewTest(unittest.TestCase):
 OPERATOR_MAIN = '''
 #include <cmath>
 #include "ringrad/kernels/elementwise/elementwise_unary_ops.h"
-using Op = ringrad::ops::Softplus;
+using Op = ringrad::ops::SoftRelu;
 int main() {
   for (const double x : {-20., -1., 0., 0.5, 30.}) {
     const double slope = (Op::forward(x + 1e-6) - Op::forward(x - 1e-6)) / 2e-6;
@@ -134,7 +134,7 @@ class NewOperatorTest(NewTest):
         compile_each([self.root / name for name in OPERATOR_TESTS], self.folder, self.folder, '-fsyntax-only')
 
     def test_computes_its_formula_if_it_is_given_one(self):
-        places = self.new('operator', 'softplus', '--formula', FORMULA, '--derivative', DERIVATIVE,
+        places = self.new('operator', 'soft_relu', '--formula', FORMULA, '--derivative', DERIVATIVE,
                           '--reference', REFERENCE, '--range', '-3', '3')
         self.assertEqual(places, [])
         self.assertEqual(self.changed(), set(OPERATOR_FILES))
@@ -143,11 +143,11 @@ class NewOperatorTest(NewTest):
         self.compile_sources()
 
     def test_is_a_square_until_it_is_filled_in(self):
-        places = self.new('operator', 'softplus')
+        places = self.new('operator', 'soft_relu')
         self.assertEqual(len(places), 4)
         self.check_sources()
         ops = (self.root / OPERATOR_FILES[0]).read_text()
-        row = ops[ops.index('struct Softplus'):ops.index('struct LogicalNot')]
+        row = ops[ops.index('struct SoftRelu'):ops.index('struct LogicalNot')]
         self.fill_in(OPERATOR_FILES[0], row, row.replace('x * x;', FORMULA + ';').replace('grad * x * 2', DERIVATIVE))
         self.run_program(OPERATOR_MAIN)
 

@@ -1,5 +1,7 @@
 #include "ringrad/autograd/loss/cross_entropy.h"
 
+#include <cmath>
+
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/gradient_check.h"
@@ -64,6 +66,54 @@ TEST(CrossEntropyTest, EqualsItsCompositionOfSmallerOperators) {
   expect_close(fused.grad(), composed.grad());
 }
 
+TEST(CrossEntropyTest, ImagesAreRowsOfPixels) {
+  Random random(5);
+  const Tensor targets = randint(0, 4, {2, 3, 5}, random.generator());
+  const Tensor flat_targets = reshape(targets, {30});
+  for (const Reduction reduction : kReductions) {
+    const Tensor image = random.tensor({2, 4, 3, 5}).set_requires_grad();
+    const Tensor last = to_layout(image.detach(), Layout::channels_last).set_requires_grad();
+    const Tensor rows = clone(reshape(permute(image.detach(), {0, 2, 3, 1}), {30, 4}));
+    rows.set_requires_grad();
+    const CrossEntropyOptions options{.label_smoothing = 0.1, .reduction = reduction};
+    const Tensor loss = cross_entropy(image, targets, options);
+    EXPECT_EQ(loss.shape(), reduction == Reduction::none ? targets.shape() : Shape{});
+    expect_close(cross_entropy(last, targets, options), loss);
+    sum(loss).backward();
+    sum(cross_entropy(last, targets, options)).backward();
+    sum(cross_entropy(rows, flat_targets, options)).backward();
+    expect_close(last.grad(), image.grad());
+    expect_close(reshape(permute(image.grad(), {0, 2, 3, 1}), {30, 4}), rows.grad());
+  }
+}
+
+TEST(NLLLossTest, OfLogSoftmaxIsCrossEntropy) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Random random(seed);
+    const Reduction reduction = kReductions[seed % 3];
+    Tensor weight;
+    if (seed & 1) weight = random.tensor({5}, 0.2, 2, DType::float64);
+    const std::int64_t ignored = seed & 2 ? 1 : -100;
+    const Tensor targets = randint(0, 5, seed & 4 ? Shape{4, 2} : Shape{4}, random.generator());
+    const Tensor x = random.tensor(seed & 4 ? Shape{4, 5, 2} : Shape{4, 5}, DType::float64);
+    x.set_requires_grad();
+    const auto f = [&](const std::vector<Tensor>& in) {
+      return nll_loss(log_softmax(in[0], 1), targets, {weight, ignored, reduction});
+    };
+    expect_close(f({x}), cross_entropy(x, targets, {weight, ignored, 0, reduction}));
+    EXPECT_EQ(gradient_check(f, {x}), "");
+    EXPECT_EQ(gradient_gradient_check(f, {x}), "");
+  }
+}
+
+TEST(NLLLossTest, IgnoresInfinityAndIsNanWithoutTargets) {
+  const Tensor x = full({2, 3}, -INFINITY), targets = full({2}, -1, {.dtype = DType::int32});
+  expect_close(nll_loss(x, targets, {.ignore_index = -1, .reduction = Reduction::sum}), zeros({}));
+  EXPECT_TRUE(std::isnan(nll_loss(x, targets, {.ignore_index = -1}).item<double>()));
+  const Tensor halves = full({2, 3}, -2, {.dtype = DType::bfloat16});
+  EXPECT_EQ(nll_loss(halves, zeros({2}, {.dtype = DType::int64})).dtype(), DType::bfloat16);
+}
+
 TEST(CrossEntropyTest, GradientsOfEachExampleSumToZero) {
   Random random(3);
   const Tensor targets = randint(0, 100, {8}, random.generator());
@@ -97,6 +147,21 @@ TEST(CrossEntropyTest, ThrowsAtTheCallersLine) {
         cross_entropy(zeros({2, 3}), targets);
       },
       "targets must be in [0, 3) or be -100; got 3 at position (0,)");
+  expect_throws<IndexError>(
+      [&] {
+        nll_loss(zeros({2, 3}), targets);
+      },
+      "nll_loss: targets must be in [0, 3) or be -100; got 3 at position (0,)");
+  expect_throws<ShapeError>(
+      [&] {
+        cross_entropy(zeros({2, 3, 4}), targets);
+      },
+      "cross_entropy: targets must be (2, 4) for scores (2, 3, 4); got (2,)");
+  expect_throws<ShapeError>(
+      [&] {
+        nll_loss(zeros({3, 3}), targets);
+      },
+      "nll_loss: targets must hold one class per row");
 }
 
 }  // namespace

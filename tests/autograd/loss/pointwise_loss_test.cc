@@ -1,5 +1,7 @@
 #include "ringrad/autograd/loss/pointwise_loss.h"
 
+#include <cmath>
+
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/gradient_check.h"
@@ -34,6 +36,12 @@ TEST(PointwiseLossTest, GradientsAgreeWithDifferences) {
     using Inputs = const std::vector<Tensor>&;
     expect_gradients([&](Inputs in) { return mse_loss(in[0], in[1], reduction); }, random);
     expect_gradients([&](Inputs in) { return l1_loss(in[0], in[1], reduction); }, random);
+    expect_gradients([&](Inputs in) { return huber_loss(in[0], in[1], reduction); }, random);
+    expect_gradients([&](Inputs in) { return huber_loss(in[0], in[1], reduction, 0.3); }, random);
+    expect_gradients([&](Inputs in) { return smooth_l1_loss(in[0], in[1], reduction, 0.3); },
+                     random);
+    expect_gradients([&](Inputs in) { return kl_div(in[0], in[1], reduction); }, random);
+    expect_gradients([&](Inputs in) { return kl_div(in[0], in[1], reduction, true); }, random);
     expect_gradients([&](Inputs in) { return bce_with_logits(in[0], in[1], {}, reduction); },
                      random);
     expect_gradients([&](Inputs in) { return bce_with_logits(in[0], in[1], weight, reduction); },
@@ -78,7 +86,36 @@ TEST(PointwiseLossTest, EqualsItsCompositionOfSmallerOperators) {
                });
 }
 
+// The values of PyTorch 2.15.
+TEST(PointwiseLossTest, SpecialValuesAndKinksAreThoseOfPyTorch) {
+  const Tensor zero = zeros({6}), x = tensor({0., 1., -1., 2., NAN, INFINITY}).set_requires_grad();
+  const Tensor huber = huber_loss(x, zero, Reduction::none);
+  expect_close(huber, {0, 0.5, 0.5, 1.5, NAN, INFINITY});
+  huber.backward(ones({6}));
+  expect_close(x.grad(), {0, 1, -1, 1, NAN, 1});
+  const Tensor logs = tensor({-1., -INFINITY, -1., -1.}), t = tensor({0., 0., 1., -1.});
+  expect_close(kl_div(logs, t, Reduction::none), {0, NAN, 1, NAN});
+  expect_close(smooth_l1_loss(x.detach(), zero, Reduction::none, 0), {0, 1, 1, 2, NAN, INFINITY});
+}
+
+TEST(PointwiseLossTest, HalvesComputeInFloat32AndEmptyTensorsHaveNoMean) {
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    const Tensor x = full({500}, 3, {.dtype = dtype}).set_requires_grad();
+    const Tensor loss = huber_loss(x, zeros({500}, {.dtype = dtype}), Reduction::sum, 2);
+    EXPECT_EQ(loss.dtype(), dtype);
+    expect_close(loss, full({}, 2000));
+    loss.backward();
+    expect_close(x.grad(), full({500}, 2));
+  }
+  EXPECT_TRUE(std::isnan(kl_div(zeros({0}), zeros({0})).item<double>()));
+}
+
 TEST(PointwiseLossTest, ThrowsAtTheCallersLine) {
+  expect_throws<ValueError>([] { huber_loss(zeros({2}), zeros({2}), Reduction::mean, 0); },
+                            "huber_loss: delta must be positive; got 0");
+  expect_throws<ValueError>([] { smooth_l1_loss(zeros({2}), zeros({2}), Reduction::mean, -1); },
+                            "smooth_l1_loss: beta must not be negative; got -1");
+  expect_throws<ShapeError>([] { kl_div(zeros({2}), zeros({3})); }, "kl_div: x and targets");
   expect_throws<ShapeError>([] { mse_loss(zeros({2}), zeros({3})); },
                             "mse_loss: x and targets must have one shape; got (2,) and (3,)");
   expect_throws<DTypeError>([] { l1_loss(zeros({2}), zeros({2}, {.dtype = DType::float64})); },

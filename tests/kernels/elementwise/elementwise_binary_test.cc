@@ -52,6 +52,17 @@ Tensor expected(const BinaryCase& row, const Tensor& a, const Tensor& b) {
   return reference::elementwise([&](const auto& v) { return row.formula(v[0], v[1]); }, {a, b});
 }
 
+std::int64_t whole(double x) { return static_cast<std::int64_t>(x); }
+
+const BinaryCase kOfBits[] = {
+    {"and", kernels::binary<ops::BitwiseAnd>,
+     [](double a, double b) { return double(whole(a) & whole(b)); }},
+    {"or", kernels::binary<ops::BitwiseOr>,
+     [](double a, double b) { return double(whole(a) | whole(b)); }},
+    {"xor", kernels::binary<ops::BitwiseXor>,
+     [](double a, double b) { return double(whole(a) ^ whole(b)); }},
+};
+
 // Operands that broadcast to one shape.
 const std::pair<Shape, Shape> kBroadcasts[] = {
     {{}, {}},         {{1}, {}},           {{3}, {3}},
@@ -104,6 +115,39 @@ TEST(ElementwiseBinaryTest, IntegerPowersRoundTowardsZero) {
   const Tensor a = from_values(std::span<const std::int64_t>(bases), {7});
   const Tensor b = from_values(std::span<const std::int64_t>(exponents), {7});
   expect_close(kernels::binary<ops::Pow>(a, b), {1024, 0, 1, -1, 1, 1, 0});
+}
+
+// The values of PyTorch 2.15; by 0, integers give 0 as in NumPy.
+TEST(ElementwiseBinaryTest, DivisionRoundsDownAndTheRemainderHasTheDivisorsSign) {
+  const Tensor a = doubles({7, -7, 7, -7, 5.5, -5.5, -0.0, 1, kInf, 6});
+  const Tensor b = doubles({2, 2, -2, -2, 2, 2, 3, 0, 2, kInf});
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Tensor x = kernels::cast(a, dtype), y = kernels::cast(b, dtype);
+    expect_close(kernels::binary<ops::FloorDivide>(x, y), {3, -4, -4, 3, 2, -3, 0, kInf, kNan, 0});
+    expect_close(kernels::binary<ops::Remainder>(x, y), {1, 1, -1, -1, 1.5, 0.5, 0, kNan, kNan, 6});
+  }
+  for (const DType dtype : {DType::int32, DType::int64}) {
+    const Tensor x = kernels::cast(doubles({7, -7, 7, -7, 6, -6, 5, -5}), dtype);
+    const Tensor y = kernels::cast(doubles({2, 2, -2, -2, 3, 3, 0, -1}), dtype);
+    expect_close(kernels::binary<ops::FloorDivide>(x, y), {3, -4, -4, 3, 2, -2, 0, 5});
+    expect_close(kernels::binary<ops::Remainder>(x, y), {1, 1, -1, -1, 0, 0, 0, 0});
+    expect_close(kernels::unary(ops::RightScalar<ops::FloorDivide>(-2), x),
+                 {-4, 3, -4, 3, -3, 3, -3, 2});
+  }
+  const std::int32_t least = std::numeric_limits<std::int32_t>::min();
+  const Tensor smallest = full({3}, least, {.dtype = DType::int32});
+  expect_close(kernels::unary(ops::RightScalar<ops::FloorDivide>(-1), smallest), full({3}, least));
+  expect_close(kernels::unary(ops::RightScalar<ops::Remainder>(-1), smallest), {0, 0, 0});
+}
+
+TEST(ElementwiseBinaryTest, LerpIsExactAtBothEnds) {
+  const Tensor a = doubles({1e8, -3, 0.1, 1, 1}), b = doubles({0.1, 7, 1e8, 2, 3});
+  const Tensor weight = doubles({1, 0, 1, 0.25, 2});
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Tensor y = kernels::lerp(kernels::cast(a, dtype), kernels::cast(b, dtype),
+                                   kernels::cast(weight, dtype));
+    expect_same_bits(y, kernels::cast(doubles({0.1, -3, 1e8, 1.25, 5}), dtype));
+  }
 }
 
 TEST(ElementwiseBinaryTest, DtypesArePromoted) {
@@ -178,7 +222,13 @@ TEST(ElementwiseBinaryTest, DivisionAndPowerAgreeWithTheReference) {
   Random random(12);
   const BinaryCase rows[] = {
       {"div", kernels::binary<ops::Div>, [](double a, double b) { return a / b; }},
-      {"pow", kernels::binary<ops::Pow>, [](double a, double b) { return std::pow(a, b); }}};
+      {"pow", kernels::binary<ops::Pow>, [](double a, double b) { return std::pow(a, b); }},
+      {"atan2", kernels::binary<ops::Atan2>, [](double a, double b) { return std::atan2(a, b); }},
+      {"floor_divide", kernels::binary<ops::FloorDivide>,
+       [](double a, double b) { return std::floor(a / b); }},
+      {"lerp",
+       [](const Tensor& a, const Tensor& b, Where where) { return kernels::lerp(a, b, b, where); },
+       [](double a, double b) { return a + b * (b - a); }}};
   for (const BinaryCase& row : rows)
     for (const DType dtype : kFloats)
       for (const auto& [shape_a, shape_b] : kBroadcasts) {
@@ -205,6 +255,22 @@ TEST(ElementwiseBinaryTest, ComparisonsAgreeWithTheReferenceAndAreBool) {
         EXPECT_EQ(y.dtype(), DType::bool_);
         expect_close(y, expected(row, a, b));
       }
+}
+
+TEST(ElementwiseBinaryTest, OperatorsOfBitsAgreeWithTheReference) {
+  Random random(15);
+  for (const BinaryCase& row : kOfBits)
+    for (const DType dtype : {DType::int32, DType::int64, DType::uint8, DType::bool_})
+      for (const auto& [shape_a, shape_b] : kBroadcasts) {
+        SCOPED_TRACE(concat(row.name, ' ', dtype, shape_a, shape_b));
+        const Tensor a = random.tensor(shape_a, dtype), b = random.tensor(shape_b, dtype);
+        const Tensor y = row.kernel(a, random.strided(b), Where::current());
+        EXPECT_EQ(y.dtype(), dtype);
+        expect_close(y, expected(row, a, b));
+      }
+  const Tensor bytes = full({2}, 12, {.dtype = DType::uint8});
+  EXPECT_EQ(kernels::unary(ops::RightScalar<ops::BitwiseAnd>(4), bytes).dtype(), DType::uint8);
+  expect_close(kernels::unary(ops::RightScalar<ops::BitwiseAnd>(4), bytes), {4, 4});
 }
 
 TEST(ElementwiseBinaryTest, WhereChoosesFromBroadcastOperands) {
@@ -241,6 +307,8 @@ TEST(ElementwiseBinaryTest, ThrowsForDtypesWithoutTheOperation) {
   const Tensor flags = ones({2}, {.dtype = DType::bool_});
   expect_throws<DTypeError>([&] { kernels::binary<ops::Add>(flags, flags); },
                             "add: needs numbers; got bool");
+  expect_throws<DTypeError>([&] { kernels::binary<ops::BitwiseOr>(flags, ones({2})); },
+                            "bitwise_or: needs integers or bool; got float32");
   expect_throws<DTypeError>([&] { kernels::where(ones({2}), ones({2}), ones({2})); },
                             "where: the condition must be bool; got float32");
   const Tensor integers = ones({2}, {.dtype = DType::int64});

@@ -48,6 +48,24 @@ const UnaryCase kSmooth[] = {
     {"tanh", apply<ops::Tanh>, [](double x) { return std::tanh(x); }, -4, 4},
     {"sigmoid", apply<ops::Sigmoid>, [](double x) { return 1 / (1 + std::exp(-x)); }, -9, 9},
     {"erf", apply<ops::Erf>, [](double x) { return std::erf(x); }, -3, 3},
+    {"tan", apply<ops::Tan>, [](double x) { return std::tan(x); }, -1.4, 1.4},
+    {"asin", apply<ops::Asin>, [](double x) { return std::asin(x); }, -1, 1},
+    {"acos", apply<ops::Acos>, [](double x) { return std::acos(x); }, -1, 1},
+    {"atan", apply<ops::Atan>, [](double x) { return std::atan(x); }, -9, 9},
+    {"sinh", apply<ops::Sinh>, [](double x) { return std::sinh(x); }, -4, 4},
+    {"cosh", apply<ops::Cosh>, [](double x) { return std::cosh(x); }, -4, 4},
+    {"asinh", apply<ops::Asinh>, [](double x) { return std::asinh(x); }, -9, 9},
+    {"acosh", apply<ops::Acosh>, [](double x) { return std::acosh(x); }, 1, 9},
+    {"atanh", apply<ops::Atanh>, [](double x) { return std::atanh(x); }, -0.9, 0.9},
+    {"silu", apply<ops::Silu>, [](double x) { return x / (1 + std::exp(-x)); }, -9, 9},
+    {"softplus",
+     [](const Tensor& x, Where where) { return kernels::unary(ops::Softplus(2, 4), x, where); },
+     [](double x) { return 2 * x > 4 ? x : std::log1p(std::exp(2 * x)) / 2; }, -4, 4},
+    {"leaky_relu",
+     [](const Tensor& x, Where where) { return kernels::unary(ops::LeakyRelu(0.1), x, where); },
+     [](double x) { return x > 0 ? x : 0.1 * x; }, -4, 4},
+    {"elu", [](const Tensor& x, Where where) { return kernels::unary(ops::Elu(0.5), x, where); },
+     [](double x) { return x > 0 ? x : 0.5 * std::expm1(x); }, -4, 4},
     {"gelu", apply<ops::Gelu>, [](double x) { return x * phi(x); }, -4, 4},
     {"gelu_tanh", apply<ops::GeluTanh>,
      [](double x) {
@@ -66,6 +84,15 @@ const UnaryCase kOfNumbers[] = {
     {"floor", apply<ops::Floor>, [](double x) { return std::floor(x); }, -3, 3},
     {"ceil", apply<ops::Ceil>, [](double x) { return std::ceil(x); }, -3, 3},
     {"round", apply<ops::Round>, [](double x) { return std::nearbyint(x); }, -3, 3},
+    {"trunc", apply<ops::Trunc>, [](double x) { return std::trunc(x); }, -3, 3},
+    {"nan_to_num",
+     [](const Tensor& x, Where where) { return kernels::unary(ops::NanToNum(0, 1, 2), x, where); },
+     [](double x) { return x; }, -3, 3},
+    {"x mod 2",
+     [](const Tensor& x, Where where) {
+       return kernels::unary(ops::RightScalar<ops::Remainder>(2), x, where);
+     },
+     [](double x) { return x - 2 * std::floor(x / 2); }, -3, 3},
     {"clamp",
      [](const Tensor& x, Where where) { return kernels::unary(ops::Clamp(1, 2), x, where); },
      [](double x) { return std::min(std::max(x, 1.0), 2.0); }, -3, 3},
@@ -98,6 +125,9 @@ TEST(ElementwiseUnaryTest, NanAndInfinityFollowTheFormulas) {
   expect_close(kernels::unary(ops::Log(), doubles({kNan, kInf, -1, 0})), {kNan, kInf, kNan, -kInf});
   expect_close(kernels::unary(ops::IsNan(), x), {1, 0, 0, 0});
   expect_close(kernels::unary(ops::IsFinite(), x), {0, 0, 0, 1});
+  expect_close(kernels::unary(ops::NanToNum(7, 8, 9), x), {7, 8, 9, 0});
+  expect_close(kernels::unary(ops::Softplus(1, 20), x), {kNan, kInf, 0, std::log(2)});
+  expect_close(kernels::unary(ops::Elu(2), x), {kNan, kInf, -2, 0});
 }
 
 TEST(ElementwiseUnaryTest, HalvesRoundToTheEvenNeighbour) {
@@ -146,11 +176,27 @@ TEST(ElementwiseUnaryTest, OperatorsAgreeWithTheReference) {
       if (dtype != DType::uint8 || row.name != std::string("neg")) check(row, dtype);
 }
 
+TEST(ElementwiseUnaryTest, BitsAreInverted) {
+  for (const DType dtype : {DType::int32, DType::int64}) {
+    const Tensor x = kernels::cast(doubles({0, 5, -1, 1 << 20}), dtype);
+    const Tensor y = kernels::unary(ops::BitwiseNot(), x);
+    EXPECT_EQ(y.dtype(), dtype);
+    expect_close(y, {-1, -6, 0, -1 - (1 << 20)});
+  }
+  expect_close(kernels::unary(ops::BitwiseNot(), full({40}, 5, {.dtype = DType::uint8})),
+               full({40}, 250));
+  const Tensor flags = kernels::cast(doubles({0, 1}), DType::bool_);
+  EXPECT_EQ(kernels::unary(ops::BitwiseNot(), flags).dtype(), DType::bool_);
+  expect_close(kernels::unary(ops::BitwiseNot(), flags), {1, 0});
+}
+
 // -- Errors ---------------------------------------------------------------------------------------
 
 TEST(ElementwiseUnaryTest, ThrowsForBool) {
   expect_throws<DTypeError>([&] { kernels::unary(ops::Neg(), ones({2}, {.dtype = DType::bool_})); },
                             "neg: needs numbers; got bool");
+  expect_throws<DTypeError>([&] { kernels::unary(ops::BitwiseNot(), ones({2})); },
+                            "bitwise_not: needs integers or bool; got float32");
 }
 
 TEST(ElementwiseUnaryTest, ThrowsForNumbersThatTheDtypeCannotHold) {

@@ -106,6 +106,15 @@ TEST_F(LayerGoldenTest, ActivationsMatchPyTorch) {
   check("GELU", GELU());
   check("Sigmoid", Sigmoid());
   check("Tanh", Tanh());
+  check("SiLU", SiLU());
+  check("Softplus", Softplus());
+  check("Softplus 2 3", Softplus(2, 3));
+  check("LeakyReLU", LeakyReLU());
+  check("LeakyReLU 0.2", LeakyReLU(0.2));
+  check("ELU", ELU());
+  check("ELU 0.5", ELU(0.5));
+  check("Hardtanh", Hardtanh());
+  check("Hardtanh -2 0.75", Hardtanh(-2, 0.75));
 }
 
 TEST_F(LayerGoldenTest, FusedReluEqualsReluAfterTheLayer) {

@@ -1,0 +1,77 @@
+#include "ringrad/autograd/loss/embedding_loss.h"
+
+#include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/reduce.h"
+
+namespace ringrad {
+namespace {
+
+Tensor reduced(const Tensor& losses, Reduction reduction) {
+  if (reduction == Reduction::none) return losses;
+  return reduction == Reduction::sum ? sum(losses) : mean(losses);
+}
+
+void check_rows(const char* operation, const Tensor& a, const Tensor& b, Where where) {
+  check_floating(operation, a, where);
+  check_same_dtype(operation, a, b, where);
+  check_same_device(operation, a, b, where);
+  RINGRAD_CHECK(a.dims() >= 1 && a.shape() == b.shape(), ShapeError, where, operation,
+                ": rows must have one shape and at least one axis; got ", a.shape(), " and ",
+                b.shape());
+}
+
+Tensor sum_of_row(const Tensor& x) { return sum(x, {-1}); }
+
+Tensor distance(const Tensor& a, const Tensor& b, double p, double eps) {
+  const Tensor difference = a - b + eps;
+  if (p == 1) return sum_of_row(abs(difference));
+  if (p == 2) return sqrt(sum_of_row(square(difference)));
+  return pow(sum_of_row(pow(abs(difference), p)), 1 / p);
+}
+
+}  // namespace
+
+Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& targets, double margin,
+                             Reduction reduction, Where where) {
+  constexpr const char* kName = "cosine_embedding_loss";
+  constexpr double kEps = 1e-12;
+  if (autocasting()) {
+    const Tensor wide_a = widened(a, where), wide_b = widened(b, where);
+    const Autocast off(DType::float32);
+    return cosine_embedding_loss(wide_a, wide_b, targets, margin, reduction, where);
+  }
+  check_rows(kName, a, b, where);
+  check_same_device(kName, a, targets, where);
+  RINGRAD_CHECK(a.dims() <= 2 && targets.shape() == (a.dims() == 2 ? Shape{a.shape()[0]} : Shape{}),
+                ShapeError, where, kName,
+                ": rows must be (B, D) or (D), with one target each; got rows ", a.shape(),
+                " and targets ", targets.shape());
+  const auto squares = [](const Tensor& x) { return sum_of_row(square(x)) + kEps; };
+  const Tensor cosine = sum_of_row(a * b) / sqrt(squares(a) * squares(b));
+  const Tensor losses = ringrad::where(targets == 1, 1 - cosine,
+                                       ringrad::where(targets == -1, relu(cosine - margin), 0));
+  return reduced(losses, reduction);
+}
+
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletMarginOptions& options, Where where) {
+  constexpr const char* kName = "triplet_margin_loss";
+  if (autocasting()) {
+    const Tensor a = widened(anchor, where), p = widened(positive, where),
+                 n = widened(negative, where);
+    const Autocast off(DType::float32);
+    return triplet_margin_loss(a, p, n, options, where);
+  }
+  check_rows(kName, anchor, positive, where);
+  check_rows(kName, anchor, negative, where);
+  RINGRAD_CHECK(options.p > 0, ValueError, where, kName, ": p must be positive; got ", options.p);
+  const auto between = [&](const Tensor& a, const Tensor& b) {
+    return distance(a, b, options.p, options.eps);
+  };
+  Tensor apart = between(anchor, negative);
+  if (options.swap) apart = minimum(apart, between(positive, negative));
+  return reduced(relu(between(anchor, positive) - apart + options.margin), options.reduction);
+}
+
+}  // namespace ringrad

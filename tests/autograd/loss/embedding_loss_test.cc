@@ -1,0 +1,110 @@
+#include "ringrad/autograd/loss/embedding_loss.h"
+
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::expect_throws;
+using testing::Random;
+
+constexpr Reduction kReductions[] = {Reduction::none, Reduction::mean, Reduction::sum};
+
+std::vector<Tensor> leaves(Random& random, int count, const Shape& shape) {
+  std::vector<Tensor> result;
+  for (int i = 0; i < count; ++i)
+    result.push_back(random.tensor(shape, DType::float64).set_requires_grad());
+  return result;
+}
+
+TEST(CosineEmbeddingLossTest, MeasuresTheAngle) {
+  const Tensor a = tensor({{1., 0.}, {1., 0.}, {1., 0.}, {1., 0.}});
+  const Tensor b = tensor({{3., 0.}, {0., 2.}, {3., 4.}, {-1., 0.}});
+  const auto losses = [&](double target, double margin) {
+    return cosine_embedding_loss(a, b, full({4}, target), margin, Reduction::none);
+  };
+  expect_close(losses(1, 0), {0, 1, 0.4, 2});
+  expect_close(losses(-1, 0.5), {0.5, 0, 0.1, 0});
+  expect_close(losses(0, 0), zeros({4}));
+}
+
+TEST(CosineEmbeddingLossTest, GradientsAgreeWithDifferences) {
+  Random random(1);
+  const Tensor targets = tensor({1, -1, 1, -1});
+  for (const Reduction reduction : kReductions) {
+    const auto f = [&](const std::vector<Tensor>& in) {
+      return cosine_embedding_loss(in[0], in[1], targets, -0.9, reduction);
+    };
+    EXPECT_EQ(gradient_check(f, leaves(random, 2, {4, 3})), "");
+    EXPECT_EQ(gradient_gradient_check(f, leaves(random, 2, {4, 3})), "");
+  }
+  const auto one = [](const std::vector<Tensor>& in) {
+    return cosine_embedding_loss(in[0], in[1], ones({}));
+  };
+  EXPECT_EQ(gradient_check(one, leaves(random, 2, {3})), "");
+}
+
+TEST(TripletMarginLossTest, ComparesDistances) {
+  const Tensor anchor = zeros({2, 2}), positive = tensor({{3., 4.}, {0., 1.}}),
+               negative = tensor({{0., 1.}, {6., 8.}});
+  expect_close(triplet_margin_loss(anchor, positive, negative, {.reduction = Reduction::none}),
+               {5, 0}, 64);
+  expect_close(
+      triplet_margin_loss(anchor, positive, negative, {.p = 1, .reduction = Reduction::none}),
+      {7, 0}, 64);
+  const Tensor near = tensor({{3., 3.9}, {6., 8.}});
+  expect_close(
+      triplet_margin_loss(anchor, positive, near, {.swap = true, .reduction = Reduction::none}),
+      {5.9, 0}, 64);
+}
+
+TEST(TripletMarginLossTest, GradientsAgreeWithDifferences) {
+  Random random(2);
+  for (const double p : {1., 2., 3.})
+    for (const bool swap : {false, true})
+      for (const Reduction reduction : kReductions) {
+        SCOPED_TRACE(concat("p ", p, " swap ", swap));
+        const auto f = [=](const std::vector<Tensor>& in) {
+          return triplet_margin_loss(in[0], in[1], in[2],
+                                     {.margin = 9, .p = p, .swap = swap, .reduction = reduction});
+        };
+        EXPECT_EQ(gradient_check(f, leaves(random, 3, {2, 3})), "");
+        EXPECT_EQ(gradient_gradient_check(f, leaves(random, 3, {2, 3})), "");
+      }
+}
+
+TEST(TripletMarginLossTest, TakesStridedRowsAndHalves) {
+  Random random(3);
+  const Tensor a = random.tensor({4, 5}), b = random.tensor({4, 5}), c = random.tensor({4, 5});
+  expect_close(triplet_margin_loss(random.strided(a), random.strided(b), random.strided(c)),
+               triplet_margin_loss(a, b, c));
+  const Tensor half = random.tensor({4, 5}, DType::float16).set_requires_grad();
+  const Tensor loss =
+      triplet_margin_loss(half, half.detach(), random.tensor({4, 5}, DType::float16));
+  loss.backward();
+  EXPECT_EQ(loss.dtype(), DType::float16);
+  EXPECT_EQ(half.grad().dtype(), DType::float16);
+}
+
+TEST(EmbeddingLossTest, ThrowsAtTheCallersLine) {
+  const Tensor rows = zeros({2, 3});
+  expect_throws<ShapeError>(
+      [&] {
+        cosine_embedding_loss(rows, zeros({2, 4}), ones({2}));
+      },
+      "rows must have one shape and at least one axis; got (2, 3) and (2, 4)");
+  expect_throws<ShapeError>([&] { cosine_embedding_loss(rows, rows, ones({3})); },
+                            "with one target each; got rows (2, 3) and targets (3,)");
+  expect_throws<ShapeError>([&] { triplet_margin_loss(rows, rows, zeros({3})); },
+                            "triplet_margin_loss: rows must have one shape");
+  expect_throws<ValueError>([&] { triplet_margin_loss(rows, rows, rows, {.p = 0}); },
+                            "triplet_margin_loss: p must be positive; got 0");
+}
+
+}  // namespace
+}  // namespace ringrad
