@@ -10,8 +10,8 @@
 // as the whole inner axis. Most tensors end as one axis, and a loop over one such row is the
 // fastest there is.
 //
-// A broadcast operand has stride 0 along the repeated axis. Only a source that is read backwards has
-// negative strides (kernels/copy/flip.h); operand 0 never has.
+// A broadcast operand has stride 0 along the repeated axis. Only a source that is read backwards
+// has negative strides (kernels/copy/flip.h); operand 0 never has.
 
 #pragma once
 

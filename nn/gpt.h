@@ -47,8 +47,8 @@ struct GPTLinears {
   int parts = 1;
 };
 
-/// The model. Weights are drawn from N(0, 0.02^2), those of c_proj from N(0, 0.02^2 / (2 L)); biases
-/// are 0. The rows of c_attn are ordered by head: query, key and value of head 0, then of head 1.
+/// The model. Weights are drawn from N(0, 0.02^2), those of c_proj from N(0, 0.02^2 / (2 L));
+/// biases are 0. The rows of c_attn are ordered by head: query, key and value of head 0, then of head 1.
 /// With linear layers that are parts, load initial values (load_whole_state_dict): drawn parts
 /// would differ from those of a whole model.
 ///

@@ -40,7 +40,8 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats,
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats,
                          std::optional<std::int64_t> axis = {}, Where where = Where::current());
 
-/// Which axis of meshgrid's results belongs to the first list of coordinates: 0 or, as in images, 1.
+/// Which axis of meshgrid's results belongs to the first list of coordinates: 0 or, as in images,
+/// 1.
 enum class Indexing : std::uint8_t { ij, xy };
 
 /// The coordinates of all points of a grid. Element (i, j, ..) of result k is coordinate i, j, ..
