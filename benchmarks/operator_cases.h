@@ -5,6 +5,7 @@
 //   op/matmul conv          square; 3x3 with 64 output channels       GFLOP/s; backward = 2 forward
 //   op/batch_norm[_relu]    training mode, forward and backward
 //   op/cross_entropy        4096 x 1000, forward and backward
+//   op/attention            causal, heads of 64, forward and backward; one query with kept keys
 //   eager/add               one element, with and without the tape, per operation
 //   eager/chain             y = y * b, N times: forward, backward and freeing, per node
 //
@@ -16,6 +17,7 @@
 //   normal(shape)  ones(shape)  classes(count, below)  channels_last(x)
 //   relu(x)  sum(x, axis)  softmax(x, axis)  matmul(a, b)  conv3x3(x, weight, bias)
 //   batch_norm(x, weight, bias, mean, var, with_relu)      cross_entropy(logits, targets)
+//   attention(q, k, v, causal)
 //   mark_leaf(x)  clear_grad(x)  backward(y, grad)
 
 #pragma once
@@ -40,6 +42,7 @@ class OperatorCases {
  public:
   using Tensor = typename Library::Tensor;
   using Tensors = std::vector<Tensor>;
+  using Extents = std::vector<std::int64_t>;
   enum class Layout { contiguous, channels_last };
 
   std::vector<Case> all() {
@@ -53,6 +56,9 @@ class OperatorCases {
       add_batch_norm(true, layout);
     }
     add_cross_entropy();
+    add_attention(4, 8, 1024);
+    add_attention(32, 4, 128);
+    for (std::int64_t S : {1, 128, 1024}) add_decoding(8, 8, S);
     add_eager();
     for (int n : {1'000, 10'000, 100'000, 1'000'000}) add_chain(n);
     return std::move(cases_);
@@ -157,6 +163,34 @@ class OperatorCases {
                               [target = Library::classes(4096, 1000)](const Tensors& t) {
                                 return Library::cross_entropy(t[0], target);
                               });
+    });
+  }
+
+  static constexpr std::int64_t kHeadSize = 64;
+
+  void add_attention(std::int64_t B, std::int64_t H, std::int64_t T) {
+    const Extents extents{B, H, T, kHeadSize};
+    const auto name = "op/attention_forward_backward/B:" + std::to_string(B) +
+                      "/H:" + std::to_string(H) + "/T:" + std::to_string(T);
+    const auto scores = static_cast<double>(B * H * T * T) / 2;  // of a causal attention
+    add(name, flops(2 * 7 * scores * kHeadSize), [=] {
+      return forward_backward(
+          {Library::normal(extents), Library::normal(extents), Library::normal(extents)},
+          Library::ones(extents),
+          [](const Tensors& t) { return Library::attention(t[0], t[1], t[2], true); });
+    });
+  }
+
+  void add_decoding(std::int64_t B, std::int64_t H, std::int64_t S) {
+    const auto name = "op/attention_one_query/B:" + std::to_string(B) + "/H:" + std::to_string(H) +
+                      "/S:" + std::to_string(S);
+    const auto bytes_read = static_cast<double>(2 * B * H * S * kHeadSize) * sizeof(float);
+    add(name, bytes(bytes_read), [=] {
+      return [q = Library::normal({B, H, 1, kHeadSize}), k = Library::normal({B, H, S, kHeadSize}),
+              v = Library::normal({B, H, S, kHeadSize})] {
+        const typename Library::Recording off(false);
+        Library::attention(q, k, v, false);
+      };
     });
   }
 

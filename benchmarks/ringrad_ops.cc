@@ -1,6 +1,7 @@
 // Our side of the comparison: operators and the cost of tiny operations. The cases are in
 // operator_cases.h.
 
+#include "ringrad/autograd/attention/attention.h"
 #include "ringrad/autograd/convolution/convolution.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
@@ -41,6 +42,9 @@ struct Ringrad {
   }
   static Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
     return ringrad::cross_entropy(logits, targets);
+  }
+  static Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+    return scaled_dot_product_attention(q, k, v, {.causal = causal});
   }
 
   static void mark_leaf(Tensor& x) { x.set_requires_grad(); }

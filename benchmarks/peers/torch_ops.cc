@@ -39,6 +39,18 @@ struct Torch {
   static Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
     return torch::nn::functional::cross_entropy(logits, target);
   }
+  static Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+#if TORCH_VERSION_MAJOR >= 2
+    return at::scaled_dot_product_attention(q, k, v, {}, 0, causal);
+#else  // no fused one for CPUs
+    Tensor scores = torch::matmul(q, k.transpose(-2, -1)) / std::sqrt(double(q.size(-1)));
+    if (causal) {
+      const auto later = torch::ones({q.size(-2), k.size(-2)}, torch::kBool).triu(1);
+      scores = scores.masked_fill(later, -std::numeric_limits<float>::infinity());
+    }
+    return torch::matmul(torch::softmax(scores, -1), v);
+#endif
+  }
 
   static void mark_leaf(Tensor& x) { x.requires_grad_(); }
   static void clear_grad(Tensor& x) { x.mutable_grad().reset(); }

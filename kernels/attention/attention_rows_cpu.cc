@@ -54,8 +54,8 @@ RINGRAD_INLINE void multiply_keys(const M* query, const Matrix<T>& k, std::int64
   Vector<M>::at(x) = sums[0];
 }
 
-// y = sum over s of p[s] * row s of v, for kVectors vectors of columns from j on. Two keys at a
-// time have sums of their own, since an addition must wait for the one before it.
+// y = sum over s of p[s] * row s of v, for kVectors vectors of columns. Even and odd keys have sums
+// of their own, since an addition must wait for the one before it.
 template <int kVectors, class T, class M>
 RINGRAD_INLINE void multiply_values(const M* p, const T* v, std::int64_t row, std::int64_t count,
                                     M* y) {
