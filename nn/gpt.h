@@ -48,9 +48,9 @@ struct GPTLinears {
 };
 
 /// The model. Weights are drawn from N(0, 0.02^2), those of c_proj from N(0, 0.02^2 / (2 L));
-/// biases are 0. The rows of c_attn are ordered by head: query, key and value of head 0, then of head 1.
-/// With linear layers that are parts, load initial values (load_whole_state_dict): drawn parts
-/// would differ from those of a whole model.
+/// biases are 0. The rows of c_attn are ordered by head: query, key and value of head 0, then of
+/// head 1. With linear layers that are parts, load initial values (load_whole_state_dict): drawn
+/// parts would differ from those of a whole model.
 ///
 /// Parameters:  wte.weight (V, C), wpe.weight (T, C), h.i.ln_1, h.i.attn.c_attn, h.i.attn.c_proj,
 ///              h.i.ln_2, h.i.mlp.c_fc, h.i.mlp.c_proj, ln_f, lm_head.weight (that of wte)
