@@ -1,10 +1,14 @@
 #include "ringrad/autograd/in_place.h"
 
+#include "ringrad/autograd/brackets.h"
 #include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
+#include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
+#include "ringrad/kernels/index/gather.h"
 
 namespace ringrad {
 namespace {
@@ -42,6 +46,24 @@ Tensor change(const char* name, const Tensor& y, Scalar x, Where where) {
   check_writable(name, y, where);
   kernels::unary(ops::RightScalar<Op>(x), y, y, where);
   return y;
+}
+
+// Writes values, of the shape of the selection, to its places.
+void write(const detail::Selection& to, const Tensor& values, Where where) {
+  const Shape flat = to.flat();
+  const std::int64_t n = to.positions.numel();
+  Shape rows = flat, along = Shape::filled(flat.size(), 1);
+  rows[to.axis] = along[to.axis] = n;
+  const Tensor source = reshape(values, rows, where);
+  const Tensor positions = reshape(to.positions, along, where);
+  const Tensor index = view::expand(positions, rows, where);
+  if (const auto strides = view::reshaped_strides(to.view, flat))
+    return kernels::scatter_(view::as_strided(to.view, flat, *strides, to.view.offset(), where),
+                             to.axis, index, source, where);
+  // The indexed axes cannot be seen as one in x's memory.
+  const Tensor copy = kernels::contiguous(to.view, where);
+  kernels::scatter_(view::reshape(copy, flat, where), to.axis, index, source, where);
+  kernels::copy_(to.view, copy, where);
 }
 
 }  // namespace
@@ -89,6 +111,41 @@ Tensor zero_(const Tensor& y, Where where) {
   check_writable("zero_", y, where);
   kernels::zero_(y, where);
   return y;
+}
+
+Tensor assign(const Tensor& x, std::span<const Index> indices, const Tensor& y, Where where) {
+  check_operands("assign", x, y, where);
+  const detail::Selection to = detail::select_by(x, indices, where);
+  if (to.count == 0) {
+    kernels::copy_(to.view, y, where);
+    return x;
+  }
+  RINGRAD_CHECK(broadcasts_to(y.shape(), to.shape()), ShapeError, where,
+                "assign: the values must broadcast to x[{...}]; got ", y.shape(), " and ",
+                to.shape());
+  check_same_device("assign", x, y, where);
+  write(to, view::expand(kernels::cast(y, x.dtype(), where), to.shape(), where), where);
+  return x;
+}
+
+Tensor assign(const Tensor& x, std::initializer_list<Index> indices, const Tensor& y, Where where) {
+  return assign(x, std::span(indices.begin(), indices.size()), y, where);
+}
+
+Tensor assign(const Tensor& x, std::span<const Index> indices, Scalar y, Where where) {
+  check_writable("assign", x, where);
+  const detail::Selection to = detail::select_by(x, indices, where);
+  if (to.count == 0) {
+    kernels::fill_(to.view, y, where);
+    return x;
+  }
+  const Tensor value = full({}, y, {.dtype = x.dtype(), .device = x.device()}, where);
+  write(to, view::expand(value, to.shape(), where), where);
+  return x;
+}
+
+Tensor assign(const Tensor& x, std::initializer_list<Index> indices, Scalar y, Where where) {
+  return assign(x, std::span(indices.begin(), indices.size()), y, where);
 }
 
 Tensor operator+=(Located y, Located x) { return add_(y.tensor, x.tensor, 1, y.where); }

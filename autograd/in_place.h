@@ -16,6 +16,9 @@
 
 #pragma once
 
+#include <initializer_list>
+#include <span>
+
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {
@@ -39,6 +42,20 @@ Tensor copy_(const Tensor& y, const Tensor& x, Where where = Where::current());
 Tensor fill_(const Tensor& y, Scalar value, Where where = Where::current());
 /// Sets every element to 0.
 Tensor zero_(const Tensor& y, Where where = Where::current());
+
+/// x[{...}] = y, also with tensors among the indices (brackets.h): assign(x, {mask}, 0),
+/// assign(x, {rows, Slice(0, 5)}, y). Of several values for one place the last one stays.
+///
+/// Shapes:  y broadcasts to the shape of x[{...}]
+/// Throws:  as x[{...}] does
+Tensor assign(const Tensor& x, std::span<const Index> indices, const Tensor& y,
+              Where where = Where::current());
+Tensor assign(const Tensor& x, std::initializer_list<Index> indices, const Tensor& y,
+              Where where = Where::current());
+Tensor assign(const Tensor& x, std::span<const Index> indices, Scalar y,
+              Where where = Where::current());
+Tensor assign(const Tensor& x, std::initializer_list<Index> indices, Scalar y,
+              Where where = Where::current());
 
 /// The same as operators: y += x is add_(y, x).
 Tensor operator+=(Located y, Located x);

@@ -129,39 +129,6 @@ Tensor select(const Tensor& x, std::int64_t axis, std::int64_t index, Where wher
   return y;
 }
 
-Tensor Tensor::operator[](LocatedIndex index) const {
-  return select(*this, 0, index.index, index.where);
-}
-
-Tensor Tensor::operator[](LocatedIndices indices) const {
-  const Where where = indices.where;
-  const auto count = [&](auto... kinds) {
-    return std::count_if(indices.indices.begin(), indices.indices.end(),
-                         [&](const Index& index) { return ((index.kind == kinds) || ...); });
-  };
-  const auto axes = count(Index::Kind::position, Index::Kind::slice);
-  const auto ellipses = count(Index::Kind::ellipsis);
-  RINGRAD_CHECK(axes <= dims(where) && ellipses <= 1, ShapeError, where,
-                "x[{...}]: there must be at most one index per axis and one kEllipsis; got ", axes,
-                " and ", ellipses, " for shape ", shape(where));
-  Tensor y = *this;
-  std::int64_t axis = 0;
-  for (const auto& [kind, positions] : indices.indices) switch (kind) {
-      case Index::Kind::position:
-        y = select(y, axis, positions.start, where);
-        break;
-      case Index::Kind::slice:
-        y = slice(y, axis++, positions.start, positions.end, positions.step, where);
-        break;
-      case Index::Kind::new_axis:
-        y = unsqueeze(y, axis++, where);
-        break;
-      case Index::Kind::ellipsis:
-        axis += dims(where) - axes;
-    }
-  return y;
-}
-
 RowIterator begin(const Tensor& x, Where where) {
   RINGRAD_CHECK(x.dims(where) > 0, ShapeError, where,
                 "begin: a tensor must have an axis to iterate over; got shape ", x.shape());

@@ -4,6 +4,8 @@
 //     x[{1, Slice(0, 5)}]             one position of the first, positions 0 to 4 of the second
 //     x[{kEllipsis, Slice(), 0}]      the first position of the last axis
 //     x[{kNewAxis, Slice(0, 10, 2)}]  a new axis of extent 1, then every other of ten positions
+//     x[rows], x[{Slice(), columns}]  positions of an axis, listed in an integer tensor: a copy
+//     x[x > 0]                        the elements at which a bool tensor is true: a copy
 
 #pragma once
 
@@ -13,6 +15,7 @@
 #include <span>
 
 #include "ringrad/core/error.h"
+#include "ringrad/core/tensor_impl.h"
 
 namespace ringrad {
 
@@ -38,16 +41,20 @@ inline constexpr struct NewAxis {
 inline constexpr struct Ellipsis {
 } kEllipsis;
 
+class Tensor;
+
 struct Index {
-  enum class Kind { position, slice, new_axis, ellipsis };
+  enum class Kind { position, slice, new_axis, ellipsis, tensor };
 
   Index(std::int64_t position) : kind(Kind::position), slice(position) {}
   Index(const Slice& positions) : kind(Kind::slice), slice(positions) {}
   Index(NewAxis) : kind(Kind::new_axis) {}
   Index(Ellipsis) : kind(Kind::ellipsis) {}
+  Index(const Tensor& positions);  // tensor.h
 
   Kind kind;
-  Slice slice;  ///< a position is its start
+  Slice slice;             ///< a position is its start
+  Ref<TensorImpl> tensor;  ///< null unless the kind is tensor
 };
 
 /// A bracket cannot take a defaulted Where, so the implicit conversions note the line.
@@ -61,6 +68,11 @@ struct LocatedIndices {
       : indices(list.begin(), list.size()), where(at) {}
   explicit LocatedIndices(std::span<const Index> list, Where at = Where::current())
       : indices(list), where(at) {}
+  LocatedIndices(const Tensor& positions, Where at = Where::current());  // tensor.h
+  LocatedIndices(const LocatedIndices&) = delete;
+  LocatedIndices& operator=(const LocatedIndices&) = delete;
+
+  Index only = kEllipsis;  ///< the index outside of braces, if it is one
   std::span<const Index> indices;
   Where where;
 };

@@ -82,8 +82,9 @@ class Tensor {
   /// x[i] is select(x, 0, i): one position of the first axis, as a view. Throws ShapeError without
   /// axes, IndexError outside the axis. Defined in autograd/movement.cc.
   Tensor operator[](LocatedIndex index) const;
-  /// x[{1, Slice(0, 5), kNewAxis, kEllipsis}] (index.h): a view. Throws ShapeError for more indices
-  /// than axes or two kEllipsis; as select() and slice().
+  /// x[{1, Slice(0, 5), kNewAxis, kEllipsis}] (index.h): a view; with a tensor among the indices, a
+  /// copy (autograd/brackets.h). Throws ShapeError for more indices than axes or two kEllipsis; as
+  /// select() and slice().
   Tensor operator[](LocatedIndices indices) const;
 
   /// First element: data<float>(), or data<const float>() to read only. Code that writes must call
@@ -176,8 +177,13 @@ class Tensor {
   [[noreturn]] void throw_wrong_type(DType asked, Where where) const;
   [[noreturn]] void throw_not_on_host(Where where) const;
 
+  friend Index;  // keeps a tensor of positions alive
   Ref<TensorImpl> impl_;
 };
+
+inline Index::Index(const Tensor& positions) : kind(Kind::tensor), tensor(positions.impl_) {}
+inline LocatedIndices::LocatedIndices(const Tensor& positions, Where at)
+    : only(positions), indices(&only, 1), where(at) {}
 
 /// Prints values the way NumPy and PyTorch do, long tensors summarised with "...".
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);

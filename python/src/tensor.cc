@@ -266,9 +266,10 @@ Index index_of(nb::handle key) {
   if (key.is_none()) return kNewAxis;
   if (key.ptr() == Py_Ellipsis) return kEllipsis;
   std::int64_t position = 0;
+  if (nb::isinstance<Tensor>(key)) return nb::cast<Tensor>(key);
   if (!PySlice_Check(key.ptr())) {
     RINGRAD_CHECK(!PyBool_Check(key.ptr()) && nb::try_cast(key, position), IndexError, caller(),
-                  "[]: an index must be a whole number, a slice, None or ...; got ",
+                  "[]: an index must be a whole number, a slice, a tensor, None or ...; got ",
                   nb::repr(key).c_str());
     return position;
   }
@@ -284,12 +285,17 @@ Index index_of(nb::handle key) {
   return Slice(part("start", all.start), part("stop", all.end), part("step", all.step));
 }
 
-Tensor at(const Tensor& x, const nb::object& key) {
+std::vector<Index> indices_of(const nb::object& key) {
   std::vector<Index> indices;
   if (nb::isinstance<nb::tuple>(key))
     for (const nb::handle part : key) indices.push_back(index_of(part));
   else
     indices.push_back(index_of(key));
+  return indices;
+}
+
+Tensor at(const Tensor& x, const nb::object& key) {
+  const std::vector<Index> indices = indices_of(key);
   return x[LocatedIndices(std::span<const Index>(indices), caller())];
 }
 
@@ -467,12 +473,14 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def(
           "__setitem__",
           [](const Tensor& x, const nb::object& key, const Tensor& y) {
-            copy_(at(x, key), y, caller());
+            assign(x, indices_of(key), y, caller());
           },
           nb::arg("key").none(), "value"_a)
       .def(
           "__setitem__",
-          [](const Tensor& x, const nb::object& key, Scalar y) { fill_(at(x, key), y, caller()); },
+          [](const Tensor& x, const nb::object& key, Scalar y) {
+            assign(x, indices_of(key), y, caller());
+          },
           nb::arg("key").none(), "value"_a)
       .def("__len__",
            [](const Tensor& x) {

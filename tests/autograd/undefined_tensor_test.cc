@@ -18,6 +18,8 @@
 #include "ringrad/autograd/index/embedding.h"
 #include "ringrad/autograd/index/gather.h"
 #include "ringrad/autograd/index/index_select.h"
+#include "ringrad/autograd/index/mask.h"
+#include "ringrad/autograd/index/scatter.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/loss/embedding_loss.h"
 #include "ringrad/autograd/loss/linear_cross_entropy.h"
@@ -30,8 +32,10 @@
 #include "ringrad/autograd/norm/group_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/norm/rms_norm.h"
+#include "ringrad/autograd/order/sample.h"
 #include "ringrad/autograd/order/scan.h"
 #include "ringrad/autograd/order/sort.h"
+#include "ringrad/autograd/order/unique.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/shape/diagonal.h"
 #include "ringrad/autograd/shape/pad.h"
@@ -189,6 +193,31 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { select(none, 0, 0); },
       [&] { squeeze(none); },
       [&] { unsqueeze(none, 0); },
+      [&] { none[index]; },
+      [&] { x[none]; },
+      [&] {
+        x[{Slice(), none}];
+      },
+      [&] { assign(none, {index}, x); },
+      [&] { assign(none, {index}, 0); },
+      [&] { assign(x, {none}, 0); },
+      [&] { assign(x, {index}, none); },
+      [&] { scatter(none, 0, indices, x); },
+      [&] { scatter(x, 0, none, x); },
+      [&] { scatter(x, 0, none, 1); },
+      [&] { scatter(x, 0, indices, none); },
+      [&] { index_add(none, 0, index, x); },
+      [&] { index_add(x, 0, none, x); },
+      [&] { index_add(x, 0, index, none); },
+      [&] { masked_fill(none, x > 0, 0); },
+      [&] { masked_fill(x, none, 0); },
+      [&] { masked_select(none, x > 0); },
+      [&] { masked_select(x, none); },
+      [&] { nonzero(none); },
+      [&] { one_hot(none); },
+      [&] { unique(none); },
+      [&] { bernoulli(none); },
+      [&] { multinomial(none, 1); },
       [&] { cumsum(none, 0); },
       [&] { cumprod(none, 0); },
       [&] { sort(none); },

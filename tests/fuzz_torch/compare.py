@@ -105,6 +105,13 @@ OTHER = {
     "index_select": lambda x, w: x[0].index_select(w["axis"], torch.tensor(w["indices"], dtype=torch.int64)),
     "gather": lambda x, w: x[0].gather(
         w["axis"], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"])),
+    "brackets": lambda x, w: x[0][torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"])],
+    "brackets_mask": lambda x, w: x[0][x[0] > 0],
+    "masked_fill": lambda x, w: x[0].masked_fill(x[1] > 0, 0.5),
+    "scatter": lambda x, w: x[0].scatter(
+        w["axis"], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"]), x[1]),
+    "index_add": lambda x, w: x[0].index_add(
+        w["axis"], torch.tensor(w["indices"], dtype=torch.int64), x[1], alpha=0.5),
     "cumsum": lambda x, w: x[0].cumsum(w["axis"]),
     "cumprod": lambda x, w: x[0].cumprod(w["axis"]),
     "sort": lambda x, w: x[0].sort(stable=True, dim=w["axis"], descending=w["descending"]).values,
@@ -271,6 +278,27 @@ class Maker:
             return None
         axis = self.axis(x)
         size = x.shape[axis]
+        if name == "brackets":
+            shape = [rng.randint(0, 3) for _ in range(rng.randint(0, 2))]
+            count = math.prod(shape)
+            return (name, [i], {"shape": shape, "indices": rng.choices(range(-x.shape[0], x.shape[0]), k=count)}
+                    ) if x.shape[0] else None
+        if name == "brackets_mask":
+            return name, [i], {}
+        if name == "masked_fill":
+            return name, [i, self.broadcastable(x)], {}
+        if name == "scatter":  # PyTorch has no gradient for several elements in one place
+            if size == 0 or x.numel() == 0:
+                return None
+            shape = [rng.randint(1, extent) for extent in x.shape]
+            shape[axis] = 1
+            return name, [i, shape], {"axis": axis, "shape": shape,
+                                      "indices": rng.choices(range(size), k=math.prod(shape))}
+        if name == "index_add":
+            count = rng.randint(0, 4) if size else 0
+            shape = list(x.shape)
+            shape[axis] = count
+            return name, [i, shape], {"axis": axis, "indices": rng.choices(range(size), k=count) if count else []}
         if name in ("cumsum", "cumprod"):
             return name, [i], {"axis": axis}
         if name == "sort":

@@ -6,6 +6,8 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/index/gather.h"
 #include "ringrad/autograd/index/index_select.h"
+#include "ringrad/autograd/index/mask.h"
+#include "ringrad/autograd/index/scatter.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/loss/embedding_loss.h"
 #include "ringrad/autograd/loss/linear_cross_entropy.h"
@@ -174,6 +176,17 @@ PadMode pad_mode_of(Arguments with) {
 
 std::map<std::string, Operator> shapes() {
   return {
+      {"brackets", [](In in, Arguments with) { return in[0][indices_of(with)]; }},
+      {"brackets_mask", [](In in, Arguments) { return in[0][in[0] > 0]; }},
+      {"masked_fill", [](In in, Arguments) { return masked_fill(in[0], in[1] > 0, 0.5); }},
+      {"scatter",
+       [](In in, Arguments with) {
+         return scatter(in[0], with["axis"].get<std::int64_t>(), indices_of(with), in[1]);
+       }},
+      {"index_add",
+       [](In in, Arguments with) {
+         return index_add(in[0], with["axis"], indices_of(with), in[1], 0.5);
+       }},
       {"cumsum", [](In in, Arguments with) { return cumsum(in[0], with["axis"]); }},
       {"cumprod", [](In in, Arguments with) { return cumprod(in[0], with["axis"]); }},
       {"sort",
