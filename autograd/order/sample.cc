@@ -22,7 +22,7 @@ Tensor bernoulli(const Tensor& x, Generator& generator, Where where) {
   check_floating("bernoulli", x, where);
   RINGRAD_CHECK(all_true(logical_and(ge(x, 0, where), le(x, 1, where), where), where), ValueError,
                 where, "bernoulli: probabilities must be in [0, 1]; got another one");
-  const Tensor drawn = empty_like(x, size_bytes(x.dtype()) == 8 ? DType::float64 : DType::float32);
+  const Tensor drawn = empty_like(x, math_dtype(x.dtype()), where);
   uniform_(drawn, 0, 1, generator, where);
   return to(lt(drawn, x, where), x.dtype(), where);
 }

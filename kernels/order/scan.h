@@ -34,7 +34,7 @@ Tensor recurrence(const Tensor& a, const Tensor& b, std::int64_t axis, bool reve
 struct Lines {
   std::int64_t outer = 1, n = 1, inner = 1;
 
-  std::int64_t count() const { return outer * inner; }
+  constexpr std::int64_t count() const { return outer * inner; }
 };
 
 /// Throws ShapeError for an absent axis; a tensor without axes is one line.

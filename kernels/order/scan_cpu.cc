@@ -66,7 +66,7 @@ RINGRAD_CLONES void scan_neighbours(Scan scan, std::int64_t first, std::int64_t 
 
 template <class Scan, class T>
 void run(Scan scan, const Lines& lines, bool reversed, T* y) {
-  // Lines number `begin` to `end` - 1 of one outer position, `distance` apart.
+  // `count` lines, of which the first begins at `first`, `distance` apart.
   const auto several = [&](std::int64_t first, std::int64_t count, std::int64_t distance) {
     const std::int64_t start = reversed ? first + (lines.n - 1) * lines.inner : first;
     const std::int64_t step = reversed ? -lines.inner : lines.inner;
@@ -83,14 +83,18 @@ void run(Scan scan, const Lines& lines, bool reversed, T* y) {
     return parallel_for(lines.outer, grain, [&](std::int64_t begin, std::int64_t end) {
       several(begin * lines.n, end - begin, lines.n);
     });
-  parallel_for(lines.count(), grain, [&](std::int64_t begin, std::int64_t end) {
-    while (begin < end) {  // one outer position after the other
-      const std::int64_t outer = begin / lines.inner, inner = begin % lines.inner;
-      const std::int64_t count = std::min(end - begin, lines.inner - inner);
-      several(outer * lines.n * lines.inner + inner, count, 1);
-      begin += count;
-    }
-  });
+  // Bundles begin at fixed lines: vectors may contract a * b + c, so which lines they take must not
+  // depend on the number of threads.
+  const std::int64_t bundles = (lines.inner + kNeighbours - 1) / kNeighbours;
+  parallel_for(lines.outer * bundles, std::max<std::int64_t>(1, grain / kNeighbours),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t bundle = begin; bundle < end; ++bundle) {
+                   const std::int64_t outer = bundle / bundles;
+                   const std::int64_t inner = bundle % bundles * kNeighbours;
+                   several(outer * lines.n * lines.inner + inner,
+                           std::min<std::int64_t>(kNeighbours, lines.inner - inner), 1);
+                 }
+               });
 }
 
 }  // namespace

@@ -99,6 +99,18 @@ TEST(ScanTest, RecurrenceAgreesWithLoops) {
   }
 }
 
+TEST(ScanTest, DoesNotDependOnTheNumberOfThreads) {
+  Random random(4);
+  const Shape shape{3, 700, 45};
+  const Tensor a = random.tensor(shape, -1, 1, DType::float64);
+  const Tensor b = random.tensor(shape, DType::float64);
+  const auto run = [&](int threads) {
+    const Team team(threads);
+    return recurrence(a, b, 1, false);
+  };
+  expect_same_bits(run(1), run(2));
+}
+
 TEST(ScanTest, SixteenBitSumsAreRoundedOnce) {
   const Tensor y = scan(ScanOp::sum, ones({300}, {.dtype = DType::bfloat16}), 0, false);
   EXPECT_EQ(y.to_vector<double>().back(), 300);
