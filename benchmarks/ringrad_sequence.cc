@@ -83,22 +83,14 @@ Case without_gradient(const std::string& name, const Operator& f,
           }};
 }
 
-Tensor attention(const Inputs& in) {
-  return scaled_dot_product_attention(in[0], in[1], in[2], {.causal = true});
-}
-
 std::vector<Case> cases() {
-  const Shape square{1024, 1024}, rows{8192, 1024}, heads{4, 8, 1024, 64};
+  const Shape square{1024, 1024}, rows{8192, 1024};
   return {
       step_case("gpt/B:8", 8, gpt_step),
       {"sequence/lstm/T:64/B:32",
        [](const Report& report) { time_lstm(report, "sequence/lstm/T:64/B:32"); }},
       {"sequence/generate/T:128/B:1",
        [](const Report& report) { time_generation(report, "sequence/generate/T:128/B:1"); }},
-      with_gradient("sequence/attention/B:4/H:8/T:1024/D:64", attention,
-                    [=] {
-                      return Inputs{randn(heads), randn(heads), randn(heads)};
-                    }),
       with_gradient(
           "sequence/layer_norm/8192x1024",
           [](const Inputs& in) { return layer_norm(in[0], in[1], in[2]); },

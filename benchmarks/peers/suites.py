@@ -72,7 +72,7 @@ GOALS = [
     Goal('^libtorch|^PyTorch', r'^memory_peak/', 1),
     Goal('^PyTorch', r'^step/gpt/', 1.3),
     Goal('^torch.compile', r'^step/gpt/', 1),
-    Goal('^PyTorch', r'^sequence/attention/', 1.5),
+    Goal('^PyTorch', r'^op/attention_forward_backward/B:4/H:8/T:1024/', 1.5),
     Goal('^PyTorch', r'^sequence/(layer_norm|rms_norm|embedding|cumsum|sort|topk|gather|index_add)/', 1.2),
     Goal('^PyTorch', r'^sequence/(lstm|bmm|einsum)', 1),
     Goal('^PyTorch', r'^sequence/generate/', 3),

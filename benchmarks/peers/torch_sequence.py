@@ -122,10 +122,6 @@ def without_gradient(function, inputs):
     return call
 
 
-def attention(q, k, v):
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-
 def rms_norm(x, weight):
     return F.rms_norm(x, (x.shape[-1],), weight, 1e-5)
 
@@ -136,7 +132,6 @@ def layer_norm(x, weight, bias):
 
 # name, function, inputs, with its gradient
 OPERATORS = [
-    ('attention/B:4/H:8/T:1024/D:64', attention, lambda: [torch.randn(4, 8, 1024, 64) for _ in range(3)], True),
     ('layer_norm/8192x1024', layer_norm, lambda: [torch.randn(8192, 1024), torch.ones(1024), torch.zeros(1024)], True),
     ('rms_norm/8192x1024', rms_norm, lambda: [torch.randn(8192, 1024), torch.ones(1024)], True),
     ('embedding/65536/V:8192/C:64', lambda i, w: F.embedding(i, w),
