@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ringrad/autograd/activation_checkpoint.h"
+#include "ringrad/autograd/anomaly.h"
 #include "ringrad/autograd/attention/alibi.h"
 #include "ringrad/autograd/attention/attention.h"
 #include "ringrad/autograd/attention/rotary_embedding.h"
@@ -21,6 +22,7 @@
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/index/mask.h"
 #include "ringrad/autograd/index/scatter.h"
+#include "ringrad/autograd/jacobian.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/loss/embedding_loss.h"
 #include "ringrad/autograd/loss/linear_cross_entropy.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ringrad/autograd/anomaly.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
@@ -196,6 +197,7 @@ void set_history(const Tensor& y, Ref<Node> node, int output) {
   impl->requires_grad = true;
   impl->history = std::move(node);
   impl->output = static_cast<std::uint16_t>(output);
+  if (detail::detects_anomaly) detail::check_result(y, static_cast<Node&>(*impl->history));
 }
 
 }  // namespace ringrad

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "ringrad/autograd/anomaly.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/node.h"
 
@@ -129,6 +130,7 @@ inline bool Pass::arrive(Node& node) {
 inline void Pass::call(Node& node, std::span<Edge> edges) {
   BackwardContext context(node, edges, lists_.grad_inputs, where_);
   node.apply(context);
+  if (detail::detects_anomaly) detail::check_gradients(lists_.grad_inputs, node, where_);
   kept_.clear();
 }
 

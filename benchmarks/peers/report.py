@@ -8,6 +8,7 @@ FAMILIES = [  # family of names, title, what a cell shows
     ('memory_growth', 'Memory of a training step beyond what the loaded libraries hold', 'size'),
     ('eager', 'Cost of one tiny operation, or of one node of a chain', 'time'),
     ('op', 'Operators', 'time'),
+    ('sequence', 'What language models and sequences need', 'time'),
 ]
 
 

@@ -33,6 +33,7 @@ class Program:
     flags: list = field(default_factory=list)
     libraries: list = field(default_factory=list)
     launcher: list = field(default_factory=list)
+    arguments: list = field(default_factory=list)
     bazel: str = ''
 
 
@@ -69,6 +70,12 @@ GOALS = [
     Goal('^libtorch|^PyTorch', r'^step/convnet/', 2),
     Goal('^libtorch|^PyTorch', r'^step/resnet20/', 1.1),
     Goal('^libtorch|^PyTorch', r'^memory_peak/', 1),
+    Goal('^PyTorch', r'^step/gpt/', 1.3),
+    Goal('^torch.compile', r'^step/gpt/', 1),
+    Goal('^PyTorch', r'^op/attention_forward_backward/B:4/H:8/T:1024/', 1.5),
+    Goal('^PyTorch', r'^sequence/(layer_norm|rms_norm|embedding|cumsum|sort|topk|gather|index_add)/', 1.2),
+    Goal('^PyTorch', r'^sequence/(lstm|bmm|einsum)', 1),
+    Goal('^PyTorch', r'^sequence/generate/', 3),
     Goal('oneDNN', r'^step/', 0.8),
 ]
 
@@ -101,7 +108,7 @@ def peers():
 
 def ours():
     return Suite(OURS, [Program(f'benchmarks/{name}.cc', bazel=f'//benchmarks:{name}')
-                        for name in ('ringrad_step', 'ringrad_ops')])
+                        for name in ('ringrad_step', 'ringrad_ops', 'ringrad_sequence')])
 
 
 def python_peers(python):
@@ -116,8 +123,10 @@ def python_peers(python):
                          f'{answer.returncode}\n{answer.stderr.strip()}')
     version, folder, new_abi = facts
     name = 'torch-' + re.sub(r'[^0-9.]', '', version)
-    script = [Program('benchmarks/peers/torch_step.py', launcher=[python])]
-    suites = [Suite(name + '.py', script), Suite(name + '.py+', script, KEEPS_MEMORY)]
+    scripts = [Program(f'benchmarks/peers/torch_{what}.py', launcher=[python]) for what in ('step', 'sequence')]
+    suites = [Suite(name + '.py', scripts), Suite(name + '.py+', scripts, KEEPS_MEMORY)]
+    compiled = Suite(name + '.compile', [Program('benchmarks/peers/torch_sequence.py', launcher=[python],
+                                                 arguments=['--compile'])], KEEPS_MEMORY)
     library = os.path.join(folder, 'lib')
     if new_abi == '1' and os.path.isdir(os.path.join(folder, 'include')):
         flags = ['-isystem', f'{folder}/include',
@@ -125,4 +134,6 @@ def python_peers(python):
         programs = torch_programs(
             flags, [f'-L{library}', f'-Wl,-rpath,{library}', *TORCH_LIBRARIES])
         suites += [Suite(name, programs), Suite(name + '+', programs, KEEPS_MEMORY)]
-    return suites, [Group(f'PyTorch {version}', [suite.name for suite in suites])]
+    groups = [Group(f'PyTorch {version}', [suite.name for suite in suites]),
+              Group(f'torch.compile {version}', [compiled.name])]
+    return [*suites, compiled], groups
