@@ -1,0 +1,60 @@
+// Tables in CSV files.
+//
+//     const CsvTable table = read_csv("iris.csv");
+//     const Tensor x = table.numbers({"length", "width"});      (rows, 2) of float32
+//     const auto [y, names] = table.classes("species");         (rows) of int64; {"setosa", ...}
+//
+// Format: RFC 4180. A field between double quotes may contain delimiters, line ends and, doubled,
+// quotes. Lines may end in \n or \r\n. The file may be compressed (.gz).
+
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ringrad/core/tensor.h"
+
+namespace ringrad {
+
+struct CsvOptions {
+  char delimiter = ',';
+  bool has_header = true;  ///< the first line names the columns; else they are "0", "1", ...
+};
+
+class CsvTable {
+ public:
+  /// Throws DataError, with the number of the line, if a line has another number of fields than the
+  /// first, a quoted field does not end, or text follows a closing quote.
+  explicit CsvTable(std::string_view text, const CsvOptions& options = {},
+                    Where where = Where::current());
+
+  const std::vector<std::string>& names() const { return names_; }
+  std::int64_t num_rows() const;
+
+  /// The fields of a column. Throws ValueError, listing the names, for one that is not there.
+  const std::vector<std::string>& column(const std::string& name,
+                                         Where where = Where::current()) const;
+
+  /// Columns as numbers, (rows, columns), on cpu:0; all columns if none is named. Spaces around a
+  /// number are ignored; "nan" and "inf" are numbers.
+  /// Throws DataError, with the row and the column, for a field that is no number.
+  Tensor numbers(const std::vector<std::string>& columns = {}, DType dtype = DType::float32,
+                 Where where = Where::current()) const;
+
+  /// A column of classes: the number of each field among the distinct ones, which are sorted.
+  std::pair<Tensor, std::vector<std::string>> classes(const std::string& column,
+                                                      Where where = Where::current()) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::string>> columns_;
+};
+
+/// Throws as CsvTable, naming the file, and if it cannot be read.
+CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options = {},
+                  Where where = Where::current());
+
+}  // namespace ringrad

@@ -1,0 +1,23 @@
+#include "ringrad/data/text/text_file.h"
+
+#include <span>
+
+#include "ringrad/data/file_reader.h"
+
+namespace ringrad {
+
+std::string read_text(const std::filesystem::path& path, const std::string& operation,
+                      Where where) {
+  constexpr std::size_t kPiece = 1 << 20;
+  FileReader file(operation, path, where);
+  std::string text;
+  for (;;) {
+    const std::size_t size = text.size();
+    text.resize(size + kPiece);
+    const std::size_t got = file.read(std::as_writable_bytes(std::span(text).subspan(size)));
+    text.resize(size + got);
+    if (got < kPiece) return text;
+  }
+}
+
+}  // namespace ringrad

@@ -1,0 +1,72 @@
+#include "ringrad/data/csv.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "ringrad/tests/nn/checkpoint/folder.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_throws;
+using Fields = std::vector<std::string>;
+
+TEST(CsvTest, QuotedFieldsHoldDelimitersLineEndsAndQuotes) {
+  const CsvTable table("\xEF\xBB\xBFname,\"a \"\"b\"\"\"\r\n\"x, y\",\"two\nlines\"\r\n,\"\"\n");
+  EXPECT_EQ(table.names(), (Fields{"name", "a \"b\""}));
+  EXPECT_EQ(table.column("name"), (Fields{"x, y", ""}));
+  EXPECT_EQ(table.column("a \"b\""), (Fields{"two\nlines", ""}));
+  EXPECT_EQ(table.num_rows(), 2);
+}
+
+TEST(CsvTest, TheLastLineNeedsNoEnd) {
+  for (const char* text : {"1;2\n3;4", "1;2\n3;4\n", "1;2\r\n3;4\r\n"}) {
+    const CsvTable table(text, {.delimiter = ';', .has_header = false});
+    EXPECT_EQ(table.names(), (Fields{"0", "1"}));
+    EXPECT_EQ(table.numbers().to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
+  }
+  EXPECT_EQ(CsvTable("").num_rows(), 0);
+  EXPECT_EQ(CsvTable("a,b\n").numbers().shape(), Shape({0, 2}));
+}
+
+TEST(CsvTest, ColumnsBecomeNumbersAndClasses) {
+  const CsvTable table("x,kind,y\n 1.5 ,dog,-2e3\nnan,cat,inf\n0,dog,7\n");
+  const Tensor numbers = table.numbers({"y", "x"}, DType::float64);
+  EXPECT_EQ(numbers.shape(), Shape({3, 2}));
+  const auto values = numbers.to_vector<double>();
+  EXPECT_EQ(values[0], -2000);
+  EXPECT_EQ(values[1], 1.5);
+  EXPECT_EQ(values[2], INFINITY);
+  EXPECT_TRUE(std::isnan(values[3]));
+  const auto [classes, names] = table.classes("kind");
+  EXPECT_EQ(classes.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 0, 1}));
+  EXPECT_EQ(names, (Fields{"cat", "dog"}));
+}
+
+TEST(CsvTest, ErrorsNameThePlace) {
+  expect_throws<DataError>([] { CsvTable("a,b\n1,2\n3\n"); }, "line 3 must have 2 fields");
+  expect_throws<DataError>([] { CsvTable("a\n\"x\n\ny"); }, "line 2 must have a closing quote");
+  expect_throws<DataError>([] { CsvTable("a\n\"x\"y\n"); }, "line 2 must have a delimiter");
+  expect_throws<DataError>([] { CsvTable("a\rb"); }, "line 1 must have a delimiter");
+  const CsvTable table("a,b\n1,x\n");
+  expect_throws<DataError>([&] { table.numbers(); }, "row 0 must have a number in column \"b\"");
+  expect_throws<DataError>([&] { CsvTable("a\n1 2\n").numbers(); }, "got \"1 2\"");
+  expect_throws<ValueError>([&] { table.column("c"); }, "column \"c\"; got a, b");
+  expect_throws<DTypeError>([&] { table.numbers({"a"}, DType::int64); }, "floating");
+  expect_throws<ValueError>([] { CsvTable("", {.delimiter = '"'}); }, "delimiter");
+}
+
+TEST(CsvTest, FilesAreRead) {
+  const testing::Folder folder;
+  std::ofstream(folder / "t.csv") << "a,b\n1,2\n";
+  EXPECT_EQ(read_csv(folder / "t.csv").numbers().to_vector<float>(), (std::vector<float>{1, 2}));
+  std::ofstream(folder / "bad.csv") << "a,b\n1\n";
+  expect_throws<DataError>([&] { read_csv(folder / "bad.csv"); }, "bad.csv");
+  expect_throws<DataError>([&] { read_csv(folder / "none.csv"); }, "none.csv");
+}
+
+}  // namespace
+}  // namespace ringrad
