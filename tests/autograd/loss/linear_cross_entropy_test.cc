@@ -22,7 +22,7 @@ using testing::Random;
 constexpr Reduction kReductions[] = {Reduction::none, Reduction::mean, Reduction::sum};
 
 TEST(LinearCrossEntropyTest, GradientsAgreeWithDifferencesForEveryOption) {
-  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Random random(seed);
     CrossEntropyOptions options{.reduction = kReductions[seed % 3]};
     if (seed & 1) options.weight = random.tensor({5}, 0.2, 2, DType::float64);
@@ -41,23 +41,22 @@ TEST(LinearCrossEntropyTest, GradientsAgreeWithDifferencesForEveryOption) {
   }
 }
 
-// 300 rows are several chunks: 64 rows each with 500 classes of 16 features, and all at once with 8
-// classes.
+// 130 rows of 4 features are three chunks with 90 classes, and one with 3.
 TEST(LinearCrossEntropyTest, ManyChunksEqualTheTwoOperators) {
   for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16})
-    for (const std::int64_t V : {8, 500})
+    for (const std::int64_t V : {3, 90})
       for (const Reduction reduction : kReductions)
         for (const bool biased : {false, true}) {
           SCOPED_TRACE(concat(dtype, ' ', V, " classes, bias ", biased));
           Random random(9);
-          const Tensor targets = randint(0, V, {300}, random.generator());
-          std::vector<Tensor> inputs{random.strided(random.tensor({300, 16}, dtype)),
-                                     random.tensor({V, 16}, dtype)};
+          const Tensor targets = randint(0, V, {130}, random.generator());
+          std::vector<Tensor> inputs{random.strided(random.tensor({130, 4}, dtype)),
+                                     random.tensor({V, 4}, dtype)};
           if (biased) inputs.push_back(random.tensor({V}, dtype));
           for (const Tensor& input : inputs) input.set_requires_grad();
           const Tensor bias = biased ? inputs[2] : Tensor();
           const CrossEntropyOptions options{
-              .ignore_index = 3, .label_smoothing = 0.1, .reduction = reduction};
+              .ignore_index = 2, .label_smoothing = 0.1, .reduction = reduction};
           const Tensor fused = linear_cross_entropy(inputs[0], inputs[1], targets, bias, options);
           const Tensor scores = linear(inputs[0], inputs[1], bias);
           const Tensor composed = cross_entropy(scores, targets, options);
