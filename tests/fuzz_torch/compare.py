@@ -18,6 +18,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16,
           "bfloat16": torch.bfloat16}
@@ -59,6 +60,12 @@ def padded(x, w):
     if w["mode"] == "constant":
         return F.pad(x, w["amounts"], value=0.5)
     return F.pad(x.reshape(1, -1, x.shape[-1]), w["amounts"], mode=w["mode"]).reshape(*x.shape[:-1], -1)
+
+
+def attention(x, w):
+    with sdpa_kernel(SDPBackend.MATH):  # the fused ones have no second derivatives
+        return F.scaled_dot_product_attention(*x[:3], *x[3:], is_causal=w["causal"], scale=w["scale"],
+                                              enable_gqa=True)
 
 
 def axes_of(x, w):
@@ -140,6 +147,7 @@ OTHER = {
     "min": lambda x, w: chosen(torch.amin, x[0], w),
     "softmax": lambda x, w: x[0].softmax(w["axis"]),
     "log_softmax": lambda x, w: x[0].log_softmax(w["axis"]),
+    "attention": attention,
     "layer_norm": lambda x, w: F.layer_norm(x[0], x[1].shape, x[1], x[2]),
     "rms_norm": lambda x, w: F.rms_norm(x[0], x[1].shape, x[1], 1e-5),
     "group_norm": lambda x, w: F.group_norm(x[0], w["groups"], x[1], x[2]),
@@ -354,6 +362,15 @@ class Maker:
             return name, [i, [x.shape[-1]]], {}
         if name == "triplet_margin_loss":
             return name, [i, list(x.shape), list(x.shape)], {"reduction": rng.choice(["none", "mean", "sum"])}
+        if name == "attention":
+            # Scores of 1e6 lose the digits that probabilities need, and a masked key that is infinite gives NaN there.
+            if x.dim() != 4 or 0 in x.shape or self.kind in ("extreme", "offset"):
+                return None
+            heads = rng.choice([n for n in range(1, x.shape[1] + 1) if x.shape[1] % n == 0])
+            causal, (T, S) = rng.random() < 0.5, (x.shape[2], rng.randint(1, 5))
+            mask = [[T, S]] if not causal and rng.random() < 0.5 else []
+            return name, [i, [x.shape[0], heads, S, x.shape[3]], [x.shape[0], heads, S, 2], *mask], {
+                "causal": causal, "scale": rng.choice([0.3, 1, -1])}
         if name == "layer_norm":
             return name, [i, [x.shape[-1]], [x.shape[-1]]], {}
         if name == "matmul":

@@ -1,5 +1,6 @@
 #include "ringrad/tests/fuzz_torch/operators.h"
 
+#include "ringrad/autograd/attention/attention.h"
 #include "ringrad/autograd/convolution/convolution.h"
 #include "ringrad/autograd/convolution/interpolate.h"
 #include "ringrad/autograd/convolution/pool.h"
@@ -257,6 +258,13 @@ std::map<std::string, Operator> reductions_and_layers() {
        }},
       {"softmax", [](In in, Arguments with) { return softmax(in[0], with["axis"]); }},
       {"log_softmax", [](In in, Arguments with) { return log_softmax(in[0], with["axis"]); }},
+      {"attention",
+       [](In in, Arguments with) {
+         return scaled_dot_product_attention(in[0], in[1], in[2],
+                                             {.mask = in.size() > 3 ? in[3] : Tensor(),
+                                              .causal = with["causal"].get<bool>(),
+                                              .scale = with["scale"].get<double>()});
+       }},
       {"layer_norm", [](In in, Arguments) { return layer_norm(in[0], in[1], in[2]); }},
       {"rms_norm", [](In in, Arguments) { return rms_norm(in[0], in[1]); }},
       {"group_norm",

@@ -3,8 +3,8 @@
 
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
-attention.json, linalg.json, models.json, optimizers.json, recurrent.json, schedules.json and the cases of
-convolution_layers(), norm_layers(), activation_layers() and more_losses() with 2.15.
+attention.json, linalg.json, models.json, optimizers.json, recurrent.json, scaled_dot_product.json, schedules.json and
+the cases of convolution_layers(), norm_layers(), activation_layers() and more_losses() with 2.15.
 """
 
 import json
@@ -558,9 +558,44 @@ def models():
     write("models", cases)
 
 
+def run_scaled_dot_product(T=3, S=5, heads=2, key_heads=2, mask=None, **options):
+    """Queries, keys, values, mask; the output, and the gradients of all four."""
+    q, k, v = (torch.randn(2, h, n, d, requires_grad=True)
+               for h, n, d in ((heads, T, 4), (key_heads, S, 4), (key_heads, S, 3)))
+    y = F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=heads != key_heads, **options)
+    weights = torch.linspace(-1, 1, y.numel()).reshape(y.shape)
+    (y * weights).sum().backward()
+    case = {"q": q, "k": k, "v": v, "output": y, "output_weights": weights,
+            "grad.q": q.grad, "grad.k": k.grad, "grad.v": v.grad}
+    if mask is not None:
+        case["mask"] = mask.float()
+    if mask is not None and mask.requires_grad:
+        case["grad.mask"] = mask.grad
+    return case
+
+
+def scaled_dot_product():
+    torch.manual_seed(6)
+    allowed = torch.rand(2, 1, 3, 5) < 0.5
+    allowed[0, 0, 1] = False  # a query without keys
+    write("scaled_dot_product", {
+        "plain": run_scaled_dot_product(),
+        "causal": run_scaled_dot_product(is_causal=True),
+        "causal more queries": run_scaled_dot_product(T=5, S=3, is_causal=True),
+        "scale": run_scaled_dot_product(scale=0.3),
+        "grouped heads": run_scaled_dot_product(heads=6, key_heads=2, is_causal=True),
+        "one head of keys": run_scaled_dot_product(heads=3, key_heads=1),
+        "one query": run_scaled_dot_product(T=1),
+        "bool mask": run_scaled_dot_product(mask=allowed),
+        "added mask": run_scaled_dot_product(mask=torch.randn(2, 3, 5)),
+        "added mask with gradient": run_scaled_dot_product(mask=torch.randn(3, 5, requires_grad=True)),
+    })
+
+
 if __name__ == "__main__":
     layers()
     recurrent()
+    scaled_dot_product()
     attention()
     losses()
     linear_algebra()

@@ -1,11 +1,16 @@
 #include "ringrad/autograd/attention/attention.h"
 
+#include <map>
+#include <string>
+
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/gradient_check.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/core/allocator.h"
+#include "ringrad/tests/golden/golden.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -84,6 +89,57 @@ TEST(AttentionTest, ARecordedBackwardGivesTheSameNumbers) {
     expect_close(in.k.grad(), fused[1], 64);
     expect_close(in.v.grad(), fused[2], 64);
   }
+}
+
+const std::map<std::string, AttentionOptions> kGolden = {
+    {"plain", {}},
+    {"causal", {.causal = true}},
+    {"causal more queries", {.causal = true}},
+    {"scale", {.scale = 0.3}},
+    {"grouped heads", {.causal = true}},
+    {"one head of keys", {}},
+    {"one query", {}},
+    {"bool mask", {}},
+    {"added mask", {}},
+    {"added mask with gradient", {}},
+};
+
+TEST(AttentionTest, ValuesAndGradientsMatchPyTorch) {
+  const auto cases = testing::read_golden("scaled_dot_product");
+  EXPECT_EQ(cases.size(), kGolden.size());
+  for (const auto& [name, golden] : cases) {
+    SCOPED_TRACE(name);
+    AttentionOptions options = kGolden.at(name);
+    if (golden.contains("mask"))
+      options.mask = name == "bool mask" ? golden.at("mask") != 0 : golden.at("mask");
+    if (golden.contains("grad.mask")) options.mask.set_requires_grad();
+    const Tensor q = golden.at("q").set_requires_grad(), k = golden.at("k").set_requires_grad(),
+                 v = golden.at("v").set_requires_grad();
+    const Tensor y = scaled_dot_product_attention(q, k, v, options);
+    expect_close(y, golden.at("output"));
+    sum(y * golden.at("output_weights")).backward();
+    expect_close(q.grad(), golden.at("grad.q"));
+    expect_close(k.grad(), golden.at("grad.k"));
+    expect_close(v.grad(), golden.at("grad.v"));
+    if (golden.contains("grad.mask")) expect_close(options.mask.grad(), golden.at("grad.mask"));
+  }
+}
+
+// A matrix of scores would take 64 MiB. The peak counts large blocks only.
+TEST(AttentionTest, MemoryGrowsWithTheLengthNotWithItsSquare) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "the allocator of the host";
+  Random random(8);
+  const auto peak_for = [&](std::int64_t T) {
+    const auto leaf = [&] { return random.tensor({1, 1, T, 16}).set_requires_grad(); };
+    const Tensor q = leaf(), k = leaf(), v = leaf();
+    reset_peak_stats();
+    const std::int64_t before = allocator_stats().allocated_bytes;
+    sum(scaled_dot_product_attention(q, k, v, {.causal = true})).backward();
+    return allocator_stats().peak_allocated_bytes - before;
+  };
+  const std::int64_t half = peak_for(2048), whole = peak_for(4096);
+  EXPECT_LT(whole, 16 << 20);
+  EXPECT_LT(whole, 3 * half);  // a square would take four times as much
 }
 
 TEST(AttentionTest, WorksOn16BitDtypesAndUnderAutocast) {
