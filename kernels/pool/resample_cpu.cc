@@ -42,19 +42,78 @@ RINGRAD_CLONES void blend(const T* x, const T* next, Math weight, std::int64_t n
       row[i] = (1 - weight) * static_cast<Math>(x[i]) + weight * static_cast<Math>(next[i]);
 }
 
-// y[q, c] = (1 - weight) row[low, c] + weight row[high, c]
+// The places of all columns, apart, so that a loop over them has no branches.
+template <class Math>
+struct Columns {
+  std::vector<std::int64_t> low, high;
+  std::vector<Math> weight;
+  bool weighted = false;  // any weight is not 0
+
+  explicit Columns(const Places& places) {
+    for (const auto& place : places) {
+      low.push_back(place.low);
+      high.push_back(place.high);
+      weight.push_back(static_cast<Math>(place.weight));
+      weighted |= place.weight != 0;
+    }
+  }
+};
+
+// y[q] = row[low], or (1 - weight) row[low] + weight row[high]
 template <class T, class Math>
-RINGRAD_CLONES void pick_columns(const Math* row, const Places& columns, std::int64_t C, T* y) {
-  for (const auto& [low, high, exact_weight] : columns) {
-    const Math *a = row + low * C, *b = row + high * C;
-    const auto weight = static_cast<Math>(exact_weight);
+RINGRAD_CLONES void pick_columns(const Math* row, const Columns<Math>& columns, T* y) {
+  const std::int64_t *low = columns.low.data(), *high = columns.high.data();
+  const Math* weight = columns.weight.data();
+  const auto n = static_cast<std::int64_t>(columns.low.size());
+  if (!columns.weighted)
+    for (std::int64_t q = 0; q < n; ++q) y[q] = T(row[low[q]]);
+  else
+    for (std::int64_t q = 0; q < n; ++q) {
+      const Math a = row[low[q]], b = row[high[q]], w = weight[q];
+      y[q] = T(w == 0 ? a : (1 - w) * a + w * b);  // 0 times infinity is no part of the mean
+    }
+}
+
+// The same for C channels of each column.
+template <class T, class Math>
+RINGRAD_CLONES void pick_pixels(const Math* row, const Columns<Math>& columns, std::int64_t C,
+                                T* y) {
+  for (std::size_t q = 0; q < columns.low.size(); ++q, y += C) {
+    const Math *a = row + columns.low[q] * C, *b = row + columns.high[q] * C;
+    const Math weight = columns.weight[q];
     if (weight == 0)
       for (std::int64_t c = 0; c < C; ++c) y[c] = T(a[c]);
     else
       for (std::int64_t c = 0; c < C; ++c) y[c] = T((1 - weight) * a[c] + weight * b[c]);
-    y += C;
   }
 }
+
+// The inverse: the outputs that each input adds to, input after input.
+template <class Math>
+struct Terms {
+  std::vector<std::int64_t> begin{0};  // input i has terms [begin[i], begin[i + 1])
+  std::vector<std::int64_t> output;
+  std::vector<Math> weight;
+
+  explicit Terms(const ResampleAxis& axis) {
+    for (std::int64_t i = 0; i < axis.inputs; ++i) {
+      for (std::int64_t o = axis.first_output(i); o < axis.end_output(i); ++o)
+        if (const double part = axis.place(o).weight_of(i); part != 0) {
+          output.push_back(o);
+          weight.push_back(static_cast<Math>(part));
+        }
+      begin.push_back(static_cast<std::int64_t>(output.size()));
+    }
+  }
+
+  // Calls visit(output, weight) for each term of input i.
+  template <class Visit>
+  void for_each(std::int64_t i, Visit visit) const {
+    const auto end = static_cast<std::size_t>(begin[static_cast<std::size_t>(i + 1)]);
+    for (auto k = static_cast<std::size_t>(begin[static_cast<std::size_t>(i)]); k < end; ++k)
+      visit(output[k], weight[k]);
+  }
+};
 
 // sum += weight x
 template <class T, class Math>
@@ -65,7 +124,8 @@ RINGRAD_CLONES void add_row(const T* x, Math weight, std::int64_t n, Math* sum) 
 template <class T>
 void resample_rows(const ResampleGeometry& g, const T* x, T* y) {
   using Math = MathType<T>;
-  const Places rows = places_of(g.rows), columns = places_of(g.columns);
+  const Places rows = places_of(g.rows);
+  const Columns<Math> columns(places_of(g.columns));
   const std::int64_t width = g.columns.inputs * g.C, P = g.rows.outputs;
   parallel_for(g.images * P, rows_per_piece(g), [&](std::int64_t begin, std::int64_t end) {
     std::vector<Math> row(static_cast<std::size_t>(width));
@@ -74,7 +134,8 @@ void resample_rows(const ResampleGeometry& g, const T* x, T* y) {
       const T* image = x + k / P * g.rows.inputs * width;
       blend(image + low * width, image + high * width, static_cast<Math>(weight), width,
             row.data());
-      pick_columns(row.data(), columns, g.C, y + k * g.columns.outputs * g.C);
+      T* const to = y + k * g.columns.outputs * g.C;
+      g.C == 1 ? pick_columns(row.data(), columns, to) : pick_pixels(row.data(), columns, g.C, to);
     }
   });
 }
@@ -82,24 +143,31 @@ void resample_rows(const ResampleGeometry& g, const T* x, T* y) {
 template <class T>
 void sum_rows(const ResampleGeometry& g, const T* grad_y, T* grad_x) {
   using Math = MathType<T>;
-  const Places rows = places_of(g.rows), columns = places_of(g.columns);
+  const Terms<Math> rows(g.rows), columns(g.columns);
   const std::int64_t width = g.columns.outputs * g.C, H = g.rows.inputs, W = g.columns.inputs;
   parallel_for(g.images * H, rows_per_piece(g), [&](std::int64_t begin, std::int64_t end) {
     std::vector<Math> row(static_cast<std::size_t>(width)), sum(static_cast<std::size_t>(g.C));
     for (std::int64_t k = begin; k < end; ++k) {
-      const std::int64_t h = k % H;
       const T* image = grad_y + k / H * g.rows.outputs * width;
       std::fill(row.begin(), row.end(), Math{0});
-      for (std::int64_t p = g.rows.first_output(h); p < g.rows.end_output(h); ++p)
-        if (const double weight = rows[static_cast<std::size_t>(p)].weight_of(h); weight != 0)
-          add_row(image + p * width, static_cast<Math>(weight), width, row.data());
-      for (std::int64_t w = 0; w < W; ++w) {
+      rows.for_each(k % H, [&](std::int64_t p, Math weight) {
+        add_row(image + p * width, weight, width, row.data());
+      });
+      T* to = grad_x + k * W * g.C;
+      for (std::int64_t w = 0; w < W; ++w, to += g.C) {
+        if (g.C == 1) {
+          Math total = 0;
+          columns.for_each(w, [&](std::int64_t q, Math weight) {
+            total += weight * row[static_cast<std::size_t>(q)];
+          });
+          *to = T(total);
+          continue;
+        }
         std::fill(sum.begin(), sum.end(), Math{0});
-        for (std::int64_t q = g.columns.first_output(w); q < g.columns.end_output(w); ++q)
-          if (const double weight = columns[static_cast<std::size_t>(q)].weight_of(w); weight != 0)
-            add_row(row.data() + q * g.C, static_cast<Math>(weight), g.C, sum.data());
-        std::transform(sum.begin(), sum.end(), grad_x + (k * W + w) * g.C,
-                       [](Math value) { return T(value); });
+        columns.for_each(w, [&](std::int64_t q, Math weight) {
+          add_row(row.data() + q * g.C, weight, g.C, sum.data());
+        });
+        std::transform(sum.begin(), sum.end(), to, [](Math value) { return T(value); });
       }
     }
   });
