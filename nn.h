@@ -32,6 +32,7 @@
 #include "ringrad/autograd/norm/group_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/norm/rms_norm.h"
+#include "ringrad/autograd/order/quantile.h"
 #include "ringrad/autograd/order/scan.h"
 #include "ringrad/autograd/order/sort.h"
 #include "ringrad/autograd/reduce.h"

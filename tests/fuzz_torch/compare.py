@@ -124,6 +124,8 @@ OTHER = {
     "mean": lambda x, w: x[0].mean(axes_of(x[0], w), w["keepdim"]),
     "var": lambda x, w: x[0].var(axes_of(x[0], w), correction=w["correction"], keepdim=w["keepdim"]),
     "stddev": lambda x, w: x[0].std(axes_of(x[0], w), correction=w["correction"], keepdim=w["keepdim"]),
+    "median": lambda x, w: x[0].median(w["axis"]).values,
+    "quantile": lambda x, w: torch.quantile(x[0], w["q"], w["axis"]),
     "prod": lambda x, w: product(x[0], w),
     "logsumexp": lambda x, w: x[0].logsumexp(axes_of(x[0], w), w["keepdim"]),
     "vector_norm": lambda x, w: torch.linalg.vector_norm(x[0], float(w["order"]), axes_of(x[0], w), w["keepdim"]),
@@ -296,6 +298,9 @@ class Maker:
             return name, [i], {"axis": axis, "count": rng.randint(0, 3)}
         if name == "unfold":
             return name, [i], {"axis": axis, "size": rng.randint(0, size), "step": rng.randint(1, 3)}
+        if name in ("median", "quantile"):  # among equal elements, PyTorch's choice is its own
+            w = {"axis": axis} | ({"q": rng.choice([0, 0.25, 0.3, 0.5, 1])} if name == "quantile" else {})
+            return (name, [i], w) if size and self.kind == "plain" else None
         if name == "transpose":
             return name, [i], {"axis0": axis, "axis1": self.axis(x)}
         if name == "slice":

@@ -19,6 +19,7 @@
 #include "ringrad/autograd/norm/group_norm.h"
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/norm/rms_norm.h"
+#include "ringrad/autograd/order/quantile.h"
 #include "ringrad/autograd/order/scan.h"
 #include "ringrad/autograd/order/sort.h"
 #include "ringrad/autograd/reduce.h"
@@ -224,6 +225,8 @@ std::map<std::string, Operator> reductions_and_layers() {
       {"mean", of(static_cast<Reduce>(mean))},
       {"max", of(static_cast<Reduce>(max))},
       {"min", of(static_cast<Reduce>(min))},
+      {"median", [](In in, Arguments with) { return median(in[0], with["axis"]); }},
+      {"quantile", [](In in, Arguments with) { return quantile(in[0], with["q"], with["axis"]); }},
       {"prod", of(static_cast<Reduce>(prod))},
       {"logsumexp", of(static_cast<Reduce>(logsumexp))},
       {"vector_norm",
