@@ -49,8 +49,7 @@ Tensor TransformerBlock::joined(const Tensor& x, const Tensor& attention, Where 
   Tensor inner = linear1_(norm2_(y, at), at);
   if (options_.swiglu) {
     const Tensor gate = slice(inner, 2, 0, options_.hidden, 1, at);
-    inner = mul(mul(gate, sigmoid(gate, at), at),
-                slice(inner, 2, options_.hidden, 2 * options_.hidden, 1, at), at);
+    inner = mul(silu(gate, at), slice(inner, 2, options_.hidden, 2 * options_.hidden, 1, at), at);
   } else {
     inner = gelu(inner, at);
   }
