@@ -24,7 +24,7 @@ namespace ringrad {
 /// DTypes:  every floating dtype, the same for q, k, v; 16-bit ones compute in float32
 /// Saves:   q, k, v, mask, y and one number per query
 /// Throws:  ShapeError; DTypeError unless the mask is bool or floating; ValueError unless
-///          0 <= dropout < 1 and window >= 0; DeviceError
+///          0 <= dropout <= 1 and window >= 0; DeviceError
 /// Paper:   Vaswani et al. 2017, arXiv:1706.03762; Ainslie et al. 2023, arXiv:2305.13245 (groups);
 ///          Beltagy, Peters, Cohan 2020, arXiv:2004.05150 (window)
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
