@@ -52,6 +52,9 @@ class Watch {
 json parse_untrusted_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes)
     refuse("have at most " + std::to_string(limits.bytes) + " bytes", std::to_string(text.size()));
+  // The parser ends at a zero byte, whatever follows, and skips a byte order mark.
+  if (text.find('\0') != std::string_view::npos || text.starts_with("\xef\xbb\xbf"))
+    refuse("be JSON", "a zero byte or a byte order mark");
   try {
     return json::parse(text, Watch(limits));
   } catch (const json::exception& error) {

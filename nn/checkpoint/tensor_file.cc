@@ -284,8 +284,12 @@ class Reader {
     std::vector<Entry> entries;
     const Json all = header();
     if (!all.is_object()) fail("have a header that is a JSON object", "another value");
-    for (const auto& [name, value] : all.items())
-      if (name != "__metadata__") entries.push_back(entry(name, value));
+    for (const auto& [name, value] : all.items()) {
+      if (name != "__metadata__")
+        entries.push_back(entry(name, value));
+      else if (!is_metadata(value))
+        fail("have metadata that is text by name", quoted_bytes(value.dump()));
+    }
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
       return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
     });
@@ -299,6 +303,12 @@ class Reader {
     if (end != size_ - data_begin_)
       fail("end with its last tensor", concat(end, " bytes of ", size_ - data_begin_));
     return entries;
+  }
+
+  static bool is_metadata(const Json& value) {
+    return value.is_null() ||
+           (value.is_object() && std::all_of(value.begin(), value.end(),
+                                             [](const Json& text) { return text.is_string(); }));
   }
 
   Entry entry(const std::string& name, const Json& value) const {

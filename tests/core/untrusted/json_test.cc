@@ -45,6 +45,12 @@ TEST(UntrustedJsonTest, RefusesANameThatStandsTwice) {
   EXPECT_EQ(refusal_of(R"({"a": {"a": 1}, "b": {"a": 1}, "c": [{"a": 1}, {"a": 1}]})"), "none");
 }
 
+TEST(UntrustedJsonTest, RefusesZeroBytesAndAByteOrderMark) {
+  for (const std::string& text :
+       {std::string("[1]\0[", 5), std::string("\0", 1), std::string("\xef\xbb\xbf[1]")})
+    EXPECT_EQ(refusal_of(text), "must be JSON; got a zero byte or a byte order mark");
+}
+
 TEST(UntrustedJsonTest, ErrorsAreShortAndPrintable) {
   const std::string error = refusal_of("[\"" + std::string(1'000'000, 'x') + "\x1b[2J\xff\n");
   EXPECT_TRUE(error.starts_with("must be JSON; got ")) << error;

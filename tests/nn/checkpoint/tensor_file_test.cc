@@ -398,9 +398,12 @@ TEST(TensorFileTest, DamagedFilesOfOtherProgramsAreRefused) {
   for (const std::string& bytes :
        {std::string("short"), std::string(8, '\xff') + "{}", foreign_file("[]", ""),
         foreign_file("null", ""), foreign_file("{\"\xff\":1}", ""), foreign_file(twice, ""),
-        foreign_file("{}", "x"), foreign_file(one("[2]", "[0,1]"), "x"),
-        foreign_file(one("[1]", "[1,2]"), "xy"), foreign_file(one("[1]", "[1,0]"), "x"),
-        foreign_file(one("[1]", "[0,1]"), ""), foreign_file(one("[-1]", "[0,1]"), "x"),
+        foreign_file(std::string("{}\0{", 4), ""), foreign_file("\xef\xbb\xbf{}", ""),
+        foreign_file(R"({"__metadata__":{"step":1}})", ""),
+        foreign_file(R"({"__metadata__":[]})", ""), foreign_file("{}", "x"),
+        foreign_file(one("[2]", "[0,1]"), "x"), foreign_file(one("[1]", "[1,2]"), "xy"),
+        foreign_file(one("[1]", "[1,0]"), "x"), foreign_file(one("[1]", "[0,1]"), ""),
+        foreign_file(one("[-1]", "[0,1]"), "x"),
         foreign_file(one("[4294967296,4294967296]", "[0,0]"), "")}) {
     write_bytes(path, bytes);
     expect_throws<DataError>([&] { read_safetensors(path); }, {"file"});
