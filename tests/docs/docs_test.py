@@ -131,6 +131,24 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(sorted(name for name, _, _ in rows), sorted(programs))
 
 
+class OperatorsTest(unittest.TestCase):
+    def test_the_page_lists_what_the_headers_declare(self):
+        def declared(headers):
+            return {name for header in headers for name in re.findall(
+                r'^(?:const )?[\w:]+(?:<[\w:, ]+>)? ([a-z]\w+)\((?!\))', (ROOT / header).read_text(), re.MULTILINE)}
+        included = [header for page in ('nn.h', 'linalg.h') for header in
+                    re.findall(r'"ringrad/(\w+/[\w/]+[.]h)"', (ROOT / page).read_text())] + ['autograd/broadcast.h']
+        tape = {'activation_checkpoint', 'anomaly', 'autocast', 'function', 'gradient_check', 'hooks', 'split_backward'}
+        operators = declared(header for header in included
+                             if header.startswith('autograd/') and Path(header).stem not in tape)
+        listed = {name for row in re.findall(r'^\| (`.*?) \|', (ROOT / 'docs/operators.md').read_text(), re.MULTILINE)
+                  for name in re.findall(r'`([a-z]\w+)`', row)}
+        gone = {'vmap', 'conv3d', 'max_pool3d', 'fft', 'linalg'}  # in the list of what is not here
+        self.assertGreater(len(operators), 150)
+        self.assertEqual(operators - listed, {'begin', 'end', 'cross_entropy_gradient'})
+        self.assertEqual(listed - gone, (listed - gone) & declared(included))
+
+
 # --- Files ---
 
 SOURCE = r'[a-z]\w*\.(?:h|cc|cu|cuh|inc)'
