@@ -27,6 +27,7 @@ SKIPPED = {
     'register_hook': 'bound by hand as a method: a hook may return None',
     'register_completed_hook': 'for DistributedDataParallel',
     'backward_inputs': 'for pipelines',
+    'assign': 'x[...] = y',
     'begin': "Python's own iteration",
     'end': "Python's own iteration",
     'fans_of': 'for initialisers',
@@ -53,6 +54,7 @@ SKIPPED = {
 SKIPPED_CLASSES = {
     'CapturedStep': 'for kernels of GPUs, which are called from C++',
     'Checkpoint': 'tensors are written by name, write_tensors(path, net.state_dict())',
+    'ModuleContainer': 'a template: modules of Python are members, or in a Sequential',
     'ParameterGroups': 'bound by hand: made of lists',
     'Progress': 'Python has progress bars',
     'Sequential': 'bound by hand: its layers are arguments',
