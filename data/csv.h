@@ -32,6 +32,7 @@ class CsvTable {
                     Where where = Where::current());
 
   const std::vector<std::string>& names() const { return names_; }
+  /// The number of rows, without the header.
   std::int64_t num_rows() const;
 
   /// The fields of a column. Throws ValueError, listing the names, for one that is not there.

@@ -98,6 +98,7 @@ class ModuleDict : public detail::ModuleContainer<M> {
     return added;
   }
 
+  /// True if there is a module of this name.
   bool contains(const std::string& name) const {
     return std::find(names_.begin(), names_.end(), name) != names_.end();
   }

@@ -27,7 +27,7 @@ int main() try {
     return 1;
   }
   const Tensor x = randn({64, 1000}, {.device = "cuda"});
-  const auto own = [](const Tensor& t) { return rms_norm(t); };
+  const auto own = [](const Tensor& t) { return ::rms_norm(t); };
   std::cout << "largest difference, output: " << largest_difference(own(x), composed(x))
             << "\nlargest difference, gradient: "
             << largest_difference(gradient_of(own, x), gradient_of(composed, x)) << '\n';

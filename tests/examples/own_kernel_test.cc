@@ -30,7 +30,7 @@ TEST_F(OwnKernelTest, AgreesWithTheFormula) {
     const Tensor weight = randn(shape, {.device = "cuda"});
     x.set_requires_grad();
     reference.set_requires_grad();
-    const Tensor y = rms_norm(x), expected = composed(reference);
+    const Tensor y = ::rms_norm(x), expected = composed(reference);
     expect_close(y, expected);
     sum(y * weight).backward();
     sum(expected * to(to(weight, Device()), DType::float64)).backward();
@@ -43,7 +43,7 @@ TEST_F(OwnKernelTest, TakesGradientsThatLieOtherwise) {
   const Tensor weight = randn({5, 4}, {.device = "cuda"});
   x.set_requires_grad();
   reference.set_requires_grad();
-  sum(transpose(rms_norm(x), 0, 1) * weight).backward();
+  sum(transpose(::rms_norm(x), 0, 1) * weight).backward();
   sum(transpose(composed(reference), 0, 1) * to(to(weight, Device()), DType::float64)).backward();
   expect_close(x.grad(), reference.grad());
 }
@@ -52,13 +52,13 @@ TEST_F(OwnKernelTest, RefusesWhatItsKernelsCannotRead) {
   const Options gpu{.device = "cuda"};
   for (const Tensor& x : {ones({2, 3}), ones({2, 3}, {.dtype = DType::float64, .device = "cuda"}),
                           transpose(ones({2, 3}, gpu), 0, 1), ones({2, 0}, gpu), ones({}, gpu)})
-    expect_throws<ValueError>([&] { rms_norm(x); }, "x must be float32 and contiguous");
+    expect_throws<ValueError>([&] { ::rms_norm(x); }, "x must be float32 and contiguous");
 }
 
 TEST_F(OwnKernelTest, ASecondDerivativeIsRefused) {
   Tensor x = ones({2, 3}, {.device = "cuda"});
   x.set_requires_grad();
-  const Tensor loss = sum(rms_norm(x));
+  const Tensor loss = sum(::rms_norm(x));
   expect_throws<AutogradError>([&] { loss.backward({}, {.create_graph = true}); },
                                "rms_norm: its gradient must not be differentiated again");
 }

@@ -18,10 +18,12 @@ namespace ringrad {
 template <class T, class Group>
 std::vector<T> gather_values(Group&& group, int world_size, const T& own, Where where) {
   static_assert(std::is_trivially_copyable_v<T>);
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
-  const Options on_host{.dtype = DType::uint8, .device = Device()};
-  const Tensor mine = empty({kBytes}, on_host, where);
-  const Tensor all = empty({world_size, kBytes}, on_host, where);
+  // Errors show the call, and whole numbers read best as what they are.
+  constexpr bool kIsNumber = std::is_same_v<T, std::int64_t>;
+  constexpr auto kElements = static_cast<std::int64_t>(kIsNumber ? 1 : sizeof(T));
+  const Options on_host{.dtype = kIsNumber ? DType::int64 : DType::uint8, .device = Device()};
+  const Tensor mine = empty({kElements}, on_host, where);
+  const Tensor all = empty({world_size * kElements}, on_host, where);
   std::memcpy(mine.raw_data(), &own, sizeof(T));
   group.all_gather(all, mine, where);
   std::vector<T> values(static_cast<std::size_t>(world_size));

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "ringrad/parallel/comm/common/collective_call.h"
-#include "ringrad/parallel/comm/common/gather_values.h"
 
 namespace ringrad {
 
@@ -34,10 +33,13 @@ std::string first_difference(const std::string& ours, const std::string& theirs)
 void check_same_text(const std::string& rule, const std::string& ours, Communicator& comm,
                      Where where) {
   const std::string reference = text_of_root(ours, comm, where);
-  const std::vector<char> differs = gather_values(comm, char{ours != reference}, where);
+  const Tensor differs =
+      zeros({comm.world_size()}, {.dtype = DType::int32, .device = Device()}, where);
+  differs.data<std::int32_t>()[comm.rank()] = ours != reference;
+  comm.all_reduce(differs, ReduceOp::sum, where);
   std::vector<int> ranks;
   for (int rank = 0; rank < comm.world_size(); ++rank)
-    if (differs[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+    if (differs.data<std::int32_t>()[rank]) ranks.push_back(rank);
   RINGRAD_CHECK(
       ranks.empty(), CollectiveError, where, rule, "; different on ", comm.rank_names().list(ranks),
       ours == reference ? std::string() : concat(", first at ", first_difference(ours, reference)));

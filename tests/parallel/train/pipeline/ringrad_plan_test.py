@@ -59,7 +59,7 @@ class RingradPlan(unittest.TestCase):
         printed, said = self.ask('--model', 'resnet20', '--devices', '10000', '--topology', 'hosts:1250', '--batch', '320000')
         possible = self.check_best(printed, said)
         self.assertEqual(len({one['data'] for one in said['splits']}), 25)
-        self.assertTrue(possible[0]['all_reduce'].startswith('hierarchical'), possible[0]['all_reduce'])
+        self.assertIn('hierarchical', possible[0]['all_reduce'])
 
     def test_this_machine_is_measured(self):
         printed, said = self.ask('--model', 'mlp', '--devices', '2', '--batch', '64', '--schedule', '1f1b')
