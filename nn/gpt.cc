@@ -172,6 +172,8 @@ void draw_initial_values(const Sequential& net, int layers) {
 
 }  // namespace
 
+Sequential gpt(const GPTOptions& options, Where where) { return gpt(options, GPTLinears{}, where); }
+
 Sequential gpt(const GPTOptions& options, const GPTLinears& linears, Where where) {
   check(options, linears, where);
   GPTLinears make = linears;

@@ -57,7 +57,9 @@ struct GPTLinears {
 /// Shapes:      tokens (B, T) of int64, T <= context  ->  (B, T, V)
 /// Throws:      ValueError unless counts are positive, heads divide width, and parts divide heads.
 ///              In forward: ShapeError for a sequence longer than context
-Sequential gpt(const GPTOptions& options = {}, const GPTLinears& linears = {},
+Sequential gpt(const GPTOptions& options = {}, Where where = Where::current());
+/// The same, of other linear layers.
+Sequential gpt(const GPTOptions& options, const GPTLinears& linears,
                Where where = Where::current());
 
 /// The state dict that a file of GPT-2's weights stands for: gpt()'s names, without a prefix

@@ -60,7 +60,7 @@ SKIPPED_CLASSES = {
     'Sequential': 'bound by hand: its layers are arguments',
 }
 PYTHONS = {'operator()': ['__call__'], 'svg': ['svg', '_repr_svg_']}  # a notebook shows what has the last
-SKIPPED_TYPES = re.compile(r'initializer_list|span<const Index>|ParameterArena|StepOp|PlanFault')
+SKIPPED_TYPES = re.compile(r'initializer_list|span<const Index>|ParameterArena|StepOp|PlanFault|GPTLinears')
 PLAN = [f'parallel/plan/{name}.h' for name in (
     'collective/collective_plan', 'collective/algorithms', 'collective/check', 'predict/cost',
     'predict/collective_cost', 'draw/draw_collective', 'file/plan_json', 'pipeline/pipeline_plan',
