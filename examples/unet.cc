@@ -24,13 +24,13 @@ struct Scenes {
 // Each with a disc and a square, which may hide the disc.
 Scenes draw_scenes(std::int64_t count) {
   const Tensor y = reshape(arange(kSide), {kSide, 1}), x = reshape(arange(kSide), {1, kSide});
-  Tensor images = randn({count, kSide, kSide}) * 0.3;
+  Tensor images = randn({count, kSide, kSide}) * 0.2;
   Tensor labels = zeros({count, kSide, kSide}, {.dtype = DType::int64});
   for (const std::int64_t label : {1, 2}) {
     const Shape one_per_image{count, 1, 1};
     const Tensor down = abs(y - randint(6, kSide - 6, one_per_image)),
                  right = abs(x - randint(6, kSide - 6, one_per_image));
-    const Tensor size = uniform(4, 8, one_per_image);
+    const Tensor size = uniform(5, 9, one_per_image);
     const Tensor inside = label == 1 ? square(down) + square(right) < square(size)
                                      : maximum(down, right) < size * 0.85;
     labels = where(inside, label, labels);
@@ -76,8 +76,8 @@ double mean_iou(const Tensor& guesses, const Tensor& labels) {
 int main() {
   UNet net;
   nn::Adam optimizer(net.parameters());
-  constexpr int kSteps = 300;
-  const nn::Schedule schedule = nn::cosine(0.004, kSteps);
+  constexpr int kSteps = 500;
+  const nn::Schedule schedule = nn::cosine(0.01, kSteps);
   for (int step = 0; step < kSteps; ++step) {
     const Scenes scenes = draw_scenes(16);
     optimizer.set_learning_rate(schedule(step));
@@ -87,7 +87,7 @@ int main() {
     const Tensor loss = cross_entropy(by_pixel, flatten(scenes.labels));
     loss.backward();
     optimizer.step();
-    if (step % 50 == 49) std::cout << "step " << step + 1 << ", loss " << loss.item() << std::endl;
+    if (step % 100 == 99) std::cout << "step " << step + 1 << ", loss " << loss.item() << std::endl;
   }
   // Half of the rows of one test image: as drawn, and as the network sees it.
   const NoGrad no_grad;

@@ -72,7 +72,7 @@ TEST(VaeExampleTest, RefusesAPictureThatCannotBeWritten) {
 TEST(UnetExampleTest, LabelsMostPixelsOfNewImages) {
   const Outcome outcome = run("unet");
   EXPECT_EQ(outcome.exit_code, 0);
-  // Without a guess of the shape's kind it would be at most about 2/3.
+  // Over six seeds it was 0.91 to 0.99; a network that confuses the kinds has less than 0.7.
   EXPECT_GT(number_after(last_line(outcome.output), "mean IoU "), 0.85) << outcome.output;
 }
 
