@@ -1,5 +1,5 @@
-// Everything for one device: tensors, gradients, layers, optimizers and data. For many devices, also
-// include ringrad/parallel.h.
+// Everything for one device: tensors, gradients, layers, optimizers and data. For many devices,
+// also include ringrad/parallel.h.
 
 #pragma once
 

@@ -30,8 +30,8 @@ TEST(AnomalyTest, NamesTheOperationWhoseGradientIsNaN) {
 TEST(AnomalyTest, AcceptsInfinitiesAndTensorsWithoutGradients) {
   const DetectAnomaly guard;
   const Tensor x = tensor({0., 1.}).set_requires_grad();
-  sum(log(x)).backward();  // -infinity
-  log(tensor({-1.}));
+  EXPECT_NO_THROW(sum(log(x)).backward());  // -infinity
+  EXPECT_NO_THROW(log(tensor({-1.})));
 }
 
 TEST(AnomalyTest, IsOffOutsideOfTheScope) {
@@ -39,9 +39,9 @@ TEST(AnomalyTest, IsOffOutsideOfTheScope) {
   {
     const DetectAnomaly guard;
     const DetectAnomaly off(false);
-    log(x);
+    EXPECT_NO_THROW(log(x));
   }
-  log(x);
+  EXPECT_NO_THROW(log(x));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = 'autograd core data kernels nn parallel sim'.split()
 FOLDERS = LIBRARY + ['benchmarks', 'examples', 'tests']
-SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob('*'))
+SOURCES = [path for path in [*sorted(ROOT.glob('*.h')), *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob('*')))]
            if path.suffix in ('.h', '.cc', '.cu', '.cuh')]
 BINDINGS = sorted((ROOT / 'python/src').iterdir())
 WIDTH = 100
