@@ -64,11 +64,15 @@ Tensor asin(const Tensor& x, Where where = Where::current());
 Tensor acos(const Tensor& x, Where where = Where::current());
 /// Inverse of tan, in [-pi / 2, pi / 2]. Floats.
 Tensor atan(const Tensor& x, Where where = Where::current());
-/// Hyperbolic sine and cosine, and the inverses of sinh, cosh and tanh. Floats.
+/// (exp(x) - exp(-x)) / 2. Floats.
 Tensor sinh(const Tensor& x, Where where = Where::current());
+/// (exp(x) + exp(-x)) / 2. Floats.
 Tensor cosh(const Tensor& x, Where where = Where::current());
+/// Inverse of sinh. Floats.
 Tensor asinh(const Tensor& x, Where where = Where::current());
+/// Inverse of cosh, not negative; NaN below 1. Floats.
 Tensor acosh(const Tensor& x, Where where = Where::current());
+/// Inverse of tanh; NaN outside of [-1, 1]. Floats.
 Tensor atanh(const Tensor& x, Where where = Where::current());
 /// 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x. Floats.
 Tensor erf(const Tensor& x, Where where = Where::current());

@@ -82,9 +82,10 @@ Tensor uniform(double low, double high, const Shape& shape, const Options& optio
 /// Normal with this mean and deviation, as normal_().
 Tensor normal(double mean, double deviation, const Shape& shape, const Options& options = {},
               Generator& generator = default_generator(), Where where = Where::current());
-/// Uniform in [0, 1), and standard normal: with x's shape, dtype, device and order of axes.
+/// Uniform in [0, 1), with x's shape, dtype, device and order of axes.
 Tensor rand_like(const Tensor& x, Generator& generator = default_generator(),
                  Where where = Where::current());
+/// Standard normal, with x's shape, dtype, device and order of axes.
 Tensor randn_like(const Tensor& x, Generator& generator = default_generator(),
                   Where where = Where::current());
 /// int64 in [low, high). Throws ValueError unless low < high.
