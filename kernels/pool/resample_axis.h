@@ -71,8 +71,8 @@ struct ResampleGeometry {
   std::int64_t images = 0, C = 0;
   ResampleAxis rows, columns;
 
-  std::int64_t num_inputs() const { return images * rows.inputs * columns.inputs * C; }
-  std::int64_t num_outputs() const { return images * rows.outputs * columns.outputs * C; }
+  constexpr std::int64_t num_inputs() const { return images * rows.inputs * columns.inputs * C; }
+  constexpr std::int64_t num_outputs() const { return images * rows.outputs * columns.outputs * C; }
 };
 
 }  // namespace ringrad::kernels
