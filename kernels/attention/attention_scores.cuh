@@ -75,7 +75,11 @@ struct ScoreRules {
     if (p == 0) return 1;
     const auto i = static_cast<std::uint64_t>(((b * a.H + h) * a.T + t) * a.S + s);
     const auto words = philox(seed, (counter.place ? *counter.place : counter.value) + i / 4);
-    return std::int64_t{words[i % 4]} <= last_kept_word ? kept_factor : Math{0};
+    std::uint32_t word = words[0];  // words[i % 4], without an array in slow memory
+#pragma unroll
+    for (unsigned k = 1; k < 4; ++k)
+      if (i % 4 == k) word = words[k];
+    return std::int64_t{word} <= last_kept_word ? kept_factor : Math{0};
   }
 };
 

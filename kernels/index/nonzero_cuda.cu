@@ -15,7 +15,9 @@ __global__ void write_coordinates(const bool* flags, const std::int64_t* ends, s
     if (!flags[i]) continue;
     std::int64_t* to = found + (ends[i] - 1) * shape.size();
     std::int64_t rest = i;
-    for (int axis = shape.size() - 1; axis >= 0; --axis) {
+#pragma unroll  // so that the shape stays in registers
+    for (int axis = kMaxDims - 1; axis >= 0; --axis) {
+      if (axis >= shape.size()) continue;
       to[axis] = rest % shape[axis];
       rest /= shape[axis];
     }
