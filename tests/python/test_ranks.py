@@ -138,7 +138,9 @@ class Threads(unittest.TestCase):
                 thing.all_reduce(rr.ones([1])) if isinstance(thing, rr.Communicator) else thing(rr.ones([1, 2]))
 
     def test_ctrl_c_ends_ranks_that_wait_and_ranks_that_compute(self):
-        program = ('import ringrad as rr\n'
+        # A background job of a shell starts with SIGINT ignored, and Python leaves it so.
+        program = ('import ringrad as rr, signal\n'
+                   'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
                    'def body(comm):\n'
                    '    print("begun\\n", end="", flush=True)  # one write: ranks share the stream\n'
                    '    if comm.rank == 0: comm.recv(rr.ones([1]), 1)\n'
