@@ -24,7 +24,7 @@ _LIBRARIES = {
     "libzip": "/usr/share/doc/libzip-dev",
     "mpi": "/usr/lib/x86_64-linux-gnu/openmpi/include",
     "nlohmann_json": "/usr/include/nlohmann",
-    "openblas": "/usr/include/x86_64-linux-gnu/openblas-serial",
+    "openblas": "/usr/include/x86_64-linux-gnu/openblas-openmp",
     "openssl": "/usr/include/openssl",
     "zlib": "/usr/share/doc/zlib1g-dev",
 }

@@ -1,5 +1,7 @@
 #include "ringrad/kernels/linalg/lapack.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -73,6 +75,18 @@ int asked(T size) {
   return std::max(1, static_cast<int>(std::ceil(next)));
 }
 
+// While it exists, OpenBLAS starts no threads for this thread's calls: it asks OpenMP how many.
+class OneThread {
+ public:
+  OneThread() { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int before_ = omp_get_max_threads();
+};
+
 // Calls body(element), which returns LAPACK's info, for each element of the batch; the first one
 // whose info is not 0, or -1. A piece should have 100,000 multiplications.
 template <class Body>
@@ -80,6 +94,7 @@ std::int64_t for_each_element(std::int64_t batch, double multiplications, Body b
   std::atomic<std::int64_t> first{batch};
   const auto grain = static_cast<std::int64_t>(1 + 1e5 / (1 + multiplications));
   parallel_for(batch, grain, [&](std::int64_t begin, std::int64_t end) {
+    const OneThread guard;
     for (std::int64_t i = begin; i < end; ++i) {
       if (body(i) == 0) continue;
       for (std::int64_t known = first; i < known && !first.compare_exchange_weak(known, i);) {

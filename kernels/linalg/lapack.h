@@ -6,8 +6,7 @@
 //     a (..., n, m)   a[.., j, i] is row i, column j
 //
 // Elements of the batch are split over the calling thread's OpenMP team; each is computed by one
-// thread, since the serial OpenBLAS (third_party/openblas.BUILD) starts none. So results do not
-// depend on the number of threads.
+// thread. So results do not depend on the number of threads.
 //
 // Functions write into their arguments. One that may fail returns the first element of the batch
 // for which it did, or -1. This header knows no kernels of other rooms: linalg is a library of its
