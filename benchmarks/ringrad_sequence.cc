@@ -68,7 +68,8 @@ Case with_gradient(const std::string& name, const Operator& f,
               if (is_floating(x.dtype())) x.set_requires_grad();
             const Tensor gradient = ones_like(f(inputs).detach());
             report.time_calls(name, {1, "calls/s"}, [&] {
-              for (Tensor x : inputs) x.set_grad({});
+              for (Tensor x : inputs)
+                if (x.requires_grad()) x.set_grad({});
               f(inputs).backward(gradient);
             });
           }};

@@ -1,8 +1,9 @@
-// Two implementations: oneDNN for large float32 products, and our own loops for float64 and for
-// products so small that the call to oneDNN, with its OpenMP region, would take most of the time.
+// Three implementations: oneDNN for large float32 products; multiply_few_rows() for those of at most
+// four rows; and packed loops for float64 and for products so small that the call to oneDNN, with
+// its OpenMP region, would take most of the time.
 //
-// Our own code packs 2 vectors of columns of b at a time, so that it reads any order of b
-// sequentially, and goes down the rows of a in register tiles:
+// The packed loops take 2 vectors of columns of b at a time, so that they read any order of b
+// sequentially, and go down the rows of a in register tiles:
 //
 //     b (K, N) --pack--> panel (K, 2 vectors), zeros beyond N
 //     for each 8 rows of a:  tile = a rows * panel;  out = relu(tile + bias), the first N columns
@@ -16,6 +17,7 @@
 #include "ringrad/core/simd.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/library/onednn.h"
+#include "ringrad/kernels/matmul/few_rows_cpu.h"
 #include "ringrad/kernels/parallel_for.h"
 #include "ringrad/kernels/register_tile.h"
 
@@ -150,6 +152,7 @@ void gemm_onednn(const GemmProblem& g, const float* a, const float* b, const flo
 
 void gemm(const GemmProblem& g, const float* a, const float* b, const float* bias, float* out,
           Where where) {
+  if (has_few_rows(g)) return multiply_few_rows(g, a, b, bias, out);
   constexpr std::int64_t kSmall = 16'384;  // multiplications; up to here, oneDNN's call costs more
   if (g.batch * g.M * g.N * g.K <= kSmall) return gemm_packed(g, a, b, bias, out, where);
   gemm_onednn(g, a, b, bias, out, where);

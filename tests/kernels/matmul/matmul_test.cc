@@ -45,6 +45,25 @@ TEST(MatmulTest, IsTheDefinitionForEveryShapeDtypeAndOrderOfMemory) {
   }
 }
 
+// Up to four rows, the other matrix is read where it lies: rows or columns may be contiguous.
+TEST(MatmulTest, MultipliesFewRowsWithTheSameBitsForEveryTeam) {
+  Random random(3);
+  for (const std::int64_t M : {1, 2, 4})
+    for (const auto& [K, N] : {std::pair{256, 1100}, {67, 1029}, {1, 40}, {300, 3}}) {
+      const Tensor a = random.tensor({3, M, K}), b = random.tensor({3, K, N}),
+                   columns = random.tensor({3, N, K});
+      for (const Tensor& right : {b, view::transpose(columns, 1, 2)}) {
+        const Tensor one = [&] {
+          const Team team(1);
+          return matmul(a, right);
+        }();
+        const Team team(2);
+        EXPECT_EQ(matmul(a, right).to_vector<float>(), one.to_vector<float>());
+        expect_product(view::select(a, 0, 1), view::select(right, 0, 1));
+      }
+    }
+}
+
 TEST(MatmulTest, MultipliesLargeMatricesByTeams) {
   Random random(1);
   for (const int threads : {1, 2})
@@ -125,7 +144,7 @@ TEST(MatmulTest, BroadcastsBatches) {
 }
 
 TEST(MatmulTest, AddsBiasAndCutsNegativesOff) {
-  const std::pair<std::int64_t, std::int64_t> extents[] = {{7, 7}, {60, 60}, {75, 100}, {9, 520}};
+  const std::pair<std::int64_t, std::int64_t> extents[] = {{3, 70}, {7, 7}, {60, 60}, {75, 100}, {9, 520}};
   Random random(4);
   for (const DType dtype : kFloats)
     for (const auto& [M, K] : extents)
