@@ -4,7 +4,8 @@
 //
 // An operation whose result holds a NaN throws, naming the user's line. So does a backward pass, at
 // the first operation that computes a gradient with a NaN; the error names the line of the forward
-// call. Results that need no gradient are not checked.
+// call. Results that need no gradient are not checked. set_history (node.cc) checks results, and
+// Pass::call (pass.h) gradients.
 
 #pragma once
 

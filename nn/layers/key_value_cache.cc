@@ -12,12 +12,17 @@ Tensor room_for(const Tensor& x, std::int64_t capacity, Where where) {
                {.dtype = x.dtype(), .device = x.device()}, where);
 }
 
-// Throws unless x fits into `room` but for the number of tokens: copy_ would broadcast it.
-void check_extents(const Tensor& room, const Tensor& x, Where where) {
+// Throws unless x fits into `room` but for the number of tokens: copy_ would broadcast or convert it.
+void check_fits(const Tensor& room, const Tensor& x, Where where) {
   Shape expected = room.shape();
   expected[2] = x.size(2);
   RINGRAD_CHECK(x.shape() == expected, ShapeError, where, "KeyValueCache: must get ", expected,
                 ", as in earlier calls; got ", x.shape());
+  RINGRAD_CHECK(x.dtype() == room.dtype(), DTypeError, where, "KeyValueCache: must get ",
+                room.dtype(), ", as in earlier calls; got ", x.dtype());
+  RINGRAD_CHECK(x.device() == room.device(), DeviceError, where,
+                "KeyValueCache: must get tensors on ", room.device(),
+                ", as in earlier calls; got one on ", x.device());
 }
 
 }  // namespace
@@ -39,8 +44,8 @@ KeyValueCache::KeysAndValues KeyValueCache::append(const Tensor& k, const Tensor
     keys_ = room_for(k, capacity_, where);
     values_ = room_for(v, capacity_, where);
   }
-  check_extents(keys_, k, where);
-  check_extents(values_, v, where);
+  check_fits(keys_, k, where);
+  check_fits(values_, v, where);
   copy_(slice(keys_, 2, length_, end, 1, where), k, where);
   copy_(slice(values_, 2, length_, end, 1, where), v, where);
   length_ = end;

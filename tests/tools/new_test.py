@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = 'autograd core kernels parallel/plan sim tests/autograd tests/kernels tests/parallel/plan tests/reference'
-FILES = 'tools/new tests/testing.h ringrad.h nn.h parallel.h'
+FILES = 'tools/new docs/operators.md tests/testing.h ringrad.h nn.h parallel.h'
 COLLECTIVE, PIPELINE = 'parallel/plan/collective', 'parallel/plan/pipeline'
 GOOGLETEST = '/usr/src/googletest/googletest'
 MARK = 'Fill in' + ':'
@@ -119,7 +119,7 @@ int main() {
 '''
 OPERATOR_TESTS = ['tests/autograd/elementwise_test.cc', 'tests/kernels/elementwise/elementwise_unary_test.cc']
 OPERATOR_FILES = ['kernels/elementwise/elementwise_unary_ops.h', 'kernels/elementwise/elementwise_unary_rows.inc',
-                  'autograd/elementwise.h', 'autograd/elementwise.cc', *OPERATOR_TESTS]
+                  'autograd/elementwise.h', 'autograd/elementwise.cc', 'docs/operators.md', *OPERATOR_TESTS]
 OPERATOR_SOURCES = ['autograd/elementwise.cc', 'kernels/elementwise/elementwise_unary.cc']
 FORMULA, DERIVATIVE = 'where(x > 0, x, 0) + log1p(exp(-abs(x)))', 'grad / (1 + exp(-x))'
 REFERENCE = 'std::log1p(std::exp(x))'
@@ -139,6 +139,8 @@ class NewOperatorTest(NewTest):
         self.assertEqual(places, [])
         self.assertEqual(self.changed(), set(OPERATOR_FILES))
         self.assert_lines_fit()
+        self.assertIn('| `soft_relu` | — | [autograd/elementwise.h](../autograd/elementwise.h) |\n',
+                      (self.root / 'docs/operators.md').read_text())
         self.run_program(OPERATOR_MAIN)
         self.compile_sources()
 

@@ -137,5 +137,20 @@ TEST(MultiheadAttentionTest, RefusesWhatDoesNotFit) {
   expect_throws<ShapeError>([&] { attention.next(ones({1, 3, 8}), cache); }, "at most 2");
 }
 
+TEST(KeyValueCacheTest, RefusesTokensThatDifferFromTheFirst) {
+  KeyValueCache cache(4);
+  const Tensor x = ones({1, 2, 1, 3});
+  cache.append(x, x);
+  expect_throws<ShapeError>(
+      [&] {
+        cache.append(ones({2, 2, 1, 3}), ones({2, 2, 1, 3}));
+      },
+      "must get (1, 2, 1, 3), as in earlier calls");
+  const Tensor half = to(x, DType::float16);
+  expect_throws<DTypeError>([&] { cache.append(half, half); },
+                            "must get float32, as in earlier calls; got float16");
+  EXPECT_EQ(cache.length(), 1);
+}
+
 }  // namespace
 }  // namespace ringrad::nn
