@@ -144,7 +144,8 @@ TEST(MatmulTest, BroadcastsBatches) {
 }
 
 TEST(MatmulTest, AddsBiasAndCutsNegativesOff) {
-  const std::pair<std::int64_t, std::int64_t> extents[] = {{3, 70}, {7, 7}, {60, 60}, {75, 100}, {9, 520}};
+  const std::pair<std::int64_t, std::int64_t> extents[] = {
+      {3, 70}, {7, 7}, {60, 60}, {75, 100}, {9, 520}};
   Random random(4);
   for (const DType dtype : kFloats)
     for (const auto& [M, K] : extents)
