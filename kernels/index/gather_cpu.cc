@@ -29,8 +29,11 @@ void gather_rows(const LoopNest<2>& nest, const Element* x, std::int64_t axis_st
     const Index* from = indices + offsets[0];
     const Element* row = x + offsets[1];
     Element* to = y + offsets[0];
-    for (std::int64_t i = piece * kPiece; i < end; ++i)
-      to[i] = row[i * x_step + from[i] * axis_step];
+    std::int64_t i = piece * kPiece;
+    if (x_step == 0 && axis_step == 1)  // along contiguous rows
+#pragma GCC unroll 8
+      for (; i < end; ++i) to[i] = row[from[i]];
+    for (; i < end; ++i) to[i] = row[i * x_step + from[i] * axis_step];
   };
   if (pieces == 1)
     return parallel_for(nest.num_rows(), grain, [&](std::int64_t begin, std::int64_t end) {

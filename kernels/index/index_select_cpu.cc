@@ -55,24 +55,40 @@ struct Groups {
   std::vector<std::int64_t> order;
 };
 
-// sum[:] = sum over the group's members i of x[i, :]
-template <class T, class Math>
-RINGRAD_CLONES void sum_rows(const T* x, std::int64_t inner, const std::int64_t* first,
-                             const std::int64_t* last, Math* sum) {
-  for (std::int64_t k = 0; k < inner; ++k) sum[k] = 0;
+// y[:] = sum over the group's members i of x[i, :], for `count` columns: kColumns, whose sums then
+// stay in registers, or fewer. Members are scattered, so those up to `end`, of later groups, are
+// fetched in advance.
+template <std::int64_t kColumns, class T>
+[[gnu::always_inline]] inline void sum_columns(const T* x, std::int64_t inner, std::int64_t count,
+                                               const std::int64_t* first, const std::int64_t* last,
+                                               const std::int64_t* end, T* y) {
+  constexpr std::int64_t kAhead = 6, kLine = 64 / sizeof(T);
+  MathType<T> sum[kColumns] = {};
   for (const std::int64_t* i = first; i != last; ++i) {
+    if (end - i > kAhead)
+      for (std::int64_t j = 0; j < count; j += kLine) __builtin_prefetch(x + i[kAhead] * inner + j);
     const T* row = x + *i * inner;
-    for (std::int64_t k = 0; k < inner; ++k) sum[k] += static_cast<Math>(row[k]);
+    for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<MathType<T>>(row[j]);
   }
+  for (std::int64_t j = 0; j < count; ++j) y[j] = static_cast<T>(sum[j]);
+}
+
+template <class T>
+RINGRAD_CLONES void sum_rows(const T* x, std::int64_t inner, const std::int64_t* first,
+                             const std::int64_t* last, const std::int64_t* end, T* y) {
+  constexpr std::int64_t kColumns = 64;
+  std::int64_t k = 0;
+  for (; k + kColumns <= inner; k += kColumns)
+    sum_columns<kColumns>(x + k, inner, kColumns, first, last, end, y + k);
+  if (k < inner) sum_columns<kColumns>(x + k, inner, inner - k, first, last, end, y + k);
 }
 
 template <class T>
 void sum_groups(const T* x, std::int64_t outer, std::int64_t size, std::int64_t inner,
                 const Groups& groups, std::int64_t excluded, T* y) {
-  using Math = MathType<T>;
   const auto num_indices = static_cast<std::int64_t>(groups.order.size());
+  const std::int64_t* all = groups.order.data() + num_indices;
   parallel_for(outer * size, grain(inner), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Math> sum(static_cast<std::size_t>(inner));
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t o = row / size, j = row % size;
       const std::int64_t* first = groups.order.data() + groups.starts[Groups::at(j)];
@@ -82,8 +98,7 @@ void sum_groups(const T* x, std::int64_t outer, std::int64_t size, std::int64_t 
         std::fill_n(out, inner, T());
         continue;
       }
-      sum_rows(x + o * num_indices * inner, inner, first, last, sum.data());
-      std::transform(sum.begin(), sum.end(), out, [](Math value) { return static_cast<T>(value); });
+      sum_rows(x + o * num_indices * inner, inner, first, last, all, out);
     }
   });
 }

@@ -1,13 +1,18 @@
 #include "ringrad/kernels/index/indices.h"
 
+#include <atomic>
+
 #include "ringrad/core/gpu/device_fault.h"
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/index/index_check.cuh"
 #include "ringrad/kernels/index/indices_cuda.h"
+#include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels {
 namespace {
+
+constexpr std::int64_t kGrain = 1 << 17;  // indices, of which a thread checks about 15 per ns
 
 // Indices are usually valid: one pass without branches decides whether a bad one must be found.
 template <class Index>
@@ -36,7 +41,11 @@ void check_indices(const char* operation, const char* what, const Tensor& indice
   if (flat.device().is_cuda()) return cuda::check_indices(flat, is_valid, bad);
   dispatch_index(flat.dtype(), [&]<class Index>() {
     const Index* values = flat.data<Index>();
-    if (all_valid(values, flat.numel(), is_valid)) return;
+    std::atomic<bool> all = true;
+    parallel_for(flat.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      if (!all_valid(values + begin, end - begin, is_valid)) all = false;
+    });
+    if (all) return;
     while (is_valid(values[bad.position])) ++bad.position;
     bad.value = values[bad.position];
     throw_bad_index(bad);
