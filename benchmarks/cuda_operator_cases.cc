@@ -115,7 +115,10 @@ void add_conv2d(OperatorCases& cases, DType dtype) {
         const Tensor x = kernels::to_layout(random({B, C, H, H}, dtype), Layout::channels_last);
         const Tensor w = random({C, C, 3, 3}, dtype);
         const double macs = static_cast<double>(x.numel()) * static_cast<double>(C) * 9;
-        return CudaWork{[=] { kernels::conv2d(x, w, {}, {.padding = {1, 1}}); }, 0, 2 * macs};
+        return CudaWork{[=] {
+                          kernels::convolution(x, w, {}, Conv2dOptions{.padding = {1, 1}});
+                        },
+                        0, 2 * macs};
       });
 }
 

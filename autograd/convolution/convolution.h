@@ -1,7 +1,8 @@
-// Convolution over images and over sequences, and its transpose.
+// Convolution over sequences, images and volumes, and its transpose.
 //
-// Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels, R S
-// filter taps, G groups; L input positions, T output positions of a sequence.
+// Extents: B batch, C input channels, K output channels, G groups. Of an image: H W input pixels, P
+// Q output pixels, R S filter taps. A volume also has a depth: D, Z and U. Of a sequence: L input
+// positions, T output positions, S filter taps.
 
 #pragma once
 
@@ -12,6 +13,14 @@
 
 namespace ringrad {
 
+struct ConvTranspose1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;         ///< removed on either side of the result
+  std::int64_t output_padding = 0;  ///< added at its end; less than the stride
+  std::int64_t dilation = 1;        ///< distance between taps
+  std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
+};
+
 struct ConvTranspose2dOptions {
   std::array<std::int64_t, 2> stride = {1, 1};          ///< vertical, horizontal
   std::array<std::int64_t, 2> padding = {0, 0};         ///< removed on either side of the result
@@ -20,18 +29,11 @@ struct ConvTranspose2dOptions {
   std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
 };
 
-struct Conv1dOptions {
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;   ///< zeros on either side
-  std::int64_t dilation = 1;  ///< distance between taps
-  std::int64_t groups = 1;    ///< output channels of a group see that group's input channels only
-};
-
-struct ConvTranspose1dOptions {
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;         ///< removed on either side of the result
-  std::int64_t output_padding = 0;  ///< added at its end; less than the stride
-  std::int64_t dilation = 1;        ///< distance between taps
+struct ConvTranspose3dOptions {
+  std::array<std::int64_t, 3> stride = {1, 1, 1};          ///< along depth, vertical, horizontal
+  std::array<std::int64_t, 3> padding = {0, 0, 0};         ///< removed on either side of the result
+  std::array<std::int64_t, 3> output_padding = {0, 0, 0};  ///< added at its end; less than stride
+  std::array<std::int64_t, 3> dilation = {1, 1, 1};        ///< distance between taps
   std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
 };
 
@@ -50,12 +52,20 @@ struct ConvTranspose1dOptions {
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               const Conv2dOptions& options = {}, Where where = Where::current());
 
-/// The same over one axis, as an image of one row.
+/// The same over one axis.
 ///
 /// Shapes:  x (B, C, L), weight (K, C / G, S), bias (K) or undefined  ->  (B, K, T)
 /// DTypes, Saves, Throws: as conv2d
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               const Conv1dOptions& options = {}, Where where = Where::current());
+
+/// The same over three axes. The result has its channels last in memory.
+///
+/// Shapes:  x (B, C, D, H, W), weight (K, C / G, U, R, S), bias (K) or undefined
+///          ->  (B, K, Z, P, Q)
+/// DTypes, Saves, Throws: as conv2d
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv3dOptions& options = {}, Where where = Where::current());
 
 /// Transposed convolution: the gradient of conv2d with respect to its input, as an operator. Each
 /// pixel of x adds its multiple of a filter to the result:
@@ -79,5 +89,12 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
 /// Shapes:  x (B, K, T), weight (K, C / G, S), bias (C) or undefined  ->  (B, C, L)
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose1dOptions& options = {}, Where where = Where::current());
+
+/// The same over three axes.
+///
+/// Shapes:  x (B, K, Z, P, Q), weight (K, C / G, U, R, S), bias (C) or undefined
+///          ->  (B, C, D, H, W)
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTranspose3dOptions& options = {}, Where where = Where::current());
 
 }  // namespace ringrad

@@ -1,4 +1,4 @@
-// Pooling over the two last axes of (B, C, H, W), or the last of (B, C, L); kernels/pool/pool.h
+// Pooling over the last axes of (B, C, L), (B, C, H, W) or (B, C, D, H, W); kernels/pool/pool.h
 // defines the windows.
 
 #pragma once
@@ -14,6 +14,13 @@ struct Pool1dOptions {
   std::int64_t kernel = 2;
   std::int64_t stride = 2;        ///< distance between windows
   std::int64_t padding = 0;       ///< at most half of the kernel
+  bool count_include_pad = true;  ///< means divide by the padded window, not by its part in x
+};
+
+struct Pool3dOptions {
+  std::array<std::int64_t, 3> kernel = {2, 2, 2};   ///< window extents: depth, vertical, horizontal
+  std::array<std::int64_t, 3> stride = {2, 2, 2};   ///< distance between windows
+  std::array<std::int64_t, 3> padding = {0, 0, 0};  ///< at most half of the kernel
   bool count_include_pad = true;  ///< means divide by the padded window, not by its part in x
 };
 
@@ -41,6 +48,16 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {},
 Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options = {},
                   Where where = Where::current());
 Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options = {},
+                  Where where = Where::current());
+
+/// The same over three axes, in two steps: over the pixels of each plane, and then over the planes.
+/// The result has the input's order in memory: contiguous, or the channels last.
+///
+/// Shapes:  x (B, C, D, H, W)  ->  (B, C, Z, P, Q)
+/// Saves:   as max_pool2d, for each step
+Tensor max_pool3d(const Tensor& x, const Pool3dOptions& options = {},
+                  Where where = Where::current());
+Tensor avg_pool3d(const Tensor& x, const Pool3dOptions& options = {},
                   Where where = Where::current());
 
 /// The mean of windows that divide an input of any size into the given output size.

@@ -1,8 +1,10 @@
 #include "ringrad/kernels/convolution/convolution.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
+#include "ringrad/core/view.h"
 #include "ringrad/kernels/convolution/convolution_cpu.h"
 #include "ringrad/kernels/convolution/convolution_cuda.h"
 #include "ringrad/kernels/convolution/winograd.h"
@@ -14,11 +16,12 @@ namespace ringrad::kernels {
 namespace {
 
 using Geometry = ConvolutionGeometry;
+using Product = ConvolutionProduct;
 
-void check_options(const char* operation, const Conv2dOptions& options, Where where) {
+void check_options(const char* operation, const ConvolutionOptions& options, Where where) {
   // Products of these with an extent must fit into 64 bits.
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-  for (unsigned i = 0; i < 2; ++i)
+  for (unsigned i = 0; i < 3; ++i)
     RINGRAD_CHECK(
         options.stride[i] > 0 && options.stride[i] <= kMax && options.dilation[i] > 0 &&
             options.dilation[i] <= kMax && options.padding[i] >= 0 && options.padding[i] <= kMax,
@@ -30,47 +33,73 @@ void check_options(const char* operation, const Conv2dOptions& options, Where wh
                 options.groups);
 }
 
+/// The extents of (D, H, W) in a shape (B, C, ...), or of (U, R, S) in a filter's: 1 for axes that
+/// it lacks.
+std::array<std::int64_t, 3> extents_of(const Shape& shape) {
+  std::array<std::int64_t, 3> extents = {1, 1, 1};
+  std::copy(shape.begin() + 2, shape.end(), extents.end() - (shape.size() - 2));
+  return extents;
+}
+
+/// (B, C, ...) with an operator's own axes.
+Shape shape_of(std::int64_t B, std::int64_t C, const std::array<std::int64_t, 3>& extents,
+               int rank) {
+  Shape shape{B, C};
+  for (int i = 3 - rank; i < 3; ++i) shape.push_back(extents[static_cast<unsigned>(i)]);
+  return shape;
+}
+
 /// The geometry of x and weight, as their shapes give it.
-Geometry geometry_of(const char* operation, const Shape& x, const Shape& weight,
-                     const Conv2dOptions& options, Where where) {
+Geometry geometry_of(Product product, const Shape& x, const Shape& weight,
+                     const ConvolutionOptions& options, Where where) {
+  constexpr const char *kInputs[] = {"(B, C, L)", "(B, C, H, W)", "(B, C, D, H, W)"},
+                       *kFilters[] = {"(K, C / groups, S)", "(K, C / groups, R, S)",
+                                      "(K, C / groups, U, R, S)"};
+  const char* operation = name_of(product, options.rank);
+  const char* filter = kFilters[options.rank - 1];
   check_options(operation, options, where);
-  RINGRAD_CHECK(x.size() == 4 && weight.size() == 4, ShapeError, where, operation,
-                ": input must be (B, C, H, W) and weight (K, C / groups, R, S); got ", x, " and ",
-                weight);
-  Geometry g{.B = x[0],
-             .C = x[1],
-             .H = x[2],
-             .W = x[3],
-             .K = weight[0],
-             .P = 0,
-             .Q = 0,
-             .R = weight[2],
-             .S = weight[3],
-             .options = options};
-  RINGRAD_CHECK(
-      g.C % options.groups == 0 && g.K % options.groups == 0 && g.C / options.groups == weight[1],
-      ShapeError, where, operation,
-      ": weight must be (K, C / groups, R, S), K a multiple of groups; got input ", x, ", weight ",
-      weight, " and groups ", options.groups);
-  RINGRAD_CHECK(g.R > 0 && g.S > 0, ShapeError, where, operation,
+  RINGRAD_CHECK(x.size() == options.rank + 2 && weight.size() == options.rank + 2, ShapeError,
+                where, operation, ": input must be ", kInputs[options.rank - 1], " and weight ",
+                filter, "; got ", x, " and ", weight);
+  const std::int64_t C = x[1], K = weight[0], groups = options.groups;
+  RINGRAD_CHECK(C % groups == 0 && K % groups == 0 && C / groups == weight[1], ShapeError, where,
+                operation, ": weight must be ", filter, ", K a multiple of groups; got input ", x,
+                ", weight ", weight, " and groups ", groups);
+  const auto in = extents_of(x), taps = extents_of(weight);
+  RINGRAD_CHECK(taps[0] * taps[1] * taps[2] > 0, ShapeError, where, operation,
                 ": the filter must have taps; got weight ", weight);
-  const auto outputs = [&](unsigned axis, std::int64_t extent, std::int64_t taps) {
-    const std::int64_t span = options.dilation[axis] * (taps - 1) + 1;
-    const std::int64_t room = extent + 2 * options.padding[axis] - span;
-    RINGRAD_CHECK(room >= 0, ShapeError, where, operation,
-                  ": the filter must fit into the padded input; got an extent of ",
-                  extent + 2 * options.padding[axis], " for a filter spanning ", span);
-    return room / options.stride[axis] + 1;
-  };
-  g.P = outputs(0, g.H, g.R);
-  g.Q = outputs(1, g.W, g.S);
-  return g;
+  std::array<std::int64_t, 3> out;
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    const std::int64_t padded = in[axis] + 2 * options.padding[axis];
+    const std::int64_t span = options.dilation[axis] * (taps[axis] - 1) + 1;
+    RINGRAD_CHECK(padded >= span, ShapeError, where, operation,
+                  ": the filter must fit into the padded input; got an extent of ", padded,
+                  " for a filter spanning ", span);
+    out[axis] = (padded - span) / options.stride[axis] + 1;
+  }
+  return {.B = x[0],
+          .C = C,
+          .D = in[0],
+          .H = in[1],
+          .W = in[2],
+          .K = K,
+          .Z = out[0],
+          .P = out[1],
+          .Q = out[2],
+          .U = taps[0],
+          .R = taps[1],
+          .S = taps[2],
+          .options = options};
+}
+
+Shape output_shape(const Geometry& g) {
+  return shape_of(g.B, g.K, {g.Z, g.P, g.Q}, g.options.rank);
 }
 
 void check_gradient(const char* operation, const Tensor& grad_output, const Geometry& g,
                     Where where) {
-  RINGRAD_CHECK(grad_output.shape() == (Shape{g.B, g.K, g.P, g.Q}), ShapeError, where, operation,
-                ": the gradient must have the output's shape ", Shape{g.B, g.K, g.P, g.Q}, "; got ",
+  RINGRAD_CHECK(grad_output.shape() == output_shape(g), ShapeError, where, operation,
+                ": the gradient must have the output's shape ", output_shape(g), "; got ",
                 grad_output.shape());
 }
 
@@ -85,33 +114,56 @@ DType kernel_dtype(const Tensor& x) {
   return x.device().is_cuda() || x.dtype() == DType::float64 ? x.dtype() : DType::float32;
 }
 
+// Kernels take four axes. The planes of a volume follow each other in memory as the rows of an
+// image do, so a volume is an image of D * H rows; a sequence is one of one row. Filters likewise.
+Shape image_shape(const Shape& shape) {
+  const auto [depth, height, width] = extents_of(shape);
+  return {shape[0], shape[1], depth * height, width};
+}
+
+/// x with the axes of image_shape(): a view, unless x's planes lie apart.
+Tensor with_four_axes(const Tensor& x, Where where) {
+  if (x.dims() == 4) return x;
+  const Shape shape = image_shape(x.shape());
+  const bool is_view = view::reshaped_strides(x, shape).has_value();
+  return view::reshape(is_view ? x : contiguous(x, where), shape, where);
+}
+
 Tensor as_image(const Tensor& x, Where where) {
-  return to_layout(cast(x, kernel_dtype(x), where), Layout::channels_last, where);
+  return to_layout(with_four_axes(cast(x, kernel_dtype(x), where), where), Layout::channels_last,
+                   where);
 }
 
 /// On a GPU filters keep their order, since each GPU kernel needs a different one.
 Tensor as_filter(const Tensor& x, Where where) {
-  return x.device().is_cuda() ? x : contiguous(cast(x, kernel_dtype(x), where), where);
+  const Tensor filter = with_four_axes(x, where);
+  return x.device().is_cuda() ? filter : contiguous(cast(filter, kernel_dtype(x), where), where);
 }
 
 Tensor empty_image(const Shape& shape, const Tensor& like, Where where) {
   return empty(
-      shape,
+      image_shape(shape),
       {.dtype = kernel_dtype(like), .device = like.device(), .layout = Layout::channels_last},
       where);
 }
 
-bool is_empty(const Geometry& g) { return g.B * g.C * g.H * g.W * g.K == 0; }
+/// A kernel's result with the operator's dtype and shape.
+Tensor from_image(const Tensor& image, const Shape& shape, DType dtype, Where where) {
+  const Tensor result = cast(image, dtype, where);
+  return shape.size() == 4 ? result : view::reshape(result, shape, where);
+}
+
+bool is_empty(const Geometry& g) { return g.B * g.C * g.pixels_of_x() * g.K == 0; }
 
 bool is_winograd(const Geometry& g, const winograd::Problem& problem) {
-  const Conv2dOptions& o = g.options;
-  const std::array<std::int64_t, 2> ones = {1, 1};
-  return g.R == 3 && g.S == 3 && o.groups == 1 && o.stride == ones && o.dilation == ones &&
-         winograd::supports(problem) && winograd::is_fast(problem);
+  const ConvolutionOptions& o = g.options;
+  const std::array<std::int64_t, 3> ones = {1, 1, 1};
+  return g.is_flat() && g.R == 3 && g.S == 3 && o.groups == 1 && o.stride == ones &&
+         o.dilation == ones && winograd::supports(problem) && winograd::is_fast(problem);
 }
 
 winograd::Problem winograd_problem(const Geometry& g) {
-  return {g.B, g.C, g.H, g.W, g.K, g.P, g.Q, g.options.padding[0], g.options.padding[1]};
+  return {g.B, g.C, g.H, g.W, g.K, g.P, g.Q, g.options.padding[1], g.options.padding[2]};
 }
 
 template <class T>
@@ -157,7 +209,7 @@ void backward_input(const Geometry& g, const Tensor& grad_y, const Tensor& weigh
 }
 
 void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y,
-                     Conv2dWeightGradients& result, Where where) {
+                     ConvolutionWeightGradients& result, Where where) {
   if (x.device().is_cuda()) {
     if (result.bias.defined()) result.bias = sum(grad_y, {0, 2, 3}, false, where);
     if (uses_vendor(Provided::conv2d, where) &&
@@ -180,44 +232,48 @@ void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y,
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-              const Conv2dOptions& options, Where where) {
-  check_agreement("conv2d", x, weight, where);
-  const Geometry g = geometry_of("conv2d", x.shape(), weight.shape(), options, where);
+Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const ConvolutionOptions& options, Where where) {
+  const char* operation = name_of(Product::forward, options.rank);
+  check_agreement(operation, x, weight, where);
+  const Geometry g = geometry_of(Product::forward, x.shape(), weight.shape(), options, where);
   if (bias.defined()) {
-    check_agreement("conv2d", x, bias, where);
-    RINGRAD_CHECK(bias.shape() == Shape{g.K}, ShapeError, where, "conv2d: bias must have shape (",
-                  g.K, ",); got ", bias.shape());
+    check_agreement(operation, x, bias, where);
+    RINGRAD_CHECK(bias.shape() == Shape{g.K}, ShapeError, where, operation,
+                  ": bias must have shape (", g.K, ",); got ", bias.shape());
   }
-  const Tensor y = empty_image({g.B, g.K, g.P, g.Q}, x, where);
+  const Tensor y = empty_image(output_shape(g), x, where);
   forward(g, as_image(x, where), as_filter(weight, where),
           bias.defined() ? contiguous(cast(bias, y.dtype(), where), where) : Tensor(), y, where);
-  return cast(y, x.dtype(), where);
+  return from_image(y, output_shape(g), x.dtype(), where);
 }
 
-Tensor conv2d_backward_input(const Tensor& grad_output, const Tensor& weight,
-                             const Shape& input_shape, const Conv2dOptions& options, Where where) {
-  constexpr const char* kOperation = "conv2d_backward_input";
-  check_agreement(kOperation, grad_output, weight, where);
-  const Geometry g = geometry_of(kOperation, input_shape, weight.shape(), options, where);
-  check_gradient(kOperation, grad_output, g, where);
+Tensor convolution_backward_input(const Tensor& grad_output, const Tensor& weight,
+                                  const Shape& input_shape, const ConvolutionOptions& options,
+                                  Where where) {
+  const char* operation = name_of(Product::backward_input, options.rank);
+  check_agreement(operation, grad_output, weight, where);
+  const Geometry g =
+      geometry_of(Product::backward_input, input_shape, weight.shape(), options, where);
+  check_gradient(operation, grad_output, g, where);
   const Tensor grad_input = empty_image(input_shape, grad_output, where);
   backward_input(g, as_image(grad_output, where), as_filter(weight, where), grad_input, where);
-  return cast(grad_input, grad_output.dtype(), where);
+  return from_image(grad_input, input_shape, grad_output.dtype(), where);
 }
 
-Conv2dWeightGradients conv2d_backward_weight(const Tensor& grad_output, const Tensor& x,
-                                             const Shape& weight_shape, bool with_bias,
-                                             const Conv2dOptions& options, Where where) {
-  constexpr const char* kOperation = "conv2d_backward_weight";
-  check_agreement(kOperation, grad_output, x, where);
-  const Geometry g = geometry_of(kOperation, x.shape(), weight_shape, options, where);
-  check_gradient(kOperation, grad_output, g, where);
+ConvolutionWeightGradients convolution_backward_weight(const Tensor& grad_output, const Tensor& x,
+                                                       const Shape& weight_shape, bool with_bias,
+                                                       const ConvolutionOptions& options,
+                                                       Where where) {
+  const char* operation = name_of(Product::backward_weight, options.rank);
+  check_agreement(operation, grad_output, x, where);
+  const Geometry g = geometry_of(Product::backward_weight, x.shape(), weight_shape, options, where);
+  check_gradient(operation, grad_output, g, where);
   const Options like{.dtype = kernel_dtype(x), .device = x.device()};
-  Conv2dWeightGradients result{empty(weight_shape, like, where),
-                               with_bias ? empty({g.K}, like, where) : Tensor()};
+  ConvolutionWeightGradients result{empty(image_shape(weight_shape), like, where),
+                                    with_bias ? empty({g.K}, like, where) : Tensor()};
   backward_weight(g, as_image(x, where), as_image(grad_output, where), result, where);
-  result.weight = cast(result.weight, x.dtype(), where);
+  result.weight = from_image(result.weight, weight_shape, x.dtype(), where);
   if (with_bias) result.bias = cast(result.bias, x.dtype(), where);
   return result;
 }

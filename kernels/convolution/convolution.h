@@ -1,12 +1,14 @@
-// Two-dimensional convolution (cross-correlation, as in all deep-learning libraries) and its
-// gradients.
+// Convolution (cross-correlation, as in all deep-learning libraries) over sequences, images or
+// volumes, and its gradients. Of an image:
 //
 //     y[b, k, p, q] = bias[k] + sum over c, r, s of x[b, c, h, w] * weight[k, c, r, s]
 //     with  h = p * stride + r * dilation - padding,  w = q * stride + s * dilation - padding
 //
-// Results are channels_last whatever order the input has: the channels of one pixel are then
-// neighbours, so every inner loop runs over consecutive memory. An input in another order is copied
-// once.
+// A volume has one more axis, its depth: z, d and u are to it as p, h and r are to the height.
+//
+// Results have their channels last in memory whatever order the input has: the channels of one
+// pixel are then neighbours, so every inner loop runs over consecutive memory. An input in another
+// order is copied once.
 //
 // On a CPU the shape chooses among three implementations; convolution_cuda.cu has those for a GPU:
 //
@@ -15,8 +17,8 @@
 //     oneDNN                     every other float32 shape
 //     convolution_direct_cpu.cc  loops, for float64 and for what oneDNN does not support
 //
-// Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels,
-// R S filter taps, G groups.
+// Extents: B batch, C input channels, K output channels, D H W input pixels, Z P Q output pixels,
+// U R S filter taps, G groups; L input positions, T output positions of a sequence.
 
 #pragma once
 
@@ -25,37 +27,41 @@
 
 namespace ringrad::kernels {
 
-/// P = (H + 2 * padding - dilation * (R - 1) - 1) / stride + 1, rounded down; Q likewise.
+/// P = (H + 2 * padding - dilation * (R - 1) - 1) / stride + 1, rounded down; Q and Z likewise. The
+/// type of the options says which shapes are meant.
 ///
-/// Shapes:  x (B, C, H, W), weight (K, C / G, R, S), bias (K) or undefined  ->  (B, K, P, Q)
+/// Shapes:  conv1d  x (B, C, L),        weight (K, C / G, S)        ->  (B, K, T)
+///          conv2d  x (B, C, H, W),     weight (K, C / G, R, S)     ->  (B, K, P, Q)
+///          conv3d  x (B, C, D, H, W),  weight (K, C / G, U, R, S)  ->  (B, K, Z, P, Q)
+///          bias (K) or undefined
 /// DTypes:  every floating dtype; 16-bit ones accumulate in float32
 /// Throws:  ShapeError for other shapes, or if a filter does not fit into the padded input;
 ///          ValueError unless stride, dilation, groups > 0 and padding >= 0; DTypeError,
 ///          DeviceError if tensors differ
 /// Paper:   Lavin and Gray 2015, arXiv:1509.09308 (Winograd)
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-              const Conv2dOptions& options = {}, Where where = Where::current());
+Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const ConvolutionOptions& options, Where where = Where::current());
 
-/// The gradient of conv2d with respect to x, also known as transposed convolution.
+/// The gradient of convolution() with respect to x, also known as transposed convolution.
 ///
-/// Shapes:  grad_output (B, K, P, Q), weight (K, C / G, R, S)  ->  input_shape (B, C, H, W)
-/// Throws:  as conv2d; ShapeError unless grad_output has the shape conv2d gives
-Tensor conv2d_backward_input(const Tensor& grad_output, const Tensor& weight,
-                             const Shape& input_shape, const Conv2dOptions& options = {},
-                             Where where = Where::current());
+/// Shapes:  grad_output (B, K, ...), weight (K, C / G, ...)  ->  input_shape (B, C, ...)
+/// Throws:  as convolution; ShapeError unless grad_output has the shape that convolution gives
+Tensor convolution_backward_input(const Tensor& grad_output, const Tensor& weight,
+                                  const Shape& input_shape, const ConvolutionOptions& options,
+                                  Where where = Where::current());
 
-struct Conv2dWeightGradients {
-  Tensor weight;  ///< (K, C / G, R, S), contiguous
+struct ConvolutionWeightGradients {
+  Tensor weight;  ///< (K, C / G, ...), contiguous
   Tensor bias;    ///< (K); undefined unless `with_bias`
 };
 
-/// The gradients of conv2d with respect to its weight and, if `with_bias`, its bias.
+/// The gradients of convolution() with respect to its weight and, if `with_bias`, its bias.
 ///
-/// Shapes:  grad_output (B, K, P, Q), x (B, C, H, W)  ->  weight_shape (K, C / G, R, S)
-/// Throws:  as conv2d_backward_input
-Conv2dWeightGradients conv2d_backward_weight(const Tensor& grad_output, const Tensor& x,
-                                             const Shape& weight_shape, bool with_bias,
-                                             const Conv2dOptions& options = {},
-                                             Where where = Where::current());
+/// Shapes:  grad_output (B, K, ...), x (B, C, ...)  ->  weight_shape (K, C / G, ...)
+/// Throws:  as convolution_backward_input
+ConvolutionWeightGradients convolution_backward_weight(const Tensor& grad_output, const Tensor& x,
+                                                       const Shape& weight_shape, bool with_bias,
+                                                       const ConvolutionOptions& options,
+                                                       Where where = Where::current());
 
 }  // namespace ringrad::kernels

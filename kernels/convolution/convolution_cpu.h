@@ -1,6 +1,6 @@
 // The CPU convolutions, on plain pointers. Private to convolution.cc.
 //
-// Images are channels_last: x (B, H, W, C), y (B, P, Q, K). Filters are (K, C / G, R, S). Each of
+// Channels are last: x (B, D, H, W, C), y (B, Z, P, Q, K). Filters are (K, C / G, U, R, S). Each of
 // the three products has two implementations: `onednn` for float32; and `direct`, plain loops over
 // the definition, for float64 and for extents of zero. winograd.h is a third.
 

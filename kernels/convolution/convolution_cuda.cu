@@ -28,12 +28,13 @@ constexpr std::int64_t kInt32 = std::numeric_limits<std::int32_t>::max();
 // True if every number that WindowGeometry<int> computes, other than memory offsets, fits into 32
 // bits.
 bool fits_32_bits(const ConvolutionGeometry& g) {
-  const auto& [stride, padding, dilation, groups] = g.options;
-  const std::int64_t numbers[] = {g.B * g.H * g.W,
-                                  g.B * g.P * g.Q,
-                                  g.K * g.R * g.S * g.group_inputs(),
-                                  g.H + 2 * padding[0] + stride[0] + dilation[0],
-                                  g.W + 2 * padding[1] + stride[1] + dilation[1],
+  const auto& [rank, stride, padding, dilation, groups] = g.options;
+  const std::int64_t numbers[] = {g.B * g.pixels_of_x(),
+                                  g.B * g.pixels_of_y(),
+                                  g.K * g.taps() * g.group_inputs(),
+                                  g.D + 2 * padding[0] + stride[0] + dilation[0],
+                                  g.H + 2 * padding[1] + stride[1] + dilation[1],
+                                  g.W + 2 * padding[2] + stride[2] + dilation[2],
                                   g.C,
                                   g.K};
   return std::all_of(std::begin(numbers), std::end(numbers),
@@ -43,15 +44,16 @@ bool fits_32_bits(const ConvolutionGeometry& g) {
 // A product has `columns` columns per group. Tiles pay off if they are more than an eighth full.
 bool uses_tiles(const ConvolutionGeometry& g, std::int64_t columns) {
   constexpr std::int64_t kFewColumns = 8, kFewMultiplications = 1 << 15;
-  const std::int64_t filter_size = g.K * g.R * g.S * g.group_inputs();
+  const std::int64_t filter_size = g.K * g.taps() * g.group_inputs();
   return fits_32_bits(g) && columns > kFewColumns &&
-         g.B * g.P * g.Q * filter_size > kFewMultiplications;
+         g.B * g.pixels_of_y() * filter_size > kFewMultiplications;
 }
 
 // Calls launch(geometry) with integers wide enough to count the elements of the images.
 template <class Launch>
 void with_geometry(const ConvolutionGeometry& g, Launch launch) {
-  if (fits_32_bits(g) && g.B * g.H * g.W * g.C <= kInt32 && g.B * g.P * g.Q * g.K <= kInt32)
+  if (fits_32_bits(g) && g.B * g.pixels_of_x() * g.C <= kInt32 &&
+      g.B * g.pixels_of_y() * g.K <= kInt32)
     launch(WindowGeometry<std::int32_t>(g));
   else
     launch(WindowGeometry<std::int64_t>(g));
@@ -98,16 +100,18 @@ void forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight
   const std::int64_t inputs = g.group_inputs(), outputs = g.group_outputs();
   if (!uses_tiles(g, outputs))
     return with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
-      launch_on(y.device(), config_for("conv2d", y.numel()), where, convolution_direct<T, Index>,
-                window, x.device_data<T>(), filter.device_data<T>(), offsets, y.device_data<T>());
+      launch_on(y.device(), config_for(g.name(ConvolutionProduct::forward), y.numel()), where,
+                convolution_direct<T, Index>, window, x.device_data<T>(), filter.device_data<T>(),
+                offsets, y.device_data<T>());
     });
 
-  const std::int64_t terms = g.R * g.S * inputs;
-  const GemmShape shape = product(g, g.B * g.P * g.Q, outputs, terms, {outputs}, {inputs},
+  const std::int64_t terms = g.taps() * inputs;
+  const GemmShape shape = product(g, g.B * g.pixels_of_y(), outputs, terms, {outputs}, {inputs},
                                   {outputs * terms}, {outputs});
   GemmOutput<T> out = output<T>(y, outputs, g.K, shape);
   out.bias = offsets;
-  gemm("conv2d", y.device(), shape, patches<Patches, T>(g, x, inputs, shape, 1),
+  gemm(g.name(ConvolutionProduct::forward), y.device(), shape,
+       patches<Patches, T>(g, x, inputs, shape, 1),
        matrix_operand<T, true>(filter.device_data<T>(), {outputs, terms, terms, 1}, shape.batch, 2),
        out, where);
 }
@@ -119,40 +123,41 @@ void backward_input(const ConvolutionGeometry& g, const Tensor& grad_y, const Te
   if (!uses_tiles(g, inputs)) {
     const Tensor filter = to_layout(weight, Layout::channels_last, where);
     return with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
-      launch_on(grad_x.device(), config_for("conv2d_backward_input", grad_x.numel()), where,
+      launch_on(grad_x.device(),
+                config_for(g.name(ConvolutionProduct::backward_input), grad_x.numel()), where,
                 convolution_backward_input_direct<T, Index>, window, grad_y.device_data<T>(),
                 filter.device_data<T>(), grad_x.device_data<T>());
     });
   }
-  // (K, C / G, R, S) as (G, R, S, K / G, C / G)
+  // (K, C / G, taps) as (G, taps, K / G, C / G)
   const Tensor groups =
-      view::reshape(contiguous(weight, where), {G, outputs, inputs, g.R, g.S}, where);
-  const Tensor filter = contiguous(view::permute(groups, {0, 3, 4, 1, 2}, where), where);
-  const std::int64_t terms = g.R * g.S * outputs;
+      view::reshape(contiguous(weight, where), {G, outputs, inputs, g.taps()}, where);
+  const Tensor filter = contiguous(view::permute(groups, {0, 3, 1, 2}, where), where);
+  const std::int64_t terms = g.taps() * outputs;
   const GemmShape shape =
-      product(g, g.B * g.H * g.W, inputs, terms, {inputs}, {outputs}, {terms * inputs}, {0});
+      product(g, g.B * g.pixels_of_x(), inputs, terms, {inputs}, {outputs}, {terms * inputs}, {0});
   gemm(
-      "conv2d_backward_input", grad_x.device(), shape,
+      g.name(ConvolutionProduct::backward_input), grad_x.device(), shape,
       patches<GradientPatches, T>(g, grad_y, outputs, shape, 1),
       matrix_operand<T, false>(filter.device_data<T>(), {inputs, terms, 1, inputs}, shape.batch, 2),
       output<T>(grad_x, inputs, g.C, shape), where);
 }
 
-// Sums slices of y's rows (b, p): one slice for a small problem, else enough for kEnoughThreads
+// Sums slices of y's rows (b, z, p): one slice for a small problem, else enough for kEnoughThreads
 // threads.
 template <class T>
 void backward_weight_direct(const ConvolutionGeometry& g, const Tensor& x, const Tensor& grad_y,
                             const Tensor& grad_weight, Where where) {
   constexpr std::int64_t kEnoughThreads = 1 << 17, kFewMultiplications = 1 << 15;
-  const std::int64_t rows = g.B * g.P, size = grad_weight.numel();
+  const std::int64_t rows = g.B * g.Z * g.P, size = grad_weight.numel();
   const std::int64_t wanted = rows * g.Q * size > kFewMultiplications ? kEnoughThreads / size : 1;
   const std::int64_t slice = ceil_div(rows, std::max<std::int64_t>(wanted, 1));
   const std::int64_t num_slices = ceil_div(rows, slice);
-  const Tensor parts = empty({num_slices, g.K, g.R, g.S, g.group_inputs()},
+  const Tensor parts = empty({num_slices, g.K, g.U * g.R, g.S, g.group_inputs()},
                              {.dtype = math_dtype(x.dtype()), .device = x.device()}, where);
   with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
-    launch_on(x.device(), config_for("conv2d_backward_weight", parts.numel()), where,
-              convolution_backward_weight_direct<T, Index>, window, num_slices, slice,
+    launch_on(x.device(), config_for(g.name(ConvolutionProduct::backward_weight), parts.numel()),
+              where, convolution_backward_weight_direct<T, Index>, window, num_slices, slice,
               x.device_data<T>(), grad_y.device_data<T>(), parts.device_data<MathType<T>>());
   });
   const Tensor filter =
@@ -166,13 +171,13 @@ void backward_weight(const ConvolutionGeometry& g, const Tensor& x, const Tensor
   const std::int64_t inputs = g.group_inputs(), outputs = g.group_outputs();
   if (!uses_tiles(g, outputs)) return backward_weight_direct<T>(g, x, grad_y, grad_weight, where);
 
-  const std::int64_t pixels = g.B * g.P * g.Q, columns = g.R * g.S * inputs;
+  const std::int64_t pixels = g.B * g.pixels_of_y(), columns = g.taps() * inputs;
   const GemmShape shape =
       product(g, outputs, columns, pixels, {outputs * columns}, {outputs}, {inputs}, {0});
   const Tensor filter =
       empty(grad_weight.shape(),
             {.dtype = x.dtype(), .device = x.device(), .layout = Layout::channels_last}, where);
-  gemm("conv2d_backward_weight", x.device(), shape,
+  gemm(g.name(ConvolutionProduct::backward_weight), x.device(), shape,
        matrix_operand<T, false>(grad_y.device_data<T>(), {outputs, pixels, 1, g.K}, shape.batch, 1),
        TransposedOperand<Patches<T>>{patches<Patches, T>(g, x, inputs, shape, 2)},
        output<T>(filter, columns, columns, shape), where);

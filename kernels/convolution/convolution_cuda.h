@@ -7,6 +7,9 @@
 
 namespace ringrad::kernels::cuda {
 
+// Volumes are images of D * H rows: x (B, C, D * H, W), y (B, K, Z * P, Q), and filters
+// (K, C / G, U * R, S).
+//
 // REQUIRES: images and their gradients are channels_last; biases and gradients of filters are
 // contiguous; all have one dtype and are on one device. Any extent may be 0.
 

@@ -1,6 +1,6 @@
 // Convolution by oneDNN, for float32.
 //
-// Images stay channels_last throughout: on AVX-512 that is as fast as oneDNN's blocked layouts, and
+// Channels stay last throughout: on AVX-512 that is as fast as oneDNN's blocked layouts, and
 // only the filter, which is small, has to be reordered. oneDNN chooses the filter's order.
 
 #include <optional>
@@ -18,24 +18,34 @@ namespace glue = ringrad::kernels::onednn;
 
 constexpr auto kAlgorithm = algorithm::convolution_direct;
 
+/// What comes first, and then the axes of a volume; an image has no depth.
+memory::dims extents(const ConvolutionGeometry& g, memory::dims first,
+                     const std::array<std::int64_t, 3>& axes) {
+  first.insert(first.end(), axes.begin() + g.is_flat(), axes.end());
+  return first;
+}
+
 /// oneDNN descriptions of all the memory that a convolution accesses.
 struct Descriptions {
   explicit Descriptions(const ConvolutionGeometry& g)
-      : x(glue::describe(std::array{g.B, g.C, g.H, g.W}, memory::format_tag::nhwc)),
-        y(glue::describe(std::array{g.B, g.K, g.P, g.Q}, memory::format_tag::nhwc)),
-        bias(glue::describe(std::array{g.K}, memory::format_tag::a)),
-        stride(g.options.stride.begin(), g.options.stride.end()),
-        padding(g.options.padding.begin(), g.options.padding.end()),
-        dilation{g.options.dilation[0] - 1, g.options.dilation[1] - 1} {
-    if (g.options.groups == 1) {
-      const std::array extents{g.K, g.C, g.R, g.S};
-      filter = glue::describe(extents, memory::format_tag::oihw);
-      any_filter = glue::describe(extents, memory::format_tag::any);
-    } else {
-      const std::array extents{g.options.groups, g.group_outputs(), g.group_inputs(), g.R, g.S};
-      filter = glue::describe(extents, memory::format_tag::goihw);
-      any_filter = glue::describe(extents, memory::format_tag::any);
-    }
+      : bias(glue::describe(std::array{g.K}, memory::format_tag::a)),
+        stride(extents(g, {}, g.options.stride)),
+        padding(extents(g, {}, g.options.padding)),
+        dilation(extents(g, {}, g.options.dilation)) {
+    for (std::int64_t& distance : dilation) --distance;  // oneDNN counts the places between taps
+    using Tag = memory::format_tag;
+    const bool flat = g.is_flat(), grouped = g.options.groups > 1;
+    const Tag order = flat ? Tag::nhwc : Tag::ndhwc;
+    x = glue::describe(extents(g, {g.B, g.C}, {g.D, g.H, g.W}), order);
+    y = glue::describe(extents(g, {g.B, g.K}, {g.Z, g.P, g.Q}), order);
+    const memory::dims channels =
+        grouped ? memory::dims{g.options.groups, g.group_outputs(), g.group_inputs()}
+                : memory::dims{g.K, g.C};
+    const memory::dims filter_extents = extents(g, channels, {g.U, g.R, g.S});
+    const Tag filter_order =
+        grouped ? (flat ? Tag::goihw : Tag::goidhw) : (flat ? Tag::oihw : Tag::oidhw);
+    filter = glue::describe(filter_extents, filter_order);
+    any_filter = glue::describe(filter_extents, Tag::any);
   }
 
   dnnl::convolution_forward::primitive_desc forward(bool with_bias) const {
@@ -70,17 +80,17 @@ ConvolutionPlan with_reorder(glue::Plan convolution, const memory::desc& ours,
 }
 
 glue::PlanKey key_of(const ConvolutionGeometry& g, bool with_bias) {
-  glue::PlanKey key{g.B, g.C, g.H, g.W, g.K, g.P, g.Q, g.R, g.S, g.options.groups, with_bias};
+  glue::PlanKey key{g.B, g.C, g.D, g.H, g.W, g.K, g.U, g.R, g.S, g.options.groups, with_bias};
   return key.add(g.options.stride).add(g.options.padding).add(g.options.dilation);
 }
 
 // The filter in the order that the plan needs; `storage` keeps it alive.
 const float* ordered_filter(ConvolutionPlan& plan, const float* filter, Tensor& storage,
-                            Where where) {
+                            const char* operation, Where where) {
   if (!plan.reorder) return filter;
   storage = empty({plan.reordered_size}, {}, where);
   float* ordered = storage.data<float>();
-  plan.reorder->run({{DNNL_ARG_FROM, filter}, {DNNL_ARG_TO, ordered}}, "conv2d", where);
+  plan.reorder->run({{DNNL_ARG_FROM, filter}, {DNNL_ARG_TO, ordered}}, operation, where);
   return ordered;
 }
 
@@ -88,7 +98,8 @@ const float* ordered_filter(ConvolutionPlan& plan, const float* filter, Tensor& 
 
 void convolution(const ConvolutionGeometry& g, const float* x, const float* weight,
                  const float* bias, float* y, Where where) {
-  auto& plan = glue::find_or_make_plan(key_of(g, bias != nullptr), "conv2d", where, [&] {
+  const char* operation = g.name(ConvolutionProduct::forward);
+  auto& plan = glue::find_or_make_plan(key_of(g, bias != nullptr), operation, where, [&] {
     const Descriptions d(g);
     const auto forward = d.forward(bias != nullptr);
     return with_reorder({dnnl::convolution_forward(forward),
@@ -100,15 +111,16 @@ void convolution(const ConvolutionGeometry& g, const float* x, const float* weig
   });
   Tensor storage;
   plan.convolution.run({{DNNL_ARG_SRC, x},
-                        {DNNL_ARG_WEIGHTS, ordered_filter(plan, weight, storage, where)},
+                        {DNNL_ARG_WEIGHTS, ordered_filter(plan, weight, storage, operation, where)},
                         {DNNL_ARG_BIAS, bias},
                         {DNNL_ARG_DST, y}},
-                       "conv2d", where);
+                       operation, where);
 }
 
 void convolution_backward_input(const ConvolutionGeometry& g, const float* grad_y,
                                 const float* weight, float* grad_x, Where where) {
-  auto& plan = glue::find_or_make_plan(key_of(g, false), "conv2d_backward_input", where, [&] {
+  const char* operation = g.name(ConvolutionProduct::backward_input);
+  auto& plan = glue::find_or_make_plan(key_of(g, false), operation, where, [&] {
     const Descriptions d(g);
     const dnnl::convolution_backward_data::primitive_desc backward(
         {kAlgorithm, d.x, d.any_filter, d.y, d.stride, d.dilation, d.padding, d.padding},
@@ -121,15 +133,16 @@ void convolution_backward_input(const ConvolutionGeometry& g, const float* grad_
   });
   Tensor storage;
   plan.convolution.run({{DNNL_ARG_DIFF_DST, grad_y},
-                        {DNNL_ARG_WEIGHTS, ordered_filter(plan, weight, storage, where)},
+                        {DNNL_ARG_WEIGHTS, ordered_filter(plan, weight, storage, operation, where)},
                         {DNNL_ARG_DIFF_SRC, grad_x}},
-                       "conv2d_backward_input", where);
+                       operation, where);
 }
 
 void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
                                  float* grad_weight, float* grad_bias, Where where) {
+  const char* operation = g.name(ConvolutionProduct::backward_weight);
   const bool with_bias = grad_bias != nullptr;
-  auto& plan = glue::find_or_make_plan(key_of(g, with_bias), "conv2d_backward_weight", where, [&] {
+  auto& plan = glue::find_or_make_plan(key_of(g, with_bias), operation, where, [&] {
     const Descriptions d(g);
     const dnnl::convolution_backward_weights::primitive_desc backward(
         {kAlgorithm, d.x, d.any_filter, with_bias ? d.bias : memory::desc(), d.y, d.stride,
@@ -148,10 +161,9 @@ void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, c
                         {DNNL_ARG_DIFF_DST, grad_y},
                         {DNNL_ARG_DIFF_WEIGHTS, ordered},
                         {DNNL_ARG_DIFF_BIAS, grad_bias}},
-                       "conv2d_backward_weight", where);
+                       operation, where);
   if (plan.reorder)
-    plan.reorder->run({{DNNL_ARG_FROM, ordered}, {DNNL_ARG_TO, grad_weight}},
-                      "conv2d_backward_weight", where);
+    plan.reorder->run({{DNNL_ARG_FROM, ordered}, {DNNL_ARG_TO, grad_weight}}, operation, where);
 }
 
 }  // namespace ringrad::kernels::cpu::onednn

@@ -1,9 +1,9 @@
 // A convolution's images as virtual matrices, never stored, for gemm.cuh. Private to
 // convolution_cuda.cu.
 //
-//     forward           y (pixels of y, k)  = patches (pixels of y, rsc)   * filter (rsc, k)
-//     input gradient    dx (pixels of x, c) = gradients (pixels of x, rsk) * filter (rsk, c)
-//     weight gradient   dw (k, rsc)         = dy (k, pixels of y)  * patches (pixels of y, rsc)
+//     forward           y (pixels of y, k)  = patches (pixels of y, ursc)   * filter (ursc, k)
+//     input gradient    dx (pixels of x, c) = gradients (pixels of x, ursk) * filter (ursk, c)
+//     weight gradient   dw (k, ursc)        = dy (k, pixels of y)  * patches (pixels of y, ursc)
 //
 // Rows are pixels of all images, numbered in memory order. Columns are taps of the filter with the
 // channels of one pixel innermost, which are neighbours in memory. Elements outside an image are 0.
@@ -30,69 +30,119 @@ __device__ Quotient<Index> divide(Index n, const Divisor<Index>& by) {
   return {quotient, n - quotient * by};
 }
 
+/// One axis of a convolution: D, Z and U; H, P and R; or W, Q and S.
+template <class Index>
+struct WindowAxis {
+  Divisor<Index> inputs, outputs, taps, stride;
+  Index padding, dilation;
+
+  /// The input that a tap of an output reads; it may lie in the padding.
+  __device__ Index input(Index output, Index tap) const {
+    return output * stride + tap * dilation - padding;
+  }
+  /// The output whose tap reads an input; -1 if there is none.
+  __device__ Index output(Index input, Index tap) const {
+    const Index distance = input + padding - tap * dilation;
+    if (distance < 0) return -1;
+    const auto [place, rest] = divide(distance, stride);
+    return rest == 0 && place < outputs ? place : -1;
+  }
+  /// True if an input lies inside x.
+  __device__ bool has(Index input) const { return input >= 0 && input < inputs; }
+};
+
 /// ConvolutionGeometry for kernels. REQUIRES: no extent is 0
 template <class Index>
 struct WindowGeometry {
-  Divisor<Index> B, C, H, W, K, P, Q, R, S;
+  Divisor<Index> B, C, K;
   Divisor<Index> inputs, outputs;  // of a group
-  Divisor<Index> stride_h, stride_w;
-  Index padding_h, padding_w, dilation_h, dilation_w;
+  WindowAxis<Index> depth, rows, columns;
+  bool is_flat;  // images need no arithmetic for the depth
 
   explicit WindowGeometry(const ConvolutionGeometry& g)
       : B(static_cast<Index>(g.B)),
         C(static_cast<Index>(g.C)),
-        H(static_cast<Index>(g.H)),
-        W(static_cast<Index>(g.W)),
         K(static_cast<Index>(g.K)),
-        P(static_cast<Index>(g.P)),
-        Q(static_cast<Index>(g.Q)),
-        R(static_cast<Index>(g.R)),
-        S(static_cast<Index>(g.S)),
         inputs(static_cast<Index>(g.group_inputs())),
         outputs(static_cast<Index>(g.group_outputs())),
-        stride_h(static_cast<Index>(g.options.stride[0])),
-        stride_w(static_cast<Index>(g.options.stride[1])),
-        padding_h(static_cast<Index>(g.options.padding[0])),
-        padding_w(static_cast<Index>(g.options.padding[1])),
-        dilation_h(static_cast<Index>(g.options.dilation[0])),
-        dilation_w(static_cast<Index>(g.options.dilation[1])) {}
+        depth(axis(g, 0, g.D, g.Z, g.U)),
+        rows(axis(g, 1, g.H, g.P, g.R)),
+        columns(axis(g, 2, g.W, g.Q, g.S)),
+        is_flat(g.is_flat()) {}
 
-  /// The input that tap (r, s) of output (p, q) reads; it may lie in the padding.
-  __device__ Index input_row(Index p, Index r) const {
-    return p * stride_h + r * dilation_h - padding_h;
+  /// A pixel of x (b, d, h, w) or of y (b, z, p, q).
+  struct Pixel {
+    Index b, depth, row, column;
+  };
+  __device__ Pixel pixel_of_x(Index number) const {
+    return pixel(number, depth.inputs, rows.inputs, columns.inputs);
   }
-  __device__ Index input_column(Index q, Index s) const {
-    return q * stride_w + s * dilation_w - padding_w;
-  }
-
-  /// The output whose tap (r, s) reads input (h, w); -1 if there is none.
-  __device__ Index output_row(Index h, Index r) const {
-    return output(h + padding_h - r * dilation_h, stride_h, P);
-  }
-  __device__ Index output_column(Index w, Index s) const {
-    return output(w + padding_w - s * dilation_w, stride_w, Q);
+  __device__ Pixel pixel_of_y(Index number) const {
+    return pixel(number, depth.outputs, rows.outputs, columns.outputs);
   }
 
-  /// True if (h, w) lies inside x.
-  __device__ bool has_input(Index h, Index w) const { return h >= 0 && h < H && w >= 0 && w < W; }
-
-  // The offset at which a pixel's channels begin.
-  __device__ std::int64_t x_pixel(Index b, Index h, Index w) const {
-    return std::int64_t{(b * H + h) * W + w} * C;
+  /// A tap (u, r, s) of a filter.
+  struct Tap {
+    Index depth, row, column;
+  };
+  __device__ Tap tap(Index number) const {
+    const auto [rest, s] = divide(number, columns.taps);
+    if (is_flat) return {0, rest, s};
+    const auto [u, r] = divide(rest, rows.taps);
+    return {u, r, s};
   }
-  __device__ std::int64_t y_pixel(Index b, Index p, Index q) const {
-    return std::int64_t{(b * P + p) * Q + q} * K;
+  __device__ Index taps() const { return depth.taps * rows.taps * columns.taps; }
+
+  __device__ Index pixels_of_x() const { return B * depth.inputs * rows.inputs * columns.inputs; }
+  __device__ Index pixels_of_y() const {
+    return B * depth.outputs * rows.outputs * columns.outputs;
+  }
+
+  /// The offset at which the channels begin of the input that a tap of y's pixel reads; -1 if it
+  /// lies in the padding.
+  __device__ std::int64_t input(const Pixel& y, const Tap& tap) const {
+    const Index d = is_flat ? 0 : depth.input(y.depth, tap.depth);
+    const Index h = rows.input(y.row, tap.row), w = columns.input(y.column, tap.column);
+    const bool inside = depth.has(d) && rows.has(h) && columns.has(w);
+    return inside
+               ? std::int64_t{((y.b * depth.inputs + d) * rows.inputs + h) * columns.inputs + w} * C
+               : -1;
+  }
+
+  /// The offset at which the channels begin of the output whose tap reads x's pixel; -1 if there is
+  /// none.
+  __device__ std::int64_t output(const Pixel& x, const Tap& tap) const {
+    const Index z = is_flat ? 0 : depth.output(x.depth, tap.depth);
+    const Index p = rows.output(x.row, tap.row), q = columns.output(x.column, tap.column);
+    const bool exists = z >= 0 && p >= 0 && q >= 0;
+    return exists ? std::int64_t{((x.b * depth.outputs + z) * rows.outputs + p) * columns.outputs +
+                                 q} *
+                        K
+                  : -1;
   }
 
  private:
-  __device__ static Index output(Index distance, const Divisor<Index>& stride, Index extent) {
-    if (distance < 0) return -1;
-    const auto [place, rest] = divide(distance, stride);
-    return rest == 0 && place < extent ? place : -1;
+  static WindowAxis<Index> axis(const ConvolutionGeometry& g, unsigned i, std::int64_t inputs,
+                                std::int64_t outputs, std::int64_t taps) {
+    return {static_cast<Index>(inputs),
+            static_cast<Index>(outputs),
+            static_cast<Index>(taps),
+            static_cast<Index>(g.options.stride[i]),
+            static_cast<Index>(g.options.padding[i]),
+            static_cast<Index>(g.options.dilation[i])};
+  }
+
+  __device__ Pixel pixel(Index number, const Divisor<Index>& planes, const Divisor<Index>& height,
+                         const Divisor<Index>& width) const {
+    const auto [row_of_all, column] = divide(number, width);
+    const auto [plane, row] = divide(row_of_all, height);
+    if (is_flat) return {plane, 0, row, column};
+    const auto [b, depth_of_b] = divide(plane, planes);
+    return {b, depth_of_b, row, column};
   }
 };
 
-/// i: pixels of y; k: (r, s, c) of a group's filters. Element: the input that tap (r, s) reads from
+/// i: pixels of y; k: (u, r, s, c) of a group's filters. Element: the input that a tap reads from
 /// channel c.
 template <class T>
 struct Patches {
@@ -104,19 +154,16 @@ struct Patches {
   int pack;
 
   __device__ const T* find(unsigned i, unsigned k) const {
-    const unsigned extent = g.B * g.P * g.Q, K = g.R * g.S * g.inputs;
+    const unsigned extent = g.pixels_of_y(), K = g.taps() * g.inputs;
     if (i >= extent || k >= K) return nullptr;
-    const auto [row, q] = divide(static_cast<int>(i), g.Q);
-    const auto [b, p] = divide(row, g.P);
     const auto [tap, c] = divide(static_cast<int>(k), g.inputs);
-    const auto [r, s] = divide(tap, g.S);
-    const int h = g.input_row(p, r), w = g.input_column(q, s);
-    return g.has_input(h, w) ? data + g.x_pixel(b, h, w) + c : nullptr;
+    const std::int64_t place = g.input(g.pixel_of_y(static_cast<int>(i)), g.tap(tap));
+    return place >= 0 ? data + place + c : nullptr;
   }
 };
 
-/// i: pixels of x; k: (r, s, k) of a group's filters. Element: the gradient of the output whose tap
-/// (r, s) reads that pixel.
+/// i: pixels of x; k: (u, r, s, k) of a group's filters. Element: the gradient of the output whose
+/// tap reads that pixel.
 template <class T>
 struct GradientPatches {
   using Element = T;
@@ -127,14 +174,11 @@ struct GradientPatches {
   int pack;
 
   __device__ const T* find(unsigned i, unsigned k) const {
-    const unsigned extent = g.B * g.H * g.W, K = g.R * g.S * g.outputs;
+    const unsigned extent = g.pixels_of_x(), K = g.taps() * g.outputs;
     if (i >= extent || k >= K) return nullptr;
-    const auto [row, w] = divide(static_cast<int>(i), g.W);
-    const auto [b, h] = divide(row, g.H);
     const auto [tap, channel] = divide(static_cast<int>(k), g.outputs);
-    const auto [r, s] = divide(tap, g.S);
-    const int p = g.output_row(h, r), q = g.output_column(w, s);
-    return p >= 0 && q >= 0 ? data + g.y_pixel(b, p, q) + channel : nullptr;
+    const std::int64_t place = g.output(g.pixel_of_x(static_cast<int>(i)), g.tap(tap));
+    return place >= 0 ? data + place + channel : nullptr;
   }
 };
 

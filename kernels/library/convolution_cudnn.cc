@@ -1,5 +1,6 @@
 #include "ringrad/kernels/library/convolution_cudnn.h"
 
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -20,39 +21,43 @@ enum class ConvolutionPass : std::int64_t {
   backward_weight
 };
 
-Extents image(const Geometry& g) { return {g.B, g.C, g.H, g.W}; }
-Extents filter(const Geometry& g) { return {g.K, g.group_inputs(), g.R, g.S}; }
-Extents result(const Geometry& g) { return {g.B, g.K, g.P, g.Q}; }
+// What comes first, and then the axes of a volume; an image has no depth.
+Extents extents(const Geometry& g, Extents first, const std::array<std::int64_t, 3>& axes) {
+  first.insert(first.end(), axes.begin() + g.is_flat(), axes.end());
+  return first;
+}
+
+Extents image(const Geometry& g) { return extents(g, {g.B, g.C}, {g.D, g.H, g.W}); }
+Extents filter(const Geometry& g) { return extents(g, {g.K, g.group_inputs()}, {g.U, g.R, g.S}); }
+Extents result(const Geometry& g) { return extents(g, {g.B, g.K}, {g.Z, g.P, g.Q}); }
 
 template <class Attributes>
 Attributes window(const Geometry& g) {
-  const auto pair = [](const auto& values) { return Extents(values.begin(), values.end()); };
   Attributes attributes;
-  attributes.set_padding(pair(g.options.padding))
-      .set_stride(pair(g.options.stride))
-      .set_dilation(pair(g.options.dilation));
+  attributes.set_padding(extents(g, {}, g.options.padding))
+      .set_stride(extents(g, {}, g.options.stride))
+      .set_dilation(extents(g, {}, g.options.dilation));
   return attributes;
 }
 
 Key key_of(ConvolutionPass pass, const Geometry& g, DType dtype, bool tf32) {
-  const Conv2dOptions& o = g.options;
-  return {static_cast<std::int64_t>(pass),
+  const ConvolutionOptions& o = g.options;
+  Key key{static_cast<std::int64_t>(pass),
           static_cast<std::int64_t>(dtype),
           tf32,
           g.B,
           g.C,
+          g.D,
           g.H,
           g.W,
           g.K,
+          g.U,
           g.R,
           g.S,
-          o.stride[0],
-          o.stride[1],
-          o.padding[0],
-          o.padding[1],
-          o.dilation[0],
-          o.dilation[1],
           o.groups};
+  for (const auto& numbers : {o.stride, o.padding, o.dilation})
+    key.insert(key.end(), numbers.begin(), numbers.end());
+  return key;
 }
 
 bool run_pass(ConvolutionPass pass, const Geometry& g, const Tensor& like, bool tf32,
@@ -75,7 +80,7 @@ Graph convolution_graph(const Geometry& g, DType dtype, bool has_bias) {
   const GraphTensor weight = add_image(graph, Ids::weight, filter(g), dtype);
   GraphTensor y = graph.conv_fprop(x, weight, window<fe::graph::Conv_fprop_attributes>(g));
   if (has_bias) {
-    const GraphTensor bias = add_vector(graph, Ids::bias, g.K, dtype);
+    const GraphTensor bias = add_vector(graph, Ids::bias, g.K, dtype, image(g).size());
     y = graph.pointwise(y, bias,
                         fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
   }

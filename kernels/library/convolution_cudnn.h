@@ -1,6 +1,6 @@
 // Convolution by cuDNN. Private to kernels/.
 //
-// Extents and memory order are those of convolution.h. Filters are copied into cuDNN's order,
+// Extents and memory order are those of convolution_cuda.h. Filters are copied into cuDNN's order,
 // channels last, and a filter's gradient is copied back; filters are small.
 
 #pragma once
@@ -11,11 +11,11 @@
 
 namespace ringrad::kernels::cudnn {
 
-/// y = conv2d(x, weight) + bias on the device's current stream; bias may be undefined. Returns
+/// y = convolution(x, weight) + bias on the device's current stream; bias may be undefined. Returns
 /// false, having done nothing, if cuDNN has no engine for it.
 ///
 /// REQUIRES: missing() is empty; no extent is 0; the dtype is not float64; x and y are
-///           channels_last, bias is contiguous
+///           channels_last, bias is contiguous; shapes are as convolution_cuda.h says
 bool convolution(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
                  const Tensor& bias, const Tensor& y, bool tf32, Where where);
 bool convolution_backward_input(const ConvolutionGeometry& g, const Tensor& grad_y,

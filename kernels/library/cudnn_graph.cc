@@ -56,9 +56,16 @@ fe::DataType_t data_type(DType dtype) {
   }
 }
 
+// The strides of (B, C, ...) with the channels last in memory.
 Extents channels_last(const Extents& extents) {
-  const std::int64_t C = extents[1], H = extents[2], W = extents[3];
-  return {H * W * C, 1, W * C, C};
+  Extents strides(extents.size(), 1);
+  std::int64_t stride = extents[1];
+  for (std::size_t axis = extents.size() - 1; axis > 1; --axis) {
+    strides[axis] = stride;
+    stride *= extents[axis];
+  }
+  strides[0] = stride;
+  return strides;
 }
 
 std::string name_of(const Graph& graph, std::int64_t engine) {
@@ -227,8 +234,11 @@ GraphTensor add_image(Graph& graph, std::int64_t id, const Extents& extents, DTy
                           .set_data_type(data_type(dtype)));
 }
 
-GraphTensor add_vector(Graph& graph, std::int64_t id, std::int64_t channels, DType dtype) {
-  return add_image(graph, id, {1, channels, 1, 1}, dtype);
+GraphTensor add_vector(Graph& graph, std::int64_t id, std::int64_t channels, DType dtype,
+                       std::size_t axes) {
+  Extents extents(axes, 1);
+  extents[1] = channels;
+  return add_image(graph, id, extents, dtype);
 }
 
 void write_image(const GraphTensor& tensor, std::int64_t id, const Extents& extents, DType dtype) {

@@ -44,11 +44,12 @@ inline constexpr std::uintptr_t kAlignment = 16;
 /// A graph whose operations compute in float32.
 Graph make_graph(DType dtype);
 
-/// An input (B, C, H, W) or filter (K, C, R, S) with the channels last in memory.
+/// An input (B, C, ...) or filter (K, C, ...) with the channels last in memory.
 GraphTensor add_image(Graph& graph, std::int64_t id, const Extents& extents, DType dtype);
 
-/// An input with one value per channel.
-GraphTensor add_vector(Graph& graph, std::int64_t id, std::int64_t channels, DType dtype);
+/// An input with one value per channel, next to images of as many axes.
+GraphTensor add_vector(Graph& graph, std::int64_t id, std::int64_t channels, DType dtype,
+                       std::size_t axes = 4);
 
 /// Makes a tensor of the graph an output, channels last.
 void write_image(const GraphTensor& tensor, std::int64_t id, const Extents& extents, DType dtype);

@@ -21,7 +21,7 @@ std::atomic<bool>& tf32() {
 
 // cuDNN supports float64 poorly and empty tensors not at all.
 bool is_for_cudnn(const ConvolutionGeometry& g, const Tensor& x) {
-  return x.dtype() != DType::float64 && g.B * g.C * g.H * g.W * g.K > 0;
+  return x.dtype() != DType::float64 && g.B * g.C * g.pixels_of_x() * g.K > 0;
 }
 
 }  // namespace

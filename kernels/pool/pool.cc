@@ -10,19 +10,6 @@
 namespace ringrad::kernels {
 namespace {
 
-void check_options(const char* operation, const Pool2dOptions& options, Where where) {
-  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-  for (unsigned i = 0; i < 2; ++i)
-    RINGRAD_CHECK(options.kernel[i] > 0 && options.kernel[i] <= kMax && options.stride[i] > 0 &&
-                      options.stride[i] <= kMax && options.padding[i] >= 0 &&
-                      options.padding[i] <= options.kernel[i] / 2,
-                  ValueError, where, operation,
-                  ": kernel and stride must be positive and below 2^31, padding at most half of "
-                  "the kernel; got kernel ",
-                  options.kernel[i], ", stride ", options.stride[i], ", padding ",
-                  options.padding[i]);
-}
-
 void check_image(const char* operation, const Shape& shape, Where where) {
   RINGRAD_CHECK(shape.size() == 4, ShapeError, where, operation,
                 ": x must be (B, C, H, W); got shape ", shape);
@@ -45,20 +32,17 @@ PoolGeometry images_of(const char* operation, const Shape& shape, Layout layout,
 PoolGeometry sliding_geometry(const char* operation, const Shape& shape,
                               const Pool2dOptions& options, Layout layout, Where where) {
   check_image(operation, shape, where);
-  check_options(operation, options, where);
   PoolGeometry g = images_of(operation, shape, layout, where);
   g.place_width = options.kernel[1];
   for (const unsigned axis : {0u, 1u}) {
     PoolWindows<std::int64_t>& windows = axis == 0 ? g.rows : g.columns;
-    const std::int64_t padded = windows.extent + 2 * options.padding[axis];
-    RINGRAD_CHECK(padded >= options.kernel[axis], ShapeError, where, operation,
-                  ": the window must fit into the padded input; got an extent of ", padded,
-                  " for a window of ", options.kernel[axis]);
+    check_pool_windows(operation, windows.extent, options.kernel[axis], options.stride[axis],
+                       options.padding[axis], where);
     windows.kernel = options.kernel[axis];
     windows.stride = options.stride[axis];
     windows.padding = options.padding[axis];
     windows.count_padding = options.count_include_pad;
-    windows.outputs = (padded - windows.kernel) / windows.stride + 1;
+    windows.outputs = (windows.extent + 2 * windows.padding - windows.kernel) / windows.stride + 1;
   }
   return g;
 }
@@ -158,6 +142,20 @@ Tensor average_backward(const Tensor& grad_output, const Shape& input_shape, con
 }
 
 }  // namespace
+
+void check_pool_windows(const char* operation, std::int64_t extent, std::int64_t kernel,
+                        std::int64_t stride, std::int64_t padding, Where where) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  RINGRAD_CHECK(kernel > 0 && kernel <= kMax && stride > 0 && stride <= kMax && padding >= 0 &&
+                    padding <= kernel / 2,
+                ValueError, where, operation,
+                ": kernel and stride must be positive and below 2^31, padding at most half of the "
+                "kernel; got kernel ",
+                kernel, ", stride ", stride, ", padding ", padding);
+  RINGRAD_CHECK(extent + 2 * padding >= kernel, ShapeError, where, operation,
+                ": the window must fit into the padded input; got an extent of ",
+                extent + 2 * padding, " for a window of ", kernel);
+}
 
 MaxPool2dResult max_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
   check_floating("max_pool2d", x, where);

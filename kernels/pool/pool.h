@@ -30,6 +30,11 @@ struct Pool2dOptions {
 
 namespace kernels {
 
+/// Checks the windows along one axis. Throws: ValueError unless kernel, stride > 0 and
+/// 0 <= padding <= kernel / 2; ShapeError unless a window fits into the padded axis
+void check_pool_windows(const char* operation, std::int64_t extent, std::int64_t kernel,
+                        std::int64_t stride, std::int64_t padding, Where where);
+
 struct MaxPool2dResult {
   Tensor output;  ///< (B, C, P, Q)
   Tensor places;  ///< (B, C, P, Q), uint8 or int32: the winner's place in each window

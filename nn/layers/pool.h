@@ -1,5 +1,5 @@
-// Pooling layers: the largest or the mean value of each window; (B, C, H, W) -> (B, C, P, Q), or
-// (B, C, L) -> (B, C, T).
+// Pooling layers: the largest or the mean value of each window; (B, C, L) -> (B, C, T),
+// (B, C, H, W) -> (B, C, P, Q), or (B, C, D, H, W) -> (B, C, Z, P, Q).
 
 #pragma once
 
@@ -8,50 +8,73 @@
 
 namespace ringrad::nn {
 
-/// Windows of kernel x kernel, or of kernel; stride 0 means stride = kernel.
+/// The options of pooling layers; each number applies to every axis.
 struct Pool2dOptions {
-  std::int64_t stride = 0;
+  std::int64_t stride = 0;  ///< 0 means the kernel's extent
   std::int64_t padding = 0;
 };
 
-class MaxPool2d : public Module {
+/// The common part of layers with sliding windows, which have `kernel` positions along every axis.
+class SlidingPool : public Module {
  public:
-  explicit MaxPool2d(std::int64_t kernel, const Pool2dOptions& options = {});
-  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
+ protected:
+  SlidingPool(const char* name, std::int64_t kernel, const Pool2dOptions& options)
+      : name_(name),
+        kernel_(kernel),
+        stride_(options.stride ? options.stride : kernel),
+        padding_(options.padding) {}
+
+  /// The numbers as the options of an operator.
+  template <class Options>
+  Options options_of() const;
+
  private:
-  ringrad::Pool2dOptions options_;
+  const char* name_;
+  std::int64_t kernel_, stride_, padding_;
 };
 
-class AvgPool2d : public Module {
+class MaxPool1d : public SlidingPool {
  public:
-  explicit AvgPool2d(std::int64_t kernel, const Pool2dOptions& options = {});
+  explicit MaxPool1d(std::int64_t kernel, const Pool2dOptions& options = {})
+      : SlidingPool("MaxPool1d", kernel, options) {}
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
-  std::string describe() const override;
-
- private:
-  ringrad::Pool2dOptions options_;
 };
 
-class MaxPool1d : public Module {
+class MaxPool2d : public SlidingPool {
  public:
-  explicit MaxPool1d(std::int64_t kernel, const Pool2dOptions& options = {});
+  explicit MaxPool2d(std::int64_t kernel, const Pool2dOptions& options = {})
+      : SlidingPool("MaxPool2d", kernel, options) {}
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
-  std::string describe() const override;
-
- private:
-  ringrad::Pool1dOptions options_;
 };
 
-class AvgPool1d : public Module {
+class MaxPool3d : public SlidingPool {
  public:
-  explicit AvgPool1d(std::int64_t kernel, const Pool2dOptions& options = {});
+  explicit MaxPool3d(std::int64_t kernel, const Pool2dOptions& options = {})
+      : SlidingPool("MaxPool3d", kernel, options) {}
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
-  std::string describe() const override;
+};
 
- private:
-  ringrad::Pool1dOptions options_;
+class AvgPool1d : public SlidingPool {
+ public:
+  explicit AvgPool1d(std::int64_t kernel, const Pool2dOptions& options = {})
+      : SlidingPool("AvgPool1d", kernel, options) {}
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
+};
+
+class AvgPool2d : public SlidingPool {
+ public:
+  explicit AvgPool2d(std::int64_t kernel, const Pool2dOptions& options = {})
+      : SlidingPool("AvgPool2d", kernel, options) {}
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
+};
+
+class AvgPool3d : public SlidingPool {
+ public:
+  explicit AvgPool3d(std::int64_t kernel, const Pool2dOptions& options = {})
+      : SlidingPool("AvgPool3d", kernel, options) {}
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
 };
 
 /// Pools an input of any size to output_size x output_size.

@@ -130,9 +130,13 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { conv_transpose2d(image, none); },
       [&] { conv1d(none, filter); },
       [&] { conv_transpose1d(none, filter); },
+      [&] { conv3d(none, filter); },
+      [&] { conv_transpose3d(none, filter); },
       [&] { max_pool1d(none); },
       [&] { max_pool2d(none); },
       [&] { avg_pool2d(none); },
+      [&] { max_pool3d(none); },
+      [&] { avg_pool3d(none); },
       [&] {
         adaptive_avg_pool2d(none, {1, 1});
       },

@@ -169,6 +169,9 @@ OTHER = {
     "max_pool1d": lambda x, w: F.max_pool1d(x[0], 2, w["stride"], w["padding"]),
     "max_pool2d": lambda x, w: F.max_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
     "avg_pool2d": lambda x, w: F.avg_pool2d(x[0], w["kernel"], w["stride"], w["padding"]),
+    "conv3d": lambda x, w: F.conv3d(x[0][None], *x[1:], stride=w["stride"], padding=w["padding"]),
+    "max_pool3d": lambda x, w: F.max_pool3d(x[0][None], w["kernel"], w["stride"], w["padding"]),
+    "avg_pool3d": lambda x, w: F.avg_pool3d(x[0][None], w["kernel"], w["stride"], w["padding"]),
     "cross_entropy": lambda x, w: F.cross_entropy(
         x[0], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"]), reduction=w["reduction"],
         label_smoothing=w["label_smoothing"]),
@@ -441,6 +444,13 @@ class Maker:
                 return name, [i, [n, x.shape[1], k, k], [n]], {"stride": rng.randint(1, 2), "padding": rng.randint(0, 1)}
             if name.endswith("pool2d"):
                 return name, [i], {"kernel": 2, "stride": rng.randint(1, 2), "padding": rng.randint(0, 1)}
+        if x.dim() == 4 and x.numel() and min(x.shape[1:]) >= 2:  # as one volume
+            w = {"stride": rng.randint(1, 2), "padding": rng.randint(0, 1)}
+            if name == "conv3d":
+                n = rng.randint(1, 3)
+                return name, [i, [n, x.shape[0], *rng.choices([1, 2], k=3)], [n]], w
+            if name.endswith("pool3d"):
+                return name, [i], w | {"kernel": 2}
         return None
 
     def add_step(self):

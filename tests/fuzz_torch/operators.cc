@@ -82,6 +82,13 @@ Pool2dOptions pool_of(Arguments with) {
   return {.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}};
 }
 
+Pool3dOptions pool3d_of(Arguments with) {
+  const std::int64_t kernel = with["kernel"], stride = with["stride"], padding = with["padding"];
+  return {.kernel = {kernel, kernel, kernel},
+          .stride = {stride, stride, stride},
+          .padding = {padding, padding, padding}};
+}
+
 std::map<std::string, Operator> elementwise() {
   return {
       {"neg", of(static_cast<Unary>(neg))},
@@ -318,6 +325,17 @@ std::map<std::string, Operator> reductions_and_layers() {
        }},
       {"max_pool2d", [](In in, Arguments with) { return max_pool2d(in[0], pool_of(with)); }},
       {"avg_pool2d", [](In in, Arguments with) { return avg_pool2d(in[0], pool_of(with)); }},
+      {"conv3d",
+       [](In in, Arguments with) {
+         const std::int64_t stride = with["stride"], padding = with["padding"];
+         return conv3d(
+             unsqueeze(in[0], 0), in[1], in[2],
+             {.stride = {stride, stride, stride}, .padding = {padding, padding, padding}});
+       }},
+      {"max_pool3d",
+       [](In in, Arguments with) { return max_pool3d(unsqueeze(in[0], 0), pool3d_of(with)); }},
+      {"avg_pool3d",
+       [](In in, Arguments with) { return avg_pool3d(unsqueeze(in[0], 0), pool3d_of(with)); }},
       {"cross_entropy",
        [](In in, Arguments with) {
          return cross_entropy(in[0], indices_of(with),

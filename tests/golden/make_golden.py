@@ -4,7 +4,7 @@
 Each file is {case: {tensor: {"shape": [...], "values": [...]}}}; values are float32 in shortest
 decimal form, which reads back exactly. Committed files were made with PyTorch 1.13.1 on the CPU,
 attention.json, linalg.json, models.json, optimizers.json, recurrent.json, scaled_dot_product.json, schedules.json and
-the cases of convolution_layers(), norm_layers(), activation_layers() and more_losses() with 2.15.
+the cases of convolution_layers(), volume_layers(), norm_layers(), activation_layers() and more_losses() with 2.15.
 """
 
 import json
@@ -66,7 +66,7 @@ def layers():
         layer_norm.weight.uniform_(0.5, 1.5)
         layer_norm.bias.uniform_(-0.5, 0.5)
     image = torch.randn(2, 3, 6, 5)
-    cases = convolution_layers() | {
+    cases = convolution_layers() | volume_layers() | {
         "Linear": run_layer(nn.Linear(4, 3), torch.randn(5, 4)),
         "Conv2d": run_layer(nn.Conv2d(3, 4, 3, padding=1), image),
         "Conv2d stride 2 groups 3 dilation 2": run_layer(
@@ -104,6 +104,19 @@ def convolution_layers():
             "AvgPool1d 2": (nn.AvgPool1d(2), sequence),
         }
         return {name: run_layer(*case) for name, case in layers.items()}
+
+
+def volume_layers():
+    with torch.random.fork_rng():
+        torch.manual_seed(8)
+        volume = torch.randn(2, 4, 4, 5, 3)
+        layers = {
+            "Conv3d stride 2 padding 1 groups 2": nn.Conv3d(4, 6, 3, stride=2, padding=1, groups=2),
+            "ConvTranspose3d stride 2 output_padding 1": nn.ConvTranspose3d(4, 2, 2, stride=2, output_padding=1),
+            "MaxPool3d 3 stride 2 padding 1": nn.MaxPool3d(3, 2, 1),
+            "AvgPool3d 3 stride 1 padding 1": nn.AvgPool3d(3, 1, 1),
+        }
+        return {name: run_layer(layer, volume) for name, layer in layers.items()}
 
 
 def norm_layers():

@@ -1,5 +1,6 @@
 #include "ringrad/autograd/convolution/convolution.h"
 
+#include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/gradient_check.h"
 #include "ringrad/autograd/movement.h"
@@ -177,6 +178,40 @@ TEST(AutogradConvolutionTest, SequencesAreImagesOfOneRow) {
   EXPECT_EQ(gradient_check(back, {x, leaf(random, {4, 1, 3})}), "");
 }
 
+// -- Over volumes --------------------------------------------------------------------------------
+
+TEST(AutogradConvolutionTest, GradientsOfVolumesAgreeWithDifferences) {
+  Random random(9);
+  for (const auto& [weight, options] :
+       {std::pair{Shape{2, 4, 2, 2, 2}, Conv3dOptions{.padding = {1, 0, 1}}},
+        std::pair{Shape{2, 2, 2, 1, 2},
+                  Conv3dOptions{.stride = {2, 1, 1}, .dilation = {1, 2, 2}, .groups = 2}}}) {
+    const DifferentiableFunction f = [&, options = options](const std::vector<Tensor>& in) {
+      return conv3d(in[0], in[1], in[2], options);
+    };
+    const std::vector<Tensor> inputs{leaf(random, {1, 4, 3, 2, 3}), leaf(random, weight),
+                                     leaf(random, {2})};
+    EXPECT_EQ(gradient_check(f, inputs), "");
+    EXPECT_EQ(gradient_gradient_check(f, inputs), "");
+  }
+}
+
+TEST(AutogradConvolutionTest, TheTransposeOfVolumesIsTheAdjoint) {
+  Random random(10);
+  const Tensor x = leaf(random, {2, 4, 5, 4, 3}), weight = leaf(random, {6, 2, 2, 3, 2});
+  const Conv3dOptions options{.stride = {2, 1, 1}, .padding = {0, 1, 0}, .groups = 2};
+  const Tensor y = leaf(random, conv3d(x, weight, {}, options).shape());
+  const auto back = [](const std::vector<Tensor>& in) {
+    return conv_transpose3d(
+        in[0], in[1], in[2],
+        {.stride = {2, 1, 1}, .padding = {0, 1, 0}, .output_padding = {1, 0, 0}, .groups = 2});
+  };
+  const Tensor bias = leaf(random, {4}), none = zeros({4}, {.dtype = DType::float64});
+  EXPECT_EQ(back({y, weight, bias}).shape(), x.shape());
+  expect_close(sum(back({y, weight, none}) * x), sum(conv3d(x, weight, {}, options) * y), 4096);
+  EXPECT_EQ(gradient_check(back, {y, weight, bias}), "");
+}
+
 TEST(AutogradConvolutionTest, SixteenBitsAgreeWithFloat32) {
   Random random(8);
   for (const DType dtype : {DType::float16, DType::bfloat16}) {
@@ -187,6 +222,11 @@ TEST(AutogradConvolutionTest, SixteenBitsAgreeWithFloat32) {
     const auto wide = [](const Tensor& t) { return to(t, DType::float32); };
     expect_close(conv_transpose2d(x, weight, bias, options),
                  conv_transpose2d(wide(x), wide(weight), wide(bias), options), 64);
+    const Tensor volume = random.tensor({2, 3, 3, 3, 3}, dtype),
+                 filter = random.tensor({2, 3, 2, 2, 2}, dtype);
+    expect_close(conv3d(volume, filter, bias), conv3d(wide(volume), wide(filter), wide(bias)), 64);
+    const Autocast autocast(dtype);
+    EXPECT_EQ(conv3d(wide(volume), wide(filter)).dtype(), dtype);
   }
 }
 
@@ -213,8 +253,10 @@ TEST(AutogradConvolutionTest, TransposedThrowsAtTheCallersLine) {
       "less than the stride; got stride 1");
   expect_throws<ShapeError>([&] { conv_transpose2d(x, weight, {}, {.groups = 3}); },
                             "K must be a multiple of groups");
-  expect_throws<ShapeError>([&] { conv1d(x, weight); },
-                            "conv1d: input and weight must have three axes; got (1, 4, 5, 5)");
+  expect_throws<ShapeError>(
+      [&] { conv1d(x, weight); },
+      "conv1d: input must be (B, C, L) and weight (K, C / groups, S); got (1, 4, "
+      "5, 5)");
   expect_throws<DTypeError>([&] { conv_transpose2d(x, to(weight, DType::float64)); },
                             "conv_transpose2d: ");
 }

@@ -14,11 +14,20 @@ using ringrad::testing::expect_throws;
 using ringrad::testing::Random;
 using ringrad::testing::Team;
 
+const Conv2dOptions kPlain;
 constexpr DType kFloats[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
 
 struct Case {
-  std::int64_t B, C, H, W, K, R, S;
-  Conv2dOptions options = {};
+  Case(std::int64_t B, std::int64_t C, std::int64_t H, std::int64_t W, std::int64_t K,
+       std::int64_t R, std::int64_t S, const Conv2dOptions& options = {})
+      : x{B, C, H, W}, weight{K, C / options.groups, R, S}, options(options) {}
+  Case(const Shape& x, const Shape& weight, const Conv1dOptions& options)
+      : x(x), weight(weight), options(options) {}
+  Case(const Shape& x, const Shape& weight, const Conv3dOptions& options)
+      : x(x), weight(weight), options(options) {}
+
+  Shape x, weight;
+  ConvolutionOptions options;
 };
 
 // Cases for every path: Winograd, oneDNN, direct loops, and a GPU's tiles and slices; first layers,
@@ -47,44 +56,70 @@ const Case kCases[] = {
     {3, 32, 9, 9, 32, 3, 3, {.stride = {1, 2}, .padding = {1, 1}, .groups = 2}},
     {2, 8, 20, 20, 8, 3, 3, {.padding = {1, 1}, .groups = 8}},
     {1, 4, 15, 14, 8, 3, 3, {.stride = {2, 2}, .groups = 4}},
+    {{2, 6, 9}, {4, 3, 3}, Conv1dOptions{.stride = 2, .padding = 1, .dilation = 2, .groups = 2}},
+    {{2, 3, 5, 4, 6}, {4, 3, 3, 3, 3}, Conv3dOptions{.padding = {1, 1, 1}}},
+    {{1, 16, 4, 5, 5}, {16, 16, 1, 3, 3}, Conv3dOptions{.padding = {0, 1, 1}}},
+    {{1, 12, 1, 6, 6}, {24, 12, 3, 3, 3}, Conv3dOptions{.padding = {1, 1, 1}}},
+    {{1, 6, 7, 6, 5},
+     {4, 3, 2, 3, 2},
+     Conv3dOptions{.stride = {2, 1, 2}, .padding = {1, 2, 0}, .dilation = {3, 1, 2}, .groups = 2}},
+    {{2, 8, 5, 6, 7}, {8, 1, 3, 2, 3}, Conv3dOptions{.stride = {1, 2, 1}, .groups = 8}},
+    {{1, 24, 5, 6, 6}, {40, 12, 2, 3, 3}, Conv3dOptions{.stride = {2, 1, 1}, .groups = 2}},
 };
 
 // Winograd's errors scale with a whole tile, even where one of its outputs happens to be near zero:
 // 1.9e-6 of the root mean square (winograd.h), which is 1.3 * sqrt(terms) for these inputs. Four
 // times the slack of direct summation is about ten standard deviations of that.
 double slack(const Case& c) {
-  const bool winograd = c.R == 3 && c.S == 3 && c.C % 16 == 0 && c.K % 16 == 0 &&
-                        c.options.stride == std::array<std::int64_t, 2>{1, 1};
-  return (winograd ? 256 : 64) * std::sqrt(static_cast<double>(c.C * c.R * c.S));
+  const bool winograd = c.weight.size() == 4 && c.weight[2] == 3 && c.weight[3] == 3 &&
+                        c.x[1] % 16 == 0 && c.weight[0] % 16 == 0 &&
+                        c.options.stride == std::array<std::int64_t, 3>{1, 1, 1};
+  return (winograd ? 256 : 64) *
+         std::sqrt(static_cast<double>(c.weight.numel() / c.weight[0] * c.options.groups));
+}
+
+// The extents of a shape's last axes, with 1 for those that it lacks: 0 is the depth.
+std::int64_t extent(const Shape& shape, int axis) {
+  const int absent = 5 - shape.size();
+  return axis < absent ? 1 : shape[2 + axis - absent];
 }
 
 reference::Convolution reference_of(const Case& c) {
-  const Conv2dOptions& o = c.options;
-  return {.B = c.B,
-          .C = c.C,
-          .H = c.H,
-          .W = c.W,
-          .K = c.K,
-          .R = c.R,
-          .S = c.S,
-          .stride_h = o.stride[0],
-          .stride_w = o.stride[1],
-          .padding_h = o.padding[0],
-          .padding_w = o.padding[1],
-          .dilation_h = o.dilation[0],
-          .dilation_w = o.dilation[1],
-          .groups = o.groups};
+  const ConvolutionOptions& o = c.options;
+  return {.B = c.x[0],
+          .C = c.x[1],
+          .H = extent(c.x, 1),
+          .W = extent(c.x, 2),
+          .K = c.weight[0],
+          .R = extent(c.weight, 1),
+          .S = extent(c.weight, 2),
+          .stride_h = o.stride[1],
+          .stride_w = o.stride[2],
+          .padding_h = o.padding[1],
+          .padding_w = o.padding[2],
+          .dilation_h = o.dilation[1],
+          .dilation_w = o.dilation[2],
+          .groups = o.groups,
+          .D = extent(c.x, 0),
+          .U = extent(c.weight, 0),
+          .stride_d = o.stride[0],
+          .padding_d = o.padding[0],
+          .dilation_d = o.dilation[0]};
 }
 
 Tensor random_input(Random& random, const Case& c, DType dtype) {
-  return random.tensor({c.B, c.C, c.H, c.W}, dtype);
+  return random.tensor(c.x, dtype);
 }
 Tensor random_weight(Random& random, const Case& c, DType dtype) {
-  return random.tensor({c.K, c.C / c.options.groups, c.R, c.S}, dtype);
+  return random.tensor(c.weight, dtype);
 }
 Tensor random_gradient(Random& random, const Case& c, DType dtype) {
   const auto reference = reference_of(c);
-  return random.tensor({c.B, c.K, reference.P(), reference.Q()}, dtype);
+  Shape shape{c.x[0], c.weight[0]};
+  if (c.x.size() == 5) shape.push_back(reference.Z());
+  if (c.x.size() >= 4) shape.push_back(reference.P());
+  shape.push_back(reference.Q());
+  return random.tensor(shape, dtype);
 }
 
 // body(case, dtype, random) for each case, dtype and team.
@@ -95,7 +130,7 @@ void for_each_case(Body body) {
       for (const int threads : {1, 2}) {
         if (threads > 1 && default_device().is_cuda()) continue;
         const Team team(threads);
-        Random random(static_cast<std::uint64_t>(c.C * 100 + c.K));
+        Random random(static_cast<std::uint64_t>(c.x[1] * 100 + c.weight[0]));
         body(c, dtype, random);
       }
 }
@@ -103,13 +138,13 @@ void for_each_case(Body body) {
 TEST(ConvolutionTest, IsTheDefinition) {
   for_each_case([](const Case& c, DType dtype, Random& random) {
     const Tensor x = random_input(random, c, dtype), weight = random_weight(random, c, dtype);
-    const Tensor bias = random.tensor({c.K}, dtype);
+    const Tensor bias = random.tensor({c.weight[0]}, dtype);
     const auto reference = reference_of(c);
-    expect_close(conv2d(x, weight, bias, c.options),
+    expect_close(convolution(x, weight, bias, c.options),
                  reference.forward(x.to_vector<double>(), weight.to_vector<double>(),
                                    bias.to_vector<double>()),
                  slack(c));
-    expect_close(conv2d(random.strided(x), random.strided(weight), {}, c.options),
+    expect_close(convolution(random.strided(x), random.strided(weight), {}, c.options),
                  reference.forward(x.to_vector<double>(), weight.to_vector<double>(), {}),
                  slack(c));
   });
@@ -121,11 +156,10 @@ TEST(ConvolutionTest, InputGradientIsItsAdjoint) {
     const Tensor weight = random_weight(random, c, dtype);
     const auto expected =
         reference_of(c).backward_input(grad.to_vector<double>(), weight.to_vector<double>());
-    const Shape input_shape{c.B, c.C, c.H, c.W};
-    const double tolerance = slack(c) * std::sqrt(static_cast<double>(c.K));
-    expect_close(conv2d_backward_input(grad, weight, input_shape, c.options), expected, tolerance);
+    const double tolerance = slack(c) * std::sqrt(static_cast<double>(c.weight[0]));
+    expect_close(convolution_backward_input(grad, weight, c.x, c.options), expected, tolerance);
     expect_close(
-        conv2d_backward_input(random.strided(grad), random.strided(weight), input_shape, c.options),
+        convolution_backward_input(random.strided(grad), random.strided(weight), c.x, c.options),
         expected, tolerance);
   });
 }
@@ -136,14 +170,13 @@ TEST(ConvolutionTest, WeightAndBiasGradientsAreTheirAdjoints) {
     const auto reference = reference_of(c);
     const auto expected =
         reference.backward_weight(grad.to_vector<double>(), x.to_vector<double>());
-    const Shape weight_shape{c.K, c.C / c.options.groups, c.R, c.S};
     const double tolerance =
-        slack(c) * std::sqrt(static_cast<double>(reference.P() * reference.Q()));
-    const auto both = conv2d_backward_weight(grad, x, weight_shape, true, c.options);
+        slack(c) * std::sqrt(static_cast<double>(reference.Z() * reference.P() * reference.Q()));
+    const auto both = convolution_backward_weight(grad, x, c.weight, true, c.options);
     expect_close(both.weight, expected, tolerance);
     expect_close(both.bias, reference.backward_bias(grad.to_vector<double>()), tolerance);
-    const auto one = conv2d_backward_weight(random.strided(grad), random.strided(x), weight_shape,
-                                            false, c.options);
+    const auto one = convolution_backward_weight(random.strided(grad), random.strided(x), c.weight,
+                                                 false, c.options);
     expect_close(one.weight, expected, tolerance);
     EXPECT_FALSE(one.bias.defined());
   });
@@ -157,12 +190,12 @@ TEST(ConvolutionTest, IsTheDefinitionForManyPixels) {
   const Tensor weight = random_weight(random, c, DType::float32);
   const Tensor grad = random_gradient(random, c, DType::float32);
   const auto reference = reference_of(c);
-  expect_close(conv2d(x, weight, {}),
+  expect_close(convolution(x, weight, {}, c.options),
                reference.forward(x.to_vector<double>(), weight.to_vector<double>(), {}), slack(c));
-  expect_close(conv2d_backward_input(grad, weight, x.shape()),
+  expect_close(convolution_backward_input(grad, weight, x.shape(), c.options),
                reference.backward_input(grad.to_vector<double>(), weight.to_vector<double>()),
                slack(c) * std::sqrt(12.0));
-  expect_close(conv2d_backward_weight(grad, x, weight.shape(), false).weight,
+  expect_close(convolution_backward_weight(grad, x, weight.shape(), false, c.options).weight,
                reference.backward_weight(grad.to_vector<double>(), x.to_vector<double>()),
                slack(c) * 66);
 }
@@ -170,57 +203,81 @@ TEST(ConvolutionTest, IsTheDefinitionForManyPixels) {
 TEST(ConvolutionTest, ReturnsChannelsLastMemory) {
   Random random(1);
   const Tensor x = random.tensor({2, 4, 5, 6}), weight = random.tensor({8, 4, 3, 3});
-  const Tensor y = conv2d(x, weight, {});
+  const Tensor y = convolution(x, weight, {}, kPlain);
   EXPECT_TRUE(y.is_channels_last());
-  EXPECT_TRUE(conv2d_backward_input(y, weight, x.shape()).is_channels_last());
-  EXPECT_TRUE(conv2d_backward_weight(y, x, weight.shape(), false).weight.is_contiguous());
+  EXPECT_TRUE(convolution_backward_input(y, weight, x.shape(), kPlain).is_channels_last());
+  EXPECT_TRUE(
+      convolution_backward_weight(y, x, weight.shape(), false, kPlain).weight.is_contiguous());
+
+  const Tensor volume = random.tensor({2, 4, 3, 5, 6}), filter = random.tensor({8, 4, 2, 3, 3});
+  const Tensor z = convolution(volume, filter, {}, Conv3dOptions{});
+  EXPECT_EQ(z.shape(), (Shape{2, 8, 2, 3, 4}));
+  EXPECT_EQ(z.strides(), (Strides{8 * 24, 1, 8 * 12, 8 * 4, 8}));
 }
 
 TEST(ConvolutionTest, OfNothingIsTheBias) {
   const Tensor weight = zeros({2, 0, 3, 3}), bias = tensor({1., 2.});
-  expect_close(conv2d(zeros({1, 0, 3, 4}), weight, bias), {1, 1, 2, 2});
-  EXPECT_EQ(conv2d(zeros({0, 3, 5, 5}), zeros({4, 3, 3, 3}), {}).shape(), (Shape{0, 4, 3, 3}));
-  const auto gradients =
-      conv2d_backward_weight(zeros({0, 4, 3, 3}), zeros({0, 3, 5, 5}), {4, 3, 3, 3}, true);
+  expect_close(convolution(zeros({1, 0, 3, 4}), weight, bias, kPlain), {1, 1, 2, 2});
+  EXPECT_EQ(convolution(zeros({0, 3, 5, 5}), zeros({4, 3, 3, 3}), {}, kPlain).shape(),
+            (Shape{0, 4, 3, 3}));
+  const auto gradients = convolution_backward_weight(zeros({0, 4, 3, 3}), zeros({0, 3, 5, 5}),
+                                                     {4, 3, 3, 3}, true, kPlain);
   expect_close(gradients.bias, {0, 0, 0, 0});
   expect_close(gradients.weight, zeros({4, 3, 3, 3}));
+  expect_close(convolution(zeros({1, 0, 2, 3, 3}), zeros({2, 0, 2, 3, 3}), bias, Conv3dOptions{}),
+               {1, 2});
+  EXPECT_EQ(convolution(zeros({0, 1, 2}), zeros({3, 1, 2}), {}, Conv1dOptions{}).shape(),
+            (Shape{0, 3, 1}));
 }
 
 TEST(ConvolutionTest, ThrowsWhenShapesDoNotFit) {
   const Tensor x = zeros({1, 3, 8, 8}), weight = zeros({4, 3, 3, 3});
   expect_throws<ShapeError>(
       [&] {
-        conv2d(zeros({3, 8, 8}), weight, {});
+        convolution(zeros({3, 8, 8}), weight, {}, kPlain);
       },
       "conv2d: input must be (B, C, H, W)");
   expect_throws<ShapeError>(
       [&] {
-        conv2d(x, zeros({4, 2, 3, 3}), {});
+        convolution(x, zeros({4, 2, 3, 3}), {}, kPlain);
       },
       "got input (1, 3, 8, 8), weight (4, 2, 3, 3) and groups 1");
-  expect_throws<ShapeError>([&] { conv2d(x, weight, {}, {.groups = 2}); }, "and groups 2");
+  expect_throws<ShapeError>([&] { convolution(x, weight, {}, Conv2dOptions{.groups = 2}); },
+                            "and groups 2");
   expect_throws<ShapeError>(
       [&] {
-        conv2d(x, zeros({4, 3, 9, 3}), {});
+        convolution(x, zeros({4, 3, 9, 3}), {}, kPlain);
       },
       "got an extent of 8 for a filter spanning 9");
   expect_throws<ShapeError>(
       [&] {
-        conv2d(x, zeros({4, 3, 0, 3}), {});
+        convolution(x, zeros({4, 3, 0, 3}), {}, kPlain);
       },
       "the filter must have taps");
-  expect_throws<ShapeError>([&] { conv2d(x, weight, zeros({3})); },
+  expect_throws<ShapeError>([&] { convolution(x, weight, zeros({3}), kPlain); },
                             "conv2d: bias must have shape (4,); got (3,)");
   expect_throws<ShapeError>(
       [&] {
-        conv2d_backward_input(zeros({1, 4, 8, 8}), weight, x.shape());
+        convolution_backward_input(zeros({1, 4, 8, 8}), weight, x.shape(), kPlain);
       },
       "conv2d_backward_input: the gradient must have the output's shape (1, 4, 6, 6)");
   expect_throws<ShapeError>(
       [&] {
-        conv2d_backward_weight(zeros({1, 4, 8, 8}), x, weight.shape(), true);
+        convolution_backward_weight(zeros({1, 4, 8, 8}), x, weight.shape(), true, kPlain);
       },
       "conv2d_backward_weight: the gradient must have the output's shape (1, 4, 6, 6)");
+  expect_throws<ShapeError>(
+      [&] { convolution(x, weight, {}, Conv3dOptions{}); },
+      "conv3d: input must be (B, C, D, H, W) and weight (K, C / groups, U, R, "
+      "S); got (1, 3, 8, 8) and (4, 3, 3, 3)");
+  expect_throws<ShapeError>([&] { convolution(x, weight, {}, Conv1dOptions{}); },
+                            "conv1d: input must be (B, C, L) and weight (K, C / groups, S)");
+  expect_throws<ShapeError>(
+      [&] {
+        convolution(zeros({1, 1, 2, 8, 8}), zeros({1, 1, 3, 3, 3}), {}, Conv3dOptions{});
+      },
+      "conv3d: the filter must fit into the padded input; got an extent of 2 for a filter "
+      "spanning 3");
 }
 
 TEST(ConvolutionTest, ThrowsForOptionsOutOfRange) {
@@ -231,19 +288,19 @@ TEST(ConvolutionTest, ThrowsForOptionsOutOfRange) {
                                {.groups = 0},
                                {.padding = {std::int64_t{1} << 62, 0}}};
   for (const Conv2dOptions& options : bad)
-    expect_throws<ValueError>([&] { conv2d(x, weight, {}, options); }, "conv2d: ");
+    expect_throws<ValueError>([&] { convolution(x, weight, {}, options); }, "conv2d: ");
 }
 
 TEST(ConvolutionTest, ThrowsWhenDtypesOrDevicesDisagree) {
   const Tensor x = zeros({1, 3, 8, 8});
   expect_throws<DTypeError>(
       [&] {
-        conv2d(x, zeros({4, 3, 3, 3}, {.dtype = DType::float64}), {});
+        convolution(x, zeros({4, 3, 3, 3}, {.dtype = DType::float64}), {}, kPlain);
       },
       "conv2d: dtypes must be equal; got float32 and float64");
   expect_throws<DeviceError>(
       [&] {
-        conv2d(x, zeros({4, 3, 3, 3}, {.device = "cpu:1"}), {});
+        convolution(x, zeros({4, 3, 3, 3}, {.device = "cpu:1"}), {}, kPlain);
       },
       "conv2d: tensors must be on one device");
 }

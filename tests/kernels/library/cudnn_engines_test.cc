@@ -100,21 +100,29 @@ struct Case {
 };
 
 std::vector<Case> convolutions() {
+  // Squares or, with Conv3dOptions, cubes.
   const auto make = [](std::int64_t B, std::int64_t C, std::int64_t H, std::int64_t K,
-                       std::int64_t R, Conv2dOptions o) {
+                       std::int64_t R, const auto& o) {
     const std::int64_t P = (H + 2 * o.padding[0] - o.dilation[0] * (R - 1) - 1) / o.stride[0] + 1;
-    return ConvolutionGeometry{B, C, H, H, K, P, P, R, R, o};
+    const bool cube = o.stride.size() == 3;
+    return ConvolutionGeometry{B, C, cube ? H : 1, H, H, K, cube ? P : 1,
+                               P, P, cube ? R : 1, R, R, o};
   };
+  using Square = Conv2dOptions;
+  using Cube = Conv3dOptions;
   return {
-      {"3x3", make(32, 64, 56, 64, 3, {.padding = {1, 1}})},
-      {"1x1", make(32, 256, 14, 1024, 1, {})},
-      {"1x1, stride 2", make(32, 256, 56, 512, 1, {.stride = {2, 2}})},
-      {"3x3, stride 2", make(32, 128, 56, 128, 3, {.stride = {2, 2}, .padding = {1, 1}})},
-      {"7x7, stride 2, of images", make(32, 3, 224, 64, 7, {.stride = {2, 2}, .padding = {3, 3}})},
-      {"of grey images", make(16, 1, 28, 32, 3, {.padding = {1, 1}})},
-      {"odd extents", make(3, 5, 11, 7, 3, {.padding = {1, 1}})},
-      {"dilated", make(8, 64, 28, 64, 3, {.padding = {2, 2}, .dilation = {2, 2}})},
-      {"in groups", make(8, 64, 28, 64, 3, {.padding = {1, 1}, .groups = 4})}};
+      {"3x3", make(32, 64, 56, 64, 3, Square{.padding = {1, 1}})},
+      {"1x1", make(32, 256, 14, 1024, 1, Square{})},
+      {"1x1, stride 2", make(32, 256, 56, 512, 1, Square{.stride = {2, 2}})},
+      {"3x3, stride 2", make(32, 128, 56, 128, 3, Square{.stride = {2, 2}, .padding = {1, 1}})},
+      {"7x7, stride 2, of images",
+       make(32, 3, 224, 64, 7, Square{.stride = {2, 2}, .padding = {3, 3}})},
+      {"of grey images", make(16, 1, 28, 32, 3, Square{.padding = {1, 1}})},
+      {"odd extents", make(3, 5, 11, 7, 3, Square{.padding = {1, 1}})},
+      {"dilated", make(8, 64, 28, 64, 3, Square{.padding = {2, 2}, .dilation = {2, 2}})},
+      {"in groups", make(8, 64, 28, 64, 3, Square{.padding = {1, 1}, .groups = 4})},
+      {"3x3x3", make(4, 32, 16, 32, 3, Cube{.padding = {1, 1, 1}})},
+      {"3x3x3, stride 2", make(4, 3, 17, 32, 3, Cube{.stride = {2, 2, 2}, .padding = {1, 1, 1}})}};
 }
 
 TEST_P(CudnnEnginesTest, AreFoundForEveryConvolution) {

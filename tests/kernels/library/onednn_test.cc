@@ -37,11 +37,13 @@ std::vector<Operation> operations() {
   return {
       {"matmul", [=] { return matmul(a, b); }},
       {"batched matmul", [=] { return matmul(batch_a, batch_b); }},
-      {"conv2d", [=] { return conv2d(x, weight, {}, options); }},
+      {"conv2d", [=] { return convolution(x, weight, {}, options); }},
       {"conv2d_backward_input",
-       [=] { return conv2d_backward_input(gradient, weight, x.shape(), options); }},
+       [=] { return convolution_backward_input(gradient, weight, x.shape(), options); }},
       {"conv2d_backward_weight",
-       [=] { return conv2d_backward_weight(gradient, x, weight.shape(), false, options).weight; }},
+       [=] {
+         return convolution_backward_weight(gradient, x, weight.shape(), false, options).weight;
+       }},
   };
 }
 

@@ -63,6 +63,8 @@ TEST_F(LayerGoldenTest, ConvolutionsMatchPyTorch) {
         Conv2d(3, 6, {.stride = 2, .padding = 2, .dilation = 2, .groups = 3, .bias = false}));
   check("Conv1d stride 2 padding 1 dilation 2 groups 2",
         Conv1d(4, 6, {.stride = 2, .padding = 1, .dilation = 2, .groups = 2}));
+  check("Conv3d stride 2 padding 1 groups 2",
+        Conv3d(4, 6, {.stride = 2, .padding = 1, .groups = 2}));
 }
 
 TEST_F(LayerGoldenTest, TransposedConvolutionsMatchPyTorch) {
@@ -77,6 +79,8 @@ TEST_F(LayerGoldenTest, TransposedConvolutionsMatchPyTorch) {
                          .bias = false}));
   check("ConvTranspose1d stride 3 padding 1 output_padding 2",
         ConvTranspose1d(4, 3, 4, {.stride = 3, .padding = 1, .output_padding = 2}));
+  check("ConvTranspose3d stride 2 output_padding 1",
+        ConvTranspose3d(4, 2, 2, {.stride = 2, .output_padding = 1}));
 }
 
 TEST_F(LayerGoldenTest, NormalizationsMatchPyTorch) {
@@ -99,6 +103,8 @@ TEST_F(LayerGoldenTest, PoolingsMatchPyTorch) {
   check("AvgPool2d 3 stride 2 padding 1", AvgPool2d(3, {.stride = 2, .padding = 1}));
   check("MaxPool1d 3 stride 2 padding 1", MaxPool1d(3, {.stride = 2, .padding = 1}));
   check("AvgPool1d 2", AvgPool1d(2));
+  check("MaxPool3d 3 stride 2 padding 1", MaxPool3d(3, {.stride = 2, .padding = 1}));
+  check("AvgPool3d 3 stride 1 padding 1", AvgPool3d(3, {.stride = 1, .padding = 1}));
   check("AdaptiveAvgPool2d", AdaptiveAvgPool2d(4));
 }
 
