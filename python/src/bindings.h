@@ -76,7 +76,10 @@ void bind_errors(nb::module_& m);
 void bind_enums(nb::module_& m, nb::module_& nn);
 nb::class_<Tensor> bind_tensor(nb::module_& m);
 void bind_operators(nb::module_& m, nb::class_<Tensor>& tensor);
-void bind_memory(nb::module_& m);
+void bind_symbols(nb::class_<Tensor>& tensor);
+void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
+/// The buffer protocol, for the class of tensors.
+PyType_Slot* buffer_slots();
 void bind_module(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_ranks(nb::module_& m);

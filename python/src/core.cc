@@ -1,5 +1,4 @@
 // The module ringrad, and in it ringrad.nn and ringrad.plan.
-
 #include "bindings.h"
 #include "ringrad/core/version.h"
 
@@ -11,8 +10,9 @@ NB_MODULE(ringrad, m) {
       m.def_submodule("plan", "Plans of collectives: made, proved, timed and drawn.");
   bind_enums(m, nn);
   nb::class_<ringrad::Tensor> tensor = bind_tensor(m);
+  bind_symbols(tensor);
   bind_operators(m, tensor);
-  bind_memory(m);
+  bind_memory(m, tensor);
   m.def(
       "version", [] { return ringrad::version(); }, "\"0.1.0\"");
   bind_module(nn);
