@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the bindings of free functions, layers and enumerations from the C++ headers, docstrings included.
 
-    generate.py INCLUDE OUT        INCLUDE holds ringrad/ringrad.h; writes OUT/{enums,operators,nn,plan}.cc
+    generate.py INCLUDE OUT        INCLUDE holds ringrad/ringrad.h; writes OUT/{enums,operators,linalg,nn,plan}.cc
 
 A function becomes a Python function of the same name, and a method of Tensor if it begins with a tensor. Arguments
 keep their names and defaults. Some have another form in Python:
@@ -12,6 +12,8 @@ keep their names and defaults. Some have another form in Python:
     Generator& generator = ...     may be None, which means the thread's generator
     Device device = ...            text; None means the thread's default device
     std::span<const T> list        any sequence
+
+A struct XResult becomes a class that also unpacks: q, r = linalg.qr(x).
 
 The headers are ours, so this reads as much C++ as they contain, and no more. SKIPPED lists what Python does not get.
 """
@@ -242,6 +244,22 @@ class Headers:
                 yield (f'  {define}"{name}", []({taken}) {{\n    return called([&](Where where) {{ '
                        f'(void)where; return {scope}::{name}({given}); }});\n  }}, {notes});\n')
 
+    def results(self, names):
+        """Definitions of the structs of tensors that functions return."""
+        for header in names:
+            for scope, _, head, body in declarations(self.read(header)):
+                name = re.fullmatch(r'struct (\w+Result)', head)
+                if not name:
+                    continue
+                full = f'{scope}::{name[1]}'
+                fields = [(field.split()[1], doc) for _, doc, field, _ in declarations(body)]
+                yield f'  nb::class_<{full}>(m, "{name[1]}")'
+                for field, doc in fields:
+                    yield f'\n    .def_ro("{field}", &{full}::{field}, R"doc({doc})doc")'
+                values = ', '.join(f'self.{field}' for field, _ in fields)
+                yield (f'\n    .def("__iter__", [](const {full}& self) {{ return nb::iter(nb::make_tuple({values})); }},'
+                       '\n         nb::sig("def __iter__(self) -> collections.abc.Iterator[ringrad.Tensor]"));\n')
+
     def layers(self, names):
         """Definitions of modules, optimizers and other classes: constructors, and tensors that are public. Classes
         without a base also get their methods, since module.cc binds those of bases alone."""
@@ -308,10 +326,12 @@ def main():
     include, out = Path(sys.argv[1]), Path(sys.argv[2])
     headers = Headers(include)
     operators = ['core/tensor.h', 'core/random.h', *headers.included('nn.h', 'autograd'), 'autograd/broadcast.h']
+    linalg = headers.included('linalg.h', 'autograd')
     layers = headers.included('nn.h', 'nn')
     for name, arguments, definitions in (
             ('enums', 'nb::module_& m, nb::module_& nn', headers.enums()),
             ('operators', 'nb::module_& m, nb::class_<Tensor>& tensor', headers.functions(operators, 'const Tensor&')),
+            ('linalg', 'nb::module_& m', [*headers.results(linalg), *headers.functions(linalg)]),
             ('nn', 'nb::module_& m', [*headers.layers(layers), *headers.functions(layers)]),
             ('plan', 'nb::module_& m', headers.functions(PLAN))):
         (out / f'{name}.cc').write_text('// Made by generate.py.\n#include "bindings.h"\n\nnamespace ringrad::python {\n\n'

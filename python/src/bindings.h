@@ -18,6 +18,7 @@
 #include <optional>
 #include <tuple>
 
+#include "ringrad/linalg.h"
 #include "ringrad/parallel.h"
 #include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/ringrad.h"
@@ -76,7 +77,11 @@ void bind_errors(nb::module_& m);
 void bind_enums(nb::module_& m, nb::module_& nn);
 nb::class_<Tensor> bind_tensor(nb::module_& m);
 void bind_operators(nb::module_& m, nb::class_<Tensor>& tensor);
-void bind_memory(nb::module_& m);
+void bind_symbols(nb::class_<Tensor>& tensor);
+void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
+/// The buffer protocol, for the class of tensors.
+PyType_Slot* buffer_slots();
+void bind_linalg(nb::module_& m);
 void bind_module(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_ranks(nb::module_& m);

@@ -1,4 +1,4 @@
-// The module ringrad, and in it ringrad.nn and ringrad.plan.
+// The module ringrad, and in it ringrad.nn, ringrad.linalg and ringrad.plan.
 
 #include "bindings.h"
 #include "ringrad/core/version.h"
@@ -9,12 +9,15 @@ NB_MODULE(ringrad, m) {
   nb::module_ nn = m.def_submodule("nn", "Modules, optimizers, and files of tensors.");
   nb::module_ plan =
       m.def_submodule("plan", "Plans of collectives: made, proved, timed and drawn.");
+  nb::module_ linalg = m.def_submodule("linalg", "Linear algebra on a CPU, by LAPACK.");
   bind_enums(m, nn);
   nb::class_<ringrad::Tensor> tensor = bind_tensor(m);
+  bind_symbols(tensor);
   bind_operators(m, tensor);
-  bind_memory(m);
+  bind_memory(m, tensor);
   m.def(
       "version", [] { return ringrad::version(); }, "\"0.1.0\"");
+  bind_linalg(linalg);
   bind_module(nn);
   bind_nn(nn);
   bind_ranks(m);

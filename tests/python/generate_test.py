@@ -39,6 +39,18 @@ class GenerateTest(unittest.TestCase):
         self.assertGreater(count, 100)
         self.assertEqual(missing, [])
 
+    def test_linear_algebra_is_bound_with_results_that_unpack(self):
+        written = self.written['linalg']
+        for header in re.findall(r'"ringrad/(autograd/linalg/.*\.h)"', (ROOT / 'linalg.h').read_text()):
+            text = re.sub(r'//.*', '', (ROOT / header).read_text())
+            functions = re.findall(r'^\w+ (\w+)\([^;{]*Where where = Where::current\(\)\);', text, re.MULTILINE)
+            self.assertGreater(len(functions), 3)
+            self.assertEqual([name for name in functions if f'm.def("{name}"' not in written], [])
+            for result in re.findall(r'^struct (\w+) {', text, re.MULTILINE):
+                self.assertIn(f'(m, "{result}")', written)
+        self.assertIn('.def_ro("vh", &ringrad::linalg::SvdResult::vh, R"doc((..., k, n): orthonormal rows)doc")', written)
+        self.assertIn('make_tuple(self.u, self.s, self.vh)', written)
+
     def test_every_layer_optimizer_and_other_class_is_bound(self):
         missing, count = [], 0
         for header, text in headers('nn'):

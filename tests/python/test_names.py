@@ -31,6 +31,11 @@ class Names(unittest.TestCase):
         self.assertGreater(len(names), 80)
         self.assertEqual([name for name in sorted(names - generate.SKIPPED.keys()) if not hasattr(rr, name)], [])
 
+    def test_linear_algebra_is_there_with_the_headers_documentation(self):
+        for header in included('linalg.h', 'autograd'):
+            for name in re.findall(r'^\w+ (\w+)\([^;{]*Where where = Where::current\(\)\);', text_of(header), re.MULTILINE):
+                self.assertIn('Throws:', getattr(rr.linalg, name).__doc__)
+
     def test_every_layer_optimizer_and_other_class_is_there(self):
         names = set()
         for header in included('nn.h', 'nn'):
@@ -72,6 +77,8 @@ class Names(unittest.TestCase):
                              'from ringrad import nn\n'
                              'net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())\n'
                              'x: rr.Tensor = rr.relu(net(rr.zeros([4, 2], device="cpu"))) + 1\n'
+                             'q, r = rr.linalg.qr(x)\n'
+                             'y: rr.Tensor = q @ r\n'
                              'print(x[0, :2].sum().item(), rr.plan.make_plan(rr.Collective.all_reduce, "ring", 4))\n')
             wrong.write_text('import ringrad as rr\n'
                              'rr.relu("x")\n')

@@ -265,5 +265,34 @@ class SharedMemory(unittest.TestCase):
             loss.backward()
 
 
+class LinearAlgebra(unittest.TestCase):
+    a = np.random.default_rng(1).random((2, 3, 3)) + np.eye(3)
+
+    def test_agrees_with_numpy(self):
+        a, b = self.a, self.a[:, :, :2]
+        symmetric = a @ a.transpose(0, 2, 1)
+        x, y, s = (rr.tensor(array.copy()) for array in (a, b, symmetric))
+        values, vectors = rr.linalg.eigh(s)
+        q, r = rr.linalg.qr(x)
+        u, singular, vh = rr.linalg.svd(x)
+        for name, ours, theirs in (
+                ('solve', rr.linalg.solve(x, y), np.linalg.solve(a, b)), ('inv', rr.linalg.inv(x), np.linalg.inv(a)),
+                ('det', rr.linalg.det(x), np.linalg.det(a)), ('cholesky', rr.linalg.cholesky(s), np.linalg.cholesky(symmetric)),
+                ('slogdet', rr.linalg.slogdet(x).logabsdet, np.linalg.slogdet(a)[1]),
+                ('sign', rr.linalg.slogdet(x).sign, np.linalg.slogdet(a)[0]),
+                ('lstsq', rr.linalg.lstsq(x[0, :, :2], y[0]), np.linalg.lstsq(a[0, :, :2], b[0], rcond=None)[0]),
+                ('eigh', values, np.linalg.eigh(symmetric)[0]), ('vectors', s @ vectors, vectors.numpy() * values.numpy()[:, None]),
+                ('qr', q @ r, a), ('svd', (u * singular.unsqueeze(1)) @ vh, a),
+                ('singular values', singular, np.linalg.svd(a)[1])):
+            np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-9, atol=1e-12, err_msg=name)
+
+    def test_is_differentiable_and_names_the_singular_matrix(self):
+        x = rr.tensor([[2.0, 1.0], [1.0, 3.0]]).set_requires_grad()
+        rr.linalg.slogdet(x).logabsdet.backward()
+        np.testing.assert_allclose(x.grad.tolist(), [[0.6, -0.2], [-0.2, 0.4]], rtol=1e-6)
+        with self.assertRaisesRegex(rr.ValueError, '^inv: '):
+            rr.linalg.inv(rr.zeros([2, 2]))
+
+
 if __name__ == '__main__':
     unittest.main()
