@@ -5,43 +5,43 @@
 #include <vector>
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/norm/row_sums.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
+using row_norm::sum_over;
+using row_norm::sums_over;
 
-// The `simd reduction` loops let the compiler keep one partial sum per vector lane. Only in these
-// sums over a row does the compiler choose the order, and it is the same in every run.
+constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
 
 template <class T>
 RINGRAD_CLONES void normalize_row(std::int64_t C, T eps, const T* __restrict x,
                                   const T* __restrict weight, const T* __restrict bias,
                                   T* __restrict y, T* mean, T* rstd) {
   const T n = static_cast<T>(C);
-  T sum = 0, distances = 0, squares = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t c = 0; c < C; ++c) sum += x[c];
   // Because of rounding, the computed centre differs from the mean, by many deviations if the mean
   // is large. The distances from the centre are exact, and their own mean, `shift`, is the missing
   // correction.
-  const T centre = sum / n;
-#pragma omp simd reduction(+ : distances, squares)
-  for (std::int64_t c = 0; c < C; ++c) {
-    const T distance = x[c] - centre;
-    distances += distance;
-    squares += distance * distance;
-  }
+  const T centre = sum_over<T>(C, [=](std::int64_t c) { return x[c]; }) / n;
+  const auto [distances, squares] = sums_over<T>(
+      C, [=](std::int64_t c) { return x[c] - centre; },
+      [=](std::int64_t c) { return (x[c] - centre) * (x[c] - centre); });
   const T shift = distances / n;
   const T var = std::max(squares / n - shift * shift, T{0});
   const T scale = 1 / std::sqrt(var + eps);
   const T offset = -shift * scale;
-  for (std::int64_t c = 0; c < C; ++c) y[c] = (x[c] - centre) * scale + offset;
-  if (weight)
-    for (std::int64_t c = 0; c < C; ++c) y[c] *= weight[c];
-  if (bias)
-    for (std::int64_t c = 0; c < C; ++c) y[c] += bias[c];
+  const auto xhat = [=](std::int64_t c) { return (x[c] - centre) * scale + offset; };
+  if (weight && bias) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < C; ++c) y[c] = xhat(c) * weight[c] + bias[c];
+  } else {
+#pragma omp simd
+    for (std::int64_t c = 0; c < C; ++c) y[c] = weight ? xhat(c) * weight[c] : xhat(c);
+    if (bias)
+      for (std::int64_t c = 0; c < C; ++c) y[c] += bias[c];
+  }
   *mean = centre + shift;
   *rstd = scale;
 }
@@ -51,18 +51,14 @@ template <class T>
 RINGRAD_CLONES void backward_row(std::int64_t C, const T* __restrict x, const T* __restrict weight,
                                  T mean, T rstd, const T* __restrict grad_y, T* __restrict grad_x,
                                  T* __restrict grad_weight, T* __restrict grad_bias) {
-  T sum_g = 0, sum_gx = 0;
-#pragma omp simd reduction(+ : sum_g, sum_gx)
-  for (std::int64_t c = 0; c < C; ++c) {
-    const T xhat = (x[c] - mean) * rstd, g = weight ? grad_y[c] * weight[c] : grad_y[c];
-    sum_g += g;
-    sum_gx += g * xhat;
-  }
+  const auto xhat = [=](std::int64_t c) { return (x[c] - mean) * rstd; };
+  const auto g = [=](std::int64_t c) { return weight ? grad_y[c] * weight[c] : grad_y[c]; };
+  const auto [sum_g, sum_gx] = sums_over<T>(C, g, [=](std::int64_t c) { return g(c) * xhat(c); });
   const T mean_g = sum_g / static_cast<T>(C), mean_gx = sum_gx / static_cast<T>(C);
+#pragma omp simd
   for (std::int64_t c = 0; c < C; ++c) {
-    const T xhat = (x[c] - mean) * rstd, g = weight ? grad_y[c] * weight[c] : grad_y[c];
-    grad_x[c] = rstd * (g - mean_g - xhat * mean_gx);
-    grad_weight[c] += grad_y[c] * xhat;
+    grad_x[c] = rstd * (g(c) - mean_g - xhat(c) * mean_gx);
+    grad_weight[c] += grad_y[c] * xhat(c);
     grad_bias[c] += grad_y[c];
   }
 }

@@ -5,22 +5,20 @@
 #include <vector>
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/norm/row_sums.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
+using row_norm::sum_over;
 
-// As in layer_norm_cpu.cc, the compiler chooses the order of the sums over a row, the same in every
-// run.
+constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
 
 template <class T>
 RINGRAD_CLONES void normalize_row(std::int64_t C, T eps, const T* __restrict x,
                                   const T* __restrict weight, T* __restrict y, T* rstd) {
-  T squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (std::int64_t c = 0; c < C; ++c) squares += x[c] * x[c];
+  const T squares = sum_over<T>(C, [=](std::int64_t c) { return x[c] * x[c]; });
   const T scale = 1 / std::sqrt(squares / static_cast<T>(C) + eps);
   if (weight)
     for (std::int64_t c = 0; c < C; ++c) y[c] = x[c] * scale * weight[c];
@@ -34,15 +32,14 @@ template <class T>
 RINGRAD_CLONES void backward_row(std::int64_t C, const T* __restrict x, const T* __restrict weight,
                                  T rstd, const T* __restrict grad_y, T* __restrict grad_x,
                                  T* __restrict grad_weight) {
-  T sum_gx = 0;
-#pragma omp simd reduction(+ : sum_gx)
-  for (std::int64_t c = 0; c < C; ++c)
-    sum_gx += (weight ? grad_y[c] * weight[c] : grad_y[c]) * (x[c] * rstd);
-  const T mean_gx = sum_gx / static_cast<T>(C);
+  const auto xhat = [=](std::int64_t c) { return x[c] * rstd; };
+  const auto g = [=](std::int64_t c) { return weight ? grad_y[c] * weight[c] : grad_y[c]; };
+  const T mean_gx =
+      sum_over<T>(C, [=](std::int64_t c) { return g(c) * xhat(c); }) / static_cast<T>(C);
+#pragma omp simd
   for (std::int64_t c = 0; c < C; ++c) {
-    const T xhat = x[c] * rstd, g = weight ? grad_y[c] * weight[c] : grad_y[c];
-    grad_x[c] = rstd * (g - xhat * mean_gx);
-    grad_weight[c] += grad_y[c] * xhat;
+    grad_x[c] = rstd * (g(c) - xhat(c) * mean_gx);
+    grad_weight[c] += grad_y[c] * xhat(c);
   }
 }
 
