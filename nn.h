@@ -24,6 +24,7 @@
 #include "ringrad/autograd/index/scatter.h"
 #include "ringrad/autograd/jacobian.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/ctc_loss.h"
 #include "ringrad/autograd/loss/embedding_loss.h"
 #include "ringrad/autograd/loss/linear_cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"

@@ -41,14 +41,6 @@ std::array<std::int64_t, 3> extents_of(const Shape& shape) {
   return extents;
 }
 
-/// (B, C, ...) with an operator's own axes.
-Shape shape_of(std::int64_t B, std::int64_t C, const std::array<std::int64_t, 3>& extents,
-               int rank) {
-  Shape shape{B, C};
-  for (int i = 3 - rank; i < 3; ++i) shape.push_back(extents[static_cast<unsigned>(i)]);
-  return shape;
-}
-
 /// The geometry of x and weight, as their shapes give it.
 Geometry geometry_of(Product product, const Shape& x, const Shape& weight,
                      const ConvolutionOptions& options, Where where) {
@@ -93,7 +85,14 @@ Geometry geometry_of(Product product, const Shape& x, const Shape& weight,
 }
 
 Shape output_shape(const Geometry& g) {
-  return shape_of(g.B, g.K, {g.Z, g.P, g.Q}, g.options.rank);
+  switch (g.options.rank) {
+    case 1:
+      return {g.B, g.K, g.Q};
+    case 2:
+      return {g.B, g.K, g.P, g.Q};
+    default:
+      return {g.B, g.K, g.Z, g.P, g.Q};
+  }
 }
 
 void check_gradient(const char* operation, const Tensor& grad_output, const Geometry& g,

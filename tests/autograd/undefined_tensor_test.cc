@@ -21,6 +21,7 @@
 #include "ringrad/autograd/index/mask.h"
 #include "ringrad/autograd/index/scatter.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/loss/ctc_loss.h"
 #include "ringrad/autograd/loss/embedding_loss.h"
 #include "ringrad/autograd/loss/linear_cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
@@ -148,6 +149,10 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { log_softmax(none, 0); },
       [&] { cross_entropy(none, index); },
       [&] { cross_entropy(x, none); },
+      [&] { ctc_loss(none, index, index, index); },
+      [&] {
+        ctc_loss(zeros({2, 2, 3}), none, index, index);
+      },
       [&] { mse_loss(none, x); },
       [&] { mse_loss(x, none); },
       [&] { l1_loss(x, none); },
