@@ -22,13 +22,11 @@ _PLAIN_COPTS = select({
 })
 
 _SM_90 = "-gencode=arch=compute_90,code=sm_90"
+_PTX_90 = "-gencode=arch=compute_90,code=compute_90"
 _ARCHITECTURES = select({
     str(Label("//:sm_90_only")): [_SM_90],
-    "//conditions:default": [
-        "-gencode=arch=compute_80,code=sm_80",
-        _SM_90,
-        "-gencode=arch=compute_90,code=compute_90",
-    ],
+    str(Label("//:sm_90_and_ptx")): [_SM_90, _PTX_90],
+    "//conditions:default": ["-gencode=arch=compute_80,code=sm_80", _SM_90, _PTX_90],
 })
 
 def _nvcc_objects_impl(ctx):
