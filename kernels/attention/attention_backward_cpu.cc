@@ -10,6 +10,7 @@
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/attention/attention_call.h"
+#include "ringrad/kernels/attention/attention_scores.h"
 #include "ringrad/kernels/attention/attention_tile.h"
 #include "ringrad/kernels/parallel_for.h"
 
@@ -28,13 +29,23 @@ class Workspace {
       : width(round_up(a.D, kLanes<M>)), value_width(round_up(a.Dv, kLanes<M>)) {
     const std::int64_t T = round_up(a.T, kRows), S = std::min(chunk, round_up(a.S, kPanel<M>));
     const std::int64_t scores_size = kQueries * kKeys;
-    const std::int64_t sizes[] = {T * width,   T * value_width, T * width,       T,
-                                  T,           S * width,       S * value_width, kKeys * width,
-                                  kKeys * a.D, kKeys * a.Dv,    scores_size,     scores_size,
+    const std::int64_t sizes[] = {T * width,
+                                  T * value_width,
+                                  T * width,
+                                  T,
+                                  T,
+                                  S * width,
+                                  S * value_width,
+                                  kKeys * width,
+                                  kKeys * value_width,
+                                  kKeys * a.D,
+                                  kKeys * a.Dv,
+                                  scores_size,
+                                  scores_size,
                                   kKeys};
-    M** const parts[] = {&queries,   &grad_outputs, &grad_queries, &deltas,     &logsumexps,
-                         &grad_keys, &grad_values,  &keys,         &key_panels, &value_panels,
-                         &scores,    &grad_scores,  &factors};
+    M** const parts[] = {&queries,      &grad_outputs, &grad_queries, &deltas, &logsumexps,
+                         &grad_keys,    &grad_values,  &keys,         &values, &key_panels,
+                         &value_panels, &scores,       &grad_scores,  &factors};
     std::int64_t total = 0;
     for (const std::int64_t size : sizes) total += round_up(size, kLanes<M>);
     memory_ = empty({total}, {.dtype = dtype_of<M>, .device = device}, where);
@@ -57,6 +68,7 @@ class Workspace {
   M* grad_values;  // (chunk, Dv)
   // Of a tile of keys:
   M* keys;          // (kKeys, D)
+  M* values;        // (kKeys, Dv)
   M* key_panels;    // panels (kKeys, D)
   M* value_panels;  // panels (kKeys, Dv)
   // Of a tile of scores:
@@ -102,8 +114,9 @@ RINGRAD_CLONES void pack_queries(const AttentionProblem& a, const QueryHead<T>& 
 template <class T, class M>
 RINGRAD_CLONES void pack_keys(const Tile& tile, const KeyHead<T>& head, const Workspace<M>& w) {
   pack_rows<M>(head.k, tile.s0, tile.keys, w.width, M{1}, w.keys);
-  pack_panels<M>(head.k, tile.s0, tile.keys, w.key_panels);
-  pack_panels<M>(head.v, tile.s0, tile.keys, w.value_panels);
+  pack_panels({w.keys, w.width}, tile.a.D, tile.keys, w.key_panels);
+  pack_panels(rows_of(head.v, tile.s0, tile.keys, w.value_width, w.values), tile.a.Dv, tile.keys,
+              w.value_panels);
 }
 
 // From row i's scores to its probabilities, after dropout, and the gradients of its scores.
@@ -147,15 +160,15 @@ RINGRAD_CLONES void add_tile(const Tile& tile, std::int64_t chunk, const Mask<M>
                              const DropoutFactors<M>* dropout, const Workspace<M>& w) {
   const M* queries = w.queries + tile.t0 * w.width;
   const M* grad_outputs = w.grad_outputs + tile.t0 * w.value_width;
-  multiply_panels<M>(tile, tile.a.D, queries, w.width, w.key_panels, w.scores);
-  multiply_panels<M>(tile, tile.a.Dv, grad_outputs, w.value_width, w.value_panels, w.grad_scores);
+  multiply_panels(tile, tile.a.D, queries, w.width, w.key_panels, w.scores);
+  multiply_panels(tile, tile.a.Dv, grad_outputs, w.value_width, w.value_panels, w.grad_scores);
   for (std::int64_t i = 0; i < round_up(tile.queries, kRows); ++i)
     differentiate(tile, mask, dropout, i, w);
-  add_over_queries<M>(tile, w.scores, grad_outputs, w.value_width,
-                      w.grad_values + (tile.s0 - chunk) * w.value_width);
-  add_over_queries<M>(tile, w.grad_scores, queries, w.width,
-                      w.grad_keys + (tile.s0 - chunk) * w.width);
-  add_over_keys<M>(tile, w.grad_scores, w.keys, w.width, w.grad_queries + tile.t0 * w.width);
+  add_over_queries(tile, w.scores, grad_outputs, w.value_width,
+                   w.grad_values + (tile.s0 - chunk) * w.value_width);
+  add_over_queries(tile, w.grad_scores, queries, w.width,
+                   w.grad_keys + (tile.s0 - chunk) * w.width);
+  add_over_keys(tile, w.grad_scores, w.keys, w.width, w.grad_queries + tile.t0 * w.width);
 }
 
 template <class T, class M>

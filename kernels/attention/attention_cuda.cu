@@ -1,4 +1,11 @@
-// Attention on a GPU: a warp per row, which needs no shared memory.
+// Attention on a GPU. The ladder:
+//
+//     a warp per row    any floats, options and strides; needs no shared memory: the kernels below
+//     tensor cores      attention_mma_*_cuda.cu; removes the loads by single elements: each key
+//                       that is loaded serves 64 queries. For 16-bit floats in heads of 8, 16, ...
+//                       or 128 columns, without dropout. Not measured on hardware
+//
+// A warp per row:
 //
 //     attention_warp_per_query            y and lse
 //     attention_delta_warp_per_query      delta = grad . y
@@ -13,6 +20,7 @@
 
 #include "ringrad/core/gpu/launch.h"
 #include "ringrad/kernels/attention/attention_cuda.h"
+#include "ringrad/kernels/attention/attention_mma_cuda.h"
 #include "ringrad/kernels/attention/attention_scores.cuh"
 #include "ringrad/kernels/reduce/reduce.cuh"
 
@@ -219,6 +227,8 @@ void attention(const AttentionForward& call, Where where) {
   const AttentionProblem& a = call.a;
   const std::int64_t rows = a.B * a.H * a.T;
   if (rows == 0) return;
+  if (fits_tensor_cores(a, call.q.dtype(), call.dropout))
+    return attention_on_tensor_cores(call, where);
   const double scores = static_cast<double>(rows) * static_cast<double>(a.S);
   dispatch_floating(call.q.dtype(), [&]<class T>() {
     using Math = MathType<T>;
@@ -245,15 +255,17 @@ void attention_backward(const AttentionBackward& call, Where where) {
                                  Heads<const T>(call.grad_output),
                                  call.logsumexp.device_data<Math>(),
                                  delta.device_data<Math>()};
-    if (queries > 0) {
+    if (queries > 0)
       launch_on(device, warp_per_row("attention_delta", queries, 0), where,
                 attention_delta_warp_per_query<T>, a, in.grad_output, Heads<const T>(call.output),
                 delta.device_data<Math>());
+    if (fits_tensor_cores(a, call.q.dtype(), call.dropout))
+      return attention_backward_on_tensor_cores(call, delta, where);
+    if (queries > 0)
       launch_on(
           device,
           warp_per_row("attention_grad_q", queries, scores * static_cast<double>(2 * a.D + a.Dv)),
           where, attention_grad_warp_per_query<T>, rules, in, Heads<T>(call.grad_q));
-    }
     if (keys > 0)
       launch_on(
           device,

@@ -6,6 +6,7 @@
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/attention/attention_call.h"
+#include "ringrad/kernels/attention/attention_scores.h"
 #include "ringrad/kernels/attention/attention_tile.h"
 #include "ringrad/kernels/parallel_for.h"
 
@@ -22,11 +23,14 @@ class Workspace {
  public:
   Workspace(const AttentionProblem& a, Device device, Where where)
       : value_width(round_up(a.Dv, kLanes<M>)), padded_keys(round_up(a.S, kPanel<M>)) {
-    const std::int64_t sizes[] = {padded_keys * a.D,      padded_keys * value_width,
-                                  kQueries * a.D,         kQueries * kKeys,
-                                  kQueries * value_width, kQueries,
-                                  kQueries * kLanes<M>,   kKeys};
-    M** const parts[] = {&keys, &values, &queries, &scores, &outputs, &maxima, &sums, &factors};
+    const std::int64_t row = round_up(a.D, kLanes<M>);
+    const std::int64_t sizes[] = {padded_keys * a.D, padded_keys * value_width,
+                                  kPanel<M> * row,   kQueries * a.D,
+                                  kQueries * kKeys,  kQueries * value_width,
+                                  kQueries,          kQueries * kLanes<M>,
+                                  kQueries,          kKeys};
+    M** const parts[] = {&keys,    &values, &rows, &queries,     &scores,
+                         &outputs, &maxima, &sums, &reciprocals, &factors};
     std::int64_t total = 0;
     for (const std::int64_t size : sizes) total += round_up(size, kLanes<M>);
     memory_ = empty({total + kLanes<M>}, {.dtype = dtype_of<M>, .device = device}, where);
@@ -38,14 +42,16 @@ class Workspace {
   }
 
   std::int64_t value_width, padded_keys;
-  M* keys;     // panels (S, D)
-  M* values;   // (S, Dv)
-  M* queries;  // (kQueries, D), times scale / ln 2
-  M* scores;   // (kQueries, keys of the tile)
-  M* outputs;  // (kQueries, Dv)
-  M* maxima;   // (kQueries)
-  M* sums;     // (kQueries, lanes): a row's sum is that of its lanes
-  M* factors;  // (kKeys), of dropout
+  M* keys;         // panels (S, D)
+  M* values;       // (S, Dv)
+  M* rows;         // (kPanel, D), on their way to `keys`
+  M* queries;      // (kQueries, D), times scale / ln 2
+  M* scores;       // (kQueries, keys of the tile)
+  M* outputs;      // (kQueries, Dv), not divided yet
+  M* maxima;       // (kQueries)
+  M* sums;         // (kQueries, lanes): a row's sum is that of its lanes
+  M* reciprocals;  // (kQueries), of the sums
+  M* factors;      // (kKeys), of dropout
 
  private:
   Tensor memory_;
@@ -53,7 +59,11 @@ class Workspace {
 
 template <class T, class M>
 RINGRAD_CLONES void pack_head(const Matrix<T>& k, const Matrix<T>& v, const Workspace<M>& w) {
-  pack_panels<M>(k, 0, w.padded_keys, w.keys);
+  const std::int64_t width = round_up(k.columns, kLanes<M>);
+  for (std::int64_t s = 0; s < w.padded_keys; s += kPanel<M>) {
+    pack_panels(rows_of(k, s, kPanel<M>, width, w.rows), k.columns, kPanel<M>,
+                w.keys + s * k.columns);
+  }
   pack_rows<M>(v, 0, w.padded_keys, w.value_width, M{1}, w.values);
 }
 
@@ -102,14 +112,17 @@ RINGRAD_INLINE void exponentiate(const Tile& tile, const Mask<M>& mask,
   }
 }
 
-// Computes the outputs of the queries of `tile`, over all keys.
 template <class T, class M>
-RINGRAD_CLONES void attend(Tile tile, const Matrix<T>& q, const Mask<M>& mask,
-                           const DropoutFactors<M>* dropout, const Workspace<M>& w,
-                           const Matrix<T>& output, M* logsumexp) {
+RINGRAD_CLONES void pack_queries(const AttentionProblem& a, const Matrix<T>& q, std::int64_t t0,
+                                 const Workspace<M>& w) {
+  pack_rows<M>(q, t0, kQueries, a.D, static_cast<M>(a.scale * std::numbers::log2e), w.queries);
+}
+
+// Sums over all keys for the queries of `tile`, which are packed.
+template <class M>
+RINGRAD_CLONES void attend(Tile tile, const Mask<M>& mask, const DropoutFactors<M>* dropout,
+                           const Workspace<M>& w, M* logsumexp) {
   const AttentionProblem& a = tile.a;
-  const M factor = static_cast<M>(a.scale * std::numbers::log2e);
-  pack_rows<M>(q, tile.t0, kQueries, a.D, factor, w.queries);
   std::fill_n(w.outputs, kQueries * w.value_width, M{0});
   std::fill_n(w.sums, kQueries * kLanes<M>, M{0});
   std::fill_n(w.maxima, kQueries, -std::numeric_limits<M>::infinity());
@@ -118,19 +131,25 @@ RINGRAD_CLONES void attend(Tile tile, const Matrix<T>& q, const Mask<M>& mask,
   const std::int64_t end = round_up(a.keys_of(tile.t0 + tile.queries - 1).end, kPanel<M>);
   for (tile.s0 = begin; tile.s0 < end; tile.s0 += kKeys) {
     tile.keys = std::min(kKeys, end - tile.s0);
-    multiply_panels<M>(tile, a.D, w.queries, a.D, w.keys + tile.s0 * a.D, w.scores);
+    multiply_panels(tile, a.D, w.queries, a.D, w.keys + tile.s0 * a.D, w.scores);
     for (std::int64_t i = 0; i < tile.queries; ++i) exponentiate(tile, mask, dropout, i, w);
-    add_over_keys<M>(tile, w.scores, w.values + tile.s0 * w.value_width, w.value_width, w.outputs);
+    add_over_keys(tile, w.scores, w.values + tile.s0 * w.value_width, w.value_width, w.outputs);
   }
 
   for (std::int64_t i = 0; i < tile.queries; ++i) {
     const M sum = sum_of<M>(Vector<M>::at(w.sums + i * kLanes<M>));
-    const std::int64_t t = tile.t0 + i;
-    unpack_rows<M>(w.outputs + i * w.value_width, w.value_width, t, 1, sum == 0 ? M{0} : 1 / sum,
-                   output);
-    logsumexp[t] = sum == 0 ? std::numeric_limits<M>::infinity()
-                            : (w.maxima[i] + std::log2(sum)) * std::numbers::ln2_v<M>;
+    w.reciprocals[i] = sum == 0 ? M{0} : 1 / sum;
+    logsumexp[tile.t0 + i] = sum == 0 ? std::numeric_limits<M>::infinity()
+                                      : (w.maxima[i] + std::log2(sum)) * std::numbers::ln2_v<M>;
   }
+}
+
+template <class T, class M>
+RINGRAD_CLONES void write_outputs(const Tile& tile, const Workspace<M>& w,
+                                  const Matrix<T>& output) {
+  for (std::int64_t i = 0; i < tile.queries; ++i)
+    unpack_rows<M>(w.outputs + i * w.value_width, w.value_width, tile.t0 + i, 1, w.reciprocals[i],
+                   output);
 }
 
 template <class T>
@@ -151,9 +170,11 @@ void run(const AttentionForward& call, Where where) {
       packed = b * a.Hkv + kv;
       // If causal, late queries have more keys: early and late tiles in turn give equal work.
       const std::int64_t t0 = (place % 2 == 0 ? place / 2 : tiles - 1 - place / 2) * kQueries;
-      attend(Tile{a, b, h, t0, std::min(kQueries, a.T - t0), 0, 0}, Matrix<T>(call.q, b, h),
-             Mask<M>(call.mask, b, h), call.dropout.p > 0 ? &factors : nullptr, w,
-             Matrix<T>(call.output, b, h), call.logsumexp.data<M>() + head * a.T);
+      const Tile tile{a, b, h, t0, std::min(kQueries, a.T - t0), 0, 0};
+      pack_queries(a, Matrix<T>(call.q, b, h), t0, w);
+      attend(tile, Mask<M>(call.mask, b, h), call.dropout.p > 0 ? &factors : nullptr, w,
+             call.logsumexp.data<M>() + head * a.T);
+      write_outputs(tile, w, Matrix<T>(call.output, b, h));
     }
   });
 }

@@ -63,10 +63,17 @@ struct ScoreRules {
   /// The score, from the product of query and key.
   __device__ Math score(Math product, std::int64_t b, std::int64_t h, std::int64_t t,
                         std::int64_t s) const {
-    const Math scaled = static_cast<Math>(a.scale) * product;
-    const std::int64_t at = b * strides[0] + h * strides[1] + t * strides[2] + s * strides[3];
-    if (allowed) return allowed[at] ? scaled : -std::numeric_limits<Math>::infinity();
-    return added ? scaled + added[at] : scaled;
+    return masked(static_cast<Math>(a.scale) * product, mask_place(b, h, t, s));
+  }
+
+  __device__ std::int64_t mask_place(std::int64_t b, std::int64_t h, std::int64_t t,
+                                     std::int64_t s) const {
+    return b * strides[0] + h * strides[1] + t * strides[2] + s * strides[3];
+  }
+  /// The score, from scale * product.
+  __device__ Math masked(Math scaled, std::int64_t place) const {
+    if (allowed) return allowed[place] ? scaled : -std::numeric_limits<Math>::infinity();
+    return added ? scaled + added[place] : scaled;
   }
 
   /// The factor of the probability: 0 if it is dropped.

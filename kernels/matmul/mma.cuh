@@ -45,6 +45,21 @@ __device__ Fragment load_fragment(const uint4* row);
 template <class T>
 __device__ void multiply_add(float (&sum)[2][4], const Fragment& a, const Fragment& b);
 
+/// Two numbers rounded to T, the first in the lower half.
+template <class T>
+__device__ std::uint32_t round_pair(float first, float second);
+
+/// Sums of multiply_add() as the left factor (i, k) of another product: the lanes hold the same
+/// elements of both.
+template <class T>
+__device__ Fragment as_left_factor(const float (&sum)[2][4]) {
+  Fragment f;
+#pragma unroll
+  for (int q = 0; q < 4; ++q)
+    f.r[q] = round_pair<T>(sum[q / 2][q % 2 * 2], sum[q / 2][q % 2 * 2 + 1]);
+  return f;
+}
+
 // Implementation details follow.
 
 #ifdef __CUDACC__
@@ -85,7 +100,22 @@ __device__ void multiply_add(float (&sum)[2][4], const Fragment& a, const Fragme
   }
 }
 
+template <class T>
+__device__ std::uint32_t round_pair(float first, float second) {
+  std::uint32_t pair;
+  if constexpr (std::is_same_v<T, bfloat16>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+
 #else
+
+template <class T>
+std::uint32_t round_pair(float first, float second) {
+  return T(first).bits | std::uint32_t{T(second).bits} << 16;
+}
 
 /// The values that all lanes of the warp pass, valid until the call after the next one.
 inline const std::uint64_t* exchange_all(std::uint64_t value, const char* operation) {

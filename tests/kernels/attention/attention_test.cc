@@ -127,6 +127,44 @@ TEST(AttentionTest, AgreesWithReference) {
     }
 }
 
+// Around 64 rows, 32 and 64 keys, and all sizes of heads, some of which are padded.
+const Sizes kHeads[] = {{1, 2, 1, 66, 70, 32, 32},
+                        {2, 2, 2, 9, 65, 64, 64},
+                        {1, 1, 1, 17, 40, 72, 96},
+                        {1, 2, 1, 20, 33, 128, 104}};
+
+// A GPU computes these on tensor cores.
+TEST(AttentionTest, AgreesWithReferenceIn16BitHeadsOfAllSizes) {
+  Random random(13);
+  for (std::size_t i = 0; i < std::size(kHeads); ++i) {
+    const Sizes& n = kHeads[i];
+    SCOPED_TRACE(concat(Shape{n.B, n.H, n.Hkv, n.T, n.S, n.D, n.Dv}));
+    for (const DType dtype : {DType::float16, DType::bfloat16}) {
+      const Inputs in(random, n, dtype);
+      expect_agrees(in, n, {.causal = i % 2 == 0});
+      expect_agrees(in, n, {.causal = true, .alignment = CausalAlignment::lower_right});
+    }
+  }
+}
+
+TEST(AttentionTest, AppliesAllOptionsIn16Bits) {
+  Random random(14);
+  const Sizes n{2, 2, 1, 35, 70, 16, 24};
+  const Inputs in(random, n, DType::bfloat16);
+  const std::vector<AttentionOptions> all = {
+      {.window = 3},
+      {.causal = true, .scale = -2., .window = 20},
+      {.causal = true, .alignment = CausalAlignment::lower_right, .window = 33},
+      {.mask = random.tensor({n.B, n.H, n.T, n.S}, DType::bool_)},
+      {.mask = random.strided(random.tensor({n.B, 1, 1, n.S}, DType::bool_)), .causal = true},
+      {.mask = random.tensor({n.H, n.T, 1}), .window = 9},
+      {.mask = random.tensor({n.T, n.S}, DType::bfloat16), .causal = true}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(concat("options ", i));
+    expect_agrees(in, n, all[i]);
+  }
+}
+
 TEST(AttentionTest, RestrictsKeysAsTheOptionsSay) {
   Random random(2);
   const std::vector<AttentionOptions> all = {
@@ -189,31 +227,36 @@ TEST(AttentionTest, StaysExactWhenLaterKeysScoreHigher) {
 TEST(AttentionTest, GivesZerosToQueriesWithoutKeys) {
   Random random(6);
   const Sizes n{1, 2, 1, 20, 12, 8, 8};
-  const Inputs in(random, n);
-  // Aligned at the end, the first 8 queries come before all keys.
-  const AttentionOptions ends{.causal = true, .alignment = CausalAlignment::lower_right};
-  const Results results = compute(in, ends);
-  expect_same_bits(view::slice(results.output, 2, 0, 8), zeros({1, 2, 8, 8}));
-  expect_same_bits(view::slice(results.grad_q, 2, 0, 8), zeros({1, 2, 8, 8}));
-  for (const Tensor& mask : {full({20, 12}, kNever), zeros({20, 12}, {.dtype = DType::bool_})}) {
-    const Results none = compute(in, {.mask = mask});
-    expect_same_bits(none.output, zeros({1, 2, 20, 8}));
-    expect_same_bits(none.grad_q, zeros({1, 2, 20, 8}));
-    expect_same_bits(none.grad_k, zeros({1, 1, 12, 8}));
-    expect_same_bits(none.grad_v, zeros({1, 1, 12, 8}));
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    const Inputs in(random, n, dtype);
+    const auto nothing = [&](const Shape& shape) { return zeros(shape, {.dtype = dtype}); };
+    // Aligned at the end, the first 8 queries come before all keys.
+    const AttentionOptions ends{.causal = true, .alignment = CausalAlignment::lower_right};
+    const Results results = compute(in, ends);
+    expect_same_bits(view::slice(results.output, 2, 0, 8), nothing({1, 2, 8, 8}));
+    expect_same_bits(view::slice(results.grad_q, 2, 0, 8), nothing({1, 2, 8, 8}));
+    for (const Tensor& mask : {full({20, 12}, kNever), zeros({20, 12}, {.dtype = DType::bool_})}) {
+      const Results none = compute(in, {.mask = mask});
+      expect_same_bits(none.output, nothing({1, 2, 20, 8}));
+      expect_same_bits(none.grad_q, nothing({1, 2, 20, 8}));
+      expect_same_bits(none.grad_k, nothing({1, 1, 12, 8}));
+      expect_same_bits(none.grad_v, nothing({1, 1, 12, 8}));
+    }
   }
 }
 
 TEST(AttentionTest, KeepsNanInItsRow) {
   Random random(7);
-  Inputs in(random, {1, 1, 1, 3, 5, 4, 4});
-  copy_(view::select(view::select(in.q, 2, 1), 2, 0),
-        full({1, 1}, std::numeric_limits<double>::quiet_NaN()));
-  const Tensor y = attention(in.q, in.k, in.v, {}).output;
-  for (const double value : view::select(y, 2, 1).to_vector<double>())
-    EXPECT_TRUE(std::isnan(value));
-  for (const double value : view::select(y, 2, 2).to_vector<double>())
-    EXPECT_FALSE(std::isnan(value));
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    const Inputs in(random, {1, 1, 1, 3, 5, 8, 8}, dtype);
+    copy_(view::select(view::select(in.q, 2, 1), 2, 0),
+          full({1, 1}, std::numeric_limits<double>::quiet_NaN(), {.dtype = dtype}));
+    const Tensor y = attention(in.q, in.k, in.v, {}).output;
+    for (const double value : view::select(y, 2, 1).to_vector<double>())
+      EXPECT_TRUE(std::isnan(value));
+    for (const double value : view::select(y, 2, 2).to_vector<double>())
+      EXPECT_FALSE(std::isnan(value));
+  }
 }
 
 TEST(AttentionTest, DropsTheProbabilitiesThatDropoutWouldDrop) {
@@ -239,28 +282,31 @@ TEST(AttentionTest, DropsTheProbabilitiesThatDropoutWouldDrop) {
 
 TEST(AttentionTest, DoesNotDependOnStrides) {
   Random random(9);
-  for (const Sizes& n : kSizes) {
-    const Inputs in(random, n);
+  const auto expect_same = [&](const Sizes& n, DType dtype) {
+    const Inputs in(random, n, dtype);
     Inputs strided = in;
     for (Tensor* x : {&strided.q, &strided.k, &strided.v, &strided.grad}) *x = random.strided(*x);
     expect_same_results(compute(strided, {.causal = true}), compute(in, {.causal = true}));
-  }
+  };
+  for (const Sizes& n : kSizes) expect_same(n, DType::float32);
+  expect_same({2, 2, 1, 20, 20, 16, 16}, DType::bfloat16);
 }
 
 TEST(AttentionTest, ReturnsTheOrderOfItsQueries) {
   Random random(10);
-  const Sizes n{2, 3, 3, 5, 5, 4, 4};
-  const Inputs in(random, n);
   const auto by_position = [](const Tensor& x) {  // (B, T, H, D) in memory
     return view::transpose(contiguous(view::transpose(x, 1, 2)), 1, 2);
   };
-  Inputs transposed = in;
-  for (Tensor* x : {&transposed.q, &transposed.k, &transposed.v}) *x = by_position(*x);
-  const Results results = compute(transposed, {});
-  expect_same_results(results, compute(in, {}));
-  EXPECT_TRUE(view::transpose(results.output, 1, 2).is_contiguous());
-  EXPECT_TRUE(view::transpose(results.grad_k, 1, 2).is_contiguous());
-  EXPECT_TRUE(compute(in, {}).output.is_contiguous());
+  for (const DType dtype : {DType::float32, DType::float16}) {
+    const Inputs in(random, {2, 3, 3, 5, 5, 8, 8}, dtype);
+    Inputs transposed = in;
+    for (Tensor* x : {&transposed.q, &transposed.k, &transposed.v}) *x = by_position(*x);
+    const Results results = compute(transposed, {});
+    expect_same_results(results, compute(in, {}));
+    EXPECT_TRUE(view::transpose(results.output, 1, 2).is_contiguous());
+    EXPECT_TRUE(view::transpose(results.grad_k, 1, 2).is_contiguous());
+    EXPECT_TRUE(compute(in, {}).output.is_contiguous());
+  }
 }
 
 TEST(AttentionTest, DoesNotDependOnTheNumberOfThreads) {
