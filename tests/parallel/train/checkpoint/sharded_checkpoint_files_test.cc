@@ -5,7 +5,6 @@
 
 #include <csignal>
 #include <fstream>
-#include <sstream>
 
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
@@ -159,12 +158,6 @@ TEST(ShardedCheckpointFilesTest, AnAsynchronousSaveIsCompleteWithoutFurtherCalls
   expect_step(folder / "run", 7);
 }
 
-std::string text_in(const std::filesystem::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 void expect_save_refused(const std::filesystem::path& folder, std::string_view message) {
   run_ranks(2, [&](Communicator& comm) {
     Rows job(comm);
@@ -178,7 +171,7 @@ TEST(ShardedCheckpointFilesTest, AnEarlierGenerationReplacesNothing) {
   const Folder folder;
   save(folder / "run", 1);
   const auto index_file = folder / "run" / "index.json";
-  const std::string text = text_in(index_file);
+  const std::string text = testing::bytes_of(index_file);
   CheckpointIndex later = parse_checkpoint_index(text);
   ++later.generation;
   std::ofstream(index_file) << later.text();
@@ -195,11 +188,11 @@ TEST(ShardedCheckpointFilesTest, AnIndexThatCannotBeReadIsNotReplaced) {
   const Folder folder;
   save(folder / "run", 1);
   const auto index_file = folder / "run" / "index.json";
-  const std::string text = text_in(index_file);
+  const std::string text = testing::bytes_of(index_file);
   for (const std::string& damaged : {std::string("{}"), std::string(), text.substr(0, 100)}) {
     std::ofstream(index_file) << damaged;
     expect_save_refused(folder / "run", "index.json must be readable, or removed");
-    EXPECT_EQ(text_in(index_file), damaged);
+    EXPECT_EQ(testing::bytes_of(index_file), damaged);
   }
   std::ofstream(index_file) << text;
   expect_step(folder / "run", 1);
