@@ -1,6 +1,6 @@
 // Any reduction over a ReducePlan on a GPU: how it is split into passes, blocks and threads.
-// Private to kernels/*_cuda.cu; reduce_kernels.cuh explains the kernels, and reduce_pass.cuh what Op
-// and Finish are.
+// Private to kernels/*_cuda.cu; reduce_kernels.cuh explains the kernels, and reduce_pass.cuh what
+// Op and Finish are.
 
 #pragma once
 

@@ -1,4 +1,5 @@
-// A Transport over MPI. Its operations are nonblocking and polled, so they keep the call's deadline.
+// A Transport over MPI. Its operations are nonblocking and polled, so they keep the call's
+// deadline.
 
 #pragma once
 
