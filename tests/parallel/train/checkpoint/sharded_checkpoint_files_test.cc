@@ -15,18 +15,12 @@
 namespace ringrad {
 namespace {
 
+using testing::expect_step;
 using testing::expect_throws;
 using testing::Folder;
 using testing::names_in;
 using testing::Rows;
-
-void save(const std::filesystem::path& folder, std::int64_t step, int world_size = 2) {
-  run_ranks(world_size, [&](Communicator& comm) {
-    Rows job(comm);
-    job.go_to(step);
-    job.checkpoint.save(folder);
-  });
-}
+using testing::save;
 
 void expect_refused(const std::filesystem::path& folder, std::string_view message) {
   run_ranks(2, [&](Communicator& comm) {
@@ -34,14 +28,6 @@ void expect_refused(const std::filesystem::path& folder, std::string_view messag
     expect_throws<DataError>([&] { job.checkpoint.load(folder); }, message);
     job.expect(0);
     comm.barrier();  // the group still works
-  });
-}
-
-void expect_step(const std::filesystem::path& folder, std::int64_t step) {
-  run_ranks(2, [&](Communicator& comm) {
-    Rows job(comm);
-    ASSERT_TRUE(job.checkpoint.load(folder));
-    job.expect(step);
   });
 }
 
