@@ -6,8 +6,7 @@
 //   op/batch_norm[_relu]    training mode, forward and backward
 //   op/cross_entropy        4096 x 1000, forward and backward
 //   op/attention            causal, heads of 64, forward and backward; one query with kept keys
-//   eager/add               one element, with and without the tape, per operation
-//   eager/chain             y = y * b, N times: forward, backward and freeing, per node
+//   eager/...               eager_cases.h
 //
 // `Library` adapts a library to the names used here; ringrad_ops.cc and peers/torch_ops.cc each
 // define one:
@@ -22,13 +21,14 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ringrad/benchmarks/cases.h"
+#include "ringrad/benchmarks/eager_cases.h"
 
 namespace ringrad::bench {
 
@@ -59,8 +59,7 @@ class OperatorCases {
     add_attention(4, 8, 1024);
     add_attention(32, 4, 128);
     for (std::int64_t S : {1, 128, 1024}) add_decoding(8, 8, S);
-    add_eager();
-    for (int n : {1'000, 10'000, 100'000, 1'000'000}) add_chain(n);
+    EagerCases<Library>::append_to(cases_);
     return std::move(cases_);
   }
 
@@ -192,68 +191,6 @@ class OperatorCases {
         Library::attention(q, k, v, false);
       };
     });
-  }
-
-  static Tensor one_element() {
-    Tensor x = Library::ones({1});
-    Library::mark_leaf(x);
-    return x;
-  }
-
-  void add_eager() {
-    constexpr int kCalls = 1000;
-    for (bool tape : {false, true}) {
-      const std::string name = tape ? "eager/add_with_tape" : "eager/add_without_tape";
-      cases_.push_back({name, [=](const Report& report) {
-                          const Tensor a = one_element(), b = one_element();
-                          const typename Library::Recording recording(tape);
-                          const Timing timing = bench::time_calls(report.threads(), [&] {
-                            for (int i = 0; i < kCalls; ++i) a + b;
-                          });
-                          report.time(name, per_item(timing, kCalls));
-                        }});
-    }
-  }
-
-  // Seconds of the three phases in the life of one chain of n nodes.
-  struct ChainSeconds {
-    double forward, backward, release;
-  };
-
-  static ChainSeconds run_chain(int n) {
-    const Tensor a = one_element(), b = one_element();
-    const double start = now_seconds();
-    Tensor y = a;
-    for (int i = 0; i < n; ++i) y = y * b;
-    const double built = now_seconds();
-    y.backward();
-    const double walked = now_seconds();
-    y = Tensor();
-    return {built - start, walked - built, now_seconds() - walked};
-  }
-
-  void add_chain(int n) {
-    const std::string extents = "/N:" + std::to_string(n);
-    cases_.push_back({"eager/chain" + extents, [=](const Report& report) {
-                        run_chain(std::min(n, 10'000));
-                        const MachineWatch watch(report.threads());
-                        const double own = process_cpu_seconds();
-                        std::vector<double> forward, backward, release;
-                        for (int i = 0; i < std::clamp(300'000 / n, 3, 100); ++i) {
-                          const ChainSeconds seconds = run_chain(n);
-                          forward.push_back(seconds.forward);
-                          backward.push_back(seconds.backward);
-                          release.push_back(seconds.release);
-                        }
-                        const auto record = [&](const char* phase, std::vector<double>& samples) {
-                          const Timing timing = watch.judge(samples, process_cpu_seconds() - own);
-                          report.time("eager/chain_" + std::string(phase) + extents,
-                                      per_item(timing, n));
-                        };
-                        record("forward", forward);
-                        record("backward", backward);
-                        record("free", release);
-                      }});
   }
 
   std::vector<Case> cases_;

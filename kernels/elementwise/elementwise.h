@@ -15,6 +15,7 @@
 #include "ringrad/kernels/elementwise/elementwise_binary_ops.h"
 #include "ringrad/kernels/elementwise/elementwise_curve_ops.h"
 #include "ringrad/kernels/elementwise/elementwise_discrete_ops.h"
+#include "ringrad/kernels/elementwise/elementwise_scalar_ops.h"
 #include "ringrad/kernels/elementwise/elementwise_unary_ops.h"
 
 namespace ringrad::kernels {

@@ -1,12 +1,68 @@
-// Activations of neural networks, one row each; elementwise_ops.h explains what a row is. relu,
-// sigmoid and gelu are in elementwise_unary_ops.h: a source instantiates only as many rows as
-// compile in seconds.
+// Activations of neural networks, one row each; elementwise_ops.h explains what a row is.
 
 #pragma once
+
+#include <numbers>
 
 #include "ringrad/kernels/elementwise/elementwise_ops.h"
 
 namespace ringrad::ops {
+
+/// NaN stays NaN and passes its gradient on. The output is enough for the derivative, and the next
+/// layer usually saves it anyway.
+struct Relu : UnaryRow<Domain::number, Saves::output> {
+  static constexpr const char* kName = "relu";
+  static constexpr auto forward(auto x) { return where(x < 0, 0, x); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return where(y <= 0, 0, grad); }
+};
+
+struct Sigmoid : UnaryRow<Domain::real, Saves::output> {
+  static constexpr const char* kName = "sigmoid";
+  static constexpr auto forward(auto x) { return 1 / (1 + exp(-x)); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return grad * (y * (1 - y)); }
+};
+
+/// Limits x to [-30, 30]. Outside, gelu's slope is 0 or 1 to all digits, but its formulas give
+/// inf * 0.
+constexpr auto within_bend(auto x) {
+  return where(x > 30, like(x, 30), where(x < -30, like(x, -30), x));
+}
+
+/// x Phi(x), where Phi is the distribution function of the standard normal distribution.
+struct Gelu : UnaryRow<Domain::real, Saves::input> {
+  static constexpr const char* kName = "gelu";
+  static constexpr auto distribution(auto x) {
+    return like(x, 0.5) * (1 + erf(x * like(x, std::numbers::sqrt2 / 2)));
+  }
+  static constexpr auto density(auto x) {
+    return like(x, std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(x * x / -2);
+  }
+  static constexpr auto forward(auto x) { return x * distribution(x); }
+  static constexpr auto backward(const auto& grad, const auto& any_x) {
+    const auto x = within_bend(any_x);
+    return grad * (distribution(x) + x * density(x));
+  }
+};
+
+/// x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3).
+/// Paper: Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2
+struct GeluTanh : UnaryRow<Domain::real, Saves::input> {
+  static constexpr const char* kName = "gelu_tanh";
+  static constexpr double kSlope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  static constexpr double kCubic = 0.044715;
+  static constexpr auto tanh_u(auto x) {
+    return tanh(like(x, kSlope) * x * (1 + like(x, kCubic) * x * x));
+  }
+  static constexpr auto du_dx(auto x) {
+    return like(x, kSlope) * (1 + like(x, 3 * kCubic) * x * x);
+  }
+  static constexpr auto forward(auto x) { return like(x, 0.5) * x * (1 + tanh_u(x)); }
+  static constexpr auto backward(const auto& grad, const auto& any_x) {
+    const auto x = within_bend(any_x);
+    const auto t = tanh_u(x);
+    return grad * like(x, 0.5) * (1 + t + x * (1 - t * t) * du_dx(x));
+  }
+};
 
 /// x / (1 + e^-x)
 struct Silu : UnaryRow<Domain::real, Saves::input> {

@@ -1,7 +1,6 @@
 // The binary elementwise operators, one row each; elementwise_ops.h explains what a row is.
 //
-// backward_a and backward_b are the gradients of the operands as if nothing were broadcast. In the
-// last two rows one operand is a number, which turns a binary operator into a unary one.
+// backward_a and backward_b are the gradients of the operands as if nothing were broadcast.
 
 #pragma once
 
@@ -129,34 +128,6 @@ struct LogicalAnd : BinaryRow<Domain::logical> {
 struct LogicalOr : BinaryRow<Domain::logical> {
   static constexpr const char* kName = "logical_or";
   static constexpr bool forward(bool a, bool b) { return a || b; }
-};
-
-/// x op number
-template <class Op>
-struct RightScalar : UnaryRow<Op::kDomain, (Op::kSavedForA & kA) ? Saves::input : Saves::nothing> {
-  static constexpr const char* kName = Op::kName;
-  Scalar number;
-
-  explicit RightScalar(Scalar number) : number(number) {}
-  DType promoted(DType x, Where where) const { return promote_number(kName, x, number, where); }
-  constexpr auto forward(auto x) const { return Op::forward(x, like(x, number)); }
-  constexpr auto backward(const auto& grad, const auto& x) const {
-    return Op::backward_a(grad, x, like(grad, number));
-  }
-};
-
-/// number op x
-template <class Op>
-struct LeftScalar : UnaryRow<Op::kDomain, (Op::kSavedForB & kB) ? Saves::input : Saves::nothing> {
-  static constexpr const char* kName = Op::kName;
-  Scalar number;
-
-  explicit LeftScalar(Scalar number) : number(number) {}
-  DType promoted(DType x, Where where) const { return promote_number(kName, x, number, where); }
-  constexpr auto forward(auto x) const { return Op::forward(like(x, number), x); }
-  constexpr auto backward(const auto& grad, const auto& x) const {
-    return Op::backward_b(grad, like(grad, number), x);
-  }
 };
 
 }  // namespace ringrad::ops

@@ -9,6 +9,18 @@ namespace ringrad::ops {
 
 // -- Trigonometric functions ----------------------------------------------------------------------
 
+struct Sin : UnaryRow<Domain::real, Saves::input> {
+  static constexpr const char* kName = "sin";
+  static constexpr auto forward(auto x) { return sin(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) { return grad * cos(x); }
+};
+
+struct Cos : UnaryRow<Domain::real, Saves::input> {
+  static constexpr const char* kName = "cos";
+  static constexpr auto forward(auto x) { return cos(x); }
+  static constexpr auto backward(const auto& grad, const auto& x) { return -grad * sin(x); }
+};
+
 struct Tan : UnaryRow<Domain::real, Saves::output> {
   static constexpr const char* kName = "tan";
   static constexpr auto forward(auto x) { return tan(x); }
@@ -64,6 +76,12 @@ struct Cosh : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "cosh";
   static constexpr auto forward(auto x) { return cosh(x); }
   static constexpr auto backward(const auto& grad, const auto& x) { return grad * sinh(x); }
+};
+
+struct Tanh : UnaryRow<Domain::real, Saves::output> {
+  static constexpr const char* kName = "tanh";
+  static constexpr auto forward(auto x) { return tanh(x); }
+  static constexpr auto backward(const auto& grad, const auto& y) { return grad * (1 - y * y); }
 };
 
 struct Asinh : UnaryRow<Domain::real, Saves::input> {

@@ -27,7 +27,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "ringrad/core/check_fits.h"
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/error.h"
 #include "ringrad/core/scalar.h"
@@ -121,15 +120,6 @@ constexpr T power(T base, T exponent) {
 template <Number T>
 constexpr T interpolate(T a, T b, T weight) {
   return weight < T(0.5) && weight > T(-0.5) ? a + weight * (b - a) : b - (b - a) * (1 - weight);
-}
-
-// -- Rows with numbers in them --------------------------------------------------------------------
-
-/// The dtype of `x op number`. Throws ValueError for a number that an integer dtype cannot hold.
-inline DType promote_number(const char* operation, DType x, Scalar number, Where where) {
-  const DType dtype = promote(x, number);
-  check_fits(operation, number, dtype, where);
-  return dtype;
 }
 
 }  // namespace ringrad::ops

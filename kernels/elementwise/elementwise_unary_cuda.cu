@@ -1,4 +1,5 @@
 #include "ringrad/kernels/elementwise/elementwise_unary_kernels.cuh"
+#include "ringrad/kernels/elementwise/elementwise_unary_ops.h"
 
 namespace ringrad::kernels::cuda {
 

@@ -3,10 +3,8 @@
 
 #pragma once
 
-#include "ringrad/kernels/elementwise/elementwise_binary_ops.h"
 #include "ringrad/kernels/elementwise/elementwise_cuda.h"
 #include "ringrad/kernels/elementwise/elementwise_rules.h"
-#include "ringrad/kernels/elementwise/elementwise_unary_ops.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
 
 namespace ringrad::kernels::cuda {

@@ -10,9 +10,11 @@
 
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -78,64 +80,105 @@ struct alignas(sizeof(T) * V) Pack {
   T values[V];
 };
 
+template <std::size_t N>
+struct MapAddresses {
+  const void* data[N];
+};
+
 // REQUIRES: all operands are dense, have the same order, and are aligned for Pack
 template <int V, class Out, class Function, class... In>
-__global__ void map_linear(Function function, std::int64_t n, Out* out, const In*... in) {
+__global__ void map_linear(Function function, std::int64_t n, void* out_data,
+                           MapAddresses<sizeof...(In)> in) {
   const std::int64_t pack = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t first = pack * V;
-  if (first + V <= n) {
-    const auto compute = [&](const Pack<In, V>&... x) {
-      Pack<Out, V> y;
-      for (int k = 0; k < V; ++k)
-        y.values[k] = Out(function(static_cast<MathType<In>>(x.values[k])...));
-      return y;
-    };
-    reinterpret_cast<Pack<Out, V>*>(out)[pack] =
-        compute(reinterpret_cast<const Pack<In, V>*>(in)[pack]...);
-  } else {
-    for (std::int64_t i = first; i < n; ++i)
-      out[i] = Out(function(static_cast<MathType<In>>(in[i])...));
-  }
+  const auto compute = [&]<std::size_t... k>(std::index_sequence<k...>) {
+    if (first + V <= n) {
+      const auto map_pack = [&](const Pack<In, V>&... x) {
+        Pack<Out, V> y;
+        for (int i = 0; i < V; ++i)
+          y.values[i] = Out(function(static_cast<MathType<In>>(x.values[i])...));
+        return y;
+      };
+      static_cast<Pack<Out, V>*>(out_data)[pack] =
+          map_pack(static_cast<const Pack<In, V>*>(in.data[k])[pack]...);
+    } else {
+      for (std::int64_t i = first; i < n; ++i)
+        static_cast<Out*>(out_data)[i] =
+            Out(function(static_cast<MathType<In>>(static_cast<const In*>(in.data[k])[i])...));
+    }
+  };
+  compute(std::index_sequence_for<In...>());
 }
 
-// -- Host -----------------------------------------------------------------------------------------
-
-/// The operand's strides along the axes of `shape`, to which the operand broadcasts.
-inline Strides broadcast_strides(const Tensor& x, const Shape& shape) {
-  Strides strides = Shape::filled(shape.size(), 0);
-  const int missing = shape.size() - x.dims();
-  for (int axis = 0; axis < x.dims(); ++axis)
-    if (x.shape()[axis] != 1) strides[axis + missing] = x.strides()[axis];
-  return strides;
-}
+// -- Host: for all functions at once --------------------------------------------------------------
 
 inline bool is_aligned(const Tensor& x, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(x.raw_data()) % bytes == 0;
 }
 
-// Runs map_linear for elements of one storage type T (and bool for conditions and results of
-// predicates), if the operands allow it.
-template <class T, class Out, class Function, class... In, std::size_t... k>
-bool try_linear(const char* name, const Function& function, const Tensor& out,
-                const Tensor* const* in, std::index_sequence<k...>, Where where) {
-  constexpr int V = 16 / sizeof(T);
-  const auto fits = [&]<class E>(const Tensor& x) {
-    return x.dtype() == dtype_of<E> && x.shape() == out.shape() && x.strides() == out.strides() &&
-           is_aligned(x, sizeof(E) * V);
-  };
-  if (!is_dense(out.shape(), out.strides())) return false;
-  if (!fits.template operator()<Out>(out)) return false;
-  if (!(fits.template operator()<In>(*in[k]) && ...)) return false;
-  const std::int64_t packs = (out.numel() + V - 1) / V;
-  if (packs > std::int64_t{std::numeric_limits<std::int32_t>::max()} * kMapThreads) return false;
-  const double bytes = (sizeof(Out) + ... + sizeof(In)) * static_cast<double>(out.numel());
-  launch_on(
-      out.device(),
-      {.name = name, .grid = num_blocks(packs, kMapThreads), .block = kMapThreads, .bytes = bytes},
-      where, map_linear<V, Out, Function, In...>, function, out.numel(), out.device_data<Out>(),
-      in[k]->device_data<In>()...);
-  return true;
-}
+/// One launch of map_linear.
+struct LinearWork {
+  std::int64_t packs = 0;  ///< 0: the operands do not allow it
+  double bytes = 0;        ///< that it moves
+};
+
+/// The work of visiting operands of these dtypes, `out` first, in packs of V elements.
+LinearWork linear_work(const Tensor& out, std::span<const Tensor* const> in,
+                       std::span<const DType> dtypes, int V);
+
+/// The operand's strides along the axes of `shape`, to which the operand broadcasts.
+Strides broadcast_strides(const Tensor& x, const Shape& shape);
+
+/// The operands of a map, each with the dtype that it is computed in or a storage form of it.
+template <std::size_t N>
+class MapInputs {
+ public:
+  MapInputs(const std::array<const Tensor*, N>& operands, const std::array<DType, N>& computed,
+            Where where) {
+    for (std::size_t i = 0; i < N; ++i) {
+      const bool direct = math_dtype(operands[i]->dtype()) == computed[i];
+      if (!direct) converted_[i] = cast(*operands[i], computed[i], where);
+      tensors_[i] = direct ? operands[i] : &converted_[i];
+    }
+  }
+  MapInputs(const MapInputs&) = delete;
+  MapInputs& operator=(const MapInputs&) = delete;
+
+  std::span<const Tensor* const> tensors() const { return tensors_; }
+
+  MapAddresses<N> addresses() const {
+    MapAddresses<N> result;
+    for (std::size_t i = 0; i < N; ++i) result.data[i] = tensors_[i]->raw_data();
+    return result;
+  }
+
+  MapOperands<N> operands() const {
+    MapOperands<N> result;
+    for (std::size_t i = 0; i < N; ++i) {
+      result.data[i] = tensors_[i]->raw_data();
+      result.dtype[i] = tensors_[i]->dtype();
+    }
+    return result;
+  }
+
+  LoopNest<1 + N> nest(const Tensor& out) const {
+    std::array<Strides, N + 1> strides;
+    std::array<const Strides*, N + 1> pointers;
+    strides[0] = out.strides();
+    pointers[0] = &strides[0];
+    for (std::size_t i = 0; i < N; ++i) {
+      strides[i + 1] = broadcast_strides(*tensors_[i], out.shape());
+      pointers[i + 1] = &strides[i + 1];
+    }
+    return make_loop_nest<N + 1>(out.shape(), pointers);
+  }
+
+ private:
+  std::array<Tensor, N> converted_;  // undefined where there was nothing to convert
+  std::array<const Tensor*, N> tensors_;
+};
+
+// -- Host: for each function ----------------------------------------------------------------------
 
 /// The storage type of an operand: T if its Math is float32, else Math itself.
 template <class Math, class T>
@@ -150,47 +193,33 @@ void map(const char* name, const Function& function, const Tensor& out,
          const std::array<const Tensor*, sizeof...(In)>& operands, Where where) {
   constexpr std::size_t N = sizeof...(In);
   if (out.numel() == 0) return;
-  // An operand is converted first unless its dtype is the type it is computed in or a storage form
-  // of it.
-  const std::array<DType, N> wanted = {dtype_of<In>...};
-  std::array<Tensor, N> converted;
-  const Tensor* in[N];
-  for (std::size_t i = 0; i < N; ++i) {
-    const bool direct = math_dtype(operands[i]->dtype()) == wanted[i];
-    if (!direct) converted[i] = cast(*operands[i], wanted[i], where);
-    in[i] = direct ? operands[i] : &converted[i];
-  }
+  const MapInputs<N> in(operands, {dtype_of<In>...}, where);
+  LaunchConfig config{.name = name, .grid = {}, .block = kMapThreads};
   if constexpr ((std::is_same_v<In, float> || ...)) {
+    // The kernel for elements of one storage type T (and bool for conditions and results of
+    // predicates), if the operands allow it.
+    void (*linear)(Function, std::int64_t, void*, MapAddresses<N>) = nullptr;
     const auto attempt = [&]<class T>() {
-      return try_linear<T, StoredAs<Out, T>, Function, StoredAs<In, T>...>(
-          name, function, out, in, std::make_index_sequence<N>(), where);
+      constexpr int V = 16 / sizeof(T);
+      static constexpr DType kDTypes[] = {dtype_of<StoredAs<Out, T>>, dtype_of<StoredAs<In, T>>...};
+      const LinearWork work = linear_work(out, in.tensors(), kDTypes, V);
+      if (work.packs == 0) return false;
+      linear = map_linear<V, StoredAs<Out, T>, Function, StoredAs<In, T>...>;
+      config.grid = num_blocks(work.packs, kMapThreads);
+      config.bytes = work.bytes;
+      return true;
     };
     if (attempt.template operator()<float>() || attempt.template operator()<bfloat16>() ||
         attempt.template operator()<float16>())
-      return;
+      return launch_on(out.device(), config, where, linear, function, out.numel(), out.raw_data(),
+                       in.addresses());
   }
-  MapOperands<N> places;
-  std::array<Strides, N + 1> strides;
-  std::array<const Strides*, N + 1> pointers;
-  strides[0] = out.strides();
-  pointers[0] = &strides[0];
-  for (std::size_t i = 0; i < N; ++i) {
-    places.data[i] = in[i]->raw_data();
-    places.dtype[i] = in[i]->dtype();
-    strides[i + 1] = broadcast_strides(*in[i], out.shape());
-    pointers[i + 1] = &strides[i + 1];
-  }
-  const auto nest = make_loop_nest<N + 1>(out.shape(), pointers);
-  const LaunchConfig config{
-      .name = name, .grid = num_blocks(out.numel(), kMapThreads), .block = kMapThreads};
-  const auto run = [&](auto kernel) {
-    launch_on(out.device(), config, where, kernel, function, out.numel(), out.raw_data(),
-              out.dtype(), places, nest);
-  };
-  if (out.numel() <= std::numeric_limits<std::int32_t>::max())
-    run(map_strided<std::uint32_t, Out, Function, In...>);
-  else
-    run(map_strided<std::uint64_t, Out, Function, In...>);
+  config.grid = num_blocks(out.numel(), kMapThreads);
+  const bool is_small = out.numel() <= std::numeric_limits<std::int32_t>::max();
+  launch_on(out.device(), config, where,
+            is_small ? map_strided<std::uint32_t, Out, Function, In...>
+                     : map_strided<std::uint64_t, Out, Function, In...>,
+            function, out.numel(), out.raw_data(), out.dtype(), in.operands(), in.nest(out));
 }
 
 }  // namespace ringrad::kernels::cuda

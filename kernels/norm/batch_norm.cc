@@ -8,29 +8,15 @@
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/norm/batch_norm_cpu.h"
 #include "ringrad/kernels/norm/batch_norm_cuda.h"
+#include "ringrad/kernels/norm/channel_norm.h"
+#include "ringrad/kernels/norm/row_norm.h"
 
 namespace ringrad::kernels {
 namespace {
 
-/// The dtype of moments and parameters.
-DType statistics_dtype(const Tensor& x) {
-  return x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-}
-
-void check_input(const char* operation, const Tensor& x, Where where) {
-  check_floating(operation, x, where);
-  RINGRAD_CHECK(x.dims() >= 2, ShapeError, where, operation, ": x must be (B, C, ...); got shape ",
-                x.shape());
-}
-
-void check_vector(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
-                  Where where) {
-  if (!vector.defined()) return;
-  check_floating(operation, vector, where);
-  check_same_device(operation, x, vector, where);
-  RINGRAD_CHECK(vector.shape() == Shape{x.shape()[1]}, ShapeError, where, operation, ": ", what,
-                " must have one value per channel; got ", vector.shape(), " for x ", x.shape());
-}
+using channel_norm::check_input;
+using channel_norm::check_vector;
+using row_norm::statistics_dtype;
 
 void check_like_input(const char* operation, const char* what, const Tensor& tensor,
                       const Tensor& x, Where where) {

@@ -1,6 +1,7 @@
 #include "ringrad/kernels/norm/group_norm.h"
 
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/norm/channel_norm.h"
 #include "ringrad/kernels/norm/group_norm_cpu.h"
 #include "ringrad/kernels/norm/group_norm_cuda.h"
 #include "ringrad/kernels/norm/row_norm.h"
@@ -8,26 +9,13 @@
 namespace ringrad::kernels {
 namespace {
 
+using channel_norm::check_input;
+using channel_norm::check_vector;
 using row_norm::data_or_null;
 using row_norm::dispatch_statistics;
 using row_norm::operand;
 using row_norm::result_for;
 using row_norm::statistics_dtype;
-
-void check_input(const char* operation, const Tensor& x, Where where) {
-  check_floating(operation, x, where);
-  RINGRAD_CHECK(x.dims() >= 2, ShapeError, where, operation, ": x must be (B, C, ...); got shape ",
-                x.shape());
-}
-
-void check_channels(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
-                    Where where) {
-  if (!vector.defined()) return;
-  check_floating(operation, vector, where);
-  check_same_device(operation, x, vector, where);
-  RINGRAD_CHECK(vector.shape() == Shape{x.shape()[1]}, ShapeError, where, operation, ": ", what,
-                " must have one value per channel; got ", vector.shape(), " for x ", x.shape());
-}
 
 cpu::Groups groups_of(const Tensor& x, std::int64_t groups) {
   const std::int64_t B = x.shape()[0], C = x.shape()[1];
@@ -50,8 +38,8 @@ GroupNormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& w
   RINGRAD_CHECK(groups > 0 && x.shape()[1] % groups == 0, ShapeError, where, kOperation,
                 ": the number of groups must divide the channels; got ", groups, " and x ",
                 x.shape());
-  check_channels(kOperation, "weight", weight, x, where);
-  check_channels(kOperation, "bias", bias, x, where);
+  check_vector(kOperation, "weight", weight, x, where);
+  check_vector(kOperation, "bias", bias, x, where);
   const DType dtype = statistics_dtype(x);
   const Shape rows{x.shape()[0], groups};
   const GroupNormResult result{empty_like(x, where), result_for(x, rows, dtype, where),
@@ -79,7 +67,7 @@ GroupNormGradients group_norm_backward(const Tensor& grad_output, const Tensor& 
                                        Where where) {
   constexpr const char* kOperation = "group_norm_backward";
   check_input(kOperation, x, where);
-  check_channels(kOperation, "weight", weight, x, where);
+  check_vector(kOperation, "weight", weight, x, where);
   row_norm::check_gradient(kOperation, grad_output, x, where);
   const DType dtype = statistics_dtype(x);
   const Shape channels{x.shape()[1]};

@@ -1,5 +1,6 @@
 // Any reduction over a ReducePlan on a GPU: how it is split into passes, blocks and threads.
-// Private to kernels/*_cuda.cu; reduce_kernels.cuh explains the kernels and what Op and Finish are.
+// Private to kernels/*_cuda.cu; reduce_kernels.cuh explains the kernels, and reduce_pass.cuh what
+// Op and Finish are.
 
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "ringrad/core/gpu/launch.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/reduce/reduce_kernels.cuh"
+#include "ringrad/kernels/reduce/reduce_pass.cuh"
 #include "ringrad/kernels/reduce/reduce_plan.h"
 
 namespace ringrad::kernels::cuda {

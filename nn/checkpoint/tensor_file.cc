@@ -1,50 +1,29 @@
 #include "ringrad/nn/checkpoint/tensor_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "ringrad/core/transfer.h"
-#include "ringrad/core/untrusted/json.h"
-#include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/atomic_file.h"
 #include "ringrad/nn/checkpoint/generation.h"
-
-static_assert(std::endian::native == std::endian::little);
+#include "ringrad/nn/checkpoint/tensor_file_format.h"
 
 namespace ringrad::nn {
 namespace {
 
-using Json = nlohmann::json;
+using namespace tensor_file;
 
-constexpr std::string_view kFront = R"({"__metadata__":{"crc32":")";
-constexpr std::string_view kNoDigits = "00000000";
-constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kDigitsAt = kLengthBytes + kFront.size();
-constexpr std::uint64_t kFixedBytes = kDigitsAt + kNoDigits.size();
-constexpr std::string_view kGeneration = R"(","generation":")";  // after the checksum
-constexpr std::uint64_t kMostHeaderBytes = 100'000'000;          // the format's own limit
-constexpr std::uint64_t kAlignment = 8;                          // of the first tensor
-constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
-constexpr int kMostDepth = 3;  // of the header: an object of objects of lists
+constexpr std::uint64_t kAlignment = 8;  // of the first tensor
 
 // Indexed by DType.
 constexpr std::array<std::string_view, kNumDTypes> kDTypeNames = {"F32", "F64", "F16", "BF16",
@@ -54,20 +33,6 @@ template <class T>
 std::span<const std::byte> bytes_of(const T& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
-
-class Crc {
- public:
-  void add(std::span<const std::byte> bytes) {
-    if (bytes.empty()) return;  // at a null pointer, zlib would start over
-    value_ = crc32_z(value_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
-  }
-  std::string digits() const { return crc_digits(static_cast<std::uint32_t>(value_)); }
-
- private:
-  uLong value_ = crc32_z(0, nullptr, 0);
-};
-
-// --- Writing ---
 
 // Elements of wide dtypes first, so that all are aligned.
 std::vector<std::pair<std::string, Tensor>> in_file_order(const StateDict& tensors) {
@@ -109,256 +74,23 @@ std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tenso
   return text;
 }
 
-// --- Reading ---
-
-// The format's dtypes that the library lacks, and their bits.
-constexpr std::array<std::pair<std::string_view, std::uint64_t>, 14> kOtherDTypes = {
-    {{"I8", 8},
-     {"I16", 16},
-     {"U16", 16},
-     {"U32", 32},
-     {"U64", 64},
-     {"C64", 64},
-     {"F8_E4M3", 8},
-     {"F8_E4M3FNUZ", 8},
-     {"F8_E5M2", 8},
-     {"F8_E5M2FNUZ", 8},
-     {"F8_E8M0", 8},
-     {"F6_E2M3", 6},
-     {"F6_E3M2", 6},
-     {"F4", 4}}};
-
-// 0 for a dtype that the format lacks.
-std::uint64_t bits_of(std::string_view name) {
-  if (const auto dtype = dtype_of_name(name)) return 8 * size_bytes(*dtype);
-  for (const auto& [other, bits] : kOtherDTypes)
-    if (other == name) return bits;
-  return 0;
+void write_all(AtomicFile& file, const StateDict& tensors, std::int64_t generation, Where where) {
+  const auto ordered = in_file_order(tensors);
+  const std::string header = make_header(ordered, generation, where);
+  const std::array<std::uint64_t, 1> length{header.size()};
+  Crc sum;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    sum.add(bytes);
+    file.write(bytes);
+  };
+  write(bytes_of(length));
+  write(bytes_of(header));
+  for (const auto& [name, tensor] : ordered) {
+    const Tensor there = to_host(kernels::contiguous(tensor, where), where);
+    write({there.raw_data(), num_bytes(there)});
+  }
+  file.overwrite(kDigitsAt, bytes_of(sum.digits()));
 }
-
-// Which files a reader takes.
-enum class Source { ours, any };
-
-enum class Memory { own, mapped };
-
-// A file's pages, copied when written to. Empty if the system refuses.
-std::shared_ptr<std::byte> map_pages(const std::filesystem::path& path, std::uint64_t bytes) {
-  if (bytes == 0) return {};
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
-  struct stat facts = {};
-  void* const pages = fstat(file, &facts) == 0 && static_cast<std::uint64_t>(facts.st_size) >= bytes
-                          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0)
-                          : MAP_FAILED;
-  close(file);
-  if (pages == MAP_FAILED) return {};
-  return {static_cast<std::byte*>(pages), [bytes](std::byte* begin) { munmap(begin, bytes); }};
-}
-
-struct Entry {
-  std::string name, kind;  // kind: the dtype's name in the file
-  std::vector<std::int64_t> extents;
-  std::uint64_t begin, end;  // of its bytes, relative to the end of the header
-};
-
-class Reader {
- public:
-  Reader(const std::filesystem::path& path, Source source, Memory memory, Where where)
-      : path_(path), source_(source), where_(where) {
-    std::error_code error;
-    // Opening a pipe would wait for a writer.
-    if (!std::filesystem::is_regular_file(path, error))
-      fail("be a file", error ? error.message() : "another kind of file");
-    file_.open(path, std::ios::binary);
-    file_.seekg(0, std::ios::end);
-    const auto end = file_.tellg();
-    if (!file_ || end < 0) fail("be readable", "an error");
-    size_ = static_cast<std::uint64_t>(end);
-    if (memory == Memory::mapped && !(pages_ = map_pages(path, size_)))
-      fail("be a file whose pages can be mapped", concat("an error, or 0 of ", size_, " bytes"));
-  }
-
-  StateDict read() {
-    check_sum();
-    StateDict result;
-    for (const Entry& entry : entries()) result.emplace(entry.name, tensor(entry));
-    return result;
-  }
-
-  StateDict read(const std::vector<std::string>& names) {
-    check_sum();
-    const std::vector<Entry> all = entries();
-    StateDict result;
-    for (const std::string& name : names) {
-      const auto found = std::find_if(all.begin(), all.end(),
-                                      [&](const Entry& entry) { return entry.name == name; });
-      if (found == all.end())
-        fail("hold each tensor that is asked for", concat("no ", quoted_bytes(name)));
-      if (!result.contains(name)) result.emplace(name, tensor(*found));
-    }
-    return result;
-  }
-
- private:
-  /// `got` is the library's own text, without raw bytes of the file.
-  template <class Facts>
-  [[noreturn]] void fail(const char* rule, const Facts& got) const {
-    throw DataError(concat("load: ", path_.string(), " must ", rule, "; got ", got), where_);
-  }
-
-  Tensor tensor(const Entry& entry) {
-    const auto dtype = dtype_of_name(entry.kind);
-    if (!dtype)
-      fail("have a dtype of the library in each tensor that is asked for",
-           concat(entry.kind, " in ", quoted_bytes(entry.name)));
-    if (entry.extents.size() > kMaxDims)
-      fail(concat("have at most ", kMaxDims, " axes in each tensor that is asked for").c_str(),
-           concat(entry.extents.size(), " in ", quoted_bytes(entry.name)));
-    const Options on_host{.dtype = *dtype, .device = Device()};
-    const Shape shape(entry.extents);
-    const std::uint64_t at = data_begin_ + entry.begin;  // pages begin at multiples of any dtype
-    const bool is_mapped = pages_ && at % size_bytes(*dtype) == 0;
-    const Tensor tensor = is_mapped ? from_memory(&pages_.get()[at], shape, on_host, pages_, where_)
-                                    : empty(shape, on_host, where_);
-    const std::span bytes(tensor.raw_data(), entry.end - entry.begin);
-    if (!is_mapped) read(at, bytes);
-    if (*dtype == DType::bool_ &&
-        std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; }))
-      fail("have truth values of 0 and 1", concat("others in ", quoted_bytes(entry.name)));
-    return tensor;
-  }
-
-  void read(std::uint64_t offset, std::span<std::byte> out) {
-    if (pages_ && offset <= size_ && out.size() <= size_ - offset) {
-      std::copy_n(&pages_.get()[offset], out.size(), out.data());
-      return;
-    }
-    file_.seekg(static_cast<std::streamoff>(offset));
-    file_.read(reinterpret_cast<char*>(out.data()), std::ssize(out));
-    if (!file_) fail("be readable to its end", "an error");
-  }
-
-  std::string text(std::uint64_t offset, std::uint64_t count) {
-    std::string text(count, '\0');
-    read(offset, std::as_writable_bytes(std::span(text.data(), text.size())));
-    return text;
-  }
-
-  // Of our own files, all other functions may rely on this check.
-  void check_sum() {
-    const bool is_ours = size_ >= kFixedBytes && text(kLengthBytes, kFront.size()) == kFront;
-    if (!is_ours && source_ == Source::any) return;
-    if (!is_ours)
-      fail("begin with its length and checksum",
-           concat("a file of ", size_, " bytes that does not"));
-    const std::string expected = text(kDigitsAt, kNoDigits.size());
-    Crc sum;
-    std::vector<std::byte> block(kBlockBytes);
-    for (std::uint64_t at = 0; at < size_; at += kBlockBytes) {
-      const std::span part(block.data(), std::min<std::uint64_t>(kBlockBytes, size_ - at));
-      read(at, part);
-      if (at == 0) std::memcpy(&part[kDigitsAt], kNoDigits.data(), kNoDigits.size());
-      sum.add(part);
-    }
-    if (sum.digits() != expected)
-      fail("be as it was written: its checksum must match",
-           concat(size_, " bytes of checksum ", sum.digits(), " for ", quoted_bytes(expected)));
-  }
-
-  Json header() {
-    std::uint64_t length = 0;
-    read(0, std::as_writable_bytes(std::span(&length, 1)));
-    if (length > std::min(kMostHeaderBytes, size_ - kLengthBytes))
-      fail("hold its header", concat("a header of ", length, " bytes in ", size_));
-    data_begin_ = kLengthBytes + length;
-    try {
-      return parse_untrusted_json(text(kLengthBytes, length),
-                                  {.depth = kMostDepth, .bytes = kMostHeaderBytes});
-    } catch (const std::invalid_argument& error) {
-      throw DataError(concat("load: the header of ", path_.string(), ' ', error.what()), where_);
-    }
-  }
-
-  // The entries in the order of the file, which they fill completely.
-  std::vector<Entry> entries() {
-    std::vector<Entry> entries;
-    const Json all = header();
-    if (!all.is_object()) fail("have a header that is a JSON object", "another value");
-    for (const auto& [name, value] : all.items()) {
-      if (name != "__metadata__")
-        entries.push_back(entry(name, value));
-      else if (!is_metadata(value))
-        fail("have metadata that is text by name", quoted_bytes(value.dump()));
-    }
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-    });
-    std::uint64_t end = 0;
-    for (const Entry& entry : entries) {
-      if (entry.begin != end)
-        fail("have tensors one right behind the other",
-             concat(quoted_bytes(entry.name), " at ", entry.begin, " after ", end));
-      end = entry.end;
-    }
-    if (end != size_ - data_begin_)
-      fail("end with its last tensor", concat(end, " bytes of ", size_ - data_begin_));
-    return entries;
-  }
-
-  static bool is_metadata(const Json& value) {
-    return value.is_null() ||
-           (value.is_object() && std::all_of(value.begin(), value.end(),
-                                             [](const Json& text) { return text.is_string(); }));
-  }
-
-  Entry entry(const std::string& name, const Json& value) const {
-    const auto refuse = [&] {
-      fail("describe tensors by dtype, shape and data_offsets",
-           concat(quoted_bytes(name), ": ", quoted_bytes(value.dump())));
-    };
-    const auto are_numbers = [](const Json& list) {
-      return list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& number) {
-               return number.is_number_unsigned();
-             });
-    };
-    if (!value.is_object() || (source_ == Source::ours && value.size() != 3) ||
-        !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets"))
-      refuse();
-    const Json &kind = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
-    if (!kind.is_string() || !are_numbers(shape) || !are_numbers(offsets) || offsets.size() != 2)
-      refuse();
-    Entry entry{name,
-                kind.get<std::string>(),
-                {},
-                offsets[0].get<std::uint64_t>(),
-                offsets[1].get<std::uint64_t>()};
-    // Bits are counted in 64 signed bits, so that bytes and strides cannot overflow either.
-    auto bits = static_cast<std::int64_t>(bits_of(entry.kind));
-    if (bits == 0) refuse();
-    if (source_ == Source::ours && (shape.size() > kMaxDims || !dtype_of_name(entry.kind)))
-      refuse();
-    bool is_empty = false;
-    for (const Json& number : shape) {
-      const auto extent = number.get<std::uint64_t>();
-      is_empty |= extent == 0;
-      if (__builtin_mul_overflow(bits, std::max<std::uint64_t>(extent, 1), &bits)) refuse();
-      entry.extents.push_back(static_cast<std::int64_t>(extent));
-    }
-    if (bits % 8 != 0 && !is_empty) refuse();
-    const auto bytes = is_empty ? 0 : bits / 8;
-    if (entry.begin > entry.end || entry.end > size_ - data_begin_ ||
-        entry.end - entry.begin != static_cast<std::uint64_t>(bytes))
-      refuse();
-    return entry;
-  }
-
-  const std::filesystem::path path_;
-  const Source source_;
-  const Where where_;
-  std::ifstream file_;
-  std::shared_ptr<std::byte> pages_;  // of a mapped file
-  std::uint64_t size_ = 0, data_begin_ = 0;
-};
 
 }  // namespace
 
@@ -396,28 +128,6 @@ std::optional<TensorFileFacts> tensor_file_facts(const std::filesystem::path& pa
   return facts;
 }
 
-namespace {
-
-void write_all(AtomicFile& file, const StateDict& tensors, std::int64_t generation, Where where) {
-  const auto ordered = in_file_order(tensors);
-  const std::string header = make_header(ordered, generation, where);
-  const std::array<std::uint64_t, 1> length{header.size()};
-  Crc sum;
-  const auto write = [&](std::span<const std::byte> bytes) {
-    sum.add(bytes);
-    file.write(bytes);
-  };
-  write(bytes_of(length));
-  write(bytes_of(header));
-  for (const auto& [name, tensor] : ordered) {
-    const Tensor there = to_host(kernels::contiguous(tensor, where), where);
-    write({there.raw_data(), num_bytes(there)});
-  }
-  file.overwrite(kDigitsAt, bytes_of(sum.digits()));
-}
-
-}  // namespace
-
 void write_tensors(const std::filesystem::path& path, const StateDict& tensors, Where where) {
   AtomicFile file(path, where);
   write_all(file, tensors, 0, where);
@@ -439,28 +149,6 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
   AtomicFile file(path, generation, where);
   write_all(file, tensors, generation, where);
   file.commit(refuse_later);
-}
-
-StateDict read_tensors(const std::filesystem::path& path, Where where) {
-  return Reader(path, Source::ours, Memory::own, where).read();
-}
-
-StateDict read_safetensors(const std::filesystem::path& path, Where where) {
-  return Reader(path, Source::any, Memory::own, where).read();
-}
-
-StateDict read_safetensors(const std::filesystem::path& path, const std::vector<std::string>& names,
-                           Where where) {
-  return Reader(path, Source::any, Memory::own, where).read(names);
-}
-
-StateDict map_safetensors(const std::filesystem::path& path, Where where) {
-  return Reader(path, Source::any, Memory::mapped, where).read();
-}
-
-StateDict map_safetensors(const std::filesystem::path& path, const std::vector<std::string>& names,
-                          Where where) {
-  return Reader(path, Source::any, Memory::mapped, where).read(names);
 }
 
 bool may_be_file(const std::filesystem::path& path) {

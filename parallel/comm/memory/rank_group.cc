@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <ctime>
@@ -53,16 +54,16 @@ std::uint32_t* low_half(std::atomic<std::uint64_t>& counter) {
 
 std::size_t RankGroup::shared_bytes(int world_size) {
   const auto n = static_cast<std::size_t>(world_size);
-  return sizeof(Shared) + n * (sizeof(RankState) + sizeof(Report) + 2 * kEagerBytes);
+  return sizeof(GroupFailure) + n * (sizeof(RankState) + sizeof(FailureReport) + 2 * kEagerBytes);
 }
 
 void RankGroup::make_shared(std::byte* shared, int world_size) {
-  new (shared) Shared;
-  auto* ranks = reinterpret_cast<RankState*>(shared + sizeof(Shared));
-  auto* reports = reinterpret_cast<Report*>(ranks + world_size);
+  new (shared) GroupFailure;
+  auto* ranks = reinterpret_cast<RankState*>(shared + sizeof(GroupFailure));
+  auto* reports = reinterpret_cast<FailureReport*>(ranks + world_size);
   for (int r = 0; r < world_size; ++r) {
     new (ranks + r) RankState;
-    new (reports + r) Report;
+    new (reports + r) FailureReport;
   }
 }
 
@@ -76,14 +77,14 @@ RankGroup::RankGroup(int rank, int world_size, std::shared_ptr<GroupMemory> memo
       verdict_time_(options.verdict_time),
       names_(options.rank_names),
       num_spins_(world_size <= memory_->num_processors() ? kSpins : 0),
-      shared_(reinterpret_cast<Shared*>(memory_->shared())),
-      ranks_(reinterpret_cast<RankState*>(memory_->shared() + sizeof(Shared))),
+      shared_(reinterpret_cast<GroupFailure*>(memory_->shared())),
+      ranks_(reinterpret_cast<RankState*>(memory_->shared() + sizeof(GroupFailure))),
       own_(ranks_ + rank),
-      eager_(memory_->shared() + sizeof(Shared) +
-             static_cast<std::size_t>(world_size) * (sizeof(RankState) + sizeof(Report))) {}
+      eager_(memory_->shared() + sizeof(GroupFailure) +
+             static_cast<std::size_t>(world_size) * (sizeof(RankState) + sizeof(FailureReport))) {}
 
-RankGroup::Report& RankGroup::report_of(int rank) const {
-  return reinterpret_cast<Report*>(ranks_ + world_size_)[rank];
+FailureReport& RankGroup::report_of(int rank) const {
+  return reinterpret_cast<FailureReport*>(ranks_ + world_size_)[rank];
 }
 
 void RankGroup::enter(const CollectiveCall& call, const PlaceNames& places,
@@ -233,7 +234,7 @@ void RankGroup::report_failure(int culprit, const std::string& text) noexcept {
   const std::lock_guard lock(report_mutex_);
   if (!has_reported_ && shared_->first_report.load(std::memory_order_acquire) < 0) {
     has_reported_ = true;
-    Report& report = report_of(rank_);
+    FailureReport& report = report_of(rank_);
     report.culprit = culprit;
     const std::size_t length = std::min(text.size(), report.text.size() - 1);
     std::memcpy(report.text.data(), text.data(), length);
@@ -296,7 +297,7 @@ void RankGroup::tell_launcher() const noexcept {
 }
 
 void RankGroup::throw_broken(const Operation& operation) const {
-  const Report& report = report_of(shared_->first_report.load(std::memory_order_acquire));
+  const FailureReport& report = report_of(shared_->first_report.load(std::memory_order_acquire));
   tell_launcher();
   throw CollectiveError(concat(operation, ": the group must be whole; got a failure of rank ",
                                name(report.culprit), ": ", report.text.data()),

@@ -25,11 +25,11 @@
 
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -40,15 +40,9 @@
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/memory/group_memory.h"
+#include "ringrad/parallel/comm/memory/group_state.h"
 
 namespace ringrad {
-
-/// Where a rank's data of one collective lie (plan_program.h), as distances that are valid on all
-/// ranks.
-struct PlaceNames {
-  std::uintptr_t buffer = 0;
-  std::uintptr_t staging = 0;  ///< the staging buffer, if there is one
-};
 
 class RankGroup {
  public:
@@ -176,27 +170,6 @@ class RankGroup {
  private:
   std::size_t slot() const { return num_entries_ % 2; }
 
-  // 128 bytes, because processors fetch cache lines in pairs. Polled values have one to themselves.
-  struct alignas(128) RankState {
-    std::atomic<std::uint64_t> progress{0};
-    std::array<CollectiveCall, 2> calls;
-    alignas(64) std::array<PlaceNames, 2> places;
-    std::atomic<bool> inside{false};
-    std::atomic<bool> left{false};
-    std::atomic<std::uint32_t> num_sleepers{0};  // that wait for this rank's progress
-  };
-  static_assert(sizeof(RankState) == 128);
-
-  // Written once, by the rank that owns it.
-  struct Report {
-    int culprit = -1;
-    std::array<char, 1020> text{};
-  };
-
-  struct alignas(128) Shared {
-    std::atomic<int> first_report{-1};  // the rank that made it
-  };
-
   // The rounds of one wait, each longer than the one before.
   class Pause {
    public:
@@ -223,7 +196,7 @@ class RankGroup {
   std::byte* eager(int rank, std::size_t slot) const {
     return eager_ + (2 * static_cast<std::size_t>(rank) + slot) * kEagerBytes;
   }
-  Report& report_of(int rank) const;
+  FailureReport& report_of(int rank) const;
   void report_failure(int culprit, const std::string& text) noexcept;
   void tell_launcher() const noexcept;
   std::vector<int> ranks_not_at(std::uint64_t progress) const;
@@ -244,7 +217,7 @@ class RankGroup {
   const std::chrono::nanoseconds deadline_, silence_, verdict_time_;
   const RankNames names_;
   const int num_spins_;
-  Shared* const shared_;
+  GroupFailure* const shared_;
   RankState* const ranks_;  // (world_size)
   RankState* const own_;
   std::byte* const eager_;  // (world_size, 2, kEagerBytes)

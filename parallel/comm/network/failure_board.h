@@ -104,6 +104,12 @@ class FailureBoard {
   std::vector<int> agree_on_survivors(Where where);
 
  private:
+  // The answer of a rank that has left the group.
+  static constexpr const char* kLeft = "left";
+  // The other ranks leave the judge a start of 1 / kJudgeShare of GroupOptions::verdict_time. By
+  // four fifths of it the judge has heard everybody.
+  static constexpr int kJudgeShare = 10;
+
   struct Answers;
 
   void watch();
@@ -117,6 +123,7 @@ class FailureBoard {
   Failure judge(const Operation& operation, const Answers& answers, bool late,
                 const std::string& got) const;
   Failure find_out(const Operation& operation, bool late, const std::string& got);
+  static std::string to_text(const Failure& failure);
   Failure parse_failure(const std::string& text) const;
   void record(const Failure& failure);
   [[noreturn]] void throw_broken(const Operation& operation) const;

@@ -25,6 +25,26 @@ Shape shape_of(const reference::Extents& e) { return {e.outer, e.axis, e.inner};
 // x with the middle axis at `axis`, and back.
 Tensor moved(const Tensor& x, int axis) { return view::transpose(x, 1, axis); }
 
+// What one seed makes of a test: a team of one or two threads, extents, and others that these
+// cover but for the middle axis, which is free.
+struct Drawn {
+  explicit Drawn(std::uint64_t seed)
+      : random(seed), team(1 + static_cast<int>(seed % 2)), largest(seed % 8 == 0 ? 40 : 6) {}
+
+  reference::Extents extents() {
+    return {random.integer(1, largest), random.integer(1, largest), random.integer(1, largest)};
+  }
+  reference::Extents covered_by(const reference::Extents& all) {
+    return {random.integer(0, all.outer + 1), random.integer(1, largest),
+            random.integer(1, all.inner + 1)};
+  }
+  int axis() { return static_cast<int>(random.integer(0, 3)); }
+
+  Random random;
+  const Team team;
+  const std::int64_t largest;
+};
+
 TEST(GatherTest, PicksOneElementPerRow) {
   const Tensor x = tensor({{1., 2., 3.}, {4., 5., 6.}});
   expect_close(gather(x, 1, int64_rows({{2}, {0}})), {3, 4});
@@ -33,14 +53,10 @@ TEST(GatherTest, PicksOneElementPerRow) {
 
 TEST(GatherTest, AgreesWithReference) {
   for (std::uint64_t seed = 0; seed < 80; ++seed) {
-    Random random(seed);
-    const Team team(1 + static_cast<int>(seed % 2));
-    const std::int64_t largest = seed % 8 == 0 ? 40 : 6;
-    const reference::Extents from{random.integer(1, largest), random.integer(1, largest),
-                                  random.integer(1, largest)};
-    const reference::Extents to{random.integer(0, from.outer + 1), random.integer(1, largest),
-                                random.integer(1, from.inner + 1)};
-    const auto axis = static_cast<int>(random.integer(0, 3));
+    Drawn drawn(seed);
+    Random& random = drawn.random;
+    const reference::Extents from = drawn.extents(), to = drawn.covered_by(from);
+    const int axis = drawn.axis();
     const DType dtype = seed % 5 == 4 ? DType::int32 : kFloats[seed % 4];
     const Tensor x = random.tensor(shape_of(from), dtype);
     const Tensor index = cast(randint(0, from.axis, shape_of(to), random.generator()),
@@ -54,18 +70,14 @@ TEST(GatherTest, AgreesWithReference) {
 
 TEST(GatherTest, ScatterAddAgreesWithReference) {
   for (std::uint64_t seed = 0; seed < 80; ++seed) {
-    Random random(seed);
-    const Team team(1 + static_cast<int>(seed % 2));
+    Drawn drawn(seed);
+    Random& random = drawn.random;
     const DType dtype = kFloats[seed % 4];
-    const std::int64_t largest = seed % 8 == 0 ? 40 : 6;
-    const reference::Extents to{random.integer(1, largest), random.integer(1, largest),
-                                random.integer(1, largest)};
-    const reference::Extents covered{random.integer(0, to.outer + 1), random.integer(1, largest),
-                                     random.integer(1, to.inner + 1)};
+    const reference::Extents to = drawn.extents(), covered = drawn.covered_by(to);
     const reference::Extents from{covered.outer + random.integer(0, 2),
                                   covered.axis + random.integer(0, 2),
                                   covered.inner + random.integer(0, 2)};
-    const auto axis = static_cast<int>(random.integer(0, 3));
+    const int axis = drawn.axis();
     const Tensor x = random.tensor(shape_of(to), dtype), src = random.tensor(shape_of(from), dtype);
     const Tensor index = randint(0, to.axis, shape_of(covered), random.generator());
     const auto want =
@@ -97,14 +109,10 @@ TEST(GatherTest, ScatterAddAlongFewLongLinesAgreesWithReference) {
 
 TEST(GatherTest, ScatterKeepsTheLastOfSeveralElements) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    Random random(seed);
-    const Team team(1 + static_cast<int>(seed % 2));
-    const std::int64_t largest = seed % 8 == 0 ? 40 : 6;
-    const reference::Extents to{random.integer(1, largest), random.integer(1, largest),
-                                random.integer(1, largest)};
-    const reference::Extents covered{random.integer(0, to.outer + 1), random.integer(1, largest),
-                                     random.integer(1, to.inner + 1)};
-    const auto axis = static_cast<int>(random.integer(0, 3));
+    Drawn drawn(seed);
+    Random& random = drawn.random;
+    const reference::Extents to = drawn.extents(), covered = drawn.covered_by(to);
+    const int axis = drawn.axis();
     const DType dtype = seed % 5 == 4 ? DType::bool_ : kFloats[seed % 4];
     const Tensor x = random.tensor(shape_of(to), dtype);
     const Tensor src = random.tensor(shape_of(covered), dtype);

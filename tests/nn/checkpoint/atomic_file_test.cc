@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,19 +19,10 @@
 namespace ringrad::nn {
 namespace {
 
+using ringrad::testing::bytes_of;
 using ringrad::testing::expect_throws;
 using ringrad::testing::Folder;
-
-std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
+using ringrad::testing::write_bytes;
 
 TEST(AtomicFileTest, OneProcessWritesAtATime) {
   const Folder folder;

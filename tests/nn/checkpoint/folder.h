@@ -1,4 +1,4 @@
-// A folder for one test, removed with this object.
+// A folder for one test, and the bytes of files in it.
 
 #pragma once
 
@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace ringrad::testing {
 
+/// A folder that is removed with this object.
 class Folder {
  public:
   Folder() {
@@ -40,5 +43,16 @@ class Folder {
  private:
   std::filesystem::path path_;
 };
+
+/// The contents of a file; empty if there is none.
+inline std::string bytes_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+inline void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
 
 }  // namespace ringrad::testing

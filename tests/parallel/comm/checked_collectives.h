@@ -72,6 +72,14 @@ inline void expect_exact(Communicator& comm, const CheckedCall& call) {
   }
 }
 
+/// An all_reduce of one element, and one of many. Consecutive calls must pass different values of
+/// `first`.
+inline void expect_sum_from(Communicator& comm, std::int64_t first) {
+  for (const std::int64_t count : {1, 3000})
+    expect_exact(comm, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, count, first});
+}
+inline void expect_sum_works(Communicator& comm) { expect_sum_from(comm, 0); }
+
 /// An all_reduce of slices that begin at any byte, at different places on the two ranks. It must
 /// change the slices and nothing beside them.
 inline void expect_exact_if_misaligned(Communicator& comm) {

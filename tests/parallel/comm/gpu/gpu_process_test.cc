@@ -107,42 +107,30 @@ TEST_F(GpuProcessTest, LargeTensorsAreExactInSharedMemoryAndElsewhere) {
                options);
 }
 
-TEST_F(GpuProcessTest, KernelsOfProcessesWaitForEachOther) {
+// Four sums of ranks on two GPUs, by each algorithm in one kernel. `num_kernels` of the four must
+// run as kernels.
+void expect_kernel_sums(int world_size, std::uint64_t num_kernels) {
   for (const DeviceAlgorithm algorithm :
        {DeviceAlgorithm::one_shot_kernel, DeviceAlgorithm::two_shot_kernel,
         DeviceAlgorithm::ring_kernel}) {
     ProcessGroupOptions options;
     options.device_all_reduce = algorithm;
-    on_processes(2,
+    on_processes(world_size,
                  on_gpu(2,
-                        [](Communicator& comm) {
+                        [&](Communicator& comm) {
                           for (const std::int64_t count : {1, 1000, 5000, 3})
                             expect_exact(comm, {Collective::all_reduce, DType::float32,
                                                 ReduceOp::sum, 0, count});
-                          EXPECT_EQ(num_kernel_all_reduces(), 4u);
+                          EXPECT_EQ(num_kernel_all_reduces(), num_kernels);
                         }),
                  options);
   }
 }
 
+TEST_F(GpuProcessTest, KernelsOfProcessesWaitForEachOther) { expect_kernel_sums(2, 4); }
+
 // Two ranks of three share a GPU, which never runs both processes' kernels at the same time.
-TEST_F(GpuProcessTest, ProcessesThatShareAGpuUseThePlan) {
-  for (const DeviceAlgorithm algorithm :
-       {DeviceAlgorithm::one_shot_kernel, DeviceAlgorithm::two_shot_kernel,
-        DeviceAlgorithm::ring_kernel}) {
-    ProcessGroupOptions options;
-    options.device_all_reduce = algorithm;
-    on_processes(3,
-                 on_gpu(2,
-                        [](Communicator& comm) {
-                          for (const std::int64_t count : {1, 1000, 5000, 3})
-                            expect_exact(comm, {Collective::all_reduce, DType::float32,
-                                                ReduceOp::sum, 0, count});
-                          EXPECT_EQ(num_kernel_all_reduces(), 0u);
-                        }),
-                 options);
-  }
-}
+TEST_F(GpuProcessTest, ProcessesThatShareAGpuUseThePlan) { expect_kernel_sums(3, 0); }
 
 TEST_F(GpuProcessTest, SubgroupsAndMessagesAreExact) {
   on_processes(

@@ -2,25 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
 #include "ringrad/parallel/plan/collective/ring_plan.h"
 #include "ringrad/parallel/plan/draw/draw_collective.h"
 #include "ringrad/tests/parallel/plan/collective/every_plan.h"
+#include "ringrad/tests/parallel/plan/refused.h"
 
 namespace ringrad {
 namespace {
-
-// body() must throw std::invalid_argument with `why` in its message.
-template <class Body>
-void expect_refused(Body body, const std::string& why) {
-  try {
-    body();
-    ADD_FAILURE() << "threw nothing; expected: " << why;
-  } catch (const std::invalid_argument& error) {
-    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
-  }
-}
 
 const std::vector<int>& held(const CollectivePlan& plan, const CollectiveFrame& frame, int rank,
                              int chunk) {

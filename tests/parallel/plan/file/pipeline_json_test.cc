@@ -2,23 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
+#include "ringrad/tests/parallel/plan/refused.h"
 
 namespace ringrad {
 namespace {
-
-// body() must throw std::invalid_argument with `why` in its message.
-template <class Body>
-void expect_refused(Body body, const std::string& why) {
-  try {
-    body();
-    ADD_FAILURE() << "threw nothing; expected: " << why;
-  } catch (const std::invalid_argument& error) {
-    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
-  }
-}
 
 PipelineRun planned_run(const std::string& schedule, int devices, int stages_per_device,
                         const PipelineCosts& costs = {}) {

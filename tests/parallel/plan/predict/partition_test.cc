@@ -15,6 +15,7 @@
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 #include "ringrad/parallel/plan/predict/pipeline_cost.h"
+#include "ringrad/tests/parallel/plan/refused.h"
 
 namespace ringrad {
 namespace {
@@ -145,20 +146,6 @@ Best best_of_all(const std::vector<LayerCost>& layers, int num_stages,
     best.sent_bytes = cost.sent_bytes;
   });
   return best;
-}
-
-std::string refusal(const auto& body) {
-  try {
-    body();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
-void expect_refused(const auto& body, const std::string& text) {
-  const std::string said = refusal(body);
-  EXPECT_NE(said.find(text), std::string::npos) << said;
 }
 
 void expect_best(const std::vector<LayerCost>& layers, int num_stages,

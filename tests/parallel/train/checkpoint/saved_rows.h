@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "ringrad/core/random.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/checkpoint.h"
+#include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
 #include "ringrad/tests/testing.h"
 
@@ -46,6 +48,24 @@ struct Rows {
   std::function<void()> on_get = [] {}, on_check = [] {};
   ShardedCheckpoint checkpoint;
 };
+
+/// Saves the job of `world_size` ranks at a step.
+inline void save(const std::filesystem::path& folder, std::int64_t step, int world_size = 2) {
+  run_ranks(world_size, [&](Communicator& comm) {
+    Rows job(comm);
+    job.go_to(step);
+    job.checkpoint.save(folder);
+  });
+}
+
+/// The folder must hold the job of two ranks at this step.
+inline void expect_step(const std::filesystem::path& folder, std::int64_t step) {
+  run_ranks(2, [&](Communicator& comm) {
+    Rows job(comm);
+    ASSERT_TRUE(job.checkpoint.load(folder));
+    job.expect(step);
+  });
+}
 
 inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;

@@ -56,11 +56,13 @@ namespace ringrad {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::expect_step;
 using testing::expect_throws;
 using testing::Folder;
 using testing::names_in;
 using testing::Processes;
 using testing::Rows;
+using testing::save;
 
 constexpr std::string_view kIndex = "index.json", kFileOfRank1 = ".1.safetensors";
 
@@ -156,28 +158,12 @@ TEST_F(ShardedCheckpointFailureTest, ARankThatDiesLeavesTheCheckpointBeforeOrThe
 
 // --- Ranks that fail ---
 
-void save(const std::filesystem::path& folder, std::int64_t step) {
-  run_ranks(2, [&](Communicator& comm) {
-    Rows job(comm);
-    job.go_to(step);
-    job.checkpoint.save(folder);
-  });
-}
-
 void expect_save_to_fail(const std::filesystem::path& folder) {
   run_ranks(2, [&](Communicator& comm) {
     Rows job(comm);
     job.go_to(2);
     expect_throws<DataError>([&] { job.checkpoint.save(folder); }, "rank 1: save: ");
     comm.barrier();  // the group still works
-  });
-}
-
-void expect_step(const std::filesystem::path& folder, std::int64_t step) {
-  run_ranks(2, [&](Communicator& comm) {
-    Rows job(comm);
-    ASSERT_TRUE(job.checkpoint.load(folder));
-    job.expect(step);
   });
 }
 

@@ -5,7 +5,6 @@
 
 #include <csignal>
 #include <fstream>
-#include <sstream>
 
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
@@ -16,18 +15,12 @@
 namespace ringrad {
 namespace {
 
+using testing::expect_step;
 using testing::expect_throws;
 using testing::Folder;
 using testing::names_in;
 using testing::Rows;
-
-void save(const std::filesystem::path& folder, std::int64_t step, int world_size = 2) {
-  run_ranks(world_size, [&](Communicator& comm) {
-    Rows job(comm);
-    job.go_to(step);
-    job.checkpoint.save(folder);
-  });
-}
+using testing::save;
 
 void expect_refused(const std::filesystem::path& folder, std::string_view message) {
   run_ranks(2, [&](Communicator& comm) {
@@ -35,14 +28,6 @@ void expect_refused(const std::filesystem::path& folder, std::string_view messag
     expect_throws<DataError>([&] { job.checkpoint.load(folder); }, message);
     job.expect(0);
     comm.barrier();  // the group still works
-  });
-}
-
-void expect_step(const std::filesystem::path& folder, std::int64_t step) {
-  run_ranks(2, [&](Communicator& comm) {
-    Rows job(comm);
-    ASSERT_TRUE(job.checkpoint.load(folder));
-    job.expect(step);
   });
 }
 
@@ -159,12 +144,6 @@ TEST(ShardedCheckpointFilesTest, AnAsynchronousSaveIsCompleteWithoutFurtherCalls
   expect_step(folder / "run", 7);
 }
 
-std::string text_in(const std::filesystem::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 void expect_save_refused(const std::filesystem::path& folder, std::string_view message) {
   run_ranks(2, [&](Communicator& comm) {
     Rows job(comm);
@@ -178,7 +157,7 @@ TEST(ShardedCheckpointFilesTest, AnEarlierGenerationReplacesNothing) {
   const Folder folder;
   save(folder / "run", 1);
   const auto index_file = folder / "run" / "index.json";
-  const std::string text = text_in(index_file);
+  const std::string text = testing::bytes_of(index_file);
   CheckpointIndex later = parse_checkpoint_index(text);
   ++later.generation;
   std::ofstream(index_file) << later.text();
@@ -195,11 +174,11 @@ TEST(ShardedCheckpointFilesTest, AnIndexThatCannotBeReadIsNotReplaced) {
   const Folder folder;
   save(folder / "run", 1);
   const auto index_file = folder / "run" / "index.json";
-  const std::string text = text_in(index_file);
+  const std::string text = testing::bytes_of(index_file);
   for (const std::string& damaged : {std::string("{}"), std::string(), text.substr(0, 100)}) {
     std::ofstream(index_file) << damaged;
     expect_save_refused(folder / "run", "index.json must be readable, or removed");
-    EXPECT_EQ(text_in(index_file), damaged);
+    EXPECT_EQ(testing::bytes_of(index_file), damaged);
   }
   std::ofstream(index_file) << text;
   expect_step(folder / "run", 1);

@@ -5,10 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
-#include <utility>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
@@ -341,81 +338,6 @@ TEST(DistributedDataParallelTest, ParametersFrozenBeforeAreEqualAndStayFrozen) {
     frozen.set_requires_grad();
     EXPECT_THROW(replica(batch.x), AutogradError);
   });
-}
-
-// A group of one, which reports where its shared memory is and whether the tensors it reduces lie
-// there.
-class OneRank final : public Communicator {
- public:
-  OneRank() : Communicator(0, 1, "one") {}
-
-  Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
-    shared_ = empty(shape, options, where);
-    return shared_;
-  }
-  void abort(const std::string&) noexcept override {}
-  int failed_rank() const noexcept override { return -1; }
-
-  const Tensor& shared() const { return shared_; }
-  int num_averages_in_place() const { return num_averages_in_place_; }
-  int num_averages() const { return num_averages_; }
-
- protected:
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where) override {
-    if (op != ReduceOp::mean) return;
-    ++num_averages_;
-    const std::byte *begin = shared_.raw_data(), *end = begin + shared_.numel() * 4;
-    num_averages_in_place_ += tensor.raw_data() >= begin && tensor.raw_data() < end;
-  }
-  void do_reduce_scatter(const Tensor&, const Tensor&, ReduceOp, Where) override {}
-  void do_all_gather(const Tensor&, const Tensor&, Where) override {}
-  void do_broadcast(const Tensor&, int, Where) override {}
-  void do_reduce(const Tensor&, int, ReduceOp, Where) override {}
-  void do_all_to_all(const Tensor&, const Tensor&, Where) override {}
-  void do_meet(const CollectiveCall&, Where) override {}
-  void do_send(const Tensor&, int, Where) override {}
-  void do_recv(const Tensor&, int, Where) override {}
-  std::unique_ptr<Communicator> do_split(const std::vector<int>&, const std::string&,
-                                         Where) override {
-    return nullptr;
-  }
-
- private:
-  Tensor shared_;
-  int num_averages_ = 0, num_averages_in_place_ = 0;
-};
-
-TEST(DistributedDataParallelTest, GradientsLieWhereTheCommunicatorReducesThem) {
-  OneRank comm;
-  nn::Sequential net = make_net();
-  DistributedDataParallel replica(net, comm, {.bucket_bytes = 256});
-  const Batch batch = global_batch(0);
-  cross_entropy(replica(batch.x), batch.y).backward();
-  ASSERT_TRUE(comm.shared().defined());
-  EXPECT_GT(comm.num_averages(), 1);
-  EXPECT_EQ(comm.num_averages_in_place(), comm.num_averages());
-}
-
-// In a process of its own, because a plan is read only once.
-TEST(DistributedDataParallelTest, StepsAreForwardPassesInTraining) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto train_and_evaluate = [] {
-    for (const auto& [name, value] : {std::pair("RINGRAD_INJECT", "exit:0=7@step=2"),
-                                      std::pair("RANK", "0"), std::pair("WORLD_SIZE", "1")})
-      setenv(name, value, 1);
-    OneRank comm;
-    nn::Sequential net = make_net();
-    DistributedDataParallel replica(net, comm);
-    const Batch batch = global_batch(0);
-    replica(batch.x);
-    net.eval();
-    replica(batch.x);
-    net.train();
-    std::fputs("second step\n", stderr);
-    replica(batch.x);
-  };
-  EXPECT_EXIT(train_and_evaluate(), ::testing::ExitedWithCode(7),
-              "second step\nringrad inject: rank 0 exits with code 7 at step 2");
 }
 
 }  // namespace

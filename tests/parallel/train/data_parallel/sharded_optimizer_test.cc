@@ -33,7 +33,6 @@ namespace {
 
 using ringrad::testing::expect_close;
 using ringrad::testing::expect_same_bits;
-using ringrad::testing::expect_throws;
 
 using Parameters = std::vector<Tensor>;
 using MakeOptimizer = ShardedOptimizer::MakeOptimizer;
@@ -358,64 +357,6 @@ TEST(ShardedOptimizerTest, AnotherGoesOnFromItsState) {
       expect_same_parameters(net, other);
     }
   });
-}
-
-TEST(ShardedOptimizerTest, DifferentModelsAreNamed) {
-  const auto construct_with = [](auto make_net) {
-    run_ranks(3, [&](Communicator& comm) {
-      nn::Linear net = make_net(comm.rank());
-      ShardedOptimizer optimizer(net, comm, kAdam);
-    });
-  };
-  expect_throws<CollectiveError>(
-      [&] { construct_with([](int rank) { return nn::Linear(4, rank == 2 ? 5 : 3); }); },
-      "ShardedOptimizer: all ranks must hold the model of rank 0; different on rank 2");
-  const auto frozen_on_one = [](int rank) {
-    nn::Linear net(4, 3);
-    net.bias.set_requires_grad(rank != 1);
-    return net;
-  };
-  expect_throws<CollectiveError>([&] { construct_with(frozen_on_one); }, "different on rank 1");
-}
-
-TEST(ShardedOptimizerTest, WrongFactoriesAreRefused) {
-  const auto construct_with = [](const MakeOptimizer& make) {
-    run_ranks(1, [&](Communicator& comm) {
-      nn::Linear net(4, 3);
-      ShardedOptimizer optimizer(net, comm, make);
-    });
-  };
-  expect_throws<ValueError>([&] { construct_with([](const Parameters&) { return nullptr; }); },
-                            "got none");
-  expect_throws<ValueError>(
-      [&] {
-        construct_with([](const Parameters&) { return kAdam(nn::Linear(4, 3).parameters()); });
-      },
-      "got one of others");
-}
-
-TEST(ShardedOptimizerTest, AModelWithoutTrainedParametersIsRefused) {
-  const auto construct = [](Communicator& comm) {
-    nn::Identity net;
-    ShardedOptimizer optimizer(net, comm, kAdam);
-  };
-  expect_throws<ValueError>([&] { run_ranks(2, construct); }, "at least one parameter");
-}
-
-TEST(ShardedOptimizerTest, FailureOfOneRankEndsAllOfThem) {
-  expect_throws<ValueError>(
-      [] {
-        run_ranks(3, [](Communicator& comm) {
-          nn::Sequential net = make_net();
-          ShardedOptimizer optimizer(net, comm, kAdam);
-          for (int step = 0;; ++step) {
-            if (step == 2 && comm.rank() == 1) throw ValueError("told to fail", Where::current());
-            loss_of(net, comm, step).backward();
-            optimizer.step();
-          }
-        });
-      },
-      "rank 1: told to fail");
 }
 
 }  // namespace
