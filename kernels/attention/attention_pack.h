@@ -91,23 +91,6 @@ RINGRAD_INLINE RowsOf<M> rows_of(const Matrix<T>& x, std::int64_t first, std::in
   return {packed, width};
 }
 
-/// Exchanges the lanes of a whose number has the bit `half` with those of b whose number lacks it.
-template <class M>
-RINGRAD_INLINE void exchange_lanes(int half, typename Vector<M>::type& a,
-                                   typename Vector<M>::type& b) {
-  constexpr int kCount = Vector<M>::kLanes;
-  using Int = std::conditional_t<std::is_same_v<M, double>, std::int64_t, std::int32_t>;
-  typedef Int Ints __attribute__((vector_size(64)));
-  Ints to_a{}, to_b{};  // lanes of (a, b)
-  for (int lane = 0; lane < kCount; ++lane) {
-    to_a[lane] = lane & half ? kCount + lane - half : lane;
-    to_b[lane] = lane & half ? kCount + lane : lane + half;
-  }
-  const typename Vector<M>::type old_a = a;
-  a = __builtin_shuffle(old_a, b, to_a);
-  b = __builtin_shuffle(old_a, b, to_b);
-}
-
 /// to (panels, columns, kPanel) = from (count, columns), transposed within each panel. Compiled
 /// once, in attention_tile_cpu.cc. REQUIRES: count is a multiple of kPanel
 void pack_panels(RowsOf<float> from, std::int64_t columns, std::int64_t count, float* to);

@@ -10,23 +10,12 @@
 #include "ringrad/kernels/attention/attention_tile.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/parallel_for.h"
+#include "ringrad/kernels/vector_lanes.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
 
 using namespace attention_tile;
-
-/// Lane i of v[0] becomes the sum of the lanes of v[i]; the other vectors are used up.
-template <class M>
-RINGRAD_INLINE void sum_each(typename Vector<M>::type (&v)[Vector<M>::kLanes]) {
-#pragma GCC unroll 4
-  for (int half = Vector<M>::kLanes / 2; half > 0; half /= 2)
-#pragma GCC unroll 16
-    for (int i = 0; i < half; ++i) {
-      exchange_lanes<M>(half, v[i], v[i + half]);
-      v[i] += v[i + half];
-    }
-}
 
 /// The elements of a row from column j on, fewer than kLanes; zeros beyond its end.
 template <class T, class V>

@@ -3,19 +3,10 @@
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/attention/attention_tile.h"
+#include "ringrad/kernels/vector_lanes.h"
 
 namespace ringrad::kernels::attention_tile {
 namespace {
-
-/// Makes lane j of vector i lane i of vector j.
-template <class M>
-RINGRAD_INLINE void transpose_square(typename Vector<M>::type (&v)[Vector<M>::kLanes]) {
-#pragma GCC unroll 4
-  for (int half = Vector<M>::kLanes / 2; half > 0; half /= 2)
-#pragma GCC unroll 16
-    for (int i = 0; i < Vector<M>::kLanes; ++i)
-      if (!(i & half)) exchange_lanes<M>(half, v[i], v[i + half]);
-}
 
 template <class M>
 RINGRAD_INLINE void transpose_panels(RowsOf<M> from, std::int64_t columns, std::int64_t count,

@@ -1,6 +1,6 @@
 // Sums over a row, with enough partial sums that an addition need not wait for the one before it.
-// Their order is fixed: it depends on neither the vectors of the machine nor the threads. Private to
-// kernels/norm; inlined into callers marked RINGRAD_CLONES.
+// Their order is fixed: it depends on neither the vectors of the machine nor the threads. Private
+// to kernels/norm; inlined into callers marked RINGRAD_CLONES.
 
 #pragma once
 

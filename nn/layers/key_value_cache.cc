@@ -12,7 +12,7 @@ Tensor room_for(const Tensor& x, std::int64_t capacity, Where where) {
                {.dtype = x.dtype(), .device = x.device()}, where);
 }
 
-// Throws unless x fits into `room` but for the number of tokens: copy_ would broadcast or convert it.
+// Throws unless x fits into `room` but for the number of tokens: copy_ would broadcast or convert.
 void check_fits(const Tensor& room, const Tensor& x, Where where) {
   Shape expected = room.shape();
   expected[2] = x.size(2);

@@ -26,8 +26,8 @@ class KeyValueCache {
   /// Appends along T and returns all tokens so far, as views of the cache. Nothing is recorded.
   ///
   /// Shapes:  k (B, H, T, D), v (B, H, T, Dv)  ->  (B, H, length, D), (B, H, length, Dv)
-  /// Throws:  ShapeError if the cache becomes too long; ShapeError, DTypeError or DeviceError unless
-  ///          extents other than T, dtype and device stay the same
+  /// Throws:  ShapeError if the cache becomes too long; ShapeError, DTypeError or DeviceError
+  ///          unless extents other than T, dtype and device stay the same
   KeysAndValues append(const Tensor& k, const Tensor& v, Where where = Where::current());
 
   std::int64_t length() const { return length_; }
