@@ -35,8 +35,8 @@ int main(int argc, char** argv) try {
   };
   const ImageFolder images(root / "train", {.prepare = prepare}),
       test(root / "test", {.prepare = prepare});
-  nn::Sequential net(nn::Conv2d(3, 8, 5), nn::ReLU(), nn::MaxPool2d(), nn::Conv2d(8, 16, 3),
-                     nn::ReLU(), nn::MaxPool2d(), nn::Flatten(),
+  nn::Sequential net(nn::Conv2d(3, 8, 5), nn::ReLU(), nn::MaxPool2d(2), nn::Conv2d(8, 16, 3),
+                     nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(),
                      nn::Linear(16 * 4 * 4, std::ssize(images.classes())));
   nn::Adam optimizer(net.parameters(), {.learning_rate = 0.003});
   const Transform scale = normalize({0.3f}, {0.25f});
