@@ -21,6 +21,8 @@ _LIBRARIES = {
     "gloo": "/usr/include/gloo",
     # Alone built from source, with our own flags: the sanitizers then see inside it.
     "googletest": "/usr/src/googletest",
+    "libjpeg": "/usr/share/doc/libjpeg62-turbo-dev",
+    "libpng": "/usr/include/libpng16",
     "libzip": "/usr/share/doc/libzip-dev",
     "mpi": "/usr/lib/x86_64-linux-gnu/openmpi/include",
     "nlohmann_json": "/usr/include/nlohmann",

@@ -10,6 +10,7 @@
 #include "ringrad/data/csv.h"
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/fashion_mnist.h"
+#include "ringrad/data/iterable_loader.h"
 #include "ringrad/data/loader.h"
 #include "ringrad/data/npy.h"
 #include "ringrad/data/synthetic.h"

@@ -6,6 +6,7 @@
 
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/shape/flip.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
@@ -43,25 +44,15 @@ Tensor combine(const Tensor& a, Scalar b, Where where) {
   return kernels::unary(ops::RightScalar<Op>(b), a, where);
 }
 
-// Negative positions counted from the end, as int64; all checked.
-Tensor wrapped(const Tensor& positions, std::int64_t extent, Where where) {
-  RINGRAD_CHECK(positions.dtype() == DType::int64 || positions.dtype() == DType::int32, DTypeError,
-                where, kName, ": tensors must be bool, int32 or int64; got ", positions.dtype());
-  const Tensor from_start = kernels::cast(positions, DType::int64, where);
-  const Tensor from_end = combine<ops::Add>(from_start, extent, where);
-  const Tensor zero = zeros({}, {.dtype = DType::int64, .device = positions.device()}, where);
-  const Tensor negative = kernels::binary<ops::Lt>(from_start, zero, where);
-  const Tensor result = kernels::where(negative, from_end, from_start, where);
-  kernels::check_indices(kName, "an index, counted from the start,", result, extent, where);
-  return result;
-}
-
 // Appends what the tensor says about the axes of y from `axis` on.
 void append(std::vector<Indexed>& list, const Tensor& tensor, const Tensor& y, int axis,
             Where where) {
   check_same_device(kName, y, tensor, where);
   if (tensor.dtype() != DType::bool_) {
-    list.push_back({axis, wrapped(tensor, y.shape()[axis], where)});
+    const bool lists = tensor.dtype() == DType::int64 || tensor.dtype() == DType::int32;
+    RINGRAD_CHECK(lists, DTypeError, where, kName, ": tensors must be bool, int32 or int64; got ",
+                  tensor.dtype());
+    list.push_back({axis, detail::from_start(kName, tensor, y.shape()[axis], where)});
     return;
   }
   for (int i = 0; i < tensor.dims(); ++i)
@@ -73,6 +64,21 @@ void append(std::vector<Indexed>& list, const Tensor& tensor, const Tensor& y, i
   const Tensor coordinates = kernels::nonzero(tensor, where);
   for (int i = 0; i < tensor.dims(); ++i)
     list.push_back({axis + i, view::select(coordinates, 1, i, where)});
+}
+
+// The positions of a slice in growing order, also those that its step visits from the end.
+Tensor ascending(const Tensor& y, int axis, const Slice& positions, Where where) {
+  RINGRAD_CHECK(positions.step != 0, ValueError, where, kName, ": a step must not be 0; got 0");
+  if (positions.step > 0)
+    return slice(y, axis, positions.start, positions.end, positions.step, where);
+  const std::int64_t extent = y.shape()[axis];
+  const auto clamp = [&](std::int64_t position) {  // -1 is before the first position
+    return std::clamp<std::int64_t>(position < 0 ? position + extent : position, -1, extent - 1);
+  };
+  const std::int64_t start = clamp(positions.start), length = start - clamp(positions.end);
+  if (length <= 0) return slice(y, axis, 0, 0, 1, where);
+  const std::int64_t step = -std::max(positions.step, -extent);
+  return slice(y, axis, start - (length - 1) / step * step, start + 1, step, where);
 }
 
 // Brings the indexed axes, which are in growing order, together; returns where they begin.
@@ -92,8 +98,20 @@ int gather_axes(Tensor& y, const std::vector<Indexed>& list, Where where) {
 
 namespace detail {
 
+Tensor from_start(const char* operation, const Tensor& positions, std::int64_t extent,
+                  Where where) {
+  const Tensor given = kernels::cast(positions, DType::int64, where);
+  const Tensor from_end = combine<ops::Add>(given, extent, where);
+  const Tensor zero = zeros({}, {.dtype = DType::int64, .device = positions.device()}, where);
+  const Tensor negative = kernels::binary<ops::Lt>(given, zero, where);
+  const Tensor result = kernels::where(negative, from_end, given, where);
+  kernels::check_indices(operation, "an index, counted from the start,", result, extent, where);
+  return result;
+}
+
 Shape Selection::shape() const {
   Shape shape;
+  if (count == 0) return view.shape();
   for (int i = 0; i < axis; ++i) shape.push_back(view.shape()[i]);
   for (const std::int64_t extent : positions.shape()) shape.push_back(extent);
   for (int i = axis + count; i < view.dims(); ++i) shape.push_back(view.shape()[i]);
@@ -127,7 +145,8 @@ Selection select_by(const Tensor& x, std::span<const Index> indices, Where where
         y = select(y, axis, index.slice.start, where);
         break;
       case Index::Kind::slice:
-        y = slice(y, axis++, index.slice.start, index.slice.end, index.slice.step, where);
+        if (index.slice.step < 0) result.reversed.push_back(axis);
+        y = ascending(y, axis++, index.slice, where);
         break;
       case Index::Kind::new_axis:
         y = unsqueeze(y, axis++, where);
@@ -153,6 +172,12 @@ Selection select_by(const Tensor& x, std::span<const Index> indices, Where where
   RINGRAD_CHECK(y.dims() - result.count + positions.dims() <= kMaxDims, ShapeError, where, kName,
                 ": at most ", kMaxDims, " axes are supported; got ", positions.shape(), " for ",
                 result.count, " axes of ", y.shape());
+  // Where gather_axes() and the shape of the tensors have moved the other axes to.
+  for (std::int64_t& reversed : result.reversed) {
+    reversed -= std::count_if(list.begin(), list.end(),
+                              [&](const Indexed& indexed) { return indexed.axis < reversed; });
+    if (reversed >= result.axis) reversed += positions.dims();
+  }
   return result;
 }
 
@@ -165,11 +190,14 @@ Tensor Tensor::operator[](LocatedIndex index) const {
 Tensor Tensor::operator[](LocatedIndices located) const {
   const Where where = located.where;
   const detail::Selection selection = detail::select_by(*this, located.indices, where);
-  if (selection.count == 0) return selection.view;
-  const Tensor flat = reshape(selection.view, selection.flat(), where);
-  const Tensor list = view::reshape(kernels::contiguous(selection.positions, where),
-                                    {selection.positions.numel()}, where);
-  return reshape(index_select(flat, selection.axis, list, where), selection.shape(), where);
+  Tensor y = selection.view;
+  if (selection.count > 0) {
+    const Tensor flat = reshape(y, selection.flat(), where);
+    const Tensor list = view::reshape(kernels::contiguous(selection.positions, where),
+                                      {selection.positions.numel()}, where);
+    y = reshape(index_select(flat, selection.axis, list, where), selection.shape(), where);
+  }
+  return selection.reversed.empty() ? y : flip(y, selection.reversed, where);
 }
 
 }  // namespace ringrad

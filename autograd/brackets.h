@@ -10,8 +10,9 @@
 // of the tensors takes the place of the axes that they index if these are neighbours, else it comes
 // first. Other indices are applied before, as views.
 //
-// Reading copies, and its gradient sums in a fixed order (kernels/index/index_select.h). Operators
-// in place on x[mask] would change the copy: assign() of in_place.h writes to x.
+// Reading copies, and its gradient sums in a fixed order (kernels/index/index_select.h). Strides
+// are not negative, so a slice with a negative step, which PyTorch refuses, is a copy as well.
+// Operators in place on x[mask] would change the copy: assign() of in_place.h writes to x.
 
 #pragma once
 
@@ -21,12 +22,18 @@
 
 namespace ringrad::detail {
 
+/// The positions as int64, with negative ones counted from the end of an axis of this extent.
+/// REQUIRES: positions are int32 or int64
+/// Throws:   IndexError for a position outside [-extent, extent)
+Tensor from_start(const char* operation, const Tensor& positions, std::int64_t extent, Where where);
+
 /// The indices as one list of positions in `count` neighbouring axes of a view of x. Without
 /// tensors among the indices `count` is 0 and positions is undefined.
 struct Selection {
   Tensor view;
   int axis = 0, count = 0;
   Tensor positions;  ///< int64, of any shape: in row-major order of these axes
+  Shape reversed;    ///< axes of what is selected that steps of slices run through backwards
 
   /// The shape of what is selected.
   Shape shape() const;
@@ -36,7 +43,8 @@ struct Selection {
 
 /// Throws:  ShapeError for more indices than axes, two kEllipsis, a mask of another shape, or
 ///          tensors that do not broadcast; DTypeError unless tensors are bool, int32 or int64;
-///          IndexError; DeviceError. Waits for the GPU that a mask is on.
+///          ValueError for a step of 0; IndexError; DeviceError. Waits for the GPU that a mask is
+///          on.
 Selection select_by(const Tensor& x, std::span<const Index> indices, Where where);
 
 }  // namespace ringrad::detail

@@ -4,6 +4,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
+#include "ringrad/autograd/shape/flip.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/copy/fill.h"
@@ -116,15 +117,20 @@ Tensor zero_(const Tensor& y, Where where) {
 Tensor assign(const Tensor& x, std::span<const Index> indices, const Tensor& y, Where where) {
   check_operands("assign", x, y, where);
   const detail::Selection to = detail::select_by(x, indices, where);
-  if (to.count == 0) {
-    kernels::copy_(to.view, y, where);
-    return x;
-  }
   RINGRAD_CHECK(broadcasts_to(y.shape(), to.shape()), ShapeError, where,
                 "assign: the values must broadcast to x[{...}]; got ", y.shape(), " and ",
                 to.shape());
+  if (to.count == 0 && to.reversed.empty()) {
+    kernels::copy_(to.view, y, where);
+    return x;
+  }
   check_same_device("assign", x, y, where);
-  write(to, view::expand(kernels::cast(y, x.dtype(), where), to.shape(), where), where);
+  Tensor values = view::expand(kernels::cast(y, x.dtype(), where), to.shape(), where);
+  if (!to.reversed.empty()) values = flip(values, to.reversed, where);
+  if (to.count == 0)
+    kernels::copy_(to.view, values, where);
+  else
+    write(to, values, where);
   return x;
 }
 

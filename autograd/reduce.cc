@@ -1,11 +1,13 @@
 #include "ringrad/autograd/reduce.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/kernels/reduce/argmax.h"
 #include "ringrad/kernels/reduce/reduce.h"
@@ -101,6 +103,56 @@ Tensor product_of_others(const Tensor& x) {
 // over `divisor`, and 0 where y is 0.
 Tensor root_gradient(const Tensor& grad, const Tensor& y, const Tensor& d, double divisor) {
   return d * where(y == 0, 0, grad / (y * divisor));
+}
+
+Tensor euclidean_norm(const Tensor& x, const Shape& axes, bool keepdim, const Reduced& reduced,
+                      Where where) {
+  Tensor y = kernels::norm(x, axes, keepdim, where);
+  if (needs_grad(x))
+    record("vector_norm", where, y, {&x},
+           [x = save(x), y = save_output(y), reduced](BackwardContext& context) {
+             context.set(0, root_gradient(reduced.restored(context.grad_output()),
+                                          reduced.restored(y.get()), x.get(), 1));
+           });
+  return y;
+}
+
+Tensor count_nonzero(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
+  Tensor y = kernels::cast(kernels::sum(ne(x, 0, where), axes, keepdim, where), x.dtype(), where);
+  if (needs_grad(x))
+    record("vector_norm", where, y, {&x},
+           [x = save(x)](BackwardContext& context) { context.set(0, zeros_like(x.get())); });
+  return y;
+}
+
+// |x| is divided by its largest element, for p < 0 by its smallest one, so that no power exceeds 1.
+// The gradient is sign(x) (|x| / y)^(p - 1). Where x or y is 0 this may be infinite or no number;
+// 1 / 1 takes the place of |x| / y there, so that second derivatives are numbers as well.
+Tensor norm_of_order(const Tensor& x, double p, const Shape& axes, bool keepdim,
+                     const Reduced& reduced, Where where) {
+  Tensor y;
+  if (reduced.count() == 0) {
+    y = zeros(reduced.shape(keepdim), {.dtype = x.dtype(), .device = x.device()}, where);
+  } else {
+    const NoGrad guard;
+    const Tensor size = abs(x, where);
+    const Tensor most =
+        p > 0 ? kernels::max(size, axes, true, where) : kernels::min(size, axes, true, where);
+    const Tensor scale = ringrad::where(logical_and(isfinite(most), most > 0), most, 1);
+    const Tensor total = kernels::sum(pow(size / scale, p), axes, true, where);
+    y = reshape(pow(total, 1 / p) * scale, reduced.shape(keepdim), where);
+  }
+  if (needs_grad(x))
+    record("vector_norm", where, y, {&x},
+           [x = save(x), y = save_output(y), reduced, p](BackwardContext& context) {
+             const Tensor norm = reduced.spread(y.get());
+             const Tensor is_zero = logical_or(x.get() == 0, norm == 0);
+             const Tensor ratio =
+                 ringrad::where(is_zero, 1, abs(x.get())) / ringrad::where(is_zero, 1, norm);
+             const Tensor slope = ringrad::where(is_zero, 0, sign(x.get()) * pow(ratio, p - 1));
+             context.set(0, reduced.spread(context.grad_output()) * slope);
+           });
+  return y;
 }
 
 // max or min: the chosen elements share the gradient equally. If there are NaNs, they are the
@@ -224,26 +276,23 @@ Tensor logsumexp(const Tensor& x, const Shape& axes, bool keepdim, Where where) 
 }
 
 Tensor vector_norm(const Tensor& x, double order, const Shape& axes, bool keepdim, Where where) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   check_floating("vector_norm", x, where);
-  RINGRAD_CHECK(order == 1 || order == 2 || order == kInfinity, ValueError, where,
-                "vector_norm: the order must be 1, 2 or infinity; got ", order);
+  RINGRAD_CHECK(order == order, ValueError, where, "vector_norm: the order must be a number; got ",
+                order);
   const Reduced reduced(x, axes, where, "vector_norm");
+  const bool needs_element = order < 0 || std::isinf(order);
+  RINGRAD_CHECK(!needs_element || reduced.count() > 0, ShapeError, where, "vector_norm: of order ",
+                order, " needs an element; got shape ", x.shape(), " and axes ", axes);
   if (order == 1) return sum(abs(x, where), axes, keepdim, where);
-  if (order == kInfinity) {
-    RINGRAD_CHECK(reduced.count() > 0, ShapeError, where,
-                  "vector_norm: of order infinity needs an element; got shape ", x.shape(),
-                  " and axes ", axes);
-    return max(abs(x, where), axes, keepdim, where);
-  }
-  Tensor y = kernels::norm(x, axes, keepdim, where);
-  if (needs_grad(x))
-    record("vector_norm", where, y, {&x},
-           [x = save(x), y = save_output(y), reduced](BackwardContext& context) {
-             context.set(0, root_gradient(reduced.restored(context.grad_output()),
-                                          reduced.restored(y.get()), x.get(), 1));
-           });
-  return y;
+  if (std::isinf(order))
+    return order > 0 ? max(abs(x, where), axes, keepdim, where)
+                     : min(abs(x, where), axes, keepdim, where);
+  if (order == 2) return euclidean_norm(x, axes, keepdim, reduced, where);
+  if (is_16_bit(x))
+    return to(vector_norm(to(x, DType::float32, where), order, axes, keepdim, where), x.dtype(),
+              where);
+  if (order == 0) return count_nonzero(x, axes, keepdim, where);
+  return norm_of_order(x, order, axes, keepdim, reduced, where);
 }
 
 Tensor any(const Tensor& x, const Shape& axes, bool keepdim, Where where) {

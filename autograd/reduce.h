@@ -67,16 +67,18 @@ Tensor logsumexp(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
 
 /// The norm of the elements along the axes, as of one vector:
 ///
-///   order 1         sum |x|
-///   order 2         sqrt(sum x^2)
-///   order infinity  max |x|; equal elements share the gradient evenly
+///   order p          (sum |x|^p)^(1/p), without overflow where the result has none
+///   order 0          the number of elements that are not 0; its gradient is 0
+///   order infinity   max |x|
+///   order -infinity  min |x|; equal elements share the gradient evenly, as for infinity
 ///
-/// Where a norm of order 2 is 0, its gradient is 0.
+/// Where a norm is 0, its gradient is 0, except of order 1, whose gradient is sign(x). For orders
+/// below 1 the gradient of an element that is 0 is 0.
 ///
 /// DTypes:  floats
 /// Saves:   x, the result
-/// Throws:  DTypeError; ValueError for another order; ShapeError if the order is infinity and there
-///          are no elements
+/// Throws:  DTypeError; ValueError for NaN; ShapeError if the order is infinite or negative and
+///          there are no elements
 Tensor vector_norm(const Tensor& x, double order = 2, const Shape& axes = {}, bool keepdim = false,
                    Where where = Where::current());
 

@@ -4,6 +4,7 @@
 //     x[{1, Slice(0, 5)}]             one position of the first, positions 0 to 4 of the second
 //     x[{kEllipsis, Slice(), 0}]      the first position of the last axis
 //     x[{kNewAxis, Slice(0, 10, 2)}]  a new axis of extent 1, then every other of ten positions
+//     x[{Slice(kNone, kNone, -1)}]    all positions of the first axis, from the last one: a copy
 //     x[rows], x[{Slice(), columns}]  positions of an axis, listed in an integer tensor: a copy
 //     x[x > 0]                        the elements at which a bool tensor is true: a copy
 
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "ringrad/core/error.h"
@@ -19,17 +21,25 @@
 
 namespace ringrad {
 
-/// Positions start, start + step, ... before `end`, as slice() (autograd/movement.h) takes them;
-/// Slice() is a whole axis.
+/// A bound of a Slice that is left out.
+inline constexpr std::nullopt_t kNone = std::nullopt;
+
+/// Positions start, start + step, ... before `end`, as in Python: negative ones count from the end,
+/// and all are clamped to the axis. A negative step goes backwards, to the position behind `end`.
+/// Without bounds it is the whole axis, in the direction of the step.
 struct Slice {
   constexpr Slice() = default;
-  constexpr explicit Slice(std::int64_t first,
-                           std::int64_t before = std::numeric_limits<std::int64_t>::max(),
-                           std::int64_t distance = 1)
-      : start(first), end(before), step(distance) {}
+  constexpr explicit Slice(std::optional<std::int64_t> first,
+                           std::optional<std::int64_t> before = kNone, std::int64_t distance = 1)
+      : start(first.value_or(distance < 0 ? kLast : 0)),
+        end(before.value_or(distance < 0 ? kFirst : kLast)),
+        step(distance) {}
+
+  static constexpr std::int64_t kFirst = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
 
   std::int64_t start = 0;
-  std::int64_t end = std::numeric_limits<std::int64_t>::max();
+  std::int64_t end = kLast;
   std::int64_t step = 1;
 };
 

@@ -82,9 +82,9 @@ class Tensor {
   /// x[i] is select(x, 0, i): one position of the first axis, as a view. Throws ShapeError without
   /// axes, IndexError outside the axis. Defined in autograd/movement.cc.
   Tensor operator[](LocatedIndex index) const;
-  /// x[{1, Slice(0, 5), kNewAxis, kEllipsis}] (index.h): a view; with a tensor among the indices, a
-  /// copy (autograd/brackets.h). Throws ShapeError for more indices than axes or two kEllipsis; as
-  /// select() and slice().
+  /// x[{1, Slice(0, 5), kNewAxis, kEllipsis}] (index.h): a view; with a tensor or a negative step
+  /// among the indices, a copy (autograd/brackets.h). Throws ShapeError for more indices than axes
+  /// or two kEllipsis, ValueError for a step of 0; as select() and slice().
   Tensor operator[](LocatedIndices indices) const;
 
   /// First element: data<float>(), or data<const float>() to read only. Code that writes must call

@@ -1,9 +1,10 @@
 #include "ringrad/data/loader.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "ringrad/core/trace.h"
+#include "ringrad/data/prefetcher.h"
 
 namespace ringrad {
 
@@ -46,15 +47,6 @@ DataLoader::Iterator DataLoader::begin(Where where) {
   return Iterator(
       *this, from,
       std::make_unique<Prefetcher>(total, std::move(make), options_.num_workers, window));
-}
-
-void DataLoader::Iterator::advance() {
-  const TraceSpan span("next batch", "data");
-  current_ = batches_->next();
-  loader_->position_.reset();
-  if (!current_) return;
-  next_ = loader_->sampler_.after(next_, loader_->options_.batch_size);
-  loader_->position_ = next_;
 }
 
 Batch DataLoader::make_batch(std::span<const std::int64_t> indices, std::int64_t epoch,

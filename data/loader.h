@@ -18,18 +18,15 @@
 
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "ringrad/core/error.h"
 #include "ringrad/data/dataset.h"
-#include "ringrad/data/prefetcher.h"
+#include "ringrad/data/loader_pass.h"
 #include "ringrad/data/sampler.h"
 #include "ringrad/data/transform.h"
 
@@ -54,7 +51,7 @@ class DataLoader {
 
   /// A pass, which the loader must outlive. It holds the threads, which end with it, even if the
   /// loop is left early.
-  class Iterator;
+  using Iterator = LoaderPass<DataLoader>;
 
   /// Begins a pass. If fetching or transforming a batch throws, in any thread, the exception is
   /// thrown where the batch is due: here for the first batch, in operator++ for the others.
@@ -84,6 +81,10 @@ class DataLoader {
   static constexpr int kMostWorkers = 1024;
 
  private:
+  friend Iterator;
+  SamplerPosition after(const SamplerPosition& from) const {
+    return sampler_.after(from, options_.batch_size);
+  }
   std::int64_t num_batches(std::int64_t num_indices) const;
   Batch make_batch(std::span<const std::int64_t> indices, std::int64_t epoch, Where where) const;
 
@@ -91,38 +92,6 @@ class DataLoader {
   Sampler& sampler_;
   LoaderOptions options_;
   std::optional<SamplerPosition> position_;  // during a pass
-};
-
-class DataLoader::Iterator {
- public:
-  // What the standard library asks of an iterator.
-  using value_type = Batch;
-  using difference_type = std::ptrdiff_t;
-
-  const Batch& operator*() const { return *current_; }
-  const Batch* operator->() const { return &*current_; }
-  Iterator& operator++() {
-    current_.reset();  // the batches being made can use its memory
-    advance();
-    return *this;
-  }
-  void operator++(int) { ++*this; }
-  bool operator==(std::default_sentinel_t) const { return !current_; }
-
- private:
-  friend class DataLoader;
-  Iterator(DataLoader& loader, const SamplerPosition& from, std::unique_ptr<Prefetcher> batches)
-      : loader_(&loader), next_(from), batches_(std::move(batches)) {
-    loader_->position_ = from;  // the position if the first batch cannot be made
-    advance();
-  }
-
-  void advance();
-
-  DataLoader* loader_;
-  SamplerPosition next_;  // after the current batch
-  std::unique_ptr<Prefetcher> batches_;
-  std::optional<Batch> current_;
 };
 
 }  // namespace ringrad

@@ -58,7 +58,7 @@ void Prefetcher::work() {
     lock.unlock();
     Slot filled = fill(number);
     lock.lock();
-    if (filled.error) end_ = claimed_;
+    if (!filled.batch) end_ = claimed_;
     slot(number) = std::move(filled);
     if (number == consumed_) batch_made_.notify_one();
   }
@@ -77,9 +77,9 @@ std::optional<Batch> Prefetcher::next() {
   ++consumed_;
   lock.unlock();
   slot_freed_.notify_one();
-  if (!due.error) return std::move(due.batch);
-  close();
-  std::rethrow_exception(std::move(due.error));
+  if (!due.batch) close();
+  if (due.error) std::rethrow_exception(std::move(due.error));
+  return std::move(due.batch);
 }
 
 }  // namespace ringrad

@@ -30,9 +30,11 @@ namespace ringrad {
 
 class Prefetcher {
  public:
-  using Make = std::function<Batch(std::int64_t number)>;
+  /// Makes a batch; gives none if there is no batch of this number and none after it.
+  using Make = std::function<std::optional<Batch>(std::int64_t number)>;
 
-  /// The threads call `make` once for every number in [0, count). Without threads, next() calls it.
+  /// The threads call `make` once for every number in [0, count), or up to one that it gives no
+  /// batch for. Without threads, next() calls it.
   /// REQUIRES: num_threads >= 0, window >= 1
   Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window);
 
@@ -47,7 +49,7 @@ class Prefetcher {
 
  private:
   struct Slot {
-    Batch batch;
+    std::optional<Batch> batch;
     std::exception_ptr error;
     bool full = false;
   };

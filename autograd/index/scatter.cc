@@ -1,11 +1,13 @@
 #include "ringrad/autograd/index/scatter.h"
 
+#include "ringrad/autograd/brackets.h"
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/index/gather.h"
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/kernels/index/gather.h"
@@ -70,6 +72,32 @@ Tensor index_add(const Tensor& x, std::int64_t axis, const Tensor& index, const 
                context.set(1, index_select(context.grad_output(), a, index.get()) * alpha);
            });
   return y;
+}
+
+Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& value,
+                  Where at) {
+  const int a = normalize_axis("index_fill", axis, x.dims(at), at);
+  check_same_dtype("index_fill", x, value, at);
+  check_same_device("index_fill", x, value, at);
+  check_same_device("index_fill", x, index, at);
+  RINGRAD_CHECK(value.dims() == 0 && index.dims() == 1, ShapeError, at,
+                "index_fill: the value must have no axes and index one; got shapes ", value.shape(),
+                " and ", index.shape());
+  RINGRAD_CHECK(index.dtype() == DType::int64 || index.dtype() == DType::int32, DTypeError, at,
+                "index_fill: index must be int32 or int64; got ", index.dtype());
+  Shape along = Shape::filled(x.dims(), 1);
+  along[a] = x.shape()[a];
+  const Tensor positions = detail::from_start("index_fill", index, along[a], at);
+  const Options options{.dtype = DType::bool_, .device = x.device()};
+  const Tensor is_filled = zeros(along[a], options, at);
+  kernels::scatter_(is_filled, 0, positions, ones(index.shape(), options, at), at);
+  return where(view::reshape(is_filled, along, at), value, x, at);
+}
+
+Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& index, Scalar value,
+                  Where where) {
+  const Options options{.dtype = x.dtype(where), .device = x.device()};
+  return index_fill(x, axis, index, full({}, value, options, where), where);
 }
 
 }  // namespace ringrad

@@ -32,4 +32,15 @@ Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, Scalar v
 Tensor index_add(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
                  Scalar alpha = 1, Where where = Where::current());
 
+/// y = x, then y[.., index[i], ..] = value. Negative indices count from the end.
+///
+/// Shapes:  x (.., N, ..), index (I)  ->  like x; value ()
+/// DTypes:  x and value of one dtype, any; index int32 or int64
+/// Saves:   the places
+/// Throws:  IndexError for an index outside [-N, N); ShapeError, DTypeError, DeviceError
+Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& value,
+                  Where where = Where::current());
+Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& index, Scalar value,
+                  Where where = Where::current());
+
 }  // namespace ringrad

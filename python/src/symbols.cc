@@ -18,16 +18,15 @@ Index index_of(nb::handle key) {
                   nb::repr(key).c_str());
     return position;
   }
-  const auto part = [&](const char* name, std::int64_t otherwise) {
+  const auto part = [&](const char* name) -> std::optional<std::int64_t> {
     const nb::object given = key.attr(name);
-    if (given.is_none()) return otherwise;
+    if (given.is_none()) return kNone;
     std::int64_t number = 0;
     RINGRAD_CHECK(nb::try_cast(given, number), IndexError, caller(),
                   "[]: a slice must have whole numbers of 64 bits; got ", nb::repr(given).c_str());
     return number;
   };
-  const Slice all;
-  return Slice(part("start", all.start), part("stop", all.end), part("step", all.step));
+  return Slice(part("start"), part("stop"), part("step").value_or(1));
 }
 
 std::vector<Index> indices_of(const nb::object& key) {

@@ -44,6 +44,10 @@ const Row kReductions[] = {
                            bool keepdim) { return vector_norm(x, 1, axes, keepdim); }},
     {"norm of order 2", [](const Tensor& x, const Shape& axes,
                            bool keepdim) { return vector_norm(x, 2, axes, keepdim); }},
+    {"norm of order 3", [](const Tensor& x, const Shape& axes,
+                           bool keepdim) { return vector_norm(x, 3, axes, keepdim); }},
+    {"norm of order 0.5", [](const Tensor& x, const Shape& axes,
+                             bool keepdim) { return vector_norm(x, 0.5, axes, keepdim); }},
     {"norm of order infinity",
      [](const Tensor& x, const Shape& axes, bool keepdim) {
        return vector_norm(x, kInfinity, axes, keepdim);
@@ -144,6 +148,38 @@ TEST(AutogradReduceTest, NormsAgreeWithTheirFormulas) {
   expect_close(vector_norm(large), {600});
 }
 
+TEST(AutogradReduceTest, NormsOfEveryOrderAgreeWithTheirFormulas) {
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+    const Tensor x = to(tensor({{3., -4., 0.}, {-6., 8., 1.}}), dtype);
+    expect_close(vector_norm(x, 0, {1}), {2, 3});
+    expect_close(vector_norm(x, -kInfinity, {1}), {0, 1});
+    expect_close(vector_norm(x, 3, {1}), {std::cbrt(91.), std::cbrt(729.)});
+    expect_close(
+        vector_norm(x, 1.5),
+        {std::pow(std::pow(3, 1.5) + 8 + std::pow(6, 1.5) + std::pow(8, 1.5) + 1, 1 / 1.5)});
+    expect_close(vector_norm(x, 0.5, {0}, true),
+                 {std::pow(std::sqrt(3.) + std::sqrt(6.), 2), std::pow(2 + std::sqrt(8.), 2), 1});
+    expect_close(vector_norm(x, -2, {1}), {0, 1 / std::sqrt(1 / 36. + 1 / 64. + 1)});
+  }
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor huge = tensor({{1e30, 1e30}, {1e-30, 1e-30}, {0., 0.}, {kInfinity, 1.}, {kNan, 1.}});
+  const Tensor unit = tensor({1e30, 1e-30, 1., 1., 1.});
+  expect_close(vector_norm(huge, 8, {1}) / unit,
+               {std::pow(2, .125), std::pow(2, .125), 0, kInfinity, kNan});
+  expect_close(vector_norm(huge, -4, {1}) / unit,
+               {std::pow(2, -.25), std::pow(2, -.25), 0, 1, kNan});
+  expect_close(vector_norm(huge, 0, {1}), {2, 2, 0, 2, 2});
+}
+
+// Values and gradients of PyTorch 2.15.
+TEST(AutogradReduceTest, NormsHaveAGradientOfZeroWherePyTorchHas) {
+  for (const double order : {-3., -1., 0., 0.5, 1.5, 2.5, 3.}) {
+    const Tensor x = tensor({{0., 0.}, {0., -2.}}, DType::float64).set_requires_grad();
+    vector_norm(x, order, {1}).backward(ones({2}, {.dtype = DType::float64}));
+    expect_close(x.grad(), {0, 0, 0, order > 0 ? -1. : 0.});
+  }
+}
+
 TEST(AutogradReduceTest, AnyAndAllTakeEveryDType) {
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::int64, DType::bool_}) {
     const Tensor x = to(tensor({{0., 1.}, {0., 0.}, {1., 1.}}), dtype);
@@ -165,7 +201,7 @@ TEST(AutogradReduceTest, NothingHasTheNeutralElements) {
   expect_close(logsumexp(x, {0}), {-kInfinity, -kInfinity});
   expect_close(prod(x, {0}), {1, 1});
   expect_close(vector_norm(x, 1, {0}), {0, 0});
-  expect_close(vector_norm(x, 2, {0}), {0, 0});
+  for (const double order : {0., 0.5, 2., 3.}) expect_close(vector_norm(x, order, {0}), {0, 0});
   for (const auto& [name, reduce] : kReductions) {
     const Tensor leaf = empty({0, 2}).set_requires_grad();
     reduce(leaf, {1}, false).backward(empty({0}));
@@ -238,10 +274,12 @@ TEST(AutogradReduceTest, ThrowsForArgumentsThatDoNotFit) {
   expect_throws<DTypeError>([&] { stddev(arange(3)); }, "stddev: needs a floating dtype");
   expect_throws<DTypeError>([&] { logsumexp(arange(3)); }, "logsumexp: needs a floating dtype");
   expect_throws<ShapeError>([&] { any(x, {2}); }, "any: axis must be in [-2, 2); got 2");
-  expect_throws<ValueError>([&] { vector_norm(x, 3); },
-                            "the order must be 1, 2 or infinity; got 3");
+  expect_throws<ValueError>([&] { vector_norm(x, std::nan("")); },
+                            "the order must be a number; got nan");
+  expect_throws<ShapeError>([&] { vector_norm(empty({0}), -1); },
+                            "vector_norm: of order -1 needs an element; got shape (0,)");
   expect_throws<ShapeError>([&] { vector_norm(empty({0}), kInfinity); },
-                            "vector_norm: of order infinity needs an element; got shape (0,)");
+                            "vector_norm: of order inf needs an element; got shape (0,)");
   expect_throws<ShapeError>([&] { argmax(x, 5); }, "argmax: axis must be in");
 }
 

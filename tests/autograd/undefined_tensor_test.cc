@@ -39,9 +39,10 @@
 #include "ringrad/autograd/order/unique.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/shape/diagonal.h"
+#include "ringrad/autograd/shape/flip.h"
 #include "ringrad/autograd/shape/pad.h"
-#include "ringrad/autograd/shape/reorder.h"
 #include "ringrad/autograd/shape/repeat.h"
+#include "ringrad/autograd/shape/roll.h"
 #include "ringrad/autograd/shape/unfold.h"
 #include "ringrad/tests/testing.h"
 
@@ -218,6 +219,9 @@ TEST(UndefinedTensorTest, IsNamedAtTheUsersLineByEveryOperator) {
       [&] { index_add(none, 0, index, x); },
       [&] { index_add(x, 0, none, x); },
       [&] { index_add(x, 0, index, none); },
+      [&] { index_fill(none, 0, index, 0); },
+      [&] { index_fill(x, 0, none, 0); },
+      [&] { index_fill(x, 0, index, none); },
       [&] { masked_fill(none, x > 0, 0); },
       [&] { masked_fill(x, none, 0); },
       [&] { masked_select(none, x > 0); },

@@ -82,6 +82,19 @@ TEST(OwnDataSetExampleTest, ShowsItsPicturesAndLearnsThem) {
             outcome.output.substr(0, 8 * 45));
 }
 
+TEST(ImageFolderExampleTest, LearnsFromTheFilesThatItHasDrawn) {
+  const Folder folder;
+  const std::string program = std::filesystem::current_path() / "examples/image_folder";
+  const Outcome drawn = run("cd " + folder.path().string() + " && " + program);
+  EXPECT_EQ(drawn.exit_code, 0);
+  EXPECT_GT(number_after(drawn.output, "test accuracy "), 0.9);
+  EXPECT_EQ(run(program + ' ' + (folder / "shapes").string()).exit_code, 0);
+  const Outcome missing = run(program + " /nonexistent 2>&1");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(missing.output.find("/nonexistent/train must be a folder"), std::string::npos)
+      << missing.output;
+}
+
 TEST(OwnOperatorExampleTest, ItsGradientIsCheckedAndAMistakeIsFound) {
   const Outcome outcome = run("examples/own_operator");
   EXPECT_EQ(outcome.exit_code, 0);

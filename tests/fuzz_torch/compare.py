@@ -119,6 +119,8 @@ OTHER = {
         w["axis"], torch.tensor(w["indices"], dtype=torch.int64).reshape(w["shape"]), x[1]),
     "index_add": lambda x, w: x[0].index_add(
         w["axis"], torch.tensor(w["indices"], dtype=torch.int64), x[1], alpha=0.5),
+    "index_fill": lambda x, w: x[0].index_fill(w["axis"], torch.tensor(w["indices"], dtype=torch.int64), x[1]),
+    "brackets_backwards": lambda x, w: x[0].flip(0)[::w["step"]],
     "cumsum": lambda x, w: x[0].cumsum(w["axis"]),
     "cumprod": lambda x, w: x[0].cumprod(w["axis"]),
     "sort": lambda x, w: x[0].sort(stable=True, dim=w["axis"], descending=w["descending"]).values,
@@ -280,7 +282,9 @@ class Maker:
             if name in ("var", "stddev"):
                 w["correction"] = rng.choice([0, 1]) if count > 1 else 0
             if name == "vector_norm":
-                w["order"] = rng.choice(["1", "2", "inf"])
+                w["order"] = rng.choice(["1", "2", "inf", "-inf", "0", "0.5", "1.5", "3", "-1"])
+                if count == 0 and w["order"] in ("inf", "-inf", "-1"):
+                    return None
             return name, [i], w
         if name in ("mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "kl_div"):
             return name, [i, list(x.shape)], {"reduction": rng.choice(["none", "mean", "sum"])}
@@ -312,6 +316,12 @@ class Maker:
             shape = list(x.shape)
             shape[axis] = count
             return name, [i, shape], {"axis": axis, "indices": rng.choices(range(size), k=count) if count else []}
+        if name == "index_fill":
+            count = rng.randint(0, 4) if size else 0
+            return name, [i, []], {"axis": axis,
+                                   "indices": rng.choices(range(-size, size), k=count) if count else []}
+        if name == "brackets_backwards":
+            return name, [i], {"step": rng.randint(1, 3)}
         if name in ("cumsum", "cumprod"):
             return name, [i], {"axis": axis}
         if name == "sort":

@@ -27,9 +27,10 @@
 #include "ringrad/autograd/order/sort.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/shape/diagonal.h"
+#include "ringrad/autograd/shape/flip.h"
 #include "ringrad/autograd/shape/pad.h"
-#include "ringrad/autograd/shape/reorder.h"
 #include "ringrad/autograd/shape/repeat.h"
+#include "ringrad/autograd/shape/roll.h"
 #include "ringrad/autograd/shape/unfold.h"
 
 namespace ringrad::fuzz_torch {
@@ -195,6 +196,14 @@ std::map<std::string, Operator> shapes() {
       {"index_add",
        [](In in, Arguments with) {
          return index_add(in[0], with["axis"], indices_of(with), in[1], 0.5);
+       }},
+      {"index_fill",
+       [](In in, Arguments with) {
+         return index_fill(in[0], with["axis"], indices_of(with), in[1]);
+       }},
+      {"brackets_backwards",
+       [](In in, Arguments with) {
+         return in[0][{Slice(kNone, kNone, -with["step"].get<std::int64_t>())}];
        }},
       {"cumsum", [](In in, Arguments with) { return cumsum(in[0], with["axis"]); }},
       {"cumprod", [](In in, Arguments with) { return cumprod(in[0], with["axis"]); }},

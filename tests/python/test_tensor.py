@@ -34,13 +34,14 @@ class Values(unittest.TestCase):
                                    ('==', x == x, a == a), ('sum', x.sum([1]), a.sum(1)), ('exp', rr.exp(x), np.exp(a))):
             np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-12, err_msg=name)
 
-    def test_brackets_agree_with_numpy_and_are_views(self):
+    def test_brackets_agree_with_numpy_and_are_views_unless_a_step_is_negative(self):
         a = np.arange(60.0).reshape(3, 4, 5)
         x = rr.from_dlpack(a)
-        for key in (1, -1, slice(1, 3), (0, slice(None), 2), (Ellipsis, 0), (None, 1), (slice(None, None, 2), Ellipsis, slice(1, 4))):
+        for key in (1, -1, slice(1, 3), (0, slice(None), 2), (Ellipsis, 0), (None, 1), (slice(None, None, 2), Ellipsis, slice(1, 4)),
+                    slice(None, None, -1), (0, slice(-1, 0, -2)), (Ellipsis, slice(2, None, -1))):
             np.testing.assert_array_equal(x[key].numpy(), a[key], err_msg=str(key))
         x[0, 1:3] = -1
-        x[2, 0] = rr.arange(5).to(rr.float64)
+        x[2, 0, ::-1] = rr.tensor([4.0, 3.0, 2.0, 1.0, 0.0]).to(rr.float64)
         self.assertEqual(a[0, 1:3].sum(), -10)
         self.assertEqual(a[2, 0].tolist(), [0, 1, 2, 3, 4])
         self.assertEqual([row.sum().item() for row in x], a.sum((1, 2)).tolist())

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
+#include <string>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
@@ -81,12 +83,85 @@ TEST(BracketsTest, AMaskMeansThePositionsWhereItIsTrue) {
   expect_close((counted({2, 3, 2})[{mask, 1}]), {1, 9, 11});
 }
 
+// NumPy 2.4's "".join(map(str, arange(5)[start:end:step])), for all pairs of bounds.
+constexpr std::int64_t kSteps[] = {-1, -2, -7};
+const std::optional<std::int64_t> kBounds[] = {kNone, -7, -5, -2, 0, 3, 4, 9};
+const char* const kSlices[3][8][8] = {
+    {
+        {"43210", "43210", "4321", "4", "4321", "4", "", ""},
+        {"", "", "", "", "", "", "", ""},
+        {"0", "0", "", "", "", "", "", ""},
+        {"3210", "3210", "321", "", "321", "", "", ""},
+        {"0", "0", "", "", "", "", "", ""},
+        {"3210", "3210", "321", "", "321", "", "", ""},
+        {"43210", "43210", "4321", "4", "4321", "4", "", ""},
+        {"43210", "43210", "4321", "4", "4321", "4", "", ""},
+    },
+    {
+        {"420", "420", "42", "4", "42", "4", "", ""},
+        {"", "", "", "", "", "", "", ""},
+        {"0", "0", "", "", "", "", "", ""},
+        {"31", "31", "31", "", "31", "", "", ""},
+        {"0", "0", "", "", "", "", "", ""},
+        {"31", "31", "31", "", "31", "", "", ""},
+        {"420", "420", "42", "4", "42", "4", "", ""},
+        {"420", "420", "42", "4", "42", "4", "", ""},
+    },
+    {
+        {"4", "4", "4", "4", "4", "4", "", ""},
+        {"", "", "", "", "", "", "", ""},
+        {"0", "0", "", "", "", "", "", ""},
+        {"3", "3", "3", "", "3", "", "", ""},
+        {"0", "0", "", "", "", "", "", ""},
+        {"3", "3", "3", "", "3", "", "", ""},
+        {"4", "4", "4", "4", "4", "4", "", ""},
+        {"4", "4", "4", "4", "4", "4", "", ""},
+    },
+};
+
+TEST(BracketsTest, NegativeStepsVisitThePositionsThatNumPyVisits) {
+  const Tensor x = counted({5, 2}, DType::int64);
+  for (std::size_t step = 0; step < 3; ++step)
+    for (std::size_t start = 0; start < 8; ++start)
+      for (std::size_t end = 0; end < 8; ++end) {
+        const std::string want = kSlices[step][start][end];
+        const Tensor y = x[{Slice(kBounds[start], kBounds[end], kSteps[step])}];
+        ASSERT_EQ(y.shape(), (Shape{std::ssize(want), 2})) << step << ' ' << start << ' ' << end;
+        for (std::int64_t i = 0; i < std::ssize(want); ++i)
+          expect_same_bits(y[i], x[want[static_cast<std::size_t>(i)] - '0']);
+      }
+  EXPECT_EQ((x[{Slice(kNone, kNone, INT64_MIN)}].shape()), (Shape{1, 2}));
+  EXPECT_EQ((zeros({0, 2})[{Slice(kNone, kNone, -1)}].shape()), (Shape{0, 2}));
+}
+
+TEST(BracketsTest, NegativeStepsStandBesideOtherIndices) {
+  const Slice back(kNone, kNone, -1);
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::int64, DType::bool_}) {
+    Random random(1);
+    const Tensor x = random.strided(random.tensor({4, 5, 3, 2}, dtype));
+    const auto at = [&](int a, int b, int c, int d) { return x[{a, b, c, d}]; };
+    const Tensor y = x[{Slice(3, 0, -2), 1, kNewAxis, back, Slice(1)}];
+    ASSERT_EQ(y.shape(), (Shape{2, 1, 3, 1}));
+    expect_same_bits((y[{1, 0, 2, 0}]), at(1, 1, 0, 1));
+    // Beside tensors: before, behind and between them.
+    const Tensor i = tensor({{0}, {3}}), j = tensor({1, 2, 0});
+    const Tensor before = x[{back, i, j, back}], between = x[{i, back, j, back}];
+    ASSERT_EQ(before.shape(), (Shape{4, 2, 3, 2}));
+    expect_same_bits((before[{0, 1, 2, 0}]), at(3, 3, 0, 1));
+    ASSERT_EQ(between.shape(), (Shape{2, 3, 5, 2}));
+    expect_same_bits((between[{1, 0, 4, 1}]), at(3, 0, 1, 0));
+  }
+}
+
 TEST(BracketsTest, GradientsAgreeWithDifferences) {
   const Tensor i = tensor({{0}, {2}}), j = tensor({1, 1, 0});
   expect_gradients({3, 4}, [&](const Tensor& x) { return square(x[{i, j}]); });
   expect_gradients({3, 2, 4}, [&](const Tensor& x) { return square(x[{i, Slice(), j}]); });
   const Tensor mask = tensor({true, false, true});
   expect_gradients({2, 3}, [&](const Tensor& x) { return square(x[{Slice(), mask}]); });
+  const Slice back(kNone, kNone, -2);
+  expect_gradients({3, 4}, [&](const Tensor& x) { return pow(x[{back, back}], 3); });
+  expect_gradients({3, 4}, [&](const Tensor& x) { return pow(x[{j, back}], 3); });
 }
 
 TEST(AssignTest, WritesToThePlacesThatBracketsRead) {
@@ -99,6 +174,24 @@ TEST(AssignTest, WritesToThePlacesThatBracketsRead) {
     assign(x, {1, Slice(0, 2)}, 7);
     expect_close(x[1], {7, 7, 6, 7});
   }
+}
+
+TEST(AssignTest, NegativeStepsWriteBackwards) {
+  const Slice back(kNone, kNone, -1);
+  for (const DType dtype : {DType::float32, DType::float16, DType::int64}) {
+    const Tensor x = counted({2, 3}, dtype);
+    assign(x, {Slice(), back}, tensor({10., 20., 30.}));
+    expect_close(x, tensor({{30., 20., 10.}, {30., 20., 10.}}));
+    assign(x, {back, Slice(2, 0, -1)}, tensor({{1., 2.}, {3., 4.}}));
+    expect_close(x, tensor({{30., 4., 3.}, {30., 2., 1.}}));
+    assign(x, {tensor({1}), back}, tensor({7., 8., 9.}));
+    expect_close(x[1], {9, 8, 7});
+    assign(x, {0, Slice(kNone, 0, -1)}, 5);
+    expect_close(x[0], {30, 5, 5});
+  }
+  const Tensor x = tensor({1., 2., 3.});
+  assign(x, {back}, x);  // reads before it writes
+  expect_close(x, {3, 2, 1});
 }
 
 TEST(AssignTest, ReachesViewsOfEveryKind) {
@@ -125,6 +218,8 @@ TEST(AssignTest, TheLastOfSeveralValuesStays) {
 TEST(AssignTest, ThrowsForWhatCannotBeWritten) {
   const Tensor x = zeros({2, 3}), leaf = zeros(2).set_requires_grad();
   expect_throws<AutogradError>([&] { assign(leaf, {tensor({0})}, 1); }, "assign");
+  expect_throws<ShapeError>([&] { assign(x, {Slice(kNone, kNone, -1)}, zeros(2)); },
+                            "must broadcast to x[{...}]; got (2,) and (2, 3)");
   expect_throws<ShapeError>([&] { assign(x, {tensor({0})}, zeros(2)); },
                             "must broadcast to x[{...}]; got (2,) and (1, 3)");
   expect_throws<IndexError>([&] { assign(x, {tensor({2})}, 1); }, "in [0, 2); got 2");
@@ -157,6 +252,7 @@ TEST(BracketsTest, ThrowForIndicesThatDoNotFit) {
       },
       "shapes must broadcast; got (2,) and (3,)");
   expect_throws<ValueError>([&] { x[Tensor()]; }, "must be defined");
+  expect_throws<ValueError>([&] { x[{Slice(0, 2, 0)}]; }, "a step must not be 0; got 0");
 }
 
 TEST(MaskTest, FillsAndSelects) {
@@ -218,6 +314,39 @@ TEST(IndexAddTest, AddsSlicesByIndex) {
     return square(index_add(zeros({3, 3}, {.dtype = DType::float64}), 1, index, in, 0.5));
   });
   expect_throws<ShapeError>([&] { index_add(x, 1, index, src); }, "a slice per index along axis 1");
+}
+
+TEST(IndexFillTest, SetsSlicesByIndex) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::int64}) {
+    Random random(1);
+    const Tensor x = random.strided(counted({2, 3}, dtype)), index = tensor({2, 0, -1});
+    expect_close(index_fill(x, 1, index, 9), tensor({{9., 1., 9.}, {9., 4., 9.}}));
+    expect_close(index_fill(x, 0, to(tensor({-2}), DType::int32), -1),
+                 tensor({{-1., -1., -1.}, {3., 4., 5.}}));
+    expect_same_bits(index_fill(x, 0, empty({0}, {.dtype = DType::int64}), 9), x);
+    expect_close(x, tensor({{0., 1., 2.}, {3., 4., 5.}}));
+  }
+  EXPECT_EQ(index_fill(zeros({0, 3}), 1, tensor({0}), 1).shape(), (Shape{0, 3}));
+}
+
+TEST(IndexFillTest, TheValueGetsTheGradientOfEachPlaceOnce) {
+  const Tensor index = tensor({2, 0, 2});
+  expect_gradients({2, 3}, [&](const Tensor& x) { return square(index_fill(x, 1, index, 3)); });
+  expect_gradients({}, [&](const Tensor& value) {
+    return square(index_fill(ones({2, 3}, {.dtype = DType::float64}), 1, index, value));
+  });
+  const Tensor value = tensor(1.).set_requires_grad();
+  sum(index_fill(zeros({2, 3}), 1, index, value)).backward();
+  expect_close(value.grad(), {4});
+}
+
+TEST(IndexFillTest, ThrowsForArgumentsThatDoNotFit) {
+  const Tensor x = zeros({2, 3}), index = tensor({1});
+  expect_throws<IndexError>([&] { index_fill(x, 0, tensor({2}), 1); }, "in [0, 2); got 2");
+  expect_throws<ShapeError>([&] { index_fill(x, 2, index, 1); }, "axis must be in [-2, 2); got 2");
+  expect_throws<ShapeError>([&] { index_fill(x, 0, index, ones({1})); }, "no axes and index one");
+  expect_throws<DTypeError>([&] { index_fill(x, 0, ones({1}), 1); }, "int32 or int64; got float32");
+  expect_throws<DTypeError>([&] { index_fill(x, 0, index, tensor(1)); }, "float32 and int64");
 }
 
 }  // namespace

@@ -8,9 +8,10 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/shape/diagonal.h"
+#include "ringrad/autograd/shape/flip.h"
 #include "ringrad/autograd/shape/pad.h"
-#include "ringrad/autograd/shape/reorder.h"
 #include "ringrad/autograd/shape/repeat.h"
+#include "ringrad/autograd/shape/roll.h"
 #include "ringrad/autograd/shape/unfold.h"
 #include "ringrad/tests/testing.h"
 

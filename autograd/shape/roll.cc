@@ -1,4 +1,4 @@
-#include "ringrad/autograd/shape/reorder.h"
+#include "ringrad/autograd/shape/roll.h"
 
 #include <array>
 
@@ -7,7 +7,6 @@
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/concatenate.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/copy/flip.h"
 
 namespace ringrad {
 namespace {
@@ -24,14 +23,6 @@ Tensor rolled(const Tensor& x, std::int64_t shift, std::int64_t axis, Where wher
 }
 
 }  // namespace
-
-Tensor flip(const Tensor& x, const Shape& axes, Where where) {
-  Tensor y = axes.empty() ? kernels::clone(x, where) : kernels::flip(x, axes, where);
-  if (needs_grad(x))
-    record("flip", where, y, {&x},
-           [axes](BackwardContext& context) { context.set(0, flip(context.grad_output(), axes)); });
-  return y;
-}
 
 Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes, Where where) {
   if (axes.empty()) {

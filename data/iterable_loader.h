@@ -1,0 +1,91 @@
+// IterableLoader: passes over an IterableDataset, in batches.
+//
+//     IterableLoader loader(records, {.num_replicas = n, .rank = rank, .tail = Tail::drop},
+//                           {.batch_size = 128, .num_workers = 4, .prepare = decode});
+//     for (const Batch& batch : loader) step(batch.input(), batch.target());
+//
+// Ranks share an epoch as DistributedSampler shares it: rank r of n keeps samples r, r + n, ... of
+// the stream. So no sample is seen twice, unless Tail::pad repeats the epoch's first at its end.
+// Batches of B on n ranks hold together the samples of one batch of n B on one rank.
+//
+//     thread 1    read samples of batch 0 | prepare, collate, transform
+//     thread 2        waits for its turn    read samples of batch 1 | prepare, collate, transform
+//
+// Reading is one thread's at a time, in the order of the batches; the rest runs in parallel.
+// Batches do not depend on num_workers or timing. Passes, epochs, positions and exceptions are as
+// in DataLoader.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+#include "ringrad/core/error.h"
+#include "ringrad/data/distributed_sampler.h"
+#include "ringrad/data/iterable_dataset.h"
+#include "ringrad/data/loader_pass.h"
+#include "ringrad/data/transform.h"
+
+namespace ringrad {
+
+struct IterableLoaderOptions {
+  std::int64_t batch_size = 1;
+  bool drop_last = false;  ///< leave out a last batch that is smaller than the others
+  int num_workers = 0;     ///< threads that make batches; 0 makes each on request
+  int prefetch = 2;        ///< finished batches that may wait, per worker
+  /// Makes what a batch holds of each sample that the stream yields, such as the pixels of a file's
+  /// bytes. Several threads may call it at once.
+  std::function<Sample(Sample sample, Where where)> prepare = {};
+  /// Applied to the first tensor of each batch. The keys are the samples' numbers in the epoch.
+  std::vector<Transform> transforms = {};
+  std::uint64_t seed = 0;  ///< of the random transforms
+};
+
+class IterableLoader {
+ public:
+  /// Keeps a reference to the dataset, which must outlive the loader.
+  /// Throws:  ValueError unless 0 <= shard.rank < shard.num_replicas, and as DataLoader
+  IterableLoader(const IterableDataset& dataset, Shard shard, IterableLoaderOptions options,
+                 Where where = Where::current());
+  IterableLoader(const IterableDataset&& dataset, Shard shard,
+                 IterableLoaderOptions options) = delete;
+
+  /// A pass, which the loader must outlive, as in DataLoader.
+  using Iterator = LoaderPass<IterableLoader>;
+
+  /// Begins a pass, which is an epoch or the rest of one. Throws also ValueError, where the tail is
+  /// due, if Tail::pad meets an epoch of fewer samples than replicas.
+  Iterator begin(Where where = Where::current());
+  std::default_sentinel_t end() const { return {}; }
+
+  /// Sets the epoch of the next pass. Throws ValueError for a negative epoch.
+  void set_epoch(std::int64_t epoch, Where where = Where::current()) {
+    set_position({epoch, 0}, where);
+  }
+
+  /// As in DataLoader. After the last batch `consumed` may exceed the number of samples, which no
+  /// loader knows before.
+  const SamplerPosition& position() const { return position_ ? *position_ : next_pass_; }
+
+  /// Sets where the next pass begins, on any number of ranks. Throws ValueError for a negative
+  /// number.
+  void set_position(const SamplerPosition& position, Where where = Where::current());
+
+ private:
+  friend Iterator;
+  class Reader;
+  SamplerPosition after(const SamplerPosition& from) const;
+  std::optional<Batch> make_batch(Reader& reader, std::int64_t number, std::int64_t epoch,
+                                  Where where) const;
+
+  const IterableDataset& dataset_;
+  Shard shard_;
+  IterableLoaderOptions options_;
+  SamplerPosition next_pass_;
+  std::optional<SamplerPosition> position_;  // during a pass
+};
+
+}  // namespace ringrad
