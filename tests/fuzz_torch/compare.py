@@ -20,7 +20,8 @@ import warnings
 import torch
 
 import peer
-from programs import CANDIDATES, Maker
+from candidates import CANDIDATES
+from programs import Maker
 
 # --- The comparison ---
 
