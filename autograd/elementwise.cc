@@ -13,8 +13,9 @@ namespace {
 // -- The derivative of a row: one fused loop, or public operators if it is recorded itself --------
 //
 // A derivative that reads no saved operand, or only one, is a single operator: there is nothing to
-// fuse. Composed formulas compute 16-bit dtypes in float32, as the loops do, because a float16
-// intermediate easily overflows or vanishes.
+// fuse. Composed formulas compute in the dtype of the gradient, as there are no products of bool
+// operands, but 16-bit dtypes in float32, as the loops do, because a float16 intermediate easily
+// overflows or vanishes.
 
 bool is_half(const Tensor& x) { return size_bytes(x.dtype()) == 2; }
 Tensor in_float32(const Tensor& x) { return to(x, DType::float32); }
@@ -34,6 +35,7 @@ Tensor gradient_a(const Tensor& grad, const Tensor& a, const Tensor& b) {
     if (!grad_enabled()) return kernels::binary_backward_a<Op>(grad, a, b);
     if (is_half(grad))
       return to(Op::backward_a(in_float32(grad), in_float32(a), in_float32(b)), grad.dtype());
+    return Op::backward_a(grad, to(a, grad.dtype()), to(b, grad.dtype()));
   }
   return Op::backward_a(grad, a, b);
 }
@@ -44,6 +46,7 @@ Tensor gradient_b(const Tensor& grad, const Tensor& a, const Tensor& b) {
     if (!grad_enabled()) return kernels::binary_backward_b<Op>(grad, a, b);
     if (is_half(grad))
       return to(Op::backward_b(in_float32(grad), in_float32(a), in_float32(b)), grad.dtype());
+    return Op::backward_b(grad, to(a, grad.dtype()), to(b, grad.dtype()));
   }
   return Op::backward_b(grad, a, b);
 }

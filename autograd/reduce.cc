@@ -100,9 +100,13 @@ Tensor product_of_others(const Tensor& x) {
 }
 
 // Gradients of the Euclidean norm and the standard deviation y of the deviations d: grad d / y,
-// over `divisor`, and 0 where y is 0.
+// over `divisor`, and 0 where y is 0. Quotients by a small y would overflow in float16. No quotient
+// by 0 is formed: its own derivative would be NaN.
 Tensor root_gradient(const Tensor& grad, const Tensor& y, const Tensor& d, double divisor) {
-  return d * where(y == 0, 0, grad / (y * divisor));
+  const DType wide = math_dtype(y.dtype());
+  const Tensor root = to(y, wide);
+  const Tensor quotient = to(grad, wide) / (where(root == 0, 1, root) * divisor);
+  return to(d * where(root == 0, 0, quotient), y.dtype());
 }
 
 Tensor euclidean_norm(const Tensor& x, const Shape& axes, bool keepdim, const Reduced& reduced,

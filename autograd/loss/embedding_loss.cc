@@ -23,10 +23,10 @@ void check_rows(const char* operation, const Tensor& a, const Tensor& b, Where w
 
 Tensor sum_of_row(const Tensor& x) { return sum(x, {-1}); }
 
+// In float16 eps may vanish beside a - b, or its square may. vector_norm has a gradient of 0 at 0.
 Tensor distance(const Tensor& a, const Tensor& b, double p, double eps) {
   const Tensor difference = a - b + eps;
-  if (p == 1) return sum_of_row(abs(difference));
-  if (p == 2) return sqrt(sum_of_row(square(difference)));
+  if (p == 1 || p == 2) return vector_norm(difference, p, {-1});
   return pow(sum_of_row(pow(abs(difference), p)), 1 / p);
 }
 

@@ -3,6 +3,7 @@
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
+#include "ringrad/autograd/movement.h"
 #include "ringrad/kernels/loss/pointwise_loss.h"
 
 namespace ringrad {
@@ -64,15 +65,22 @@ Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, con
            [loss, reduction, x = save(x), targets = save(targets),
             weight = save(parameter)](BackwardContext& context) {
              const Tensor& grad = context.grad_output();
-             const Tensor a = x.get(), t = targets.get();
-             const Tensor w = weight.defined() ? weight.get().detach() : Tensor();  // a constant
+             const Tensor weight_value =
+                 weight.defined() ? weight.get().detach() : Tensor();  // a constant
              const bool fused = !grad_enabled();
              if (fused && context.needs(0))
-               context.set(0, kernels::pointwise_loss_backward(loss, grad, a, t, w, reduction));
+               context.set(0, kernels::pointwise_loss_backward(loss, grad, x.get(), targets.get(),
+                                                               weight_value, reduction));
              if (fused && !context.needs(1)) return;
-             const Tensor g = reduction == Reduction::mean ? grad / a.numel() : grad;
-             if (!fused && context.needs(0)) context.set(0, derivative_x(loss, a, t, w) * g);
-             if (context.needs(1)) context.set(1, derivative_targets(loss, a, t, w) * g);
+             // As the kernels: an exponential of a float16 number easily overflows.
+             const DType dtype = grad.dtype(), wide = math_dtype(dtype);
+             const Tensor a = to(x.get(), wide), t = to(targets.get(), wide);
+             const Tensor w = weight.defined() ? to(weight_value, wide) : Tensor();
+             const Tensor each = to(grad, wide);
+             const Tensor g = reduction == Reduction::mean ? each / a.numel() : each;
+             if (!fused && context.needs(0))
+               context.set(0, to(derivative_x(loss, a, t, w) * g, dtype));
+             if (context.needs(1)) context.set(1, to(derivative_targets(loss, a, t, w) * g, dtype));
            });
   return y;
 }

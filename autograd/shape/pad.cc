@@ -5,6 +5,7 @@
 
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/index/index_select.h"
+#include "ringrad/autograd/movement.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
@@ -79,6 +80,7 @@ Tensor positions(Amounts amounts, std::int64_t n, PadMode mode, const Tensor& x,
 }
 
 Tensor extended(Tensor x, const std::vector<Amounts>& amounts, PadMode mode, Where where) {
+  bool is_copy = false;
   for (int i = 0; i < x.dims(); ++i) {
     const Amounts added = amounts[static_cast<std::size_t>(i)];
     if (added.before == 0 && added.after == 0) continue;
@@ -92,8 +94,9 @@ Tensor extended(Tensor x, const std::vector<Amounts>& amounts, PadMode mode, Whe
                     "pad: an axis must have an element to replicate; got axis ", i, " of ",
                     x.shape());
     x = index_select(x, i, positions(added, n, mode, x, where), where);
+    is_copy = true;
   }
-  return x;
+  return is_copy ? x : clone(x, where);
 }
 
 }  // namespace

@@ -10,11 +10,12 @@
 namespace ringrad {
 namespace {
 
-// x as (outer, length) in row-major order, with each row `count` times in a row.
+// x as (outer, length) in row-major order, with each row `count` times in a row. A copy, even where
+// strides of 0 could express the result: callers may write to it.
 Tensor repeat_rows(const Tensor& x, std::int64_t outer, std::int64_t count, std::int64_t length,
                    const Shape& result, Where where) {
   const Tensor rows = reshape(x, {outer, 1, length}, where);
-  return reshape(expand(rows, {outer, count, length}, where), result, where);
+  return reshape(contiguous(expand(rows, {outer, count, length}, where), where), result, where);
 }
 
 std::int64_t product(const Shape& shape, int begin, int end) {

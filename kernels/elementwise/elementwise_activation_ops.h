@@ -64,12 +64,13 @@ struct GeluTanh : UnaryRow<Domain::real, Saves::input> {
   }
 };
 
-/// x / (1 + e^-x)
+/// x / (1 + e^-x). In the derivative the exponential is never taken of large numbers, as in
+/// Softplus; below -88 the sigmoid is less than 1e-38.
 struct Silu : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "silu";
   static constexpr auto forward(auto x) { return x / (1 + exp(-x)); }
   static constexpr auto backward(const auto& grad, const auto& x) {
-    const auto sigmoid = 1 / (1 + exp(-x));
+    const auto sigmoid = where(x < -88, 0, 1 / (1 + exp(-where(x < -88, 0, x))));
     return grad * (sigmoid * (1 + x * (1 - sigmoid)));
   }
 };

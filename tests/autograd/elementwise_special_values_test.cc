@@ -34,13 +34,20 @@ TEST(ElementwiseSpecialValuesTest, GradientsAtKinksAndSpecialValuesArePyTorchs) 
   expect_close(other.grad(), {0});
 }
 
-TEST(ElementwiseSpecialValuesTest, SecondDerivativesOfSoftplusAndEluAreFiniteForLargeNumbers) {
+TEST(ElementwiseSpecialValuesTest, SecondDerivativesOfActivationsAreFiniteForLargeNumbers) {
   for (const auto& f :
-       {+[](const Tensor& x) { return softplus(x); }, +[](const Tensor& x) { return elu(x); }}) {
-    const Tensor x = leaf(tensor({1000., 100.}));
-    const Tensor first = grad(f(x), x, ones({2}), {.create_graph = true});
-    expect_close(grad(first, x, ones({2})), {0, 0});
+       {+[](const Tensor& x) { return softplus(x); }, +[](const Tensor& x) { return elu(x); },
+        +[](const Tensor& x) { return silu(x); }}) {
+    const Tensor x = leaf(tensor({1000., 100., -100., -1000.}));
+    const Tensor first = grad(f(x), x, ones({4}), {.create_graph = true});
+    expect_close(grad(first, x, ones({4})), {0, 0, 0, 0});
   }
+}
+
+TEST(ElementwiseSpecialValuesTest, RecordedGradientsTakeBoolOperands) {
+  const Tensor x = leaf(tensor({1., 2.})), flag = tensor({true, false});
+  for (const bool recorded : {false, true})
+    expect_close(grad(atan2(x, flag), x, ones({2}), {.create_graph = recorded}), {0.5, 0});
 }
 
 TEST(ElementwiseSpecialValuesTest, InfinityBecomesTheLargestNumberOfTheDtype) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/gradient_check.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
@@ -127,6 +128,12 @@ TEST(AutogradReduceTest, RootsOfZeroHaveAGradientOfZero) {
   const Tensor constant = full({3}, 2).set_requires_grad();
   stddev(constant).backward();
   expect_close(constant.grad(), {0, 0, 0});
+}
+
+TEST(AutogradReduceTest, SecondDerivativesOfANormOf0Are0) {
+  const Tensor x = zeros({2, 3}).set_requires_grad(), scale = tensor({1., 2.}).set_requires_grad();
+  const Tensor first = grad(sum(vector_norm(x, 2, {1}) * scale), x, {}, {.create_graph = true});
+  expect_close(grad(sum(first), scale), {0, 0});
 }
 
 TEST(AutogradReduceTest, LogsumexpNeitherOverflowsNorUnderflows) {

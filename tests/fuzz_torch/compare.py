@@ -1,65 +1,41 @@
 #!/usr/bin/env python3
-"""Compares random programs of our operators with PyTorch's: results, gradients, second derivatives.
+"""Compares random programs of our operators with PyTorch's: results, gradients, second derivatives. See README.md.
 
-    bazel build //tests/fuzz_torch:run_programs
-    python3 tests/fuzz_torch/compare.py bazel-bin/tests/fuzz_torch/run_programs --programs 2000 --seed 1
+    tools/fuzz_torch --programs 2000 --seed 1          builds run_programs, and calls this
+    tools/fuzz_torch --only 713 --seed 11              one program, with all its results
+    tools/fuzz_torch --file program.json               one that was printed as JSON
 
-Needs PyTorch 2 (pip install torch, best in a virtual environment outside of the tree). The truth is PyTorch in
-float64 on the same inputs. A difference counts if we are farther from the truth than PyTorch is, by more than
-rounding. Prints each differing program as JSON that run_programs accepts, and a line of figures last.
+Prints each differing program as JSON, a line of figures, and last `N passed, N failed`.
 """
-
 import argparse
+import collections
 import json
-import math
-import random
+import os
+import queue
 import subprocess
 import sys
+import threading
+import warnings
 
 import torch
-import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16,
-          "bfloat16": torch.bfloat16}
-UNARY = {
-    "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "square": torch.square, "exp": torch.exp,
-    "expm1": torch.expm1, "log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal, "sin": torch.sin, "cos": torch.cos,
-    "tanh": torch.tanh, "sigmoid": torch.sigmoid, "erf": torch.erf, "relu": torch.relu,
-    "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "floor": torch.floor,
-    "round": torch.round, "silu": F.silu, "softplus": F.softplus,
-    "leaky_relu": lambda x: F.leaky_relu(x, 0.2), "elu": lambda x: F.elu(x, 1.5), "tan": torch.tan,
-    "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh,
-    "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "trunc": torch.trunc,
-    "nan_to_num": lambda x: x.nan_to_num(2, 3, -3),
-}
-BINARY = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "pow": torch.pow,
-    "maximum": torch.maximum, "minimum": torch.minimum, "add_relu": lambda a, b: torch.relu(a + b),
-    "where": lambda a, b: torch.where(a > b, a, b * 2), "atan2": torch.atan2, "remainder": torch.remainder,
-    "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"), "lerp": lambda a, b: torch.lerp(a, b, b),
-}
-NUMBER = {
-    "clamp": lambda x, w: x.clamp(w["low"], w["high"]),
-    "pow_number": lambda x, w: x ** w["number"],
-    "number_pow": lambda x, w: torch.pow(w["number"], x),
-    "number_div": lambda x, w: w["number"] / x,
-    "mul_number": lambda x, w: x * w["number"],
-}
+import peer
+from candidates import CANDIDATES
+from programs import Maker
+
+# --- The comparison ---
+
+# Operators whose second derivative at a kink is a choice: at 0, ours is that of the smooth side.
+SECOND_AT_KINKS = {'elu', 'softplus'}
 
 
-def sliced(x, w):
-    index = [slice(None)] * x.dim()
-    index[w["axis"]] = slice(w["start"], w["end"], w["step"])
-    return x[tuple(index)]
+def parsed(text):
+    values = torch.tensor([float(v) for v in text['values'].split()], dtype=torch.float64)
+    return values.reshape(text['shape']).to(peer.DTYPES[text['dtype']])
 
 
-def padded(x, w):
-    """Pads the last axis; reflect and replicate need one or two axes before it."""
-    if w["mode"] == "constant":
-        return F.pad(x, w["amounts"], value=0.5)
-    return F.pad(x.reshape(1, -1, x.shape[-1]), w["amounts"], mode=w["mode"]).reshape(*x.shape[:-1], -1)
+def first_difference(ours, theirs, truth, allowed, is_gradient=False, is_lenient=False):
+    """None if ours is as good as PyTorch's; else (place, our value, PyTorch's, PyTorch's in float64).
 
 
 def attention(x, w):
@@ -461,164 +437,259 @@ class Maker:
                 return name, [i, [n, x.shape[0], *rng.choices([1, 2], k=3)], [n]], w
             if name.endswith("pool3d"):
                 return name, [i], w | {"kernel": 2}
+    Equal to either of PyTorch's results, or nearer to one of them than the rounding of some
+    operations, or not much farther from the float64 result than PyTorch itself is.
+    """
+    if ours.shape != truth.shape or theirs.shape != truth.shape:
+        return f': shape {list(ours.shape)}, PyTorch {list(theirs.shape)}, in float64 {list(truth.shape)}'
+    a, b, t = (x.detach().flatten() for x in (ours, theirs, truth))
+    rounded = t.to(a.dtype) if a.dtype.is_floating_point else t  # overflows as the dtype does
+    a, b, t, rounded = (x.double() for x in (a, b, t, rounded))
+    good = (a == b) | (a == t) | (a == rounded) | (a.isnan() & (b.isnan() | t.isnan()))
+    good |= a.isinf() & t.isinf()  # 1 / 0 and 1 / -0
+    if is_gradient:  # it overflows in its dtype, or it would if PyTorch had a kernel for that
+        good |= ~b.isfinite() & t.isfinite()
+        if theirs is truth:
+            good |= ~a.isfinite()
+    if is_lenient:
+        good |= ~b.isfinite() | ~t.isfinite()
+    finite = t[t.isfinite()].abs()
+    scale = t.abs().nan_to_num(0, 0, 0).clamp(min=max(1.0, finite.max().item() if finite.numel() else 1.0))
+    error = torch.minimum((a - b).abs().nan_to_num(float('inf')), (a - t).abs().nan_to_num(float('inf')))
+    their_error = (b - t).abs().nan_to_num(float('inf'))
+    good |= a.isfinite() & (b.isfinite() | t.isfinite()) & (error <= allowed * scale + 8 * their_error)
+    if good.all():
         return None
-
-    def add_step(self):
-        last = len(self.tensors) - 1
-        i = last if self.rng.random() < 0.7 else self.rng.randint(0, last)
-        step = self.candidate(i)
-        if step is None:
-            return
-        name, given, w = step
-        kept = len(self.inputs), len(self.tensors)
-        # New inputs are inserted before all steps, so later numbers shift when the program is
-        # written.
-        numbers = [self.input(g) if isinstance(g, list) else g for g in given]
-        try:
-            y = apply({"op": name, "with": w}, [self.tensors[n] for n in numbers])
-        except (RuntimeError, IndexError, ValueError):
-            y = None
-        if y is None or y.numel() > 2000:
-            del self.inputs[kept[0]:], self.tensors[kept[1]:]
-            return
-        self.steps.append({"op": name, "in": numbers, "with": w, "number": len(self.tensors)})
-        self.tensors.append(y)
-
-    def program(self):
-        self.input(self.shape(4) if self.rng.random() < 0.3 else self.shape(), learns=True)
-        if self.rng.random() < 0.3:
-            self.input(self.inputs[0]["shape"])
-        length = self.rng.randint(1, 5)
-        for _ in range(30):
-            if len(self.steps) < length:
-                self.add_step()
-        if not self.steps:
-            return None
-        step_numbers = {step["number"] for step in self.steps}
-        order = [n for n in range(len(self.tensors)) if n not in step_numbers] + sorted(step_numbers)
-        place = {n: p for p, n in enumerate(order)}
-        steps = [{"op": s["op"], "in": [place[n] for n in s["in"]], "with": s["with"]} for s in self.steps]
-        weights = [repr(self.rng.choice([-1, -0.5, 0.5, 1, 1.5])) for _ in range(self.tensors[-1].numel())]
-        return {"inputs": self.inputs, "steps": steps, "weights": weights}
+    k = (~good).nonzero()[0].item()
+    return f'[{k}] {a[k].item()}, PyTorch {b[k].item()}, in float64 {t[k].item()}'
 
 
-# --- What PyTorch makes of one -----------------------------------------------------------------------------------
-
-
-def differentiate(y, inputs, create_graph):
-    if not y.requires_grad:
-        return [None] * len(inputs)
-    return list(torch.autograd.grad(y, inputs, create_graph=create_graph, retain_graph=True, allow_unused=True))
-
-
-def run_torch(program, dtype=None):
-    tensors, learning = [], []
-    for given in program["inputs"]:
-        x = torch.tensor([float(v) for v in given["values"]], dtype=torch.float64).reshape(given["shape"])
-        x = x.to(dtype or DTYPES[given["dtype"]])
-        tensors.append(x.requires_grad_(given["learns"]))
-        if given["learns"]:
-            learning.append(tensors[-1])
-    for step in program["steps"]:
-        tensors.append(apply(step, [tensors[i] for i in step["in"]]))
-    y = tensors[-1]
-    weights = torch.tensor([float(v) for v in program["weights"]], dtype=y.dtype).reshape(y.shape)
-    gradients = differentiate((y * weights).sum(), learning, True)
-    parts = [(g.double() * torch.linspace(0.5, 1.5, g.numel(), dtype=torch.float64).reshape(g.shape)).sum()
-             for g in gradients if g is not None and g.requires_grad]
-    second = differentiate(sum(parts), learning, False) if parts else [None] * len(learning)
-    return {"result": [y], "plain": gradients, "gradients": gradients, "second": second}
-
-
-# --- The comparison ------------------------------------------------------------------------------------------------
-
-
-def parse(text, like):
-    if text is None:
-        return torch.zeros_like(like, dtype=torch.float64)
-    values = torch.tensor([float(v) for v in text["values"].split()], dtype=torch.float64)
-    return values.reshape(text["shape"])
+def tolerance(dtype, kind):
+    """100 eps; more in float64, where PyTorch's own error is not known."""
+    if not dtype.is_floating_point:
+        return 0
+    return torch.finfo(dtype).eps * (100 if dtype != torch.float64 else 1e8 if kind == 'offset' else 1e4)
 
 
 def zeros_if_none(x, like):
-    return torch.zeros(like, dtype=torch.float64) if x is None else x.detach().double()
+    return torch.zeros(like, dtype=torch.float64) if x is None else x
 
 
-def explain(what, ours, peer, truth, dtype):
-    """None if ours is as good as PyTorch's."""
-    if ours.shape != truth.shape:
-        return f"{what}: shape {list(ours.shape)}, not {list(truth.shape)}"
-    rounded = truth.to(dtype).double()  # overflows as the dtype does
-    for i, (a, b, t, r) in enumerate(zip(ours.flatten().tolist(), peer.flatten().tolist(),
-                                         truth.flatten().tolist(), rounded.flatten().tolist())):
-        if (a != a and (b != b or t != t)) or a == b or a == t or a == r:
+def all_finite(tensors):
+    return all(x is None or bool(x.isfinite().all()) for x in tensors)
+
+
+class Outcome:
+    """What came of a program: `text` describes a difference, and `step` is where it is, if in a step."""
+
+    def __init__(self, text='', step=None, has_second=True):
+        self.text, self.step, self.has_second = text, step, has_second
+
+
+def gradients_in_its_dtypes(program, ours):
+    """PyTorch's run, in float64 arithmetic if it lacks a 16-bit kernel backward."""
+    try:
+        return peer.run(program, ours, False)
+    except RuntimeError:
+        if not any(given['dtype'] in ('float16', 'bfloat16') for given in program['inputs']):
+            raise
+        return None
+
+
+def compared(program, answer):
+    ours = [parsed(text) for text in answer.get('steps', [])]
+    truth = theirs = None
+    try:
+        truth = peer.run(program, ours, True)
+        theirs = gradients_in_its_dtypes(program, ours) or truth
+    except (RuntimeError, IndexError, ValueError) as error:
+        if 'error' in answer:
+            return Outcome()  # both refuse, as for a shape that depends on values
+        return Outcome(f'PyTorch refuses: {error}')
+    for k, x in enumerate(ours):
+        b, t = theirs['steps'][k], truth['steps'][k]
+        if theirs is not truth and x.dtype != b.dtype:
+            return Outcome(f'dtype {x.dtype}, not {b.dtype}', k)
+        found = first_difference(x, b, t, tolerance(x.dtype, program['kind']))
+        if found:
+            return Outcome(found, k)
+    if 'error' in answer:
+        return Outcome('error: ' + answer['error'], len(ours) if len(ours) < len(program['steps']) else None)
+    dtypes = [x.dtype for x in ours] + [peer.DTYPES[given['dtype']] for given in program['inputs']]
+    allowed = max(tolerance(dtype, program['kind']) for dtype in dtypes)
+    shapes = [given['shape'] for given in program['inputs'] if given['learns']]
+    is_lenient = program['kind'] == 'extreme'
+    names = {step['op'] for step in program['steps']}
+    for what in ('plain', 'gradients', 'second'):
+        key = 'gradients' if what == 'plain' else what
+        if truth[key] is None or theirs[key] is None:
             continue
-        if math.isinf(a) and math.isinf(t):  # 1 / 0 and 1 / -0
+        if what == 'second' and (is_lenient or not all_finite(truth['gradients'] + theirs['gradients'])
+                                 or (program['kind'] == 'grid' and names & SECOND_AT_KINKS)):
             continue
-        if t != t and what.startswith("second"):  # at a pole, where formulas may cancel 0 * inf or not
-            continue
-        if not math.isfinite(a) or not (math.isfinite(b) or math.isfinite(t)):
-            return f"{what}[{i}]: {a}, PyTorch {b}, float64 {t}"
-        finite = truth[truth.isfinite()].abs()
-        scale = max(abs(t) if math.isfinite(t) else 0, finite.max().item() if finite.numel() else 0, 1)
-        allowed = 100 * torch.finfo(dtype).eps * scale
-        error = min(abs(a - v) for v in (b, t) if math.isfinite(v))
-        peer_error = abs(b - t) if math.isfinite(b) and math.isfinite(t) else math.inf
-        if error > allowed + 8 * peer_error:
-            return f"{what}[{i}]: {a}, PyTorch {b}, float64 {t}"
-    return None
-
-
-def difference(program, answer):
-    dtype = DTYPES[program["inputs"][0]["dtype"]]
-    if "error" in answer:
-        return "error: " + answer["error"]
-    peer, truth = run_torch(program), run_torch(program, torch.float64)
-    shapes = [given["shape"] for given in program["inputs"] if given["learns"]]
-    for what in ("result", "plain", "gradients", "second"):
-        texts = [answer["result"]] if what == "result" else answer[what]
-        for k, text in enumerate(texts):
-            like = truth["result"][0].shape if what == "result" else shapes[k]
-            t, p = zeros_if_none(truth[what][k], like), zeros_if_none(peer[what][k], like)
-            found = explain(f"{what} {k}", parse(text, t), p, t, dtype)
+        for k, text in enumerate(answer[what]):
+            t = zeros_if_none(truth[key][k], shapes[k])
+            b = t if theirs is truth else zeros_if_none(theirs[key][k], shapes[k])
+            a = parsed(text) if text else torch.zeros(shapes[k], dtype=torch.float64)
+            found = first_difference(a, b, t, allowed, True, is_lenient or what == 'second')
             if found:
-                return found
-    return None
+                return Outcome(f'{what} {k}{found}')
+    return Outcome(has_second=truth['second'] is not None and theirs['second'] is not None)
+
+
+# --- One program to read ---
+
+
+def told(program, answer, outcome):
+    """The program as lines, with shapes, dtypes and a mark where the difference is."""
+    lines = []
+    for n, given in enumerate(program['inputs']):
+        notes = ' learns' * given['learns'] + f' order {given["order"]} gap {given["gap"]}'
+        lines.append(f'  t{n} = input {given["dtype"]} {given["shape"]}{notes}')
+    for k, step in enumerate(program['steps']):
+        n = len(program['inputs']) + k
+        arguments = ', '.join([f't{i}' for i in step['in']] + [f'{name}={value}' for name, value in step['with'].items()])
+        result = answer['steps'][k] if k < len(answer.get('steps', [])) else {'dtype': '?', 'shape': '?'}
+        mark = '  <-- ' + outcome.text if outcome.step == k else ''
+        sink = ' (sink)' * (n in program['sinks'])
+        lines.append(f'  t{n} = {step["op"]}({arguments})  {result["dtype"]} {result["shape"]}{sink}{mark}')
+    return '\n'.join(lines)
+
+
+# --- Workers: one run_programs and one PyTorch each ---
+
+
+def work(options):
+    """Answers each number of standard input by a line of JSON."""
+    prepare()
+    runner = start_runner(options)
+    for line in sys.stdin:
+        number = int(line)
+        program = Maker(options.seed, number, options.device).program()
+        report = {'operators': [step['op'] for step in program['steps']]}
+        answer = ask(runner, program)
+        if answer is None:
+            report |= {'text': 'run_programs died', 'program': program}
+            runner = start_runner(options)
+        else:
+            outcome = compared(program, answer)
+            report['has_second'] = outcome.has_second
+            if outcome.text:
+                report |= {'text': outcome.text, 'told': told(program, answer, outcome), 'program': program}
+        print(json.dumps(report), flush=True)
+
+
+def prepare():
+    torch.set_num_threads(1)
+    warnings.simplefilter('ignore')  # of operators that compute what is asked, but think it odd
+
+
+def start_runner(options):
+    return subprocess.Popen([options.runner, '--device', options.device], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True)
+
+
+def ask(runner, program):
+    """The answer of run_programs; None if it died."""
+    try:
+        print(json.dumps(program), file=runner.stdin, flush=True)
+        line = runner.stdout.readline()
+    except BrokenPipeError:
+        line = ''
+    return json.loads(line) if line else None
+
+
+def start_worker(options):
+    return subprocess.Popen([sys.executable, __file__, options.runner, '--worker', '--seed', str(options.seed),
+                             '--device', options.device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def drive(options, numbers, reports):
+    """Hands numbers to a worker, and starts another if PyTorch takes the process down."""
+    worker = start_worker(options)
+    while True:
+        try:
+            number = numbers.get_nowait()
+        except queue.Empty:
+            break
+        try:
+            print(number, file=worker.stdin, flush=True)
+            line = worker.stdout.readline()
+        except BrokenPipeError:
+            line = ''
+        if not line:
+            line = json.dumps({'text': "the process of PyTorch died", 'operators': []})
+            worker = start_worker(options)
+        reports.put((number, json.loads(line)))
+    worker.stdin.close()
+    worker.wait()
+
+
+def run_all(options):
+    numbers, reports = queue.Queue(), queue.Queue()
+    for k in range(options.first, options.first + options.programs):
+        numbers.put(k)
+    for _ in range(options.jobs):
+        threading.Thread(target=drive, args=(options, numbers, reports), daemon=True).start()
+    failed = without_second = 0
+    counts = collections.Counter()
+    for _ in range(options.programs):
+        number, report = reports.get()
+        counts.update(report['operators'])
+        without_second += not report.get('has_second', True)
+        if 'text' in report:
+            failed += 1
+            print(f'FAILED program {number} of seed {options.seed}: {report["text"]}')
+            print(report.get('told', ''))
+            print('   ', json.dumps(report.get('program')), flush=True)
+    unused = [name for name in CANDIDATES if name not in counts and not (peer.IS_OLD and name in peer.OLD)]
+    if options.programs >= len(CANDIDATES) and options.device == 'cpu':
+        for name in unused:
+            print(f'FAILED: no program contains {name}')
+        failed += len(unused)
+    figures = {'torch': torch.__version__, 'seed': options.seed, 'programs': options.programs,
+               'steps': sum(counts.values()), 'without_second_derivatives': without_second}
+    print(json.dumps(figures))
+    print(f'{options.programs - min(failed, options.programs)} passed, {failed} failed')
+    return 1 if failed else 0
+
+
+def run_one(options):
+    prepare()
+    if options.file:
+        with open(options.file, encoding='utf-8') as file:
+            program = json.load(file)
+    else:
+        program = Maker(options.seed, options.only, options.device).program()
+    answer = ask(start_runner(options), program)
+    if answer is None:
+        print('run_programs died')
+        return 1
+    outcome = compared(program, answer)
+    print(json.dumps(program))
+    print(told(program, answer, outcome))
+    print('FAILED: ' + outcome.text if outcome.text else 'no difference')
+    return 1 if outcome.text else 0
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runner", help="the built run_programs")
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('runner', help='the built run_programs')
+    parser.add_argument('--programs', type=int, default=500)
+    parser.add_argument('--first', type=int, default=0, help='number of the first program')
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--jobs', type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument('--device', default='cpu', help='of our side: cpu or cuda')
+    parser.add_argument('--only', type=int, help='runs this program alone, and prints its steps')
+    parser.add_argument('--file', help='runs the program in this file')
+    parser.add_argument('--worker', action='store_true', help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    with subprocess.Popen([options.runner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as runner:
-        found = skipped = 0
-        for k in range(options.programs):
-            program = Maker(random.Random(f"{options.seed} {k}")).program()
-            if program is None:
-                skipped += 1
-                continue
-            print(json.dumps(program), file=runner.stdin, flush=True)
-            line = runner.stdout.readline()
-            if not line:
-                print("run_programs died of", json.dumps(program))
-                return 1
-            try:
-                what = difference(program, json.loads(line))
-            except RuntimeError as error:  # PyTorch lacks a second derivative, or a 16-bit kernel
-                skipped += 1
-                continue
-            if what:
-                found += 1
-                names = " ".join(step["op"] for step in program["steps"])
-                print(f"{options.seed} {k} {program['inputs'][0]['dtype']}: {names}: {what}")
-                print("   ", json.dumps(program))
-        runner.stdin.close()
-    print(json.dumps({"programs": options.programs - skipped, "skipped": skipped, "differ": found}))
-    return 1 if found else 0
+    if options.worker:
+        return work(options)
+    if options.file or options.only is not None:
+        return run_one(options)
+    return run_all(options)
 
 
-if __name__ == "__main__":
+if __name__ == '__main__':
     sys.exit(main())

@@ -394,6 +394,14 @@ const std::map<std::string, Operator>& operators() {
     result.merge(movement());
     result.merge(shapes());
     result.merge(reductions_and_layers());
+namespace ringrad::fuzz_torch {
+
+const Operators& operators() {
+  static const Operators all = [] {
+    Operators result;
+    for (Operators some : {elementwise_operators(), movement_operators(), index_operators(),
+                           reduction_operators(), layer_operators(), loss_operators()})
+      result.merge(some);
     return result;
   }();
   return all;

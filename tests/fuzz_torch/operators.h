@@ -1,4 +1,5 @@
-// The operators of random programs, by name. compare.py maps the same names to PyTorch's.
+// The operators of random programs, by name. peer.py maps the same names to PyTorch's. Names are
+// those of docs/operators.md; further names, such as add_number, are other forms of one.
 
 #pragma once
 
@@ -12,11 +13,19 @@
 
 namespace ringrad::fuzz_torch {
 
+/// Makes the result of a step from earlier tensors and from the arguments that the step names.
 using Operator =
     std::function<Tensor(const std::vector<Tensor>& inputs, const nlohmann::json& arguments)>;
+using Operators = std::map<std::string, Operator>;
 
-const std::map<std::string, Operator>& operators();
+/// All of those below.
+const Operators& operators();
 
-Shape shape_of(const nlohmann::json& extents);
+Operators elementwise_operators();
+Operators movement_operators();   ///< also makers of tensors, and operators in place
+Operators index_operators();      ///< also those of order
+Operators reduction_operators();  ///< also products and linear algebra
+Operators layer_operators();      ///< convolution, windows, normalization, attention
+Operators loss_operators();
 
 }  // namespace ringrad::fuzz_torch

@@ -1,46 +1,62 @@
 // Runs programs, one JSON object per line of standard input, and prints one line of results for
-// each.
+// each. `--device cuda` runs them on a GPU, a simulated one by default.
 //
-//     {"inputs": [{"shape": [2, 3], "dtype": "float32", "values": [...], "learns": true}, ...],
-//      "steps": [{"op": "mul", "in": [0, 1], "with": {}}, ...],
-//      "weights": [...]}
+//     {"inputs": [{"shape": [2, 3], "dtype": "float32", "learns": true, "values": ["0.5", ...],
+//                  "order": [1, 0], "gap": 2}, ...],
+//      "steps": [{"op": "mul", "in": [0, 1], "with": {}, "recorded": true}, ...],
+//      "sinks": [2, 4]}
 //
-//     {"result": T, "plain": [T, ...], "gradients": [T, ...], "second": [T, ...]}
-//     {"error": "..."}
+//     {"steps": [T, ...], "plain": [T, ...], "gradients": [T, ...], "second": [T, ...]}
+//     {"steps": [T, ...], "error": "..."}
 //
-// T is {"shape": [...], "values": "..."}. The result of a step is the next tensor. The loss is the
-// sum of the last result's elements times the weights. "gradients" are the gradients of the loss
-// with respect to the inputs that learn, recorded; "second" are the gradients of their sum,
-// weighted by a ramp from 0.5 to 1.5. "plain" are the gradients of the usual, fused backward pass.
-// A missing gradient is null.
+// T is {"shape": [...], "dtype": "...", "values": "..."}; a missing gradient is null. The axes of
+// an input lie in memory in the given order, and of its last axis there only every gap-th place is
+// used. The result of a step is the next tensor. The loss is the sum of the sinks' elements, with
+// the weights of weights_of(). "gradients" are the gradients of the loss with respect to the inputs
+// that learn, recorded; "second" are the gradients of their sum, weighted by a ramp from 0.5 to
+// 1.5. "plain" are the gradients of the usual backward pass, which takes the fused kernels.
 
-#include <cstdio>
+#include <charconv>
 #include <iostream>
 #include <string>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/tests/fuzz_torch/operators.h"
+#include "ringrad/tests/fuzz_torch/arguments.h"
 
 namespace ringrad::fuzz_torch {
 namespace {
 
 using nlohmann::json;
 
-DType dtype_named(const std::string& name) {
-  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16})
-    if (concat(dtype) == name) return dtype;
-  throw ValueError("a dtype must be a floating one; got " + name, Where::current());
+Tensor on_host(const Shape& shape, DType dtype) {
+  return empty(shape, {.dtype = dtype, .device = Device("cpu")});
 }
 
 // Numbers are text: JSON has no infinity.
-Tensor tensor_of(const json& values, const Shape& shape, DType dtype) {
-  const Tensor wide = empty(shape, {.dtype = DType::float64});
+Tensor values_of(const json& input) {
+  const Tensor wide = on_host(shape_of(input["shape"]), DType::float64);
   double* at = wide.data<double>();
-  for (const json& value : values) *at++ = std::stod(value.get<std::string>());
-  return to(wide, dtype);
+  for (const json& value : input["values"]) *at++ = std::stod(value.get<std::string>());
+  return to(to(wide, dtype_of_name(input["dtype"])), default_device());
+}
+
+// A copy of x with its axes in another order in memory, and with unused places between elements.
+Tensor laid_out(const Tensor& x, const Shape& order, std::int64_t gap) {
+  if (x.dims() == 0) return x;
+  Shape stored, place = order;
+  for (int i = 0; i < order.size(); ++i) {
+    stored.push_back(x.size(order[i]));
+    place[static_cast<int>(order[i])] = i;
+  }
+  stored[order.size() - 1] *= gap;
+  const Tensor memory = zeros(stored, {.dtype = x.dtype()});
+  const Tensor view = permute(slice(memory, -1, 0, stored[order.size() - 1], gap), place);
+  return copy_(view, x);
 }
 
 json text_of(const Tensor& x) {
@@ -50,24 +66,10 @@ json text_of(const Tensor& x) {
   std::string values;
   char number[32];
   for (const double value : x.to_vector<double>()) {
-    std::snprintf(number, sizeof number, "%.17g ", value);
-    values += number;
+    values.append(number, std::to_chars(number, number + sizeof number, value).ptr);
+    values += ' ';
   }
-  return {{"shape", shape}, {"values", values}};
-}
-
-std::vector<Tensor> gradients_of(const Tensor& loss, const std::vector<Tensor>& inputs,
-                                 bool create_graph) {
-  if (!loss.requires_grad()) return std::vector<Tensor>(inputs.size());
-  return grad({&loss, 1}, inputs, {}, {.retain_graph = true, .create_graph = create_graph});
-}
-
-Tensor ramp(const Shape& shape) {
-  const Tensor x = empty(shape, {.dtype = DType::float64});
-  const std::int64_t n = x.numel();
-  for (std::int64_t i = 0; i < n; ++i)
-    x.data<double>()[i] = n == 1 ? 0.5 : 0.5 + static_cast<double>(i) / static_cast<double>(n - 1);
-  return x;
+  return {{"shape", shape}, {"dtype", name(x.dtype())}, {"values", values}};
 }
 
 json texts_of(const std::vector<Tensor>& list) {
@@ -76,48 +78,81 @@ json texts_of(const std::vector<Tensor>& list) {
   return result;
 }
 
-json run(const json& program) {
+std::vector<Tensor> gradients_of(const Tensor& loss, const std::vector<Tensor>& inputs,
+                                 bool create_graph) {
+  if (!loss.defined() || !loss.requires_grad()) return std::vector<Tensor>(inputs.size());
+  return grad({&loss, 1}, inputs, {}, {.retain_graph = true, .create_graph = create_graph});
+}
+
+// Of the elements of a sink: multiples of 1/8, which every dtype holds.
+Tensor weights_of(const Shape& shape) {
+  const Tensor x = on_host(shape, DType::float64);
+  for (std::int64_t i = 0; i < x.numel(); ++i)
+    x.data<double>()[i] = (static_cast<double>(7 * i % 11) - 5.5) / 4;
+  return to(x, default_device());
+}
+
+Tensor ramp(const Shape& shape) {
+  const Tensor x = on_host(shape, DType::float64);
+  const std::int64_t n = x.numel();
+  for (std::int64_t i = 0; i < n; ++i)
+    x.data<double>()[i] = n == 1 ? 0.5 : 0.5 + static_cast<double>(i) / static_cast<double>(n - 1);
+  return to(x, default_device());
+}
+
+// The sum of all products; undefined for no factors.
+Tensor weighted_sum(const std::vector<Tensor>& list, Tensor (*weights)(const Shape&)) {
+  Tensor total;
+  for (const Tensor& x : list) {
+    if (!x.defined() || !x.requires_grad()) continue;
+    const Tensor part = sum(to(x, DType::float64) * weights(x.shape()));
+    total = total.defined() ? total + part : part;
+  }
+  return total;
+}
+
+void run(const json& program, json& answer) {
   std::vector<Tensor> tensors, learning;
   for (const json& input : program["inputs"]) {
-    tensors.push_back(
-        tensor_of(input["values"], shape_of(input["shape"]), dtype_named(input["dtype"])));
+    tensors.push_back(laid_out(values_of(input), shape_of(input["order"]), input["gap"]));
     if (!input["learns"]) continue;
     tensors.back().set_requires_grad();
     learning.push_back(tensors.back());
   }
+  answer["steps"] = json::array();
   for (const json& step : program["steps"]) {
     std::vector<Tensor> in;
     for (const std::size_t i : step["in"]) in.push_back(tensors.at(i));
+    const GradMode mode(step["recorded"].get<bool>());
     tensors.push_back(operators().at(step["op"])(in, step["with"]));
+    answer["steps"].push_back(text_of(tensors.back()));
   }
-  const Tensor& y = tensors.back();
-  const Tensor loss = sum(y * tensor_of(program["weights"], y.shape(), y.dtype()));
-  const std::vector<Tensor> plain = gradients_of(loss, learning, false);
+  std::vector<Tensor> sinks;
+  for (const std::size_t i : program["sinks"]) sinks.push_back(tensors.at(i));
+  const Tensor loss = weighted_sum(sinks, weights_of);
+  answer["plain"] = texts_of(gradients_of(loss, learning, false));
   const std::vector<Tensor> gradients = gradients_of(loss, learning, true);
-  Tensor of_gradients;
-  for (const Tensor& gradient : gradients) {
-    if (!gradient.defined() || !gradient.requires_grad()) continue;
-    const Tensor part = sum(to(gradient, DType::float64) * ramp(gradient.shape()));
-    of_gradients = of_gradients.defined() ? of_gradients + part : part;
-  }
-  std::vector<Tensor> second(learning.size());
-  if (of_gradients.defined()) second = gradients_of(of_gradients, learning, false);
-  return {{"result", text_of(y)},
-          {"plain", texts_of(plain)},
-          {"gradients", texts_of(gradients)},
-          {"second", texts_of(second)}};
+  answer["gradients"] = texts_of(gradients);
+  answer["second"] = texts_of(gradients_of(weighted_sum(gradients, ramp), learning, false));
 }
 
 }  // namespace
 }  // namespace ringrad::fuzz_torch
 
-int main() {
+int main(int count, char** arguments) {
+  using namespace ringrad;
+  if (count == 3 && std::string(arguments[1]) == "--device") {
+    set_default_device(Device(arguments[2]));
+  } else if (count != 1) {
+    std::cerr << "run_programs: usage: run_programs [--device cuda]\n";
+    return 2;
+  }
   for (std::string line; std::getline(std::cin, line);) {
     nlohmann::json answer;
     try {
-      answer = ringrad::fuzz_torch::run(nlohmann::json::parse(line));
+      fuzz_torch::run(nlohmann::json::parse(line), answer);
     } catch (const std::exception& error) {
-      answer = {{"error", error.what()}};
+      answer["error"] = error.what();
     }
     std::cout << answer << std::endl;
   }

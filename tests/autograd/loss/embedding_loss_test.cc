@@ -78,6 +78,12 @@ TEST(TripletMarginLossTest, GradientsAgreeWithDifferences) {
       }
 }
 
+TEST(TripletMarginLossTest, EqualRowsOfFloat16HaveFiniteGradients) {
+  const Tensor x = tensor({1.25, -0.25}, DType::float16).set_requires_grad();
+  triplet_margin_loss(x, tensor({1.75, 0.5}, DType::float16), x).backward();
+  expect_close(x.grad(), {-0.5547, -0.832}, 64);
+}
+
 TEST(TripletMarginLossTest, TakesStridedRowsAndHalves) {
   Random random(3);
   const Tensor a = random.tensor({4, 5}), b = random.tensor({4, 5}), c = random.tensor({4, 5});

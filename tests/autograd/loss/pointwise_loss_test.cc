@@ -110,6 +110,13 @@ TEST(PointwiseLossTest, HalvesComputeInFloat32AndEmptyTensorsHaveNoMean) {
   EXPECT_TRUE(std::isnan(kl_div(zeros({0}), zeros({0})).item<double>()));
 }
 
+TEST(PointwiseLossTest, RecordedGradientsOfHalvesComputeInFloat32) {
+  const Tensor x = tensor({30.}, DType::float16).set_requires_grad();
+  const Tensor loss = kl_div(x, x, Reduction::mean, true);  // exp(30) is no number of float16
+  const Tensor recorded = grad(loss, x, {}, {.create_graph = true});
+  expect_close(recorded, grad(loss, x));
+}
+
 TEST(PointwiseLossTest, ThrowsAtTheCallersLine) {
   expect_throws<ValueError>([] { huber_loss(zeros({2}), zeros({2}), Reduction::mean, 0); },
                             "huber_loss: delta must be positive; got 0");

@@ -104,6 +104,7 @@ TEST(PadTest, SurroundsOrCrops) {
 
 TEST(PadTest, ReflectsAndReplicates) {
   const Tensor x = tensor({1., 2., 3., 4.});
+  EXPECT_FALSE(pad(x, {0, 0}, PadMode::reflect).storage() == x.storage());  // always a copy
   expect_close(pad(x, {2, 3}, PadMode::reflect), {3, 2, 1, 2, 3, 4, 3, 2, 1});
   expect_close(pad(x, {2, 1}, PadMode::replicate), {1, 1, 1, 2, 3, 4, 4});
   expect_close(pad(x, {-1, 1}, PadMode::replicate), {2, 3, 4, 4});
@@ -127,6 +128,13 @@ TEST(RepeatTest, RepeatsWholeTensorsOrPositions) {
   expect_close(repeat_interleave(x, tensor({2, 0}), 0), tensor({{1., 2.}, {1., 2.}}));
   EXPECT_EQ(repeat(x, {0, 1}).shape(), (Shape{0, 2}));
   EXPECT_FALSE(repeat(x, {1, 1}).storage() == x.storage());  // always a copy
+}
+
+TEST(RepeatTest, EveryElementHasAPlaceOfItsOwn) {
+  const Tensor row = tensor({{1., 2.}});
+  for (const Tensor& y : {repeat(row, {3, 2}), repeat(row, {3, 1}), tile(row, {2, 1, 2}),
+                          repeat_interleave(row, 3, 0), repeat_interleave(transpose(row, 0, 1), 2)})
+    EXPECT_TRUE(y.is_contiguous()) << y.shape();
 }
 
 TEST(MeshgridTest, GivesTheCoordinatesOfEveryPoint) {
