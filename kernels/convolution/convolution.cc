@@ -226,6 +226,8 @@ void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y,
     return cpu::direct::convolution_backward_weight(g, image, gradient, filter, offset);
   if (const auto problem = winograd_problem(g); is_winograd(g, problem))
     return winograd::backward_weight(problem, image, gradient, filter, offset, where);
+  if (cpu::depthwise::supports(g))
+    return cpu::depthwise::convolution_backward_weight(g, image, gradient, filter, offset);
   cpu::onednn::convolution_backward_weight(g, image, gradient, filter, offset, where);
 }
 

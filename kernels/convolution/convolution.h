@@ -10,12 +10,13 @@
 // pixel are then neighbours, so every inner loop runs over consecutive memory. An input in another
 // order is copied once.
 //
-// On a CPU the shape chooses among three implementations; convolution_cuda.cu has those for a GPU:
+// On a CPU the shape chooses among the implementations; convolution_cuda.cu has those for a GPU:
 //
-//     winograd.h                 3x3 with stride 1, float32, channels in sixteens:
-//                                a quarter of the multiplications
-//     oneDNN                     every other float32 shape
-//     convolution_direct_cpu.cc  loops, for float64 and for what oneDNN does not support
+//     winograd.h                    3x3 with stride 1, float32, channels in sixteens:
+//                                   a quarter of the multiplications
+//     convolution_depthwise_cpu.cc  weight gradients of depthwise filters 5 or 7 wide, float32
+//     oneDNN                        every other float32 shape
+//     convolution_direct_cpu.cc     loops, for float64 and for what oneDNN does not support
 //
 // Extents: B batch, C input channels, K output channels, D H W input pixels, Z P Q output pixels,
 // U R S filter taps, G groups; L input positions, T output positions of a sequence.

@@ -2,7 +2,8 @@
 //
 // Channels are last: x (B, D, H, W, C), y (B, Z, P, Q, K). Filters are (K, C / G, U, R, S). Each of
 // the three products has two implementations: `onednn` for float32; and `direct`, plain loops over
-// the definition, for float64 and for extents of zero. winograd.h is a third.
+// the definition, for float64 and for extents of zero. winograd.h and `depthwise` compute some
+// shapes faster.
 
 #pragma once
 
@@ -23,6 +24,17 @@ void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, c
                                  float* grad_weight, float* grad_bias, Where where);
 
 }  // namespace onednn
+
+/// Images of which each channel is its own group, with filters five or seven taps wide: for their
+/// weight gradients oneDNN takes ten times as long as for the forward pass.
+namespace depthwise {
+
+bool supports(const ConvolutionGeometry& g);
+/// grad_bias: K values, or null. REQUIRES: supports(g); no extent is 0
+void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
+                                 float* grad_weight, float* grad_bias);
+
+}  // namespace depthwise
 
 namespace direct {
 

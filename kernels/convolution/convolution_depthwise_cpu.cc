@@ -1,0 +1,98 @@
+// The weight gradient of depthwise convolution, where each channel is its own group: for each tap
+// the product of two images, summed over their pixels.
+//
+// Sixteen channels are one vector. The sums of a row of taps stay in registers while the loop runs
+// over the pixels, and each output's gradient meets S inputs. Images are summed in fixed chunks, so
+// the result does not depend on the number of threads.
+
+#include <algorithm>
+#include <vector>
+
+#include "ringrad/core/simd.h"
+#include "ringrad/kernels/convolution/convolution_cpu.h"
+#include "ringrad/kernels/parallel_for.h"
+#include "ringrad/kernels/register_tile.h"
+
+namespace ringrad::kernels::cpu::depthwise {
+namespace {
+
+using Vec = Vector<float>;
+constexpr std::int64_t kLanes = Vec::kLanes;
+
+/// sums[s] = sum over images [begin, end), p and q of grad_y[b, p, q] * x[b, h, w] for tap (r, s),
+/// each a vector of channels.
+template <int S>
+RINGRAD_CLONES void sum_row_of_taps(const ConvolutionGeometry& g, std::int64_t r,
+                                    std::int64_t begin, std::int64_t end, const float* x,
+                                    const float* grad_y, float* sums) {
+  const auto& [rank, stride, padding, dilation, groups] = g.options;
+  typename Vec::type sum[S] = {};
+  for (std::int64_t row = begin * g.P; row < end * g.P; ++row) {
+    const std::int64_t h = row % g.P * stride[1] + r * dilation[1] - padding[1];
+    if (h < 0 || h >= g.H) continue;
+    const float* in = x + (row / g.P * g.H + h) * g.W * g.C;
+    const float* grads = grad_y + row * g.Q * g.C;
+    for (std::int64_t q = 0; q < g.Q; ++q) {
+      const typename Vec::type grad = Vec::at(grads + q * g.C);
+      const std::int64_t first = q * stride[2] - padding[2];
+      const bool inside = first >= 0 && first + (S - 1) * dilation[2] < g.W;
+#pragma GCC unroll 8
+      for (int s = 0; s < S; ++s) {
+        const std::int64_t w = first + s * dilation[2];
+        if (inside || (w >= 0 && w < g.W)) sum[s] += grad * Vec::at(in + w * g.C);
+      }
+    }
+  }
+  for (int s = 0; s < S; ++s) Vec::at(sums + s * kLanes) = sum[s];
+}
+
+/// The sum of `count` vectors that are `step` apart.
+RINGRAD_CLONES void sum_vectors(std::int64_t count, std::int64_t step, const float* x, float* sum) {
+  typename Vec::type total = {};
+  for (std::int64_t i = 0; i < count; ++i) total += Vec::at(x + i * step);
+  Vec::at(sum) = total;
+}
+
+template <int S>
+void backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
+                     float* grad_weight, float* grad_bias) {
+  constexpr std::int64_t kMostChunks = 8;
+  const std::int64_t chunks = std::min(g.B, kMostChunks), sums = g.R * S + 1;  // and the bias
+  std::vector<float> parts(static_cast<std::size_t>(g.C * chunks * sums));
+  parallel_for(g.C / kLanes * chunks, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t piece = first; piece < last; ++piece) {
+      const std::int64_t channel = piece / chunks * kLanes, chunk = piece % chunks;
+      const std::int64_t begin = chunk * g.B / chunks, end = (chunk + 1) * g.B / chunks;
+      float* part = parts.data() + piece * sums * kLanes;
+      for (std::int64_t r = 0; r < g.R; ++r)
+        sum_row_of_taps<S>(g, r, begin, end, x + channel, grad_y + channel, part + r * S * kLanes);
+      sum_vectors((end - begin) * g.P * g.Q, g.C, grad_y + begin * g.P * g.Q * g.C + channel,
+                  part + (sums - 1) * kLanes);
+    }
+  });
+  for (std::int64_t c = 0; c < g.C; ++c)
+    for (std::int64_t i = 0; i < sums; ++i) {
+      const float* part = parts.data() + (c / kLanes * chunks * sums + i) * kLanes + c % kLanes;
+      float total = 0;
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += part[chunk * sums * kLanes];
+      if (i < sums - 1)
+        grad_weight[c * (sums - 1) + i] = total;
+      else if (grad_bias)
+        grad_bias[c] = total;
+    }
+}
+
+}  // namespace
+
+bool supports(const ConvolutionGeometry& g) {
+  return g.is_flat() && g.C == g.options.groups && g.K == g.C && g.C % kLanes == 0 &&
+         (g.S == 5 || g.S == 7);
+}
+
+void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
+                                 float* grad_weight, float* grad_bias) {
+  g.S == 5 ? backward_weight<5>(g, x, grad_y, grad_weight, grad_bias)
+           : backward_weight<7>(g, x, grad_y, grad_weight, grad_bias);
+}
+
+}  // namespace ringrad::kernels::cpu::depthwise
