@@ -8,7 +8,8 @@ ringrad_cuda_library and ringrad_cuda_test.
 """
 
 load("//tools:copts.bzl", "CHECKED_COPTS")
-load("//tools:ringrad.bzl", "ringrad_library", "ringrad_test")
+load("//tools:ringrad.bzl", "has_linked_headers", "ringrad_library", "ringrad_test")
+load("@ringrad_rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 
 # Kernels can be told to stop at arithmetic on unwritten memory (sim/unwritten.h), so the compiler must
 # not add arithmetic that is not in the source.
@@ -95,14 +96,23 @@ def ringrad_cuda_library(
     """
     deps = deps + [str(Label("//core/gpu:cuda"))]
     simulated = ["%s_simulated/%s.cc" % (name, src) for src in srcs]
-    folder = native.package_name()
-    if native.repository_name() != "@":
-        folder = native.repository_name()[1:] + "/" + folder
     for src, cc in zip(srcs, simulated):
         native.genrule(
             name = cc + "_rule",
+            srcs = [src],
             outs = [cc],
-            cmd = "echo '#include \"%s/%s\"' > $@" % (folder, src),
+            cmd = "echo '#include \"%s\"' > $@" % (
+                "ringrad/%s/%s" % (native.package_name(), src) if has_linked_headers() else "$<"
+            ),
+        )
+    headers = []
+    if has_linked_headers():
+        headers = [":%s_headers" % name]
+        ringrad_library(
+            name = name + "_headers",
+            hdrs = hdrs,
+            testonly = testonly,
+            deps = deps,
         )
     _nvcc_objects(
         name = name + "_nvcc",
@@ -112,7 +122,7 @@ def ringrad_cuda_library(
         hdrs = hdrs,
         tags = ["manual"],
         testonly = testonly,
-        deps = deps,
+        deps = deps + headers,
     )
     ringrad_library(
         name = name,

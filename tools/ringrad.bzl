@@ -2,35 +2,56 @@
 names, sources and dependencies and nothing else."""
 
 load("//tools:copts.bzl", "RINGRAD_COPTS", "TEST_COPTS", "library_copts")
+load("@ringrad_rules_cc//cc:defs.bzl", "CcInfo", "cc_binary", "cc_common", "cc_library")
 
-def ringrad_library(name, deps = [], copts = [], testonly = False, **kwargs):
+# Includes read "ringrad/<path in the repository>". Bazel's folder of this repository has that name here and in a
+# WORKSPACE that calls it "ringrad": then the folder's parent is on the include path. Modules get a name of Bazel's, and
+# a WORKSPACE may choose another: then Bazel links each library's headers in a folder "ringrad" of the library's own,
+# which works everywhere, for a few hundred -I per compiler call.
+_FOLDER_IS_RINGRAD = str(Label("//:BUILD.bazel")).startswith(("//", "@ringrad//"))
+
+def has_linked_headers():
+    """True if so in the package that is loaded: in one of this repository, but not in one of a project that uses it."""
+    return not _FOLDER_IS_RINGRAD and native.repository_name() == "@" + Label("//:BUILD.bazel").workspace_name
+
+def ringrad_library(name, srcs = [], hdrs = [], deps = [], copts = [], testonly = False, textual_hdrs = [], **kwargs):
     """One header concept."""
-    native.cc_library(
+    if has_linked_headers():
+        # Only what is in hdrs is linked; and a select() holds no headers.
+        if type(srcs) == "list":
+            hdrs = hdrs + [src for src in srcs if src.endswith(".h")]
+            srcs = [src for src in srcs if not src.endswith(".h")]
+        hdrs = hdrs + textual_hdrs
+        textual_hdrs = []
+        kwargs = dict(kwargs, include_prefix = "ringrad", strip_include_prefix = "/")
+    cc_library(
         name = name,
+        srcs = srcs,
+        hdrs = hdrs,
         copts = (RINGRAD_COPTS if testonly else library_copts(native.package_name())) + copts,
         deps = deps + [str(Label("//tools:include_path"))],
         linkstatic = True,
         testonly = testonly,
+        textual_hdrs = textual_hdrs,
         **kwargs
     )
 
 def _include_path_impl(ctx):
     # In this repository itself, .bazelrc sets the folder of "ringrad/", because Bazel refuses "..".
     root = ctx.label.workspace_root
-    quote_includes = [root + "/.."] if root else []
+    quote_includes = [root + "/.."] if root and _FOLDER_IS_RINGRAD else []
     openmp = cc_common.create_linker_input(owner = ctx.label, user_link_flags = depset(["-fopenmp"]))
     return [CcInfo(
         compilation_context = cc_common.create_compilation_context(quote_includes = depset(quote_includes)),
         linking_context = cc_common.create_linking_context(linker_inputs = depset([openmp])),
     )]
 
-# What every library and all that use it need: includes of "ringrad/<path in the repository>", where the
-# folder that holds the repository has Bazel's name for it, which is "ringrad"; and OpenMP.
+# What every library and all that use it need: the folder of "ringrad/", if that is Bazel's; and OpenMP.
 include_path = rule(implementation = _include_path_impl)
 
 def ringrad_binary(name, copts = [], **kwargs):
     """A program with its own main()."""
-    native.cc_binary(
+    cc_binary(
         name = name,
         copts = RINGRAD_COPTS + copts,
         **kwargs

@@ -3,7 +3,11 @@
 Bazel would download rules_cc from GitHub, and Debian's copy of it is too new for Bazel 4.2.3.
 """
 
+load(":providers.bzl", "cc_info", "cc_module")
+
+CcInfo = cc_info
 cc_binary = native.cc_binary
+cc_common = cc_module
 cc_import = native.cc_import
 cc_library = native.cc_library
 cc_proto_library = native.cc_proto_library
