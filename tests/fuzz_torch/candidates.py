@@ -66,8 +66,13 @@ def integer_pair(m, x):
 
 
 def power(m, x):
-    """An integer to the power of integers that are not negative."""
+    """An integer to the power of integers that are not negative.
+
+    Where x is negative, the derivative by the exponent is NaN, and PyTorch hides some of these.
+    """
     other = m.operand(x, NUMBERS)
+    if bool((x < 0).any()) and (isinstance(other, New) or m.tensors[other].learns):
+        return None
     if not x.dtype.is_floating_point and (isinstance(other, New) or (m.tensors[other].value < 0).any()):
         return None
     return [X, other], {}
@@ -673,7 +678,8 @@ def adaptive_avg_pool2d(m, x):
 
 
 def interpolate(m, x):
-    if x.dim() != 4 or x.numel() == 0:
+    # Whether a neighbour of weight 0 is read decides what becomes of infinities.
+    if x.dim() != 4 or x.numel() == 0 or not x.isfinite().all():
         return None
     w = {'mode': m.pick('nearest', 'bilinear'), 'align_corners': False}
     if w['mode'] == 'bilinear':
@@ -685,12 +691,13 @@ def interpolate(m, x):
 # Normalization and attention
 
 # The elements of each group must differ: where they are equal, normalization multiplies rounding
-# errors by 1 / sqrt(1e-5) = 316. Weights are finite: infinite ones meet 0 in a product or not.
+# errors by 1 / sqrt(1e-5) = 316. Of two elements, or of one by rms_norm, the gradient is 0 but for
+# rounding. Weights are finite: infinite ones meet 0 in a product or not.
 
 def differ(rows):
     """rows (groups, elements of a group)"""
     x = rows.double()
-    return x.shape[1] > 1 and has_squares(x) and not bool(
+    return x.shape[1] > 2 and has_squares(x) and not bool(
         (x.var(1, unbiased=False) < 0.01 * x.square().mean(1)).any())
 
 
@@ -705,7 +712,7 @@ def layer_norm(m, x):
 
 
 def rms_norm(m, x):
-    if x.dim() == 0 or not has_squares(x) or bool((x.double().square().mean(-1) < 0.01).any()):
+    if x.dim() == 0 or x.shape[-1] < 2 or not has_squares(x) or bool((x.double().square().mean(-1) < 0.01).any()):
         return None
     return [X, *weights(x, x.shape[-1], 1)], {}
 
@@ -768,6 +775,12 @@ def pointwise_loss(m, x):
     return [X, m.like(x)], reductions(m)
 
 
+def kl_div(m, x):
+    """Of logarithms below 5: larger exponentials would hide the digits of others."""
+    target = New(list(x.shape), NAMES[x.dtype], -2, 1)
+    return ([X, target], reductions(m)) if not bool((x > 5).any()) else None
+
+
 def bce(m, x):
     return [X, m.like(x), New(m.broadcastable(x), NAMES[x.dtype])], reductions(m)
 
@@ -782,7 +795,7 @@ def cross_entropy(smoothing):
         if x.dim() < 2 or x.numel() == 0:
             return None
         shape = [x.shape[0], *x.shape[2:]]
-        weight = [New([x.shape[1]], NAMES[x.dtype], 0.2, 2, False)] if m.flag() else []
+        weight = [New([x.shape[1]], NAMES[x.dtype], 0.2, 2, False, True)] if m.flag() else []
         w = {'shape': shape, **classes(m, x.shape[1], math.prod(shape)), **reductions(m)}
         return [X, *weight], w | ({'label_smoothing': m.pick(0, 0.1)} if smoothing else {})
     return candidate
@@ -792,7 +805,7 @@ def linear_cross_entropy(m, x):
     if x.dim() != 2 or x.numel() == 0:
         return None
     n, dtype = m.rng.randint(1, 6), NAMES[x.dtype]
-    weight = [New([n], dtype, 0.2, 2, False)] if m.flag() else []
+    weight = [New([n], dtype, 0.2, 2, False, True)] if m.flag() else []
     return [X, New([n, x.shape[1]], dtype), New([n], dtype), *weight], {
         **classes(m, n, x.shape[0]), **reductions(m), 'label_smoothing': m.pick(0, 0.1)}
 
@@ -913,7 +926,7 @@ CANDIDATES = {
     'nll_loss': (FLOATS, cross_entropy(False)), 'linear_cross_entropy': (FLOATS, linear_cross_entropy),
     'cosine_embedding_loss': (WIDE, cosine_embedding_loss), 'triplet_margin_loss': (FLOATS, triplet_margin_loss),
     'huber_loss': (FLOATS, pointwise_loss), 'smooth_l1_loss': (FLOATS, pointwise_loss),
-    'kl_div': (FLOATS, pointwise_loss), 'mse_loss': (FLOATS, pointwise_loss), 'l1_loss': (FLOATS, pointwise_loss),
+    'kl_div': (FLOATS, kl_div), 'mse_loss': (FLOATS, pointwise_loss), 'l1_loss': (FLOATS, pointwise_loss),
     'bce_with_logits': (FLOATS, bce),
     # Derivatives
     'jacobian': (FLOATS, derivative), 'hessian': (FLOATS, derivative), 'jvp': (FLOATS, jvp),
