@@ -306,6 +306,10 @@ def sum_to(m, x):
     return [X], {'shape': m.broadcastable(x)}
 
 
+def brackets_backwards(m, x):
+    return ([X], {'step': m.rng.randint(1, 3)}) if x.dim() else None
+
+
 def triangle(m, x):
     return ([X], {'offset': m.rng.randint(-3, 3)}) if x.dim() >= 2 else None
 
@@ -453,6 +457,15 @@ def index_add(m, x):
     return [X, New(shape, NAMES[x.dtype])], {'axis': axis, 'indices': m.indices(x.shape[axis], count)}
 
 
+def index_fill(m, x):
+    if x.dim() == 0:
+        return None
+    axis = m.axis(x)
+    size = x.shape[axis]
+    indices = m.rng.choices(range(-size, size), k=m.rng.randint(0, 4)) if size else []
+    return [X, New([], NAMES[x.dtype])], {'axis': axis, 'indices': indices}
+
+
 def masked_fill(m, x):
     return [X, m.mask(x)], fill(m, x)[1]
 
@@ -544,7 +557,9 @@ def moments(m, x):
 def vector_norm(m, x):
     if not has_squares(x):
         return None
-    return [X], dict(reduction(m, x)[1], order=m.pick('1', '2', 'inf'))
+    w = reduction(m, x)[1]
+    order = m.pick('1', '2', 'inf', '-inf', '0', '0.5', '1.5', '3', '-1')
+    return ([X], dict(w, order=order)) if x.numel() or order in ('1', '2') else None
 
 
 def place_of_best(m, x):
@@ -876,7 +891,7 @@ CANDIDATES = {
     'detach': (ALL, plain),
     # Copies
     'clone': (ALL, plain), 'contiguous': (ALL, plain), 'to_layout': (ALL, to_layout), 'to': (ALL, to),
-    'concatenate': (ALL, concatenate), 'stack': (ALL, stack), 'sum_to': (NUMBERS, sum_to), 'tril': (ALL, triangle),
+    'concatenate': (ALL, concatenate), 'stack': (ALL, stack), 'sum_to': (NUMBERS, sum_to), 'brackets_backwards': (ALL, brackets_backwards), 'tril': (ALL, triangle),
     'triu': (ALL, triangle), 'flip': (ALL, flip), 'roll': (ALL, roll), 'pad': (ALL, pad), 'repeat': (ALL, repeat),
     'tile': (ALL, tile), 'repeat_interleave': (ALL, repeat_interleave),
     'repeat_interleave_each': (ALL, repeat_interleave_each),
@@ -890,7 +905,7 @@ CANDIDATES = {
     'embedding': (FLOATS, embedding), 'embedding_padding': (FLOATS, embedding_padding),
     'index_select': (ALL, index_select), 'gather': (ALL, gather), 'scatter_add': (FLOATS, scattered(True)),
     'scatter': (ALL, scattered(False)), 'scatter_number': (ALL, scatter_number), 'index_add': (FLOATS, index_add),
-    'masked_fill': (ALL, masked_fill), 'masked_select': (ALL, masked_select), 'nonzero': (ALL, plain),
+    'index_fill': (FLOATS, index_fill), 'masked_fill': (ALL, masked_fill), 'masked_select': (ALL, masked_select), 'nonzero': (ALL, plain),
     # By order
     'cumsum': (ALL, with_axis), 'cumprod': (ALL, with_axis), 'sort': (ALL, sort),
     'max_with_indices': (ALL, best_with_index), 'min_with_indices': (ALL, best_with_index), 'argsort': (ALL, argsort),
