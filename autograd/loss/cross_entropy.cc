@@ -42,7 +42,9 @@ Tensor detail::cross_entropy_gradient(const Tensor& grad_output, const Tensor& l
   const Tensor weighted = total * softmax(logits, -1) - distribution;
   const Tensor grad = grad_output / divisor;
   const bool per_row = options.reduction == Reduction::none;
-  return to((per_row ? unsqueeze(grad, -1) : grad) * weighted, logits.dtype());
+  const Tensor product = (per_row ? unsqueeze(grad, -1) : grad) * weighted;
+  // An ignored row has no gradient, even if grad is infinite.
+  return to(where(total == 0, 0, product), logits.dtype());
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets,

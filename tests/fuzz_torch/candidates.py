@@ -66,8 +66,13 @@ def integer_pair(m, x):
 
 
 def power(m, x):
-    """An integer to the power of integers that are not negative."""
+    """An integer to the power of integers that are not negative.
+
+    Where x is negative, the derivative by the exponent is NaN, and PyTorch hides some of these.
+    """
     other = m.operand(x, NUMBERS)
+    if bool((x < 0).any()) and (isinstance(other, New) or m.tensors[other].learns):
+        return None
     if not x.dtype.is_floating_point and (isinstance(other, New) or (m.tensors[other].value < 0).any()):
         return None
     return [X, other], {}
@@ -301,6 +306,10 @@ def sum_to(m, x):
     return [X], {'shape': m.broadcastable(x)}
 
 
+def brackets_backwards(m, x):
+    return ([X], {'step': m.rng.randint(1, 3)}) if x.dim() else None
+
+
 def triangle(m, x):
     return ([X], {'offset': m.rng.randint(-3, 3)}) if x.dim() >= 2 else None
 
@@ -448,6 +457,15 @@ def index_add(m, x):
     return [X, New(shape, NAMES[x.dtype])], {'axis': axis, 'indices': m.indices(x.shape[axis], count)}
 
 
+def index_fill(m, x):
+    if x.dim() == 0:
+        return None
+    axis = m.axis(x)
+    size = x.shape[axis]
+    indices = m.rng.choices(range(-size, size), k=m.rng.randint(0, 4)) if size else []
+    return [X, New([], NAMES[x.dtype])], {'axis': axis, 'indices': indices}
+
+
 def masked_fill(m, x):
     return [X, m.mask(x)], fill(m, x)[1]
 
@@ -539,7 +557,9 @@ def moments(m, x):
 def vector_norm(m, x):
     if not has_squares(x):
         return None
-    return [X], dict(reduction(m, x)[1], order=m.pick('1', '2', 'inf'))
+    w = reduction(m, x)[1]
+    order = m.pick('1', '2', 'inf', '-inf', '0', '0.5', '1.5', '3', '-1')
+    return ([X], dict(w, order=order)) if x.numel() or order in ('1', '2') else None
 
 
 def place_of_best(m, x):
@@ -673,7 +693,8 @@ def adaptive_avg_pool2d(m, x):
 
 
 def interpolate(m, x):
-    if x.dim() != 4 or x.numel() == 0:
+    # Whether a neighbour of weight 0 is read decides what becomes of infinities.
+    if x.dim() != 4 or x.numel() == 0 or not x.isfinite().all():
         return None
     w = {'mode': m.pick('nearest', 'bilinear'), 'align_corners': False}
     if w['mode'] == 'bilinear':
@@ -685,12 +706,13 @@ def interpolate(m, x):
 # Normalization and attention
 
 # The elements of each group must differ: where they are equal, normalization multiplies rounding
-# errors by 1 / sqrt(1e-5) = 316. Weights are finite: infinite ones meet 0 in a product or not.
+# errors by 1 / sqrt(1e-5) = 316. Of two elements, or of one by rms_norm, the gradient is 0 but for
+# rounding. Weights are finite: infinite ones meet 0 in a product or not.
 
 def differ(rows):
     """rows (groups, elements of a group)"""
     x = rows.double()
-    return x.shape[1] > 1 and has_squares(x) and not bool(
+    return x.shape[1] > 2 and has_squares(x) and not bool(
         (x.var(1, unbiased=False) < 0.01 * x.square().mean(1)).any())
 
 
@@ -705,7 +727,7 @@ def layer_norm(m, x):
 
 
 def rms_norm(m, x):
-    if x.dim() == 0 or not has_squares(x) or bool((x.double().square().mean(-1) < 0.01).any()):
+    if x.dim() == 0 or x.shape[-1] < 2 or not has_squares(x) or bool((x.double().square().mean(-1) < 0.01).any()):
         return None
     return [X, *weights(x, x.shape[-1], 1)], {}
 
@@ -768,6 +790,12 @@ def pointwise_loss(m, x):
     return [X, m.like(x)], reductions(m)
 
 
+def kl_div(m, x):
+    """Of logarithms below 5: larger exponentials would hide the digits of others."""
+    target = New(list(x.shape), NAMES[x.dtype], -2, 1)
+    return ([X, target], reductions(m)) if not bool((x > 5).any()) else None
+
+
 def bce(m, x):
     return [X, m.like(x), New(m.broadcastable(x), NAMES[x.dtype])], reductions(m)
 
@@ -782,7 +810,7 @@ def cross_entropy(smoothing):
         if x.dim() < 2 or x.numel() == 0:
             return None
         shape = [x.shape[0], *x.shape[2:]]
-        weight = [New([x.shape[1]], NAMES[x.dtype], 0.2, 2, False)] if m.flag() else []
+        weight = [New([x.shape[1]], NAMES[x.dtype], 0.2, 2, False, True)] if m.flag() else []
         w = {'shape': shape, **classes(m, x.shape[1], math.prod(shape)), **reductions(m)}
         return [X, *weight], w | ({'label_smoothing': m.pick(0, 0.1)} if smoothing else {})
     return candidate
@@ -792,7 +820,7 @@ def linear_cross_entropy(m, x):
     if x.dim() != 2 or x.numel() == 0:
         return None
     n, dtype = m.rng.randint(1, 6), NAMES[x.dtype]
-    weight = [New([n], dtype, 0.2, 2, False)] if m.flag() else []
+    weight = [New([n], dtype, 0.2, 2, False, True)] if m.flag() else []
     return [X, New([n, x.shape[1]], dtype), New([n], dtype), *weight], {
         **classes(m, n, x.shape[0]), **reductions(m), 'label_smoothing': m.pick(0, 0.1)}
 
@@ -863,7 +891,7 @@ CANDIDATES = {
     'detach': (ALL, plain),
     # Copies
     'clone': (ALL, plain), 'contiguous': (ALL, plain), 'to_layout': (ALL, to_layout), 'to': (ALL, to),
-    'concatenate': (ALL, concatenate), 'stack': (ALL, stack), 'sum_to': (NUMBERS, sum_to), 'tril': (ALL, triangle),
+    'concatenate': (ALL, concatenate), 'stack': (ALL, stack), 'sum_to': (NUMBERS, sum_to), 'brackets_backwards': (ALL, brackets_backwards), 'tril': (ALL, triangle),
     'triu': (ALL, triangle), 'flip': (ALL, flip), 'roll': (ALL, roll), 'pad': (ALL, pad), 'repeat': (ALL, repeat),
     'tile': (ALL, tile), 'repeat_interleave': (ALL, repeat_interleave),
     'repeat_interleave_each': (ALL, repeat_interleave_each),
@@ -877,7 +905,7 @@ CANDIDATES = {
     'embedding': (FLOATS, embedding), 'embedding_padding': (FLOATS, embedding_padding),
     'index_select': (ALL, index_select), 'gather': (ALL, gather), 'scatter_add': (FLOATS, scattered(True)),
     'scatter': (ALL, scattered(False)), 'scatter_number': (ALL, scatter_number), 'index_add': (FLOATS, index_add),
-    'masked_fill': (ALL, masked_fill), 'masked_select': (ALL, masked_select), 'nonzero': (ALL, plain),
+    'index_fill': (FLOATS, index_fill), 'masked_fill': (ALL, masked_fill), 'masked_select': (ALL, masked_select), 'nonzero': (ALL, plain),
     # By order
     'cumsum': (ALL, with_axis), 'cumprod': (ALL, with_axis), 'sort': (ALL, sort),
     'max_with_indices': (ALL, best_with_index), 'min_with_indices': (ALL, best_with_index), 'argsort': (ALL, argsort),
@@ -913,7 +941,7 @@ CANDIDATES = {
     'nll_loss': (FLOATS, cross_entropy(False)), 'linear_cross_entropy': (FLOATS, linear_cross_entropy),
     'cosine_embedding_loss': (WIDE, cosine_embedding_loss), 'triplet_margin_loss': (FLOATS, triplet_margin_loss),
     'huber_loss': (FLOATS, pointwise_loss), 'smooth_l1_loss': (FLOATS, pointwise_loss),
-    'kl_div': (FLOATS, pointwise_loss), 'mse_loss': (FLOATS, pointwise_loss), 'l1_loss': (FLOATS, pointwise_loss),
+    'kl_div': (FLOATS, kl_div), 'mse_loss': (FLOATS, pointwise_loss), 'l1_loss': (FLOATS, pointwise_loss),
     'bce_with_logits': (FLOATS, bce),
     # Derivatives
     'jacobian': (FLOATS, derivative), 'hessian': (FLOATS, derivative), 'jvp': (FLOATS, jvp),

@@ -41,6 +41,10 @@ Operators by_index() {
        [](In in, Arguments with) {
          return index_add(in[0], with["axis"], indices_of(with), in[1], 0.5);
        }},
+      {"index_fill",
+       [](In in, Arguments with) {
+         return index_fill(in[0], with["axis"], indices_of(with), in[1]);
+       }},
       {"masked_fill",
        [](In in, Arguments with) { return masked_fill(in[0], in[1], scalar_of(with["number"])); }},
       {"masked_select", of(static_cast<Binary>(masked_select))},

@@ -130,6 +130,10 @@ Operators copies() {
       {"concatenate", [](In in, Arguments with) { return concatenate(in, with["axis"]); }},
       {"stack", [](In in, Arguments with) { return stack(in, with["axis"]); }},
       {"sum_to", [](In in, Arguments with) { return sum_to(in[0], shape_of(with["shape"])); }},
+      {"brackets_backwards",
+       [](In in, Arguments with) {
+         return in[0][{Slice(kNone, kNone, -with["step"].get<std::int64_t>())}];
+       }},
       {"tril", [](In in, Arguments with) { return tril(in[0], with["offset"]); }},
       {"triu", [](In in, Arguments with) { return triu(in[0], with["offset"]); }},
       {"flip", [](In in, Arguments with) { return flip(in[0], shape_of(with["axes"])); }},

@@ -278,6 +278,7 @@ OPERATORS = {
     'to_layout': lambda x, w: x[0].contiguous(memory_format=torch.channels_last),
     'to': lambda x, w: x[0].to(w['dtype']), 'concatenate': lambda x, w: torch.cat(x, w['axis']),
     'stack': lambda x, w: torch.stack(x, w['axis']), 'sum_to': lambda x, w: x[0].sum_to_size(w['shape']),
+    'brackets_backwards': lambda x, w: x[0].flip(0)[::w['step']],
     'tril': lambda x, w: x[0].tril(w['offset']), 'triu': lambda x, w: x[0].triu(w['offset']),
     'flip': lambda x, w: x[0].flip(w['axes']), 'roll': lambda x, w: x[0].roll(w['shifts'], w['axes']),
     'pad': lambda x, w: padded(x[0], w), 'repeat': lambda x, w: x[0].repeat(w['counts']),
@@ -302,6 +303,7 @@ OPERATORS = {
     'scatter': lambda x, w: x[0].scatter(w['axis'], indices_of(w), x[1]),
     'scatter_number': lambda x, w: x[0].scatter(w['axis'], indices_of(w), w['number']),
     'index_add': lambda x, w: x[0].index_add(w['axis'], indices_of(w), x[1], alpha=0.5),
+    'index_fill': lambda x, w: x[0].index_fill(w['axis'], indices_of(w), x[1]),
     'masked_fill': lambda x, w: x[0].masked_fill(x[1], w['number']),
     'masked_select': two(masked_select), 'nonzero': one(torch.nonzero),
     # By order

@@ -60,8 +60,8 @@ class Maker:
         self.kind = rng.choices(['plain', 'grid', 'extreme', 'offset'], [6, 2, 1, 1])[0]
         self.dtype = rng.choices(FLOATS, [5, 4, 2, 2])[0]
         self.is_mixed = rng.random() < 0.25
-        if self.kind == 'offset':  # products of 1000 overflow in float16
-            self.dtype, self.is_mixed = rng.choice(('float32', 'float64', 'bfloat16')), False
+        if self.kind == 'offset':  # products of 1000 overflow in float16, and have no digits in bfloat16
+            self.dtype, self.is_mixed = rng.choice(('float32', 'float64')), False
         self.inputs, self.steps, self.tensors, self.step_numbers = [], [], [], []
 
     # -- Inputs --

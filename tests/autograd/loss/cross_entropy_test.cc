@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/gradient_check.h"
 #include "ringrad/autograd/in_place.h"
@@ -120,6 +121,16 @@ TEST(CrossEntropyTest, GradientsOfEachExampleSumToZero) {
   const Tensor logits = random.tensor({8, 100}).set_requires_grad();
   cross_entropy(logits, targets).backward();
   expect_close(sum(logits.grad(), {1}), zeros({8}));
+}
+
+TEST(CrossEntropyTest, IgnoredRowsHaveNoGradientEvenIfThatOfTheLossIsInfinite) {
+  const Tensor x = tensor({{1., 2.}, {3., 5.}}).set_requires_grad();
+  for (const bool recorded : {false, true}) {
+    const Tensor loss =
+        cross_entropy(x, tensor({0, 0}), {.ignore_index = 0, .reduction = Reduction::sum});
+    const Tensor gradient = grad(loss, x, full({}, INFINITY), {.create_graph = recorded});
+    expect_close(gradient, {0, 0, 0, 0});
+  }
 }
 
 TEST(CrossEntropyTest, NoticesThatWhatItSavedHasChanged) {
