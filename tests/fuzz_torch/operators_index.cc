@@ -16,6 +16,10 @@ namespace {
 Operators by_index() {
   return {
       {"brackets_positions", [](In in, Arguments with) { return in[0][indices_of(with)]; }},
+      {"brackets_backwards",
+       [](In in, Arguments with) {
+         return in[0][{Slice(kNone, kNone, -with["step"].get<std::int64_t>())}];
+       }},
       {"brackets_mask", [](In in, Arguments) { return in[0][in[1]]; }},
       {"embedding", [](In in, Arguments with) { return embedding(in[0], indices_of(with)); }},
       {"embedding_padding",
@@ -40,6 +44,10 @@ Operators by_index() {
       {"index_add",
        [](In in, Arguments with) {
          return index_add(in[0], with["axis"], indices_of(with), in[1], 0.5);
+       }},
+      {"index_fill",
+       [](In in, Arguments with) {
+         return index_fill(in[0], with["axis"], indices_of(with), in[1]);
        }},
       {"masked_fill",
        [](In in, Arguments with) { return masked_fill(in[0], in[1], scalar_of(with["number"])); }},

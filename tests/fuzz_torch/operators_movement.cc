@@ -3,9 +3,10 @@
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/shape/diagonal.h"
+#include "ringrad/autograd/shape/flip.h"
 #include "ringrad/autograd/shape/pad.h"
-#include "ringrad/autograd/shape/reorder.h"
 #include "ringrad/autograd/shape/repeat.h"
+#include "ringrad/autograd/shape/roll.h"
 #include "ringrad/autograd/shape/unfold.h"
 #include "ringrad/tests/fuzz_torch/arguments.h"
 
