@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <new>
 #include <utility>
 
 #include "ringrad/sim/device/indices.h"
@@ -16,14 +15,6 @@ dim3 blockDim, gridDim;
 
 namespace ringrad::sim {
 namespace {
-
-// As much local memory as CUDA gives a thread. Only touched pages cost memory.
-constexpr std::size_t kStackBytes = 512 * 1024;
-constexpr std::size_t kMaxGuardedStacks = 16 * 1024;
-
-// ThreadSanitizer treats one fiber as one thread. Different threads, even of successive blocks,
-// should therefore run on different fibers; making one takes a millisecond.
-constexpr std::size_t kFreshFibers = kTsan ? 128 : 0;
 
 constexpr std::size_t kMeetingsAtHand = 8;
 constexpr std::size_t kCellsPerWarp = kMeetingsAtHand + 1;
@@ -41,56 +32,6 @@ uint3 unflatten(std::uint64_t index, dim3 extents) {
 std::uint32_t first_lanes(unsigned count) { return count >= kWarpSize ? ~0u : (1u << count) - 1; }
 
 }  // namespace
-
-Thread::Thread(bool guarded) : fiber(kStackBytes, guarded, &Block::run_threads) {}
-
-// --- Lists and pool ------------------------------------------------------------------------------
-
-void ThreadList::push(Thread& thread) {
-  thread.next = nullptr;
-  (last_ ? last_->next : first_) = &thread;
-  last_ = &thread;
-}
-
-void ThreadList::push_front(Thread& thread) {
-  thread.next = first_;
-  first_ = &thread;
-  if (!last_) last_ = &thread;
-}
-
-Thread* ThreadList::pop() {
-  Thread* thread = first_;
-  if (!thread) return nullptr;
-  first_ = thread->next;
-  if (!first_) last_ = nullptr;
-  return thread;
-}
-
-void ThreadList::append(ThreadList& other) {
-  if (other.empty()) return;
-  (last_ ? last_->next : first_) = other.first_;
-  last_ = other.last_;
-  other = {};
-}
-
-Thread* ThreadPool::take() {
-  if (num_free_ > kFreshFibers) {
-    --num_free_;
-    return free_.pop();
-  }
-  try {
-    return all_.emplace_back(std::make_unique<Thread>(all_.size() < kMaxGuardedStacks)).get();
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-
-// The fiber used last has the warmest stack.
-void ThreadPool::put(Thread& thread) {
-  thread.block = nullptr;
-  kTsan ? free_.push(thread) : free_.push_front(thread);
-  ++num_free_;
-}
 
 // --- Running -------------------------------------------------------------------------------------
 

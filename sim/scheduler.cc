@@ -1,9 +1,7 @@
 #include "ringrad/sim/scheduler.h"
 
 #include <algorithm>
-#include <set>
 #include <thread>
-#include <unordered_set>
 #include <utility>
 
 #include "ringrad/sim/fault_handler.h"
@@ -22,14 +20,7 @@ constexpr int kBlocksPerPoll = 1024;
 // The hang limit is divided by this after a fault, which is then the likely cause.
 constexpr int kHaste = 50;
 
-// How many blocks of a kernel a report of a deadlock describes.
-constexpr std::size_t kMostDescribed = 16;
-
 thread_local bool scheduler_runs_here = false;
-
-std::string describe(const Op& op) {
-  return "'" + op.kernel.name + "' of stream " + std::to_string(op.stream);
-}
 
 }  // namespace
 
@@ -51,92 +42,6 @@ Scheduler::~Scheduler() {
 }
 
 bool Scheduler::runs_here() { return scheduler_runs_here; }
-
-// --- The graph -----------------------------------------------------------------------------------
-
-void Scheduler::submit(const std::shared_ptr<Op>& op,
-                       const std::vector<std::shared_ptr<Op>>& predecessors,
-                       const std::shared_ptr<Op>& ahead) {
-  const QuietLock lock(mutex_);
-  for (const std::shared_ptr<Op>& predecessor : predecessors) {
-    if (!predecessor) continue;
-    if (kTsan) op->kernel.after.emplace_back(predecessor, &predecessor->kernel);
-    op->begin_us = std::max(op->begin_us, predecessor->end_us);
-    if (predecessor->done) {
-      if (predecessor->stopped) stop_follower(*predecessor, *op);
-      continue;
-    }
-    op->predecessors.push_back(predecessor);
-    predecessor->followers.push_back(op);
-  }
-  op->num_pending = op->predecessors.size();
-  if (ahead && !ahead->begun) {
-    op->ahead = ahead.get();
-    ahead->behind = op;
-    ++op->num_pending;
-  }
-  pending_.emplace(op.get(), op);
-  ++num_submitted_;
-  if (op->num_pending == 0) ready_.push_back(op);
-}
-
-// The op has begun, so the op behind it becomes the head of its hardware queue.
-// REQUIRES: mutex_ is held
-void Scheduler::release_next(Op& op) {
-  op.begun = true;
-  const std::shared_ptr<Op> next = std::exchange(op.behind, nullptr);
-  if (!next) return;
-  next->ahead = nullptr;
-  if (--next->num_pending == 0) ready_.push_back(next);
-}
-
-void Scheduler::finish(const std::shared_ptr<Op>& op) {
-  const QuietLock lock(mutex_);
-  clock_.finish(*op);
-  op->done = true;
-  op->predecessors.clear();
-  for (const std::shared_ptr<Op>& follower : std::exchange(op->followers, {})) {
-    follower->begin_us = std::max(follower->begin_us, op->end_us);
-    if (op->stopped) stop_follower(*op, *follower);
-    if (--follower->num_pending == 0) ready_.push_back(follower);
-  }
-  op->kernel.body = nullptr;
-  op->kernel.after.clear();
-  pending_.erase(op.get());
-  idle_ = {};
-  changed_.notify_all();
-}
-
-// Work that depends on stopped work does not run, and its device has also failed.
-// REQUIRES: mutex_ is held
-void Scheduler::stop_follower(const Op& op, Op& follower) {
-  follower.stopped = true;
-  auto& fault = faults_[static_cast<std::size_t>(follower.device)];
-  const auto& cause = faults_[static_cast<std::size_t>(op.device)];
-  if (!fault && cause)
-    fault = Fault{cause->error, "device " + std::to_string(follower.device) +
-                                    " waited for work of device " + std::to_string(op.device) +
-                                    ", which has failed: " + cause->message};
-}
-
-// The users of the memory are mostly just before `op`: the walk back ends once it has met all of
-// them, however much is queued.
-std::shared_ptr<Op> Scheduler::find_use(const void* memory, const Op* op) const {
-  const QuietLock lock(mutex_);
-  std::unordered_set<const Op*> users, before{op};
-  for (const auto& [key, other] : pending_)
-    if (key != op && std::find(other->uses.begin(), other->uses.end(), memory) != other->uses.end())
-      users.insert(key);
-  std::deque<const Op*> open;
-  if (op) open.push_back(op);
-  for (; !users.empty() && !open.empty(); open.pop_front())
-    for (const auto& predecessor : open.front()->predecessors)
-      if (before.insert(predecessor.get()).second) {
-        users.erase(predecessor.get());
-        open.push_back(predecessor.get());
-      }
-  return users.empty() ? nullptr : pending_.at(*users.begin());
-}
 
 // --- Waiting -------------------------------------------------------------------------------------
 
@@ -377,66 +282,6 @@ void Scheduler::finish_grids() {
     }
     finish(op);
   }
-}
-
-// Stops the kernels for which the awaited op waits in vain.
-void Scheduler::fail_hung(const Op& awaited) {
-  std::string message =
-      "deadlock: for " +
-      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(idle_).count()) +
-      " ms only spinning threads have run";
-  std::unordered_set<const Op*> guilty;
-  {
-    const QuietLock lock(mutex_);
-    guilty = ancestors(&awaited);
-    for (const std::optional<Fault>& fault : faults_)
-      if (fault) message += "\nafter " + fault->message;
-  }
-  for (const Grid& grid : grids_)
-    for (std::size_t i = 0; i < grid.blocks.size() && i < kMostDescribed; ++i)
-      message += "\n" + grid.blocks[i]->describe();
-  message += describe_not_resident();
-  message += describe_held();
-  for (std::size_t i = 0; i < grids_.size(); ++i)
-    if (guilty.contains(grids_[i].op.get()))
-      stop_device(grids_[i].op->device, {cudaErrorLaunchTimeout, message});
-  idle_ = {};
-  finish_grids();
-}
-
-// A line for each kernel with blocks that have no room to begin.
-std::string Scheduler::describe_not_resident() const {
-  std::string text;
-  for (const Grid& grid : grids_) {
-    const Kernel& kernel = grid.op->kernel;
-    if (grid.num_begun == kernel.num_blocks()) continue;
-    text += "\n  kernel '" + kernel.name + "' on device " + std::to_string(kernel.device) +
-            " has " + std::to_string(kernel.num_blocks()) + " blocks, of which at most " +
-            std::to_string(max_resident_blocks(kernel)) + " fit at the same time; " +
-            std::to_string(grid.blocks.size()) + " spin, and for " +
-            std::to_string(kernel.num_blocks() - grid.num_begun) + " there is no room";
-  }
-  return text;
-}
-
-// A line for each queue's head that keeps other streams' work from beginning.
-std::string Scheduler::describe_held() const {
-  const QuietLock lock(mutex_);
-  std::string text;
-  for (const auto& [key, head] : pending_) {
-    if (head->begun || head->ahead || !head->behind) continue;
-    std::set<std::string> held, awaited;  // in an order that does not depend on addresses
-    for (const Op* op = head->behind.get(); op; op = op->behind.get())
-      if (op->kind != Op::Kind::marker && op->stream != head->stream) held.insert(describe(*op));
-    for (const Op* op : ancestors(head.get()))
-      if (op->begun && !op->done) awaited.insert(describe(*op));
-    if (held.empty()) continue;
-    text += "\n  one hardware queue of device " + std::to_string(head->device) + " holds back";
-    for (const std::string& each : held) text += " " + each;
-    text += ": stream " + std::to_string(head->stream) + " is ahead in it and waits for";
-    for (const std::string& each : awaited) text += " " + each;
-  }
-  return text;
 }
 
 // --- Faults --------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ struct Value {
 
 // The elements of x are read in packs, those of t and w one by one, from the same cache lines.
 template <class Formula, class T>
-struct SumOfLosses : reduce_ops::Sum<T> {
+struct SumOfLosses : reduce_ops::Sum<T>, OneRow {
   using Math = MathType<T>;
+  using Merges = reduce_ops::Sum<T>;
   struct Center {};
   const T *t, *w;
 

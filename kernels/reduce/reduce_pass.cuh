@@ -7,7 +7,8 @@
 //     Center center(result) const;                for results of the first pass, part after part
 //     Partial map(x, position, center) const;     position counts along the innermost reduced axis
 //
-// Finish has `out`, the memory for results, and converts a Total to a result.
+// An Op may also have Merges, and OneRow as a base (below), which spare kernels. Finish has `out`,
+// the memory for results, and converts a Total to a result.
 
 #pragma once
 
@@ -41,6 +42,18 @@ struct Plain : Op {
   }
 };
 
+/// The operation that merges as Op does: Op itself, or the one that it names because it only maps
+/// elements in another way. Operations that merge alike share the kernels of later passes.
+template <class Op>
+struct MergesAs {
+  using type = Op;
+};
+template <class Op>
+requires requires { typename Op::Merges; }
+struct MergesAs<Op> {
+  using type = typename Op::Merges;
+};
+
 /// Op on the totals of an earlier pass.
 template <class Op>
 struct OverTotals {
@@ -58,6 +71,11 @@ template <class Op>
 inline constexpr bool kIsOverTotals = false;
 template <class Op>
 inline constexpr bool kIsOverTotals<OverTotals<Op>> = true;
+
+/// The base of operations that reduce neighbours only, to one result. They need no reduce_columns.
+struct OneRow {};
+template <class Op>
+inline constexpr bool kIsOfOneRow = std::is_base_of_v<OneRow, Op>;
 
 /// The results of sums and means.
 template <class T>

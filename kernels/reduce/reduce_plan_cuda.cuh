@@ -111,12 +111,12 @@ void reduce_pass(const char* name, const ReducePass& pass, std::int64_t num_resu
     launch_on(device, config, where,
               packed ? reduce_rows<Op, true, Finish> : reduce_rows<Op, false, Finish>, op, pass, x,
               finish, totals, cut.log_lanes);
-  } else {
+  } else if constexpr (!kIsOfOneRow<Op>) {
     launch_on(device, config, where,
               packed ? reduce_columns<Op, true, Finish> : reduce_columns<Op, false, Finish>, op,
               pass, x, finish, totals);
   }
-  using Next = std::conditional_t<kIsOverTotals<Op>, Op, OverTotals<Op>>;
+  using Next = std::conditional_t<kIsOverTotals<Op>, Op, OverTotals<typename MergesAs<Op>::type>>;
   if (totals)
     reduce_pass(name, ReducePass(make_reduce_plan(1, parts, num_results)), num_results, Next(),
                 totals, finish, device, where);
@@ -124,7 +124,8 @@ void reduce_pass(const char* name, const ReducePass& pass, std::int64_t num_resu
 
 /// Every result of the plan = finish(merge of its elements, mapped).
 ///
-/// REQUIRES: x is on `device`; where width is 1, the innermost reduced axis has stride 1
+/// REQUIRES: x is on `device`; where width is 1, the innermost reduced axis has stride 1; the plan
+///           has one result if OneRow is a base of Op
 template <class Op, class Finish>
 void reduce(const char* name, const ReducePlan& plan, const Op& op, const typename Op::Element* x,
             const Finish& finish, Device device, Where where) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rules of the house that no compiler checks: width of lines, names of includes, size of folders."""
+"""Rules of the house that no compiler checks: width of lines, names of includes, size of files and folders."""
 import re
 import unittest
 from pathlib import Path
@@ -14,6 +14,10 @@ WIDTH = 100
 MOST_WITHOUT_README = 4
 MOST_COMMENT_LINES = 25
 MOST_CONCEPTS = 30
+MOST_LINES = {'.h': 250, '.cuh': 250, '.cc': 400, '.cu': 400}
+LONGER = {  # and why
+    'core/tensor.h': 'one class, most of it comments on the members that all code uses',
+}
 
 
 class LayoutTest(unittest.TestCase):
@@ -21,6 +25,13 @@ class LayoutTest(unittest.TestCase):
         wide = [f'{path.relative_to(ROOT)}:{number}: {len(line)}' for path in SOURCES + BINDINGS
                 for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > WIDTH]
         self.assertEqual(wide, [])
+
+    def test_files_are_short(self):
+        """A longer file has several ideas, and becomes several files."""
+        long = {str(path.relative_to(ROOT)): lines for path in SOURCES + BINDINGS
+                if (lines := path.read_text().count('\n')) > MOST_LINES.get(path.suffix, lines)}
+        self.assertEqual({name: lines for name, lines in long.items() if name not in LONGER}, {})
+        self.assertEqual(sorted(LONGER.keys() - long.keys()), [], 'no exceptions any more')
 
     def test_includes_of_ours_begin_with_ringrad(self):
         """So that a user's own core/ or data/ never takes the place of ours."""
