@@ -91,10 +91,10 @@ def split(text):
 
 def end_of_block(text, start):
     depth = 0
-    for i in range(start, len(text)):
-        depth += (text[i] == '{') - (text[i] == '}')
+    for token in re.compile(r'''//.*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'|[{}]''').finditer(text, start):
+        depth += (token[0] == '{') - (token[0] == '}')
         if depth == 0:
-            return i
+            return token.start()
     raise ValueError(f'a block must end; got none that does: {text[start:start + 80]}')
 
 
