@@ -4,6 +4,7 @@
 //     tensor cores      attention_mma_*_cuda.cu; removes the loads by single elements: each key
 //                       that is loaded serves 64 queries. For 16-bit floats in heads of 8, 16, ...
 //                       or 128 columns, without dropout. Not measured on hardware
+//     cuDNN             for some of these, if the caller asks for it (kernels/library/backend.h)
 //
 // A warp per row:
 //
@@ -22,6 +23,8 @@
 #include "ringrad/kernels/attention/attention_cuda.h"
 #include "ringrad/kernels/attention/attention_mma_cuda.h"
 #include "ringrad/kernels/attention/attention_scores.cuh"
+#include "ringrad/kernels/library/backend.h"
+#include "ringrad/kernels/library/shared_gpu.h"
 #include "ringrad/kernels/reduce/reduce.cuh"
 
 namespace ringrad::kernels::cuda {
@@ -221,12 +224,18 @@ LaunchConfig warp_per_row(const char* name, std::int64_t rows, double multiplica
           .flops = 2 * multiplications};
 }
 
+bool may_use_cudnn(Device device, Where where) {
+  return may_use_vendor(Provided::attention, is_shared(device)) &&
+         uses_vendor(Provided::attention, where);
+}
+
 }  // namespace
 
 void attention(const AttentionForward& call, Where where) {
   const AttentionProblem& a = call.a;
   const std::int64_t rows = a.B * a.H * a.T;
   if (rows == 0) return;
+  if (may_use_cudnn(call.q.device(), where) && vendor::attention(call, where)) return;
   if (fits_tensor_cores(a, call.q.dtype(), call.dropout))
     return attention_on_tensor_cores(call, where);
   const double scores = static_cast<double>(rows) * static_cast<double>(a.S);
@@ -245,6 +254,7 @@ void attention_backward(const AttentionBackward& call, Where where) {
   const std::int64_t queries = a.B * a.H * a.T, keys = a.B * a.Hkv * a.S;
   const double scores = static_cast<double>(queries) * static_cast<double>(a.S);
   const Device device = call.q.device();
+  if (may_use_cudnn(device, where) && vendor::attention_backward(call, where)) return;
   dispatch_floating(call.q.dtype(), [&]<class T>() {
     using Math = MathType<T>;
     const Tensor delta = empty({a.B, a.H, a.T}, {.dtype = dtype_of<Math>, .device = device}, where);

@@ -12,7 +12,7 @@ namespace {
 
 using kernels::Provided;
 
-constexpr std::array<std::string_view, 3> kNames = {"matmul", "conv2d", "batch_norm"};
+constexpr std::array<std::string_view, 4> kNames = {"matmul", "conv2d", "batch_norm", "attention"};
 
 enum class Choice : std::uint8_t { automatic, native, vendor };
 using Choices = std::array<std::atomic<Choice>, kNames.size()>;
@@ -23,7 +23,7 @@ unsigned operations_named(std::string_view name, Where where) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (name == kNames[i]) return 1u << i;
   throw ValueError(
-      concat("kernel backend: the operation must be matmul, conv2d, batch_norm or all; "
+      concat("kernel backend: the operation must be matmul, conv2d, batch_norm, attention or all; "
              "got \"",
              name, '"'),
       where);
@@ -92,6 +92,7 @@ KernelBackend kernel_backend(std::string_view operation, Where where) {
 bool kernels::uses_vendor(Provided operation, Where where) {
   const Choice choice = choices(where)[static_cast<std::size_t>(operation)];
   if (choice == Choice::native) return false;
+  if (choice == Choice::automatic && operation == Provided::attention) return false;
   const bool there = vendor_missing(operation).empty();
   RINGRAD_CHECK(there || choice == Choice::automatic, ValueError, where,
                 "RINGRAD_KERNELS: the vendor's kernels for ",
@@ -101,7 +102,7 @@ bool kernels::uses_vendor(Provided operation, Where where) {
 }
 
 bool kernels::may_use_vendor(Provided operation, bool is_shared) {
-  return operation != Provided::batch_norm || !is_shared;
+  return !is_shared || operation == Provided::matmul || operation == Provided::conv2d;
 }
 
 }  // namespace ringrad

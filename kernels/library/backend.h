@@ -6,7 +6,9 @@
 // Both implement the same contract, so they can be compared. By default the vendor's kernels are
 // used where they are faster and available: the first operator that needs a library looks for it,
 // and a machine without it runs our own kernels. Simulated GPUs have only our own. While several
-// streams share a GPU, batch norm there always uses our own (shared_gpu.h).
+// streams share a GPU, batch norm and attention there always use our own (shared_gpu.h).
+//
+// cuDNN's attention has never run on hardware. It is used only if "attention" is set to vendor.
 
 #pragma once
 
@@ -21,7 +23,7 @@ namespace ringrad {
 /// Ringrad's own kernels, or those of cuBLAS and cuDNN.
 enum class KernelBackend : std::uint8_t { native, vendor };
 
-/// operation: "matmul", "conv2d", "batch_norm", or "all".
+/// operation: "matmul", "conv2d", "batch_norm", "attention", or "all".
 /// Throws ValueError for another name, or if the vendor's library is not available; the message
 /// says why.
 void set_kernel_backend(std::string_view operation, KernelBackend backend,
@@ -37,8 +39,8 @@ namespace kernels {
 bool uses_vendor(Provided operation, Where where);
 
 /// True if the vendor's kernels for the operation may run on a GPU that is, or is not, shared.
-/// Those of batch norm may wait for each other, and next to other waiting kernels they may never
-/// end.
+/// Those of batch norm and attention may wait for each other, and next to other waiting kernels
+/// they may never end.
 bool may_use_vendor(Provided operation, bool is_shared);
 
 }  // namespace kernels

@@ -6,8 +6,8 @@
 //     rank 0's stream    all_reduce, on some multiprocessors, waits for rank 1 ...
 //     rank 1's stream    batch norm, needs all of them at once, waits for rank 0's all_reduce
 //
-// cuDNN's batch norm may be such a kernel, and cuDNN does not say which of its engines are. So
-// while a GPU is shared, batch norm uses our own kernels, whose blocks all end by themselves
+// cuDNN's batch norm and attention may be such kernels, and cuDNN does not say which of its engines
+// are. So while a GPU is shared, both use our own kernels, whose blocks all end by themselves
 // (backend.h).
 
 #pragma once

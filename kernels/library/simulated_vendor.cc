@@ -32,6 +32,9 @@ bool vendor::convolution_backward_weight(const ConvolutionGeometry&, const Tenso
 bool vendor::batch_norm(const BatchNormProblem&, Where) { return false; }
 bool vendor::batch_norm_backward(const BatchNormProblem&, Where) { return false; }
 
+bool vendor::attention(const AttentionForward&, Where) { return false; }
+bool vendor::attention_backward(const AttentionBackward&, Where) { return false; }
+
 void vendor::set_tf32(bool) {}
 bool vendor::is_tf32() { return false; }
 

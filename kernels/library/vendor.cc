@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "ringrad/kernels/library/attention_cudnn.h"
 #include "ringrad/kernels/library/batch_norm_cudnn.h"
 #include "ringrad/kernels/library/convolution_cudnn.h"
 #include "ringrad/kernels/library/matmul_cublas.h"
@@ -59,6 +60,14 @@ bool vendor::batch_norm(const BatchNormProblem& problem, Where where) {
 
 bool vendor::batch_norm_backward(const BatchNormProblem& problem, Where where) {
   return cudnn::batch_norm_backward(problem, where);
+}
+
+bool vendor::attention(const AttentionForward& call, Where where) {
+  return cudnn::attention(call, where);
+}
+
+bool vendor::attention_backward(const AttentionBackward& call, Where where) {
+  return cudnn::attention_backward(call, where);
 }
 
 void vendor::set_tf32(bool allowed) { tf32() = allowed; }

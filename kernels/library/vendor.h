@@ -9,6 +9,7 @@
 #include "ringrad/core/device.h"
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/tensor.h"
+#include "ringrad/kernels/attention/attention_call.h"
 #include "ringrad/kernels/convolution/convolution_geometry.h"
 #include "ringrad/kernels/library/batch_norm_problem.h"
 #include "ringrad/kernels/matmul/gemm_problem.h"
@@ -16,7 +17,7 @@
 namespace ringrad::kernels {
 
 /// The operators that the vendor's libraries also implement.
-enum class Provided : std::uint8_t { matmul, conv2d, batch_norm };
+enum class Provided : std::uint8_t { matmul, conv2d, batch_norm, attention };
 
 /// Why the vendor's kernels for an operation cannot be used; empty if they can. Loads the library.
 const std::string& vendor_missing(Provided operation);
@@ -49,6 +50,13 @@ bool convolution_backward_weight(const ConvolutionGeometry& g, const Tensor& x,
 /// REQUIRES: vendor_missing(Provided::batch_norm) is empty; tensors are as BatchNormProblem says
 bool batch_norm(const BatchNormProblem& problem, Where where);
 bool batch_norm_backward(const BatchNormProblem& problem, Where where);
+
+/// Computes attention, or its gradients, with cuDNN. Returns false, having done nothing, if cuDNN
+/// does not support it.
+///
+/// REQUIRES: vendor_missing(Provided::attention) is empty
+bool attention(const AttentionForward& call, Where where);
+bool attention_backward(const AttentionBackward& call, Where where);
 
 /// Lets float32 products and convolutions use TensorFloat-32: tensor cores, with inputs rounded to
 /// 10 bits of mantissa. Off by default; RINGRAD_TF32=1 in the environment turns it on.

@@ -282,14 +282,15 @@ TEST(AttentionTest, DropsTheProbabilitiesThatDropoutWouldDrop) {
 
 TEST(AttentionTest, DoesNotDependOnStrides) {
   Random random(9);
-  const auto expect_same = [&](const Sizes& n, DType dtype) {
+  const auto expect_same = [&](const Sizes& n, DType dtype, const AttentionOptions& options) {
     const Inputs in(random, n, dtype);
     Inputs strided = in;
     for (Tensor* x : {&strided.q, &strided.k, &strided.v, &strided.grad}) *x = random.strided(*x);
-    expect_same_results(compute(strided, {.causal = true}), compute(in, {.causal = true}));
+    expect_same_results(compute(strided, options), compute(in, options));
   };
-  for (const Sizes& n : kSizes) expect_same(n, DType::float32);
-  expect_same({2, 2, 1, 20, 20, 16, 16}, DType::bfloat16);
+  for (const Sizes& n : kSizes) expect_same(n, DType::float32, {.causal = true});
+  // With a window, our own kernels compute it also where cuDNN is asked for.
+  expect_same({2, 2, 1, 20, 20, 16, 16}, DType::bfloat16, {.causal = true, .window = 9});
 }
 
 TEST(AttentionTest, ReturnsTheOrderOfItsQueries) {
@@ -301,8 +302,9 @@ TEST(AttentionTest, ReturnsTheOrderOfItsQueries) {
     const Inputs in(random, {2, 3, 3, 5, 5, 8, 8}, dtype);
     Inputs transposed = in;
     for (Tensor* x : {&transposed.q, &transposed.k, &transposed.v}) *x = by_position(*x);
-    const Results results = compute(transposed, {});
-    expect_same_results(results, compute(in, {}));
+    const AttentionOptions options{.window = 3};  // always our own kernels, as above
+    const Results results = compute(transposed, options);
+    expect_same_results(results, compute(in, options));
     EXPECT_TRUE(view::transpose(results.output, 1, 2).is_contiguous());
     EXPECT_TRUE(view::transpose(results.grad_k, 1, 2).is_contiguous());
     EXPECT_TRUE(compute(in, {}).output.is_contiguous());

@@ -18,14 +18,14 @@ class KernelBackendTest : public ::testing::Test {
 
 TEST_F(KernelBackendTest, EachOperationHasOneOfItsOwn) {
   set_kernel_backend("all", KernelBackend::native);
-  for (const char* operation : {"matmul", "conv2d", "batch_norm", "all"})
+  for (const char* operation : {"matmul", "conv2d", "batch_norm", "attention", "all"})
     EXPECT_EQ(kernel_backend(operation), KernelBackend::native);
 }
 
 TEST_F(KernelBackendTest, RefusesOperationsWithoutAChoice) {
   for (const char* operation : {"", "softmax", "Matmul", "matmul "}) {
     expect_throws<ValueError>([&] { set_kernel_backend(operation, KernelBackend::native); },
-                              "the operation must be matmul, conv2d, batch_norm or all");
+                              "the operation must be matmul, conv2d, batch_norm, attention or all");
     expect_throws<ValueError>([&] { kernel_backend(operation); }, "the operation must be matmul");
   }
 }
@@ -38,13 +38,15 @@ TEST_F(KernelBackendTest, SaysWhyTheVendorsKernelsAreNotThere) {
   EXPECT_EQ(kernel_backend("matmul"), KernelBackend::native);
 }
 
-TEST_F(KernelBackendTest, OfTheVendorsKernelsBatchNormNeedsAGpuOfItsOwn) {
+TEST_F(KernelBackendTest, OfTheVendorsKernelsBatchNormAndAttentionNeedAGpuOfTheirOwn) {
   using kernels::Provided;
-  for (const Provided operation : {Provided::matmul, Provided::conv2d, Provided::batch_norm})
+  for (const Provided operation :
+       {Provided::matmul, Provided::conv2d, Provided::batch_norm, Provided::attention})
     EXPECT_TRUE(kernels::may_use_vendor(operation, /*is_shared=*/false));
   EXPECT_TRUE(kernels::may_use_vendor(Provided::matmul, /*is_shared=*/true));
   EXPECT_TRUE(kernels::may_use_vendor(Provided::conv2d, /*is_shared=*/true));
   EXPECT_FALSE(kernels::may_use_vendor(Provided::batch_norm, /*is_shared=*/true));
+  EXPECT_FALSE(kernels::may_use_vendor(Provided::attention, /*is_shared=*/true));
 }
 
 TEST_F(KernelBackendTest, AGpuIsSharedUntilTheLastOneHasLeft) {

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ringrad/kernels/library/attention_cudnn.h"
 #include "ringrad/kernels/library/batch_norm_cudnn.h"
 #include "ringrad/kernels/library/convolution_cudnn.h"
 
@@ -162,15 +163,18 @@ TEST_P(CudnnEnginesTest, RoundInputsOnlyWhenTold) {
   EXPECT_LT(number(false), number(true));
 }
 
-// These engines are compiled for the GPU in the machine, so without one cuDNN proposes them but
-// does not build them.
-TEST_P(CudnnEnginesTest, AreProposedForEveryBatchNorm) {
-  // Without a driver, load the toolkit's stub: cuDNN proposes such engines only if a driver library
-  // is loaded.
+// Without a driver, loads the toolkit's stub: some engines are compiled for the GPU in the machine,
+// and cuDNN proposes them only if a driver library is loaded.
+void load_driver() {
   if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL)) {
     ASSERT_TRUE(dlopen("/usr/local/cuda/lib64/stubs/libcuda.so", RTLD_NOW | RTLD_GLOBAL))
         << dlerror();
   }
+}
+
+// Without a GPU, cuDNN proposes these engines but does not build them.
+TEST_P(CudnnEnginesTest, AreProposedForEveryBatchNorm) {
+  load_driver();
   for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16})
     for (const bool relu : {false, true})
       for (const bool residual : {false, true}) {
@@ -185,6 +189,48 @@ TEST_P(CudnnEnginesTest, AreProposedForEveryBatchNorm) {
           EXPECT_TRUE(any_was_kept(graph));
         }
       }
+}
+
+// Heads share keys, lengths are no multiples of a tile, and sizes of heads differ.
+AttentionForward attention_call(DType dtype, std::int64_t D, std::int64_t Dv, bool causal) {
+  const std::int64_t B = 2, H = 8, Hkv = 2, T = 200, S = 200;
+  const Options options{.dtype = dtype};
+  return {.a = {B, H, Hkv, T, S, D, Dv, 0.125, causal, 0, 0},
+          .q = empty({B, H, T, D}, options),
+          .k = empty({B, Hkv, S, D}, options),
+          .v = empty({B, Hkv, S, Dv}, options),
+          .mask = {},
+          .dropout = {},
+          .output = empty({B, H, T, Dv}, options),
+          .logsumexp = empty({B, H, T})};
+}
+
+TEST_P(CudnnEnginesTest, AreProposedForAttention) {
+  load_driver();
+  const int architecture = GetParam()["deviceVer"].get<int>() / 10;
+  for (const DType dtype : {DType::float16, DType::bfloat16})
+    for (const bool causal : {false, true}) {
+      const std::int64_t D = causal ? 64 : 40, Dv = causal ? 64 : 72;
+      SCOPED_TRACE(testing::Message() << ringrad::name(dtype) << ' ' << D << ' ' << Dv);
+      const AttentionForward forward = attention_call(dtype, D, Dv, causal);
+      const AttentionBackward backward{.a = forward.a,
+                                       .grad_output = forward.output,
+                                       .q = forward.q,
+                                       .k = forward.k,
+                                       .v = forward.v,
+                                       .mask = {},
+                                       .dropout = {},
+                                       .output = forward.output,
+                                       .logsumexp = forward.logsumexp,
+                                       .grad_q = forward.q,
+                                       .grad_k = forward.k,
+                                       .grad_v = forward.v};
+      for (Graph graph : {attention_graph(forward, architecture),
+                          attention_backward_graph(backward, architecture)}) {
+        propose_engines(graph, dtype, {.candidates = 0});
+        EXPECT_TRUE(any_was_kept(graph));
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Described, CudnnEnginesTest, ::testing::Values(h100(), a100()),
