@@ -192,10 +192,10 @@ Tensor Tensor::operator[](LocatedIndices located) const {
   const detail::Selection selection = detail::select_by(*this, located.indices, where);
   Tensor y = selection.view;
   if (selection.count > 0) {
-    const Tensor flat = reshape(y, selection.flat(), where);
+    const Tensor flat = ringrad::reshape(y, selection.flat(), where);
     const Tensor list = view::reshape(kernels::contiguous(selection.positions, where),
                                       {selection.positions.numel()}, where);
-    y = reshape(index_select(flat, selection.axis, list, where), selection.shape(), where);
+    y = ringrad::reshape(index_select(flat, selection.axis, list, where), selection.shape(), where);
   }
   return selection.reversed.empty() ? y : flip(y, selection.reversed, where);
 }

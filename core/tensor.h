@@ -10,15 +10,14 @@
 // tensor that requires a gradient belongs to one thread, because recording writes to it.
 //
 // This header contains no calculus. Operators are free functions of higher layers (`matmul(a, b)`,
-// `relu(x)`). The members that concern gradients stand at the end of the class: they are declared
-// here to give users the familiar syntax, and defined in autograd/tensor_autograd.cc.
+// `relu(x)`); the most used are members as well (tensor_methods.h). The members that concern
+// gradients stand at the end of the class: they are declared here to give users the familiar
+// syntax, and defined in autograd/tensor_autograd.cc. zeros(), tensor() and so on are in
+// make_tensor.h.
 
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
-#include <memory>
-#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -26,32 +25,21 @@
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/error.h"
 #include "ringrad/core/index.h"
+#include "ringrad/core/make_tensor.h"
 #include "ringrad/core/scalar.h"
 #include "ringrad/core/shape.h"
 #include "ringrad/core/storage.h"
 #include "ringrad/core/tensor_impl.h"
-#include "ringrad/core/values.h"
+#include "ringrad/core/tensor_methods.h"
 
 namespace ringrad {
-
-class Tensor;
-
-/// The properties of a new tensor, for designated initialisers:
-///
-///     zeros({2, 3}, {.dtype = DType::float64})
-struct Options {
-  DType dtype = DType::float32;
-  Device device = default_device();
-  Layout layout = Layout::contiguous;
-  bool requires_grad = false;
-};
 
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep saved tensors, so that backward can run again
   bool create_graph = false;  ///< record the backward pass itself; implies retain_graph
 };
 
-class Tensor {
+class Tensor : public TensorMethods {
  public:
   /// No tensor: defined() is false, and every other access throws ValueError.
   Tensor() = default;
@@ -209,73 +197,5 @@ inline void check_same_device(const char* operation, const Tensor& a, const Tens
                               Where where) {
   check_same_device(operation, a.device(where), b.device(where), where);
 }
-
-// -- Making tensors ------------------------------------------------------------------------------
-
-/// Uninitialised. With requires_grad the result is a leaf.
-/// Throws ShapeError for negative or too large extents, or channels_last without 4 axes; DTypeError
-/// for requires_grad unless floating; OutOfMemoryError.
-Tensor empty(const Shape& shape, const Options& options = {}, Where where = Where::current());
-/// Filled with 0; otherwise as empty().
-Tensor zeros(const Shape& shape, const Options& options = {}, Where where = Where::current());
-/// Filled with 1; otherwise as empty().
-Tensor ones(const Shape& shape, const Options& options = {}, Where where = Where::current());
-/// Filled with a value; otherwise as empty().
-Tensor full(const Shape& shape, Scalar value, const Options& options = {},
-            Where where = Where::current());
-
-/// Uninitialised, with x's shape, dtype, device and, if x is dense, its axis order in memory.
-Tensor empty_like(const Tensor& x, Where where = Where::current());
-/// The same with another dtype.
-Tensor empty_like(const Tensor& x, DType dtype, Where where = Where::current());
-
-/// The same, filled with 0.
-Tensor zeros_like(const Tensor& x, Where where = Where::current());
-/// The same, filled with 1.
-Tensor ones_like(const Tensor& x, Where where = Where::current());
-/// The same, filled with a value.
-Tensor full_like(const Tensor& x, Scalar value, Where where = Where::current());
-
-/// start, start + step, ... before end: int64 if all three are whole numbers, else float32.
-/// Throws ValueError unless steps lead from start to end.
-Tensor arange(Scalar start, Scalar end, Scalar step = 1, Where where = Where::current());
-Tensor arange(Scalar end, Where where = Where::current());
-
-/// `steps` numbers from start to end, both included, at equal distances. Options as in empty();
-/// integer dtypes round towards zero.
-/// Throws ValueError for negative steps.
-Tensor linspace(Scalar start, Scalar end, std::int64_t steps, const Options& options = {},
-                Where where = Where::current());
-/// base^x for the numbers x of linspace.
-Tensor logspace(Scalar start, Scalar end, std::int64_t steps, double base = 10,
-                const Options& options = {}, Where where = Where::current());
-
-/// The identity matrix (n, n).
-Tensor eye(std::int64_t n, const Options& options = {}, Where where = Where::current());
-
-/// A copy of values on the default device. Throws ShapeError unless shape holds values.size()
-/// elements.
-template <class T>
-Tensor from_values(std::span<const T> values, const Shape& shape, Where where = Where::current());
-
-/// tensor({1, 2}) and tensor({{1.5, 2}, {3, 4}}): numbers in lists, nested to any depth.
-///
-/// DTypes:  as in PyTorch: float32 if any number is floating or if there is none, else int64 if any
-///          is an integer, else bool; or the given one
-/// Throws:  ShapeError unless all lists of one depth are equally long
-Tensor tensor(const Values& values, Where where = Where::current());
-Tensor tensor(const Values& values, DType dtype, Where where = Where::current());
-/// One axis; the dtype is that of T.
-template <class T>
-Tensor tensor(const std::vector<T>& values, Where where = Where::current());
-
-/// A one-element tensor of shape ().
-Tensor scalar_tensor(Scalar value, const Options& options = {}, Where where = Where::current());
-
-/// A tensor over the caller's memory, in the given layout without gaps; `owner` keeps the memory
-/// alive.
-/// REQUIRES: `data` is aligned for its dtype and holds as many elements as the shape
-Tensor from_memory(void* data, const Shape& shape, const Options& options,
-                   std::shared_ptr<void> owner, Where where = Where::current());
 
 }  // namespace ringrad
