@@ -42,9 +42,9 @@ Tensor detail::cross_entropy_gradient(const Tensor& grad_output, const Tensor& l
   const Tensor weighted = total * softmax(logits, -1) - distribution;
   const Tensor grad = grad_output / divisor;
   const bool per_row = options.reduction == Reduction::none;
-  const Tensor product = (per_row ? unsqueeze(grad, -1) : grad) * weighted;
   // An ignored row has no gradient, even if grad is infinite.
-  return to(where(total == 0, 0, product), logits.dtype());
+  const Tensor row_grad = where(total == 0, 0, per_row ? unsqueeze(grad, -1) : grad);
+  return to(row_grad * weighted, logits.dtype());
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets,

@@ -180,6 +180,11 @@ def wave(x):
 # --- The operators ---
 
 
+def index_fill(x, value, w):
+    """With positions from 0: PyTorch's gradient throws for negative ones."""
+    return x.index_fill(w['axis'], indices_of(w) % max(x.shape[w['axis']], 1), value)
+
+
 def masked_select(x, mask):
     """Of contiguous x: before 2.0 the gradient misreads other strides."""
     return x.contiguous().masked_select(mask)
@@ -305,7 +310,7 @@ OPERATORS = {
     'index_fill': lambda x, w: x[0].index_fill(w['axis'], indices_of(w), x[1]),
     'brackets_backwards': lambda x, w: x[0].flip(0)[::w['step']],
     'index_add': lambda x, w: x[0].index_add(w['axis'], indices_of(w), x[1], alpha=0.5),
-    'index_fill': lambda x, w: x[0].index_fill(w['axis'], indices_of(w), x[1]),
+    'index_fill': lambda x, w: index_fill(*x, w),
     'masked_fill': lambda x, w: x[0].masked_fill(x[1], w['number']),
     'masked_select': two(masked_select), 'nonzero': one(torch.nonzero),
     # By order
@@ -433,7 +438,9 @@ class Forced(torch.autograd.Function):
 
 
 def same(a, b):
-    return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
+    """True if all values are equal, with the signs of zeros."""
+    equal = (a == b) & (a.signbit() == b.signbit()) if a.dtype.is_floating_point else a == b
+    return bool((equal | ((a != a) & (b != b))).all())
 
 
 def forced(y, values, is_in_place):
