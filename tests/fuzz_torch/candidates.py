@@ -397,10 +397,6 @@ def brackets_positions(m, x):
     return [X], {'shape': shape, 'indices': m.rng.choices(range(-x.shape[0], x.shape[0]), k=math.prod(shape))}
 
 
-def brackets_backwards(m, x):
-    return ([X], {'step': m.rng.randint(1, 3)}) if x.dim() else None
-
-
 def brackets_mask(m, x):
     return ([X, leading_mask(m, x)], {}) if x.dim() else None
 
@@ -468,8 +464,6 @@ def index_fill(m, x):
     size = x.shape[axis]
     indices = m.rng.choices(range(-size, size), k=m.rng.randint(0, 4)) if size else []
     return [X, New([], NAMES[x.dtype])], {'axis': axis, 'indices': indices}
-    count = m.rng.randint(0, 4) if x.shape[axis] else 0  # PyTorch has no gradient at negative indices
-    return [X, New([], NAMES[x.dtype])], {'axis': axis, 'indices': m.indices(x.shape[axis], count)}
 
 
 def masked_fill(m, x):
@@ -912,8 +906,6 @@ CANDIDATES = {
     'index_select': (ALL, index_select), 'gather': (ALL, gather), 'scatter_add': (FLOATS, scattered(True)),
     'scatter': (ALL, scattered(False)), 'scatter_number': (ALL, scatter_number), 'index_add': (FLOATS, index_add),
     'index_fill': (FLOATS, index_fill), 'masked_fill': (ALL, masked_fill), 'masked_select': (ALL, masked_select), 'nonzero': (ALL, plain),
-    'index_fill': (FLOATS, index_fill), 'brackets_backwards': (ALL, brackets_backwards),
-    'masked_fill': (ALL, masked_fill), 'masked_select': (ALL, masked_select), 'nonzero': (ALL, plain),
     # By order
     'cumsum': (ALL, with_axis), 'cumprod': (ALL, with_axis), 'sort': (ALL, sort),
     'max_with_indices': (ALL, best_with_index), 'min_with_indices': (ALL, best_with_index), 'argsort': (ALL, argsort),

@@ -16,10 +16,6 @@ namespace {
 Operators by_index() {
   return {
       {"brackets_positions", [](In in, Arguments with) { return in[0][indices_of(with)]; }},
-      {"brackets_backwards",
-       [](In in, Arguments with) {
-         return in[0][{Slice(kNone, kNone, -with["step"].get<std::int64_t>())}];
-       }},
       {"brackets_mask", [](In in, Arguments) { return in[0][in[1]]; }},
       {"embedding", [](In in, Arguments with) { return embedding(in[0], indices_of(with)); }},
       {"embedding_padding",

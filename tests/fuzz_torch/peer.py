@@ -307,8 +307,6 @@ OPERATORS = {
     'scatter_add': lambda x, w: x[0].scatter_add(w['axis'], indices_of(w), x[1]),
     'scatter': lambda x, w: x[0].scatter(w['axis'], indices_of(w), x[1]),
     'scatter_number': lambda x, w: x[0].scatter(w['axis'], indices_of(w), w['number']),
-    'index_fill': lambda x, w: x[0].index_fill(w['axis'], indices_of(w), x[1]),
-    'brackets_backwards': lambda x, w: x[0].flip(0)[::w['step']],
     'index_add': lambda x, w: x[0].index_add(w['axis'], indices_of(w), x[1], alpha=0.5),
     'index_fill': lambda x, w: index_fill(*x, w),
     'masked_fill': lambda x, w: x[0].masked_fill(x[1], w['number']),
