@@ -1,6 +1,5 @@
-#include "ringrad/kernels/elementwise/map_cuda.cuh"
-
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/elementwise/map_cuda.cuh"
 
 namespace ringrad::kernels::cuda {
 
