@@ -163,6 +163,21 @@ TEST(MatmulTest, AddsBiasAndCutsNegativesOff) {
       }
 }
 
+// Few rows over whole panels, blocks of columns and a remainder, each with its part of the bias.
+TEST(MatmulTest, AddsBiasToFewRows) {
+  Random random(5);
+  const Tensor a = random.tensor({2, 40}), rows = random.tensor({40, 171}),
+               bias = random.tensor({171});
+  const Tensor columns = view::transpose(random.tensor({171, 40}), 0, 1);
+  const auto offsets = bias.to_vector<double>(), left = a.to_vector<double>();
+  for (const Tensor& b : {rows, columns}) {
+    auto expected = reference::matmul(2, 171, 40, left.data(), b.to_vector<double>().data());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] = std::max(expected[i] + offsets[i % 171], 0.0);
+    expect_close(matmul(a, b, {bias, true}), expected, slack(40));
+  }
+}
+
 TEST(MatmulTest, OfAnEmptySumIsTheBias) {
   expect_close(matmul(zeros({2, 0}), zeros({0, 2})), {0, 0, 0, 0});
   expect_close(matmul(zeros({2, 0}), zeros({0, 2}), {tensor({1., -2.}), true}), {1, 0, 1, 0});
