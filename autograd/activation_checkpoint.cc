@@ -6,7 +6,7 @@
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/split_backward.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 
 namespace ringrad {

@@ -9,7 +9,7 @@
 #include <benchmark/benchmark.h>
 
 #include "ringrad/autograd/attention/attention.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 namespace ringrad {
 namespace {

@@ -16,7 +16,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/norm/batch_norm.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad {

@@ -14,7 +14,7 @@
 
 #include "ringrad/benchmarks/cuda_operator_cases.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
 
 namespace ringrad::bench {

@@ -1,7 +1,7 @@
 #include "ringrad/benchmarks/cuda_operator_cases.h"
 
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/convolution/convolution.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"

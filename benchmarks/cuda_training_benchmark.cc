@@ -36,7 +36,7 @@
 #include "ringrad/benchmarks/cuda_operator_cases.h"
 #include "ringrad/benchmarks/timing.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/untrusted/options.h"
 #include "ringrad/nn/captured_step.h"
 #include "ringrad/nn/layers/linear.h"

@@ -27,7 +27,7 @@
 #include "ringrad/benchmarks/slow_link.h"
 #include "ringrad/benchmarks/timing.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/examples/job.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"

@@ -12,7 +12,7 @@
 
 #include "ringrad/autograd/dropout.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/index/embedding.h"
 #include "ringrad/kernels/index/gather.h"
 

@@ -9,7 +9,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
 
 namespace ringrad::kernels {

@@ -23,7 +23,7 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/benchmarks/timing.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/untrusted/options.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"

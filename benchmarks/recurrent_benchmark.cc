@@ -6,7 +6,7 @@
 #include <benchmark/benchmark.h>
 
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/recurrent.h"
 
 namespace ringrad {

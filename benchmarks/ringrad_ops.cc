@@ -12,7 +12,7 @@
 #include "ringrad/autograd/norm/batch_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/benchmarks/operator_cases.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 namespace ringrad::bench {
 namespace {

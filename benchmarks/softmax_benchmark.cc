@@ -15,7 +15,7 @@
 
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/loss/softmax.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/loss/cross_entropy.h"
 #include "ringrad/kernels/loss/softmax.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "ringrad/autograd/split_backward.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"

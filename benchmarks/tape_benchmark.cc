@@ -18,7 +18,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/core/allocator.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 namespace ringrad {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
 #include "ringrad/nn/optimizer/sgd.h"

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "ringrad/core/philox.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/philox.h"
+#include "ringrad/core/random/random.h"
 
 namespace ringrad {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/data/random_stream.h"
 
 namespace ringrad {

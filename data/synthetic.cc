@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 namespace ringrad {
 namespace {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "ringrad/core/error.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {

@@ -82,7 +82,6 @@ class ModuleList : public detail::ModuleContainer<M> {
     return this->at(i);
   }
 
-  std::string describe() const override { return "ModuleList"; }
 };
 
 /// Modules of type M by name; iteration is in the order of insertion.
@@ -112,7 +111,6 @@ class ModuleDict : public detail::ModuleContainer<M> {
     return this->at(static_cast<std::size_t>(found - names_.begin()));
   }
 
-  std::string describe() const override { return "ModuleDict"; }
 
  private:
   std::vector<std::string> names_;

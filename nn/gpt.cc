@@ -11,7 +11,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/embedding.h"
 #include "ringrad/nn/layers/key_value_cache.h"

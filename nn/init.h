@@ -1,12 +1,12 @@
 // Initialisers: draw a parameter's first values. All write in place, unrecorded, and throw as
-// core/random.h does.
+// core/random/random.h does.
 //
 // fan_in counts the inputs that are summed into one output; fan_out counts the outputs that one
 // input reaches. For a weight (N, K, R, S), fan_in = K * R * S and fan_out = N * R * S.
 
 #pragma once
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad::nn {

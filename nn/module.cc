@@ -1,8 +1,12 @@
 #include "ringrad/nn/module.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <ostream>
 #include <set>
+#include <typeinfo>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
@@ -14,6 +18,17 @@ namespace ringrad::nn {
 
 // PyTorch's batch norms count batches, for a mean over all of them that this library does not have.
 static const std::string kBatchCount = "num_batches_tracked";
+
+std::string Module::describe() const {
+  const std::unique_ptr<char, void (*)(void*)> demangled(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, nullptr), std::free);
+  const std::string full = demangled ? demangled.get() : "Module";
+  // Namespaces end at the last colon outside of angle brackets.
+  std::size_t start = full.size();
+  for (int depth = 0; start > 0 && (depth > 0 || full[start - 1] != ':'); --start)
+    depth += (full[start - 1] == '>') - (full[start - 1] == '<');
+  return full.substr(start, full.find('<', start) - start);
+}
 
 Tensor Module::forward(const Tensor&, Where at) {
   throw ValueError(

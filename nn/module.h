@@ -100,8 +100,9 @@ class Module {
   /// The name in traces: the module's name within its parent, and its type.
   const char* trace_name() const { return trace_name_.c_str(); }
 
-  /// One line that describes the module without its children: "Linear(784, 128)".
-  virtual std::string describe() const { return "Module"; }
+  /// One line that describes the module without its children: "Linear(784, 128)". By default the
+  /// name of its class: "Net".
+  virtual std::string describe() const;
 
   /// All tensors of this module and those below it, in order of registration, named by their path.
   /// A parameter that is registered more than once, such as a weight that two layers share, is

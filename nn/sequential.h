@@ -40,7 +40,6 @@ class Sequential : public Module {
 
   /// An error that a layer throws names the layer. Throws ValueError if this object was moved from.
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
-  std::string describe() const override { return "Sequential"; }
 
   std::size_t num_layers() const { return num_children(); }
   /// Layer i, and its name, which may be a path such as "layer1.0".

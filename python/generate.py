@@ -325,7 +325,7 @@ class Headers:
 def main():
     include, out = Path(sys.argv[1]), Path(sys.argv[2])
     headers = Headers(include)
-    operators = ['core/make_tensor.h', 'core/random.h', *headers.included('nn.h', 'autograd'), 'autograd/broadcast.h']
+    operators = ['core/make_tensor.h', 'core/random/random.h', *headers.included('nn.h', 'autograd'), 'autograd/broadcast.h']
     linalg = headers.included('linalg.h', 'autograd')
     layers = headers.included('nn.h', 'nn')
     for name, arguments, definitions in (

@@ -26,7 +26,7 @@
 
 #include "ringrad/core/error.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad::testing {

@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/attention/attention_options.h"
 

@@ -1,8 +1,8 @@
-// Random draws whose probabilities are elements of a tensor. core/random.h has the others.
+// Random draws whose probabilities are elements of a tensor. core/random/random.h has the others.
 
 #pragma once
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {

@@ -26,7 +26,7 @@
 #include <cstdint>
 
 #include "ringrad/core/gpu/capture.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/attention/attention_problem.h"
 

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "ringrad/core/gpu/cuda.h"
-#include "ringrad/core/philox.h"
+#include "ringrad/core/random/philox.h"
 #include "ringrad/kernels/attention/attention_call.h"
 
 namespace ringrad::kernels::cuda {

@@ -15,7 +15,7 @@
 #include <numbers>
 #include <type_traits>
 
-#include "ringrad/core/philox.h"
+#include "ringrad/core/random/philox.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/attention/attention.h"
 #include "ringrad/kernels/attention/attention_pack.h"

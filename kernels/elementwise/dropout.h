@@ -10,7 +10,7 @@
 
 #pragma once
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad::kernels {

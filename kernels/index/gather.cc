@@ -50,12 +50,15 @@ Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index, Where whe
   const int a = normalize_axis("gather", axis, x.dims(where), where);
   check_same_device("gather", x, index, where);
   check_fits("gather", index.shape(), "x", x.shape(), a, where);
-  check_indices("gather", "index", index, x.shape()[a], where);
+  check_index("gather", index.dtype(), where);
   const Tensor y = empty(index.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
-  if (x.device().is_cuda())
+  const auto check = [&] { check_indices("gather", "index", index, x.shape()[a], where); };
+  if (x.device().is_cuda()) {
+    check();
     cuda::gather(x, a, contiguous(index, where), y, where);
-  else
-    cpu::gather(x, a, contiguous(index, where), y);
+  } else if (!cpu::gather(x, a, contiguous(index, where), y)) {
+    check();  // throws, with the first bad index
+  }
   return y;
 }
 

@@ -48,8 +48,9 @@ void scatter_(const Tensor& y, std::int64_t axis, const Tensor& index, const Ten
 
 namespace cpu {
 
-// REQUIRES: index is contiguous and valid; y is like index
-void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+// Returns false, and leaves y incomplete, if an index is outside x's axis.
+// REQUIRES: index is contiguous; y is like index
+bool gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 // REQUIRES: index is contiguous and valid; y already holds x; y and src are float32 or float64
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src);
 // REQUIRES: index is contiguous and valid; y already holds x; y and src are of one dtype

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <atomic>
 
 #include "ringrad/core/dispatch_size.h"
 #include "ringrad/kernels/index/gather.h"
+#include "ringrad/kernels/index/indices.h"
 #include "ringrad/kernels/loop_nest.h"
 #include "ringrad/kernels/parallel_for.h"
 
@@ -18,15 +20,20 @@ Strides without(Strides strides, int axis) {
 // -- Gathering: rows of index in the order of memory, or pieces of long rows ----------------------
 
 template <class Element, class Index>
-void gather_rows(const LoopNest<2>& nest, const Element* x, std::int64_t axis_step,
-                 const Index* indices, Element* y) {
+bool gather_rows(const LoopNest<2>& nest, const Element* x, std::int64_t axis_step,
+                 std::int64_t axis_extent, const Index* indices, Element* y) {
   constexpr std::int64_t kPiece = kElementsPerThread;
   const std::int64_t extent = nest.row_extent(), x_step = nest.row_strides()[1];
   const std::int64_t pieces = (extent + kPiece - 1) / kPiece;
   const std::int64_t grain = std::max<std::int64_t>(1, kElementsPerThread / extent);
+  std::atomic<bool> all = true;
   const auto gather_piece = [&](const LoopNest<2>::Offsets& offsets, std::int64_t piece) {
     const std::int64_t end = std::min(extent, (piece + 1) * kPiece);
     const Index* from = indices + offsets[0];
+    if (!all_valid(from + piece * kPiece, end - piece * kPiece, axis_extent)) {
+      all = false;
+      return;
+    }
     const Element* row = x + offsets[1];
     Element* to = y + offsets[0];
     std::int64_t i = piece * kPiece;
@@ -36,14 +43,16 @@ void gather_rows(const LoopNest<2>& nest, const Element* x, std::int64_t axis_st
     for (; i < end; ++i) to[i] = row[i * x_step + from[i] * axis_step];
   };
   if (pieces == 1)
-    return parallel_for(nest.num_rows(), grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(nest.num_rows(), grain, [&](std::int64_t begin, std::int64_t end) {
       for_each_row(nest, begin, end,
                    [&](const LoopNest<2>::Offsets& offsets) { gather_piece(offsets, 0); });
     });
-  parallel_for(nest.num_rows() * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      gather_piece(nest.row_offsets(i / pieces), i % pieces);
-  });
+  else
+    parallel_for(nest.num_rows() * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        gather_piece(nest.row_offsets(i / pieces), i % pieces);
+    });
+  return all;
 }
 
 // -- Scattering: bundles of lines along the axis --------------------------------------------------
@@ -122,16 +131,19 @@ void dispatch_wide(DType dtype, Body body) {
 
 }  // namespace
 
-void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
-  if (y.numel() == 0) return;
+bool gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+  if (y.numel() == 0) return true;
   const Strides strides = strides_for(index.shape()), x_strides = without(x.strides(), axis);
   const auto nest = make_loop_nest<2>(index.shape(), {&strides, &x_strides});
+  bool all = true;
   dispatch_size(size_bytes(x.dtype()), [&]<class Element>() {
     dispatch_index(index.dtype(), [&]<class Index>() {
-      gather_rows(nest, reinterpret_cast<const Element*>(x.raw_data()), x.strides()[axis],
-                  index.data<Index>(), reinterpret_cast<Element*>(y.raw_data()));
+      all = gather_rows(nest, reinterpret_cast<const Element*>(x.raw_data()), x.strides()[axis],
+                        x.shape()[axis], index.data<Index>(),
+                        reinterpret_cast<Element*>(y.raw_data()));
     });
   });
+  return all;
 }
 
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src) {

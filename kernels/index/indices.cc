@@ -24,6 +24,13 @@ RINGRAD_CLONES bool all_valid(const Index* indices, std::int64_t n, IsValid is_v
 
 }  // namespace
 
+template <class Index>
+bool cpu::all_valid(const Index* indices, std::int64_t n, std::int64_t bound) {
+  return kernels::all_valid(indices, n, IsValid{bound, false, 0});
+}
+template bool cpu::all_valid(const std::int32_t*, std::int64_t, std::int64_t);
+template bool cpu::all_valid(const std::int64_t*, std::int64_t, std::int64_t);
+
 void check_indices(const char* operation, const char* what, const Tensor& indices,
                    std::int64_t bound, Where where, std::optional<std::int64_t> ignored) {
   check_index(operation, indices.dtype(), where);

@@ -18,4 +18,13 @@ void check_indices(const char* operation, const char* what, const Tensor& indice
                    std::int64_t bound, Where where,
                    std::optional<std::int64_t> ignored = std::nullopt);
 
+namespace cpu {
+
+/// True if all of the n indices lie in [0, bound): for kernels that check the indices of each piece
+/// just before they use them, rather than read all of them twice.
+template <class Index>
+bool all_valid(const Index* indices, std::int64_t n, std::int64_t bound);
+
+}  // namespace cpu
+
 }  // namespace ringrad::kernels

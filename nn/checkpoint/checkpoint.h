@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/module.h"
 #include "ringrad/nn/optimizer/exponential_moving_average.h"
 #include "ringrad/nn/optimizer/grad_scaler.h"

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/module.h"
 
 namespace ringrad::nn {

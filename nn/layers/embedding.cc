@@ -1,7 +1,7 @@
 #include "ringrad/nn/layers/embedding.h"
 
 #include "ringrad/autograd/index/embedding.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 namespace ringrad::nn {
 

@@ -57,7 +57,6 @@ class ResidualBlock : public Residual {
 
   ResidualBlock(std::int64_t in_channels, std::int64_t channels, std::int64_t stride = 1,
                 Where where = Where::current());
-  std::string describe() const override { return "ResidualBlock"; }
 };
 
 /// `channels` in the middle, four times as many at the end. The 3x3 convolution has the stride, as
@@ -71,7 +70,6 @@ class Bottleneck : public Residual {
 
   Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride = 1,
              Where where = Where::current());
-  std::string describe() const override { return "Bottleneck"; }
 };
 
 }  // namespace ringrad::nn

@@ -42,14 +42,16 @@ class PythonModule : public Module {
   std::string describe() const override {
     const nb::gil_scoped_acquire locked;
     const nb::object self = self_of(*this), method = own_method(self, "describe");
-    if (!method.is_valid()) return Module::describe();
+    if (!method.is_valid()) return class_name();
     return returned<std::string>(self, "describe", "str", method());
   }
 
+  // What is written in Python. REQUIRES: the interpreter is held
+  std::string class_name() const { return nb::type_name(self_of(*this).type()).c_str(); }
+
   [[noreturn]] void lacks_forward(Where where) const {
     const nb::gil_scoped_acquire locked;
-    throw ValueError(concat(nb::type_name(self_of(*this).type()).c_str(),
-                            ": the class must define forward(self, x); got none"),
+    throw ValueError(concat(class_name(), ": the class must define forward(self, x); got none"),
                      where);
   }
 };
@@ -174,8 +176,8 @@ void bind_module(nb::module_& m) {
       .def(
           "describe",
           [](const Module& self) {
-            return dynamic_cast<const PythonModule*>(&self) ? self.Module::describe()
-                                                            : self.describe();
+            const auto* own = dynamic_cast<const PythonModule*>(&self);
+            return own ? own->class_name() : self.describe();
           },
           "One line that describes the module without its children.")
       .def(

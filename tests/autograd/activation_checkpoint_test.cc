@@ -6,7 +6,7 @@
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 namespace ringrad {
 namespace {

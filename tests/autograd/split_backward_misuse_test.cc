@@ -15,7 +15,7 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/split_backward.h"
 #include "ringrad/core/allocator.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "ringrad/core/philox.h"
+#include "ringrad/core/random/philox.h"
 
 namespace ringrad {
 namespace {

@@ -66,7 +66,8 @@ TEST(FourReplicasTest, StayIdentical) {
 
 TEST(ReadmeTest, ShowsItsProgramsWordForWord) {
   const std::vector<std::string> shown = readme_programs();
-  const char* const files[] = {"examples/first_steps.cc", "examples/four_replicas.cc"};
+  const char* const files[] = {"examples/first_steps.cc", "examples/four_replicas.cc",
+                               "examples/own_model.cc"};
   ASSERT_EQ(shown.size(), std::size(files));
   for (std::size_t i = 0; i < shown.size(); ++i) {
     std::ostringstream text;

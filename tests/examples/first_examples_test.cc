@@ -73,6 +73,15 @@ TEST(FineTuneExampleTest, RefusesAFileThatCannotBeWritten) {
   EXPECT_NE(last_line(outcome.output).find("/nonexistent"), std::string::npos) << outcome.output;
 }
 
+TEST(OwnModelExampleTest, ANetLoadedFromItsFileHasLearned) {
+  const Folder folder;
+  const std::string program = std::filesystem::current_path() / "examples/own_model";
+  const Outcome outcome = run("cd " + folder.path().string() + " && " + program);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_GT(number_after(outcome.output, "accuracy "), 0.95);
+  EXPECT_EQ(folder.files(), std::vector<std::string>{"net.safetensors"});
+}
+
 TEST(OwnDataSetExampleTest, ShowsItsPicturesAndLearnsThem) {
   const Outcome outcome = run("examples/own_data_set");
   EXPECT_EQ(outcome.exit_code, 0);

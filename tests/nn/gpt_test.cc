@@ -7,7 +7,7 @@
 
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/tests/golden/golden.h"
 #include "ringrad/tests/testing.h"

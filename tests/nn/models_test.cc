@@ -6,7 +6,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/init.h"
 #include "ringrad/tests/testing.h"
 

@@ -12,6 +12,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/containers.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/sequential.h"
@@ -30,7 +31,6 @@ struct Net : Module {
   Tensor forward(const Tensor& x, Where at = Where::current()) override {
     return norm(hidden(x, at), at) * scale;
   }
-  std::string describe() const override { return "Net"; }
 };
 
 std::vector<std::string> names(const std::vector<NamedTensor>& tensors) {
@@ -67,6 +67,18 @@ TEST(ModuleTest, HoldsNeitherItselfNorNothing) {
   expect_throws<ValueError>([&] { inner->add_child("outer", outer); }, "got a circle through");
   expect_throws<ValueError>([&] { inner->add_child("self", inner); }, "got a circle through");
   expect_throws<ValueError>([&] { inner->add_child("none", nullptr); }, "got null in");
+}
+
+template <class T>
+struct Holder : Module {};
+
+TEST(ModuleTest, IsDescribedByTheNameOfItsClass) {
+  struct Local : Module {};
+  EXPECT_EQ(Module().describe(), "Module");
+  EXPECT_EQ(Net().describe(), "Net");
+  EXPECT_EQ(Local().describe(), "Local");
+  EXPECT_EQ(Holder<std::pair<Net, int>>().describe(), "Holder");
+  EXPECT_EQ(ModuleList<Linear>().describe(), "ModuleList");
 }
 
 TEST(ModuleTest, TrainAndEvalReachAllChildren) {
@@ -202,7 +214,6 @@ TEST(ModuleTest, ThrowsForALayerThatIsNotRegistered) {
     Linear first{3, 3};
     Linear& second = child("second", Linear(3, 2));
     Tensor forward(const Tensor& x, Where) override { return second(first(x)); }
-    std::string describe() const override { return "Unregistered"; }
   } net;
   expect_throws<ValueError>(
       [&] {

@@ -19,7 +19,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/core/device.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 namespace ringrad {
 

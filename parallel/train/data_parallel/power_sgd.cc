@@ -11,7 +11,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"

@@ -7,7 +7,7 @@
 
 #include "ringrad/autograd/node.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/parallel/train/pipeline/layer_profile.h"
 
 namespace ringrad {

@@ -15,7 +15,7 @@
 #include "ringrad/autograd/node.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/parallel/comm/common/rethrow.h"

@@ -12,7 +12,7 @@
 
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/memory/tensor_message.h"
 #include "ringrad/parallel/comm/ranks.h"

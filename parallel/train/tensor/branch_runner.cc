@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "ringrad/core/gpu/capture.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/library/shared_gpu.h"
 #include "ringrad/parallel/comm/common/rethrow.h"
 #include "ringrad/parallel/train/common/caller_state.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ringrad/core/gpu/allocator_cuda.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/core/view.h"
 #include "ringrad/tests/core/gpu/needs_gpu.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/optimizer/adaptive_step.h"

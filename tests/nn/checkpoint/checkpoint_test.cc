@@ -12,7 +12,7 @@
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/loader.h"
 #include "ringrad/data/tensor_dataset.h"

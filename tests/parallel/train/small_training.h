@@ -8,7 +8,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/module.h"
 #include "ringrad/nn/optimizer/sgd.h"

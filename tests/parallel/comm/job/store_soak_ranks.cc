@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "ringrad/autograd/loss/cross_entropy.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/linear.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ringrad/autograd/in_place.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/checkpoint.h"
 #include "ringrad/parallel/comm/ranks.h"

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "ringrad/autograd/loss/cross_entropy.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/sgd.h"

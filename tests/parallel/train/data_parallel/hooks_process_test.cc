@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ringrad/autograd/loss/cross_entropy.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/nn/sequential.h"

@@ -14,7 +14,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/concatenate.h"
 #include "ringrad/kernels/copy/fill.h"

@@ -18,7 +18,7 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/trace.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/layers/linear.h"

@@ -11,7 +11,7 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/job/flight_recorder.h"

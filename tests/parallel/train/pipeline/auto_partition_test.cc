@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"

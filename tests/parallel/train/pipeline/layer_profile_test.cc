@@ -6,7 +6,7 @@
 
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/convolution.h"

@@ -1,4 +1,4 @@
-#include "ringrad/core/philox.h"
+#include "ringrad/core/random/philox.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/gpu/capture.h"
-#include "ringrad/core/philox.h"
-#include "ringrad/core/random_cuda.h"
-#include "ringrad/core/random_draws.h"
+#include "ringrad/core/random/philox.h"
+#include "ringrad/core/random/random_cuda.h"
+#include "ringrad/core/random/random_draws.h"
 #include "ringrad/core/shape.h"
 #include "ringrad/core/simd.h"
 #include "ringrad/core/transfer.h"

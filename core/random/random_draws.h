@@ -19,7 +19,7 @@
 #include <type_traits>
 
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/philox.h"
+#include "ringrad/core/random/philox.h"
 
 namespace ringrad::draws {
 

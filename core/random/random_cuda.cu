@@ -1,6 +1,6 @@
 #include "ringrad/core/gpu/launch.h"
-#include "ringrad/core/random_cuda.h"
-#include "ringrad/core/random_draws.h"
+#include "ringrad/core/random/random_cuda.h"
+#include "ringrad/core/random/random_draws.h"
 
 namespace ringrad::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/tests/testing.h"
 

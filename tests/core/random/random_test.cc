@@ -1,4 +1,4 @@
-#include "ringrad/core/random.h"
+#include "ringrad/core/random/random.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <numbers>
 #include <vector>
 
-#include "ringrad/core/philox.h"
+#include "ringrad/core/random/philox.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
