@@ -77,7 +77,7 @@ TEST(ModuleTest, IsDescribedByTheNameOfItsClass) {
   EXPECT_EQ(Module().describe(), "Module");
   EXPECT_EQ(Net().describe(), "Net");
   EXPECT_EQ(Local().describe(), "Local");
-  EXPECT_EQ(Holder<std::pair<Net, int>>().describe(), "Holder");
+  EXPECT_EQ((Holder<std::pair<Net, int>>().describe()), "Holder");
   EXPECT_EQ(ModuleList<Linear>().describe(), "ModuleList");
 }
 
@@ -156,7 +156,7 @@ TEST(ModuleTest, NamesArePathsThatNoOtherNameMayEnter) {
                                       {"a", "b."},
                                       {"a", "b..c"}})
     expect_throws<ValueError>([&] { Two(first, second); },
-                              concat("got \"", second, "\" in Module"));
+                              concat("got \"", second, "\" in Two"));
 }
 
 TEST(ModuleTest, PyTorchsCountsOfBatchesAreIgnored) {
