@@ -61,7 +61,7 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
   const Generator before = default_generator();
   Tensor y;
   {
-    const NoGrad guard;
+    const NoGradGuard guard;
     y = f(inputs);
   }
   // f may return a tensor that other code holds as well; the recorded result must be a separate
@@ -85,7 +85,7 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
            Tensor again;
            {
              const RewoundGenerator generator(before);
-             const EnableGrad guard;
+             const EnableGradGuard guard;
              const Autocast as_then(mixed);
              again = f(leaves);
            }

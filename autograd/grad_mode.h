@@ -1,6 +1,6 @@
 // Whether operations are recorded: a flag per thread, set for a scope.
 //
-//     { NoGrad guard;  y = net.forward(x); }      inference: no tape, no saved tensors
+//     { NoGradGuard guard;  y = net.forward(x); }      inference: no tape, no saved tensors
 
 #pragma once
 
@@ -26,12 +26,12 @@ class GradMode {
   bool previous_;
 };
 
-struct NoGrad : GradMode {
-  NoGrad() : GradMode(false) {}
+struct NoGradGuard : GradMode {
+  NoGradGuard() : GradMode(false) {}
 };
 
-struct EnableGrad : GradMode {
-  EnableGrad() : GradMode(true) {}
+struct EnableGradGuard : GradMode {
+  EnableGradGuard() : GradMode(true) {}
 };
 
 }  // namespace ringrad

@@ -22,7 +22,7 @@ Tensor random_weights(const Tensor& like) {
 // sum(weights * f(inputs)) as a plain number.
 double weighted_sum(const DifferentiableFunction& f, const std::vector<Tensor>& inputs,
                     const Tensor& weights) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   return sum(mul(f(inputs), weights)).item<double>();
 }
 
@@ -88,7 +88,7 @@ std::string gradient_gradient_check(const DifferentiableFunction& f,
                                     const GradientCheckOptions& options, Where where) {
   // Joins the gradients of all inputs into one sum, each with its own weights.
   const DifferentiableFunction gradient_of_f = [&](const std::vector<Tensor>& leaves) {
-    const EnableGrad guard;
+    const EnableGradGuard guard;
     // Under finite differences the outer call is not recorded, but the inner gradient needs a tape.
     std::vector<Tensor> differentiable;
     for (const Tensor& x : leaves)

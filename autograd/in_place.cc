@@ -24,7 +24,7 @@ void check_writable(const char* operation, const Tensor& y, Where where) {
   RINGRAD_CHECK(!y.requires_grad(where) || !grad_enabled(), AutogradError, where, operation,
                 ": a tensor that requires a gradient must not be changed while operations are "
                 "recorded; got ",
-                describe(y), "; write y = y + x instead, or change it under NoGrad");
+                describe(y), "; write y = y + x instead, or change it under NoGradGuard");
 }
 
 void check_operands(const char* operation, const Tensor& y, const Tensor& x, Where where) {

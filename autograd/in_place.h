@@ -1,7 +1,7 @@
 // Operators that change a tensor's memory: y becomes the result, under all its names and in all its
 // views.
 //
-// In-place changes are not recorded. They are for tensors without history and for code under NoGrad
+// In-place changes are not recorded. They are for tensors without history and for code under NoGradGuard
 // (optimizers, statistics, initialisation). While operations are recorded, a change that would
 // falsify a gradient throws AutogradError. The version counter reveals a tensor that was changed
 // after it was saved for backward; the error names both lines.

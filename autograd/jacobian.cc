@@ -25,7 +25,7 @@ Tensor gradient_of(const Tensor& y, const Tensor& x, const Tensor& weights, Back
 }  // namespace
 
 Tensor jacobian(const TensorFunction& f, const Tensor& x, Where where) {
-  const EnableGrad recording;
+  const EnableGradGuard recording;
   const Tensor at = start_at("jacobian", x, where), y = f(at);
   std::vector<Tensor> rows;
   for (std::int64_t i = 0; i < y.numel(); ++i) {
@@ -49,7 +49,7 @@ Tensor hessian(const TensorFunction& f, const Tensor& x, Where where) {
 Tensor jvp(const TensorFunction& f, const Tensor& x, const Tensor& v, Where where) {
   RINGRAD_CHECK(v.shape(where) == x.shape(where), ShapeError, where,
                 "jvp: the direction must have x's shape; got ", v.shape(), " and ", x.shape());
-  const EnableGrad recording;
+  const EnableGradGuard recording;
   const Tensor at = start_at("jvp", x, where), y = f(at);
   const Tensor u = zeros_like(y.detach()).set_requires_grad();
   const Tensor product = gradient_of(y, at, u, {.create_graph = true}, where);  // J^T u

@@ -138,7 +138,7 @@ Tensor norm_of_order(const Tensor& x, double p, const Shape& axes, bool keepdim,
   if (reduced.count() == 0) {
     y = zeros(reduced.shape(keepdim), {.dtype = x.dtype(), .device = x.device()}, where);
   } else {
-    const NoGrad guard;
+    const NoGradGuard guard;
     const Tensor size = abs(x, where);
     const Tensor most =
         p > 0 ? kernels::max(size, axes, true, where) : kernels::min(size, axes, true, where);
@@ -259,7 +259,7 @@ Tensor logsumexp(const Tensor& x, const Shape& axes, bool keepdim, Where where) 
   const Reduced reduced(x, axes, where, "logsumexp");
   Tensor y;
   {
-    const NoGrad guard;
+    const NoGradGuard guard;
     if (reduced.count() == 0) {
       y = full(reduced.shape(keepdim), -std::numeric_limits<double>::infinity(),
                {.dtype = x.dtype(), .device = x.device()}, where);

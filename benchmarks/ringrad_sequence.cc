@@ -78,7 +78,7 @@ Case with_gradient(const std::string& name, const Operator& f,
 Case without_gradient(const std::string& name, const Operator& f,
                       const std::function<Inputs()>& make) {
   return {name, [=](const Report& report) {
-            const NoGrad guard;
+            const NoGradGuard guard;
             const Inputs inputs = make();
             report.time_calls(name, {1, "calls/s"}, [&] { f(inputs); });
           }};

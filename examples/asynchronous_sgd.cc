@@ -20,7 +20,7 @@ struct Data {
 };
 
 float loss_of(nn::Module& net, const Data& data) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   return cross_entropy(net.forward(data.x), data.y).item<float>();
 }
 

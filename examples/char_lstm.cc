@@ -53,7 +53,7 @@ struct CharLstm : nn::Module {
 
 // Goes on with the most likely letter, `count` times. The state carries all that was read.
 std::string go_on(CharLstm& model, const std::string& prompt, std::int64_t count) {
-  const NoGrad no_grad;
+  const NoGradGuard no_grad;
   nn::RecurrentState state;
   std::string said;
   Tensor read = unsqueeze(tokens_of(prompt), 1);

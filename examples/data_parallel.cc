@@ -52,7 +52,7 @@ void train(const std::vector<Device>& devices, int steps) {
     const float loss_alone = train_step(optimizer_alone, alone(x), y);
     std::cout << "step " << step << ": loss " << loss << ", on one device " << loss_alone << '\n';
   }
-  const NoGrad guard;
+  const NoGradGuard guard;
   float difference = 0;
   for (std::size_t i = 0; i < net.parameters().size(); ++i)
     difference =

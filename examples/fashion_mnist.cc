@@ -67,7 +67,7 @@ void add_to(Score& score, const Tensor& logits, const Tensor& targets, double me
 
 /// Accuracy on the whole test set, each rank computing its share.
 double evaluate(nn::Module& net, DataLoader& loader, Communicator& comm) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   net.eval();
   Score score;
   for (const Batch& batch : loader)

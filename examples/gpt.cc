@@ -155,7 +155,7 @@ class ReplicatedOrSharded {
 // The whole model on every rank: each stage's ranks broadcast its layers.
 nn::Sequential gather_model(const Settings& settings, std::vector<nn::Sequential>& stages,
                             Communicator& line) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   const nn::StateDict own = whole_state_dict(stages[static_cast<std::size_t>(line.rank())]);
   nn::Sequential model = nn::gpt(settings.model);
   const nn::StateDict all = model.state_dict();
@@ -206,7 +206,7 @@ double test_loss(Pipeline& pipeline, const Text& text, const Settings& settings,
   pipeline.train();
   const Tensor loss = zeros({1});
   if (logits.defined()) {  // on the last stage
-    const NoGrad guard;
+    const NoGradGuard guard;
     const Tensor target = to(slice(all.target, 0, begin, begin + share), default_device());
     copy_(loss, reshape(loss_of(logits, target), {1}));
   }

@@ -42,7 +42,7 @@ Result train(Communicator& comm, const TensorDataset& data, std::int64_t period,
   num_averages += average.num_steps() % period != 0;
   average.sync();  // the last steps
 
-  const NoGrad guard;
+  const NoGradGuard guard;
   const Tensor x = to(data.tensors()[0], default_device()),
                y = to(data.tensors()[1], default_device());
   return {cross_entropy(net(x), y).item<float>(), num_averages * net.num_parameters() * 4};

@@ -36,13 +36,13 @@ struct Factors : nn::Module {
 
 // Ratings of random pairs, as {users, items, ratings}.
 TensorDataset rate(const Factors& truth, std::int64_t count) {
-  const NoGrad no_grad;
+  const NoGradGuard no_grad;
   const Tensor users = randint(0, kUsers, {count}), items = randint(0, kItems, {count});
   return TensorDataset({users, items, truth.ratings(users, items) + normal(0, kNoise, {count})});
 }
 
 double root_mean_square_error(const Factors& model, const TensorDataset& data) {
-  const NoGrad no_grad;
+  const NoGradGuard no_grad;
   const std::vector<Tensor>& columns = data.tensors();
   return std::sqrt(mse_loss(model.ratings(columns[0], columns[1]), columns[2]).item());
 }

@@ -32,7 +32,7 @@ void train(int num_epochs, Device device, const std::string& curve_file) {
       curve.add("training", step++, loss.item());
       progress.step(batch.size(), {{"loss", loss.item()}});
     }
-    const NoGrad no_grad;
+    const NoGradGuard no_grad;
     const Tensor logits = net(test_x);
     accuracy = mean(to(argmax(logits, 1) == test_y, DType::float32)).item();
     curve.add("test", step, cross_entropy(logits, test_y).item());

@@ -29,6 +29,7 @@ int main() {
 
   Net loaded;
   loaded.load_state_dict(nn::read_safetensors("net.safetensors"));
+  const NoGradGuard no_grad;  // nothing is recorded for backward
   const Tensor is_right = argmax(loaded(points), 1) == data.tensors()[1];
   std::cout << "accuracy " << mean(to(is_right, DType::float32)).item() << '\n';
 }

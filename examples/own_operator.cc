@@ -13,7 +13,7 @@ using namespace ringrad;
 // be differentiated again.
 Tensor log_cosh(const Tensor& x, Where where = Where::current()) {
   const auto forward = [&] {
-    const NoGrad guard;  // these steps are not recorded: record() says what backward does
+    const NoGradGuard guard;  // these steps are not recorded: record() says what backward does
     const Tensor size = abs(x, where);
     return size + log1p(exp(-2 * size)) - std::log(2);
   };

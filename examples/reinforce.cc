@@ -53,7 +53,7 @@ struct Episodes {
 };
 
 Episodes play(nn::Module& policy) {
-  const NoGrad no_grad;
+  const NoGradGuard no_grad;
   CartPoles poles;
   std::vector<Tensor> states, actions, stood;
   Tensor standing = ones({kPoles});

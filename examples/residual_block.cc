@@ -62,7 +62,7 @@ void train(Communicator& comm, int steps) {
 
   const bool identical = replicas_identical(net, comm);
   float difference = 0;
-  const NoGrad guard;
+  const NoGradGuard guard;
   for (const auto& [name, tensor] : net.state_dict())
     difference = std::max(difference, max(abs(tensor - alone.state_dict().at(name))).item<float>());
   if (comm.rank() == 0)

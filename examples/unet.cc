@@ -90,7 +90,7 @@ int main() {
     if (step % 100 == 99) std::cout << "step " << step + 1 << ", loss " << loss.item() << std::endl;
   }
   // Half of the rows of one test image: as drawn, and as the network sees it.
-  const NoGrad no_grad;
+  const NoGradGuard no_grad;
   const Scenes test = draw_scenes(64);
   const Tensor guesses = argmax(net(test.images), 1);
   for (std::int64_t row = 0; row < kSide; row += 2, std::cout << '\n')

@@ -38,7 +38,7 @@ void train(Communicator& comm, int epochs) {
                       " batches, ", num_joined, " steps without data\n")
             << std::flush;
 
-  const NoGrad guard;
+  const NoGradGuard guard;
   const auto& points = own.tensors();
   const Tensor x = to(points.front(), default_device()), y = to(points.back(), default_device());
   const Tensor loss = cross_entropy(net(x), y);

@@ -70,7 +70,7 @@ int main(int argc, char** argv) try {
   VariationalAutoencoder model;
   const Tensor test = ellipses(1000);
   const auto test_elbo = [&] {
-    const NoGrad no_grad;
+    const NoGradGuard no_grad;
     return model.elbo(test).item();
   };
   const double before = test_elbo();
@@ -85,7 +85,7 @@ int main(int argc, char** argv) try {
     if (step % 400 == 399)
       std::cout << "step " << step + 1 << ", test ELBO " << test_elbo() << std::endl;
   }
-  const NoGrad no_grad;
+  const NoGradGuard no_grad;
   write_picture(picture, sigmoid(model.decoder(randn({64, kCode}))));
   std::cout << "test ELBO " << before << " before, " << test_elbo() << " after; samples are in "
             << picture << '\n';

@@ -81,7 +81,6 @@ class ModuleList : public detail::ModuleContainer<M> {
                   this->size(), "; got ", i);
     return this->at(i);
   }
-
 };
 
 /// Modules of type M by name; iteration is in the order of insertion.
@@ -110,7 +109,6 @@ class ModuleDict : public detail::ModuleContainer<M> {
                   "ModuleDict: there must be a module of that name; got \"", name, '"');
     return this->at(static_cast<std::size_t>(found - names_.begin()));
   }
-
 
  private:
   std::vector<std::string> names_;

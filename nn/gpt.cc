@@ -161,7 +161,7 @@ std::shared_ptr<Module> make_linear(std::int64_t in, std::int64_t out) {
 // All start with the same deviation, except the layers that add to the residual stream: those are
 // 2 L, so that their sum starts with it.
 void draw_initial_values(const Sequential& net, int layers) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   for (const auto& [name, x] : net.named_parameters()) {
     if (name.ends_with(".bias")) fill_(x, 0);
     if (x.dims() == 2)
@@ -231,7 +231,7 @@ Tensor converted(const std::string& name, const Tensor& x, std::int64_t heads, D
 }  // namespace
 
 StateDict from_gpt2(const StateDict& file, std::int64_t heads, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   static constexpr std::string_view kPrefix = "transformer.";
   StateDict state;
   for (const auto& [full_name, x] : file) {
@@ -246,7 +246,7 @@ StateDict from_gpt2(const StateDict& file, std::int64_t heads, Where where) {
 }
 
 StateDict to_gpt2(const StateDict& state, std::int64_t heads, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   StateDict file;
   for (const auto& [name, x] : state)
     if (name != "lm_head.weight")
@@ -285,7 +285,7 @@ GPTGenerator::~GPTGenerator() {
 }
 
 Tensor GPTGenerator::next(const Tensor& tokens, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   const Tensor logits = model_(tokens, where);  // (B, T, V)
   return select(logits, 1, -1, where);
 }

@@ -55,7 +55,15 @@ Tensor Module::operator()(const Tensor& x, Where where) {
     check_registered(*Call::innermost, where);
   const Call call(*this);
   const TraceSpan span(trace_name(), "layer");
-  if (!has_hooks()) return forward(x, where);
+  try {
+    return has_hooks() ? forward_with_hooks(x, where) : forward(x, where);
+  } catch (Error& error) {
+    if (is_child_) error.add_context(concat("in layer ", trace_name_));
+    throw;
+  }
+}
+
+Tensor Module::forward_with_hooks(const Tensor& x, Where where) {
   Tensor input = x;
   for (const auto& [id, hook] : hooks_->before)
     if (const Tensor changed = hook(*this, input); changed.defined()) input = changed;
@@ -172,7 +180,7 @@ void Module::load_state_dict(const StateDict& state, Where where) {
 }
 
 void Module::to(Device device, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   for (auto kind : {&Module::parameters_, &Module::buffers_})
     for (const auto& [name, tensor] : this->*kind) {
       tensor.set_data(ringrad::to(tensor, device, where), where);
@@ -183,7 +191,7 @@ void Module::to(Device device, Where where) {
 
 void Module::to(DType dtype, Where where) {
   check_floating("to", dtype, where);
-  const NoGrad guard;
+  const NoGradGuard guard;
   for (auto kind : {&Module::parameters_, &Module::buffers_})
     for (const auto& [name, tensor] : this->*kind) {
       if (!is_floating(tensor.dtype())) continue;

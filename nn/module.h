@@ -197,6 +197,7 @@ class Module {
   ModuleHooks& hooks();
   bool holds(const Module& other) const;  // itself and all below it
   void check_registered(const Call& outer, Where where) const;
+  Tensor forward_with_hooks(const Tensor& x, Where where);
   void check_name(const std::string& name, Where where) const;
   void collect(const std::string& prefix, std::vector<NamedTensor> Module::*kind,
                std::vector<NamedTensor>& result) const;

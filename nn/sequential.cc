@@ -16,15 +16,15 @@ Tensor Sequential::forward(const Tensor& x, Where at) {
     Module& layer = child_at(i);
     const bool relu_follows = i + 1 < num_children() && is_relu_[i + 1] && !layer.has_hooks() &&
                               !child_at(i + 1).has_hooks();
+    if (layer.has_hooks()) {
+      y = layer(y, at);
+      continue;
+    }
     try {
-      if (layer.has_hooks()) {
-        y = layer(y, at);
-        continue;
-      }
       const TraceSpan span(layer.trace_name(), "layer");
       y = relu_follows ? layer.forward_relu(y, at) : layer.forward(y, at);
     } catch (Error& error) {
-      error.add_context(concat("in layer ", i, " of a Sequential, ", layer.describe()));
+      error.add_context(concat("in layer ", layer.trace_name()));
       throw;
     }
     if (relu_follows) ++i;

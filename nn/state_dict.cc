@@ -13,7 +13,7 @@ void check_same_layout(const char* operation, const StateDict& own, const StateD
   for (const auto& [name, tensor] : own) {
     const auto found = given.find(name);
     if (found == given.end()) {
-      missing += ' ' + name;
+      missing += ' ' + quoted_bytes(name);
       continue;
     }
     const Tensor& value = found->second;

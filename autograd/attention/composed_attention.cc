@@ -65,7 +65,7 @@ Tensor probabilities(const Tensor& q, const Tensor& k, const Tensor& mask,
 
   Tensor without_key;  // (B, H, T, 1)
   {
-    const NoGrad not_recorded;
+    const NoGradGuard not_recorded;
     without_key = eq(max(scores, {-1}, true, where), -kInfinity, where);
   }
   const Tensor p = softmax(ringrad::where(without_key, 0., scores, where), -1, where);
@@ -79,7 +79,7 @@ Tensor dropout_factors(const AttentionProblem& a, const AttentionDropout& dropou
   RINGRAD_CHECK(!dropout.counter.place, CudaError, where,
                 "scaled_dot_product_attention: dropout in captured work needs the fused gradient; "
                 "got create_graph, or a mask that requires a gradient");
-  const NoGrad not_recorded;
+  const NoGradGuard not_recorded;
   const DefaultDeviceGuard on_device(like.device());
   Generator replay(dropout.seed);
   replay.set_offset(dropout.counter.value);

@@ -31,7 +31,7 @@ void check_square(const char* operation, const Tensor& x, Where where) {
 }
 
 Tensor by_columns(const Tensor& x, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   const Tensor y = empty_batch(x, {x.size(-1), x.size(-2)}, where);
   copy_(y, transposed(x), where);
   return y;

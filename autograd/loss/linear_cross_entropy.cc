@@ -206,7 +206,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& linear_weight, const 
   Tensor loss, divisor;
   const auto [losses, gradients] = run_chunks(in, reduced ? wanted : Wanted{}, {}, where);
   {
-    const NoGrad not_recorded;
+    const NoGradGuard not_recorded;
     divisor = options.reduction == Reduction::mean
                   ? sum_of_weights(in, math, where)
                   : ones({}, {.dtype = math, .device = x.device()}, where);

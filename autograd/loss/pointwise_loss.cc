@@ -33,7 +33,7 @@ Tensor softplus_of_negative(const Tensor& x) {
   const Where where = Where::current();
   Tensor y;
   {
-    const NoGrad guard;
+    const NoGradGuard guard;
     y = log1p(exp(-abs(x))) + relu(-x);
   }
   if (needs_grad(x))

@@ -106,7 +106,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
     RINGRAD_CHECK(running_mean.defined(), ValueError, where,
                   "batch_norm: evaluation needs running statistics; got none");
     const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-    const NoGrad guard;
+    const NoGradGuard guard;
     result.moments = {to(running_mean, dtype), to(running_var, dtype)};
     result.rstd = kernels::batch_norm_rstd(result.moments.var, options.eps);
     result.y = kernels::batch_norm_apply(x, result.moments.mean, result.rstd, weight, bias,

@@ -18,7 +18,7 @@ bool all_true(const Tensor& x, Where where) {
 }  // namespace
 
 Tensor bernoulli(const Tensor& x, Generator& generator, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   check_floating("bernoulli", x, where);
   RINGRAD_CHECK(all_true(logical_and(ge(x, 0, where), le(x, 1, where), where), where), ValueError,
                 where, "bernoulli: probabilities must be in [0, 1]; got another one");
@@ -29,7 +29,7 @@ Tensor bernoulli(const Tensor& x, Generator& generator, Where where) {
 
 Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement,
                    Generator& generator, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   check_floating("multinomial", weights, where);
   RINGRAD_CHECK(weights.dims() == 1 || weights.dims() == 2, ShapeError, where,
                 "multinomial: weights must be (N) or (B, N); got ", weights.shape());

@@ -13,7 +13,7 @@ namespace ringrad {
 
 // Of the sorted elements, those that differ from the one before begin a group.
 std::array<Tensor, 3> unique(const Tensor& x, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   const std::int64_t n = x.numel(where);
   const Options whole{.dtype = DType::int64, .device = x.device()};
   const auto [sorted, indices] = kernels::sort(reshape(x, {n}, where), 0, false, where);

@@ -42,7 +42,7 @@ MultiheadAttention::MultiheadAttention(std::int64_t width, std::int64_t heads,
   xavier_uniform_(in_proj_weight_);
   if (!options.bias) return;
   in_proj_bias_ = parameter("in_proj_bias", zeros({rows}), where);
-  const NoGrad guard;
+  const NoGradGuard guard;
   zero_(out_proj_.bias, where);
 }
 
@@ -107,7 +107,7 @@ Tensor MultiheadAttention::next(const Tensor& x, KeyValueCache& cache, Where at)
   check_not_moved_from(at);
   check_tokens(x, at);
   RINGRAD_CHECK(!grad_enabled(), AutogradError, at,
-                "MultiheadAttention: next() must run under NoGrad; got recording on");
+                "MultiheadAttention: next() must run under NoGradGuard; got recording on");
   const Tensor all = linear(x, in_proj_weight_, in_proj_bias_, false, at);
   const std::int64_t offset = cache.length();
   const auto [keys, values] =

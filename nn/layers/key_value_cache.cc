@@ -33,7 +33,7 @@ KeyValueCache::KeyValueCache(std::int64_t capacity, Where where) : capacity_(cap
 }
 
 KeyValueCache::KeysAndValues KeyValueCache::append(const Tensor& k, const Tensor& v, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   RINGRAD_CHECK(k.dims() == 4 && v.dims() == 4 && k.size(2) == v.size(2), ShapeError, where,
                 "KeyValueCache: k and v must be (B, H, T, D) of equal T; got ", k.shape(), " and ",
                 v.shape());

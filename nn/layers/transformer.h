@@ -46,7 +46,6 @@ class TransformerBlock : public Module {
   /// The same for tokens that follow those in the cache, causally: see MultiheadAttention::next.
   Tensor next(const Tensor& x, KeyValueCache& cache, Where at = Where::current());
 
-
  private:
   Module& add_norm(const char* name, std::int64_t width, Where where);
   Tensor joined(const Tensor& x, const Tensor& attention, Where at);

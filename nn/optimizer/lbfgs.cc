@@ -47,7 +47,7 @@ LineTrial LBFGS::evaluate(const std::function<Tensor()>& loss, const Tensor& sta
   }
   arena_.clear_gradients();
   const double value = [&] {
-    const EnableGrad guard;
+    const EnableGradGuard guard;
     const Tensor result = loss();
     result.backward({}, {}, where);
     return result.item<double>(where);
@@ -87,7 +87,7 @@ Tensor LBFGS::direction_at(const Tensor& gradient) const {
 }
 
 double LBFGS::step(const std::function<Tensor()>& loss, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   int evaluations = 1;
   LineTrial now = evaluate(loss, {}, {}, 0, where);
   const double first_value = now.value;

@@ -46,7 +46,7 @@ Muon::Muon(const ParameterGroups& parameters, const MuonOptions& options, Where 
 }
 
 void Muon::update(const Range& range, double grad_scale, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   const ParameterArena& arena = arenas()[range.arena];
   for (std::size_t i = 0; i < arena.parameters().size(); ++i) {
     const auto [offset, count] = arena.slices()[i];

@@ -41,7 +41,7 @@ double clip_norm(const std::vector<Tensor>& gradients, double max_norm, Where wh
   const double norm = std::sqrt(squares);
   RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
                 "clip_grad_norm: gradients must be finite; got a norm of ", norm);
-  const NoGrad guard;  // a gradient that create_graph made requires one itself
+  const NoGradGuard guard;  // a gradient that create_graph made requires one itself
   if (norm > max_norm)
     for (const Tensor& gradient : gradients) mul_(gradient, max_norm / norm, where);
   return norm;

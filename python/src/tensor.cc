@@ -118,7 +118,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   m.def("default_generator", &default_generator, nb::rv_policy::reference,
         "The calling thread's generator.");
 
-  using NoGradScope = Scope<NoGrad>;
+  using NoGradScope = Scope<NoGradGuard>;
   nb::class_<NoGradScope>(m, "no_grad",
                           "with no_grad(): operators of this thread are not recorded.")
       .def("__init__", [](NoGradScope* self) { new (self) NoGradScope{}; })

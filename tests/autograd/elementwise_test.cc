@@ -149,7 +149,7 @@ TEST(ElementwiseTest, OnlyResultsOfDifferentiableOperatorsOnRecordedTensorsRequi
   EXPECT_FALSE((constant + constant).requires_grad());
   EXPECT_FALSE((x > constant).requires_grad());
   EXPECT_FALSE(isnan(x).requires_grad());
-  const NoGrad guard;
+  const NoGradGuard guard;
   EXPECT_FALSE(exp(x).requires_grad());
 }
 

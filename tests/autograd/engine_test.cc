@@ -78,7 +78,7 @@ TEST(EngineTest, NothingIsRecordedUnderNoGrad) {
   const Tensor x = leaf(1);
   Tensor y;
   {
-    const NoGrad guard;
+    const NoGradGuard guard;
     y = x * 2;
   }
   EXPECT_FALSE(y.requires_grad());
@@ -274,7 +274,7 @@ TEST(EngineTest, CallbackOfANestedPassRunsAfterTheOutermost) {
   register_completed_hook(outer, [&](const Tensor&) { events.push_back("outer"); });
   const Tensor y = outer * 2;
   register_hook(y, [&](const Tensor&) {
-    const EnableGrad guard;
+    const EnableGradGuard guard;
     (inner * 2).backward();
     return Tensor();
   });

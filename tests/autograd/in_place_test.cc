@@ -51,7 +51,7 @@ TEST(InPlaceTest, OperatorsChangeTheTensorUnderAllItsNames) {
   } catch (const AutogradError& error) {
     EXPECT_EQ(error.where().line(), Where::current().line() - 3);
   }
-  const NoGrad guard;
+  const NoGradGuard guard;
   parameter -= 0.5;
   expect_close(parameter, {0.5, 0.5});
 }
@@ -107,7 +107,7 @@ TEST(InPlaceTest, ThrowsForTensorsThatRequireAGradientWhileRecording) {
 TEST(InPlaceTest, ChangesParametersUnderNoGrad) {
   const Tensor parameter = ones({2}).set_requires_grad();
   {
-    const NoGrad guard;
+    const NoGradGuard guard;
     sub_(parameter, tensor({0.5, 1}));
   }
   expect_close(parameter, {0.5, 0});

@@ -17,7 +17,7 @@ int main(int argc, char** argv) try {
       nn::make_model(argv[1], {.channels = 3, .height = 224, .width = 224, .classes = 1000});
   net.load_state_dict(state);
   net.eval();
-  const NoGrad no_grad;
+  const NoGradGuard no_grad;
   nn::StateDict result = net.state_dict();
   result["scores"] = net(input);
   nn::write_tensors(argv[3], result);

@@ -72,7 +72,7 @@ TEST(ModelsGoldenTest, ScoresAreThoseOfPyTorch) {
     state["bn1.num_batches_tracked"] = scalar_tensor(7, {.dtype = DType::int64});
     net.load_state_dict(state);
     net.eval();
-    const NoGrad no_grad;
+    const NoGradGuard no_grad;
     const Tensor scores = net(to(wave({2, 3, 64, 64}, 0, 0, 1), default_device()));
     const auto actual = scores.to_vector<double>();
     const auto expected = golden().at(name + " scores").at("scores").to_vector<double>();

@@ -111,7 +111,7 @@ TEST(ModuleTest, LoadStateDictNamesWhatDoesNotFit) {
   state.erase("scale");
   state["extra"] = ones({1});
   expect_throws<ValueError>([&] { net.load_state_dict(state); },
-                            "missing: scale; unexpected: \"extra\"");
+                            "missing: \"scale\"; unexpected: \"extra\"");
   state = net.state_dict();
   state["scale"] = ones({2});
   expect_throws<ShapeError>([&] { net.load_state_dict(state); }, "scale");
@@ -155,8 +155,7 @@ TEST(ModuleTest, NamesArePathsThatNoOtherNameMayEnter) {
                                       {"a", ".b"},
                                       {"a", "b."},
                                       {"a", "b..c"}})
-    expect_throws<ValueError>([&] { Two(first, second); },
-                              concat("got \"", second, "\" in Two"));
+    expect_throws<ValueError>([&] { Two(first, second); }, concat("got \"", second, "\" in Two"));
 }
 
 TEST(ModuleTest, PyTorchsCountsOfBatchesAreIgnored) {
@@ -226,7 +225,7 @@ TEST(ModuleTest, ThrowsForALayerThatIsNotRegistered) {
   net.first.eval();  // what is not trained need not be registered
   EXPECT_NO_THROW(net(ones({1, 3})));
   net.first.train();
-  const NoGrad guard;
+  const NoGradGuard guard;
   EXPECT_NO_THROW(net(ones({1, 3})));
 }
 
@@ -288,11 +287,21 @@ TEST(SequentialTest, NamesTheLayerThatThrows) {
   } catch (const ShapeError& error) {
     EXPECT_EQ(error.where().line(), line);
     const std::string message(error.message());
-    EXPECT_NE(message.find("; in layer 1 of a Sequential, Linear(5, 2); in layer 2 of a "
-                           "Sequential, Sequential"),
-              std::string::npos)
-        << message;
+    EXPECT_TRUE(message.ends_with("; in layer 1 Linear(5, 2); in layer 2 Sequential")) << message;
   }
+}
+
+TEST(ModuleTest, NamesTheLayerThatThrows) {
+  struct Outer : Module {
+    Net& inner = child("inner", Net());
+    Tensor forward(const Tensor& x, Where) override { return inner(x); }
+  } net;
+  const auto handle = net.inner.add_forward_pre_hook([](Module&, const Tensor& x) { return x; });
+  expect_throws<ShapeError>(
+      [&] {
+        net(ones({1, 5}));
+      },
+      "; in layer hidden Linear(3, 4); in layer inner Net");
 }
 
 TEST(SequentialTest, StagesTogetherAreTheWhole) {

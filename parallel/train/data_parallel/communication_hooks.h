@@ -16,7 +16,7 @@
 //
 //     model.set_communication_hook([](const GradientBucket& bucket, CommunicationStream& stream) {
 //       return stream.run("clipped", [x = bucket.gradients](Communicator& comm) {
-//         const NoGrad guard;
+//         const NoGradGuard guard;
 //         copy_(x, clamp(x, -1, 1));                 this rank's part, before it is averaged
 //         comm.all_reduce(x, ReduceOp::mean);
 //       });

@@ -111,7 +111,7 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
     auto parts = std::make_shared<std::vector<Part>>(
         cut(x.size(0), static_cast<std::int64_t>(devices_.size())));
     {
-      const NoGrad guard;
+      const NoGradGuard guard;
       for (std::size_t k = 0; k < parts->size(); ++k) {
         Part& part = (*parts)[k];
         part.x = to(view::slice(x, 0, part.begin, part.end, 1, at), devices_[k], at);
@@ -161,7 +161,7 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
 
   // Brings the replicas up to date with the module.
   void update(Where where) {
-    const NoGrad guard;
+    const NoGradGuard guard;
     std::vector<bool> training;
     module_.visit([&](const std::string&, nn::Module& m) { training.push_back(m.is_training()); });
     for (Replica& replica : replicas_) {
@@ -199,7 +199,7 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
     inputs.insert(inputs.begin(), x);
     Tensor y;
     {
-      const NoGrad guard;
+      const NoGradGuard guard;
       std::vector<Tensor> outputs;
       for (const Part& part : *parts) {
         const Shape& shape = part.y.shape(where);

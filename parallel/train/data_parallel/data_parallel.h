@@ -38,7 +38,7 @@ concept MakesModule = std::derived_from<std::invoke_result_t<Make>, nn::Module>;
 /// Batch norm normalises by each replica's own part, and the running statistics are those of
 /// replica 0 (as in PyTorch). Replica 0 draws random numbers from the caller's default generator;
 /// replica k draws from a generator of the same offset, with a seed made of the caller's seed and
-/// k. Autocast, NoGrad and the caller's current streams hold in replicas.
+/// k. Autocast, NoGradGuard and the caller's current streams hold in replicas.
 ///
 /// Two forward passes may come before their backward passes. As on one device, an optimizer step in
 /// between is noticed.

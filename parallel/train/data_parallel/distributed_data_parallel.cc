@@ -54,7 +54,7 @@ void DistributedDataParallel::sync_buffers(Where where) {
 }
 
 bool replicas_identical(const nn::Module& module, Communicator& comm, Where where) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   Tensor identical = ones({1}, {.dtype = DType::int32, .device = Device()});
   for (const auto& [name, tensor] : module.state_dict()) {
     const Options on_host{.dtype = tensor.dtype(), .device = Device()};

@@ -115,7 +115,7 @@ class PowerSgd final : public HookState {
 };
 
 void PowerSgd::average(const GradientBucket& bucket, Communicator& comm) {
-  const NoGrad guard;
+  const NoGradGuard guard;
   const Tensor left = memory_.add(bucket.gradients, where_);
   std::vector<Matrix> matrices;
   std::vector<Vector> vectors;

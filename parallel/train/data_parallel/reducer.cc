@@ -239,7 +239,7 @@ void Reducer::reduce(Bucket& bucket) {
   for (std::size_t p = bucket.parameters.begin; p < bucket.parameters.end; ++p)
     arenas_[parameters_[p].arena].settle(parameters_[p].index);
   if (!bucket.is_used) return;
-  const NoGrad guard;
+  const NoGradGuard guard;
   if (weight_ != 1) mul_(bucket.content.gradients, weight_, where_);
   works_.push_back(hook_ ? hook_(bucket.content, stream_)
                          : average(bucket.content, stream_, where_));

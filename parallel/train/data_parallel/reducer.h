@@ -71,7 +71,7 @@ struct DistributedDataParallelOptions {
   /// end. A pass that differs throws AutogradError.
   bool static_graph = false;
   /// Broadcast rank 0's buffers (running statistics) before every forward pass in training that is
-  /// to be reduced, so not under NoSync or NoGrad.
+  /// to be reduced, so not under NoSync or NoGradGuard.
   bool broadcast_buffers = true;
 };
 

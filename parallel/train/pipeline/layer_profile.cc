@@ -242,7 +242,7 @@ std::vector<LayerCost> profile_layers(nn::Sequential& net, const Tensor& sample,
                 "profile_layers: the net must have layers; got none");
   const std::vector<ProfiledPass> passes = passes_of(layers);
   const Untouched untouched(net);
-  const EnableGrad recorded;
+  const EnableGradGuard recorded;
 
   std::vector<LayerCost> costs;
   for (const Layer& layer : layers) costs.push_back({.name = layer.name, .joined = true});

@@ -141,7 +141,7 @@ Tensor PipelineExecutor::train_step(const Tensor& x, const Tensor& target, Where
   Tensor loss;
   run("train_step", [&] {
     RINGRAD_CHECK(grad_enabled(), AutogradError, where,
-                  "train_step: gradients must be on; got a call under NoGrad");
+                  "train_step: gradients must be on; got a call under NoGradGuard");
     stages_.begin(x, target);
     begin_step(where);
     for (std::size_t i = 0; i < actions().size(); ++i) {
@@ -272,7 +272,7 @@ void PipelineExecutor::receive(const PipelineAction& action, Where where) {
 
 Tensor PipelineExecutor::forward(const Tensor& x, Where at) {
   using enum PipelineOp;
-  const NoGrad guard;
+  const NoGradGuard guard;
   std::vector<Tensor> outputs(static_cast<std::size_t>(plan_.num_micro_batches));
   Tensor all;
   run("forward", [&] {
@@ -308,7 +308,7 @@ std::vector<Tensor> PipelineExecutor::parameters() const {
 double PipelineExecutor::clip_grad_norm(double max_norm, Where where) {
   RINGRAD_CHECK(max_norm > 0, ValueError, where,
                 "clip_grad_norm: the largest norm must be positive; got ", max_norm);
-  const NoGrad guard;
+  const NoGradGuard guard;
   std::vector<Tensor> gradients;
   double norm = 0;
   run("clip_grad_norm", [&] {

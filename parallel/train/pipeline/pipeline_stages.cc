@@ -93,7 +93,7 @@ void PipelineStages::add_loss(int b, Kept& kept, Where where) {
 }
 
 Tensor PipelineStages::mean_loss(Where where) const {
-  const NoGrad guard;
+  const NoGradGuard guard;
   const Device device = losses_.front().device();
   const Tensor mean = zeros({}, {.dtype = DType::float32, .device = device}, where);
   for (std::size_t b = 0; b < losses_.size(); ++b)

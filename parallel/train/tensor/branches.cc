@@ -50,7 +50,7 @@ class StandIn {
 
 std::vector<Part> parts_of(const Tensor& x, const std::vector<std::vector<Tensor>>& parameters) {
   const bool records = grad_enabled();
-  const NoGrad guard;
+  const NoGradGuard guard;
   std::vector<Part> parts;
   for (const std::vector<Tensor>& of_branch : parameters) {
     Part& part = parts.emplace_back();

@@ -65,12 +65,12 @@ Shape ParallelLinear::whole_shape(const Tensor& part) const {
 }
 
 Tensor ParallelLinear::whole_of(const Tensor& part, Where where) const {
-  const NoGrad guard;
+  const NoGradGuard guard;
   return kind_.axis < part.dims() ? gather_from_ranks(part, *comm_, kind_.axis, where) : part;
 }
 
 Tensor ParallelLinear::part_of(const Tensor& whole, Where where) const {
-  const NoGrad guard;
+  const NoGradGuard guard;
   return kind_.axis < whole.dims() ? scatter_to_ranks(whole, *comm_, kind_.axis, where) : whole;
 }
 

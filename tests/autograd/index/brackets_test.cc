@@ -223,7 +223,7 @@ TEST(AssignTest, ThrowsForWhatCannotBeWritten) {
   expect_throws<ShapeError>([&] { assign(x, {tensor({0})}, zeros(2)); },
                             "must broadcast to x[{...}]; got (2,) and (1, 3)");
   expect_throws<IndexError>([&] { assign(x, {tensor({2})}, 1); }, "in [0, 2); got 2");
-  const NoGrad guard;
+  const NoGradGuard guard;
   assign(leaf, {tensor({0})}, 1);
   expect_close(leaf, {1, 0});
 }

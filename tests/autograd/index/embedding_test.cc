@@ -41,7 +41,7 @@ TEST(EmbeddingTest, SecondGradientLeavesPaddingOut) {
   // check it by differences of the gradient itself.
   const Tensor grad = random.tensor({9, 2}, DType::float64).set_requires_grad();
   const auto f = [&](const std::vector<Tensor>& in) {
-    EnableGrad guard;  // the differences are taken without recording
+    EnableGradGuard guard;  // the differences are taken without recording
     return ringrad::grad(std::vector{embedding(weight, indices, 1)}, std::vector{weight},
                          std::vector{in[0]}, {.create_graph = true})[0];
   };

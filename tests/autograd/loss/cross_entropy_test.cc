@@ -139,7 +139,7 @@ TEST(CrossEntropyTest, NoticesThatWhatItSavedHasChanged) {
     const Tensor targets = zeros({2}, {.dtype = DType::int64});
     const Tensor loss = cross_entropy(logits, targets, {.weight = weight});
     {
-      NoGrad guard;
+      NoGradGuard guard;
       change(logits, targets, weight);
     }
     loss.backward();

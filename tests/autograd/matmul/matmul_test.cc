@@ -174,7 +174,7 @@ TEST(AutogradLinearTest, WhatNoGradientIsMadeOfMayBeChangedInPlace) {
       const Tensor& learned = learns_weight ? weight : x;
       const Tensor expected = grad(product(x, weight), learned, ones(product(x, weight).shape()));
       const Tensor y = product(x, weight);
-      const NoGrad guard;
+      const NoGradGuard guard;
       mul_(learned, 2);
       y.backward(ones(y.shape()));
       expect_close(learned.grad(), expected);

@@ -241,7 +241,7 @@ TEST(AutogradBatchNormTest, BiasMayChangeBeforeBackward) {
   const Tensor bias = zeros({2}).set_requires_grad();
   for (const bool relu : {false, true}) {
     const Tensor y = batch_norm(x, {}, bias, {}, {}, {.relu = relu});
-    const NoGrad guard;
+    const NoGradGuard guard;
     add_(bias, 1);
     if (relu)
       EXPECT_THROW(y.backward(ones({2, 2})), AutogradError);

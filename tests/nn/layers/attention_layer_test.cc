@@ -79,7 +79,7 @@ TEST(TransformerBlockTest, GenerationGivesWhatAWholeSequenceGives) {
   const Tensor x = random.tensor({2, 7, 8});
   for (const TransformerBlockOptions& options : kinds()) {
     TransformerBlock block(8, 4, options);
-    const NoGrad guard;
+    const NoGradGuard guard;
     const Tensor whole = block(x);
     KeyValueCache cache(7);
     std::vector<Tensor> parts{block.next(slice(x, 1, 0, 3), cache)};
@@ -106,7 +106,7 @@ TEST(TransformerBlockTest, RotaryKnowsDistancesOnly) {
   Random random(3);
   MultiheadAttention attention(8, 2, {.causal = true, .rotary = true});
   const Tensor x = random.tensor({1, 4, 8});
-  const NoGrad guard;
+  const NoGradGuard guard;
   // Positions 3 ... 6, with a window that hides the tokens before, as positions 0 ... 3.
   const Tensor later = concatenate({random.tensor({1, 3, 8}), x}, 1);
   const Tensor mask = arange(7) >= 3;
@@ -132,8 +132,8 @@ TEST(MultiheadAttentionTest, RefusesWhatDoesNotFit) {
   MultiheadAttention attention(8, 2);
   expect_throws<ShapeError>([&] { attention(ones({2, 3, 4})); }, "tokens must be (B, T, 8)");
   KeyValueCache cache(2);
-  expect_throws<AutogradError>([&] { attention.next(ones({1, 1, 8}), cache); }, "NoGrad");
-  const NoGrad guard;
+  expect_throws<AutogradError>([&] { attention.next(ones({1, 1, 8}), cache); }, "NoGradGuard");
+  const NoGradGuard guard;
   expect_throws<ShapeError>([&] { attention.next(ones({1, 3, 8}), cache); }, "at most 2");
 }
 

@@ -306,7 +306,7 @@ TEST(OptimizerTest, LoadsAStateWithoutTheStepsOfParameters) {
   EXPECT_EQ(steps_of(optimizer, "0.steps"), 7);
   EXPECT_EQ(steps_of(optimizer, "1.steps"), 7);
   state.emplace("0.steps", state.at("step"));
-  expect_throws<ValueError>([&] { optimizer.load_state_dict(state); }, "missing: 1.steps");
+  expect_throws<ValueError>([&] { optimizer.load_state_dict(state); }, "missing: \"1.steps\"");
 }
 
 }  // namespace

@@ -266,7 +266,7 @@ TEST(DistributedCheckpointTest, AFailureOnRankZeroIsThrownOnAllRanks) {
         Training training(comm);
         load_checkpoint(training.checkpoint, folder / "other", comm);
       },
-      "missing: consumed epoch model.0.bias");
+      "missing: \"consumed\" \"epoch\" \"model.0.bias\"");
 }
 
 struct OwnNumber {

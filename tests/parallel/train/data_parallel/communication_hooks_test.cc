@@ -108,7 +108,7 @@ TEST(CompressToTest, TheDTypeMustBeShort) {
 
 Work clipped(const GradientBucket& bucket, CommunicationStream& stream) {
   return stream.run("clipped", [x = bucket.gradients](Communicator& comm) {
-    const NoGrad guard;
+    const NoGradGuard guard;
     copy_(x, clamp(x, -0.05, 0.05));
     comm.all_reduce(x, ReduceOp::mean);
   });

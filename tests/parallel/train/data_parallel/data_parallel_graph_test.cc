@@ -44,7 +44,7 @@ TEST(DataParallelGraphTest, AStepBetweenForwardAndBackwardIsNoticedAsOnOneDevice
     DataParallel parallel(net, make_net, devices(n));
     const Tensor y = parallel(batch_of(6));
     {
-      const NoGrad guard;
+      const NoGradGuard guard;
       for (const Tensor& parameter : net.parameters()) mul_(parameter, 2);
     }
     EXPECT_THROW(sum(square(y)).backward(), AutogradError);

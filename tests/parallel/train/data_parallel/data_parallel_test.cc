@@ -137,7 +137,7 @@ TEST(DataParallelTest, WithoutRecordingReplicasDoNotRecordEither) {
     EXPECT_FALSE(y.requires_grad());
     return y;
   });
-  const NoGrad guard;
+  const NoGradGuard guard;
   EXPECT_FALSE(told.parallel(batch_of(4)).requires_grad());
 }
 

@@ -225,7 +225,7 @@ TEST(JoinTest, OnlyPassesThatAreReducedAreAnnounced) {
     Join join(model);
     if (comm.rank() == 1) {
       {
-        const NoGrad guard;
+        const NoGradGuard guard;
         model(ones({2, 6}));
       }
       net.eval();

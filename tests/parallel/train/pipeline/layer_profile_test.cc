@@ -232,7 +232,7 @@ TEST(LayerProfileTest, LeavesTheNetAsItWasAfterAnError) {
 
 TEST(LayerProfileTest, MeasuresBackwardUnderNoGradToo) {
   nn::Sequential net(nn::Linear(4, 4));
-  const NoGrad guard;
+  const NoGradGuard guard;
   EXPECT_GT(profile_layers(net, randn({2, 4}), kOnce)[0].backward_weight_s, 0);
   EXPECT_FALSE(grad_enabled());
 }

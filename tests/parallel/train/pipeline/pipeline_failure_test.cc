@@ -126,11 +126,11 @@ TEST(PipelineFailureTest, TrainingNeedsGradientsAndALossWithHistory) {
       [](Communicator& comm) {
         auto stages = nn::Sequential::split(deep_mlp(), {0, 6});
         Pipeline pipeline(stages, comm, gpipe(2, 2), cross_entropy_loss);
-        const NoGrad guard;
+        const NoGradGuard guard;
         const LabelledBatch batch = mlp_batch(4);
         pipeline.train_step(batch.x, batch.y);
       },
-      "gradients must be on; got a call under NoGrad");
+      "gradients must be on; got a call under NoGradGuard");
   expect_refused(
       1,
       [](Communicator& comm) {

@@ -68,7 +68,7 @@ TEST(BranchesGraphTest, AChangeBetweenForwardAndBackwardIsNoticed) {
   net.set_mode(Mode::side_by_side);
   const Tensor x = rows(2).set_requires_grad(), y = net(x);
   {
-    const NoGrad guard;
+    const NoGradGuard guard;
     mul_(net.parameters()[1], 2);
   }
   expect_throws<AutogradError>([&] { sum(y).backward(); }, "Branches: branch 1");

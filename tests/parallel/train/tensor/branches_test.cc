@@ -226,7 +226,7 @@ TEST(BranchesTest, NoGradAutocastAndDefaultDeviceHoldInBranches) {
     num_checked = 0;
     Branches net(Join::sum, Told(check), Told(check));
     net.set_mode(mode);
-    const NoGrad guard;
+    const NoGradGuard guard;
     const Autocast mixed(DType::bfloat16);
     EXPECT_FALSE(net(rows(2)).requires_grad());
     EXPECT_EQ(num_checked, 2);

@@ -142,7 +142,7 @@ TEST(DifferentiableCollectivesTest, CallsNobodyForWhatNeedsNoGradient) {
     const Tensor x = ones({2, 2}), leaf = ones({2, 2}).set_requires_grad();
     EXPECT_TRUE(copy_to_ranks(x, comm).is(x));
     {
-      const NoGrad guard;
+      const NoGradGuard guard;
       EXPECT_TRUE(copy_to_ranks(leaf, comm).is(leaf));
       EXPECT_FALSE(scatter_to_ranks(leaf, comm).requires_grad());
     }
