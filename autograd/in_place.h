@@ -1,10 +1,10 @@
 // Operators that change a tensor's memory: y becomes the result, under all its names and in all its
 // views.
 //
-// In-place changes are not recorded. They are for tensors without history and for code under NoGradGuard
-// (optimizers, statistics, initialisation). While operations are recorded, a change that would
-// falsify a gradient throws AutogradError. The version counter reveals a tensor that was changed
-// after it was saved for backward; the error names both lines.
+// In-place changes are not recorded. They are for tensors without history and for code under
+// NoGradGuard (optimizers, statistics, initialisation). While operations are recorded, a change
+// that would falsify a gradient throws AutogradError. The version counter reveals a tensor that was
+// changed after it was saved for backward; the error names both lines.
 //
 // Shapes:  x broadcasts to y's shape
 // DTypes:  y keeps its dtype, and x is converted to it before the operation

@@ -7,6 +7,7 @@
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/norm/row_sums.h"
 #include "ringrad/kernels/parallel_for.h"
+#include "ringrad/kernels/streamed_store.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
@@ -69,8 +70,11 @@ template <class T>
 void layer_norm(std::int64_t rows, std::int64_t C, T eps, const T* x, const T* weight,
                 const T* bias, T* y, T* mean, T* rstd) {
   parallel_for(rows, 1 + kGrain / C, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row)
-      normalize_row(C, eps, x + row * C, weight, bias, y + row * C, mean + row, rstd + row);
+    RowWriter<T> writer(y, rows, C);
+    for (std::int64_t row = begin; row < end; ++row) {
+      normalize_row(C, eps, x + row * C, weight, bias, writer.row(row), mean + row, rstd + row);
+      writer.finish(row);
+    }
   });
 }
 
@@ -84,11 +88,14 @@ void layer_norm_backward(std::int64_t rows, std::int64_t C, const T* x, const T*
   const std::int64_t chunks = (rows + chunk - 1) / chunk;
   std::vector<T> sums(static_cast<std::size_t>(2 * chunks * C), T{0});
   parallel_for(chunks, 1, [&](std::int64_t first, std::int64_t last) {
+    RowWriter<T> writer(grad_x, rows, C);
     for (std::int64_t k = first; k < last; ++k) {
       T* weight_sum = sums.data() + 2 * k * C;
-      for (std::int64_t row = k * chunk; row < std::min(rows, (k + 1) * chunk); ++row)
+      for (std::int64_t row = k * chunk; row < std::min(rows, (k + 1) * chunk); ++row) {
         backward_row(C, x + row * C, weight, mean[row], rstd[row], grad_y + row * C,
-                     grad_x + row * C, weight_sum, weight_sum + C);
+                     writer.row(row), weight_sum, weight_sum + C);
+        writer.finish(row);
+      }
     }
   });
   std::fill_n(grad_weight, C, T{0});

@@ -98,9 +98,9 @@ class Pipeline {
   /// stage's rank uses `x`, and only the last one's `target`.
   ///
   /// Shapes:  x (B, ...), target (B, ...), B at least the number of micro-batches -> ()
-  /// Throws:  AutogradError under NoGradGuard; ShapeError for fewer rows, or if target and output differ
-  ///          in rows; what a stage throws, with "Pipeline: forward stage 1 micro-batch 0: " before
-  ///          its message; CollectiveError on the other ranks
+  /// Throws:  AutogradError under NoGradGuard; ShapeError for fewer rows, or if target and output
+  ///          differ in rows; what a stage throws, with "Pipeline: forward stage 1 micro-batch 0: "
+  ///          before its message; CollectiveError on the other ranks
   Tensor train_step(const Tensor& x, const Tensor& target = {}, Where where = Where::current());
 
   /// The output of the last stage for the whole batch, without gradients, on its rank; an undefined

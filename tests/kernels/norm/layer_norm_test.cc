@@ -51,6 +51,23 @@ Expected reference_of(const Tensor& x, const Tensor& weight, const Tensor& bias,
   return expected;
 }
 
+// Results from 16 MiB on are written past the caches.
+TEST(LayerNormTest, LargeResultsHaveTheBitsOfSmallOnes) {
+  const Options on_cpu{.device = Device()};
+  constexpr std::int64_t kRows = 4096, kHalf = kRows / 2, C = 1024;
+  const Tensor x = randn({kRows, C}, on_cpu), grad = randn({kRows, C}, on_cpu);
+  const Tensor weight = randn({C}, on_cpu), bias = randn({C}, on_cpu);
+  const LayerNormResult whole = layer_norm(x, weight, bias, kEps);
+  const LayerNormGradients gradients = layer_norm_backward(grad, x, weight, whole.mean, whole.rstd);
+  for (const std::int64_t start : {std::int64_t{0}, kHalf}) {
+    const auto half = [&](const Tensor& t) { return view::slice(t, 0, start, start + kHalf, 1); };
+    expect_same_bits(half(whole.output), layer_norm(half(x), weight, bias, kEps).output);
+    expect_same_bits(
+        half(gradients.input),
+        layer_norm_backward(half(grad), half(x), weight, half(whole.mean), half(whole.rstd)).input);
+  }
+}
+
 TEST(LayerNormTest, IsTheDefinitionWithItsGradient) {
   // On a GPU also: rows of a warp, and of blocks that keep them in registers and that do not.
   const Shape shapes[] = {{8},       {3, 5},    {2, 3, 33}, {300, 70}, {2, 1, 4, 128},

@@ -287,10 +287,11 @@ TEST(CheckpointTest, AnotherModelsFileIsRefusedWithAllDifferences) {
   to_load.add("count", rate);
   to_load.add("rate", rate);
   const Tensor before = clone(other.parameters()[0].detach());
-  expect_throws<ValueError>([&] { to_load.load(folder / "file"); },
-                            "missing: \"rate\"; unexpected: \"model.bias\" \"step\"; got other shapes: "
-                            "model.weight (2, 3) for (2, 4); got other dtypes: count int64 for "
-                            "float64");
+  expect_throws<ValueError>(
+      [&] { to_load.load(folder / "file"); },
+      "missing: \"rate\"; unexpected: \"model.bias\" \"step\"; got other shapes: "
+      "model.weight (2, 3) for (2, 4); got other dtypes: count int64 for "
+      "float64");
   expect_same_bits(other.parameters()[0], before);
   EXPECT_EQ(rate, 0.5);
 }
