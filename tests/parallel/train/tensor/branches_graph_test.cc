@@ -212,7 +212,7 @@ TEST(BranchesGraphTest, ABranchThatFailsIsNamedAndTheOthersEndFirst) {
           [&] {
             net(ones({6, 6}));
           },
-          "Branches: branch 1 (Module): told to fail");
+          "Branches: branch 1 (Told): told to fail");
     EXPECT_EQ(num_ended, 2);
     fails = false;
     sum(net(ones({6, 6}))).backward();
@@ -235,7 +235,7 @@ TEST(BranchesGraphTest, AFailureInBackwardIsNamedAndTheNextPassWorks) {
     net.set_mode(mode);
     const Tensor x = ones({6, 6}).set_requires_grad();
     const auto pass = [&] { sum(net(x)).backward(); };
-    expect_throws<IndexError>(pass, "Branches: branch 1 (Module): told to fail");
+    expect_throws<IndexError>(pass, "Branches: branch 1 (Told): told to fail");
     for (const Tensor& weight : net.parameters()) EXPECT_FALSE(weight.grad().defined());
     fails = false;
     pass();
