@@ -12,8 +12,8 @@ struct Net : nn::Module {
 };
 
 int main() {
-  const Tensor points = randn({1024, 2}), distances = sum(square(points), {.axes = 1});
-  const TensorDataset data({points, to(distances < 1, DType::int64)});  // inside a circle or not
+  const Tensor points = randn({1024, 2}), is_inside = sum(square(points), {.axes = 1}) < 1;
+  const TensorDataset data({points, to(is_inside, DType::int64)});  // a circle
   RandomSampler order(data.size());
   DataLoader loader(data, order, {.batch_size = 32});
 
@@ -31,5 +31,5 @@ int main() {
   loaded.load_state_dict(nn::read_safetensors("net.safetensors"));
   const NoGradGuard no_grad;  // nothing is recorded for backward
   const Tensor is_right = argmax(loaded(points), 1) == data.tensors()[1];
-  std::cout << "accuracy " << mean(to(is_right, DType::float32)).item() << '\n';
+  std::cout << "training accuracy " << mean(to(is_right, DType::float32)).item() << '\n';
 }

@@ -82,7 +82,6 @@ class GPTAttention : public Module {
         at);
     return c_proj_(reshape(transpose(y, 1, 2, at), {B, T, H * head_size_}, at), at);
   }
-  std::string describe() const override { return "GPTAttention"; }
 
   /// Keeps keys and values of all calls from now on, or no longer.
   void keep(bool keeps) {
@@ -105,7 +104,6 @@ class GPTMlp : public Module {
   Tensor forward(const Tensor& x, Where at) override {
     return c_proj_(gelu_tanh(c_fc_(x, at), at), at);
   }
-  std::string describe() const override { return "GPTMlp"; }
 
  private:
   Module &c_fc_, &c_proj_;
@@ -124,7 +122,6 @@ class GPTBlock : public Module {
     const Tensor y = add(x, dropout_(attn_(ln_1_(x, at), at), at), at);
     return add(y, dropout_(mlp_(ln_2_(y, at), at), at), at);
   }
-  std::string describe() const override { return "GPTBlock"; }
 
  private:
   Module &ln_1_, &attn_, &ln_2_, &mlp_, &dropout_;
@@ -136,7 +133,6 @@ class TiedHead : public Module {
   explicit TiedHead(const Tensor& embedding) : weight_(parameter("weight", embedding)) {}
 
   Tensor forward(const Tensor& x, Where at) override { return linear(x, weight_, {}, false, at); }
-  std::string describe() const override { return "TiedHead"; }
 
  private:
   const Tensor weight_;

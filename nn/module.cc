@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <ostream>
 #include <set>
@@ -27,7 +28,12 @@ std::string Module::describe() const {
   std::size_t start = full.size();
   for (int depth = 0; start > 0 && (depth > 0 || full[start - 1] != ':'); --start)
     depth += (full[start - 1] == '>') - (full[start - 1] == '<');
-  return full.substr(start, full.find('<', start) - start);
+  const std::string name = full.substr(start, full.find('<', start) - start);
+  const auto is_part = [](char c) {
+    return c == '_' || std::isalnum(static_cast<unsigned char>(c));
+  };
+  return std::all_of(name.begin(), name.end(), is_part) ? name
+                                                        : "Module";  // a class without a name
 }
 
 Tensor Module::forward(const Tensor&, Where at) {

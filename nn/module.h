@@ -84,7 +84,8 @@ class Module {
   /// uses it.
   virtual Tensor forward_relu(const Tensor& x, Where at = Where::current());
 
-  /// forward() between the hooks, shown in a trace (core/trace.h).
+  /// forward() between the hooks, shown in a trace (core/trace.h). If the module is another's child,
+  /// errors name it.
   ///
   /// Throws:  ValueError if the module was moved from, or if another module's forward() calls this
   ///          one while it trains, and has not registered its parameters
@@ -97,7 +98,7 @@ class Module {
   ModuleHookHandle add_forward_hook(ForwardHook hook);
   bool has_hooks() const { return hooks_ && !(hooks_->before.empty() && hooks_->after.empty()); }
 
-  /// The name in traces: the module's name within its parent, and its type.
+  /// The name in traces and errors: the module's name within its parent, and its type.
   const char* trace_name() const { return trace_name_.c_str(); }
 
   /// One line that describes the module without its children: "Linear(784, 128)". By default the

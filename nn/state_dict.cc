@@ -18,9 +18,9 @@ void check_same_layout(const char* operation, const StateDict& own, const StateD
     }
     const Tensor& value = found->second;
     if (!(value.shape() == tensor.shape()))
-      shapes += concat(' ', name, ' ', value.shape(), " for ", tensor.shape());
+      shapes += concat(' ', quoted_bytes(name), ' ', value.shape(), " for ", tensor.shape());
     if (value.dtype() != tensor.dtype())
-      dtypes += concat(' ', name, ' ', value.dtype(), " for ", tensor.dtype());
+      dtypes += concat(' ', quoted_bytes(name), ' ', value.dtype(), " for ", tensor.dtype());
   }
   const bool same_names = missing.empty() && unexpected.empty();
   if (same_names && shapes.empty() && dtypes.empty()) return;

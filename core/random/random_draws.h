@@ -1,5 +1,5 @@
 // Formulas that turn random words into elements. The CPU and the GPU compile them from one source,
-// so that both draw the same bits. Private to core/random*.
+// so that both draw the same bits. Private to core/random/.
 //
 // Words come in blocks of four per Philox counter. A draw turns a block of any number of counters
 // into as many elements as its words suffice for.

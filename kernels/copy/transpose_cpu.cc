@@ -95,7 +95,7 @@ void write_cached(const Tile<T>& tile, std::int64_t dst_step, const T* buffer) {
 template <class T>
 void write_streamed(const Tile<T>& tile, std::int64_t dst_step, const T* buffer) {
   for (int c = 0; c < tile.columns; ++c)
-    stream(tile.dst + c * dst_step, buffer + c * kTile<T>, kTile<T> * sizeof(T));
+    copy_past_caches(tile.dst + c * dst_step, buffer + c * kTile<T>, kTile<T> * sizeof(T));
 }
 
 template <class T>
@@ -173,7 +173,7 @@ void transpose_tiles(const Tiling<T>& tiling, bool streamed, std::int64_t begin,
     else
       write_cached(tile, tiling.dst_step(), buffer);
   }
-  end_streaming();
+  end_copies_past_caches();
 }
 
 }  // namespace

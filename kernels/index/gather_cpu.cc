@@ -26,11 +26,14 @@ bool gather_rows(const LoopNest<2>& nest, const Element* x, std::int64_t axis_st
   const std::int64_t extent = nest.row_extent(), x_step = nest.row_strides()[1];
   const std::int64_t pieces = (extent + kPiece - 1) / kPiece;
   const std::int64_t grain = std::max<std::int64_t>(1, kElementsPerThread / extent);
+  // Long pieces are checked just before they are used, short rows all at once.
+  const bool checks_pieces = extent >= 16;
+  if (!checks_pieces && !all_valid(indices, nest.num_rows() * extent, axis_extent)) return false;
   std::atomic<bool> all = true;
   const auto gather_piece = [&](const LoopNest<2>::Offsets& offsets, std::int64_t piece) {
     const std::int64_t end = std::min(extent, (piece + 1) * kPiece);
     const Index* from = indices + offsets[0];
-    if (!all_valid(from + piece * kPiece, end - piece * kPiece, axis_extent)) {
+    if (checks_pieces && !all_valid(from + piece * kPiece, end - piece * kPiece, axis_extent)) {
       all = false;
       return;
     }

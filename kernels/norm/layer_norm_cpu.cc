@@ -70,11 +70,8 @@ template <class T>
 void layer_norm(std::int64_t rows, std::int64_t C, T eps, const T* x, const T* weight,
                 const T* bias, T* y, T* mean, T* rstd) {
   parallel_for(rows, 1 + kGrain / C, [&](std::int64_t begin, std::int64_t end) {
-    RowWriter<T> writer(y, rows, C);
-    for (std::int64_t row = begin; row < end; ++row) {
-      normalize_row(C, eps, x + row * C, weight, bias, writer.row(row), mean + row, rstd + row);
-      writer.finish(row);
-    }
+    for (std::int64_t row = begin; row < end; ++row)
+      normalize_row(C, eps, x + row * C, weight, bias, y + row * C, mean + row, rstd + row);
   });
 }
 

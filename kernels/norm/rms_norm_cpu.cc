@@ -50,11 +50,8 @@ template <class T>
 void rms_norm(std::int64_t rows, std::int64_t C, T eps, const T* x, const T* weight, T* y,
               T* rstd) {
   parallel_for(rows, 1 + kGrain / C, [&](std::int64_t begin, std::int64_t end) {
-    RowWriter<T> writer(y, rows, C);
-    for (std::int64_t row = begin; row < end; ++row) {
-      normalize_row(C, eps, x + row * C, weight, writer.row(row), rstd + row);
-      writer.finish(row);
-    }
+    for (std::int64_t row = begin; row < end; ++row)
+      normalize_row(C, eps, x + row * C, weight, y + row * C, rstd + row);
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "ringrad/autograd/elementwise.h"
@@ -77,6 +78,9 @@ TEST(ModuleTest, IsDescribedByTheNameOfItsClass) {
   EXPECT_EQ(Module().describe(), "Module");
   EXPECT_EQ(Net().describe(), "Net");
   EXPECT_EQ(Local().describe(), "Local");
+  struct : Module {
+  } unnamed;
+  EXPECT_EQ(unnamed.describe(), "Module");
   EXPECT_EQ((Holder<std::pair<Net, int>>().describe()), "Holder");
   EXPECT_EQ(ModuleList<Linear>().describe(), "ModuleList");
 }
@@ -291,17 +295,29 @@ TEST(SequentialTest, NamesTheLayerThatThrows) {
   }
 }
 
+// What the message of a wrong shape says about its place.
+std::string contexts_of(Module& net) {
+  try {
+    net(ones({1, 5}));
+  } catch (const ShapeError& error) {
+    const std::string message(error.message());
+    return message.substr(std::min(message.find(';', message.find("got")), message.size()));
+  }
+  return "nothing thrown";
+}
+
 TEST(ModuleTest, NamesTheLayerThatThrows) {
   struct Outer : Module {
     Net& inner = child("inner", Net());
     Tensor forward(const Tensor& x, Where) override { return inner(x); }
   } net;
-  const auto handle = net.inner.add_forward_pre_hook([](Module&, const Tensor& x) { return x; });
-  expect_throws<ShapeError>(
-      [&] {
-        net(ones({1, 5}));
-      },
-      "; in layer hidden Linear(3, 4); in layer inner Net");
+  const auto same = [](Module&, const Tensor& x) { return x; };
+  net.inner.add_forward_pre_hook(same);
+  EXPECT_EQ(contexts_of(net), "; in layer hidden Linear(3, 4); in layer inner Net");
+  Sequential layers(ReLU(), Linear(3, 4));
+  EXPECT_EQ(contexts_of(layers), "; in layer 1 Linear(3, 4)");
+  layers.layer(1).add_forward_pre_hook(same);
+  EXPECT_EQ(contexts_of(layers), "; in layer 1 Linear(3, 4)");
 }
 
 TEST(SequentialTest, StagesTogetherAreTheWhole) {

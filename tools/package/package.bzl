@@ -8,13 +8,18 @@ _Package = provider(fields = {
     "shared": "the shared library",
 })
 
-# A version script with what is in Ringrad's namespace, but neither in the simulator's nor in kernels'.
+# A version script with what is in Ringrad's namespace, but neither in the simulator's nor in kernels'. A function may
+# take their types, as the LSTM takes a kernels::Cell; an instance of a template (weak: V, W, u) may not.
 _EXPORTS = """
 set -o pipefail
 {
   echo '{ global:'
-  nm -g --defined-only "$1" | awk '{ print $3 }' | grep '7ringrad' |
-    grep -vE '(7ringrad|S[0-9A-Z]*_)(3sim|4cuda|3ops|7kernels)' | sort -u | sed 's/$/;/'
+  symbols() { nm -g --defined-only "$1" | awk -v kinds="$2" '$2 ~ kinds { print $3 }'; }
+  internal='(3sim|4cuda|3ops|7kernels)'
+  {
+    symbols "$1" '[^VWu]' | grep -E '^_Z[A-Z]*7ringrad' | grep -vE "^_Z[A-Z]*7ringrad$internal"
+    symbols "$1" '[VWu]' | grep '7ringrad' | grep -vE "(7ringrad|S[0-9A-Z]*_)$internal"
+  } | sort -u | sed 's/$/;/'
   echo 'local: *; };'
 } >"$2"
 """

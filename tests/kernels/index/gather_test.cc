@@ -2,6 +2,7 @@
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/copy/fill.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/reference/indexing.h"
 #include "ringrad/tests/testing.h"
@@ -171,6 +172,23 @@ TEST(GatherTest, ScatterAddDoesNotDependOnTheNumberOfThreads) {
     return scatter_add(x, 1, index, src);
   };
   expect_same_bits(add(1), add(2));
+}
+
+// The indices of a long row are checked piece by piece, by many threads.
+TEST(GatherTest, NamesTheFirstBadIndexWhereverItIs) {
+  const Team team(2);
+  const auto expect_found = [](const Shape& shape, std::int64_t first, std::int64_t second) {
+    const Tensor x = zeros({shape[0], 7}), index = zeros(shape, {.dtype = DType::int32});
+    const Tensor flat = view::reshape(index, {index.numel()});
+    for (const std::int64_t place : {first, second})
+      fill_(view::select(flat, 0, place), place == first ? 7 : -1);
+    expect_throws<IndexError>(
+        [&] { gather(x, 1, index); },
+        concat("got 7 at position (", first / shape[1], ", ", first % shape[1], ")"));
+  };
+  expect_found({2, 20'000}, 9'000, 39'999);  // pieces of rows
+  expect_found({500, 90}, 30'007, 44'999);   // rows
+  expect_found({9'000, 3}, 14'000, 26'000);  // short rows
 }
 
 TEST(GatherTest, ThrowsForArgumentsThatDoNotFit) {

@@ -290,7 +290,7 @@ TEST(CheckpointTest, AnotherModelsFileIsRefusedWithAllDifferences) {
   expect_throws<ValueError>(
       [&] { to_load.load(folder / "file"); },
       "missing: \"rate\"; unexpected: \"model.bias\" \"step\"; got other shapes: "
-      "model.weight (2, 3) for (2, 4); got other dtypes: count int64 for "
+      "\"model.weight\" (2, 3) for (2, 4); got other dtypes: \"count\" int64 for "
       "float64");
   expect_same_bits(other.parameters()[0], before);
   EXPECT_EQ(rate, 0.5);
