@@ -84,8 +84,8 @@ class Module {
   /// uses it.
   virtual Tensor forward_relu(const Tensor& x, Where at = Where::current());
 
-  /// forward() between the hooks, shown in a trace (core/trace.h). If the module is another's child,
-  /// errors name it.
+  /// forward() between the hooks, shown in a trace (core/trace.h). If the module is another's
+  /// child, errors name it.
   ///
   /// Throws:  ValueError if the module was moved from, or if another module's forward() calls this
   ///          one while it trains, and has not registered its parameters
