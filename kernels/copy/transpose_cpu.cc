@@ -12,13 +12,14 @@
 // shuffle of the block's L * L elements. log2(L) perfect shuffles exchange the upper and the lower
 // half of the bits of an element's position, which are its row and its column.
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "ringrad/kernels/copy/copy_cpu.h"
 #include "ringrad/kernels/parallel_for.h"
-#include "ringrad/kernels/streamed_store.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
@@ -95,7 +96,9 @@ void write_cached(const Tile<T>& tile, std::int64_t dst_step, const T* buffer) {
 template <class T>
 void write_streamed(const Tile<T>& tile, std::int64_t dst_step, const T* buffer) {
   for (int c = 0; c < tile.columns; ++c)
-    copy_past_caches(tile.dst + c * dst_step, buffer + c * kTile<T>, kTile<T> * sizeof(T));
+    for (int r = 0; r < kTile<T>; r += kLanes<T>)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(tile.dst + c * dst_step + r),
+                       *reinterpret_cast<const __m128i*>(buffer + c * kTile<T> + r));
 }
 
 template <class T>
@@ -173,7 +176,8 @@ void transpose_tiles(const Tiling<T>& tiling, bool streamed, std::int64_t begin,
     else
       write_cached(tile, tiling.dst_step(), buffer);
   }
-  end_copies_past_caches();
+  // Makes streamed stores visible before any signal to another thread that they are done.
+  _mm_sfence();
 }
 
 }  // namespace

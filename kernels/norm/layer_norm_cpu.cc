@@ -7,7 +7,6 @@
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/norm/row_sums.h"
 #include "ringrad/kernels/parallel_for.h"
-#include "ringrad/kernels/streamed_store.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
@@ -85,14 +84,11 @@ void layer_norm_backward(std::int64_t rows, std::int64_t C, const T* x, const T*
   const std::int64_t chunks = (rows + chunk - 1) / chunk;
   std::vector<T> sums(static_cast<std::size_t>(2 * chunks * C), T{0});
   parallel_for(chunks, 1, [&](std::int64_t first, std::int64_t last) {
-    RowWriter<T> writer(grad_x, rows, C);
     for (std::int64_t k = first; k < last; ++k) {
       T* weight_sum = sums.data() + 2 * k * C;
-      for (std::int64_t row = k * chunk; row < std::min(rows, (k + 1) * chunk); ++row) {
+      for (std::int64_t row = k * chunk; row < std::min(rows, (k + 1) * chunk); ++row)
         backward_row(C, x + row * C, weight, mean[row], rstd[row], grad_y + row * C,
-                     writer.row(row), weight_sum, weight_sum + C);
-        writer.finish(row);
-      }
+                     grad_x + row * C, weight_sum, weight_sum + C);
     }
   });
   std::fill_n(grad_weight, C, T{0});

@@ -7,7 +7,6 @@
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/norm/row_sums.h"
 #include "ringrad/kernels/parallel_for.h"
-#include "ringrad/kernels/streamed_store.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
@@ -64,13 +63,10 @@ void rms_norm_backward(std::int64_t rows, std::int64_t C, const T* x, const T* w
   const std::int64_t chunks = (rows + chunk - 1) / chunk;
   std::vector<T> sums(static_cast<std::size_t>(chunks * C), T{0});
   parallel_for(chunks, 1, [&](std::int64_t first, std::int64_t last) {
-    RowWriter<T> writer(grad_x, rows, C);
     for (std::int64_t k = first; k < last; ++k)
-      for (std::int64_t row = k * chunk; row < std::min(rows, (k + 1) * chunk); ++row) {
-        backward_row(C, x + row * C, weight, rstd[row], grad_y + row * C, writer.row(row),
+      for (std::int64_t row = k * chunk; row < std::min(rows, (k + 1) * chunk); ++row)
+        backward_row(C, x + row * C, weight, rstd[row], grad_y + row * C, grad_x + row * C,
                      sums.data() + k * C);
-        writer.finish(row);
-      }
   });
   std::fill_n(grad_weight, C, T{0});
   for (std::int64_t k = 0; k < chunks; ++k)
