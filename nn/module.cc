@@ -24,7 +24,7 @@ std::string Module::describe() const {
   const std::unique_ptr<char, void (*)(void*)> demangled(
       abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, nullptr), std::free);
   const std::string full = demangled ? demangled.get() : "Module";
-  // Namespaces end at the last colon outside of angle brackets.
+  // The namespaces end at the last colon outside of angle brackets.
   std::size_t start = full.size();
   for (int depth = 0; start > 0 && (depth > 0 || full[start - 1] != ':'); --start)
     depth += (full[start - 1] == '>') - (full[start - 1] == '<');
@@ -32,8 +32,8 @@ std::string Module::describe() const {
   const auto is_part = [](char c) {
     return c == '_' || std::isalnum(static_cast<unsigned char>(c));
   };
-  return std::all_of(name.begin(), name.end(), is_part) ? name
-                                                        : "Module";  // a class without a name
+  const bool has_name = std::all_of(name.begin(), name.end(), is_part);  // not {unnamed type#1}
+  return has_name ? name : "Module";
 }
 
 Tensor Module::forward(const Tensor&, Where at) {
