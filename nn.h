@@ -50,6 +50,7 @@
 #include "ringrad/autograd/shape/roll.h"
 #include "ringrad/autograd/shape/unfold.h"
 #include "ringrad/autograd/split_backward.h"
+#include "ringrad/core/pinned_memory.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/core/transfer.h"

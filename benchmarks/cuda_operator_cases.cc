@@ -2,6 +2,7 @@
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random/random.h"
+#include "ringrad/kernels/attention/attention.h"
 #include "ringrad/kernels/convolution/convolution.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
@@ -122,6 +123,27 @@ void add_conv2d(OperatorCases& cases, DType dtype) {
       });
 }
 
+// Causal, with the extents of GPT-2's smallest model.
+void add_attention(OperatorCases& cases, DType dtype) {
+  const std::int64_t B = simulated() ? 1 : 8, H = simulated() ? 2 : 12, T = simulated() ? 32 : 1024;
+  constexpr std::int64_t D = 64;
+  const std::string extents = "/B:" + std::to_string(B) + "/H:" + std::to_string(H) +
+                              "/T:" + std::to_string(T) + "/D:" + std::to_string(D);
+  const auto input = [=] { return random({B, H, T, D}, dtype); };
+  const double product = static_cast<double>(B * H * D * T) * static_cast<double>(T);  // half of 2x
+  add(cases, dtype_path("BM_Attention", dtype) + extents, [=] {
+    const Tensor q = input(), k = input(), v = input();
+    return CudaWork{[=] { kernels::attention(q, k, v, {.causal = true}); }, 0, 2 * product};
+  });
+  add(cases, dtype_path("BM_AttentionBackward", dtype) + extents, [=] {
+    const Tensor q = input(), k = input(), v = input(), gradient = input();
+    const AttentionOptions options{.causal = true};
+    const kernels::AttentionResult result = kernels::attention(q, k, v, options);
+    return CudaWork{[=] { kernels::attention_backward(gradient, q, k, v, result, options); }, 0,
+                    5 * product};
+  });
+}
+
 }  // namespace
 
 std::vector<CudaOperatorCase> cuda_operator_cases() {
@@ -134,6 +156,7 @@ std::vector<CudaOperatorCase> cuda_operator_cases() {
     else
       for (const std::int64_t n : {1024, 4096, 8192}) add_matmul(cases, dtype, n);
     add_conv2d(cases, dtype);
+    add_attention(cases, dtype);
   }
   add_adam(cases);
   return cases;

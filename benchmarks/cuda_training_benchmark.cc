@@ -10,6 +10,8 @@
 //   step/tiny_mlp/float32/B:32               10 -> 20 -> 5, mean squared error
 //   step/resnet18/bfloat16/B:<>/H:<>/W:<>    and resnet50: 1000 classes, cross entropy, autocast,
 //                                            channels_last
+//   step/gpt/bfloat16/B:<>/T:<>/..           the smallest GPT-2: the next of T tokens, cross entropy,
+//                                            autocast
 //   step/..@captured                         each of these steps as a CUDA graph
 //                                            (nn/captured_step.h)
 //   BM_..                                    an operator of cuda_operator_cases.h
@@ -39,6 +41,7 @@
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/untrusted/options.h"
 #include "ringrad/nn/captured_step.h"
+#include "ringrad/nn/gpt.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/models.h"
 #include "ringrad/nn/optimizer/sgd.h"
@@ -107,6 +110,32 @@ std::shared_ptr<Training> resnet(const std::string& network, std::int64_t batch,
       DType::bfloat16});
 }
 
+constexpr std::int64_t kSequences = 8;
+
+nn::GPTOptions gpt_options() {
+  if (is_cuda_simulated())
+    return {.vocabulary = 64, .context = 16, .layers = 1, .heads = 2, .width = 32};
+  return {.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768};
+}
+
+std::string gpt_name() {
+  const nn::GPTOptions o = gpt_options();
+  return concat("step/gpt/bfloat16/B:", kSequences, "/T:", o.context, "/L:", o.layers,
+                "/H:", o.heads, "/C:", o.width, "/V:", o.vocabulary);
+}
+
+std::shared_ptr<Training> gpt() {
+  const nn::GPTOptions options = gpt_options();
+  const Tensor tokens = randint(0, options.vocabulary, {kSequences, options.context + 1});
+  return std::make_shared<Training>(
+      Training{on_gpu(nn::gpt(options)),
+               {to(slice(tokens, 1, 0, -1), kGpu), to(flatten(slice(tokens, 1, 1)), kGpu)},
+               [](const Tensor& output, const Tensor& target) {
+                 return cross_entropy(flatten(output, 0, 1), target);
+               },
+               DType::bfloat16});
+}
+
 Running running(const std::shared_ptr<Training>& training, bool captured) {
   const auto last = std::make_shared<Tensor>();
   const auto loss = [last] {
@@ -136,6 +165,9 @@ std::vector<TimedCase> all_cases(const std::vector<std::int64_t>& batches) {
         cases.push_back({concat("step/", network, "/bfloat16/B:", batch, "/H:", side, "/W:", side,
                                 captured ? "@captured" : ""),
                          [=] { return running(resnet(network, batch, side), captured); }});
+  for (const bool captured : {false, true})
+    cases.push_back({concat(gpt_name(), captured ? "@captured" : ""),
+                     [=] { return running(gpt(), captured); }});
   for (const CudaOperatorCase& one : cuda_operator_cases())
     cases.push_back({one.name, [one] { return Running{one.make().call}; }});
   return cases;

@@ -2,22 +2,25 @@
 
 #include <cstring>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/device_fault.h"
 #include "ringrad/core/gpu/device_watch.h"
+#include "ringrad/core/pinned_memory.h"
 #include "ringrad/core/gpu/stream.h"
 
 namespace ringrad {
 namespace {
 
-// The calling thread's stream, on the target GPU, for copies from one GPU to another.
+constexpr const char* kNoCopyInCapture =
+    "a copy from the CPU, whose bytes a replay would not find again";
+
+// The calling thread's stream, on the target GPU, for copies from another GPU or the CPU.
 const Stream& stream_between(Device from, Device to, Where where) {
   thread_local std::map<std::pair<int, int>, Stream> streams;
-  const std::pair key(from.index, to.index);
+  const std::pair key(from.is_cuda() ? from.index : -1, to.index);
   auto found = streams.find(key);
   if (found == streams.end()) found = streams.emplace(key, Stream(to, where)).first;
   return found->second;
@@ -70,6 +73,24 @@ void wait_watching(const Stream& stream, Where where) {
                      [&] { return cudaStreamQuery(stream.handle()) != cudaErrorNotReady; });
 }
 
+// In memory of the copy's stream, as above. The host waits for the copy, after which its memory may be
+// freed or overwritten, but not for the GPU's other work.
+Tensor to_gpu_from_pinned(const Tensor& x, const Options& there, Where where) {
+  refuse_while_capturing(kNoCopyInCapture, where);
+  const Stream& between = stream_between(Device(), there.device, where);
+  const Tensor result = [&] {
+    const StreamGuard guard(between);
+    const Tensor copy = empty(x.shape(), there, where);
+    copy_bytes_async(copy.raw_data(), there.device, x.raw_data(), Device(),
+                     copy.storage()->bytes(), where);
+    return copy;
+  }();
+  record_stream(result.raw_data(), current_stream(there.device), where);
+  wait_watching(between, where);
+  between.synchronize(where);
+  return result;
+}
+
 }  // namespace
 
 void copy_bytes_async(void* to, Device to_device, const void* from, Device from_device,
@@ -94,18 +115,27 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     refuse_while_capturing("a copy to the CPU (item(), to_vector(), printing ...)", where);
     wait_watching(current_stream(from_device), where);
   }
-  if (to_device.is_cuda() && from_device.is_cpu())
-    refuse_while_capturing("a copy from the CPU, whose bytes a replay would not find again", where);
+  const bool from_host = to_device.is_cuda() && from_device.is_cpu();
+  if (from_host) refuse_while_capturing(kNoCopyInCapture, where);
   copy_bytes_async(to, to_device, from, from_device, bytes, where);
   if (waits) current_stream(from_device).synchronize(where);
+  if (from_host && is_pinned(from)) {  // otherwise the runtime has read it
+    wait_watching(current_stream(to_device), where);
+    current_stream(to_device).synchronize(where);
+  }
+}
+
+std::int64_t span_in_memory(const Tensor& x) {
+  if (x.numel() == 0) return 0;
+  std::int64_t span = 1;
+  for (int i = 0; i < x.dims(); ++i) span += (x.shape()[i] - 1) * x.strides()[i];
+  return span;
 }
 
 Tensor to_host(const Tensor& x, Where where) {
   if (x.device(where).is_cpu()) return x;
-  // The memory from the first to the last element, including any gaps.
-  std::int64_t span = x.numel() > 0 ? 1 : 0;
-  for (int i = 0; i < x.dims() && span > 0; ++i) span += (x.shape()[i] - 1) * x.strides()[i];
-  const auto bytes = static_cast<std::size_t>(span) * size_bytes(x.dtype());
+  const auto span = static_cast<std::size_t>(span_in_memory(x));
+  const std::size_t bytes = span * size_bytes(x.dtype());
   auto storage = make_ref<Storage>(bytes, Device(), where);
   copy_bytes(storage->data(), Device(), x.raw_data(), x.device(), bytes, where);
   return Tensor(
@@ -117,27 +147,11 @@ Tensor to_device(const Tensor& x, Device device, Where where) {
   const Layout layout = x.is_contiguous() ? Layout::contiguous : Layout::channels_last;
   const Options there{.dtype = x.dtype(), .device = device, .layout = layout};
   if (device.is_cuda() && x.device().is_cuda()) return to_other_gpu(x, there, where);
+  if (device.is_cuda() && x.numel() > 0 && is_pinned(x.raw_data()))
+    return to_gpu_from_pinned(x, there, where);
   const Tensor result = empty(x.shape(), there, where);
   copy_bytes(result.raw_data(), device, x.raw_data(), x.device(), result.storage()->bytes(), where);
   return result;
-}
-
-Tensor empty_pinned(const Shape& shape, DType dtype, Where where) {
-  check_extents("empty_pinned", shape, size_bytes(dtype), where);
-  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(dtype);
-  void* memory = nullptr;
-  if (bytes > 0) {
-    const cudaError_t status = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
-    RINGRAD_CHECK(status != cudaErrorMemoryAllocation, OutOfMemoryError, where,
-                  "empty_pinned: ", bytes, " bytes of pinned memory must be available; got none");
-    RINGRAD_CUDA_CHECK(status, where);
-  }
-  const auto free = [](void* pinned) {
-    const cudaError_t status = pinned ? cudaFreeHost(pinned) : cudaSuccess;
-    if (status != cudaSuccess) report_cuda_error(status, "cudaFreeHost");
-  };
-  return from_memory(memory, shape, {.dtype = dtype, .device = Device()},
-                     std::shared_ptr<void>(memory, free), where);
 }
 
 }  // namespace ringrad

@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "ringrad/data/loader.h"
 #include "ringrad/data/prefetcher.h"
 
 namespace ringrad {
@@ -118,19 +117,16 @@ class IterableLoader::Reader {
   const std::int64_t batch_size_;
 };
 
-IterableLoader::IterableLoader(const IterableDataset& dataset, Shard shard,
-                               IterableLoaderOptions options, Where where)
-    : dataset_(dataset), shard_(shard), options_(std::move(options)) {
+IterableLoader::IterableLoader(const IterableDataset& dataset, Shard shard, LoaderOptions options,
+                               Prepare prepare, Where where)
+    : dataset_(dataset),
+      shard_(shard),
+      options_(std::move(options)),
+      prepare_(std::move(prepare)) {
   RINGRAD_CHECK(shard.rank >= 0 && shard.rank < shard.num_replicas, ValueError, where,
                 "IterableLoader: rank must be in [0, num_replicas); got ", shard.rank, " and ",
                 shard.num_replicas);
-  RINGRAD_CHECK(options_.batch_size >= 1, ValueError, where,
-                "IterableLoader: batch_size must be at least 1; got ", options_.batch_size);
-  RINGRAD_CHECK(options_.num_workers >= 0 && options_.num_workers <= DataLoader::kMostWorkers,
-                ValueError, where, "IterableLoader: num_workers must be in [0, ",
-                DataLoader::kMostWorkers, "]; got ", options_.num_workers);
-  RINGRAD_CHECK(options_.prefetch >= 1, ValueError, where,
-                "IterableLoader: prefetch must be at least 1; got ", options_.prefetch);
+  options_.check("IterableLoader", where);
 }
 
 IterableLoader::Iterator IterableLoader::begin(Where where) {
@@ -168,12 +164,9 @@ std::optional<Batch> IterableLoader::make_batch(Reader& reader, std::int64_t num
   auto [samples, numbers] = reader.read(number, where);
   const bool is_full = std::ssize(samples) == options_.batch_size;
   if (samples.empty() || (options_.drop_last && !is_full)) return std::nullopt;
-  if (options_.prepare)
-    for (Sample& sample : samples) sample = options_.prepare(std::move(sample), where);
-  Batch batch = collate(samples, where);
-  Tensor& input = batch.tensors.front();
-  input = apply(options_.transforms, std::move(input), {numbers, epoch, options_.seed}, where);
-  return batch;
+  if (prepare_)
+    for (Sample& sample : samples) sample = prepare_(std::move(sample), where);
+  return options_.finished(collate(samples, where), numbers, epoch, where);
 }
 
 }  // namespace ringrad

@@ -1,7 +1,7 @@
 // IterableLoader: passes over an IterableDataset, in batches.
 //
 //     IterableLoader loader(records, {.num_replicas = n, .rank = rank, .tail = Tail::drop},
-//                           {.batch_size = 128, .num_workers = 4, .prepare = decode});
+//                           {.batch_size = 128, .num_workers = 4}, decode);
 //     for (const Batch& batch : loader) step(batch.input(), batch.target());
 //
 // Ranks share an epoch as DistributedSampler shares it: rank r of n keeps samples r, r + n, ... of
@@ -21,37 +21,28 @@
 #include <functional>
 #include <iterator>
 #include <optional>
-#include <vector>
 
 #include "ringrad/core/error.h"
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/iterable_dataset.h"
+#include "ringrad/data/loader.h"
 #include "ringrad/data/loader_pass.h"
-#include "ringrad/data/transform.h"
 
 namespace ringrad {
 
-struct IterableLoaderOptions {
-  std::int64_t batch_size = 1;
-  bool drop_last = false;  ///< leave out a last batch that is smaller than the others
-  int num_workers = 0;     ///< threads that make batches; 0 makes each on request
-  int prefetch = 2;        ///< finished batches that may wait, per worker
-  /// Makes what a batch holds of each sample that the stream yields, such as the pixels of a file's
-  /// bytes. Several threads may call it at once.
-  std::function<Sample(Sample sample, Where where)> prepare = {};
-  /// Applied to the first tensor of each batch. The keys are the samples' numbers in the epoch.
-  std::vector<Transform> transforms = {};
-  std::uint64_t seed = 0;  ///< of the random transforms
-};
+/// Makes what a batch holds of a sample that the stream yields, such as the pixels of a file's bytes.
+/// Several threads may call it at once.
+using Prepare = std::function<Sample(Sample sample, Where where)>;
 
 class IterableLoader {
  public:
-  /// Keeps a reference to the dataset, which must outlive the loader.
+  /// Keeps a reference to the dataset, which must outlive the loader. Without `prepare` a batch holds
+  /// the samples themselves; the keys of transforms are the samples' numbers in the epoch.
   /// Throws:  ValueError unless 0 <= shard.rank < shard.num_replicas, and as DataLoader
-  IterableLoader(const IterableDataset& dataset, Shard shard, IterableLoaderOptions options,
-                 Where where = Where::current());
-  IterableLoader(const IterableDataset&& dataset, Shard shard,
-                 IterableLoaderOptions options) = delete;
+  IterableLoader(const IterableDataset& dataset, Shard shard, LoaderOptions options,
+                 Prepare prepare = {}, Where where = Where::current());
+  IterableLoader(const IterableDataset&& dataset, Shard shard, LoaderOptions options,
+                 Prepare prepare = {}) = delete;
 
   /// A pass, which the loader must outlive, as in DataLoader.
   using Iterator = LoaderPass<IterableLoader>;
@@ -83,7 +74,8 @@ class IterableLoader {
 
   const IterableDataset& dataset_;
   Shard shard_;
-  IterableLoaderOptions options_;
+  LoaderOptions options_;
+  Prepare prepare_;
   SamplerPosition next_pass_;
   std::optional<SamplerPosition> position_;  // during a pass
 };

@@ -4,21 +4,34 @@
 #include <memory>
 #include <utility>
 
+#include "ringrad/core/pinned_memory.h"
 #include "ringrad/data/prefetcher.h"
 
 namespace ringrad {
 
 static_assert(std::input_iterator<DataLoader::Iterator>);
 
+void LoaderOptions::check(const char* loader, Where where) const {
+  RINGRAD_CHECK(batch_size >= 1, ValueError, where, loader,
+                ": batch_size must be at least 1; got ", batch_size);
+  RINGRAD_CHECK(num_workers >= 0 && num_workers <= kMostWorkers, ValueError, where, loader,
+                ": num_workers must be in [0, ", kMostWorkers, "]; got ", num_workers);
+  RINGRAD_CHECK(prefetch >= 1, ValueError, where, loader, ": prefetch must be at least 1; got ",
+                prefetch);
+}
+
+Batch LoaderOptions::finished(Batch batch, std::span<const std::int64_t> indices,
+                              std::int64_t epoch, Where where) const {
+  Tensor& input = batch.tensors.front();
+  input = apply(transforms, std::move(input), {indices, epoch, seed}, where);
+  if (pin_memory)
+    for (Tensor& tensor : batch.tensors) tensor = pin(tensor, where);
+  return batch;
+}
+
 DataLoader::DataLoader(const Dataset& dataset, Sampler& sampler, LoaderOptions options, Where where)
     : dataset_(dataset), sampler_(sampler), options_(std::move(options)) {
-  RINGRAD_CHECK(options_.batch_size >= 1, ValueError, where,
-                "DataLoader: batch_size must be at least 1; got ", options_.batch_size);
-  RINGRAD_CHECK(options_.num_workers >= 0 && options_.num_workers <= kMostWorkers, ValueError,
-                where, "DataLoader: num_workers must be in [0, ", kMostWorkers, "]; got ",
-                options_.num_workers);
-  RINGRAD_CHECK(options_.prefetch >= 1, ValueError, where,
-                "DataLoader: prefetch must be at least 1; got ", options_.prefetch);
+  options_.check("DataLoader", where);
 }
 
 std::int64_t DataLoader::size() const { return num_batches(sampler_.size()); }
@@ -54,10 +67,7 @@ Batch DataLoader::make_batch(std::span<const std::int64_t> indices, std::int64_t
   Batch batch = dataset_.fetch(indices, where);
   RINGRAD_CHECK(!batch.tensors.empty() && batch.input().defined(), ValueError, where,
                 "DataLoader: the dataset's fetch must return a tensor; got none");
-  const SampleKeys keys{indices, epoch, options_.seed};
-  Tensor& input = batch.tensors.front();
-  input = apply(options_.transforms, std::move(input), keys, where);
-  return batch;
+  return options_.finished(std::move(batch), indices, epoch, where);
 }
 
 }  // namespace ringrad

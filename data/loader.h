@@ -39,12 +39,23 @@ struct LoaderOptions {
   int prefetch = 2;        ///< finished batches that may wait, per worker
   std::vector<Transform> transforms = {};  ///< applied to the first tensor of each batch
   std::uint64_t seed = 0;                  ///< of the random transforms
+  /// Batches are in pinned memory (core/pinned_memory.h), so that to(x, "cuda") copies them while the
+  /// GPU computes. Needs a GPU.
+  bool pin_memory = false;
+
+  static constexpr int kMostWorkers = 1024;
+
+  /// Throws:  ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers, prefetch >= 1
+  void check(const char* loader, Where where) const;
+  /// The end of making a batch: applies the transforms and pins it.
+  Batch finished(Batch batch, std::span<const std::int64_t> indices, std::int64_t epoch,
+                 Where where) const;
 };
 
 class DataLoader {
  public:
   /// Keeps references to the dataset and the sampler, which must outlive the loader.
-  /// Throws:  ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers, prefetch >= 1
+  /// Throws:  as LoaderOptions::check
   DataLoader(const Dataset& dataset, Sampler& sampler, LoaderOptions options,
              Where where = Where::current());
   DataLoader(const Dataset&& dataset, Sampler& sampler, LoaderOptions options) = delete;
@@ -77,8 +88,6 @@ class DataLoader {
     sampler_.set_position(position, where);
     position_.reset();
   }
-
-  static constexpr int kMostWorkers = 1024;
 
  private:
   friend Iterator;

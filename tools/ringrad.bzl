@@ -64,12 +64,14 @@ def ringrad_test(
         copts = [],
         data = [],
         devices = [],
+        needs_gpu = False,
         size = "small",
         **kwargs):
     """A GoogleTest program; main() and the sanitizers' suppressions come with it.
 
     With devices = ["cuda"] there is a second test, <name>_cuda, which runs the same program with its
-    tensors on a GPU; its cases are also part of the package's gpu_cases().
+    tensors on a GPU. The cases of such a test, and of one that needs a GPU, are also part of the package's
+    gpu_cases().
 
     Linked statically, because shared libraries would require compiling every source twice.
     """
@@ -78,7 +80,7 @@ def ringrad_test(
     if not copts and not native.package_name().startswith("tests/kernels"):
         copts = TEST_COPTS + ["-include", "precompiled.h", "-Winvalid-pch"]
         deps = deps + ["//tests:precompiled"]
-    if devices:
+    if devices or needs_gpu:
         ringrad_library(
             name = name + _CASES,
             testonly = True,

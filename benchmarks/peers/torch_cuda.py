@@ -4,10 +4,14 @@ A case's name describes it fully: operator or network, dtype, extents. Variants 
 `compile` (torch.compile of the network and its loss) and `graph` (the whole step as a CUDA graph).
 """
 import re
+import sys
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+sys.dont_write_bytecode = True
+from torch_sequence import GPT  # noqa: E402  (beside this file)
 
 WARM_UPS = 3
 CLASSES = 1000
@@ -91,13 +95,24 @@ NETWORKS = {
 }
 
 
+def gpt(extents):
+    return GPT(*(extents[key] for key in 'VTLHC'))
+
+
 def step(name, variant, device):
     network, dtype, extents = parsed(name)
     count = extents['B']
-    net = NETWORKS[network]().to(device)
+    net = gpt(extents) if network == 'gpt' else NETWORKS[network]()
+    net = net.to(device)
     if network == 'tiny_mlp':
         x, target = torch.randn(count, 10, device=device), torch.randn(count, 5, device=device)
         criterion = F.mse_loss
+    elif network == 'gpt':
+        tokens = torch.randint(extents['V'], (count, extents['T'] + 1), device=device)
+        x, target = tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
+
+        def criterion(logits, targets):
+            return F.cross_entropy(logits.flatten(0, 1), targets)
     else:
         net = net.to(memory_format=torch.channels_last)
         x = torch.randn(count, 3, extents['H'], extents['W'], device=device)
@@ -215,8 +230,20 @@ def operator(name, device):
         w = w.to(memory_format=torch.channels_last)
         return lambda: F.conv2d(x, w, padding=1)
 
+    def heads():
+        return random(*(extents[axis] for axis in 'BHTD')).requires_grad_()
+
+    def attention():
+        q, k, v = heads(), heads(), heads()
+        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def attention_backward():
+        inputs, gradient = [heads() for _ in range(3)], heads().detach()
+        output = F.scaled_dot_product_attention(*inputs, is_causal=True)
+        return lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True)
+
     operators = {
-        'Copy': copy, 'Add': add, 'Relu': lambda: unary(torch.relu),
+        'Attention': attention, 'AttentionBackward': attention_backward, 'Copy': copy, 'Add': add, 'Relu': lambda: unary(torch.relu),
         'Sum': lambda: unary(lambda x: x.sum(extents['axis'])),
         'Softmax': lambda: unary(lambda x: F.softmax(x, 1)),
         'LayerNorm': layer_norm, 'CrossEntropy': cross_entropy, 'BatchNormRelu': batch_norm_relu,

@@ -324,6 +324,12 @@ void set_cuda_caching(bool caching) {
   }
 }
 
+bool is_cuda_caching() {
+  CudaAllocator& allocator = allocator_of(Device(DeviceType::cuda, 0));
+  const std::scoped_lock lock(allocator.mutex);
+  return allocator.caching;
+}
+
 std::string memory_report(Device device) {
   if (device.is_cpu()) return concat(device, ": ", allocator_stats().allocated_bytes, " bytes");
   const CudaAllocator& allocator = allocator_of(device);

@@ -49,7 +49,9 @@ struct RunningGuard {
 }  // namespace
 
 Capture::Capture(Device device, Where where)
-    : device_(device), pool_(std::make_unique<PrivatePool>(device)) {
+    : device_(device),
+      pool_(std::make_unique<PrivatePool>(device)),
+      values_pool_(std::make_unique<PrivatePool>(device)) {
   RINGRAD_CHECK(device.is_cuda(), DeviceError, where, "capture: the device must be a GPU; got ",
                 device);
 }
@@ -61,7 +63,7 @@ Capture::~Capture() {
     if (status == cudaSuccess) status = cudaGraphExecDestroy(executable_);
     if (status != cudaSuccess) report_cuda_error(status, "cudaGraphExecDestroy");
   }
-  for (void* block : kept_) cuda_deallocate(block, device_);
+  for (void* value : values_) cuda_deallocate(value, device_);
 }
 
 void Capture::record(const std::function<void()>& body, Where where) {
@@ -101,8 +103,9 @@ void at_each_replay(std::function<void()> prepare) {
 
 CapturedMemory allocate_for_capture(std::size_t bytes) {
   RINGRAD_ASSERT(running);
-  running->kept_.push_back(cuda_allocate(bytes, running->device_));
-  return {running->kept_.back(), running->device_};
+  const PrivatePool::Scope apart(*running->values_pool_);
+  running->values_.push_back(cuda_allocate(bytes, running->device_));
+  return {running->values_.back(), running->device_};
 }
 
 void send_before_replay(const CapturedMemory& to, const void* from, std::size_t bytes) {

@@ -56,8 +56,11 @@ class Capture {
 
   Device device_;
   std::unique_ptr<class PrivatePool> pool_;
+  // Memory of replayed values. Apart from the pool, where captured work that runs before a value's
+  // use could share its memory: it would overwrite the value after each replay has set it.
+  std::unique_ptr<PrivatePool> values_pool_;
+  std::vector<void*> values_;
   std::vector<std::function<void()>> prepare_;
-  std::vector<void*> kept_;
   cudaGraphExec_t executable_ = nullptr;
   std::size_t num_nodes_ = 0;
 };

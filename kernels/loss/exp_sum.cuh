@@ -24,6 +24,14 @@ __device__ Math shifted_exp(Math x, Math maximum) {
   return std::exp(x - (maximum == -kInfinity<Math> ? Math{0} : maximum));
 }
 
+/// The largest of a number and V more. NaN is never the largest.
+template <class Math, int V>
+__device__ Math largest(Math of, const Math (&x)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) of = x[i] > of ? x[i] : of;
+  return of;
+}
+
 template <class Math>
 struct ExpSum {
   Math maximum, sum;
@@ -33,13 +41,11 @@ struct ExpSum {
   /// Adds V more numbers, with one rescaling for all. A NaN is no maximum; it makes the sum NaN.
   template <int V>
   __device__ void take(const Math (&x)[V]) {
-    Math largest = maximum;
+    const Math before = maximum;
+    maximum = largest(maximum, x);
+    sum *= shifted_exp(before, maximum);
 #pragma unroll
-    for (int i = 0; i < V; ++i) largest = x[i] > largest ? x[i] : largest;
-    sum *= shifted_exp(maximum, largest);
-#pragma unroll
-    for (int i = 0; i < V; ++i) sum += shifted_exp(x[i], largest);
-    maximum = largest;
+    for (int i = 0; i < V; ++i) sum += shifted_exp(x[i], maximum);
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "ringrad/kernels/loss/exp_sum.cuh"
 #include "ringrad/kernels/loss/softmax_cuda.h"
@@ -193,19 +194,41 @@ __global__ void softmax_in_registers(Inputs<T, Op::kInputs> in, T* out, std::int
   const Row<T, int> row(r < rows ? r * size : 0, r < rows ? static_cast<int>(size) : 0);
   const auto pack_of = [](int i) { return static_cast<int>(threadIdx.x) + i * kRowThreads; };
   Math values[kPacksKept<T>][Op::kInputs][kPack<T>];
+  const auto for_each_pack = [&](auto visit) {
 #pragma unroll
-  for (int i = 0; i < kPacksKept<T>; ++i)
+    for (int i = 0; i < kPacksKept<T>; ++i)
+      if (pack_of(i) < row.packs()) visit(pack_of(i), values[i]);
+  };
+  for_each_pack([&](int pack, auto& in_pack) {
 #pragma unroll
-    for (int k = 0; k < Op::kInputs; ++k) row.load(in.data[k], pack_of(i), Op::kPad, values[i][k]);
+    for (int k = 0; k < Op::kInputs; ++k) row.load(in.data[k], pack, Op::kPad, in_pack[k]);
+  });
   State state = Op::nothing();
+  if constexpr (std::is_same_v<Op, Softmax<Math>>) {
+    // One exponential per element: relative to the thread's maximum, then scaled to the row's.
+    for_each_pack([&](int, const auto& in_pack) { state.maximum = largest(state.maximum, in_pack[0]); });
+    for_each_pack([&](int, auto& in_pack) {
 #pragma unroll
-  for (int i = 0; i < kPacksKept<T>; ++i) Op::take(state, values[i]);
-  const Op op(row_reduce<kRowThreads>(state, typename Op::Merge(), shared));
+      for (Math& x : in_pack[0]) {
+        x = shifted_exp(x, state.maximum);
+        state.sum += x;
+      }
+    });
+    const State of_row = row_reduce<kRowThreads>(state, typename Op::Merge(), shared);
+    const Math scale = shifted_exp(state.maximum, of_row.maximum) / of_row.sum;
+    for_each_pack([&](int pack, auto& in_pack) {
 #pragma unroll
-  for (int i = 0; i < kPacksKept<T>; ++i) {
-    Math results[kPack<T>];
-    compute(op, values[i], results);
-    row.store(out, pack_of(i), results);
+      for (Math& x : in_pack[0]) x *= scale;
+      row.store(out, pack, in_pack[0]);
+    });
+  } else {
+    for_each_pack([&](int, const auto& in_pack) { Op::take(state, in_pack); });
+    const Op op(row_reduce<kRowThreads>(state, typename Op::Merge(), shared));
+    for_each_pack([&](int pack, const auto& in_pack) {
+      Math results[kPack<T>];
+      compute(op, in_pack, results);
+      row.store(out, pack, results);
+    });
   }
 }
 

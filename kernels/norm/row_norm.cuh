@@ -135,32 +135,34 @@ __global__ void __launch_bounds__(kRowBlock<kRowThreads>, 768 / kRowBlock<kRowTh
   const Row<T, int> row(exists ? r * args.C : 0, exists ? static_cast<int>(args.C) : 0);
   const auto pack_of = [](int p) { return static_cast<int>(threadIdx.x) + p * kRowThreads; };
   Math values[kPacks<T>][kPack<T>];
+  const auto for_each_pack = [&](auto visit) {
+#pragma unroll
+    for (int p = 0; p < kPacks<T>; ++p)
+      if (pack_of(p) < row.packs()) visit(pack_of(p), values[p]);
+  };
   Math sum = 0;
+  for_each_pack([&](int pack, Math(&in_pack)[kPack<T>]) {
+    row.load(args.x, pack, Math{0}, in_pack);
 #pragma unroll
-  for (int p = 0; p < kPacks<T>; ++p) {
-    row.load(args.x, pack_of(p), Math{0}, values[p]);
-#pragma unroll
-    for (const Math value : values[p]) sum += value;
-  }
+    for (const Math value : in_pack) sum += value;
+  });
   Math centre = 0;
   if constexpr (kCentred)
     centre = row_reduce<kRowThreads>(sum, Plus(), shared) / static_cast<Math>(args.C);
   Sums sums{};
-#pragma unroll
-  for (int p = 0; p < kPacks<T>; ++p)
+  for_each_pack([&](int pack, Math(&in_pack)[kPack<T>]) {
+    const bool is_whole = row.is_whole(pack);
 #pragma unroll
     for (int i = 0; i < kPack<T>; ++i) {
-      Math& value = values[p][i];
-      value = row.holds(pack_of(p), i) ? value - centre : Math{0};
-      add_distance(sums, value);
+      in_pack[i] = is_whole || row.holds(pack, i) ? in_pack[i] - centre : Math{0};
+      add_distance(sums, in_pack[i]);
     }
+  });
   const RowMoments<Math> moments(row_reduce<kRowThreads>(sums, Plus(), shared_sums), args.C,
                                  args.eps);
-#pragma unroll
-  for (int p = 0; p < kPacks<T>; ++p) {
-    const int pack = pack_of(p);
-    if (pack < row.packs()) store_normalized(args, row, pack, moments, values[p]);
-  }
+  for_each_pack([&](int pack, Math(&in_pack)[kPack<T>]) {
+    store_normalized(args, row, pack, moments, in_pack);
+  });
   if (exists && threadIdx.x == 0) {
     if constexpr (kCentred) args.mean[r] = centre + moments.shift;
     args.rstd[r] = moments.rstd;

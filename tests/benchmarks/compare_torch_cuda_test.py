@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -244,8 +245,9 @@ class PeerTest(unittest.TestCase):
         return compare.list_cases([PROGRAM], options)
 
     def test_every_case_of_ours_runs(self):
+        has_attention = hasattr(self.peer.F, 'scaled_dot_product_attention')  # since torch 2.0
         for case in self.cases():
-            if 'resnet50' in case:
+            if 'resnet50' in case or (re.search('gpt|Attention', case) and not has_attention):
                 continue
             for variant in set(self.peer.variants(case)) & {'eager'}:
                 with self.subTest(case):

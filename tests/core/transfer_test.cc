@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "ringrad/core/gpu/allocator_cuda.h"
+#include "ringrad/core/pinned_memory.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
@@ -110,7 +111,6 @@ TEST_F(TransferTest, AFreshCopyIsOfWhatTheSourceHeldInItsOrder) {
     stall.end();
     EXPECT_EQ(sum.to_vector<float>(), std::vector<float>(1000, 0 + 1 + 2 + 3 + 4));
   }
-  set_cuda_caching(false);
 }
 
 TEST_F(TransferTest, AFreshCopyRunsBesideTheTargetsEarlierWork) {
@@ -145,6 +145,57 @@ TEST_F(TransferTest, PinnedMemoryIsCopiedWithoutWaiting) {
   }
   stream.synchronize();
   expect_same_bits(back, pinned);
+}
+
+TEST_F(TransferTest, PinnedMemoryMayBeOverwrittenAfterTheCopy) {
+  const Tensor there = zeros({1 << 16}, {.device = gpu}), pinned = empty_pinned({1 << 16});
+  for (int round = 0; round < 4; ++round) {
+    kernels::fill_(pinned, round);
+    const Tensor copy = to_device(pinned, gpu);
+    copy_bytes(there.raw_data(), gpu, pinned.raw_data(), Device(), std::size_t{4} << 16,
+               Where::current());
+    kernels::fill_(pinned, -1);
+    expect_same_bits(to_host(copy), full({1 << 16}, round));
+    expect_same_bits(to_host(there), full({1 << 16}, round));
+  }
+}
+
+TEST_F(TransferTest, ACopyFromPinnedMemoryDoesNotWaitForTheGpusWork) {
+  const Tensor x = empty_pinned({1000});
+  kernels::fill_(x, 3);
+  const DefaultDeviceGuard guard(gpu);
+  for (const bool caching : {false, true}) {
+    set_cuda_caching(caching);
+    testing::Stall stall;
+    stall.begin();
+    const Event over(current_stream(gpu));
+    const Tensor there = to_device(x, gpu);
+    EXPECT_FALSE(over.is_done());
+    stall.end();
+    kernels::add_(there, there);
+    EXPECT_EQ(there.to_vector<float>(), std::vector<float>(1000, 6));
+  }
+}
+
+TEST_F(TransferTest, PinKeepsValuesAndStrides) {
+  const DefaultDeviceGuard on_cpu{Device()};
+  const Tensor x = view::transpose(view::reshape(arange(24.f), {2, 3, 4}), 0, 2);
+  const Tensor pinned = pin(x);
+  EXPECT_FALSE(is_pinned(x.raw_data()));
+  EXPECT_TRUE(is_pinned(pinned.raw_data()));
+  EXPECT_EQ(pinned.strides(), x.strides());
+  expect_same_bits(pinned, x);
+  EXPECT_EQ(pin(pinned).raw_data(), pinned.raw_data());
+  EXPECT_EQ(pin(zeros({3, 0})).shape(), (Shape{3, 0}));
+  testing::expect_throws<DeviceError>([&] { pin(zeros({2}, {.device = gpu})); },
+                                      "the tensor must be on a CPU; got one on cuda:0");
+}
+
+TEST_F(TransferTest, FreedPinnedMemoryIsUsedAgain) {
+  set_cuda_caching(true);
+  const void* const first = empty_pinned({1000}).raw_data();
+  EXPECT_EQ(empty_pinned({900}).raw_data(), first);  // both take 4096 bytes
+  EXPECT_NE(empty_pinned({2000}).raw_data(), first);
 }
 
 TEST_F(TransferTest, TheHostGetsNoPointerIntoAGpusMemory) {

@@ -169,11 +169,10 @@ TEST(IterableLoaderTest, EveryPassIsAnEpochAndMayBeLeftAndResumed) {
 
 TEST(IterableLoaderTest, PreparesEachSampleOnTheThreads) {
   const Reel reel(5);
-  IterableLoader loader(
-      reel, {},
-      {.batch_size = INT64_MAX, .num_workers = 3, .prepare = [](Sample sample, Where where) {
-         return Sample{view::reshape(sample[0], {36}, where), sample[1]};
-       }});
+  IterableLoader loader(reel, {}, {.batch_size = INT64_MAX, .num_workers = 3},
+                        [](Sample sample, Where where) {
+                          return Sample{view::reshape(sample[0], {36}, where), sample[1]};
+                        });
   const auto batches = all_batches(loader);
   ASSERT_EQ(batches.size(), 1u);
   EXPECT_EQ(batches[0].input().shape(), (Shape{5, 36}));
@@ -183,10 +182,8 @@ TEST(IterableLoaderTest, PreparesEachSampleOnTheThreads) {
 TEST(IterableLoaderTest, ThrowsInTheConsumerWhatReadingOrPreparingThrew) {
   const Reel broken(30, 17), whole(30);
   for (const int num_workers : {0, 1, 3}) {
-    const auto seen_until = [&](const Reel& reel, IterableLoaderOptions options, const char* text) {
-      options.batch_size = 5;
-      options.num_workers = num_workers;
-      IterableLoader loader(reel, {}, options);
+    const auto seen_until = [&](const Reel& reel, const Prepare& prepare, const char* text) {
+      IterableLoader loader(reel, {}, {.batch_size = 5, .num_workers = num_workers}, prepare);
       int seen = 0;
       expect_throws<DataError>(
           [&] {
@@ -200,7 +197,7 @@ TEST(IterableLoaderTest, ThrowsInTheConsumerWhatReadingOrPreparingThrew) {
       RINGRAD_CHECK(sample[1].item<std::int64_t>() != 16, DataError, where, "refused");
       return sample;
     };
-    seen_until(whole, {.prepare = refuse}, "refused");
+    seen_until(whole, refuse, "refused");
   }
 }
 
@@ -208,7 +205,7 @@ TEST(IterableLoaderTest, ThrowsForSamplesThatDoNotStack) {
   const Reel reel(4);
   const auto first_batch = [&](const auto& prepare) {
     return [&reel, prepare] {
-      IterableLoader(reel, {}, {.batch_size = 4, .prepare = prepare}).begin();
+      IterableLoader(reel, {}, {.batch_size = 4}, prepare).begin();
     };
   };
   expect_throws<ValueError>(first_batch([](Sample, Where) { return Sample{}; }),
@@ -229,7 +226,7 @@ TEST(IterableLoaderTest, ThrowsForSamplesThatDoNotStack) {
 
 TEST(IterableLoaderTest, ThrowsForOptionsOutOfRange) {
   const Reel reel(4);
-  const auto refused = [&](Shard shard, IterableLoaderOptions options, const char* text) {
+  const auto refused = [&](Shard shard, LoaderOptions options, const char* text) {
     expect_throws<ValueError>([&] { IterableLoader(reel, shard, options); }, text);
   };
   refused({2, 2}, {}, "rank must be in [0, num_replicas); got 2 and 2");

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/pinned_memory.h"
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/sampler.h"
 #include "ringrad/data/tensor_dataset.h"
@@ -246,6 +248,22 @@ TEST(DataLoaderTest, ThrowsForADatasetThatReturnsNothing) {
   SequentialSampler sampler(3);
   DataLoader loader(set, sampler, {});
   expect_throws<ValueError>([&] { loader.begin(); }, "must return a tensor; got none");
+}
+
+TEST(DataLoaderTest, PinsItsBatches) {
+  if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+  const TensorDataset set = numbered_images(10);
+  for (const bool pin_memory : {false, true}) {
+    SequentialSampler sampler(10);
+    DataLoader loader(set, sampler, {.batch_size = 4, .num_workers = 1, .pin_memory = pin_memory});
+    std::int64_t next = 0;
+    for (const Batch& batch : loader) {
+      for (const Tensor& tensor : batch.tensors)
+        EXPECT_EQ(is_pinned(tensor.raw_data()), pin_memory);
+      for (const auto target : batch.target().to_vector<std::int64_t>()) EXPECT_EQ(target, next++);
+    }
+    EXPECT_EQ(next, 10);
+  }
 }
 
 TEST(DataLoaderTest, ThrowsForOptionsOutOfRange) {

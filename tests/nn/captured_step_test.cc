@@ -8,6 +8,7 @@
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/batch_norm.h"
@@ -59,7 +60,11 @@ class CapturedStepTest : public testing::NeedsGpu {
   };
 };
 
-TEST_F(CapturedStepTest, TrainsToTheSameBitsAsWithoutCapture) {
+class CapturedTrainingTest : public CapturedStepTest, public ::testing::WithParamInterface<bool> {};
+
+// With the caching allocator, memory that a captured kernel has freed is used again in the capture.
+TEST_P(CapturedTrainingTest, HasTheBitsOfTrainingWithoutCapture) {
+  set_cuda_caching(GetParam());
   for (const bool adam : {false, true}) {
     Training eager(gpu, adam), captured(gpu, adam);
     CapturedStep step([&](const std::vector<Tensor>& batch) { return captured.step(batch); },
@@ -83,6 +88,8 @@ TEST_F(CapturedStepTest, TrainsToTheSameBitsAsWithoutCapture) {
     EXPECT_GT(step.num_nodes(), 20u);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Caching, CapturedTrainingTest, ::testing::Bool());
 
 TEST_F(CapturedStepTest, OnACpuItIsTheFunction) {
   int calls = 0;

@@ -17,6 +17,7 @@ namespace {
 using testing::expect_close;
 using testing::expect_same_bits;
 using testing::expect_throws;
+using testing::kDefaultSlack;
 using testing::Random;
 
 const RotaryOptions kRotary[] = {{},
@@ -45,6 +46,10 @@ Tensor rotated(const Tensor& x, const RotaryOptions& options) {
   return from_values(std::span<const double>(values), shape);
 }
 
+// Powers have errors of up to two units in the last place on GPUs, and an angle is one of them times
+// a position of up to 1007.
+constexpr double kAngleSlack = 4 * 1007;
+
 TEST(RotaryEmbeddingTest, AgreesWithReference) {
   Random random(1);
   for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16})
@@ -53,7 +58,8 @@ TEST(RotaryEmbeddingTest, AgreesWithReference) {
         const Tensor x = random.tensor(shape, dtype);
         const Tensor y = rotary_embedding(x, options);
         EXPECT_EQ(y.dtype(), dtype);
-        expect_close(y, rotated(x, options));
+        const bool is_exact = dtype != DType::float64 || options.offset == 0;
+        expect_close(y, rotated(x, options), is_exact ? kDefaultSlack : kAngleSlack);
         expect_same_bits(rotary_embedding(random.strided(x), options), y);
       }
 }

@@ -34,6 +34,25 @@ class CaptureTest : public testing::NeedsGpu, public ::testing::WithParamInterfa
   }
 };
 
+// A captured kernel writes its memory in each replay, after the values of that replay have arrived.
+TEST_P(CaptureTest, AReplayedValueSharesNoMemoryWithCapturedWork) {
+  const Tensor zero = zeros({1}, {.device = gpu}), result = zeros({1}, {.device = gpu});
+  float value = 0;
+  Capture capture(gpu);
+  capture.record([&] {
+    {
+      const Tensor freed = empty({1}, {.device = gpu});
+      copy(freed, zero);
+    }
+    const float* const place = replayed_value<float>([&] { return value; });
+    copy_bytes(result.raw_data(), gpu, place, gpu, sizeof value, Where::current());
+  });
+  for (value = 1; value < 4; ++value) {
+    capture.replay();
+    EXPECT_EQ(result.item(), value);
+  }
+}
+
 TEST_P(CaptureTest, RecordingRunsNothingAndEachReplayRunsAll) {
   const Tensor input = full({4}, 1, {.device = gpu}), output = full({4}, 0, {.device = gpu});
   Capture capture(gpu);

@@ -198,7 +198,7 @@ TEST_F(GpuCollectivesTest, StayExactWhenMemoryIsReused) {
               }
             },
             {.transfers = transfers});
-  set_cuda_caching(false);
+  set_cuda_caching(!is_cuda_simulated());
 }
 
 TEST_F(GpuCollectivesTest, ARankKeepsItsGpu) {

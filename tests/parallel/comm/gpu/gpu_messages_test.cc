@@ -104,7 +104,7 @@ TEST_F(GpuMessagesTest, ATensorMayChangeOrEndRightAfterItsSend) {
         }
       }
     });
-  set_cuda_caching(false);
+  set_cuda_caching(!is_cuda_simulated());
 }
 
 // A message sent from one stream is received on another one. All streams use the same slots.
@@ -220,9 +220,9 @@ TEST_F(GpuMessagesTest, AReceiverThatNeverTakesEndsAtTheDeadline) {
             for (int k = 0; k < 4; ++k) comm.send(ones({4}), 1);
             expect_throws<CollectiveError>(
                 [&] { comm.send(ones({4}), 1); },
-                "must receive within 0.05 s; got 4 messages that it has not taken");
+                "must receive within 0.5 s; got 4 messages that it has not taken");
           },
-          {.deadline = milliseconds(50)});
+          {.deadline = milliseconds(500)});  // the first collective loads kernels
 }
 
 TEST_F(GpuMessagesTest, ASenderThatLeftIsNotWaitedFor) {
