@@ -67,11 +67,13 @@ class GPTAttention : public Module {
 
   Tensor forward(const Tensor& x, Where at) override {  // (B, T, C)
     const std::int64_t B = x.size(0), T = x.size(1);
-    Tensor qkv = c_attn_(x, at);
+    const Tensor qkv = c_attn_(x, at);
     const std::int64_t H = qkv.size(2) / (3 * head_size_);
-    qkv = permute(reshape(qkv, {B, T, H, 3, head_size_}, at), {3, 0, 2, 1, 4}, at);
-    const Tensor q = select(qkv, 0, 0, at);  // (B, H, T, D), as k and v
-    Tensor k = select(qkv, 0, 1, at), v = select(qkv, 0, 2, at);
+    std::vector<Tensor> parts = split(reshape(qkv, {B, T, H, 3, head_size_}, at), 1, 3, at);
+    for (Tensor& part : parts)  // (B, H, T, D)
+      part = transpose(squeeze(part, {3}, at), 1, 2, at);
+    const Tensor q = parts[0];
+    Tensor k = parts[1], v = parts[2];
     if (cache_) {
       const auto all = cache_->append(k, v, at);
       k = all.keys;

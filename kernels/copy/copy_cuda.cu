@@ -1,11 +1,16 @@
 // Copies on a GPU, as a ladder:
 //
 //     convert_strided        one element per thread: any strides, any pair of dtypes
+//     convert_packs          16 bytes per thread, where both sides have rows of neighbours: equal
+//                            dtypes, or two of float32, float16 and bfloat16
 //     transpose_tiles        tiles of 32 x 32 through shared memory, so that both sides access
 //                            whole lines
 //     cudaMemcpyAsync        equal layouts: the copy engine
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "ringrad/core/dispatch_size.h"
 #include "ringrad/core/gpu/launch.h"
@@ -29,6 +34,27 @@ __global__ void convert_strided(LoopNest<2> nest, std::int64_t n, void* dst, DTy
     const auto offsets = nest.element_offsets(static_cast<Index>(i));
     const From value = src[offsets[1]];
     dispatch_dtype(to, [&]<class To>() { static_cast<To*>(dst)[offsets[0]] = convert<To>(value); });
+  }
+}
+
+template <class T, int V>
+struct alignas(sizeof(T) * V) Pack {
+  T values[V];
+};
+
+// One pack of V neighbours per thread; the nest counts packs. Bound: bandwidth.
+// REQUIRES: each pack of dst and src is aligned to its size
+template <class To, class From, int V>
+__global__ void convert_packs(LoopNest<2> nest, std::int64_t n, To* dst, const From* src) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i < n; i += step) {
+    const auto offsets = nest.element_offsets(static_cast<std::uint32_t>(i));
+    const auto from = *reinterpret_cast<const Pack<From, V>*>(src + offsets[1]);
+    Pack<To, V> to;
+#pragma unroll
+    for (int k = 0; k < V; ++k) to.values[k] = convert<To>(from.values[k]);
+    *reinterpret_cast<Pack<To, V>*>(dst + offsets[0]) = to;
   }
 }
 
@@ -104,6 +130,62 @@ void transpose(Device device, const Matrices& m, std::byte* dst, const std::byte
       where, transpose_tiles<T>, m, reinterpret_cast<T*>(dst), reinterpret_cast<const T*>(src));
 }
 
+// Turns a nest of elements into one of packs of V, if every pack is whole and aligned.
+template <int V>
+bool as_packs(LoopNest<2>& nest, const void* dst, std::size_t to_size, const void* src,
+              std::size_t from_size) {
+  const auto is_aligned = [](const void* data, std::size_t size) {
+    return reinterpret_cast<std::uintptr_t>(data) % (V * size) == 0;
+  };
+  if (nest.axes == 0 || nest.row_strides() != LoopNest<2>::Offsets{1, 1} ||
+      nest.row_extent() % V != 0 || !is_aligned(dst, to_size) || !is_aligned(src, from_size))
+    return false;
+  const auto row = static_cast<unsigned>(nest.axes - 1);
+  for (unsigned axis = 0; axis < row; ++axis)
+    if (nest.strides[axis][0] % V != 0 || nest.strides[axis][1] % V != 0) return false;
+  nest.extents[row] /= V;
+  nest.strides[row] = {V, V};
+  return num_elements(nest) <= std::numeric_limits<std::int32_t>::max();
+}
+
+// Returns false, having done nothing, if the nest does not consist of packs.
+template <class To, class From>
+bool copy_packs(Device device, LoopNest<2> nest, std::byte* dst, const std::byte* src,
+                Where where) {
+  constexpr int V = 16 / std::max(sizeof(To), sizeof(From));
+  if (!as_packs<V>(nest, dst, sizeof(To), src, sizeof(From))) return false;
+  const std::int64_t n = num_elements(nest);
+  launch_on(device,
+            {.name = "copy",
+             .grid = num_blocks(n, kThreads),
+             .block = kThreads,
+             .bytes = static_cast<double>(n * V) * (sizeof(To) + sizeof(From))},
+            where, convert_packs<To, From, V>, nest, n, reinterpret_cast<To*>(dst),
+            reinterpret_cast<const From*>(src));
+  return true;
+}
+
+bool copy_packs(Device device, const LoopNest<2>& nest, std::byte* dst, DType to,
+                const std::byte* src, DType from, Where where) {
+  if (to == from)
+    return dispatch_size(size_bytes(to), [&]<class T>() {
+      return copy_packs<T, T>(device, nest, dst, src, where);
+    });
+  const auto is_common = [](DType dtype) {
+    return dtype == DType::float32 || dtype == DType::float16 || dtype == DType::bfloat16;
+  };
+  if (!is_common(to) || !is_common(from)) return false;
+  return dispatch_floating(to, [&]<class To>() {
+    return dispatch_floating(from, [&]<class From>() {
+      if constexpr (std::is_same_v<To, From> || std::is_same_v<To, double> ||
+                    std::is_same_v<From, double>)
+        return false;  // not reached
+      else
+        return copy_packs<To, From>(device, nest, dst, src, where);
+    });
+  });
+}
+
 }  // namespace
 
 void copy(Device device, const LoopNest<2>& nest, std::byte* dst, DType to, const std::byte* src,
@@ -116,6 +198,7 @@ void copy(Device device, const LoopNest<2>& nest, std::byte* dst, DType to, cons
     return dispatch_size(size_bytes(to),
                          [&]<class T>() { transpose<T>(device, m, dst, src, where); });
   }
+  if (copy_packs(device, nest, dst, to, src, from, where)) return;
   const LaunchConfig config{.name = "copy", .grid = num_blocks(n, kThreads), .block = kThreads};
   dispatch_dtype(from, [&]<class From>() {
     const auto* typed = reinterpret_cast<const From*>(src);

@@ -1,6 +1,4 @@
 // Attention by cuDNN's fused kernels, for 16-bit floats. Private to kernels/.
-//
-// It has never run on hardware, so it is used only if it is asked for (backend.h).
 
 #pragma once
 

@@ -92,7 +92,6 @@ KernelBackend kernel_backend(std::string_view operation, Where where) {
 bool kernels::uses_vendor(Provided operation, Where where) {
   const Choice choice = choices(where)[static_cast<std::size_t>(operation)];
   if (choice == Choice::native) return false;
-  if (choice == Choice::automatic && operation == Provided::attention) return false;
   const bool there = vendor_missing(operation).empty();
   RINGRAD_CHECK(there || choice == Choice::automatic, ValueError, where,
                 "RINGRAD_KERNELS: the vendor's kernels for ",

@@ -7,8 +7,6 @@
 // used where they are faster and available: the first operator that needs a library looks for it,
 // and a machine without it runs our own kernels. Simulated GPUs have only our own. While several
 // streams share a GPU, batch norm and attention there always use our own (shared_gpu.h).
-//
-// cuDNN's attention has never run on hardware. It is used only if "attention" is set to vendor.
 
 #pragma once
 

@@ -179,7 +179,7 @@ __global__ void softmax_block_per_row(Inputs<T, Op::kInputs> in, T* out, std::in
 }
 
 template <class T>
-constexpr int kPacksKept = packs_in<T>(64);  // of each input, per thread
+constexpr int kPacksKept = packs_in<T>(128);  // of each input, per thread
 
 // Block b processes rows b * blockDim.y ...; thread (x, y) reads packs x, x + kRowThreads ... of
 // row y. Shared memory: one state per warp.

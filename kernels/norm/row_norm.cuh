@@ -21,7 +21,7 @@ namespace ringrad::kernels::cuda {
 inline constexpr int kRowNormThreads = 512;  // of a block that traverses a row
 
 template <class T>
-inline constexpr int kPacks = packs_in<T>(64);  // packs that a thread keeps
+inline constexpr int kPacks = packs_in<T>(128);  // packs that a thread keeps
 
 template <class T>
 struct RowNormForward {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kRowNormThreads, 2)
 // row y. Shared memory: three numbers per warp of a row.
 // REQUIRES: at most kPacks<T> * kRowThreads packs per row
 template <class T, bool kCentred, int kRowThreads>
-__global__ void __launch_bounds__(kRowBlock<kRowThreads>, 768 / kRowBlock<kRowThreads>)
+__global__ void __launch_bounds__(kRowBlock<kRowThreads>, 512 / kRowBlock<kRowThreads>)
     row_norm_in_registers(RowNormForward<T> args) {
   using Math = MathType<T>;
   using Sums = RowSums<Math, kCentred>;

@@ -51,12 +51,11 @@ void MultiheadAttention::check_tokens(const Tensor& x, Where at) const {
                 "MultiheadAttention: tokens must be (B, T, ", width_, "); got ", x.shape());
 }
 
-// Heads [first, first + count) of all that in_proj makes, as (B, heads, T, D).
-Tensor MultiheadAttention::heads_of(const Tensor& projected, std::int64_t first, std::int64_t count,
-                                    Where at) const {
+// (B, T, heads * D) as (B, heads, T, D).
+Tensor MultiheadAttention::heads_of(const Tensor& projected, Where at) const {
+  const Shape& shape = projected.shape();
   const std::int64_t size = width_ / heads_;
-  const Tensor part = slice(projected, 2, first * size, (first + count) * size, 1, at);
-  return transpose(reshape(part, {part.shape()[0], part.shape()[1], count, size}, at), 1, 2, at);
+  return transpose(reshape(projected, {shape[0], shape[1], shape[2] / size, size}, at), 1, 2, at);
 }
 
 Tensor MultiheadAttention::turned(const Tensor& x, std::int64_t offset, Where at) const {
@@ -80,25 +79,22 @@ Tensor MultiheadAttention::attend(const Tensor& x, const Tensor& memory, const T
   check_not_moved_from(at);
   check_tokens(x, at);
   check_tokens(memory, at);
-  Tensor queries, others;  // q, and k and v, where they are projected together or apart
-  std::int64_t first = heads_;
+  const std::int64_t others = key_value_heads_ * (width_ / heads_);
+  std::vector<Tensor> parts;  // queries, keys, values
   if (x.is(memory)) {
-    queries = others = linear(x, in_proj_weight_, in_proj_bias_, false, at);
+    const Tensor all = linear(x, in_proj_weight_, in_proj_bias_, false, at);
+    parts = split_sizes(all, std::array{width_, others, others}, 2, at);
   } else {
-    const auto rows = [&](const Tensor& of, std::int64_t begin, std::int64_t end) {
-      return of.defined() ? slice(of, 0, begin, end, 1, at) : of;
+    const auto rows = [&](const Tensor& of) {
+      return of.defined() ? split_sizes(of, std::array{width_, 2 * others}, 0, at)
+                          : std::vector<Tensor>(2);
     };
-    const std::int64_t end = in_proj_weight_.shape()[0];
-    queries =
-        linear(x, rows(in_proj_weight_, 0, width_), rows(in_proj_bias_, 0, width_), false, at);
-    others = linear(memory, rows(in_proj_weight_, width_, end), rows(in_proj_bias_, width_, end),
-                    false, at);
-    first = 0;
+    const std::vector<Tensor> weights = rows(in_proj_weight_), biases = rows(in_proj_bias_);
+    parts = split(linear(memory, weights[1], biases[1], false, at), others, 2, at);
+    parts.insert(parts.begin(), linear(x, weights[0], biases[0], false, at));
   }
-  return attended(turned(heads_of(queries, 0, heads_, at), 0, at),
-                  turned(heads_of(others, first, key_value_heads_, at), 0, at),
-                  heads_of(others, first + key_value_heads_, key_value_heads_, at), mask,
-                  options_.causal, at);
+  return attended(turned(heads_of(parts[0], at), 0, at), turned(heads_of(parts[1], at), 0, at),
+                  heads_of(parts[2], at), mask, options_.causal, at);
 }
 
 Tensor MultiheadAttention::forward(const Tensor& x, Where at) { return attend(x, x, {}, at); }
@@ -108,12 +104,13 @@ Tensor MultiheadAttention::next(const Tensor& x, KeyValueCache& cache, Where at)
   check_tokens(x, at);
   RINGRAD_CHECK(!grad_enabled(), AutogradError, at,
                 "MultiheadAttention: next() must run under NoGradGuard; got recording on");
-  const Tensor all = linear(x, in_proj_weight_, in_proj_bias_, false, at);
-  const std::int64_t offset = cache.length();
+  const std::int64_t others = key_value_heads_ * (width_ / heads_), offset = cache.length();
+  const std::vector<Tensor> parts =
+      split_sizes(linear(x, in_proj_weight_, in_proj_bias_, false, at),
+                  std::array{width_, others, others}, 2, at);
   const auto [keys, values] =
-      cache.append(turned(heads_of(all, heads_, key_value_heads_, at), offset, at),
-                   heads_of(all, heads_ + key_value_heads_, key_value_heads_, at), at);
-  return attended(turned(heads_of(all, 0, heads_, at), offset, at), keys, values, {}, true, at);
+      cache.append(turned(heads_of(parts[1], at), offset, at), heads_of(parts[2], at), at);
+  return attended(turned(heads_of(parts[0], at), offset, at), keys, values, {}, true, at);
 }
 
 std::string MultiheadAttention::describe() const {

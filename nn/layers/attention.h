@@ -63,7 +63,7 @@ class MultiheadAttention : public Module {
   std::string describe() const override;
 
  private:
-  Tensor heads_of(const Tensor& projected, std::int64_t first, std::int64_t count, Where at) const;
+  Tensor heads_of(const Tensor& projected, Where at) const;
   Tensor turned(const Tensor& x, std::int64_t offset, Where at) const;
   Tensor attended(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                   bool causal, Where at);
