@@ -3,14 +3,10 @@
 #include "ringrad/core/dispatch_size.h"
 #include "ringrad/core/fill_cuda.h"
 #include "ringrad/core/gpu/launch.h"
+#include "ringrad/core/gpu/pack.h"
 
 namespace ringrad::cuda {
 namespace {
-
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T values[V];
-};
 
 // V neighbours per thread, which the last thread writes one by one. Bound: bandwidth.
 // REQUIRES: `to` is aligned for V elements

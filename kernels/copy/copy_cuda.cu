@@ -14,12 +14,15 @@
 
 #include "ringrad/core/dispatch_size.h"
 #include "ringrad/core/gpu/launch.h"
+#include "ringrad/core/gpu/pack.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/convert.h"
 #include "ringrad/kernels/copy/copy_cuda.h"
 
 namespace ringrad::kernels::cuda {
 namespace {
+
+using ringrad::cuda::Pack;
 
 constexpr int kThreads = 256;
 constexpr int kTile = 32, kTileRows = 8;
@@ -36,11 +39,6 @@ __global__ void convert_strided(LoopNest<2> nest, std::int64_t n, void* dst, DTy
     dispatch_dtype(to, [&]<class To>() { static_cast<To*>(dst)[offsets[0]] = convert<To>(value); });
   }
 }
-
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T values[V];
-};
 
 // One pack of V neighbours per thread; the nest counts packs. Bound: bandwidth.
 // REQUIRES: each pack of dst and src is aligned to its size

@@ -19,12 +19,15 @@
 #include <utility>
 
 #include "ringrad/core/gpu/launch.h"
+#include "ringrad/core/gpu/pack.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/copy/convert.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/loop_nest.h"
 
 namespace ringrad::kernels::cuda {
+
+using ringrad::cuda::Pack;
 
 inline constexpr int kMapThreads = 256;
 
@@ -73,12 +76,6 @@ __global__ void map_strided(Function function, std::int64_t n, void* out, DType 
     store<Out>(out, out_dtype, offsets[0], value);
   }
 }
-
-/// V neighbouring elements, moved in one instruction.
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T values[V];
-};
 
 template <std::size_t N>
 struct MapAddresses {
