@@ -8,8 +8,8 @@
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/device_fault.h"
 #include "ringrad/core/gpu/device_watch.h"
-#include "ringrad/core/pinned_memory.h"
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/pinned_memory.h"
 
 namespace ringrad {
 namespace {
@@ -81,8 +81,8 @@ Tensor to_gpu_from_pinned(const Tensor& x, const Options& there, Where where) {
   const Tensor result = [&] {
     const StreamGuard guard(between);
     const Tensor copy = empty(x.shape(), there, where);
-    copy_bytes_async(copy.raw_data(), there.device, x.raw_data(), Device(),
-                     copy.storage()->bytes(), where);
+    copy_bytes_async(copy.raw_data(), there.device, x.raw_data(), Device(), copy.storage()->bytes(),
+                     where);
     return copy;
   }();
   record_stream(result.raw_data(), current_stream(there.device), where);

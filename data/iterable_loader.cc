@@ -119,10 +119,7 @@ class IterableLoader::Reader {
 
 IterableLoader::IterableLoader(const IterableDataset& dataset, Shard shard, LoaderOptions options,
                                Prepare prepare, Where where)
-    : dataset_(dataset),
-      shard_(shard),
-      options_(std::move(options)),
-      prepare_(std::move(prepare)) {
+    : dataset_(dataset), shard_(shard), options_(std::move(options)), prepare_(std::move(prepare)) {
   RINGRAD_CHECK(shard.rank >= 0 && shard.rank < shard.num_replicas, ValueError, where,
                 "IterableLoader: rank must be in [0, num_replicas); got ", shard.rank, " and ",
                 shard.num_replicas);

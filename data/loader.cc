@@ -12,8 +12,8 @@ namespace ringrad {
 static_assert(std::input_iterator<DataLoader::Iterator>);
 
 void LoaderOptions::check(const char* loader, Where where) const {
-  RINGRAD_CHECK(batch_size >= 1, ValueError, where, loader,
-                ": batch_size must be at least 1; got ", batch_size);
+  RINGRAD_CHECK(batch_size >= 1, ValueError, where, loader, ": batch_size must be at least 1; got ",
+                batch_size);
   RINGRAD_CHECK(num_workers >= 0 && num_workers <= kMostWorkers, ValueError, where, loader,
                 ": num_workers must be in [0, ", kMostWorkers, "]; got ", num_workers);
   RINGRAD_CHECK(prefetch >= 1, ValueError, where, loader, ": prefetch must be at least 1; got ",

@@ -166,9 +166,8 @@ bool copy_packs(Device device, LoopNest<2> nest, std::byte* dst, const std::byte
 bool copy_packs(Device device, const LoopNest<2>& nest, std::byte* dst, DType to,
                 const std::byte* src, DType from, Where where) {
   if (to == from)
-    return dispatch_size(size_bytes(to), [&]<class T>() {
-      return copy_packs<T, T>(device, nest, dst, src, where);
-    });
+    return dispatch_size(
+        size_bytes(to), [&]<class T>() { return copy_packs<T, T>(device, nest, dst, src, where); });
   const auto is_common = [](DType dtype) {
     return dtype == DType::float32 || dtype == DType::float16 || dtype == DType::bfloat16;
   };

@@ -206,7 +206,8 @@ __global__ void softmax_in_registers(Inputs<T, Op::kInputs> in, T* out, std::int
   State state = Op::nothing();
   if constexpr (std::is_same_v<Op, Softmax<Math>>) {
     // One exponential per element: relative to the thread's maximum, then scaled to the row's.
-    for_each_pack([&](int, const auto& in_pack) { state.maximum = largest(state.maximum, in_pack[0]); });
+    for_each_pack(
+        [&](int, const auto& in_pack) { state.maximum = largest(state.maximum, in_pack[0]); });
     for_each_pack([&](int, auto& in_pack) {
 #pragma unroll
       for (Math& x : in_pack[0]) {

@@ -204,9 +204,7 @@ TEST(IterableLoaderTest, ThrowsInTheConsumerWhatReadingOrPreparingThrew) {
 TEST(IterableLoaderTest, ThrowsForSamplesThatDoNotStack) {
   const Reel reel(4);
   const auto first_batch = [&](const auto& prepare) {
-    return [&reel, prepare] {
-      IterableLoader(reel, {}, {.batch_size = 4}, prepare).begin();
-    };
+    return [&reel, prepare] { IterableLoader(reel, {}, {.batch_size = 4}, prepare).begin(); };
   };
   expect_throws<ValueError>(first_batch([](Sample, Where) { return Sample{}; }),
                             "there must be a sample with a tensor; got 4");
