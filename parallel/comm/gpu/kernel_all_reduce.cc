@@ -8,7 +8,7 @@ namespace ringrad {
 namespace {
 
 // Below this size a rank reads the data of all ranks in less time than two more flags take: what
-// vendors' libraries choose for a few GPUs with fast links. Not measured on hardware.
+// vendors' libraries choose for a few GPUs with fast links. Not measured on several GPUs.
 constexpr std::size_t kOneShotBytes = 512 << 10;
 
 // Elements of 16 bytes that a block is given before another one is worth while: two for each
