@@ -2,8 +2,8 @@
 // the full speed of the bus, and while they compute.
 //
 // The system takes milliseconds to pin memory, and unpinning waits for all GPUs. So freed memory is
-// kept for later requests, in blocks whose sizes are powers of two, unless the caching of GPU memory
-// is off (gpu/allocator_cuda.h).
+// kept for later requests, in blocks whose sizes are powers of two, until a request would fail
+// without it. If the caching of GPU memory is off (gpu/allocator_cuda.h), nothing is kept.
 
 #pragma once
 
@@ -11,16 +11,17 @@
 
 namespace ringrad {
 
-/// Uninitialised memory on cpu:0.
+/// Uninitialised memory on cpu:0, which every GPU can use.
 /// Throws OutOfMemoryError; CudaError without a GPU
 Tensor empty_pinned(const Shape& shape, DType dtype = DType::float32,
                     Where where = Where::current());
 
-/// x itself if it is pinned, else a copy that is, with the same strides.
-/// Throws DeviceError unless x is on a CPU; OutOfMemoryError; CudaError without a GPU
-Tensor pin(const Tensor& x, Where where = Where::current());
+/// x itself if it is pinned, else a copy that is, with the same strides. The process begins to use
+/// `gpu` if it has not yet.
+/// Throws DeviceError unless x is on a CPU and `gpu` is a GPU; OutOfMemoryError; CudaError
+Tensor pin(const Tensor& x, Device gpu, Where where = Where::current());
 
-/// Whether the CPU's memory at this address is pinned. Without a GPU none is.
-bool is_pinned(const void* memory);
+/// Whether the address is in memory of empty_pinned() or pin().
+bool is_pinned(const void* address);
 
 }  // namespace ringrad

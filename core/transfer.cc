@@ -1,6 +1,7 @@
 #include "ringrad/core/transfer.h"
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -73,10 +74,26 @@ void wait_watching(const Stream& stream, Where where) {
                      [&] { return cudaStreamQuery(stream.handle()) != cudaErrorNotReady; });
 }
 
+// The host may be this many copies from pinned memory ahead of the GPU that uses them: their
+// results occupy its memory.
+constexpr std::size_t kCopiesAhead = 16;
+
+// Waits for the work that the GPU had to do kCopiesAhead calls ago.
+void limit_copies_ahead(Device gpu, Where where) {
+  thread_local std::map<int, std::deque<Event>> before;
+  std::deque<Event>& events = before[gpu.index];
+  events.emplace_back(current_stream(gpu), /*timing=*/false, where);
+  if (events.size() <= kCopiesAhead) return;
+  const Event oldest = events.front();
+  events.pop_front();
+  oldest.synchronize(where);
+}
+
 // In memory of the copy's stream, as above. The host waits for the copy, after which its memory may be
 // freed or overwritten, but not for the GPU's other work.
 Tensor to_gpu_from_pinned(const Tensor& x, const Options& there, Where where) {
   refuse_while_capturing(kNoCopyInCapture, where);
+  limit_copies_ahead(there.device, where);
   const Stream& between = stream_between(Device(), there.device, where);
   const Tensor result = [&] {
     const StreamGuard guard(between);
@@ -86,7 +103,6 @@ Tensor to_gpu_from_pinned(const Tensor& x, const Options& there, Where where) {
     return copy;
   }();
   record_stream(result.raw_data(), current_stream(there.device), where);
-  wait_watching(between, where);
   between.synchronize(where);
   return result;
 }
@@ -119,10 +135,8 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   if (from_host) refuse_while_capturing(kNoCopyInCapture, where);
   copy_bytes_async(to, to_device, from, from_device, bytes, where);
   if (waits) current_stream(from_device).synchronize(where);
-  if (from_host && is_pinned(from)) {  // otherwise the runtime has read it
-    wait_watching(current_stream(to_device), where);
-    current_stream(to_device).synchronize(where);
-  }
+  if (from_host && is_pinned(from))
+    current_stream(to_device).synchronize(where);  // else it was read
 }
 
 std::int64_t span_in_memory(const Tensor& x) {

@@ -18,14 +18,16 @@ void LoaderOptions::check(const char* loader, Where where) const {
                 ": num_workers must be in [0, ", kMostWorkers, "]; got ", num_workers);
   RINGRAD_CHECK(prefetch >= 1, ValueError, where, loader, ": prefetch must be at least 1; got ",
                 prefetch);
+  RINGRAD_CHECK(!pin_for || pin_for->is_cuda(), DeviceError, where, loader,
+                ": pin_for must be a GPU; got ", *pin_for);
 }
 
 Batch LoaderOptions::finished(Batch batch, std::span<const std::int64_t> indices,
                               std::int64_t epoch, Where where) const {
   Tensor& input = batch.tensors.front();
   input = apply(transforms, std::move(input), {indices, epoch, seed}, where);
-  if (pin_memory)
-    for (Tensor& tensor : batch.tensors) tensor = pin(tensor, where);
+  if (pin_for)
+    for (Tensor& tensor : batch.tensors) tensor = pin(tensor, *pin_for, where);
   return batch;
 }
 

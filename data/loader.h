@@ -39,13 +39,14 @@ struct LoaderOptions {
   int prefetch = 2;        ///< finished batches that may wait, per worker
   std::vector<Transform> transforms = {};  ///< applied to the first tensor of each batch
   std::uint64_t seed = 0;                  ///< of the random transforms
-  /// Batches are in pinned memory (core/pinned_memory.h), so that to(x, "cuda") copies them while the
-  /// GPU computes. Needs a GPU.
-  bool pin_memory = false;
+  /// A GPU: batches are then in pinned memory (core/pinned_memory.h), so that to(x, gpu) copies them
+  /// while that GPU computes.
+  std::optional<Device> pin_for = {};
 
   static constexpr int kMostWorkers = 1024;
 
-  /// Throws:  ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers, prefetch >= 1
+  /// Throws:  ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers, prefetch >= 1;
+  ///          DeviceError unless pin_for is a GPU
   void check(const char* loader, Where where) const;
   /// The end of making a batch: applies the transforms and pins it.
   Batch finished(Batch batch, std::span<const std::int64_t> indices, std::int64_t epoch,

@@ -243,7 +243,8 @@ def operator(name, device):
         return lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True)
 
     operators = {
-        'Attention': attention, 'AttentionBackward': attention_backward, 'Copy': copy, 'Add': add, 'Relu': lambda: unary(torch.relu),
+        'Attention': attention, 'AttentionBackward': attention_backward,
+        'Copy': copy, 'Add': add, 'Relu': lambda: unary(torch.relu),
         'Sum': lambda: unary(lambda x: x.sum(extents['axis'])),
         'Softmax': lambda: unary(lambda x: F.softmax(x, 1)),
         'LayerNorm': layer_norm, 'CrossEntropy': cross_entropy, 'BatchNormRelu': batch_norm_relu,

@@ -39,7 +39,7 @@ std::size_t segment_bytes(std::size_t bytes) {
 // large request.
 std::size_t smallest_rest(const PoolKey& pool) { return pool.small ? kRound : kSmallRequest; }
 
-// A freed block that other streams may still use.
+// A freed block that its other streams may still use: an event for each.
 struct Pending {
   Block* block;
   std::vector<Event> events;
@@ -142,14 +142,20 @@ void CudaAllocator::free_segments(const void* owner) {
 
 void CudaAllocator::collect_pending(bool wait) {
   if (wait && !pending_.empty()) RINGRAD_CUDA_CHECK(cudaDeviceSynchronize(), Where::current());
-  std::deque<Pending> still_used;
-  for (Pending& pending : pending_) {
-    if (std::ranges::all_of(pending.events, [](const Event& event) { return event.is_done(); }))
-      blocks.release(pending.block);
-    else
-      still_used.push_back(std::move(pending));
-  }
-  pending_ = std::move(still_used);
+  // Oldest first. A stream that has not done one event has not done a later one either.
+  std::vector<Stream> busy;
+  std::erase_if(pending_, [&](const Pending& pending) {
+    for (std::size_t i = 0; i < pending.events.size(); ++i) {
+      const Stream& stream = pending.block->streams[i];
+      if (std::ranges::find(busy, stream) == busy.end()) {
+        if (pending.events[i].is_done()) continue;
+        busy.push_back(stream);
+      }
+      return false;
+    }
+    blocks.release(pending.block);
+    return true;
+  });
 }
 
 void* CudaAllocator::allocate(std::size_t bytes, Where where) {

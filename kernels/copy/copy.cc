@@ -1,5 +1,6 @@
 #include "ringrad/kernels/copy/copy.h"
 
+#include "ringrad/core/pinned_memory.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy_cpu.h"
@@ -41,6 +42,8 @@ void send(const Tensor& dst, const Tensor& src, Where where) {
     copy_(ordered, sent, where);
     sent = ordered;
   }
+  if (dst.device().is_cuda() && is_pinned(sent.raw_data()))  // beside what the GPU computes
+    return copy_(dst, to_device(sent, dst.device(), where), where);
   copy_bytes(received.raw_data(), dst.device(), sent.raw_data(), src.device(),
              static_cast<std::size_t>(dst.numel()) * size_bytes(dst.dtype()), where);
   if (!dense) copy_(dst, received, where);

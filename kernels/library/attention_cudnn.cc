@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <initializer_list>
+#include <mutex>
+#include <set>
 
 namespace fe = cudnn_frontend;
 
@@ -73,6 +75,23 @@ Key key_of(bool backward, const AttentionProblem& a, std::initializer_list<Tenso
   return key;
 }
 
+// Sequences may have any length, and each needs an engine of its own, which takes long to build and
+// is never freed. So only the first keys of a process get one.
+bool has_room(const Key& key) {
+  constexpr std::size_t kMostKeys = 128;
+  static std::mutex mutex;
+  static auto& known = *new std::set<Key>;  // never destroyed
+  const std::lock_guard lock(mutex);
+  if (known.size() < kMostKeys) known.insert(key);
+  return known.contains(key);
+}
+
+bool run_attention(Device device, DType dtype, const Key& key, const std::function<Graph()>& make,
+                   Operands operands, Where where) {
+  return has_room(key) &&
+         run(device, dtype, key, make, {.candidates = 1}, std::move(operands), where);
+}
+
 }  // namespace
 
 Graph attention_graph(const AttentionForward& call, int architecture) {
@@ -104,9 +123,9 @@ Graph attention_backward_graph(const AttentionBackward& call, int architecture) 
 
 bool attention(const AttentionForward& call, Where where) {
   if (!fits(call, {call.q, call.k, call.v})) return false;
-  return run(
+  return run_attention(
       call.q.device(), call.q.dtype(), key_of(false, call.a, {call.q, call.k, call.v, call.output}),
-      [&] { return attention_graph(call); }, {},
+      [&] { return attention_graph(call); },
       {{kQ, call.q.raw_data()},
        {kK, call.k.raw_data()},
        {kV, call.v.raw_data()},
@@ -117,12 +136,12 @@ bool attention(const AttentionForward& call, Where where) {
 
 bool attention_backward(const AttentionBackward& call, Where where) {
   if (!fits(call, {call.q, call.k, call.v, call.output, call.grad_output})) return false;
-  return run(
+  return run_attention(
       call.q.device(), call.q.dtype(),
       key_of(true, call.a,
              {call.q, call.k, call.v, call.output, call.grad_output, call.grad_q, call.grad_k,
               call.grad_v}),
-      [&] { return attention_backward_graph(call); }, {},
+      [&] { return attention_backward_graph(call); },
       {{kQ, call.q.raw_data()},
        {kK, call.k.raw_data()},
        {kV, call.v.raw_data()},

@@ -14,6 +14,7 @@ namespace ringrad::kernels::cudnn {
 ///     float16 or bfloat16; D and Dv are 8, 16, ... or 128; T and S at least 2
 ///     no mask, window or dropout; causal only if queries and keys begin together
 ///     columns side by side, and other strides multiples of 8 in q, k, v and grad_output
+///     the first 128 different shapes and strides of a process
 ///
 /// REQUIRES: missing() is empty
 bool attention(const AttentionForward& call, Where where);

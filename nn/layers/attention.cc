@@ -1,5 +1,7 @@
 #include "ringrad/nn/layers/attention.h"
 
+#include <array>
+
 #include "ringrad/autograd/attention/attention.h"
 #include "ringrad/autograd/attention/rotary_embedding.h"
 #include "ringrad/autograd/grad_mode.h"

@@ -18,7 +18,9 @@ using testing::expect_close;
 using testing::expect_same_bits;
 using testing::Random;
 
-class TransferTest : public testing::NeedsGpu {};
+class TransferTest : public testing::NeedsGpu {
+  const DefaultDeviceGuard on_cpu_{Device()};
+};
 
 TEST_F(TransferTest, ATensorComesBackAsItWent) {
   Random random(1);
@@ -178,22 +180,24 @@ TEST_F(TransferTest, ACopyFromPinnedMemoryDoesNotWaitForTheGpusWork) {
 }
 
 TEST_F(TransferTest, PinKeepsValuesAndStrides) {
-  const DefaultDeviceGuard on_cpu{Device()};
   const Tensor x = view::transpose(view::reshape(arange(24.f), {2, 3, 4}), 0, 2);
-  const Tensor pinned = pin(x);
+  const Tensor pinned = pin(x, gpu);
   EXPECT_FALSE(is_pinned(x.raw_data()));
   EXPECT_TRUE(is_pinned(pinned.raw_data()));
   EXPECT_EQ(pinned.strides(), x.strides());
   expect_same_bits(pinned, x);
-  EXPECT_EQ(pin(pinned).raw_data(), pinned.raw_data());
-  EXPECT_EQ(pin(zeros({3, 0})).shape(), (Shape{3, 0}));
-  testing::expect_throws<DeviceError>([&] { pin(zeros({2}, {.device = gpu})); },
-                                      "the tensor must be on a CPU; got one on cuda:0");
+  EXPECT_EQ(pin(pinned, gpu).raw_data(), pinned.raw_data());
+  EXPECT_EQ(pin(zeros({3, 0}), gpu).shape(), (Shape{3, 0}));
+  testing::expect_throws<DeviceError>([&] { pin(zeros({2}, {.device = gpu}), gpu); },
+                                      "must be on a CPU, to be copied to a GPU; got cuda:0");
+  testing::expect_throws<DeviceError>([&] { pin(x, Device()); }, "got cpu:0 and cpu:0");
 }
 
 TEST_F(TransferTest, FreedPinnedMemoryIsUsedAgain) {
   set_cuda_caching(true);
   const void* const first = empty_pinned({1000}).raw_data();
+  EXPECT_TRUE(is_pinned(static_cast<const std::byte*>(first) + 4095));
+  EXPECT_FALSE(is_pinned(static_cast<const std::byte*>(first) - 1));
   EXPECT_EQ(empty_pinned({900}).raw_data(), first);  // both take 4096 bytes
   EXPECT_NE(empty_pinned({2000}).raw_data(), first);
 }

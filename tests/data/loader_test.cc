@@ -253,13 +253,13 @@ TEST(DataLoaderTest, ThrowsForADatasetThatReturnsNothing) {
 TEST(DataLoaderTest, PinsItsBatches) {
   if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
   const TensorDataset set = numbered_images(10);
-  for (const bool pin_memory : {false, true}) {
+  for (const std::optional<Device> gpu : {std::optional<Device>(), std::optional<Device>("cuda")}) {
     SequentialSampler sampler(10);
-    DataLoader loader(set, sampler, {.batch_size = 4, .num_workers = 1, .pin_memory = pin_memory});
+    DataLoader loader(set, sampler, {.batch_size = 4, .num_workers = 1, .pin_for = gpu});
     std::int64_t next = 0;
     for (const Batch& batch : loader) {
       for (const Tensor& tensor : batch.tensors)
-        EXPECT_EQ(is_pinned(tensor.raw_data()), pin_memory);
+        EXPECT_EQ(is_pinned(tensor.raw_data()), gpu.has_value());
       for (const auto target : batch.target().to_vector<std::int64_t>()) EXPECT_EQ(target, next++);
     }
     EXPECT_EQ(next, 10);
@@ -277,6 +277,8 @@ TEST(DataLoaderTest, ThrowsForOptionsOutOfRange) {
                             "num_workers must be in [0, 1024]; got 1000000");
   expect_throws<ValueError>([&] { DataLoader(set, sampler, {.prefetch = 0}); },
                             "prefetch must be at least 1; got 0");
+  expect_throws<DeviceError>([&] { DataLoader(set, sampler, {.pin_for = Device()}); },
+                             "pin_for must be a GPU; got cpu:0");
 }
 
 TEST(DataLoaderTest, ASamplerMustDrawAsManyAsItSays) {

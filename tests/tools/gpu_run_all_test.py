@@ -128,8 +128,14 @@ class PlantedTest(RunAllTest):
         self.assertFalse((self.bundle / 'log').exists())
         self.assertIn('check.log', self.packed('elsewhere'))
 
+    def test_only_some_steps_run(self):
+        run = self.run_all('--only', '^(first|late)$', 'A', 'B')
+        self.assertEqual(self.outcomes(run), {'first': 'passed', 'late': 'passed'})
+        self.assertEqual((run.returncode, self.log()), (0, ['first', 'late']))
+
     def test_wrong_arguments_are_refused(self):
-        for arguments, message in ((['E'], 'got E'), (['--step-limit', '0'], 'got 0'), (['--results'], 'must have')):
+        for arguments, message in ((['E'], 'got E'), (['--step-limit', '0'], 'got 0'), (['--results'], 'must have'),
+                                   (['--only', '('], 'expression; got ('), (['--only', 'x', 'A'], 'got x')):
             run = self.run_all(*arguments)
             self.assertNotEqual(run.returncode, 0)
             self.assertIn(message, run.stderr)

@@ -30,7 +30,7 @@ class AllocatorCudaTest : public testing::NeedsGpu {
     empty_cache(gpu);
     EXPECT_EQ(allocator_stats(gpu).allocated_bytes, before_.allocated_bytes);
     EXPECT_EQ(allocator_stats(gpu).reserved_bytes, before_.reserved_bytes);
-    set_cuda_caching(!is_cuda_simulated());
+    NeedsGpu::TearDown();
   }
 
   std::int64_t reserved() const {

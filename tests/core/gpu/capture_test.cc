@@ -26,7 +26,7 @@ class CaptureTest : public testing::NeedsGpu, public ::testing::WithParamInterfa
   }
   void TearDown() override {
     empty_cache(gpu);
-    set_cuda_caching(!is_cuda_simulated());
+    NeedsGpu::TearDown();
   }
 
   void copy(const Tensor& to, const Tensor& from) const {

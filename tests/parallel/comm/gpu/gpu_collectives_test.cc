@@ -14,6 +14,7 @@
 #include "ringrad/kernels/library/shared_gpu.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/plan/collective/algorithms.h"
+#include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/gpu/on_gpus.h"
@@ -29,12 +30,7 @@ using testing::expect_throws;
 using testing::kAllDTypes;
 using testing::on_gpus;
 
-class GpuCollectivesTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (testing::num_gpus() == 0) GTEST_SKIP() << "no GPU";
-  }
-};
+class GpuCollectivesTest : public testing::NeedsGpu {};
 
 constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
                                Collective::all_gather, Collective::broadcast,
@@ -198,7 +194,6 @@ TEST_F(GpuCollectivesTest, StayExactWhenMemoryIsReused) {
               }
             },
             {.transfers = transfers});
-  set_cuda_caching(!is_cuda_simulated());
 }
 
 TEST_F(GpuCollectivesTest, ARankKeepsItsGpu) {

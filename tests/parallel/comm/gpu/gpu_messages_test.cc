@@ -13,7 +13,7 @@
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
-#include "ringrad/tests/num_gpus.h"
+#include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/parallel/comm/collective_values.h"
 #include "ringrad/tests/parallel/comm/gpu/on_gpus.h"
 #include "ringrad/tests/parallel/comm/stall.h"
@@ -29,12 +29,7 @@ using testing::input_of;
 using testing::on_gpus;
 using testing::Stall;
 
-class GpuMessagesTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (testing::num_gpus() == 0) GTEST_SKIP() << "no GPU";
-  }
-};
+class GpuMessagesTest : public testing::NeedsGpu {};
 
 // The ranks learn each other's GPUs. Later messages stay on GPUs.
 void meet(Communicator& comm) { comm.all_reduce(ones({1})); }
@@ -104,7 +99,6 @@ TEST_F(GpuMessagesTest, ATensorMayChangeOrEndRightAfterItsSend) {
         }
       }
     });
-  set_cuda_caching(!is_cuda_simulated());
 }
 
 // A message sent from one stream is received on another one. All streams use the same slots.

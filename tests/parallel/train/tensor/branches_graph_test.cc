@@ -21,6 +21,7 @@
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/parallel/train/data_parallel/sync_batch_norm.h"
 #include "ringrad/parallel/train/tensor/branches.h"
+#include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/parallel/train/tensor/plain_branches.h"
 #include "ringrad/tests/parallel/train/told_module.h"
 
@@ -283,12 +284,12 @@ TEST(BranchesGraphTest, ReportSaysWhatWasMeasured) {
 
 // -- GPUs -----------------------------------------------------------------------------------------
 
-class BranchesOnGpuTest : public ::testing::Test {
+class BranchesOnGpuTest : public testing::NeedsGpu {
  protected:
   void SetUp() override {
     if (default_device().is_cpu()) GTEST_SKIP() << "needs GPUs";
+    NeedsGpu::SetUp();
   }
-  const Device gpu = default_device();
 };
 
 TEST_F(BranchesOnGpuTest, EachBranchHasAStreamThatIsNotTheCallers) {
@@ -329,7 +330,6 @@ TEST_F(BranchesOnGpuTest, MemoryIsSafeWithTheCachingAllocatorAndOtherStreams) {
     }
     expect_same_state(net, plain);
   }
-  set_cuda_caching(!is_cuda_simulated());
 }
 
 // A captured step draws the random numbers of the step itself, branch by branch.
