@@ -10,8 +10,8 @@
 //   step/tiny_mlp/float32/B:32               10 -> 20 -> 5, mean squared error
 //   step/resnet18/bfloat16/B:<>/H:<>/W:<>    and resnet50: 1000 classes, cross entropy, autocast,
 //                                            channels_last
-//   step/gpt/bfloat16/B:<>/T:<>/..           the smallest GPT-2: the next of T tokens, cross entropy,
-//                                            autocast
+//   step/gpt/bfloat16/B:<>/T:<>/..           the smallest GPT-2: the next of T tokens, cross
+//                                            entropy, autocast
 //   step/..@captured                         each of these steps as a CUDA graph
 //                                            (nn/captured_step.h)
 //   BM_..                                    an operator of cuda_operator_cases.h

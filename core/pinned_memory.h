@@ -1,5 +1,5 @@
-// Pinned memory: memory of the CPU that stays in its place, so that GPUs copy from it and into it at
-// the full speed of the bus, and while they compute.
+// Pinned memory: memory of the CPU that stays in its place, so that GPUs copy from it and into it
+// at the full speed of the bus, and while they compute.
 //
 // The system takes milliseconds to pin memory, and unpinning waits for all GPUs. So freed memory is
 // kept for later requests, in blocks whose sizes are powers of two, until a request would fail

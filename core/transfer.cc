@@ -89,8 +89,8 @@ void limit_copies_ahead(Device gpu, Where where) {
   oldest.synchronize(where);
 }
 
-// In memory of the copy's stream, as above. The host waits for the copy, after which its memory may be
-// freed or overwritten, but not for the GPU's other work.
+// In memory of the copy's stream, as above. The host waits for the copy, after which its memory may
+// be freed or overwritten, but not for the GPU's other work.
 Tensor to_gpu_from_pinned(const Tensor& x, const Options& there, Where where) {
   refuse_while_capturing(kNoCopyInCapture, where);
   limit_copies_ahead(there.device, where);

@@ -2,19 +2,19 @@
 //
 // Copies follow the order of the current streams of both devices: work queued earlier on either
 // comes first, and work queued later comes after. A copy to the CPU waits until it is done, and one
-// from the CPU until the CPU's memory has been read, unless that memory is pinned and the caller asks
-// not to wait.
+// from the CPU until the CPU's memory has been read, unless that memory is pinned and the caller
+// asks not to wait.
 //
-// A fresh copy on a GPU, of a tensor on another GPU or in pinned memory, need not wait for the target's
-// earlier work, since its memory is new. It runs on its own stream, one for each thread and ordered
-// pair of devices:
+// A fresh copy on a GPU, of a tensor on another GPU or in pinned memory, need not wait for the
+// target's earlier work, since its memory is new. It runs on its own stream, one for each thread
+// and ordered pair of devices:
 //
 //     source    | makes x |         | later work, which may overwrite x
 //     between             | x -> y  |
 //     target    | earlier work ........... | work with y
 //
-// The host does not wait for a copy between GPUs, so a program that places its layers on several GPUs keeps all of them
-// busy.
+// The host does not wait for a copy between GPUs, so a program that places its layers on several
+// GPUs keeps all of them busy.
 
 #pragma once
 

@@ -30,14 +30,14 @@
 
 namespace ringrad {
 
-/// Makes what a batch holds of a sample that the stream yields, such as the pixels of a file's bytes.
-/// Several threads may call it at once.
+/// Makes what a batch holds of a sample that the stream yields, such as the pixels of a file's
+/// bytes. Several threads may call it at once.
 using Prepare = std::function<Sample(Sample sample, Where where)>;
 
 class IterableLoader {
  public:
-  /// Keeps a reference to the dataset, which must outlive the loader. Without `prepare` a batch holds
-  /// the samples themselves; the keys of transforms are the samples' numbers in the epoch.
+  /// Keeps a reference to the dataset, which must outlive the loader. Without `prepare` a batch
+  /// holds the samples themselves; the keys of transforms are the samples' numbers in the epoch.
   /// Throws:  ValueError unless 0 <= shard.rank < shard.num_replicas, and as DataLoader
   IterableLoader(const IterableDataset& dataset, Shard shard, LoaderOptions options,
                  Prepare prepare = {}, Where where = Where::current());

@@ -39,8 +39,8 @@ struct LoaderOptions {
   int prefetch = 2;        ///< finished batches that may wait, per worker
   std::vector<Transform> transforms = {};  ///< applied to the first tensor of each batch
   std::uint64_t seed = 0;                  ///< of the random transforms
-  /// A GPU: batches are then in pinned memory (core/pinned_memory.h), so that to(x, gpu) copies them
-  /// while that GPU computes.
+  /// A GPU: batches are then in pinned memory (core/pinned_memory.h), so that to(x, gpu) copies
+  /// them while that GPU computes.
   std::optional<Device> pin_for = {};
 
   static constexpr int kMostWorkers = 1024;

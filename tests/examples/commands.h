@@ -37,13 +37,14 @@ inline std::string last_line(const std::string& text) {
 }
 
 /// The commands that run an example (job.h) on n thread ranks, on as many processes, and on thread
-/// ranks with one GPU each.
+/// ranks with one GPU each, where arguments of its own may make it shorter.
 inline std::vector<std::string> every_way(const std::string& example, int n,
-                                          const std::string& arguments = "") {
+                                          const std::string& arguments = "",
+                                          const std::string& on_gpus = "") {
   const std::string program = "examples/" + example + ' ' + arguments, count = std::to_string(n);
   return {program + " --world-size " + count,
           "parallel/comm/job/ringrun -n " + count + ' ' + program,
-          program + " --device cuda --world-size " + count};
+          program + " --device cuda --world-size " + count + ' ' + on_gpus};
 }
 
 /// The output of ringrun's ranks, without the "[rank] " before each line.

@@ -46,8 +46,8 @@ Tensor rotated(const Tensor& x, const RotaryOptions& options) {
   return from_values(std::span<const double>(values), shape);
 }
 
-// Powers have errors of up to two units in the last place on GPUs, and an angle is one of them times
-// a position of up to 1007.
+// Powers have errors of up to two units in the last place on GPUs, and an angle is one of them
+// times a position of up to 1007.
 constexpr double kAngleSlack = 4 * 1007;
 
 TEST(RotaryEmbeddingTest, AgreesWithReference) {

@@ -1,5 +1,5 @@
-// A fixture for tests that need a GPU, real or simulated: skips them where there is none. After a test
-// the allocator caches as before it.
+// A fixture for tests that need a GPU, real or simulated: skips them where there is none. After a
+// test the allocator caches as before it.
 
 #pragma once
 
