@@ -135,8 +135,8 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   if (from_host) refuse_while_capturing(kNoCopyInCapture, where);
   copy_bytes_async(to, to_device, from, from_device, bytes, where);
   if (waits) current_stream(from_device).synchronize(where);
-  if (from_host && is_pinned(from))
-    current_stream(to_device).synchronize(where);  // else it was read
+  // The runtime has read other memory before it returns.
+  if (from_host && is_pinned(from)) current_stream(to_device).synchronize(where);
 }
 
 std::int64_t span_in_memory(const Tensor& x) {

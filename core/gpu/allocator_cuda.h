@@ -63,6 +63,7 @@ void set_memory_limit(Device device, std::size_t bytes);
 
 /// Whether freed blocks are kept. Blocks allocated before a change are freed under the old setting.
 void set_cuda_caching(bool caching);
+/// What set_cuda_caching() has set last, or else the default.
 bool is_cuda_caching();
 
 /// A report of the device's memory: the source lines that allocated the most of it, largest first.

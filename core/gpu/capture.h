@@ -56,8 +56,8 @@ class Capture {
 
   Device device_;
   std::unique_ptr<class PrivatePool> pool_;
-  // Memory of replayed values. Apart from the pool, where captured work that runs before a value's
-  // use could share its memory: it would overwrite the value after each replay has set it.
+  // Memory of replayed values. It is apart from the pool, because captured work that runs before a
+  // value's use could have the same block there, and would overwrite the value in each replay.
   std::unique_ptr<PrivatePool> values_pool_;
   std::vector<void*> values_;
   std::vector<std::function<void()>> prepare_;

@@ -37,14 +37,15 @@ inline std::string last_line(const std::string& text) {
 }
 
 /// The commands that run an example (job.h) on n thread ranks, on as many processes, and on thread
-/// ranks with one GPU each, where arguments of its own may make it shorter.
+/// ranks with one GPU each. Simulated GPUs are slow, so `on_gpus` may replace the arguments there.
 inline std::vector<std::string> every_way(const std::string& example, int n,
                                           const std::string& arguments = "",
                                           const std::string& on_gpus = "") {
   const std::string program = "examples/" + example + ' ' + arguments, count = std::to_string(n);
   return {program + " --world-size " + count,
           "parallel/comm/job/ringrun -n " + count + ' ' + program,
-          program + " --device cuda --world-size " + count + ' ' + on_gpus};
+          "examples/" + example + ' ' + (on_gpus.empty() ? arguments : on_gpus) +
+              " --device cuda --world-size " + count};
 }
 
 /// The output of ringrun's ranks, without the "[rank] " before each line.

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "ringrad/autograd/attention/attention.h"
-#include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/convolution.h"
@@ -35,8 +34,8 @@ std::vector<Tensor> outcome(const Function& f, const std::vector<Tensor>& inputs
 
 void expect_repeats(const Function& f, const std::vector<Tensor>& inputs,
                     const std::vector<Tensor>& parameters = {}) {
-  const Tensor shape_of = f(inputs);
-  const Tensor gradient = Random(2).tensor(shape_of.shape(), shape_of.dtype());
+  const Tensor y = f(inputs);
+  const Tensor gradient = Random(2).tensor(y.shape(), y.dtype());
   const std::vector<Tensor> first = outcome(f, inputs, parameters, gradient);
   for (int repeat = 0; repeat < 5; ++repeat) {
     const std::vector<Tensor> again = outcome(f, inputs, parameters, gradient);
