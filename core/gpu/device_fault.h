@@ -35,8 +35,9 @@ struct BadIndex {
 [[noreturn]] void throw_bad_index(const BadIndex& index);
 
 /// In pinned memory, one per device. A kernel takes the state from kNone to kInWriting, and to
-/// kNoted once the note is there; the host takes it back to kNone after throwing. Kernels change
-/// the state by atomics of system scope, because the host changes it concurrently.
+/// kNoted once the note is there; the host takes it back to kNone after throwing. So at any time
+/// either kernels of this device or the host may change the state. Kernels compete for it by an
+/// atomic of device scope: few GPUs have atomics of system scope on the host's memory.
 struct DeviceFault {
   static constexpr unsigned kNone = 0, kInWriting = 1, kNoted = 2;
   unsigned state;

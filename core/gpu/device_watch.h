@@ -28,7 +28,8 @@ namespace ringrad {
 /// A note that work was given up, in pinned memory. Its contents follow, in a type derived from
 /// this one. The writer takes the state from kNone to kInWriting, and to kNoted once the contents
 /// are there; the thread that throws the note takes it back to kNone. The first note counts.
-/// Kernels change the state by atomics of system scope.
+/// Writers are kernels of one device or threads of the host, never both: few GPUs have atomics of
+/// system scope on the host's memory.
 struct DeviceNote {
   static constexpr unsigned kNone = 0, kInWriting = 1, kNoted = 2;
   static constexpr std::size_t kMostBytes = 128;  ///< of a derived type

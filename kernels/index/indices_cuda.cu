@@ -38,14 +38,13 @@ __global__ void check_chunk_per_block(const Index* indices, std::int64_t n, std:
   const std::int64_t first = find_bad(indices, begin, end, is_valid, shared);
   if (first == end) return;
   if (find_bad(indices, 0, begin, is_valid, shared) < begin) return;
-  if (threadIdx.x > 0 || atomicCAS_system(&fault->state, DeviceFault::kNone,
-                                          DeviceFault::kInWriting) != DeviceFault::kNone)
+  if (threadIdx.x > 0 ||
+      atomicCAS(&fault->state, DeviceFault::kNone, DeviceFault::kInWriting) != DeviceFault::kNone)
     return;
   note.value = indices[first];
   note.position = first;
   fault->index = note;
-  __threadfence_system();  // the note is written before the host sees the state
-  atomicExch_system(&fault->state, DeviceFault::kNoted);
+  store_release_system(&fault->state, DeviceFault::kNoted);
 }
 
 }  // namespace

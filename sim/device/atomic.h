@@ -64,14 +64,3 @@ T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> valu
   return ringrad::sim::device::atomic_update(p,
                                              [=](T old) { return old == expected ? value : old; });
 }
-
-// System-scope atomics: atomic for the host and other devices as well. Here all atomics are,
-// because a simulated GPU's memory is the host's.
-template <class T>
-T atomicExch_system(T* p, std::type_identity_t<T> value) {
-  return atomicExch(p, value);
-}
-template <class T>
-T atomicCAS_system(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  return atomicCAS(p, expected, value);
-}

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <type_traits>
 
 #include "ringrad/sim/device/atomic.h"
 
@@ -13,7 +14,7 @@ namespace ringrad {
 /// Stores with release order. A thread on any device that sees the value with load_acquire_system
 /// also sees all earlier writes of this thread, and those of its block before a barrier.
 template <class T>
-void store_release_system(T* p, T value) {
+void store_release_system(T* p, std::type_identity_t<T> value) {
   __atomic_store_n(p, value, __ATOMIC_RELEASE);
   sim::device::note_progress();
 }

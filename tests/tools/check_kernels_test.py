@@ -34,14 +34,19 @@ class WaitingTest(unittest.TestCase):
         self.assertEqual(faults('\tld.global.u32 %r1, [%rd1];\n\tatom.global.add.u32 %r2, [%rd1], 1;\n\tbar.sync 0;'), [])
 
     def test_atomics_of_a_kernel_that_tells_others_must_be_the_systems(self):
-        atomics = '\tatom.global{0}.cas.b32 %r1, [%rd1], 0, 1;\n\tred.global{0}.add.u32 [%rd2], 1;'
-        found = ['atom.global.cas.b32 must have .sys scope', 'red.global.add.u32 must have .sys scope']
+        atomics = '\tatom.global{0}.add.u32 %r1, [%rd1], 1;\n\tred.global{0}.add.u32 [%rd2], 1;'
+        found = ['atom.global.add.u32 must have .sys scope', 'red.global.add.u32 must have .sys scope']
         tells = '\n\tmembar.sys;'
         self.assertEqual(faults(atomics.format('') + tells), found)
         self.assertEqual(faults(atomics.format('.sys') + tells), [])
         for kernel in ('_Z5checkPN7ringrad11DeviceFaultE', '_Z4waitN7ringrad10KernelCallE'):
             self.assertEqual(faults(atomics.format(''), kernel), found)
             self.assertEqual(faults(atomics.format('.sys'), kernel), [])
+
+    def test_a_gpus_kernels_may_compete_for_a_note(self):
+        competes = '\tatom{0}.global.cas.b32 %r1, [%rd1], 0, 1;\n\tst.release.sys.u32 [%rd1], %r2;'
+        self.assertEqual(faults(competes.format('')), [])
+        self.assertEqual(faults(competes.format('.acq_rel.gpu')), ['atom.acq_rel.gpu.global.cas.b32 must have .sys scope'])
 
     def test_atomics_of_shared_memory_are_a_blocks_own(self):
         self.assertEqual(faults('\tatom.shared.add.u32 %r1, [%r2], 1;\n\tred.shared::cta.add.u32 [%r2], 1;\n\tmembar.sys;'), [])

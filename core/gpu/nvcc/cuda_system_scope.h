@@ -13,6 +13,10 @@ __device__ inline void store_release_system(std::uint64_t* p, std::uint64_t valu
   asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
 }
 
+__device__ inline void store_release_system(unsigned* p, unsigned value) {
+  asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+
 __device__ inline std::uint64_t load_acquire_system(const std::uint64_t* p) {
   std::uint64_t value;
   asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");

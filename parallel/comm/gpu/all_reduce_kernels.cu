@@ -62,13 +62,12 @@ __device__ void store(T* to, const Pack<T, V>& pack, int n) {
 
 __device__ void give_up(const KernelCall& call, int peer, bool aborted) {
   store_release_system(call.abort, std::uint64_t{1});
-  if (atomicCAS_system(&call.note->state, LateNote::kNone, LateNote::kInWriting) != LateNote::kNone)
+  if (atomicCAS(&call.note->state, LateNote::kNone, LateNote::kInWriting) != LateNote::kNone)
     return;
   call.note->late = call.late;
   call.note->late.peer = call.names[peer];
   call.note->late.aborted = aborted;
-  __threadfence_system();  // the note is there before the host sees its state
-  atomicExch_system(&call.note->state, LateNote::kNoted);
+  store_release_system(&call.note->state, LateNote::kNoted);
 }
 
 __device__ bool await_flag(const KernelCall& call, const std::uint64_t* flag, std::uint64_t value,
