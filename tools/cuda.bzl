@@ -7,20 +7,9 @@ compiles it for real devices. BUILD files are the same for both: they list .cu f
 ringrad_cuda_library and ringrad_cuda_test.
 """
 
-load("//tools:copts.bzl", "CHECKED_COPTS")
+load("//tools:copts.bzl", "PLAIN_COPTS", "SIMULATED_COPTS")
 load("//tools:ringrad.bzl", "has_linked_headers", "ringrad_library", "ringrad_test")
 load("@ringrad_rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
-
-# Kernels can be told to stop at arithmetic on unwritten memory (sim/unwritten.h), so the compiler must
-# not add arithmetic that is not in the source.
-_SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas"]
-
-# Only for AddressSanitizer: headers must mean the same in all sources of a program
-# (core/allocator.h).
-_PLAIN_COPTS = select({
-    str(Label("//:plain_kernels")): ["-Og", "-fno-sanitize=all", "-D__SANITIZE_ADDRESS__=1"],
-    "//conditions:default": [],
-})
 
 _SM_90 = "-gencode=arch=compute_90,code=sm_90"
 _PTX_90 = "-gencode=arch=compute_90,code=compute_90"
@@ -86,14 +75,10 @@ def ringrad_cuda_library(
         hdrs = [],
         deps = [],
         nvcc_copts = [],
-        simulated_copts = ["-Os"],
+        simulated_copts = [],
         testonly = False,
         **kwargs):
-    """Kernels and their launchers.
-
-    With -Os, simulated kernels take a third less room in programs than with -O1, and half of -O3's time to
-    compile.
-    """
+    """Kernels and their launchers."""
     deps = deps + [str(Label("//core/gpu:cuda"))]
     simulated = ["%s_simulated/%s.cc" % (name, src) for src in srcs]
     for src, cc in zip(srcs, simulated):
@@ -131,7 +116,8 @@ def ringrad_cuda_library(
             "//conditions:default": simulated,
         }),
         hdrs = hdrs,
-        copts = _SIMULATED_COPTS + simulated_copts + CHECKED_COPTS + ([] if testonly else _PLAIN_COPTS),
+        copts = SIMULATED_COPTS + simulated_copts + ([] if testonly else PLAIN_COPTS),
+        precompiled = None if simulated_copts or testonly else "standard_kernels",
         testonly = testonly,
         textual_hdrs = srcs,
         deps = deps,

@@ -1,7 +1,7 @@
 """The kinds of target in this repository: cc_* with Ringrad's flags, so that a BUILD file lists
 names, sources and dependencies and nothing else."""
 
-load("//tools:copts.bzl", "RINGRAD_COPTS", "TEST_COPTS", "library_copts")
+load("//tools:copts.bzl", "RINGRAD_COPTS", "TEST_COPTS", "is_caller", "library_copts")
 load("@ringrad_rules_cc//cc:defs.bzl", "CcInfo", "cc_binary", "cc_common", "cc_library")
 
 # Includes read "ringrad/<path in the repository>". Bazel's folder of this repository has that name here and in a
@@ -10,12 +10,40 @@ load("@ringrad_rules_cc//cc:defs.bzl", "CcInfo", "cc_binary", "cc_common", "cc_l
 # which works everywhere, for a few hundred -I per compiler call.
 _FOLDER_IS_RINGRAD = str(Label("//:BUILD.bazel")).startswith(("//", "@ringrad//"))
 
+_IN_OWN_WORKSPACE = not Label("//:BUILD.bazel").workspace_root
+
+def _precompiled(what):
+    """Flags and dependencies to be added to those that //tools/precompiled:precompiled_<what> is compiled with."""
+    name = "precompiled_" + what
+    flags = ["-include", name + ".h", "-Winvalid-pch", "-Wno-error=invalid-pch"]
+    return flags, ["//tools/precompiled:" + name]
+
+def _precompiled_for_library(what):
+    """The same for a library, but not with --config=cuda, which thus finds what a source does not include."""
+    flags, header = _precompiled(what)
+
+    # GCC does not remember which parts of a precompiled header are the system's, and is wrong about them.
+    flags = flags + ["-Wno-array-bounds", "-Wno-maybe-uninitialized", "-Wno-stringop-overflow", "-Wno-stringop-overread"]
+    return select({"//:cuda": [], "//conditions:default": flags}), select({"//:cuda": [], "//conditions:default": header})
+
 def has_linked_headers():
     """True if so in the package that is loaded: in one of this repository, but not in one of a project that uses it."""
     return not _FOLDER_IS_RINGRAD and native.repository_name() == "@" + Label("//:BUILD.bazel").workspace_name
 
-def ringrad_library(name, srcs = [], hdrs = [], deps = [], copts = [], testonly = False, textual_hdrs = [], **kwargs):
-    """One header concept."""
+def ringrad_library(
+        name,
+        srcs = [],
+        hdrs = [],
+        deps = [],
+        copts = [],
+        precompiled = None,
+        testonly = False,
+        textual_hdrs = [],
+        **kwargs):
+    """One header concept.
+
+    With copts of its own it has no precompiled header, unless `precompiled` names one with the same flags.
+    """
     if has_linked_headers():
         # Only what is in hdrs is linked; and a select() holds no headers.
         if type(srcs) == "list":
@@ -24,11 +52,18 @@ def ringrad_library(name, srcs = [], hdrs = [], deps = [], copts = [], testonly 
         hdrs = hdrs + textual_hdrs
         textual_hdrs = []
         kwargs = dict(kwargs, include_prefix = "ringrad", strip_include_prefix = "/")
+    room = native.package_name()
+    if srcs and not copts and not testonly:
+        precompiled = "standard_callers" if is_caller(room) else "standard"
+    if precompiled and _IN_OWN_WORKSPACE:
+        flags, header = _precompiled_for_library(precompiled)
+        copts = copts + flags
+        deps = deps + header
     cc_library(
         name = name,
         srcs = srcs,
         hdrs = hdrs,
-        copts = (RINGRAD_COPTS if testonly else library_copts(native.package_name())) + copts,
+        copts = (RINGRAD_COPTS if testonly else library_copts(room)) + copts,
         deps = deps + [str(Label("//tools:include_path"))],
         linkstatic = True,
         testonly = testonly,
@@ -49,10 +84,15 @@ def _include_path_impl(ctx):
 # What every library and all that use it need: the folder of "ringrad/", if that is Bazel's; and OpenMP.
 include_path = rule(implementation = _include_path_impl)
 
-def ringrad_binary(name, copts = [], **kwargs):
+def ringrad_binary(name, deps = [], copts = [], testonly = False, **kwargs):
     """A program with its own main()."""
+    if native.package_name() == "examples" and not copts and not testonly:
+        copts, header = _precompiled("examples")
+        deps = deps + header
     cc_binary(
         name = name,
+        deps = deps,
+        testonly = testonly,
         copts = RINGRAD_COPTS + copts,
         **kwargs
     )
@@ -76,10 +116,12 @@ def ringrad_test(
     Linked statically, because shared libraries would require compiling every source twice.
     """
 
-    # Tests of kernels compute references that should be fast; other flags would need another header.
-    if not copts and not native.package_name().startswith("tests/kernels"):
-        copts = TEST_COPTS + ["-include", "precompiled.h", "-Winvalid-pch"]
-        deps = deps + ["//tests:precompiled"]
+    if not copts:
+        # Tests of kernels compute references that should be fast.
+        fast = native.package_name().startswith("tests/kernels")
+        copts, header = _precompiled("kernel_tests" if fast else "tests")
+        copts = ([] if fast else TEST_COPTS) + copts
+        deps = deps + header
     if devices or needs_gpu:
         ringrad_library(
             name = name + _CASES,

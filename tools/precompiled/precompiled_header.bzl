@@ -14,18 +14,23 @@ def _precompiled_header_impl(ctx):
     dependencies = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps])
     context = dependencies.compilation_context
     header = ctx.file.header
-    folder = ctx.label.name
+    name = "%s/%s.h" % (ctx.label.name, ctx.label.name)
 
-    # GCC takes <name>.gch in place of <name>. For other compilers the header itself lies there.
+    # An empty header, since sources include all that they use. In its place GCC takes <name>.h.gch, unless that is of
+    # another version of GCC.
+    empty = ctx.actions.declare_file(name)
+    ctx.actions.write(empty, "")
+    headers = [empty]
     if toolchain.compiler in ["compiler", "gcc"]:  # Bazel names only clang
-        result = ctx.actions.declare_file("%s/%s.gch" % (folder, header.basename))
+        precompiled = ctx.actions.declare_file(name + ".gch")
+        headers.append(precompiled)
         flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts
         variables = cc_common.create_compile_variables(
             feature_configuration = features,
             cc_toolchain = toolchain,
             user_compile_flags = flags + ["-x", "c++-header"],
             source_file = header.path,
-            output_file = result.path,
+            output_file = precompiled.path,
             include_directories = context.includes,
             quote_include_directories = context.quote_includes,
             system_include_directories = context.system_includes,
@@ -41,21 +46,18 @@ def _precompiled_header_impl(ctx):
             arguments = cc_common.get_memory_inefficient_command_line(variables = variables, **action),
             env = cc_common.get_environment_variables(variables = variables, **action),
             inputs = depset([header], transitive = [context.headers, toolchain.all_files]),
-            outputs = [result],
+            outputs = [precompiled],
         )
-    else:
-        result = ctx.actions.declare_file("%s/%s" % (folder, header.basename))
-        ctx.actions.symlink(output = result, target_file = header)
 
     own = cc_common.create_compilation_context(
-        headers = depset([result]),
-        quote_includes = depset([result.dirname]),
+        headers = depset(headers),
+        quote_includes = depset([empty.dirname]),
     )
     return [cc_common.merge_cc_infos(direct_cc_infos = [CcInfo(compilation_context = own), dependencies])]
 
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
-    doc = """Makes `-include <header>` find the precompiled header.
+    doc = """Makes `-include <name>.h` find the precompiled header.
 
     GCC does not see that -O differs between the header and a source that includes it, and may then crash. So
     both take the same `copts`.

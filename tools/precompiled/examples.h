@@ -1,0 +1,4 @@
+// What nearly every example includes.
+
+#include "ringrad/parallel.h"
+#include "ringrad/ringrad.h"

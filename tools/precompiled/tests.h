@@ -1,0 +1,3 @@
+// What every test includes.
+
+#include <gtest/gtest.h>
