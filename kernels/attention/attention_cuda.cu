@@ -1,9 +1,11 @@
 // Attention on a GPU. The ladder:
 //
 //     a warp per row    any floats, options and strides; needs no shared memory: the kernels below
-//     tensor cores      attention_mma_*_cuda.cu; removes the loads by single elements: each key
-//                       that is loaded serves 64 queries. For 16-bit floats in heads of 8, 16, ...
-//                       or 128 columns, without dropout
+//     registers         attention_registers_*_cuda.cu; removes the loads by single elements: each
+//                       key that is loaded serves 64 queries. For all floats but float64, in heads
+//                       of at most 128 columns
+//     tensor cores      attention_mma_*_cuda.cu; removes the limit of float32 arithmetic. For
+//                       16-bit floats in heads of 8, 16, ... or 128 columns, without dropout
 //     cuDNN             for some of these, 2.5 times as fast on an H200 (kernels/library/backend.h)
 //
 // A warp per row:
@@ -22,6 +24,7 @@
 #include "ringrad/core/gpu/launch.h"
 #include "ringrad/kernels/attention/attention_cuda.h"
 #include "ringrad/kernels/attention/attention_mma_cuda.h"
+#include "ringrad/kernels/attention/attention_registers_cuda.h"
 #include "ringrad/kernels/attention/attention_scores.cuh"
 #include "ringrad/kernels/library/backend.h"
 #include "ringrad/kernels/library/shared_gpu.h"
@@ -238,6 +241,7 @@ void attention(const AttentionForward& call, Where where) {
   if (may_use_cudnn(call.q.device(), where) && vendor::attention(call, where)) return;
   if (fits_tensor_cores(a, call.q.dtype(), call.dropout))
     return attention_on_tensor_cores(call, where);
+  if (fits_registers(a, call.q.dtype())) return attention_in_registers(call, where);
   const double scores = static_cast<double>(rows) * static_cast<double>(a.S);
   dispatch_floating(call.q.dtype(), [&]<class T>() {
     using Math = MathType<T>;
@@ -271,6 +275,8 @@ void attention_backward(const AttentionBackward& call, Where where) {
                 delta.device_data<Math>());
     if (fits_tensor_cores(a, call.q.dtype(), call.dropout))
       return attention_backward_on_tensor_cores(call, delta, where);
+    if (fits_registers(a, call.q.dtype()))
+      return attention_backward_in_registers(call, delta, where);
     if (queries > 0)
       launch_on(
           device,

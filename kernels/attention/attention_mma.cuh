@@ -24,15 +24,13 @@
 #include <bit>
 #include <cstdint>
 
+#include "ringrad/kernels/attention/attention_owned_rows.cuh"
 #include "ringrad/kernels/attention/attention_scores.cuh"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
 #include "ringrad/kernels/matmul/async_copy.cuh"
 #include "ringrad/kernels/matmul/mma.cuh"
 
 namespace ringrad::kernels::cuda {
-
-inline constexpr int kOwnedRows = 64;  // of a block of threads
-inline constexpr int kOwners = 128;    // its threads
 
 /// A lane's share of 16 x 16 * kBlocks numbers.
 template <int kBlocks>

@@ -59,7 +59,7 @@ struct QueryTerms {
 //
 //     kD                     32     64     96    128
 //     shared memory, bytes  8192  16384  24576  32768
-//     registers              125    163    221    239
+//     registers              124    166    223    240
 //
 // REQUIRES: rows of all operands as HeadRows says; D and Dv are at most kD
 template <class T, int kD>
@@ -151,7 +151,7 @@ class QuerySteps {
 //
 //     kD                      32     64     96    128
 //     shared memory, bytes  16384  32768  49152  49152
-//     registers               149    205    245    245
+//     registers               142    198    236    240
 //
 // REQUIRES: rows of all operands as HeadRows says; D and Dv are at most kD
 template <class T, int kD>

@@ -54,7 +54,7 @@ struct ForwardOperands {
 //
 //     kD                     32     64     96    128
 //     shared memory, bytes  8192  16384  24576  32768
-//     registers               96    128    166    168
+//     registers               92    128    167    168
 //
 // REQUIRES: rows of all operands as HeadRows says; D and Dv are at most kD
 template <class T, int kD>

@@ -33,13 +33,4 @@ void dispatch_heads(DType dtype, const AttentionProblem& a, Body body) {
                            : with.template operator()<float16>();
 }
 
-/// A block of threads for each tile of `rows` rows of each head; `multiplications` in all.
-inline LaunchConfig tile_per_block(const char* name, std::int64_t heads, std::int64_t rows,
-                                   double multiplications) {
-  return {.name = name,
-          .grid = num_blocks(heads * ((rows + kOwnedRows - 1) / kOwnedRows), 1),
-          .block = kOwners,
-          .flops = 2 * multiplications};
-}
-
 }  // namespace ringrad::kernels::cuda

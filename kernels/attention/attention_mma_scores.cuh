@@ -15,26 +15,11 @@
 #include <numbers>
 
 #include "ringrad/kernels/attention/attention_mma.cuh"
+#include "ringrad/kernels/attention/attention_owned_rows.cuh"
 #include "ringrad/kernels/attention/attention_scores.cuh"
 #include "ringrad/kernels/reduce/reduce.cuh"
 
 namespace ringrad::kernels::cuda {
-
-/// The rows that this block of threads, and within it this warp, owns. first <= last.
-struct OwnedRows {
-  std::int64_t b, h, first, last, warp_first;
-
-  /// Blocks begin in the order of their numbers; late_first: with the last rows of each head.
-  __device__ OwnedRows(std::int64_t rows, std::int64_t heads, bool late_first) {
-    const std::int64_t tiles = (rows + kOwnedRows - 1) / kOwnedRows;
-    const std::int64_t head = blockIdx.x / tiles, place = blockIdx.x % tiles;
-    b = head / heads;
-    h = head % heads;
-    first = (late_first ? tiles - 1 - place : place) * kOwnedRows;
-    last = min(first + kOwnedRows, rows) - 1;
-    warp_first = first + threadIdx.x / kWarp * 16;
-  }
-};
 
 /// Goes through the keys and values that some of the owned queries attend to. While a step is
 /// computed, the copies for the next one are in flight.
@@ -81,8 +66,6 @@ class KeySteps {
   AsyncCopies copies_;
 };
 
-enum class Rows { queries, keys };  // what a block of threads owns; the steps have the others
-
 /// Where a lane's scores are, and which of them count.
 template <Rows kRows, int kColumns>
 struct ScorePlace {
@@ -98,7 +81,7 @@ struct ScorePlace {
         column(first_column + threadIdx.x % 4 * 2) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const AttentionRange range = columns_of(a, row + 8 * i);
+      const AttentionRange range = columns_of<kRows>(a, row + 8 * i);
       const auto inside = [&](std::int64_t x) {
         return static_cast<int>(std::clamp<std::int64_t>(x - column, 0, kColumns));
       };
@@ -135,12 +118,6 @@ struct ScorePlace {
                   ? rules.masked(scale * value, place + 8 * i * down + c * right) * kLog2e
                   : -std::numeric_limits<float>::infinity();
     });
-  }
-
- private:
-  static __device__ AttentionRange columns_of(const AttentionProblem& a, std::int64_t i) {
-    if constexpr (kRows == Rows::queries) return i < a.T ? a.keys_of(i) : AttentionRange{0, 0};
-    return i < a.S ? a.queries_of(i) : AttentionRange{0, 0};
   }
 };
 

@@ -127,19 +127,20 @@ TEST(AttentionTest, AgreesWithReference) {
     }
 }
 
-// Around 64 rows, 32 and 64 keys, and all sizes of heads, some of which are padded.
-const Sizes kHeads[] = {{1, 2, 1, 66, 70, 32, 32},
-                        {2, 2, 2, 9, 65, 64, 64},
-                        {1, 1, 1, 17, 40, 72, 96},
-                        {1, 2, 1, 20, 33, 128, 104}};
+// Around 64 rows, 32 and 64 keys, and all sizes of heads, some of which are padded or too large for
+// tiles.
+const Sizes kHeads[] = {{1, 2, 1, 66, 70, 32, 32}, {2, 2, 2, 9, 65, 64, 64},
+                        {1, 1, 1, 17, 40, 72, 96}, {1, 2, 1, 20, 33, 128, 104},
+                        {1, 2, 1, 5, 67, 40, 5},   {1, 1, 1, 66, 20, 96, 40},
+                        {1, 2, 1, 3, 7, 136, 130}};
 
-// A GPU computes these on tensor cores.
-TEST(AttentionTest, AgreesWithReferenceIn16BitHeadsOfAllSizes) {
+// A GPU computes these in registers or, most of those of 16 bits, on tensor cores.
+TEST(AttentionTest, AgreesWithReferenceInHeadsOfAllSizes) {
   Random random(13);
   for (std::size_t i = 0; i < std::size(kHeads); ++i) {
     const Sizes& n = kHeads[i];
     SCOPED_TRACE(concat(Shape{n.B, n.H, n.Hkv, n.T, n.S, n.D, n.Dv}));
-    for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16}) {
       const Inputs in(random, n, dtype);
       expect_agrees(in, n, {.causal = i % 2 == 0});
       expect_agrees(in, n, {.causal = true, .alignment = CausalAlignment::lower_right});
@@ -162,6 +163,26 @@ TEST(AttentionTest, AppliesAllOptionsIn16Bits) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(concat("options ", i));
     expect_agrees(in, n, all[i]);
+  }
+}
+
+// Tiles of 64 x 64 that are skipped, partial or masked; windows that begin within a tile; blocks of
+// queries without keys, and of keys without queries.
+TEST(AttentionTest, AppliesAllOptionsToSeveralTiles) {
+  Random random(15);
+  for (const Sizes& n : {Sizes{1, 4, 2, 130, 70, 12, 20}, Sizes{1, 2, 1, 70, 200, 20, 9}}) {
+    const Inputs in(random, n);
+    const std::vector<AttentionOptions> all = {
+        {.causal = true},
+        {.causal = true, .alignment = CausalAlignment::lower_right},
+        {.causal = true, .window = 30},
+        {.alignment = CausalAlignment::lower_right, .window = 70},
+        {.mask = random.strided(random.tensor({n.T, n.S}, DType::bool_)), .causal = true},
+        {.mask = random.tensor({n.H, 1, n.S}), .window = 66}};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      SCOPED_TRACE(concat(Shape{n.B, n.H, n.Hkv, n.T, n.S, n.D, n.Dv}, " options ", i));
+      expect_agrees(in, n, all[i]);
+    }
   }
 }
 
@@ -261,12 +282,12 @@ TEST(AttentionTest, KeepsNanInItsRow) {
 
 TEST(AttentionTest, DropsTheProbabilitiesThatDropoutWouldDrop) {
   Random random(8);
-  for (const Sizes& n : kSizes) {
+  const auto expect_dropped = [&](const Sizes& n, DType dtype) {
     const double p = 0.3;
     Generator generator(5), same(5);
     generator.reserve(12);
     same.reserve(12);
-    const Inputs in(random, n);
+    const Inputs in(random, n, dtype);
     const AttentionOptions options{.causal = true, .dropout = p};
     const auto dropout =
         AttentionDropout::reserve(attention_problem(in.q, in.k, in.v, options), p, generator);
@@ -274,7 +295,9 @@ TEST(AttentionTest, DropsTheProbabilitiesThatDropoutWouldDrop) {
     const Tensor factors = apply_mask(scores, dropout_mask(scores, p, same), dropout_scale(p));
     EXPECT_EQ(generator.offset(), same.offset());
     expect_agrees(in, n, options, dropout, factors);
-  }
+  };
+  for (const Sizes& n : kSizes) expect_dropped(n, DType::float32);
+  expect_dropped({1, 2, 1, 66, 70, 32, 40}, DType::bfloat16);
   const Inputs in(random, {1, 1, 1, 4, 4, 4, 4});
   expect_same_bits(attention(in.q, in.k, in.v, {.dropout = 1}, {.p = 1}).output,
                    zeros({1, 1, 4, 4}));
