@@ -18,7 +18,7 @@ void register_completed_hook(const Tensor& x, std::function<void(const Tensor& g
       "register_completed_hook: the tensor must be a leaf that requires a gradient; got one "
       "of shape ",
       x.shape());
-  leaf->completed_hooks.push_back(std::move(hook));
+  leaf->completed_hooks.add(std::move(hook));
 }
 
 }  // namespace ringrad

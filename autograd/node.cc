@@ -27,13 +27,11 @@ bool exclusively_owned(const Tensor& x) {
 }  // namespace
 
 struct Node::Hooks {
-  struct Entry {
-    int id;
+  struct OfOutput {
     int output;
     GradientHook hook;
   };
-  std::vector<Entry> entries;
-  int next_id = 0;
+  HookList<OfOutput> list;
 };
 
 Node::Node(const char* name, Where where, int num_outputs, std::size_t object_bytes, bool is_leaf)
@@ -75,30 +73,27 @@ void Node::operator delete(Node* node, std::destroying_delete_t) {
 
 int Node::add_hook(int output, GradientHook hook) {
   if (!hooks_) hooks_ = std::make_unique<Hooks>();
-  hooks_->entries.push_back({hooks_->next_id, output, std::move(hook)});
-  return hooks_->next_id++;
+  return hooks_->list.add({output, std::move(hook)});
 }
 
 void Node::remove_hook(int id) {
-  if (hooks_) std::erase_if(hooks_->entries, [&](const auto& entry) { return entry.id == id; });
+  if (hooks_) hooks_->list.remove(id);
 }
 
 void Node::run_hooks() {
   if (!hooks_) return;
-  // A copy, because a hook may remove itself or add another one.
-  const std::vector<Hooks::Entry> entries = hooks_->entries;
-  for (const auto& entry : entries) {
+  hooks_->list.for_each([this](const Hooks::OfOutput& entry) {
     Tensor& grad = gradient(entry.output);
-    if (!grad.defined()) continue;
+    if (!grad.defined()) return;
     const Tensor replacement = entry.hook(grad);
-    if (!replacement.defined()) continue;
+    if (!replacement.defined()) return;
     RINGRAD_CHECK(replacement.shape() == grad.shape(), ShapeError, where_, "backward of ", name_,
                   ": a hook must return a gradient of the same shape; got ", replacement.shape(),
                   " for ", grad.shape());
     check_same_dtype("backward", replacement, grad, where_);
     check_same_device("backward", replacement, grad, where_);
     grad = replacement;
-  }
+  });
 }
 
 Leaf::Leaf(const Tensor& tensor, Where where)
@@ -174,7 +169,7 @@ void Leaf::apply(BackwardContext& context) {
     kernels::copy_(grad, incoming);
   }
   zeros_at_.reset();
-  for (const auto& hook : completed_hooks) hook(grad);
+  completed_hooks.for_each([this](const auto& hook) { hook(grad); });
 }
 
 Leaf* leaf_of(const Tensor& x) {

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/autograd/hook_list.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {
@@ -142,7 +143,7 @@ class Leaf final : public Node {
   void follow(const Tensor& tensor);
 
   /// Called after a backward pass has completed this leaf's gradient.
-  std::vector<std::function<void(const Tensor& grad)>> completed_hooks;
+  HookList<std::function<void(const Tensor& grad)>> completed_hooks;
 
  private:
   std::optional<std::uint32_t> zeros_at_;  // version of grad in which settle() left it

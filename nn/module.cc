@@ -70,12 +70,15 @@ Tensor Module::operator()(const Tensor& x, Where where) {
 }
 
 Tensor Module::forward_with_hooks(const Tensor& x, Where where) {
+  const std::shared_ptr<ModuleHooks> hooks = hooks_;
   Tensor input = x;
-  for (const auto& [id, hook] : hooks_->before)
+  hooks->before.for_each([&](const ForwardPreHook& hook) {
     if (const Tensor changed = hook(*this, input); changed.defined()) input = changed;
+  });
   Tensor y = forward(input, where);
-  for (const auto& [id, hook] : hooks_->after)
+  hooks->after.for_each([&](const ForwardHook& hook) {
     if (const Tensor changed = hook(*this, input, y); changed.defined()) y = changed;
+  });
   return y;
 }
 
@@ -85,21 +88,19 @@ ModuleHooks& Module::hooks() {
 }
 
 ModuleHookHandle Module::add_forward_pre_hook(ForwardPreHook hook) {
-  hooks().before.emplace_back(hooks().next_id, std::move(hook));
-  return {hooks_, hooks_->next_id++};
+  const int id = hooks().before.add(std::move(hook));
+  return {hooks_, true, id};
 }
 
 ModuleHookHandle Module::add_forward_hook(ForwardHook hook) {
-  hooks().after.emplace_back(hooks().next_id, std::move(hook));
-  return {hooks_, hooks_->next_id++};
+  const int id = hooks().after.add(std::move(hook));
+  return {hooks_, false, id};
 }
 
 void ModuleHookHandle::remove() {
   const std::shared_ptr<ModuleHooks> hooks = hooks_.lock();
   if (!hooks) return;
-  const auto is_mine = [this](const auto& entry) { return entry.first == id_; };
-  std::erase_if(hooks->before, is_mine);
-  std::erase_if(hooks->after, is_mine);
+  is_before_ ? hooks->before.remove(id_) : hooks->after.remove(id_);
 }
 
 void Module::check_not_moved_from(Where where) const {

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/autograd/hook_list.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/core/trace.h"
 #include "ringrad/nn/state_dict.h"
@@ -51,21 +52,22 @@ using ForwardPreHook = std::function<Tensor(Module& module, const Tensor& x)>;
 /// Runs after y = forward(x). A defined result replaces y.
 using ForwardHook = std::function<Tensor(Module& module, const Tensor& x, const Tensor& y)>;
 
-/// The hooks of a module, in the order in which they were added.
+/// The hooks of a module.
 struct ModuleHooks {
-  std::vector<std::pair<int, ForwardPreHook>> before;
-  std::vector<std::pair<int, ForwardHook>> after;
-  int next_id = 0;
+  HookList<ForwardPreHook> before;
+  HookList<ForwardHook> after;
 };
 
 /// remove() removes the hook; destroying the handle leaves the hook in place.
 class ModuleHookHandle {
  public:
-  ModuleHookHandle(std::weak_ptr<ModuleHooks> hooks, int id) : hooks_(std::move(hooks)), id_(id) {}
+  ModuleHookHandle(std::weak_ptr<ModuleHooks> hooks, bool is_before, int id)
+      : hooks_(std::move(hooks)), is_before_(is_before), id_(id) {}
   void remove();
 
  private:
   std::weak_ptr<ModuleHooks> hooks_;
+  bool is_before_;
   int id_;
 };
 
@@ -93,7 +95,8 @@ class Module {
 
   /// Adds a hook to calls by operator(), and to those by a Sequential. A module that calls
   /// another's forward() itself, as Residual does, runs no hooks of it, nor do overloads of
-  /// forward() with other arguments. A hook must not remove hooks of the module that it runs for.
+  /// forward() with other arguments. A hook may add and remove hooks, itself included: those that
+  /// it adds run from the next call on (autograd/hook_list.h).
   ModuleHookHandle add_forward_pre_hook(ForwardPreHook hook);
   ModuleHookHandle add_forward_hook(ForwardHook hook);
   bool has_hooks() const { return hooks_ && !(hooks_->before.empty() && hooks_->after.empty()); }

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
 
 #include "ringrad/autograd/elementwise.h"
@@ -280,46 +279,6 @@ TEST(EngineTest, CallbackOfANestedPassRunsAfterTheOutermost) {
   });
   y.backward();
   EXPECT_EQ(events, (std::vector<std::string>{"inner", "outer", "end"}));
-}
-
-TEST(EngineTest, HookReplacesTheGradientUntilItIsRemoved) {
-  const Tensor x = leaf(1);
-  HookHandle handle = register_hook(x, [](const Tensor& gradient) { return gradient * 100; });
-  (x * 2).backward();
-  EXPECT_EQ(x.grad().item(), 200);
-  handle.remove();
-  x.set_grad({});
-  (x * 2).backward();
-  EXPECT_EQ(x.grad().item(), 2);
-}
-
-TEST(EngineTest, HooksNeedATensorThatRequiresAGradient) {
-  EXPECT_THROW(register_hook(tensor({1.f}), [](const Tensor& g) { return g; }), AutogradError);
-  EXPECT_THROW(register_completed_hook(leaf(1) * 2, [](const Tensor&) {}), AutogradError);
-}
-
-TEST(EngineTest, AHookMayRemoveItselfAndLaterOnesStillRun) {
-  const Tensor x = leaf(1);
-  std::vector<std::string> calls;
-  std::optional<HookHandle> once;
-  once = register_hook(x, [&](const Tensor&) {
-    calls.push_back("once");
-    once->remove();
-    return Tensor();
-  });
-  register_hook(x, [&](const Tensor&) {
-    calls.push_back("always");
-    return Tensor();
-  });
-  (x * 2).backward();
-  (x * 2).backward();
-  EXPECT_EQ(calls, (std::vector<std::string>{"once", "always", "always"}));
-}
-
-TEST(EngineTest, AHookMustKeepTheShape) {
-  const Tensor x = leaf(1), y = x * 2;
-  register_hook(y, [](const Tensor&) { return ones({2}); });
-  EXPECT_THROW(y.backward(), ShapeError);
 }
 
 TEST(EngineTest, RecordedGradientsOfTwoLeavesDoNotShareMemory) {

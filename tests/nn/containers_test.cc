@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/sequential.h"
@@ -113,6 +117,71 @@ TEST(ModuleHooksTest, RunInASequentialBeforeTheReluThatFollows) {
   of_scale.remove();
   net(tensor({3.}));
   EXPECT_EQ(seen.size(), 3u);
+}
+
+// Enough additions to move any array that the running hooks might be read from.
+TEST(ModuleHooksTest, MayAddHooksWhichRunFromTheNextCallOn) {
+  Scale scale(1);
+  const auto plus_one = [](Module&, const Tensor& x) { return x + 1; };
+  const auto times_two = [](Module&, const Tensor&, const Tensor& y) { return y * 2; };
+  ModuleHookHandle adds_before = scale.add_forward_pre_hook([&](Module& module, const Tensor&) {
+    for (int i = 0; i < 5; ++i) module.add_forward_pre_hook(plus_one);
+    return Tensor();
+  });
+  ModuleHookHandle adds_after =
+      scale.add_forward_hook([&](Module& module, const Tensor&, const Tensor&) {
+        for (int i = 0; i < 5; ++i) module.add_forward_hook(times_two);
+        return Tensor();
+      });
+  scale.add_forward_pre_hook(plus_one);
+  scale.add_forward_hook(times_two);
+  EXPECT_EQ(scale(tensor({3.})).item(), (3 + 1) * 2);
+  adds_before.remove();
+  adds_after.remove();
+  EXPECT_EQ(scale(tensor({3.})).item(), (3 + 6) * 64);
+}
+
+TEST(ModuleHooksTest, MayRemoveThemselvesAndOthers) {
+  Scale scale(1);
+  std::optional<ModuleHookHandle> self, other, self_after;
+  const std::string text(100, 'x');
+  self = scale.add_forward_pre_hook([&, text](Module&, const Tensor& x) {
+    self->remove();
+    other->remove();
+    return x + static_cast<double>(text.size());
+  });
+  other = scale.add_forward_pre_hook([](Module&, const Tensor& x) { return x + 1000; });
+  scale.add_forward_pre_hook([](Module&, const Tensor& x) { return x + 1; });
+  self_after = scale.add_forward_hook([&, text](Module&, const Tensor&, const Tensor& y) {
+    self_after->remove();
+    return y + 10 * static_cast<double>(text.size());
+  });
+  EXPECT_EQ(scale(tensor({3.})).item(), 3 + 100 + 1 + 1000);  // 1000 from the hook after
+  EXPECT_EQ(scale(tensor({3.})).item(), 3 + 1);
+}
+
+// The functions keep their own state: no call runs a copy of them.
+TEST(ModuleHooksTest, MayCallTheirModuleAndKeepState) {
+  Scale scale(1);
+  std::vector<int> seen;
+  scale.add_forward_hook([&, calls = 0](Module& module, const Tensor&, const Tensor& y) mutable {
+    seen.push_back(calls++);
+    return calls == 1 ? module(y) : Tensor();
+  });
+  EXPECT_EQ(scale(tensor({3.})).item(), 3);
+  scale(tensor({3.}));
+  EXPECT_EQ(seen, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(ModuleHooksTest, MayMoveTheirModuleAway) {
+  Scale scale(2);
+  std::optional<Scale> moved;
+  scale.add_forward_hook([&](Module&, const Tensor&, const Tensor&) {
+    moved.emplace(std::move(scale));
+    return Tensor();
+  });
+  scale.add_forward_hook([](Module&, const Tensor&, const Tensor& y) { return y + 1; });
+  EXPECT_EQ(scale(tensor({3.})).item(), 7);
 }
 
 TEST(ModuleHooksTest, AHandleMayOutliveTheModuleOrItsMove) {
