@@ -1,10 +1,16 @@
 #include "ringrad/core/untrusted/options.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/core/version.h"
@@ -28,7 +34,52 @@ CLI::Validator in_range(const char* what, Number least, Number most) {
   return {check, "in " + range.str()};
 }
 
+// How many letters must be changed, put in or left out to make one of the other. 0 if `typed` is
+// the beginning of `name`.
+std::size_t distance(std::string_view typed, std::string_view name) {
+  if (name.starts_with(typed)) return 0;
+  std::vector<std::size_t> row(name.size() + 1);  // from a beginning of `typed` to those of `name`
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < typed.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < name.size(); ++j) {
+      const std::size_t changed = diagonal + (typed[i] != name[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+// The long names of all options, also of those in groups.
+std::vector<std::string> long_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const CLI::App* group : app.get_subcommands([](const CLI::App*) { return true; }))
+    for (std::string& name : long_names(*group)) names.push_back(std::move(name));
+  return names;
+}
+
 }  // namespace
+
+std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const std::string typed =
+      arguments.empty() ? "" : arguments.front().substr(0, arguments.front().find('='));
+  // -3 is a number.
+  const std::size_t num_dashes = typed.starts_with("--") ? 2 : 1;
+  if (typed.size() <= num_dashes || typed[0] != '-' ||
+      !std::isalpha(static_cast<unsigned char>(typed[num_dashes])))
+    return {};
+  std::string nearest;
+  std::size_t least = typed.size() / 2;
+  for (const std::string& name : long_names(app))
+    if (const std::size_t d = distance(typed, name); d < least) {
+      least = d;
+      nearest = name;
+    }
+  return "unknown option " + typed + (nearest.empty() ? "" : ", nearest is " + nearest);
+}
 
 namespace option {
 
@@ -58,9 +109,9 @@ std::optional<int> parse_options(CLI::App& app, int argc, const char* const* arg
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    const std::string program = app.get_name();
+    const std::string program = app.get_name(), unknown = unknown_option(app, app.remaining());
     std::fprintf(stderr, "%s: %s (see --help)\n", program.substr(program.rfind('/') + 1).c_str(),
-                 escaped_bytes(error.what(), kMostErrorBytes).c_str());
+                 escaped_bytes(unknown.empty() ? error.what() : unknown, kMostErrorBytes).c_str());
     return 2;
   }
 }

@@ -8,6 +8,8 @@
 //     $ program --epochs -3
 //     program: --epochs: must be a whole number in [1, 1000000]; got "-3" (see --help)
 //                                                                             exit code 2
+//     $ program --epoch 3
+//     program: unknown option --epoch, nearest is --epochs (see --help)       exit code 2
 //
 // CLI::Range and CLI::PositiveNumber accept "nan", and CLI::PositiveNumber has no upper limit.
 
@@ -18,6 +20,8 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace ringrad {
 
@@ -43,6 +47,11 @@ inline CLI::Validator micro_batches() { return whole(1, 512); }
 inline CLI::Validator seed() { return whole(0, std::numeric_limits<std::int64_t>::max()); }
 
 }  // namespace option
+
+/// "unknown option --epoch, nearest is --epochs" if the first of the arguments is an option, which
+/// `app` then does not have; names none if none is near. Empty if it is no option, or there are no
+/// arguments.
+std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments);
 
 /// Parses the arguments, then calls `check`, which may throw CLI::ValidationError for arguments
 /// that do not go together.

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "ringrad/parallel/comm/common/culprit_report.h"
+#include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/common/system_limits.h"
 #include "ringrad/parallel/comm/job/child_process.h"
 #include "ringrad/parallel/comm/job/line_reader.h"
@@ -26,8 +27,6 @@
 
 namespace ringrad {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostUnsent = 1 << 20;  // then ranks wait until the launcher has taken some
 constexpr int kMostRanks = 4096;              // of one host, and before it
@@ -54,7 +53,7 @@ class Agent {
     stream_.send(Message::hello, kAgentVersion);
     try {
       while (!is_over()) {
-        poll_once(std::chrono::milliseconds(500));
+        poll_once();
         stream_.keep_alive();
       }
     } catch (const Error& error) {
@@ -66,47 +65,62 @@ class Agent {
       stream_.send(Message::leaving, "its agent heard nothing from here");
     end_children([&](pid_t process, int status) { note_end(process, status); });
     for (Rank& rank : ranks_)
-      for (const int which : {1, 2})
-        while (reader_of(rank, which).is_open()) pass_on(rank, which);
-    const auto end = Clock::now() + kFlushTime;
-    while (stream_.num_unsent() > 0 && Clock::now() < end) {
+      for (const int which : {1, 2}) pass_on_the_rest(rank, which);
+    RunningTime flushing(kListenTime);
+    while (stream_.num_unsent() > 0 && flushing.advance() < kFlushTime) {
       pollfd writable{stream_.out(), POLLOUT, 0};
-      poll(&writable, 1, 100);
+      poll(&writable, 1, static_cast<int>(kListenTime.count()));
       stream_.write_some();
     }
   }
 
  private:
-  bool is_over() const {
+  bool is_over() {
     if (has_lost_parent_ || !stream_.is_open()) return true;
-    if (!job_) return Clock::now() - begin_ > kJobTime;
+    if (!job_) return waits_for_job_.advance() > kJobTime;
     return job_->patience.count() > 0 && stream_.silence() > job_->patience;
   }
 
   static LineReader& reader_of(Rank& rank, int which) { return which == 1 ? rank.out : rank.err; }
 
-  void poll_once(std::chrono::milliseconds longest) {
+  void poll_once() {
     std::vector<pollfd> waited = {{signals_.number(), POLLIN, 0},
                                   {stream_.in(), POLLIN, 0},
                                   {stream_.num_unsent() > 0 ? stream_.out() : -1, POLLOUT, 0}};
     const std::size_t num_own = waited.size();
-    const bool may_read = stream_.num_unsent() < kMostUnsent;
+    const bool may_read = !is_held_ && stream_.num_unsent() < kMostUnsent;
     for (Rank& rank : ranks_)
       for (const int which : {1, 2})
         waited.push_back({may_read ? reader_of(rank, which).number() : -1, POLLIN, 0});
-    if (poll(waited.data(), waited.size(), static_cast<int>(longest.count())) <= 0) return;
+    if (poll(waited.data(), waited.size(), static_cast<int>(kListenTime.count())) <= 0) return;
     for (std::size_t i = num_own; i < waited.size(); ++i)
-      if (waited[i].revents) pass_on(ranks_[(i - num_own) / 2], 1 + (i - num_own) % 2);
+      if (waited[i].revents)
+        pass_on(ranks_[(i - num_own) / 2], 1 + static_cast<int>((i - num_own) % 2));
     if (waited[2].revents) stream_.write_some();
     if (waited[1].revents) hear();
     if (waited[0].revents) take_signal();
   }
 
-  void pass_on(Rank& rank, std::size_t which) {
+  // What sends the rank's lines to the launcher.
+  auto sender_for(const Rank& rank, int which) {
     const auto number = job_->first_rank + (&rank - ranks_.data());
-    reader_of(rank, static_cast<int>(which)).read_some([&](const std::string& line) {
-      stream_.send(Message::line, concat(number, ' ', which, ' ') + line);
-    });
+    return [this, number, which](const std::string& line, bool is_complete) {
+      stream_.send(is_complete ? Message::line : Message::progress,
+                   concat(number, ' ', which, ' ') + line);
+    };
+  }
+
+  void pass_on(Rank& rank, int which) { reader_of(rank, which).read_some(sender_for(rank, which)); }
+
+  // All writers have ended, except one that had no business with a rank's terminal.
+  void pass_on_the_rest(Rank& rank, int which) {
+    LineReader& reader = reader_of(rank, which);
+    const auto has_more = [&] {
+      pollfd readable{reader.number(), POLLIN, 0};
+      return poll(&readable, 1, 0) > 0;
+    };
+    while (reader.is_open() && has_more()) pass_on(rank, which);
+    reader.end(sender_for(rank, which));
   }
 
   void hear() {
@@ -117,6 +131,7 @@ class Agent {
         if (const auto signal = parse_rank_message("0 " + message->text))
           for (const Rank& rank : ranks_)
             if (!rank.ended) kill(-rank.process, signal->number);
+      if (message->kind == Message::hold) is_held_ = message->text == "1";
     }
   }
 
@@ -146,6 +161,7 @@ class Agent {
       ChildProcess child = start_child({.program = job_->program,
                                         .environment = environment_with(std::move(own)),
                                         .cpus = {first, first + share},
+                                        .has_terminal = true,
                                         .report = report.in.number(),
                                         .on_broken_pipe = on_broken_pipe_},
                                        where_);
@@ -184,10 +200,11 @@ class Agent {
   const Where where_;
   const SignalReader signals_;
   MessageStream stream_;
-  const Clock::time_point begin_ = Clock::now();
+  RunningTime waits_for_job_{kListenTime};
   std::optional<AgentJob> job_;
   std::vector<Rank> ranks_;
   bool has_lost_parent_ = false;
+  bool is_held_ = false;  // the launcher has more output than it can write
 };
 
 }  // namespace

@@ -28,7 +28,7 @@
 namespace ringrad {
 
 /// The data that launcher and agent must agree on.
-inline constexpr const char* kAgentVersion = "ringrad agent 4";
+inline constexpr const char* kAgentVersion = "ringrad agent 5";
 
 struct AgentJob {
   std::vector<std::string> program;      ///< and its arguments

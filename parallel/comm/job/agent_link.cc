@@ -1,13 +1,12 @@
 #include "ringrad/parallel/comm/job/agent_link.h"
 
+#include <sys/wait.h>
+
 #include <csignal>
-#include <cstdio>
 #include <utility>
 
 namespace ringrad {
 namespace {
-
-using Clock = MessageStream::Clock;
 
 // A child's exit code says more than the end of a connection, and comes a moment later.
 constexpr auto kStatusTime = std::chrono::seconds(1);
@@ -33,7 +32,8 @@ AgentProcess start_agent(const Host& host, std::vector<std::string> remote_shell
           std::move(shell.err)};
 }
 
-AgentLink::AgentLink(Host host, std::chrono::milliseconds patience, AgentProcess agent)
+AgentLink::AgentLink(Host host, std::optional<std::chrono::milliseconds> patience,
+                     AgentProcess agent)
     : host_(std::move(host)),
       patience_(patience),
       process_(agent.process),
@@ -46,27 +46,45 @@ void AgentLink::add_waited(std::vector<pollfd>& waited) const {
   waited.push_back({err_.number(), POLLIN, 0});
 }
 
-void AgentLink::take(const pollfd* waited) {
-  if (waited[2].revents)
-    err_.read_some([&](const std::string& line) {
-      const std::string whole = concat('[', host_.name, "] ", line, '\n');
-      std::fwrite(whole.data(), 1, whole.size(), stderr);
-      last_errors_.add(line);
-    });
-  if (waited[1].revents) stream_.write_some();
-  if (waited[0].revents) stream_.read_some();
-  if (!stream_.is_open() && !closed_since_) closed_since_ = Clock::now();
+void AgentLink::greet() {
+  is_greeted_ = true;
+  stream_.set_longest(kLongestFromAgent);
+  silence_ = RunningTime(kListenTime);
 }
 
-std::optional<std::string> AgentLink::why_lost() const {
-  if (closed_since_ && (status_ || Clock::now() - *closed_since_ > kStatusTime))
+std::vector<std::string> AgentLink::take(const pollfd* waited) {
+  std::vector<std::string> lines;
+  if (waited[2].revents)
+    err_.read_some([&](const std::string& line, bool is_complete) {
+      lines.push_back(concat('[', host_.name, "] ", line, is_complete ? '\n' : '\r'));
+      if (is_complete) last_errors_.add(line);
+    });
+  if (waited[1].revents) stream_.write_some();
+  if (waited[0].revents) {
+    stream_.read_some();
+    // Before the greeting any byte would do, so the greeting has a deadline of its own.
+    if (is_greeted_) silence_ = RunningTime(kListenTime);
+  }
+  if (!stream_.is_open() && !closed_for_) closed_for_.emplace(kListenTime);
+  return lines;
+}
+
+// Nothing is consumed: a later look finds the child stopped as well, until it runs again.
+bool AgentLink::is_stopped() const {
+  siginfo_t info{};
+  return !status_ &&
+         waitid(P_PID, static_cast<id_t>(process_), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == process_;
+}
+
+std::optional<std::string> AgentLink::why_lost() {
+  if (closed_for_ && (closed_for_->advance() > kStatusTime || status_))
     return concat("its connection ended",
                   status_ ? concat(": ", text_of_status(*status_)) : std::string());
-  // Any byte resets the silence timer, so the greeting has a deadline of its own.
-  const auto silence = is_greeted_ ? stream_.silence() : Clock::now() - begin_;
-  if (stream_.is_open() && silence > patience_)
-    return concat("silent for ", std::chrono::duration<double>(patience_).count(), " s");
-  return {};
+  if (!patience_ || !stream_.is_open()) return {};
+  if (host_.is_here() && !is_stopped()) silence_ = RunningTime(kListenTime);
+  if (silence_.advance() <= *patience_) return {};
+  return concat("silent for ", std::chrono::duration<double>(*patience_).count(), " s");
 }
 
 void AgentLink::cut() {

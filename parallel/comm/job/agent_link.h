@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/job/agent.h"
 #include "ringrad/parallel/comm/job/child_process.h"
 #include "ringrad/parallel/comm/job/hosts.h"
@@ -36,23 +37,23 @@ AgentProcess start_agent(const Host& host, std::vector<std::string> remote_shell
 
 class AgentLink {
  public:
-  /// A host that is silent for `patience` is lost.
-  AgentLink(Host host, std::chrono::milliseconds patience, AgentProcess agent);
+  /// A host that is silent for `patience` is lost, while this process listens. The agent of this
+  /// host is a child, whose end is noticed: it is lost only if it is stopped for that long. Without
+  /// `patience`, never for being silent.
+  AgentLink(Host host, std::optional<std::chrono::milliseconds> patience, AgentProcess agent);
 
   const Host& host() const { return host_; }
   MessageStream& stream() { return stream_; }
 
   /// Its agent is there and speaks this launcher's language: longer messages are welcome.
-  void greet() {
-    is_greeted_ = true;
-    stream_.set_longest(kLongestFromAgent);
-  }
+  void greet();
   bool is_greeted() const { return is_greeted_; }
 
   /// Adds the descriptors that it waits for; take() gets them back with their events.
   static constexpr std::size_t kNumWaited = 3;
   void add_waited(std::vector<pollfd>& waited) const;
-  void take(const pollfd* waited);
+  /// Returns the lines that the remote shell wrote to its stderr.
+  std::vector<std::string> take(const pollfd* waited);
 
   /// The child behind the link has ended.
   void note_end(pid_t process, int status) {
@@ -64,7 +65,9 @@ class AgentLink {
   bool has_failed() const { return status_ && *status_ != 0; }
 
   /// Why the host is lost, if it is: its connection has ended, or it has been silent for too long.
-  std::optional<std::string> why_lost() const;
+  ///
+  /// REQUIRES: this is called once per kListenTime or more often, if the machine permits
+  std::optional<std::string> why_lost();
   /// What the remote shell said on its stderr.
   const std::deque<std::string>& last_errors() const { return last_errors_.lines(); }
 
@@ -72,16 +75,18 @@ class AgentLink {
   void cut();
 
  private:
+  bool is_stopped() const;
+
   Host host_;
-  std::chrono::milliseconds patience_;
+  std::optional<std::chrono::milliseconds> patience_;
   pid_t process_;
   MessageStream stream_;
   LineReader err_;
   LastLines last_errors_;
   bool is_greeted_ = false;
-  const MessageStream::Clock::time_point begin_ = MessageStream::Clock::now();
-  std::optional<int> status_;  // of the child, once it has ended
-  std::optional<MessageStream::Clock::time_point> closed_since_;
+  RunningTime silence_{kListenTime};  // before the greeting, any time
+  std::optional<int> status_;         // of the child, once it has ended
+  std::optional<RunningTime> closed_for_;
 };
 
 }  // namespace ringrad

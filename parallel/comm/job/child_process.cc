@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 #include <cstring>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/common/system_limits.h"
@@ -47,6 +51,18 @@ struct Start {
 int make_room_for_report(int needed) {
   return needed == kReportDescriptor ? fcntl(needed, F_DUPFD_CLOEXEC, kReportDescriptor + 1)
                                      : needed;
+}
+
+// A terminal that changes nothing of what is written to `in`. A pipe if there is none.
+Pipe make_terminal(Where where) {
+  Descriptor out(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!out.is_open() || unlockpt(out.number()) != 0) return make_pipe(where);
+  Descriptor in(ioctl(out.number(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  termios settings{};
+  if (!in.is_open() || tcgetattr(in.number(), &settings) != 0) return make_pipe(where);
+  cfmakeraw(&settings);
+  if (tcsetattr(in.number(), TCSANOW, &settings) != 0) return make_pipe(where);
+  return {std::move(out), std::move(in)};
 }
 
 [[noreturn]] void become(const Start& start) {
@@ -110,7 +126,8 @@ int SignalReader::take() const {
 }
 
 ChildProcess start_child(const ChildOptions& options, Where where) {
-  Pipe in, out = make_pipe(where), err = make_pipe(where), failure = make_pipe(where);
+  Pipe in, out = options.has_terminal ? make_terminal(where) : make_pipe(where);
+  Pipe err = make_pipe(where), failure = make_pipe(where);
   if (options.reads) in = make_pipe(where);
   const auto program = pointers_to(options.program), environment = pointers_to(options.environment);
   cpu_set_t cpus;

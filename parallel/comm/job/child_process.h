@@ -52,7 +52,11 @@ struct ChildOptions {
   std::vector<std::string> environment;  ///< NAME=VALUE; all of it
   std::vector<int> cpus{};               ///< that it may run on; empty: those of this process
   bool reads = false;                    ///< from us; otherwise its stdin ends at once
-  int report = -1;                       ///< its descriptor kReportDescriptor; -1: none
+  /// Its stdout is a terminal, if the system has one left, so that most programs write each line as
+  /// soon as it is complete. What they write arrives unchanged. It is no terminal that they can be
+  /// controlled by.
+  bool has_terminal = false;
+  int report = -1;  ///< its descriptor kReportDescriptor; -1: none
   struct sigaction on_broken_pipe {
   };  ///< the child's handling of SIGPIPE, which the caller itself may ignore
 };

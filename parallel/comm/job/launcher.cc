@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -16,9 +15,11 @@
 #include <utility>
 
 #include "ringrad/parallel/comm/common/culprit_report.h"
+#include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/job/agent_link.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/comm/job/job_output.h"
 #include "ringrad/parallel/comm/job/job_record.h"
 #include "ringrad/parallel/comm/store/store_server.h"
 
@@ -27,17 +28,22 @@ extern char** environ;
 namespace ringrad {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr auto kEndTime = std::chrono::seconds(5);  // for agents to end what they have
+constexpr auto kHostTimeout = std::chrono::seconds(10);
+// How much output may wait to be written before the ranks wait, too. A job that prints 1 KiB per
+// second goes on for 18 hours.
+constexpr std::size_t kMostUnwritten = 64 << 20;
+constexpr auto kLastWrite = std::chrono::seconds(2);  // that an interrupted launcher waits for
 
 // One run of the job, from the first rank's start to the last one's end.
 class Job {
  public:
-  Job(const LaunchOptions& options, int attempt, const SignalReader& signals, Where where)
+  Job(const LaunchOptions& options, int attempt, const SignalReader& signals, JobOutput& output,
+      Where where)
       : options_(options),
         attempt_(attempt),
         signals_(signals),
+        output_(output),
         where_(where),
         record_(options.hosts) {}
   ~Job() { end_everything(); }
@@ -49,9 +55,9 @@ class Job {
     while (record_.num_running() > 0) {
       poll_once();
       find_lost_hosts();
-      const auto since = interrupted_since_ ? interrupted_since_ : record_.failed_at();
-      if (!since) continue;
-      const auto spent = Clock::now() - *since;
+      if (!interrupted_ && !record_.failed_at()) continue;
+      if (!ends_for_) ends_for_.emplace(kListenTime);
+      const auto spent = ends_for_->advance();
       if (spent > options_.grace && !std::exchange(sent_term_, true)) {
         record_.close();
         signal_all(SIGTERM);
@@ -68,13 +74,22 @@ class Job {
 
  private:
   void start() {
-    // Agents are forked before the store has threads.
-    for (const Host& host : options_.hosts)
-      links_.emplace_back(host, options_.host_timeout,
-                          start_agent(host, options_.remote_shell, options_.ringrun,
-                                      signals_.on_broken_pipe(), where_));
+    output_.begin_run(attempt_, record_.num_ranks(), where_);
+    // Agents are forked before the store has threads, and while those of the output do nothing.
+    {
+      const auto locks = output_.lock();
+      for (const Host& host : options_.hosts)
+        links_.emplace_back(host, timeout_of(host),
+                            start_agent(host, options_.remote_shell, options_.ringrun,
+                                        signals_.on_broken_pipe(), where_));
+    }
     server_ = std::make_unique<StoreServer>(
         StoreAddress{.host = options_.bind, .port = options_.port, .token = make_token()}, where_);
+  }
+
+  std::optional<std::chrono::milliseconds> timeout_of(const Host& host) const {
+    if (options_.host_timeout || host.is_here()) return options_.host_timeout;
+    return kHostTimeout;
   }
 
   AgentJob job_of(std::size_t host) const {
@@ -83,7 +98,8 @@ class Job {
                  .first_rank = record_.first_rank(host),
                  .num_ranks = own.num_ranks,
                  .pin = options_.pin,
-                 .patience = own.is_here() ? std::chrono::milliseconds() : options_.host_timeout};
+                 .patience = own.is_here() ? std::chrono::milliseconds()
+                                           : options_.host_timeout.value_or(kHostTimeout)};
     std::error_code gone;
     if (!own.is_here()) job.folder = std::filesystem::current_path(gone);
     job.variables = {concat("WORLD_SIZE=", record_.num_ranks()),
@@ -95,6 +111,8 @@ class Job {
                      "RINGRAD_TOKEN=" + server_->address().token,
                      "RINGRAD_LAUNCHER_SERVES_STORE=1",
                      concat("RINGRAD_RESTART_COUNT=", attempt_)};
+    // No colours in files: the ranks' own terminals do not lead to one.
+    if (!isatty(STDOUT_FILENO)) job.variables.emplace_back("TERM=dumb");
     if (!options_.inject.empty()) job.variables.push_back("RINGRAD_INJECT=" + options_.inject);
     for (char** variable = environ; *variable; ++variable)
       if (is_for_ranks(*variable) && !is_set(job, *variable)) job.variables.emplace_back(*variable);
@@ -118,13 +136,14 @@ class Job {
     std::vector<pollfd> waited = {{signals_.number(), POLLIN, 0}};
     for (const AgentLink& link : links_) link.add_waited(waited);
     for (AgentLink& link : links_) link.stream().keep_alive();
-    if (poll(waited.data(), waited.size(), 100) <= 0) return;
+    hold_or_resume();
+    output_.report_errors();
+    if (poll(waited.data(), waited.size(), static_cast<int>(kListenTime.count())) <= 0) return;
     const pollfd* of_link = &waited[1];
     for (std::size_t h = 0; h < links_.size(); ++h, of_link += AgentLink::kNumWaited) {
-      links_[h].take(of_link);
+      for (std::string& line : links_[h].take(of_link)) output_.write(2, std::move(line));
       while (const auto message = next_of(h)) hear(h, *message);
     }
-    std::fflush(stdout);
     if (waited[0].revents) take_signal();
   }
 
@@ -149,6 +168,7 @@ class Job {
       case Message::leaving:
         return ending_ ? void() : note_lost(host, message.text);
       case Message::line:
+      case Message::progress:
       case Message::blames:
       case Message::ended:
         if (const auto of_rank =
@@ -168,15 +188,26 @@ class Job {
                                shown(message.text), '"'));
     links_[host].greet();
     links_[host].stream().send(Message::job, job_of(host).text());
+    if (is_holding_) links_[host].stream().send(Message::hold, "1");
+  }
+
+  // Only what the ranks write is held back. How they end, and that hosts live, is still heard.
+  void hold_or_resume() {
+    const bool is_full =
+        output_.num_unwritten() > (is_holding_ ? kMostUnwritten / 2 : kMostUnwritten);
+    if (is_full == std::exchange(is_holding_, is_full)) return;
+    for (AgentLink& link : links_)
+      if (link.is_greeted()) link.stream().send(Message::hold, is_full ? "1" : "0");
   }
 
   void hear_of_rank(Message::Kind kind, const RankMessage& message) {
     if (kind == Message::ended) return record_.note_end(message.rank, message.number);
     if (kind == Message::blames) return record_.note_blame(message.rank, message.number);
-    const std::string line(message.text), whole = record_.prefix(message.rank) + line + '\n';
-    std::fwrite(whole.data(), 1, whole.size(),
-                message.number == 1 ? stdout : stderr);  // in one piece
-    if (message.number == 2) record_.add_error(message.rank, line);
+    const bool is_line = kind == Message::line;
+    const std::string text = concat(message.text, is_line ? '\n' : '\r');
+    output_.write(message.number == 1 ? 1 : 2, record_.prefix(message.rank) + text);  // one piece
+    output_.log(message.rank, text);
+    if (message.number == 2 && is_line) record_.add_error(message.rank, std::string(message.text));
   }
 
   void find_lost_hosts() {
@@ -204,7 +235,7 @@ class Job {
     signal_all(signal);
     if (signal == SIGUSR1 || signal == SIGUSR2 || interrupted_) return;
     interrupted_ = signal;
-    interrupted_since_ = Clock::now();
+    ends_for_.emplace(kListenTime);
     record_.close();
   }
 
@@ -223,13 +254,14 @@ class Job {
     if (std::exchange(ending_, true)) return;
     record_.close();
     for (AgentLink& link : links_) link.stream().close_out();
-    const auto end = Clock::now() + kEndTime;
+    RunningTime ending(kListenTime);
     // An agent that is killed between its last message and its end would look like a host that is
     // lost.
     const auto goes_on = [](AgentLink& link) {
       return link.stream().is_open() || !link.has_ended();
     };
-    while (Clock::now() < end && std::any_of(links_.begin(), links_.end(), goes_on)) poll_once();
+    while (ending.advance() < kEndTime && std::any_of(links_.begin(), links_.end(), goes_on))
+      poll_once();
     end_children([&](pid_t process, int status) { note_child_end(process, status); });
     for (std::size_t h = 0; h < links_.size(); ++h)
       if (!links_[h].host().is_here() && links_[h].has_failed())
@@ -239,15 +271,34 @@ class Job {
   const LaunchOptions& options_;
   const int attempt_;
   const SignalReader& signals_;
+  JobOutput& output_;
   const Where where_;
   std::vector<AgentLink> links_;  // (number of hosts)
   JobRecord record_;
   std::unique_ptr<StoreServer> server_;
   std::optional<std::string> could_not_start_;
   int interrupted_ = 0;
-  std::optional<Clock::time_point> interrupted_since_;
-  bool sent_term_ = false, ending_ = false;
+  std::optional<RunningTime> ends_for_;  // since the first failure or signal
+  bool sent_term_ = false, ending_ = false, is_holding_ = false;
 };
+
+// Waits until all output is written. A signal ends that, at once or after a last chance for a reader
+// that is slow. Returns the signal, or 0.
+int write_the_rest(const JobOutput& output, const SignalReader& signals, bool is_interrupted) {
+  RunningTime idle(kListenTime);
+  std::size_t before = 0;
+  for (std::size_t left; (left = output.num_unwritten()) > 0;) {
+    if (left != std::exchange(before, left)) idle = RunningTime(kListenTime);
+    if (is_interrupted && idle.advance() > kLastWrite) return 0;
+    constexpr int kPause_ms = 10;
+    pollfd waited{signals.number(), POLLIN, 0};
+    if (poll(&waited, 1, kPause_ms) <= 0) continue;
+    const int signal = signals.take();
+    const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+    if (ends && !is_interrupted) return signal;
+  }
+  return 0;
+}
 
 // Remote shells put what they are given into a line for a shell, or do not: it must mean the same
 // to both.
@@ -272,8 +323,9 @@ LaunchOptions complete(LaunchOptions options, Where where) {
                 "launch: max_restarts must not be negative; got ", options.max_restarts);
   RINGRAD_CHECK(options.grace.count() >= 0, ValueError, where,
                 "launch: grace must not be negative; got ", options.grace.count(), " ms");
-  RINGRAD_CHECK(options.host_timeout.count() > 0, ValueError, where,
-                "launch: host_timeout must be positive; got ", options.host_timeout.count(), " ms");
+  RINGRAD_CHECK(!options.host_timeout || options.host_timeout->count() > 0, ValueError, where,
+                "launch: host_timeout must be positive; got ", options.host_timeout->count(),
+                " ms");
   if (options.hosts.empty()) options.hosts = {{"localhost", options.num_ranks}};
   const int num_ranks = num_ranks_of(options.hosts);
   RINGRAD_CHECK(num_ranks <= kMaxRanks, ValueError, where, "launch: a job must have at most ",
@@ -297,29 +349,48 @@ LaunchOptions complete(LaunchOptions options, Where where) {
   return options;
 }
 
+struct Outcome {
+  int code;    // of the job
+  int signal;  // that ended it, or 0
+};
+
+Outcome run_attempts(LaunchOptions& options, const SignalReader& signals, JobOutput& output,
+                     Where where) {
+  for (int attempt = 0;; ++attempt) {
+    Job job(options, attempt, signals, output, where);
+    job.run();
+    const JobRecord& record = job.record();
+    output.write(2, record.report());
+    const int code = record.exit_code();
+    if (job.interrupted()) return {code, job.interrupted()};
+    if (code == 0 || attempt == options.max_restarts) return {code, 0};
+    if (options.min_ranks > 0) options.hosts = record.hosts_left();
+    const int left = num_ranks_of(options.hosts);
+    if (left < options.min_ranks) {
+      output.write(2, concat("ringrun: no restart: at least ", options.min_ranks,
+                             " ranks must be left; got ", left, '\n'));
+      return {code, 0};
+    }
+    output.write(2, concat("ringrun: restart ", attempt + 1, " of ", options.max_restarts, " on ",
+                           left, " ranks\n"));
+  }
+}
+
 }  // namespace
 
 int launch(const LaunchOptions& wanted, Where where) {
   LaunchOptions options = complete(wanted, where);
   const SignalReader signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
+  JobOutput output(options.log_folder, where);
   inherit_orphans();
-  for (int attempt = 0;; ++attempt) {
-    Job job(options, attempt, signals, where);
-    job.run();
-    const JobRecord& record = job.record();
-    std::fputs(record.report().c_str(), stderr);
-    const int code = record.exit_code();
-    if (job.interrupted()) return code ? code : 128 + job.interrupted();
-    if (code == 0 || attempt == options.max_restarts) return code;
-    if (options.min_ranks > 0) options.hosts = record.hosts_left();
-    const int left = num_ranks_of(options.hosts);
-    if (left < options.min_ranks) {
-      std::fprintf(stderr, "ringrun: no restart: at least %d ranks must be left; got %d\n",
-                   options.min_ranks, left);
-      return code;
-    }
-    std::fprintf(stderr, "ringrun: restart %d of %d on %d ranks\n", attempt + 1,
-                 options.max_restarts, left);
+  try {
+    const Outcome outcome = run_attempts(options, signals, output, where);
+    const int signal = write_the_rest(output, signals, outcome.signal != 0);
+    const int ended_by = outcome.signal ? outcome.signal : signal;
+    return outcome.code == 0 && ended_by != 0 ? 128 + ended_by : outcome.code;
+  } catch (const Error&) {
+    write_the_rest(output, signals, false);
+    throw;
   }
 }
 

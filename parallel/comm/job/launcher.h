@@ -6,6 +6,7 @@
 //
 // Each rank finds its place in its environment (rank_environment.h) and the others in a store that
 // the launcher serves. The launcher forwards the ranks' output line by line, prefixed by the rank.
+// It never waits for whoever reads its output: 64 MiB later, ranks that write wait instead.
 //
 // On each host an agent (agent.h) runs the ranks. On other hosts a remote shell starts the agent:
 // any command that takes a host, a program and its arguments, and forwards stdin, stdout and
@@ -26,6 +27,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,11 +56,21 @@ struct LaunchOptions {
   std::string ringrun = "ringrun";  ///< where the program is found on every host
   std::string master_addr{};        ///< where ranks find the store; empty: address_for(hosts)
   std::string bind{};               ///< where the store listens; empty: at master_addr
-  std::chrono::milliseconds host_timeout =
-      std::chrono::seconds(10);  ///< silence that means a host is lost
+  /// Silence that means a host is lost; by default, 10 s for other hosts. The agent of this host
+  /// is a child, whose end is noticed: by default it may be silent for ever, since it may wait for
+  /// a processor; otherwise it is lost once it has been stopped for that long.
+  std::optional<std::chrono::milliseconds> host_timeout{};
+
+  /// Where the launcher writes a file per rank, rank_<r>.log, besides its own output (job_output.h);
+  /// empty: nowhere.
+  std::string log_folder{};
 };
 
-/// Runs the job and forwards its output to stdout and stderr, lines of more than 64 KiB in pieces.
+/// Runs the job and forwards its output to stdout and stderr: lines of up to 16 MiB whole, longer
+/// ones in pieces; what follows a carriage return at once. The ranks' stdout is a terminal
+/// (child_process.h), which says TERM=dumb where this process's stdout is none. Does not return
+/// before the output is written, unless a signal asks it to end.
+///
 /// At the end, reports on stderr which rank failed first and how, which rank reported it, and the
 /// last output of both. Returns 0 on success; the exit code of the rank that failed first, or 128 +
 /// the signal that ended it, or that this process was sent; if that rank did not end by itself, the
@@ -71,7 +83,7 @@ struct LaunchOptions {
 ///         max_restarts >= 0, min_ranks is in [0, number of ranks], grace >= 0, host_timeout > 0,
 ///         `inject` is a plan for such a job, and the path `ringrun` is plain enough for a remote
 ///         shell; CollectiveError if the store cannot be served; Error if the program cannot be
-///         started
+///         started, or there cannot be files in log_folder
 int launch(const LaunchOptions& options, Where where = Where::current());
 
 }  // namespace ringrad

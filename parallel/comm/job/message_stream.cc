@@ -74,18 +74,20 @@ void MessageStream::send(Message::Kind kind, const std::string& text) {
 }
 
 void MessageStream::write_some() {
-  while (!unsent_.empty() && out_.is_open()) {
-    const ssize_t count = write(out_.number(), unsent_.data(), unsent_.size());
+  while (num_unsent() > 0 && out_.is_open()) {
+    const ssize_t count = write(out_.number(), unsent_.data() + num_sent_, num_unsent());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return;
+    if (count < 0 && errno == EAGAIN) break;
     if (count < 0) out_.reset();  // the reader is gone: the other stream will tell
-    unsent_.erase(0, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    num_sent_ += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
   }
-  if (!out_.is_open()) unsent_.clear();
+  if (!out_.is_open()) num_sent_ = unsent_.size();
+  // Half at a time, since a line may be long.
+  if (num_sent_ >= num_unsent()) unsent_.erase(0, std::exchange(num_sent_, 0));
 }
 
 void MessageStream::keep_alive() {
-  if (Clock::now() - last_sent_ >= kPulse && unsent_.empty()) send(Message::alive, "");
+  if (Clock::now() - last_sent_ >= kPulse && num_unsent() == 0) send(Message::alive, "");
 }
 
 void MessageStream::read_some() {
@@ -95,7 +97,7 @@ void MessageStream::read_some() {
   if (count <= 0) return in_.reset();
   received_.erase(0, std::exchange(num_taken_, 0));
   received_.append(buffer, static_cast<std::size_t>(count));
-  last_heard_ = Clock::now();
+  silence_ = RunningTime(kListenTime);
 }
 
 std::optional<Message> MessageStream::next(Where where) {

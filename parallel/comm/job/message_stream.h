@@ -6,8 +6,8 @@
 //                     character) and its text
 //
 // Both sides send something every second, so a side that hears nothing for long may take the other
-// for lost. The reader states how long messages may be, and keeps no more than one message and one
-// read beyond it.
+// for lost. It counts only time in which it has itself listened (running_time.h). The reader states
+// how long messages may be, and keeps no more than one message and one read beyond it.
 
 #pragma once
 
@@ -19,19 +19,22 @@
 
 #include "ringrad/core/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
+#include "ringrad/parallel/comm/common/running_time.h"
 
 namespace ringrad {
 
 struct Message {
   enum Kind : char {
-    hello = 'H',    ///< agent: here I am; its version
-    job = 'J',      ///< launcher: what to start
-    line = 'L',     ///< agent: "RANK STREAM text", what a rank wrote to stream 1 or 2
+    hello = 'H',     ///< agent: here I am; its version
+    job = 'J',       ///< launcher: what to start
+    line = 'L',      ///< agent: "RANK STREAM text", a line that a rank wrote to stream 1 or 2
+    progress = 'P',  ///< agent: the same for what a line shows so far (line_reader.h)
     blames = 'B',   ///< agent: "RANK CULPRIT" before the rank's `ended`: its report; -1 for no rank
     ended = 'E',    ///< agent: "RANK STATUS", as waitpid() gives it
     failed = 'F',   ///< agent: it cannot start the job; why
     leaving = 'X',  ///< agent: it ends its ranks; why
     signal = 'S',   ///< launcher: a number, for all ranks
+    hold = 'W',     ///< launcher: "1": read nothing more from the ranks; "0": read on
     alive = 'A',    ///< both: nothing new
   };
 
@@ -43,8 +46,12 @@ struct Message {
 
 /// The longest message that an agent accepts: a job with its environment and arguments.
 inline constexpr std::size_t kLongestFromLauncher = 16 << 20;
-/// The longest that a launcher accepts, a rank's line; and before the agent has told its version.
-inline constexpr std::size_t kLongestFromAgent = 128 << 10, kLongestHello = 64;
+/// The longest that a launcher accepts, a rank's line (kLongestLine) and the rank's number; and
+/// before the agent has told its version.
+inline constexpr std::size_t kLongestFromAgent = (16 << 20) + 64, kLongestHello = 64;
+
+/// For how long launcher and agents wait for anything before they look at the time.
+inline constexpr std::chrono::milliseconds kListenTime{100};
 
 /// Foreign bytes as an error may show them: the first line, at most 100 characters, '?' for what
 /// cannot be printed.
@@ -86,7 +93,7 @@ class MessageStream {
 
   void send(Message::Kind kind, const std::string& text);
   /// How much the other side has not taken yet.
-  std::size_t num_unsent() const { return unsent_.size(); }
+  std::size_t num_unsent() const { return unsent_.size() - num_sent_; }
   /// Writes what fits.
   void write_some();
   /// Nothing more is sent; the other side will see the end.
@@ -98,8 +105,10 @@ class MessageStream {
 
   /// Says that this side is alive, if it has said nothing for a second.
   void keep_alive();
-  /// How long the other side has been silent.
-  Clock::duration silence() const { return Clock::now() - last_heard_; }
+  /// How long the other side has been silent while this side listened.
+  ///
+  /// REQUIRES: this is called once per kListenTime or more often, if the machine permits
+  Clock::duration silence() { return silence_.advance(); }
 
   /// Reads what is there. REQUIRES: something is, or the end
   void read_some();
@@ -110,8 +119,10 @@ class MessageStream {
   Descriptor in_, out_;
   std::size_t longest_;
   std::string unsent_, received_;
-  std::size_t num_taken_ = 0;  // bytes of what was received
-  Clock::time_point last_heard_ = Clock::now(), last_sent_;
+  std::size_t num_sent_ = 0;   // bytes of unsent_
+  std::size_t num_taken_ = 0;  // bytes of received_
+  RunningTime silence_{kListenTime};
+  Clock::time_point last_sent_;
 };
 
 }  // namespace ringrad

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ringrad/core/error.h"
+#include "ringrad/core/untrusted/options.h"
 #include "ringrad/core/version.h"
 #include "ringrad/parallel/comm/common/no_broken_pipe.h"
 #include "ringrad/parallel/comm/group_options.h"
@@ -29,8 +30,12 @@ constexpr const char* kFooter =
     "  ringrun --hosts h1,h2 env NAME=VALUE ./train\n"
     "ringrun starts the remote shell as `RSH HOST RINGRUN --agent`, and sends the job and its "
     "token\n"
-    "through the shell's stdin. If ringrun is stopped, or its output is not read, for longer than\n"
-    "--host-timeout, the other hosts consider it lost and end their ranks.";
+    "through the shell's stdin. If ringrun is stopped for longer than --host-timeout, the other\n"
+    "hosts consider it lost and end their ranks. If its output is not read, the job goes on; "
+    "ranks\n"
+    "wait once 64 MiB of it are unread. A rank's stdout is a terminal, with TERM=dumb where\n"
+    "ringrun's own is none, so that lines and progress are seen as they are printed. For a pipe:\n"
+    "  ringrun -n 2 bash -c './train | cat'";
 
 constexpr int kBadArguments = 2, kFailed = 1;  // exit codes
 
@@ -48,6 +53,7 @@ CLI::Validator seconds_in(double least, double most) {
 struct Arguments {
   ringrad::LaunchOptions options;
   double grace_s = 5, host_timeout_s = 10;
+  const CLI::Option* host_timeout_option = nullptr;
   std::string hosts, remote_shell = "ssh -o BatchMode=yes";
   const CLI::Option* hosts_option = nullptr;
 
@@ -93,10 +99,16 @@ struct Arguments {
         "Where ranks find the store; by default, the address that faces the first other host");
     app.add_option("--bind", options.bind,
                    "Address on which the store listens; by default, --master-addr");
-    app.add_option("--host-timeout", host_timeout_s,
-                   "Seconds of silence after which a host, or the agent of this one, is lost")
-        ->check(seconds_in(1, 3600))
-        ->capture_default_str();
+    host_timeout_option =
+        app.add_option("--host-timeout", host_timeout_s,
+                       "Seconds of silence after which another host is lost. The agent of this "
+                       "one is lost when it has ended; with this option also after it has been "
+                       "stopped for that long")
+            ->check(seconds_in(1, 3600))
+            ->capture_default_str();
+    app.add_option("--log-dir", options.log_folder,
+                   "Folder for a file per rank, rank_0.log, ..., with what it writes to stdout and "
+                   "stderr; of all hosts, on this one. After restart K: rank_0.restart_K.log");
     app.prefix_command();  // the rest is the program
     app.footer(kFooter);
   }
@@ -109,7 +121,8 @@ struct Arguments {
     RINGRAD_CHECK(!options.program.empty(), ringrad::ValueError, ringrad::Where::current(),
                   "launch: a program must follow the options; got none");
     options.grace = std::chrono::milliseconds(static_cast<long>(grace_s * 1000));
-    options.host_timeout = std::chrono::milliseconds(static_cast<long>(host_timeout_s * 1000));
+    if (host_timeout_option->count() > 0)
+      options.host_timeout = std::chrono::milliseconds(static_cast<long>(host_timeout_s * 1000));
     options.remote_shell.clear();
     std::istringstream words(remote_shell);
     for (std::string word; words >> word;) options.remote_shell.push_back(word);
@@ -137,8 +150,13 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return refuse(std::string(error.what()) + " (see ringrun --help)", kBadArguments);
+    const std::string unknown = ringrad::unknown_option(app, app.remaining());
+    return refuse((unknown.empty() ? error.what() : unknown) + " (see ringrun --help)",
+                  kBadArguments);
   }
+  // The program would come first otherwise.
+  if (const std::string unknown = ringrad::unknown_option(app, app.remaining()); !unknown.empty())
+    return refuse(unknown + " (see ringrun --help)", kBadArguments);
   arguments.complete(app.remaining());
   return ringrad::launch(arguments.options);
 }

@@ -68,6 +68,22 @@ TEST_F(OptionsTest, RefusesAbsurdValuesInOneLine) {
                  "--json: the file must be writable; got \"/nonexistent/x\"");
 }
 
+TEST_F(OptionsTest, NamesTheNearestOption) {
+  for (const char* typed : {"--epoch", "--epcohs", "--epochs_", "--Epochs", "--epo"}) {
+    const std::string expected = std::string("unknown option ") + typed + ", nearest is --epochs";
+    expect_refused({typed, "3"}, expected);
+    expect_refused({"--seed", "1", (std::string(typed) + "=3").c_str()}, expected);
+  }
+  expect_refused({"--sed=1"}, "unknown option --sed, nearest is --seed");
+  expect_refused({"--something-else"}, "unknown option --something-else");
+  expect_refused({"-x"}, "unknown option -x");
+  app_.get_option("--rate")->required();  // a misspelled option is not merely missing
+  expect_refused({"--rte", "1"}, "unknown option --rte, nearest is --rate");
+  const auto [exit_code, error] = parse({"--rate", "1", "-3"});
+  EXPECT_EQ(exit_code, 2);
+  EXPECT_EQ(error.find("unknown option"), error.npos) << error;
+}
+
 TEST_F(OptionsTest, ErrorsEscapeWhatTheyShow) {
   const auto [exit_code, error] = parse({"--epochs", "\x1b[2J\n"});
   EXPECT_EQ(exit_code, 2);

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 from launched import RINGRUN, Unique, ringrun
 
@@ -120,6 +121,24 @@ class FailsTest(Unique):
         self.assertLess(time.monotonic() - begin, 10)
         self.assert_nothing_left()
 
+    def test_goes_on_when_its_agent_was_stopped_for_a_while(self):
+        # So does an agent that waits for a processor for that long. Its ranks run meanwhile.
+        job = subprocess.Popen([RINGRUN, '-n', '2', 'bash', '-c', 'sleep 13; echo end'], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+        children = Path(f'/proc/{job.pid}/task/{job.pid}/children')
+        end = time.monotonic() + 30
+        while not children.read_text() and time.monotonic() < end:
+            time.sleep(0.01)
+        agent = int(children.read_text())
+        os.kill(agent, signal.SIGSTOP)
+        time.sleep(11.5)
+        self.assertIsNone(job.poll())
+        os.kill(agent, signal.SIGCONT)
+        out, err = job.communicate(timeout=60)
+        self.assertEqual((job.returncode, sorted(out.splitlines()), err), (0, ['[0] end', '[1] end'], ''))
+
     def test_ends_ranks_that_do_not_end(self):
         begin = time.monotonic()
         run = ringrun('-n', '3', '--grace', '0.3',
@@ -192,7 +211,11 @@ class FailsTest(Unique):
                                 (['--hosts', 'a\n:1', 'ls'], 'a host must be NAME[:RANKS]'),
                                 (['--hosts', 'localhost:200,b:57', 'ls'], 'at most 256 ranks; got 257'),
                                 (['-n', '1', '--inject', 'kill:0@step=1\n', 'ls'], 'a step or call'),
-                                (['--no-such-option', 'ls'], 'ringrun')]:
+                                (['--no-such-option', 'ls'], 'unknown option --no-such-option (see ringrun --help)'),
+                                (['-n', '2', '--max-restart', '3', 'ls'],
+                                 'unknown option --max-restart, nearest is --max-restarts (see ringrun --help)'),
+                                (['--rank', '2', 'ls'], 'unknown option --rank, nearest is --ranks'),
+                                (['-n', '1', '--inejct=kill:0', 'ls'], 'unknown option --inejct, nearest is --inject')]:
             run = ringrun(*arguments)
             self.assertEqual(run.returncode, 2, arguments)
             self.assertIn(text, run.stderr)

@@ -1,0 +1,94 @@
+#include "ringrad/parallel/comm/job/job_output.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "ringrad/parallel/comm/common/system_limits.h"
+
+namespace ringrad {
+namespace {
+
+bool are_same_file(int a, int b) {
+  struct stat of_a {
+  }, of_b{};
+  return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+         of_a.st_ino == of_b.st_ino;
+}
+
+// A copy, which nobody closes while a thread writes to it.
+std::shared_ptr<const OutputFile> copy_of(int stream, const char* name) {
+  return std::make_shared<OutputFile>(
+      OutputFile{Descriptor(fcntl(stream, F_DUPFD_CLOEXEC, 3)), name});
+}
+
+}  // namespace
+
+JobOutput::JobOutput(std::string log_folder, Where where) : log_folder_(std::move(log_folder)) {
+  out_ = {std::make_shared<OutputWriter>(where), copy_of(STDOUT_FILENO, "stdout")};
+  err_ = {are_same_file(STDOUT_FILENO, STDERR_FILENO) ? out_.writer
+                                                      : std::make_shared<OutputWriter>(where),
+          copy_of(STDERR_FILENO, "stderr")};
+  if (log_folder_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(log_folder_, error);
+  RINGRAD_CHECK(!error, Error, where, "launch: the folder of --log-dir must be there; got ",
+                error.message(), " from ", log_folder_);
+  log_writer_ = std::make_unique<OutputWriter>(where);
+}
+
+void JobOutput::begin_run(int attempt, int num_ranks, Where where) {
+  logs_.clear();
+  if (!log_writer_) return;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const std::string path =
+        concat(log_folder_, "/rank_", rank,
+               attempt > 0 ? concat(".restart_", attempt, ".log") : std::string(".log"));
+    // A FIFO that nobody reads would make open() wait.
+    Descriptor file(
+        open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
+    RINGRAD_CHECK(file.is_open(), Error, where,
+                  "launch: a file of --log-dir must be writable; got ", text_of_errno(errno),
+                  " from ", path);
+    logs_.push_back(std::make_shared<OutputFile>(OutputFile{std::move(file), path}));
+  }
+}
+
+void JobOutput::write(int stream, std::string text) {
+  const Console& console = stream == 1 ? out_ : err_;
+  console.writer->put(console.file, std::move(text));
+}
+
+void JobOutput::log(int rank, std::string text) {
+  if (!logs_.empty()) log_writer_->put(logs_[static_cast<std::size_t>(rank)], std::move(text));
+}
+
+std::size_t JobOutput::num_unwritten() const {
+  std::size_t num = out_.writer->num_unwritten();
+  if (err_.writer != out_.writer) num += err_.writer->num_unwritten();
+  if (log_writer_) num += log_writer_->num_unwritten();
+  return num;
+}
+
+void JobOutput::report_errors() {
+  if (!log_writer_ || has_reported_error_) return;
+  if (const auto error = log_writer_->take_error()) {
+    has_reported_error_ = true;
+    write(2, concat("ringrun: a file of --log-dir must be writable; got ", *error, '\n'));
+  }
+}
+
+std::vector<std::unique_lock<std::mutex>> JobOutput::lock() const {
+  std::vector<std::unique_lock<std::mutex>> locks;
+  locks.push_back(out_.writer->lock());
+  if (err_.writer != out_.writer) locks.push_back(err_.writer->lock());
+  if (log_writer_) locks.push_back(log_writer_->lock());
+  return locks;
+}
+
+}  // namespace ringrad

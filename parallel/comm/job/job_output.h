@@ -1,0 +1,61 @@
+// JobOutput: where the launcher writes: its stdout and stderr, and a file per rank.
+//
+//     [2] loss 0.31            stdout and stderr, of all ranks: each line behind the rank's number
+//     DIR/rank_2.log           what rank 2 wrote to stdout and stderr, line by line, as it came
+//
+// Nothing here waits for a reader (output_writer.h). stdout and stderr are written in order if they
+// are the same file; otherwise neither waits for the other.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringrad/core/error.h"
+#include "ringrad/parallel/comm/job/output_writer.h"
+
+namespace ringrad {
+
+class JobOutput {
+ public:
+  /// An empty `log_folder` means no files of ranks; another one is made if it is not there.
+  ///
+  /// Throws: Error if the folder cannot be made, or threads cannot be started
+  explicit JobOutput(std::string log_folder, Where where = Where::current());
+
+  /// Makes the ranks' files for a run of the job: rank_<r>.log, rank_<r>.restart_<attempt>.log. A
+  /// file of that name is replaced.
+  ///
+  /// Throws: Error if one cannot be made
+  void begin_run(int attempt, int num_ranks, Where where);
+
+  /// Writes to stdout (1) or stderr (2).
+  void write(int stream, std::string text);
+  /// Writes to the rank's file, if it has one.
+  void log(int rank, std::string text);
+
+  /// Bytes that are not written yet.
+  std::size_t num_unwritten() const;
+  /// Says on stderr that a rank's file cannot be written, once for all of them.
+  void report_errors();
+
+  /// No thread of these allocates memory while the locks are held.
+  std::vector<std::unique_lock<std::mutex>> lock() const;
+
+ private:
+  struct Console {
+    std::shared_ptr<OutputWriter> writer;
+    std::shared_ptr<const OutputFile> file;
+  };
+
+  const std::string log_folder_;
+  Console out_, err_;
+  std::unique_ptr<OutputWriter> log_writer_;             // null without a folder
+  std::vector<std::shared_ptr<const OutputFile>> logs_;  // (world_size), or empty
+  bool has_reported_error_ = false;
+};
+
+}  // namespace ringrad
