@@ -20,7 +20,7 @@ constexpr auto kOneTry = milliseconds(2000);  // to reach the server that it nam
 // False if the file belongs to a rank 0 that has ended, or if its store does not answer in time.
 bool is_served(const StoreAddress& address, milliseconds time) {
   try {
-    StoreConnection(address, Clock::now() + time);
+    StoreConnection(address, time);
     return true;
   } catch (const SilentServer&) {
     return false;

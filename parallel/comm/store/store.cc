@@ -17,8 +17,10 @@ using Operation = StoreRequest::Operation;
 using Status = StoreAnswer::Status;
 using std::chrono::milliseconds;
 
-constexpr auto kAnswerTime = std::chrono::seconds(10);  // a server that lives answers by then
-constexpr auto kPause = milliseconds(20);               // between tries to reach a server
+// A server that lives answers by then.
+constexpr milliseconds kAnswerTime = std::chrono::seconds(10);
+constexpr milliseconds kLongestAnswerTime = std::chrono::hours(1);  // of one on this machine
+constexpr auto kPause = milliseconds(20);  // between tries to reach a server
 
 // A longer time would overflow.
 Clock::time_point in(milliseconds time) {
@@ -28,15 +30,18 @@ Clock::time_point in(milliseconds time) {
 }  // namespace
 
 Store::Store(const StoreAddress& address, milliseconds timeout, Where where)
-    : Store(address, timeout, kAnswerTime, where) {}
+    : Store(address, timeout, std::nullopt, where) {}
 
-Store::Store(const StoreAddress& address, milliseconds timeout, milliseconds answer_time,
-             Where where)
-    : address_(address), timeout_(timeout), answer_time_(answer_time) {
+Store::Store(const StoreAddress& address, milliseconds timeout,
+             std::optional<milliseconds> most_answer_time, Where where)
+    : address_(address), timeout_(timeout), most_answer_time_(most_answer_time) {
   const auto end = in(timeout);
   for (;;) {
     try {
-      connection_ = std::make_unique<StoreConnection>(address, std::min(end, in(answer_time)));
+      const auto left = end - Clock::now();
+      connection_ = std::make_unique<StoreConnection>(
+          address, std::min<Clock::duration>(left, answer_time(false)),
+          std::min<Clock::duration>(left, answer_time(true)));
       return;
     } catch (const SilentServer& error) {
       if (Clock::now() + kPause >= end) fail(error.what(), where);
@@ -55,6 +60,11 @@ Store Store::another(milliseconds timeout, Where where) const {
   return Store(address_, timeout, std::min<milliseconds>(timeout, kAnswerTime), where);
 }
 
+milliseconds Store::answer_time(bool is_local) const {
+  if (most_answer_time_) return *most_answer_time_;
+  return is_local ? std::clamp(timeout_, kAnswerTime, kLongestAnswerTime) : kAnswerTime;
+}
+
 Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
@@ -66,11 +76,11 @@ StoreAnswer Store::ask(const StoreRequest& request, Where where) {
   RINGRAD_CHECK(request.value.size() <= kMostValueBytes, ValueError, where, "store: the value of ",
                 request.name, " must have at most ", kMostValueBytes, " bytes; got ",
                 request.value.size());
-  const auto end = in(answer_time_);
   try {
     if (!connection_ || connection_->process() != getpid())
-      connection_ = std::make_unique<StoreConnection>(address_, end);
-    StoreAnswer answer = connection_->ask(request, end);
+      connection_ =
+          std::make_unique<StoreConnection>(address_, answer_time(false), answer_time(true));
+    StoreAnswer answer = connection_->ask(request, answer_time(connection_->is_local()));
     if (answer.status != Status::refused) return answer;
     fail(answer.text, where);
   } catch (const CollectiveError&) {
@@ -90,7 +100,8 @@ std::string Store::get(const std::string& name, Where where) {
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
     // The server has half of the time for an answer to wait, and the other half to answer.
-    const auto wait = std::clamp(left, milliseconds(), answer_time_ / 2);
+    const bool is_local = connection_ && connection_->is_local();
+    const auto wait = std::clamp(left, milliseconds(), answer_time(is_local) / 2);
     StoreAnswer answer = ask({.operation = Operation::get, .name = name, .wait = wait}, where);
     if (answer.status == Status::done) return std::move(answer.text);
     if (Clock::now() >= end)

@@ -11,8 +11,10 @@
 // anything else (store_auth.h): two jobs that meet on one port do not mix, and a stranger on the
 // port learns nothing.
 //
-// Every connect, read and write has a deadline. After a failure the next call makes a new
-// connection. No request is sent twice.
+// Every connect, read and write has a deadline: 10 s of this thread's running time
+// (running_time.h) for a server elsewhere; for one on this machine, whose end would be noticed, the
+// store's timeout if that is longer, up to an hour. After a failure the next call makes a new connection. No
+// request is sent twice.
 
 #pragma once
 
@@ -70,7 +72,7 @@ class Store {
   Store another(std::chrono::milliseconds timeout, Where where = Where::current()) const;
 
   /// From now on, the server is considered gone if an answer takes longer than `time`.
-  void answer_within(std::chrono::milliseconds time) { answer_time_ = time; }
+  void answer_within(std::chrono::milliseconds time) { most_answer_time_ = time; }
 
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
@@ -78,14 +80,15 @@ class Store {
 
  private:
   Store(const StoreAddress& address, std::chrono::milliseconds timeout,
-        std::chrono::milliseconds answer_time, Where where);
+        std::optional<std::chrono::milliseconds> most_answer_time, Where where);
+  std::chrono::milliseconds answer_time(bool is_local) const;
   StoreAnswer ask(const StoreRequest& request, Where where);
   [[noreturn]] void fail(const std::string& got, Where where) const;
 
   StoreAddress address_;
   std::chrono::milliseconds timeout_;
-  std::chrono::milliseconds answer_time_;        // a live server answers within this time
-  std::unique_ptr<StoreConnection> connection_;  // null after a failure
+  std::optional<std::chrono::milliseconds> most_answer_time_;  // if it was chosen
+  std::unique_ptr<StoreConnection> connection_;                // null after a failure
 };
 
 }  // namespace ringrad

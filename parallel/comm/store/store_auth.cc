@@ -44,6 +44,15 @@ StoreKeys derive_keys(std::string_view token, const StoreNonce& client, const St
           derive("ringrad store to server"), derive("ringrad store to client")};
 }
 
+std::string derive_name(std::string_view token, std::string_view what) {
+  const StoreMac mac = hmac(token, concat("ringrad store name", '\0', what));
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string name;
+  for (std::size_t i = 0; i < mac.size() / 2; ++i)
+    name.append({kDigits[mac[i] >> 4], kDigits[mac[i] & 15]});
+  return name;
+}
+
 bool is_same(const StoreMac& mac, std::string_view bytes) {
   return bytes.size() == mac.size() && CRYPTO_memcmp(mac.data(), bytes.data(), mac.size()) == 0;
 }

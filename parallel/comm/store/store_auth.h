@@ -39,6 +39,9 @@ struct StoreKeys {
 };
 StoreKeys derive_keys(std::string_view token, const StoreNonce& client, const StoreNonce& server);
 
+/// 32 hexadecimal digits that only those can guess who know the token: a name for `what`.
+std::string derive_name(std::string_view token, std::string_view what);
+
 /// True if the bytes are the MAC. Takes equally long wherever they differ.
 bool is_same(const StoreMac& mac, std::string_view bytes);
 

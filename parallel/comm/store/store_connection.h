@@ -1,11 +1,14 @@
 // StoreConnection: a client's connection to the server of a store (store.h), from connecting to the
 // last answer.
 //
-// All functions end by their deadline. A connection that has thrown is of no more use: an answer
-// that comes too late would be taken for the next one's.
+// All functions end within the time that they are given, as far as this thread was running
+// (running_time.h): on a loaded machine a live server may be late, and so is this thread. A
+// connection that has thrown is of no more use: an answer that comes too late would be taken for
+// the next one's.
 
 #pragma once
 
+#include <netdb.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -34,25 +37,42 @@ struct NoSocket : std::runtime_error {
 
 class StoreConnection {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Duration = std::chrono::steady_clock::duration;
 
-  /// Connects, and goes through the handshake. Throws: SilentServer, ForeignServer, NoSocket
-  StoreConnection(const StoreAddress& address, Clock::time_point end);
+  /// Connects, and goes through the handshake. A server on this machine (store_local.h) may take
+  /// `local_time`, another one `time`.
+  ///
+  /// Throws: SilentServer, ForeignServer, NoSocket
+  StoreConnection(const StoreAddress& address, Duration time, Duration local_time);
+  StoreConnection(const StoreAddress& address, Duration time)
+      : StoreConnection(address, time, time) {}
 
-  /// Throws: SilentServer if the answer does not come by `end`; ForeignServer if it has been
+  /// Throws: SilentServer if the answer does not come within `time`; ForeignServer if it has been
   ///         tampered with
-  StoreAnswer ask(const StoreRequest& request, Clock::time_point end);
+  StoreAnswer ask(const StoreRequest& request, Duration time);
+
+  /// True if the server is on this machine. Then the connection ends as soon as the server does: as
+  /// long as it stands, the server lives.
+  bool is_local() const { return is_local_; }
 
   /// The process that made it. A forked child must not speak on it.
   pid_t process() const { return process_; }
 
  private:
-  void write_frame(const std::string& body, Clock::time_point end);
-  std::string read_frame(std::size_t most_bytes, Clock::time_point end);
-  std::string read(std::size_t num_bytes, Clock::time_point end);
-  StoreAnswer receive(Clock::time_point end);
+  class TimeLimit;
+
+  void enter(const StoreAddress& address, TimeLimit& limit);
+  static void wait_until_ready(int socket, short events, TimeLimit& limit);
+  static Descriptor connect_to(const addrinfo& address, TimeLimit& limit);
+  static Descriptor connect_to(const StoreAddress& address, TimeLimit& limit);
+  static Descriptor connect_locally(const StoreAddress& address);
+  void write_frame(const std::string& body, TimeLimit& limit);
+  std::string read_frame(std::size_t most_bytes, TimeLimit& limit);
+  std::string read(std::size_t num_bytes, TimeLimit& limit);
+  StoreAnswer receive(TimeLimit& limit);
 
   Descriptor socket_;
+  bool is_local_ = false;
   StoreSeal to_server_{{}}, from_server_{{}};
   pid_t process_;
 };

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <asio/buffer.hpp>
 #include <asio/executor_work_guard.hpp>
+#include <asio/generic/stream_protocol.hpp>
 #include <asio/io_context.hpp>
-#include <asio/ip/tcp.hpp>
+#include <asio/posix/stream_descriptor.hpp>
 #include <asio/read.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
@@ -28,16 +30,18 @@
 #include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/store/store_auth.h"
 #include "ringrad/parallel/comm/store/store_listener.h"
+#include "ringrad/parallel/comm/store/store_local.h"
 #include "ringrad/parallel/comm/store/store_protocol.h"
 #include "ringrad/parallel/comm/store/store_values.h"
 
 namespace ringrad {
 namespace {
 
-using tcp = asio::ip::tcp;
 using asio::error_code;
+using Protocol = asio::generic::stream_protocol;  // TCP, or a Unix socket
+using ReadySocket = asio::posix::stream_descriptor;
 
-constexpr int kAcceptedAtOnce = 64;  // then connections that are open have their turn
+constexpr int kAcceptedAtOnce = 16;  // then connections that are open have their turn
 constexpr auto kPauseWithoutDescriptors = std::chrono::milliseconds(50);
 
 StoreLimits within_system(StoreLimits limits) {
@@ -53,13 +57,26 @@ class Connection;
 using ConnectionPtr = std::shared_ptr<Connection>;
 using Connections = std::list<ConnectionPtr>;
 
+// How much speaks for a connection. All but clients are strangers.
+enum Standing : std::size_t { kSilent, kGreeted, kLocal, kClient, kNumStandings };
+
 // What connections share. Only the server's thread touches it.
 struct Shared {
   const std::string token;
   const StoreLimits limits;
   StoreValues values{};
-  Connections strangers{}, clients{};  // strangers in the order of arrival
+  std::array<Connections, kNumStandings> connections{};  // of each standing, the oldest first
   std::multimap<std::string, ConnectionPtr, std::less<>> waiting{};  // by name
+
+  std::size_t num_strangers() const {
+    return connections[kSilent].size() + connections[kGreeted].size() + connections[kLocal].size();
+  }
+  // The first to go if there are too many strangers; null if there is none below or at `most`.
+  ConnectionPtr least_stranger(Standing most) const {
+    for (const Standing standing : {kSilent, kGreeted, kLocal})
+      if (standing <= most && !connections[standing].empty()) return connections[standing].front();
+    return nullptr;
+  }
 };
 
 // Each function that waits names the function that goes on; close() ends them all. A connection
@@ -67,16 +84,17 @@ struct Shared {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(asio::io_context& io, Shared& shared, int family, int socket)
-      : socket_(io, family == AF_INET6 ? tcp::v6() : tcp::v4(), socket),
+      : socket_(io, Protocol(family, 0), socket),
         timer_(io),
-        shared_(shared) {}
+        shared_(shared),
+        standing_(family == AF_UNIX ? kLocal : kSilent) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   /// Moves from a list of its own into that of strangers.
   void start(Connections& own) {
     place_ = own.begin();
-    shared_.strangers.splice(shared_.strangers.end(), own, place_);
+    list().splice(list().end(), own, place_);
     or_close([this] {
       close_after(shared_.limits.time_to_authenticate);
       read_frame(kStoreMagic.size() + sizeof(StoreNonce), &Connection::challenge);
@@ -96,7 +114,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   using Next = void (Connection::*)();
 
-  Connections& list() { return from_client_ ? shared_.clients : shared_.strangers; }
+  Connections& list() { return shared_.connections[standing_]; }
+
+  void rise_to(Standing standing) {
+    Connections& before = list();
+    standing_ = standing;
+    list().splice(list().end(), before, place_);
+  }
 
   // Ends the connection if the body runs out of memory.
   template <class Body>
@@ -112,6 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void challenge() {
     if (!frame_.starts_with(kStoreMagic)) return close();
+    if (standing_ == kSilent) rise_to(kGreeted);
     const StoreNonce own = make_nonce();
     keys_ = derive_keys(shared_.token, array_of(frame_.substr(kStoreMagic.size())), own);
     write_frame(concat(bytes_of(own), bytes_of(keys_.server_proof)), &Connection::await_proof);
@@ -121,9 +146,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void check_proof() {
     if (!is_same(keys_.client_proof, frame_) ||
-        shared_.clients.size() >= shared_.limits.most_clients)
+        shared_.connections[kClient].size() >= shared_.limits.most_clients)
       return close();
-    shared_.clients.splice(shared_.clients.end(), shared_.strangers, place_);
+    rise_to(kClient);
     from_client_.emplace(keys_.to_server);
     to_client_.emplace(keys_.to_client);
     answer({});
@@ -134,7 +159,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void await_request() {
     stop_timer();
     frame_ = std::string();  // an idle client keeps no memory
-    socket_.async_wait(tcp::socket::wait_read,
+    socket_.async_wait(Protocol::socket::wait_read,
                        [self = shared_from_this()](const error_code& error) {
                          if (error) return self->close();
                          self->or_close([&] {
@@ -161,6 +186,24 @@ class Connection : public std::enable_shared_from_this<Connection> {
       stop_waiting();
       answer({StoreAnswer::Status::not_set});
     });
+    close_if_it_ends();
+  }
+
+  // A client that has gone does not wait any longer. What it sends while it waits is read later.
+  void close_if_it_ends() {
+    socket_.async_wait(
+        Protocol::socket::wait_read,
+        [self = shared_from_this(), number = num_timers_](const error_code& error) {
+          if (!error && self->waiting_ && number == self->num_timers_ && self->has_ended())
+            self->close();
+        });
+  }
+
+  bool has_ended() {
+    char byte = 0;
+    const ssize_t count =
+        recv(socket_.native_handle(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+    return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
   }
 
   // Sends a value that has been set to all clients that wait for it. A client for whom there is no
@@ -242,10 +285,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     timer_.cancel();
   }
 
-  tcp::socket socket_;
+  Protocol::socket socket_;
   asio::steady_timer timer_;
   std::uint64_t num_timers_ = 0;
   Shared& shared_;
+  Standing standing_;
   Connections::iterator place_;
   std::string frame_;  // what is being read or written
   StoreKeys keys_{};
@@ -259,13 +303,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 class StoreServer::State {
  public:
-  State(StoreListener listener, std::string token, const StoreLimits& limits)
-      : shared_{std::move(token), within_system(limits)},
-        family_(listener.family),
-        pause_(io_),
-        acceptor_(io_, family_ == AF_INET6 ? tcp::v6() : tcp::v4(), listener.socket.number()) {
-    listener.socket.release();
-    accept_later();
+  State(StoreListener port, Descriptor local, std::string token, const StoreLimits& limits)
+      : shared_{std::move(token), within_system(limits)} {
+    listeners_.emplace_back(io_, std::move(port.socket), port.family);
+    if (local.is_open()) listeners_.emplace_back(io_, std::move(local), AF_UNIX);
+    for (Listener& listener : listeners_) accept_later(listener);
   }
 
   // Its thread takes no signals: they are for the program's own.
@@ -291,58 +333,75 @@ class StoreServer::State {
   State& operator=(const State&) = delete;
 
  private:
+  struct Listener {
+    Listener(asio::io_context& io, Descriptor from, int of_family)
+        : family(of_family), pause(io), socket(io, from.number()) {
+      from.release();
+    }
+    const int family;
+    asio::steady_timer pause;
+    ReadySocket socket;         // owns what it was made from, if that did not throw
+    bool is_accepting = false;  // true during a pause, too
+  };
+
   // The server goes on accepting when there was no memory to go on with: the handler that threw is
   // not called again. What else is queued has its turn in between, as it may free memory.
   void run() {
     while (!io_.stopped()) try {
-        if (!is_accepting_) {
-          io_.poll();
-          accept_later();
-        }
+        for (Listener& listener : listeners_)
+          if (!listener.is_accepting) {
+            io_.poll();
+            accept_later(listener);
+          }
         io_.run();
       } catch (const std::exception&) {
       }
   }
 
-  void accept_later() {
-    acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
-      is_accepting_ = false;
-      if (!error) accept_some();
+  void accept_later(Listener& listener) {
+    listener.socket.async_wait(ReadySocket::wait_read, [this, &listener](const error_code& error) {
+      listener.is_accepting = false;
+      if (!error) accept_some(listener);
     });
-    is_accepting_ = true;
+    listener.is_accepting = true;
   }
 
-  void accept_some() {
+  void accept_some(Listener& listener) {
     for (int i = 0; i < kAcceptedAtOnce; ++i) {
       Descriptor socket(
-          accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+          accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.is_open())
-        take(std::move(socket));
+        take(std::move(socket), listener.family);
       else if (errno == EAGAIN || errno == EWOULDBLOCK)
         break;
       else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-        return wait_for_descriptors();
+        return wait_for_descriptors(listener);
     }
-    accept_later();
+    accept_later(listener);
   }
 
-  void wait_for_descriptors() {
-    if (!shared_.strangers.empty()) shared_.strangers.front()->close();
-    pause_.expires_after(kPauseWithoutDescriptors);
-    pause_.async_wait([this](const error_code& error) {
-      is_accepting_ = false;
-      if (!error) accept_later();
+  void wait_for_descriptors(Listener& listener) {
+    if (const auto stranger = shared_.least_stranger(kLocal)) stranger->close();
+    listener.pause.expires_after(kPauseWithoutDescriptors);
+    listener.pause.async_wait([this, &listener](const error_code& error) {
+      listener.is_accepting = false;
+      if (!error) accept_later(listener);
     });
-    is_accepting_ = true;
+    listener.is_accepting = true;
   }
 
-  void take(Descriptor socket) {
-    set_client_options(socket.number());
-    if (shared_.strangers.size() >= shared_.limits.most_strangers)
-      shared_.strangers.front()->close();
+  void take(Descriptor socket, int family) {
+    const bool is_local = family == AF_UNIX;
+    if (is_local && !is_of_own_user(socket.number())) return;
+    if (!is_local) set_client_options(socket.number());
+    if (shared_.num_strangers() >= shared_.limits.most_strangers) {
+      const auto stranger = shared_.least_stranger(is_local ? kLocal : kGreeted);
+      if (!stranger) return;
+      stranger->close();
+    }
     try {
       Connections added(1);
-      added.front() = std::make_shared<Connection>(io_, shared_, family_, socket.number());
+      added.front() = std::make_shared<Connection>(io_, shared_, family, socket.number());
       socket.release();
       added.front()->start(added);
     } catch (const std::exception&) {  // there is no memory for this connection
@@ -353,10 +412,7 @@ class StoreServer::State {
   // Without it the context stops when a handler throws and there is no other.
   const asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
   Shared shared_;
-  const int family_;
-  asio::steady_timer pause_;
-  tcp::acceptor acceptor_;     // the last that can fail: it owns the listener's socket from then on
-  bool is_accepting_ = false;  // true during a pause, too
+  std::list<Listener> listeners_;
   std::thread thread_;
 };
 
@@ -370,7 +426,8 @@ StoreServer::StoreServer(StoreAddress wanted, const StoreLimits& limits, Where w
   StoreListener listener = listen_at(address_, where);
   address_.port = listener.port;
   try {
-    state_ = std::make_unique<State>(std::move(listener), address_.token, limits);
+    state_ = std::make_unique<State>(std::move(listener), listen_locally(address_), address_.token,
+                                     limits);
   } catch (const std::system_error& error) {
     throw CollectiveError(
         concat("store: the server must be able to wait for clients; got ", error.what()), where);

@@ -10,10 +10,13 @@
 //
 // The limits below, and those of store_protocol.h and store_values.h, apply to every client that
 // can reach the port. A stranger is a connection that has not yet proved that it knows the token.
-// Strangers have a separate limit, so they cannot take the places of the job's ranks: beyond it,
-// the server disconnects the oldest stranger.
+// Strangers have a separate limit, so they cannot take the places of the job's ranks. Beyond it,
+// the server disconnects the stranger that looks least like a rank: the oldest that has not said
+// hello, then the oldest that has, then one on the Unix socket (store_local.h), which only
+// processes of the server's own user can reach. A client is never disconnected for another one.
 //
-// The server listens on this machine's loopback interface unless the address names another. A
+// The server listens on this machine's loopback interface unless the address names another, and at
+// a Unix socket for clients of this machine. A
 // forked child that exits, or destroys its copy of the server, does not affect the parent's server.
 // While it lives it holds copies of the sockets, so a child that outlives its parent keeps the
 // port.

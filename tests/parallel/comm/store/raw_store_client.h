@@ -63,15 +63,20 @@ class RawStoreClient {
            recv(socket_.number(), &byte, 1, 0) <= 0;
   }
 
-  /// Says hello, and sends the proof that answers the challenge with the token.
-  void say_hello_and_prove() {
+  /// Says hello, and receives the challenge.
+  void say_hello() {
     const StoreNonce own = make_nonce();
     send_frame(concat(kStoreMagic, bytes_of(own)));
     const std::string challenge = receive_frame();
     keys_ = derive_keys(token_, own, array_of(challenge));
     to_server_ = StoreSeal(keys_.to_server);
     from_server_ = StoreSeal(keys_.to_client);
-    send_frame(bytes_of(keys_.client_proof));
+  }
+  /// Sends the proof that answers the challenge with the token.
+  void prove() { send_frame(bytes_of(keys_.client_proof)); }
+  void say_hello_and_prove() {
+    say_hello();
+    prove();
   }
   /// Performs the whole handshake.
   void enter() {

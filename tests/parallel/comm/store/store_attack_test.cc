@@ -5,10 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <string>
@@ -17,6 +20,7 @@
 #include <vector>
 
 #include "ringrad/parallel/comm/store/store.h"
+#include "ringrad/parallel/comm/store/store_connection.h"
 #include "ringrad/parallel/comm/store/store_protocol.h"
 #include "ringrad/parallel/comm/store/store_server.h"
 #include "ringrad/tests/parallel/comm/store/raw_store_client.h"
@@ -115,6 +119,73 @@ TEST(StoreAttackTest, StrangersDoNotTakeThePlacesOfClients) {
   EXPECT_EQ(early.get("late"), "here");
 }
 
+TEST(StoreAttackTest, SilentStrangersGoBeforeOneThatHasSaidHello) {
+  constexpr std::size_t kMost = 8;
+  const StoreServer server({}, StoreLimits{.most_strangers = kMost});
+  RawStoreClient rank(server.address());
+  rank.say_hello();
+  std::list<RawStoreClient> strangers;
+  for (std::size_t i = 0; i < 10 * kMost; ++i) strangers.emplace_back(server.address());
+  EXPECT_TRUE(strangers.front().is_closed_within(kPatience));
+  rank.prove();
+  EXPECT_EQ(rank.receive_answer().status, StoreAnswer::Status::done);
+  // Where all have said hello, the oldest goes, so that they do not keep others out.
+  std::list<RawStoreClient> greeted;
+  for (std::size_t i = 0; i < 2 * kMost; ++i) greeted.emplace_back(server.address()).say_hello();
+  EXPECT_TRUE(greeted.front().is_closed_within(kPatience));
+  RawStoreClient(server.address()).enter();
+}
+
+// Each connection of a client of this machine succeeds at the first try, whatever happens at the
+// port.
+TEST(StoreAttackTest, AFloodAtThePortDoesNotReachClientsOfThisMachine) {
+  const testing::StoreProcess server({.most_strangers = 1});
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> attackers;
+  for (int i = 0; i < 4; ++i)
+    attackers.emplace_back([&] {
+      std::list<RawStoreClient> kept;
+      while (!is_over) {
+        kept.emplace_back(server.address());
+        if (kept.size() > 64) kept.pop_front();
+      }
+    });
+  for (int i = 0; i < 200; ++i) {
+    StoreConnection client(server.address(), kPatience);
+    EXPECT_TRUE(client.is_local());
+    const StoreAnswer answer =
+        client.ask({.operation = Operation::add, .name = "sum", .amount = 1}, kPatience);
+    EXPECT_EQ(answer.text, std::to_string(i + 1));
+  }
+  is_over = true;
+  for (std::thread& attacker : attackers) attacker.join();
+}
+
+// Another user's process uses the port, even if it knows the secret.
+TEST(StoreAttackTest, OnlyTheServersUserMayUseItsUnixSocket) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to be two users";
+  const testing::StoreProcess server;
+  EXPECT_TRUE(StoreConnection(server.address(), kPatience).is_local());
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (setresuid(kNobody, kNobody, kNobody) != 0) _exit(2);
+    try {
+      StoreConnection stranger(server.address(), kPatience);
+      stranger.ask({.operation = Operation::set, .name = "here", .value = "by the port"},
+                   kPatience);
+      _exit(stranger.is_local() ? 1 : 0);
+    } catch (...) {
+      _exit(3);
+    }
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 2) GTEST_SKIP() << "there is only one user";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(Store(server.address()).get("here"), "by the port");
+}
+
 // --- Clients that break a rule ---
 
 TEST(StoreAttackTest, ASealedPayloadCountsOnceAndUnchanged) {
@@ -187,6 +258,36 @@ TEST(StoreAttackTest, AThousandClientsWaitAtTheCostOfNoThread) {
   EXPECT_EQ(num_threads_of(server.process()), num_threads);
   store.set("go", "now");
   for (RawStoreClient& client : clients) EXPECT_EQ(client.receive_answer().text, "now");
+}
+
+std::ptrdiff_t num_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+TEST(StoreAttackTest, AClientThatIsGoneWaitsNoLonger) {
+  const StoreServer server;
+  Store store(server.address());
+  const std::ptrdiff_t num_before = num_descriptors();
+  {
+    std::list<RawStoreClient> clients;
+    for (int i = 0; i < 32; ++i) {
+      clients.emplace_back(server.address()).enter();
+      clients.back().send_frame(clients.back().sealed({.name = "never", .wait = kPatience * 100}));
+    }
+    RawStoreClient& kept = clients.front();
+    store.set("other", "");  // the requests that were sent before have arrived
+    std::list<RawStoreClient> gone;
+    gone.splice(gone.end(), clients, std::next(clients.begin()), clients.end());
+    gone.clear();
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (num_descriptors() > num_before + 2 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_EQ(num_descriptors(), num_before + 2);  // both ends of the one that still waits
+    store.set("never", "after all");
+    EXPECT_EQ(kept.receive_answer().text, "after all");
+    kept.send_frame(kept.sealed({.name = "never"}));
+    EXPECT_EQ(kept.receive_answer().text, "after all");
+  }
 }
 
 // --- A hostile server ---

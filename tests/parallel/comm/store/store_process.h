@@ -18,11 +18,11 @@ namespace ringrad::testing {
 /// find their locks taken forever.
 class StoreProcess {
  public:
-  StoreProcess() {
+  explicit StoreProcess(const StoreLimits& limits = {}) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     process_ = fork();
-    if (process_ == 0) serve(ends[1]);
+    if (process_ == 0) serve(ends[1], limits);
     close(ends[1]);
     EXPECT_EQ(read(ends[0], &address_.port, sizeof address_.port), sizeof address_.port);
     close(ends[0]);
@@ -39,9 +39,9 @@ class StoreProcess {
   pid_t process() const { return process_; }
 
  private:
-  [[noreturn]] void serve(int ready) {
+  [[noreturn]] void serve(int ready, const StoreLimits& limits) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const StoreServer server(address_);
+    const StoreServer server(address_, limits);
     const int port = server.address().port;
     if (write(ready, &port, sizeof port) == sizeof port)
       for (;;) pause();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <limits>
 #include <set>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "ringrad/parallel/comm/store/store_protocol.h"
 #include "ringrad/parallel/comm/store/store_server.h"
 #include "ringrad/tests/asleep.h"
+#include "ringrad/tests/parallel/comm/store/store_process.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -130,6 +132,29 @@ TEST(StoreTest, AServerThatIsGoneIsAnError) {
   server.reset();
   expect_throws<CollectiveError>([&] { store.set("x", "y"); }, "must answer; got ");
   expect_throws<CollectiveError>([&] { store.get("x"); }, "must answer; got ");
+}
+
+// A server of this machine that is late lives: its end would be noticed.
+TEST(StoreTest, AServerThatIsStoppedForAWhileIsWaitedFor) {
+  const testing::StoreProcess server;
+  Store store(server.address());
+  server.send_signal(SIGSTOP);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(11'500));
+    server.send_signal(SIGCONT);
+  });
+  store.set("value", "late");
+  EXPECT_EQ(store.get("value"), "late");
+  late.join();
+}
+
+TEST(StoreTest, AServerThatStaysStoppedIsAnError) {
+  const testing::StoreProcess server;
+  Store store(server.address());
+  store.answer_within(milliseconds(300));
+  server.send_signal(SIGSTOP);
+  expect_throws<CollectiveError>([&] { store.set("x", "y"); },
+                                 "must answer; got no answer in time");
 }
 
 TEST(StoreTest, WaitsForAServerThatComesLater) {
