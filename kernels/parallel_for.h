@@ -19,6 +19,8 @@
 #include <cstdint>
 #include <exception>
 
+#include "ringrad/kernels/spinning.h"
+
 namespace ringrad::kernels {
 
 /// Number of pieces that parallel_for would make.
@@ -50,6 +52,7 @@ void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
     const std::int64_t shortest = n / team, longer_ones = n % team;
     const std::int64_t begin = me * shortest + std::min(me, longer_ones);
     const std::int64_t end = begin + shortest + (me < longer_ones ? 1 : 0);
+    watch_for_load();
     try {
       body(begin, end);
     } catch (...) {

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include "ringrad/kernels/spinning.h"
+
 namespace ringrad::kernels::onednn {
 namespace {
 
@@ -61,6 +63,7 @@ Plan::Plan(dnnl::primitive primitive,
 void Plan::run(std::initializer_list<Argument> arguments, const char* operation, Where where) {
   RINGRAD_ASSERT(threads_ == team_size());
   const FixedTeam team(threads_);
+  if (threads_ > 1) watch_for_load();
   try {
     for (const auto& [index, data] : arguments)
       if (const auto memory = memories_.find(index); memory != memories_.end())
