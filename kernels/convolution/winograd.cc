@@ -6,41 +6,13 @@
 #include "ringrad/core/simd.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/convolution/winograd_transforms.h"
+#include "ringrad/kernels/convolution/winograd_uneven.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels::winograd {
 namespace {
 
-using Vec = Vector<float>;
-constexpr int kLanes = Vec::kLanes;
-constexpr int kOutputs = 4, kTaps = 3, kInputs = kOutputs + kTaps - 1;
 constexpr int kPlaces = kInputs * kInputs;
-constexpr std::int64_t kBlock = 32;  // tiles multiplied together
-
-/// An image (B, rows, columns, channels) and its window for each tile: the windows start 4 pixels
-/// apart, the first at (-offset_h, -offset_w).
-struct Image {
-  std::int64_t B, rows, columns, channels;
-  std::int64_t offset_h = 0, offset_w = 0;
-};
-
-/// The tiles of an output image, numbered row by row.
-struct Tiles {
-  explicit Tiles(const Image& y)
-      : rows((y.rows + kOutputs - 1) / kOutputs),
-        columns((y.columns + kOutputs - 1) / kOutputs),
-        count(y.B * rows * columns),
-        blocks((count + kBlock - 1) / kBlock) {}
-
-  struct Position {
-    std::int64_t b, h, w;
-  };
-  Position position(std::int64_t tile) const {
-    return {tile / (rows * columns), tile / columns % rows * kOutputs, tile % columns * kOutputs};
-  }
-
-  std::int64_t rows, columns, count, blocks;
-};
 
 /// 36 matrices (rows, columns). A gap of 16 numbers between them keeps their lines out of one cache
 /// set.
@@ -58,27 +30,20 @@ struct Planes {
   float* data;
 };
 
-// Transforms the windows of `image` for the block's tiles by Rule into rows of `planes`. Pixels
-// outside the image, and tiles after the last one, are zeros.
+// Transforms a block's windows by Rule into rows of `planes`; those of uneven tiles are zeros.
 template <class Rule>
-RINGRAD_CLONES void image_to_planes(const Image& image, const float* pixels, const Tiles& tiles,
-                                    std::int64_t first, const float* zeros, const Planes& planes) {
-  constexpr int kWindow = Rule::kFrom;
+RINGRAD_CLONES void windows_to_planes(const Windows<Rule::kFrom>& windows,
+                                      const UnevenTiles& uneven, std::int64_t first,
+                                      const float* zeros, const Planes& planes) {
   for (std::int64_t t = 0; t < kBlock; ++t) {
-    const float* window[kWindow][kWindow];
-    const auto [b, h0, w0] = tiles.position(first + t);
-    for (int i = 0; i < kWindow; ++i)
-      for (int j = 0; j < kWindow; ++j) {
-        const std::int64_t h = h0 - image.offset_h + i, w = w0 - image.offset_w + j;
-        const bool inside =
-            first + t < tiles.count && h >= 0 && h < image.rows && w >= 0 && w < image.columns;
-        window[i][j] =
-            inside ? pixels + ((b * image.rows + h) * image.columns + w) * image.channels : zeros;
-      }
+    const auto& window = windows.at[t];
+    const bool is_even = !uneven[first + t];
     float* out = planes.at(0, t);
-    for (std::int64_t c = 0; c < image.channels; c += kLanes)
+    for (std::int64_t c = 0; c < windows.channels; c += kLanes)
       transform_tile<Rule>(
-          [&](int i, int j, Channels& value) { value = Vec::at(window[i][j] + c); },
+          [&](int i, int j, Channels& value) {
+            value = Vec::at((is_even ? window[i][j] : zeros) + c);
+          },
           [&](int i, const Channels* row) {
             for (int j = 0; j < kInputs; ++j)
               Vec::at(out + (i * kInputs + j) * planes.step + c) = row[j];
@@ -86,11 +51,14 @@ RINGRAD_CLONES void image_to_planes(const Image& image, const float* pixels, con
   }
 }
 
-// Transforms the block's rows of `planes` (tiles, K) into pixels of y.
-RINGRAD_CLONES void planes_to_image(const Planes& planes, const Tiles& tiles, std::int64_t first,
+// Transforms the block's rows of `planes` (tiles, K) into pixels of y, but not those of uneven
+// tiles.
+RINGRAD_CLONES void planes_to_image(const Planes& planes, const Tiles& tiles,
+                                    const UnevenTiles& uneven, std::int64_t first,
                                     const float* bias, const Image& y, float* pixels) {
   const std::int64_t count = std::min(kBlock, tiles.count - first);
   for (std::int64_t t = 0; t < count; ++t) {
+    if (uneven[first + t]) continue;
     const auto [b, h, w] = tiles.position(first + t);
     const std::int64_t height = std::min<std::int64_t>(kOutputs, y.rows - h);
     const std::int64_t width = std::min<std::int64_t>(kOutputs, y.columns - w);
@@ -110,14 +78,6 @@ RINGRAD_CLONES void planes_to_image(const Planes& planes, const Tiles& tiles, st
     }
   }
 }
-
-/// Describes how to read a filter (K, C, 3, 3) as (from, to, 3, 3): strides, and whether taps run
-/// backwards.
-struct FilterView {
-  std::int64_t from, to;  // channels
-  std::int64_t from_stride, to_stride;
-  bool turned;
-};
 
 // Writes the planes (from, to) of the transformed filter.
 RINGRAD_CLONES void filter_to_planes(const FilterView& view, const float* weight,
@@ -175,24 +135,6 @@ RINGRAD_CLONES void multiply(std::int64_t M, std::int64_t N, std::int64_t depth,
                                                c + i * N + j, N);
 }
 
-// y = x convolved with the transformed filter. Also computes the gradient with respect to x.
-void convolve(const Image& x, const float* x_pixels, const Planes& filter, const float* bias,
-              const Image& y, float* y_pixels, Where where) {
-  const Tiles tiles(y);
-  parallel_for(tiles.blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    const Planes inputs(kBlock, x.channels, where), outputs(kBlock, y.channels, where);
-    const Tensor zero_pixel = zeros({x.channels}, {}, where);
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * kBlock;
-      image_to_planes<InputRule>(x, x_pixels, tiles, first, zero_pixel.data<float>(), inputs);
-      for (int place = 0; place < kPlaces; ++place)
-        multiply<false>(kBlock, y.channels, x.channels, {inputs.at(place), x.channels, 1},
-                        filter.at(place), outputs.at(place));
-      planes_to_image(outputs, tiles, first, bias, y, y_pixels);
-    }
-  });
-}
-
 Planes transformed_filter(const FilterView& view, const float* weight, Where where) {
   const Planes planes(view.from, view.to, where);
   parallel_for(view.from, 32, [&](std::int64_t begin, std::int64_t end) {
@@ -201,20 +143,46 @@ Planes transformed_filter(const FilterView& view, const float* weight, Where whe
   return planes;
 }
 
+// y = x convolved with a filter. Also computes the gradient with respect to x.
+void convolve(const Image& x, const float* x_pixels, const FilterView& view, const float* weight,
+              const float* bias, const Image& y, float* y_pixels, Where where) {
+  const Planes filter = transformed_filter(view, weight, where);
+  const Tiles tiles(y);
+  UnevenTiles uneven(tiles, !is_usual_filter(weight, kTaps * kTaps * view.from * view.to));
+  parallel_for(tiles.blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    const Planes inputs(kBlock, x.channels, where), outputs(kBlock, y.channels, where);
+    const Tensor zero_pixel = zeros({x.channels}, {}, where);
+    const float* zero = zero_pixel.data<float>();
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t first = block * kBlock;
+      const Windows<kInputs> windows(x, x_pixels, tiles, block, zero);
+      uneven.mark_outputs(block, windows, x, x_pixels, y);
+      windows_to_planes<InputRule>(windows, uneven, first, zero, inputs);
+      for (int place = 0; place < kPlaces; ++place)
+        multiply<false>(kBlock, y.channels, x.channels, {inputs.at(place), x.channels, 1},
+                        filter.at(place), outputs.at(place));
+      planes_to_image(outputs, tiles, uneven, first, bias, y, y_pixels);
+    }
+  });
+  convolve_directly(uneven.list(), tiles, x, x_pixels, view, weight, bias, y, y_pixels, where);
+}
+
 // The transformed gradient of a filter, summed over some of the tiles. A few blocks at a time are
 // summed and then added to the total, since one long chain of additions would lose more digits.
 class FilterGradient {
  public:
-  FilterGradient(const Problem& p, const Tiles& tiles, Where where)
-      : x_{p.B, p.H, p.W, p.C, p.padding_h, p.padding_w},
-        y_{p.B, p.P, p.Q, p.K},
+  FilterGradient(const Image& x, const Image& y, const Tiles& tiles, UnevenTiles& uneven,
+                 Where where)
+      : x_(x),
+        y_(y),
         tiles_(tiles),
-        inputs_(kBlock, p.C, where),
-        gradients_(kBlock, p.K, where),
-        zero_pixel_(zeros({std::max(p.C, p.K)}, {}, where)),
-        bias_(zeros({p.K}, {}, where)),
-        few_(p.C, p.K, where),
-        total_(p.C, p.K, where) {
+        uneven_(uneven),
+        inputs_(kBlock, x.channels, where),
+        gradients_(kBlock, y.channels, where),
+        zero_pixel_(zeros({std::max(x.channels, y.channels)}, {}, where)),
+        bias_(zeros({y.channels}, {}, where)),
+        few_(x.channels, y.channels, where),
+        total_(x.channels, y.channels, where) {
     for (const Planes* planes : {&few_, &total_})  // the gaps between matrices are summed as well
       std::fill_n(planes->data, kPlaces * planes->step, 0.f);
   }
@@ -239,8 +207,11 @@ class FilterGradient {
   void add_block(std::int64_t block, bool is_first, const float* x, const float* grad_y) {
     const std::int64_t first = block * kBlock;
     const float* zero = zero_pixel_.data<float>();
-    image_to_planes<InputRule>(x_, x, tiles_, first, zero, inputs_);
-    image_to_planes<FilterRule<kOutputs>>(y_, grad_y, tiles_, first, zero, gradients_);
+    const Windows<kInputs> windows(x_, x, tiles_, block, zero);
+    const Windows<kOutputs> windows_of_y(y_, grad_y, tiles_, block, zero);
+    uneven_.mark_products(block, windows, x_, x, windows_of_y, y_, grad_y);
+    windows_to_planes<InputRule>(windows, uneven_, first, zero, inputs_);
+    windows_to_planes<FilterRule<kOutputs>>(windows_of_y, uneven_, first, zero, gradients_);
     const auto accumulate = is_first ? multiply<false> : multiply<true>;
     for (int place = 0; place < kPlaces; ++place)
       accumulate(x_.channels, y_.channels, kBlock, {inputs_.at(place), 1, x_.channels},
@@ -257,6 +228,7 @@ class FilterGradient {
 
   Image x_, y_;
   const Tiles& tiles_;
+  UnevenTiles& uneven_;
   Planes inputs_, gradients_;
   Tensor zero_pixel_, bias_;
   Planes few_, total_;
@@ -277,26 +249,27 @@ bool is_fast(const Problem& p) {
 void forward(const Problem& p, const float* x, const float* weight, const float* bias, float* y,
              Where where) {
   constexpr int kSize = kTaps * kTaps;
-  const Planes filter = transformed_filter({p.C, p.K, kSize, p.C * kSize, false}, weight, where);
-  convolve({p.B, p.H, p.W, p.C, p.padding_h, p.padding_w}, x, filter, bias, {p.B, p.P, p.Q, p.K}, y,
-           where);
+  convolve({p.B, p.H, p.W, p.C, p.padding_h, p.padding_w}, x, {p.C, p.K, kSize, p.C * kSize, false},
+           weight, bias, {p.B, p.P, p.Q, p.K}, y, where);
 }
 
 void backward_input(const Problem& p, const float* grad_y, const float* weight, float* grad_x,
                     Where where) {
   constexpr int kSize = kTaps * kTaps;
-  const Planes filter = transformed_filter({p.K, p.C, p.C * kSize, kSize, true}, weight, where);
   // The window of grad_y for a pixel of grad_x begins 2 - padding pixels before that pixel.
-  convolve({p.B, p.P, p.Q, p.K, 2 - p.padding_h, 2 - p.padding_w}, grad_y, filter, nullptr,
-           {p.B, p.H, p.W, p.C}, grad_x, where);
+  convolve({p.B, p.P, p.Q, p.K, 2 - p.padding_h, 2 - p.padding_w}, grad_y,
+           {p.K, p.C, p.C * kSize, kSize, true}, weight, nullptr, {p.B, p.H, p.W, p.C}, grad_x,
+           where);
 }
 
 void backward_weight(const Problem& p, const float* x, const float* grad_y, float* grad_weight,
                      float* grad_bias, Where where) {
-  const Tiles tiles({p.B, p.P, p.Q, p.K});
+  const Image image{p.B, p.H, p.W, p.C, p.padding_h, p.padding_w}, y{p.B, p.P, p.Q, p.K};
+  const Tiles tiles(y);
+  UnevenTiles uneven(tiles);
   const std::int64_t pieces = num_pieces(tiles.blocks, 1);
   std::vector<FilterGradient> partial;
-  for (std::int64_t i = 0; i < pieces; ++i) partial.emplace_back(p, tiles, where);
+  for (std::int64_t i = 0; i < pieces; ++i) partial.emplace_back(image, y, tiles, uneven, where);
   parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       partial[static_cast<std::size_t>(i)].add_blocks(tiles.blocks * i / pieces,
@@ -309,9 +282,11 @@ void backward_weight(const Problem& p, const float* x, const float* grad_y, floa
   parallel_for(p.C, 32, [&](std::int64_t begin, std::int64_t end) {
     planes_to_filter(whole.total(), p.C, begin, end, grad_weight);
   });
-  if (!grad_bias) return;
-  std::fill_n(grad_bias, p.K, 0.f);
-  for (const FilterGradient& part : partial) part.add_bias_to(grad_bias);
+  if (grad_bias) {
+    std::fill_n(grad_bias, p.K, 0.f);
+    for (const FilterGradient& part : partial) part.add_bias_to(grad_bias);
+  }
+  add_products_directly(uneven.list(), tiles, image, x, y, grad_y, grad_weight, grad_bias);
 }
 
 }  // namespace ringrad::kernels::winograd

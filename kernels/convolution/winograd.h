@@ -20,7 +20,8 @@
 // Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels.
 // Images are channels_last.
 //
-// README.md says more: "Winograd: accuracy".
+// Tiles whose pixels differ too much, or are not finite, are computed by the definition
+// (winograd_uneven.h). README.md says more: "Winograd: accuracy".
 //
 // Paper: Lavin and Gray 2015, arXiv:1509.09308
 

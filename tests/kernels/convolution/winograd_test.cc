@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "ringrad/core/tensor.h"
 #include "ringrad/tests/kernels/team.h"
@@ -107,6 +112,150 @@ TEST(WinogradTest, BackwardWeightIsTheAdjoint) {
                     reference.backward_weight(grad.to_vector<double>(), x.to_vector<double>()));
     expect_accurate(bias, reference.backward_bias(grad.to_vector<double>()));
   });
+}
+
+// Uneven images: pixels of very different size, infinities and NaNs. Each place, a pixel of an image
+// or a tap of a filter, must be as accurate as its own terms allow, whatever its neighbours are.
+// expected is the definition in double, and `terms` the sum of the terms' magnitudes. Both are
+// (.., channels, places) with `places` places.
+void expect_accurate_places(const Tensor& actual, const std::vector<double>& expected,
+                            const std::vector<double>& terms, std::int64_t places,
+                            std::int64_t channels, const std::string& what) {
+  const auto values = actual.to_vector<double>();
+  ASSERT_EQ(values.size(), expected.size());
+  std::map<std::int64_t, double> largest;  // of the terms at a place
+  const auto place_of = [&](std::size_t i) {
+    const auto index = static_cast<std::int64_t>(i);
+    return index / (places * channels) * places + index % places;
+  };
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (double& scale = largest[place_of(i)]; terms[i] > scale) scale = terms[i];
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool is_right = std::isnan(expected[i]) ? std::isnan(values[i])
+                          : std::isinf(expected[i])
+                              ? values[i] == expected[i]
+                              : std::abs(values[i] - expected[i]) <= 1e-5 * largest[place_of(i)];
+    ASSERT_TRUE(is_right) << what << ": value " << i << " is " << values[i] << ", not "
+                          << expected[i] << "; terms up to " << largest[place_of(i)];
+  }
+}
+
+std::vector<double> magnitudes(std::vector<double> values) {
+  for (double& value : values) value = std::abs(value);
+  return values;
+}
+
+// Changes an image (B, C, H, W): one pixel, in one channel or all, at a corner or inside; a row;
+// the right half; all pixels but one.
+struct Change {
+  const char* name;
+  bool (*is_changed)(std::int64_t b, std::int64_t c, std::int64_t h, std::int64_t w);
+};
+constexpr Change kChanges[] = {
+    {"a pixel", [](auto b, auto, auto h, auto w) { return b == 0 && h == 2 && w == 1; }},
+    {"a pixel of one channel",
+     [](auto b, auto c, auto h, auto w) { return b == 0 && c == 3 && h == 1 && w == 2; }},
+    {"a corner", [](auto b, auto c, auto h, auto w) { return b == 0 && c == 0 && h + w == 0; }},
+    {"a row", [](auto, auto, auto h, auto) { return h == 2; }},
+    {"columns", [](auto, auto, auto, auto w) { return w > 1; }},
+    {"all but a pixel", [](auto, auto, auto h, auto w) { return h != 1 || w != 1; }},
+};
+
+// Exact zeros; what Winograd is left to do; far above; too large and too small for the transforms;
+// beyond all numbers.
+const float kFactors[] = {0, 20, 1e4f, 1e20f, 1e-30f, INFINITY, NAN};
+
+template <class Body>
+void for_each_uneven_image(Body body) {
+  const Team team(2);
+  for (const Change& change : kChanges)
+    for (const float factor : kFactors)
+      for (const Problem& p : std::span(kProblems).first(4)) {
+        Random random(static_cast<std::uint64_t>(p.C + p.H));
+        body(p, random, concat(change.name, " times ", factor, ", ", p.H, " x ", p.W),
+             [&](const Tensor& x) {
+               for (std::int64_t b = 0; b < x.shape()[0]; ++b)
+                 for (std::int64_t c = 0; c < x.shape()[1]; ++c)
+                   for (std::int64_t h = 0; h < x.shape()[2]; ++h)
+                     for (std::int64_t w = 0; w < x.shape()[3]; ++w)
+                       if (change.is_changed(b, c, h, w))
+                         x.data<float>()[b * x.strides()[0] + c * x.strides()[1] +
+                                         h * x.strides()[2] + w * x.strides()[3]] *= factor;
+               return x;
+             });
+      }
+}
+
+TEST(WinogradTest, OutputsKeepTheAccuracyOfTheirOwnPixels) {
+  for_each_uneven_image([](const Problem& p, Random& random, const std::string& what, auto change) {
+    const Tensor x = change(image(random, p.B, p.C, p.H, p.W));
+    const Tensor weight = random.tensor({p.K, p.C, 3, 3}), bias = random.tensor({p.K});
+    const Tensor y = empty({p.B, p.K, p.P, p.Q}, {.layout = Layout::channels_last});
+    winograd::forward(p, x.data<float>(), weight.data<float>(), bias.data<float>(), y.data<float>(),
+                      Where::current());
+    const auto forward = [&](auto&& of) {
+      return reference_of(p).forward(of(x.to_vector<double>()), of(weight.to_vector<double>()),
+                                     of(bias.to_vector<double>()));
+    };
+    expect_accurate_places(y, forward(std::identity()), forward(magnitudes), p.P * p.Q, p.K, what);
+  });
+}
+
+TEST(WinogradTest, InputGradientsKeepTheAccuracyOfTheirOwnPixels) {
+  for_each_uneven_image([](const Problem& p, Random& random, const std::string& what, auto change) {
+    const Tensor grad = change(image(random, p.B, p.K, p.P, p.Q));
+    const Tensor weight = random.tensor({p.K, p.C, 3, 3});
+    const Tensor x = empty({p.B, p.C, p.H, p.W}, {.layout = Layout::channels_last});
+    winograd::backward_input(p, grad.data<float>(), weight.data<float>(), x.data<float>(),
+                             Where::current());
+    const auto backward = [&](auto&& of) {
+      return reference_of(p).backward_input(of(grad.to_vector<double>()),
+                                            of(weight.to_vector<double>()));
+    };
+    expect_accurate_places(x, backward(std::identity()), backward(magnitudes), p.H * p.W, p.C,
+                           what);
+  });
+}
+
+TEST(WinogradTest, FilterGradientsKeepTheAccuracyOfTheirOwnProducts) {
+  for (const bool in_x : {true, false})
+    for_each_uneven_image([&](const Problem& p, Random& random, const std::string& what,
+                              auto change) {
+      const Tensor grad = image(random, p.B, p.K, p.P, p.Q), x = image(random, p.B, p.C, p.H, p.W);
+      change(in_x ? x : grad);
+      const Tensor weight = empty({p.K, p.C, 3, 3}), bias = empty({p.K});
+      winograd::backward_weight(p, x.data<float>(), grad.data<float>(), weight.data<float>(),
+                                bias.data<float>(), Where::current());
+      const auto backward = [&](auto&& of) {
+        return reference_of(p).backward_weight(of(grad.to_vector<double>()),
+                                               of(x.to_vector<double>()));
+      };
+      const auto sums = [&](auto&& of) {
+        return reference_of(p).backward_bias(of(grad.to_vector<double>()));
+      };
+      expect_accurate_places(weight, backward(std::identity()), backward(magnitudes), 9, p.K * p.C,
+                             what);
+      expect_accurate_places(bias, sums(std::identity()), sums(magnitudes), 1, p.K, what);
+    });
+}
+
+// An infinite weight meets no padding, and small ones lose no digits.
+TEST(WinogradTest, UnusualFiltersAreApplied) {
+  for (const float factor : {INFINITY, NAN, 1e30f, 1e-35f, 0.f})
+    for_each_problem([&](const Problem& p, Random& random) {
+      const Tensor x = image(random, p.B, p.C, p.H, p.W), weight = random.tensor({p.K, p.C, 3, 3});
+      for (std::int64_t i = 0; i < weight.numel(); ++i)
+        if (!std::isfinite(factor) ? i == 1 : true) weight.data<float>()[i] *= factor;
+      const Tensor y = empty({p.B, p.K, p.P, p.Q}, {.layout = Layout::channels_last});
+      winograd::forward(p, x.data<float>(), weight.data<float>(), nullptr, y.data<float>(),
+                        Where::current());
+      const auto forward = [&](auto&& of) {
+        return reference_of(p).forward(of(x.to_vector<double>()), of(weight.to_vector<double>()),
+                                       {});
+      };
+      expect_accurate_places(y, forward(std::identity()), forward(magnitudes), p.P * p.Q, p.K,
+                             concat(factor));
+    });
 }
 
 TEST(WinogradTest, SupportsSixteensOfChannelsOnly) {
