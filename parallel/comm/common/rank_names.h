@@ -31,7 +31,8 @@ class RankNames {
   /// Those of a smaller group, made of these ranks in this order.
   RankNames of(std::span<const int> ranks) const;
 
-  /// "rank 4" or "ranks 3, 5", for ranks of the group.
+  /// "rank 4" or "ranks 3, 5", for ranks of the group; of more than 9, the first 8: "ranks 0, 1, 2,
+  /// 3, 4, 5, 6, 7 and 56 more".
   std::string list(std::span<const int> ranks) const;
 
  private:

@@ -69,20 +69,25 @@ StoreAddress wait_for_file(const RankEnvironment& job, milliseconds timeout, Whe
   }
 }
 
+// The store that rank 0 serves, as soon as this rank knows where.
+StoreAddress address_of_rank_0(const RankEnvironment& job, milliseconds timeout, Where where) {
+  if (job.world_size == 1) return serve({}, where);
+  RINGRAD_CHECK(job.store.port > 0, ValueError, where, "group: MASTER_PORT must say where ",
+                job.world_size, " ranks meet; got nothing");
+  if (!job.store.token.empty()) return job.rank == 0 ? serve(job.store, where) : job.store;
+  RINGRAD_CHECK(job.local_world_size == job.world_size, ValueError, where,
+                "group: ranks on several hosts must ", kHowToShareSecret, "; got ",
+                job.local_world_size, " of ", job.world_size, " ranks on this host, and no secret");
+  return job.rank == 0 ? serve_by_file(job, where) : wait_for_file(job, timeout, where);
+}
+
 }  // namespace
 
 Store job_store(const RankEnvironment& job, milliseconds timeout, Where where) {
   if (job.launcher_serves_store) return Store(job.store, timeout, where);
-  if (job.world_size == 1) return Store(serve({}, where), timeout, where);
-  RINGRAD_CHECK(job.store.port > 0, ValueError, where, "group: MASTER_PORT must say where ",
-                job.world_size, " ranks meet; got nothing");
-  if (!job.store.token.empty())
-    return Store(job.rank == 0 ? serve(job.store, where) : job.store, timeout, where);
-  RINGRAD_CHECK(job.local_world_size == job.world_size, ValueError, where,
-                "group: ranks on several hosts must ", kHowToShareSecret, "; got ",
-                job.local_world_size, " of ", job.world_size, " ranks on this host, and no secret");
-  return Store(job.rank == 0 ? serve_by_file(job, where) : wait_for_file(job, timeout, where),
-               timeout, where);
+  Store store(address_of_rank_0(job, timeout, where), timeout, where);
+  store.note_server_rank(0);
+  return store;
 }
 
 }  // namespace ringrad

@@ -17,7 +17,8 @@
 
 namespace ringrad {
 
-/// A connection to it. Where rank 0 serves it, it does so as long as its process lives.
+/// A connection to it. Where rank 0 serves it, it does so as long as its process lives, and
+/// Store::server_rank() says so.
 ///
 /// Throws: ValueError if ranks on several hosts share no secret, or no port; CollectiveError if the
 ///         store does not

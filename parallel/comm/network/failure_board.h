@@ -20,8 +20,10 @@
 // rank is named soon after it. A rank that has answered, or that lives and has not been silent for
 // `silence`, counts at most as late, never as lost.
 //
-// If the store is gone as well, each rank reports that and judges for itself. While no call fails,
-// the loss of the store has no effect.
+// If the store is gone as well, each rank reports that and judges for itself. Under ringrun, which
+// serves the store, no rank is then known to be to blame. Under other launchers rank 0 serves it:
+// then rank 0 is to blame, unless another failure was being looked into before, after which rank 0
+// may have ended in good order. While no call fails, the loss of the store has no effect.
 
 #pragma once
 
@@ -123,6 +125,8 @@ class FailureBoard {
   Failure judge(const Operation& operation, const Answers& answers, bool late,
                 const std::string& got) const;
   Failure find_out(const Operation& operation, bool late, const std::string& got);
+  Failure judge_without_store(const Operation& operation, const std::string& got,
+                              const std::string& error);
   static std::string to_text(const Failure& failure);
   Failure parse_failure(const std::string& text) const;
   void record(const Failure& failure);

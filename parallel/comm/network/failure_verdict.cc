@@ -121,6 +121,24 @@ Failure FailureBoard::find_out(const Operation& operation, bool late, const std:
   }
 }
 
+Failure FailureBoard::judge_without_store(const Operation& operation, const std::string& got,
+                                          const std::string& error) {
+  const std::lock_guard lock(store_mutex_);
+  const auto server = store_.server_rank();
+  if (!server || has_answered_)
+    return {kNobody,
+            {},
+            concat(operation, ": the ranks must find out who failed; got ", got,
+                   ", and then: ", error)};
+  int culprit = kNobody;  // where the rank is in another group
+  for (int r = 0; r < world_size_; ++r)
+    if (names_(r) == *server && r != rank_) culprit = r;
+  return {culprit, culprit == kNobody ? std::vector<int>() : std::vector<int>{culprit},
+          concat(operation, ": every rank must take part; got no answer from rank ", *server,
+                 ", whose process serves the store and therefore died or was stopped (", got, "; ",
+                 error, ')')};
+}
+
 void FailureBoard::investigate(const Operation& operation, const std::string& got) {
   bool late = false;
   {
@@ -132,9 +150,7 @@ void FailureBoard::investigate(const Operation& operation, const std::string& go
     try {
       record(find_out(operation, late, got));
     } catch (const CollectiveError& error) {
-      const std::string text = concat(operation, ": the ranks must find out who failed; got ", got,
-                                      ", and then: ", error.message());
-      record({kNobody, {}, text});
+      record(judge_without_store(operation, got, std::string(error.message())));
     }
   }
   const Failure failure = this->failure();

@@ -57,7 +57,9 @@ Store::Store(const StoreAddress& address, milliseconds timeout,
 }
 
 Store Store::another(milliseconds timeout, Where where) const {
-  return Store(address_, timeout, std::min<milliseconds>(timeout, kAnswerTime), where);
+  Store other(address_, timeout, std::min<milliseconds>(timeout, kAnswerTime), where);
+  other.server_rank_ = server_rank_;
+  return other;
 }
 
 milliseconds Store::answer_time(bool is_local) const {
@@ -131,7 +133,8 @@ std::int64_t Store::add(const std::string& name, std::int64_t amount, Where wher
 }
 
 void Store::fail(const std::string& got, Where where) const {
-  throw CollectiveError(concat("store: the server at ", address_.host, ':', address_.port,
+  const std::string owner = server_rank_ ? concat(", in rank ", *server_rank_, " of the job,") : "";
+  throw CollectiveError(concat("store: the server at ", address_.host, ':', address_.port, owner,
                                " must answer; got ", got.empty() ? "no reason" : got),
                         where);
 }

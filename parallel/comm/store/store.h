@@ -71,6 +71,11 @@ class Store {
   /// an answer takes longer than `timeout`, which also limits how long a get() waits.
   Store another(std::chrono::milliseconds timeout, Where where = Where::current()) const;
 
+  /// Says that the process of this rank of the job serves the store, so that the rank is known to
+  /// have failed if the server does. Without it, no rank does.
+  void note_server_rank(int rank) { server_rank_ = rank; }
+  std::optional<int> server_rank() const { return server_rank_; }
+
   /// From now on, the server is considered gone if an answer takes longer than `time`.
   void answer_within(std::chrono::milliseconds time) { most_answer_time_ = time; }
 
@@ -89,6 +94,7 @@ class Store {
   std::chrono::milliseconds timeout_;
   std::optional<std::chrono::milliseconds> most_answer_time_;  // if it was chosen
   std::unique_ptr<StoreConnection> connection_;                // null after a failure
+  std::optional<int> server_rank_;
 };
 
 }  // namespace ringrad
