@@ -12,6 +12,7 @@ keep their names and defaults. Some have another form in Python:
     Generator& generator = ...     may be None, which means the thread's generator
     Device device = ...            text; None means the thread's default device
     std::span<const T> list        any sequence
+    std::function<...> f           any callable; what it returns is checked
 
 A struct XResult becomes a class that also unpacks: q, r = linalg.qr(x).
 
@@ -182,7 +183,9 @@ class Headers:
     def __init__(self, include):
         self.include = include
         self.options = {}  # by scope and name: the fields, and what is said about each
+        self.function_types = set()  # names of types that are a std::function
         for path in sorted((include / 'ringrad').rglob('*.h')):
+            self.function_types.update(re.findall(r'^using (\w+) = std::function<', path.read_text(), re.MULTILINE))
             for scope, _, head, body in declarations(path.read_text()):
                 if re.fullmatch(r'struct \w*Options', head):
                     self.options[scope, head.split()[1]] = [
@@ -196,7 +199,10 @@ class Headers:
 
     # -- Writing ------------------------------------------------------------------------------------------------------
 
-    def call(self, scope, parameters, doc):
+    def is_function(self, parameter):
+        return parameter.bare.startswith('std::function<') or parameter.bare in self.function_types
+
+    def call(self, scope, operation, parameters, doc):
         """What nanobind takes, its annotations, what C++ gets, and the doc with that of the options."""
         taken, notes, given, options_docs = [], [], [], []
         for position, text in enumerate(split(parameters)):
@@ -222,7 +228,7 @@ class Headers:
             else:
                 taken.append(one.taken())
                 notes.append(one.annotation())
-                given.append(one.given())
+                given.append(f'for_operation("{operation}", {one.name})' if self.is_function(one) else one.given())
         text = '\n'.join([doc, '', *options_docs] if options_docs else [doc])
         return ', '.join(taken), ', '.join([f'R"doc({text})doc"', *notes]), ', '.join(given)
 
@@ -239,10 +245,13 @@ class Headers:
                 for_operators = re.search(r'\bWhere( \w+)?(,|$)', parameters)  # a line without a default
                 if for_operators or SKIPPED_TYPES.search(head):
                     continue
-                taken, notes, given = self.call(scope, parameters, doc or docs[name])
+                taken, notes, given = self.call(scope, name, parameters, doc or docs[name])
                 define = 'both(m, tensor, ' if method_of and taken.startswith(method_of) else 'm.def('
-                yield (f'  {define}"{name}", []({taken}) {{\n    return called([&](Where where) {{ '
-                       f'(void)where; return {scope}::{name}({given}); }});\n  }}, {notes});\n')
+                made = f'called([&](Where where) {{ (void)where; return {scope}::{name}({given}); }})'
+                kept = [p.name for p in map(lambda text: Parameter(text, False), split(parameters)) if self.is_function(p)]
+                if kept and result == 'Tensor':
+                    made = f'keeping({made}, {kept[0]})'
+                yield f'  {define}"{name}", []({taken}) {{\n    return {made};\n  }}, {notes});\n'
 
     def results(self, names):
         """Definitions of the structs of tensors that functions return."""
@@ -295,13 +304,13 @@ class Headers:
             yield f'  nb::class_<{types}>(m, "{name}", {final}R"doc({doc})doc")'
             for access, note, parameters in constructors:
                 if access == 'public:':
-                    taken, notes, given = self.call(scope, parameters, note)
+                    taken, notes, given = self.call(scope, name, parameters, note)
                     yield (f'\n    .def("__init__", []({full}* self{", " * bool(taken)}{taken}) {{\n      called('
                            f'[&](Where where) {{ (void)where; new (self) {full}({given}); }});\n    }}, {notes})')
             for tensor in tensors:
                 yield f'\n    .def_prop_ro("{tensor}", [](const {full}& layer) {{ return defined(layer.{tensor}); }})'
             for note, result, method, parameters in methods:
-                taken, notes, given = self.call(scope, parameters, note)
+                taken, notes, given = self.call(scope, f'{name}.{method}', parameters, note)
                 made = f'self.{method}({given})'
                 if result in guards:
                     made, notes = f'new Scope<{full}::{result}, const {full}&, Where>{{{{self, where}}}}', notes + ', nb::keep_alive<0, 1>()'

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/array.h>
 #include <nanobind/stl/filesystem.h>
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -15,9 +13,13 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 
+#include "callback.h"
 #include "ringrad/linalg.h"
 #include "ringrad/parallel.h"
 #include "ringrad/parallel/comm/memory/process_group.h"
@@ -35,6 +37,7 @@ Where caller();
 template <class Function>
 auto called(Function function) {
   const Where where = caller();
+  const UnlockedCall counted;
   const nb::gil_scoped_release unlocked;
   return function(where);
 }
@@ -79,8 +82,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m);
 void bind_operators(nb::module_& m, nb::class_<Tensor>& tensor);
 void bind_symbols(nb::class_<Tensor>& tensor);
 void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
-/// The buffer protocol, for the class of tensors.
-PyType_Slot* buffer_slots();
+/// The buffer protocol and garbage collection, for the class of tensors.
+PyType_Slot* tensor_slots();
 void bind_linalg(nb::module_& m);
 void bind_module(nb::module_& m);
 void bind_nn(nb::module_& m);
@@ -105,6 +108,33 @@ struct type_caster<ringrad::Shape> {
   NB_TYPE_CASTER(ringrad::Shape, io_name("collections.abc.Sequence[int] | int", "tuple[int, ...]"))
   bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept;
   static handle from_cpp(const ringrad::Shape& shape, rv_policy, cleanup_list*) noexcept;
+};
+
+/// One number stands for as many as there are: stride=2.
+template <class Number, std::size_t count>
+requires std::is_arithmetic_v<Number>
+struct type_caster<std::array<Number, count>> {
+  using Array = std::array<Number, count>;
+  NB_TYPE_CASTER(Array, const_name<std::is_floating_point_v<Number>>(
+                            io_name("collections.abc.Sequence[float] | float", "list[float]"),
+                            io_name("collections.abc.Sequence[int] | int", "list[int]")))
+
+  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
+    make_caster<Number> one;
+    make_caster<std::vector<Number>> many;
+    if (one.from_python(source, flags, cleanup)) {
+      value.fill(one.value);
+      return true;
+    }
+    if (!many.from_python(source, flags, cleanup) || many.value.size() != count) return false;
+    std::copy(many.value.begin(), many.value.end(), value.begin());
+    return true;
+  }
+
+  static handle from_cpp(const Array& numbers, rv_policy policy, cleanup_list* cleanup) noexcept {
+    const std::vector<Number> many(numbers.begin(), numbers.end());
+    return make_caster<std::vector<Number>>::from_cpp(many, policy, cleanup);
+  }
 };
 
 template <>

@@ -157,9 +157,11 @@ Tensor from_buffer(const nb::object& source) {
 
 }  // namespace
 
-PyType_Slot* buffer_slots() {
+PyType_Slot* tensor_slots() {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(export_buffer)},
                                 {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(traverse_tensor)},
+                                {Py_tp_clear, reinterpret_cast<void*>(clear_tensor)},
                                 {0, nullptr}};
   return slots;
 }
@@ -173,7 +175,11 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
       .def(
           "__array__",
           [](const nb::object& x, const nb::object& dtype, const nb::object& copy) {
-            const nb::object array = x.attr("detach")().attr("numpy")();
+            RINGRAD_CHECK(
+                !nb::cast<const Tensor&>(x).requires_grad(), AutogradError, caller(),
+                "__array__: a tensor must require no gradient, because NumPy records none; "
+                "got one that does; take x.detach()");
+            const nb::object array = x.attr("numpy")();
             return nb::module_::import_("numpy").attr("array")(
                 array, nb::arg("dtype") = dtype,
                 nb::arg("copy") = copy.is_none() ? nb::cast(false) : copy);

@@ -12,11 +12,27 @@ nb::object to_list(const Tensor& x) {
   return rows;
 }
 
+using Hook = std::function<std::optional<Tensor>(const Tensor& grad)>;
+
+// As register_hook() of C++, whose handle would keep the tensor's history alive.
+CallbackHandle add_hook(const Tensor& x, const Hook& hook) {
+  const Where where = caller();
+  const Edge edge = x.requires_grad(where) ? edge_to(x) : Edge();
+  RINGRAD_CHECK(edge.node, AutogradError, where,
+                "register_hook: the tensor must require a gradient; got one of shape ", x.shape(),
+                " that does not");
+  const auto callback = callback_of(for_operation("register_hook", hook));
+  const int id = edge.node->add_hook(
+      edge.output, [hook](const Tensor& grad) { return hook(grad).value_or(Tensor()); });
+  callback->belong_to(edge.node.get());
+  return CallbackHandle(callback, id);
+}
+
 }  // namespace
 
 nb::class_<Tensor> bind_tensor(nb::module_& m) {
   nb::class_<Tensor> tensor(
-      m, "Tensor", nb::type_slots(buffer_slots()),
+      m, "Tensor", nb::type_slots(tensor_slots()),
       "Numbers of one dtype in several dimensions, on one device. Views share memory.");
   tensor
       .def_prop_ro(
@@ -51,8 +67,12 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           "True if the elements lie without gaps, in the order of the axes.")
       .def(
           "set_requires_grad",
-          [](const Tensor& x, bool value) { return x.set_requires_grad(value, caller()); },
+          [](const nb::object& self, bool value) {
+            nb::cast<const Tensor&>(self).set_requires_grad(value, caller());
+            return self;
+          },
           "requires_grad"_a = true,
+          nb::sig("def set_requires_grad(self, requires_grad: bool = True) -> Tensor"),
           "Returns this tensor, which must be a leaf of a floating dtype.")
       .def(
           "backward",
@@ -93,25 +113,15 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
             return nb::iter(rows);
           },
           nb::sig("def __iter__(self) -> collections.abc.Iterator[Tensor]"), "Its rows.")
-      .def(
-          "register_hook",
-          [](const Tensor& x, std::function<std::optional<Tensor>(const Tensor&)> hook) {
-            return register_hook(
-                x,
-                [hook = std::move(hook)](const Tensor& grad) {
-                  return hook(grad).value_or(Tensor());
-                },
-                caller());
-          },
-          "hook"_a,
-          "Calls hook(grad) when backward has this tensor's gradient; what it returns, unless "
-          "None, replaces the gradient.")
+      .def("register_hook", add_hook, "hook"_a,
+           "Calls hook(grad) when backward has this tensor's gradient; what it returns, unless "
+           "None, replaces the gradient.")
       .def("__bool__", [](const Tensor& x) { return x.scalar(caller()).to<bool>(); })
       .def("__float__", [](const Tensor& x) { return x.scalar(caller()).to<double>(); })
       .def("__int__", [](const Tensor& x) { return x.scalar(caller()).to<std::int64_t>(); })
       .def("__repr__", printed<Tensor>);
-  nb::class_<HookHandle>(m, "HookHandle", "A hook that can be removed.")
-      .def("remove", &HookHandle::remove, "The hook is called no more.");
+  nb::class_<CallbackHandle>(m, "HookHandle", "A hook that can be removed.")
+      .def("remove", &CallbackHandle::remove, "The hook is called no more.");
 
   nb::class_<Generator>(m, "Generator", "A stream of random numbers, Philox 4x32-10.")
       .def(nb::init<std::uint64_t>(), "seed"_a = 0);

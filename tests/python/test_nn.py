@@ -175,7 +175,7 @@ class Modules(unittest.TestCase):
             theirs = safetensors.load_file(path)
             self.assertEqual(theirs.keys(), net.state_dict().keys())
             for name, value in net.state_dict().items():
-                np.testing.assert_array_equal(theirs[name], np.asarray(value))
+                np.testing.assert_array_equal(theirs[name], np.asarray(value.detach()))
             safetensors.save_file({'a': np.arange(6, dtype=np.int64).reshape(2, 3)}, path)
             self.assertEqual(nn.read_safetensors(path)['a'].tolist(), [[0, 1, 2], [3, 4, 5]])
 

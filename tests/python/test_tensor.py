@@ -103,6 +103,18 @@ class Values(unittest.TestCase):
             len(rr.tensor(1))
         self.assertEqual([row.tolist() for row in rr.tensor([[1], [2]])], [[1], [2]])
 
+    def test_one_number_stands_for_a_pair(self):
+        x, w = rr.randn([1, 2, 8, 8]), rr.randn([3, 2, 3, 3])
+        pairs = rr.conv2d(x, w, stride=[2, 2], padding=(1, 1), dilation=[1, 1])
+        self.assertEqual(rr.conv2d(x, w, stride=2, padding=1, dilation=1).tolist(), pairs.tolist())
+        self.assertEqual(rr.conv2d(x, w, stride=np.int64(2), padding=1).tolist(), pairs.tolist())
+        self.assertEqual(rr.max_pool2d(x, kernel=4, stride=4).shape, (1, 2, 2, 2))
+        self.assertEqual(rr.interpolate(x, scale=0.5).shape, (1, 2, 4, 4))
+        self.assertEqual(rr.max_pool3d(rr.randn([1, 2, 4, 4, 4]), kernel=4, stride=4).shape, (1, 2, 1, 1, 1))
+        for stride in ([2], [2, 2, 2], 2.5, '2', None):
+            with self.subTest(stride=stride), self.assertRaises(TypeError):
+                rr.conv2d(x, w, stride=stride)
+
     def test_a_guard_is_open_once(self):
         guard = rr.no_grad()
         with guard, self.assertRaises(rr.ValueError):
@@ -149,6 +161,29 @@ class Gradients(unittest.TestCase):
         (x * 2).sum().backward()
         self.assertEqual((seen, x.grad.tolist()), ([[2, 2]], [8, 8]))
 
+    def test_what_a_function_of_python_returns_is_checked(self):
+        x = rr.ones([2], requires_grad=True)
+
+        def wrong(*_):
+            return 'text'
+
+        lbfgs = nn.LBFGS([x])
+        for name, must, call in (
+                ('register_hook', 'a Tensor or None', lambda: (x.register_hook(wrong), (x * 2).sum().backward())),
+                ('activation_checkpoint', 'a Tensor', lambda: rr.activation_checkpoint(wrong, [x])),
+                ('jacobian', 'a Tensor', lambda: rr.jacobian(wrong, x)), ('hessian', 'a Tensor', lambda: rr.hessian(wrong, x)),
+                ('jvp', 'a Tensor', lambda: rr.jvp(wrong, x, x)), ('gradient_check', 'a Tensor', lambda: rr.gradient_check(wrong, [x.detach().to(rr.float64)])),
+                ('LBFGS.step', 'a Tensor', lambda: lbfgs.step(wrong)), ('warm_up', 'a number', lambda: nn.warm_up(1, wrong)(3))):
+            with self.subTest(name), self.assertRaisesRegex(
+                    TypeError, rf'^{name}: what .*\.wrong returns must be {must}; got str$'):
+                call()
+        with self.assertRaisesRegex(rr.DTypeError, 'returns must be a Tensor; got NoneType'):
+            rr.jacobian(lambda x: None, x)
+        with self.assertRaises(TypeError):
+            x.register_hook(None)
+        with self.assertRaisesRegex(ZeroDivisionError, 'division'):  # the function's own exception stays
+            rr.jacobian(lambda x: 1 / 0, x)
+
     def test_functions_of_python_are_checked(self):
         inputs = [rr.randn([3, 4], dtype=rr.float64), rr.randn([4, 2], dtype=rr.float64)]
         self.assertEqual(rr.gradient_check(lambda xs: rr.tanh(xs[0] @ xs[1]).sum(), inputs), '')
@@ -166,6 +201,100 @@ class Gradients(unittest.TestCase):
             saved += 1
         with self.assertRaisesRegex(RuntimeError, 'changed'):
             saved.sum().backward()
+
+
+class Collection(unittest.TestCase):
+    """What a function of Python's keeps alive ends, if only the function's own tensor keeps the function."""
+
+    def ends(self, make):
+        """True if what make() returns is collected; make also makes a cycle that contains it."""
+        ended = weakref.ref(make())
+        gc.collect()
+        return ended() is None
+
+    def test_a_hook_that_refers_to_its_tensor_ends_with_it(self):
+        class Witness:
+            pass
+
+        def hooked(tensor_of, refer=lambda x, handle: x):
+            x = tensor_of(rr.ones([3], requires_grad=True))
+            witness = Witness()
+
+            def hook(grad):
+                return witness, kept
+
+            handle = x.register_hook(hook)
+            kept = refer(x, handle)
+            return witness
+
+        for name, arguments in (
+                ('leaf', [lambda x: x]), ('result', [rr.exp]), ('one of several results', [lambda x: x.split(1)[1]]),
+                ('view', [lambda x: (x * 2)[1:]]), ('result further down', [rr.exp, lambda x, handle: (x * 2).sum()]),
+                ('in a list', [lambda x: x, lambda x, handle: [{'x': x}]]), ('handle', [lambda x: x, lambda x, handle: handle]),
+                ('handle and tensor', [rr.exp, lambda x, handle: (handle, x)]),
+                ('made a leaf later', [lambda x: rr.ones([3]).set_requires_grad()])):
+            with self.subTest(name):
+                self.assertTrue(self.ends(lambda: hooked(*arguments)))
+
+    def test_a_checkpointed_function_that_refers_to_its_result_ends_with_it(self):
+        class Net:
+            def twice(self, xs):
+                return xs[0] * 2
+
+            def __init__(self):
+                self.y = rr.activation_checkpoint(self.twice, [rr.ones([2], requires_grad=True)])
+
+        self.assertTrue(self.ends(Net))
+
+    def test_a_hook_runs_as_long_as_a_gradient_can_reach_it(self):
+        seen = []
+        x = rr.ones([2], requires_grad=True)
+        y = x * 3
+        y.register_hook(lambda grad, y=y: seen.append((y.tolist(), grad.tolist())))
+        z = y.sum()
+        handle = x.register_hook(lambda grad: grad * 2)
+        del y
+        junk = [[] for _ in range(1000)]
+        gc.collect()
+        z.backward()
+        self.assertEqual((seen, x.grad.tolist()), ([([3, 3], [1, 1])], [6, 6]))
+        handle.remove()
+        handle.remove()
+        (x * 1).sum().backward()
+        self.assertEqual(x.grad.tolist(), [7, 7])
+        del z, x, junk
+        gc.collect()
+        handle.remove()  # of a tensor that has ended
+
+    def test_a_hook_may_remove_itself_and_its_tensor(self):
+        seen = []
+        x = rr.ones([2], requires_grad=True)
+
+        def once(grad):
+            nonlocal x
+            seen.append(grad.tolist())
+            handle.remove()
+            x = None
+            gc.collect()
+
+        y = x
+        handle = x.register_hook(once)
+        for _ in range(2):
+            (y * 2).sum().backward()
+        self.assertEqual(seen, [[2, 2]])
+
+    def test_collections_while_other_threads_compute(self):
+        def body(comm):
+            for step in range(40):
+                x = rr.ones([4], requires_grad=True)
+                y = rr.exp(x)
+                y.register_hook(lambda grad, y=y: grad * 2)
+                if step % 8 == comm.rank:
+                    gc.collect()
+                y.sum().backward()
+                self.assertAlmostEqual(x.grad[0].item(), 2 * 2.718281828, places=4)
+
+        rr.run_ranks(3, body)
 
 
 class SharedMemory(unittest.TestCase):
@@ -250,17 +379,27 @@ class SharedMemory(unittest.TestCase):
         self.assertEqual((view[0], x[0].item(), {other[0].item() for other in others}), (-5, 1, {7}))
 
     def test_numpy_takes_tensors_as_arrays(self):
-        x = rr.ones([3], requires_grad=True)
+        x = rr.ones([3])
         self.assertEqual(np.asarray(x).sum(), 3)
         self.assertEqual(np.concatenate([rr.ones([2]), rr.zeros([1])]).tolist(), [1, 1, 0])
         with self.assertRaises(TypeError):
             np.exp(x)  # would lose the gradient without a word; np.exp(np.asarray(x)) says that it does
 
+    def test_numpy_gets_what_requires_a_gradient_only_after_detach(self):
+        x = rr.ones([3], requires_grad=True)
+        for name, call in (('asarray', lambda: np.asarray(x)), ('array', lambda: np.array([x])), ('result', lambda: np.asarray(x * 2)),
+                           ('numpy', x.numpy), ('from_dlpack', lambda: np.from_dlpack(x))):
+            with self.subTest(name), self.assertRaisesRegex(rr.AutogradError, r'detach\(\)'):
+                call()
+        shared = np.asarray(x.detach())
+        shared[0] = 7
+        self.assertEqual(x.tolist(), [7, 1, 1])
+
     def test_a_write_by_another_library_is_found_if_it_is_told(self):
         x = rr.ones([3], requires_grad=True)
         saved = rr.exp(x)
         loss = saved.sum()
-        np.asarray(saved)[:] = 0
+        np.asarray(saved.detach())[:] = 0
         saved.mark_changed()
         with self.assertRaises(rr.AutogradError):
             loss.backward()
