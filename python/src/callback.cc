@@ -13,8 +13,8 @@ std::unordered_multimap<const Node*, Callback*>& callbacks() {
   return *all;
 }
 
-// Calls visit(callback) for those of the nodes that x alone keeps alive. Each of these nodes has one
-// owner, x or another such node, so no callback is met twice. Both of the collector's looks at x
+// Calls visit(callback) for those of the nodes that x alone keeps alive. Each of these nodes has
+// one owner, x or another such node, so no callback is met twice. The collector's two looks at x
 // meet the same callbacks, because nothing changes between them: the collector holds the lock, and
 // no other thread runs C++.
 template <class Visit>
