@@ -6,6 +6,7 @@
 #include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/comm/logical_ranks.h"
+#include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/parallel/comm/mesh.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/plan/draw/draw_collective.h"

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "ringrad/parallel/comm/job/flight_recorder.h"
+
 namespace ringrad {
 namespace {
 
@@ -20,6 +22,7 @@ void check_options(int world_size, const GroupOptions& options, Where where) {
                 "group: verdict_time must be positive; got ", options.verdict_time.count(), " ns");
   RINGRAD_CHECK(options.silence >= options.silence.zero(), ValueError, where,
                 "group: silence must not be negative; got ", options.silence.count(), " ns");
+  check_record_folder(where);
 }
 
 std::chrono::nanoseconds longest_silence(const GroupOptions& options) {

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <sstream>
@@ -62,6 +64,12 @@ void write_whole(const std::string& path, std::string_view text) {
   if (!is_written || rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
 }
 
+// Where the environment wants records; null if nowhere.
+const char* record_folder() {
+  const char* folder = std::getenv("RINGRAD_FLIGHT_DIR");
+  return folder && *folder ? folder : nullptr;
+}
+
 // Groups of parts of a job have names with slashes, which no file can have.
 std::string as_file_name(std::string group) {
   for (std::size_t at = 0; (at = group.find_first_of("/%", at)) != group.npos; at += 3)
@@ -81,6 +89,22 @@ const char* name(FlightRecord::State state) {
       break;
   }
   return "failed";
+}
+
+void check_record_folder(Where where) {
+  static std::mutex mutex;
+  static std::string good;
+  const char* folder = record_folder();
+  const std::lock_guard lock(mutex);
+  if (!folder || folder == good) return;
+  const int file = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const bool is_writable = file >= 0 && access(folder, W_OK | X_OK) == 0;
+  const int error = errno;
+  if (file >= 0) close(file);
+  RINGRAD_CHECK(is_writable, ValueError, where,
+                "RINGRAD_FLIGHT_DIR: it must name a folder that can be written to; got ",
+                std::strerror(error), " from \"", folder, '"');
+  good = folder;
 }
 
 FlightRecorder::FlightRecorder(std::string group)
@@ -136,7 +160,7 @@ void FlightRecorder::write_json(std::ostream& out, int rank, int world_size,
 }
 
 void FlightRecorder::dump(int rank, int world_size, const std::string& failure) const noexcept {
-  const char* folder = std::getenv("RINGRAD_FLIGHT_DIR");
+  const char* folder = record_folder();
   if (!folder) return;
   try {
     std::ostringstream text;

@@ -124,6 +124,36 @@ TEST(FlightRecorderTest, AGroupsNameMayHaveSlashes) {
   EXPECT_TRUE(std::filesystem::exists(folder / "flight_all.by_host%252Fhost1_rank0.json"));
 }
 
+TEST(FlightRecorderTest, AFolderThatCannotHoldRecordsIsSaidAtTheStart) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "flight_recorder_test_start";
+  std::filesystem::remove_all(folder);
+  const auto refuses = [](const std::filesystem::path& path, const std::string& why) {
+    setenv("RINGRAD_FLIGHT_DIR", path.c_str(), 1);
+    bool is_reached = false;
+    expect_throws<ValueError>([&] { run_ranks(2, [&](Communicator&) { is_reached = true; }); },
+                              "RINGRAD_FLIGHT_DIR: it must name a folder that can be written to; "
+                              "got " +
+                                  why + " from \"" + path.string() + '"');
+    EXPECT_FALSE(is_reached);
+  };
+  refuses(folder, "No such file or directory");
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "file") << "no folder";
+  refuses(folder / "file", "Not a directory");
+  refuses(folder / "file" / "below", "Not a directory");
+  setenv("RINGRAD_FLIGHT_DIR", folder.c_str(), 1);
+  run_ranks(2, [&](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 0) std::filesystem::remove_all(folder);
+    comm.barrier();
+    comm.split(0)->barrier();  // a folder that goes later ends no job
+  });
+  setenv("RINGRAD_FLIGHT_DIR", "", 1);
+  run_ranks(2, [](Communicator& comm) { comm.barrier(); });
+  unsetenv("RINGRAD_FLIGHT_DIR");
+}
+
 // Every rank leaves its record, and tools/flight_report finds the rank whose call differs.
 TEST(FlightRecorderTest, AFailureLeavesTheRecordsOfAllRanks) {
   const std::filesystem::path folder =
