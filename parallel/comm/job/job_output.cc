@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -76,11 +77,9 @@ std::size_t JobOutput::num_unwritten() const {
 }
 
 void JobOutput::report_errors() {
-  if (!log_writer_ || has_reported_error_) return;
-  if (const auto error = log_writer_->take_error()) {
-    has_reported_error_ = true;
-    write(2, concat("ringrun: a file of --log-dir must be writable; got ", *error, '\n'));
-  }
+  for (OutputWriter* const writer : {out_.writer.get(), log_writer_.get()})
+    if (const auto error = writer ? writer->take_error() : std::nullopt)
+      write(2, concat("ringrun: output must be writable; got ", *error, '\n'));
 }
 
 std::vector<std::unique_lock<std::mutex>> JobOutput::lock() const {

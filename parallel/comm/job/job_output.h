@@ -39,7 +39,8 @@ class JobOutput {
 
   /// Bytes that are not written yet.
   std::size_t num_unwritten() const;
-  /// Says on stderr that a rank's file cannot be written, once for all of them.
+  /// Says on stderr that stdout, or the first of the ranks' files, cannot be written, if that is
+  /// new.
   void report_errors();
 
   /// No thread of these allocates memory while the locks are held.
@@ -55,7 +56,6 @@ class JobOutput {
   Console out_, err_;
   std::unique_ptr<OutputWriter> log_writer_;             // null without a folder
   std::vector<std::shared_ptr<const OutputFile>> logs_;  // (world_size), or empty
-  bool has_reported_error_ = false;
 };
 
 }  // namespace ringrad

@@ -284,10 +284,13 @@ class Job {
 
 // Waits until all output is written. A signal ends that, at once or after a last chance for a reader
 // that is slow. Returns the signal, or 0.
-int write_the_rest(const JobOutput& output, const SignalReader& signals, bool is_interrupted) {
+int write_the_rest(JobOutput& output, const SignalReader& signals, bool is_interrupted) {
   RunningTime idle(kListenTime);
   std::size_t before = 0;
-  for (std::size_t left; (left = output.num_unwritten()) > 0;) {
+  for (;;) {
+    const std::size_t left = output.num_unwritten();
+    output.report_errors();
+    if (left == 0 && output.num_unwritten() == 0) return 0;
     if (left != std::exchange(before, left)) idle = RunningTime(kListenTime);
     if (is_interrupted && idle.advance() > kLastWrite) return 0;
     constexpr int kPause_ms = 10;
@@ -297,7 +300,6 @@ int write_the_rest(const JobOutput& output, const SignalReader& signals, bool is
     const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
     if (ends && !is_interrupted) return signal;
   }
-  return 0;
 }
 
 // Remote shells put what they are given into a line for a shell, or do not: it must mean the same

@@ -6,7 +6,7 @@
 //
 // Each rank finds its place in its environment (rank_environment.h) and the others in a store that
 // the launcher serves. The launcher forwards the ranks' output line by line, prefixed by the rank.
-// It never waits for whoever reads its output: 64 MiB later, ranks that write wait instead.
+// It never waits for whoever reads its output: once 64 MiB are unread, ranks that write wait.
 //
 // On each host an agent (agent.h) runs the ranks. On other hosts a remote shell starts the agent:
 // any command that takes a host, a program and its arguments, and forwards stdin, stdout and

@@ -75,8 +75,10 @@ struct OutputWriter::State {
   }
 
   void fail(const std::shared_ptr<const OutputFile>& file, int error_number) {
+    const bool is_first = failed.empty();
     failed.insert(file);
-    if (!error) error = concat(file->name, ": ", text_of_errno(error_number));
+    if (is_first && error_number != EPIPE)
+      error = concat(file->name, ": ", text_of_errno(error_number));
   }
 };
 

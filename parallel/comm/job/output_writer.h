@@ -40,7 +40,8 @@ class OutputWriter {
   /// Bytes that were put and are not written yet.
   std::size_t num_unwritten() const;
 
-  /// The first file that failed, and why: "NAME: No space left on device". Says it once.
+  /// The first file that failed, and why: "NAME: No space left on device". Says it once, and does
+  /// not say that a reader has gone.
   std::optional<std::string> take_error();
 
   /// While the lock is held, the thread allocates and frees no memory, so this process can be

@@ -96,7 +96,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     place_ = own.begin();
     list().splice(list().end(), own, place_);
     or_close([this] {
-      close_after(shared_.limits.time_to_authenticate);
+      close_after(standing_ == kLocal ? shared_.limits.local_time_to_authenticate
+                                      : shared_.limits.time_to_authenticate);
       read_frame(kStoreMagic.size() + sizeof(StoreNonce), &Connection::challenge);
     });
   }

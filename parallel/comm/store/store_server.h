@@ -44,6 +44,8 @@ struct StoreLimits {
   /// From connecting to the end of the handshake, which takes milliseconds, or longer on a machine
   /// with many more ranks than processors.
   std::chrono::milliseconds time_to_authenticate = std::chrono::seconds(5);
+  /// The same on the Unix socket, where a client may wait for a processor and no stranger can come.
+  std::chrono::milliseconds local_time_to_authenticate = std::chrono::seconds(60);
   /// From a frame's first byte to its last, in either direction: the longest takes 10 s at
   /// 100 KiB/s. Between frames a client may be idle forever, since ranks compute for hours.
   std::chrono::milliseconds time_to_finish_frame = std::chrono::seconds(30);

@@ -146,11 +146,16 @@ class OutputTest(Unique):
 
     def test_goes_on_when_a_file_is_full(self):
         (self.folder / 'rank_1.log').symlink_to('/dev/full')
-        run = ringrun('-n', '2', '--log-dir', str(self.folder), script='echo $RANK; sleep 1; echo end')
+        run = ringrun('-n', '2', '--log-dir', str(self.folder), script='echo $RANK; echo end')
         self.assertEqual((run.returncode, sorted(run.stdout.splitlines())), (0, ['[0] 0', '[0] end', '[1] 1', '[1] end']))
         self.assertEqual((self.folder / 'rank_0.log').read_text(), '0\nend\n')
-        self.assertEqual(run.stderr, f'ringrun: a file of --log-dir must be writable; got {self.folder}/rank_1.log: '
+        self.assertEqual(run.stderr, f'ringrun: output must be writable; got {self.folder}/rank_1.log: '
                                      'No space left on device\n')
+        with open('/dev/full', 'wb') as full:
+            run = subprocess.run([RINGRUN, '-n', '2', 'bash', '-c', 'echo $RANK; echo $RANK >&2'], stdout=full,
+                                 stderr=subprocess.PIPE, text=True, timeout=60, check=True)
+        self.assertEqual(sorted(run.stderr.splitlines()), [
+            '[0] 0', '[1] 1', 'ringrun: output must be writable; got stdout: No space left on device'])
 
 
 if __name__ == '__main__':
