@@ -1,6 +1,7 @@
 #include "ringrad/autograd/loss/cross_entropy.h"
 
 #include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/constant.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/index/gather.h"
@@ -49,6 +50,7 @@ Tensor detail::cross_entropy_gradient(const Tensor& grad_output, const Tensor& l
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
                      const CrossEntropyOptions& options, Where where) {
+  check_constant("cross_entropy", "weight", options.weight, where);
   if (logits.dims(where) > 2) {
     check_targets_of_images("cross_entropy", logits, targets, where);
     const Tensor loss = cross_entropy(classes_last(logits, where),

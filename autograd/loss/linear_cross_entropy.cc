@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/constant.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/index/index_select.h"
@@ -186,6 +187,7 @@ void check_arguments(const Inputs& in, Where where) {
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& linear_weight, const Tensor& targets,
                             const Tensor& linear_bias, const CrossEntropyOptions& options,
                             Where where) {
+  check_constant("linear_cross_entropy", "weight", options.weight, where);
   if (autocasting()) {  // products in 16 bits, the loss in float32
     const Tensor a = narrowed(x, where), w = narrowed(linear_weight, where),
                  bias = narrowed(linear_bias, where);

@@ -1,6 +1,7 @@
 #include "ringrad/autograd/loss/pointwise_loss.h"
 
 #include "ringrad/autograd/autocast.h"
+#include "ringrad/autograd/constant.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
@@ -97,6 +98,7 @@ Tensor l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction, Wher
 
 Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& positive_weight,
                        Reduction reduction, Where where) {
+  check_constant("bce_with_logits", "positive_weight", positive_weight, where);
   return pointwise_loss("bce_with_logits", PointwiseLoss::bce_with_logits, x, targets,
                         positive_weight, reduction, where);
 }

@@ -1,8 +1,10 @@
 #include "ringrad/autograd/norm/batch_norm.h"
 
+#include "ringrad/autograd/constant.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/norm/check_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/kernels/norm/batch_norm_training.h"
 
@@ -95,6 +97,10 @@ DType dtype_or(const Tensor& parameter, const Tensor& x) {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options, const Tensor& residual, Where where) {
+  check_eps("batch_norm", options.eps, where);
+  check_norm_momentum("batch_norm", options.momentum, where);
+  check_constant("batch_norm", "running_mean", running_mean, where);
+  check_constant("batch_norm", "running_var", running_var, where);
   RINGRAD_CHECK(running_mean.defined() == running_var.defined(), ValueError, where,
                 "batch_norm: running_mean and running_var must be given together; got one of them");
   kernels::BatchNormTraining result;

@@ -27,8 +27,9 @@ struct BatchNormOptions {
 /// DTypes:  every floating dtype
 /// Saves:   x, weight, bias, mean (C), rstd (C), with ReLU the residual; never y
 /// Throws:  ShapeError unless the vectors are (C) and residual is like x, or if training has fewer
-///          than two values per channel; ValueError when evaluating without running statistics;
-///          DTypeError, DeviceError
+///          than two values per channel; ValueError when evaluating without running statistics,
+///          for an eps that is negative or not finite, or a momentum outside [0, 1];
+///          AutogradError for running statistics that require a gradient; DTypeError, DeviceError
 /// Paper:   Ioffe and Szegedy 2015, arXiv:1502.03167
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,

@@ -5,6 +5,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/norm/check_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/kernels/norm/group_norm.h"
 
@@ -49,6 +50,7 @@ DType dtype_or(const Tensor& parameter, const Tensor& x) {
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias,
                   double eps, Where where) {
+  check_eps("group_norm", eps, where);
   auto [y, mean, rstd] = kernels::group_norm(x, groups, weight, bias, eps, where);
   if (needs_grad(x, weight, bias))
     record("group_norm", where, y, {&x, &weight, &bias},
@@ -68,6 +70,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                      Where where) {
+  check_eps("instance_norm", eps, where);
   const Shape& shape = x.shape(where);
   RINGRAD_CHECK(shape.size() >= 3, ShapeError, where,
                 "instance_norm: x must be (B, C, ...) with at least three axes; got ", shape);

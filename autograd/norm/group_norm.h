@@ -13,8 +13,9 @@ namespace ringrad {
 /// Shapes:  x (B, C, ...); weight, bias (C), which may be undefined  ->  like x
 /// DTypes:  every floating dtype; mean and rstd accumulate in float32, or float64 for float64
 /// Saves:   x, weight, mean and rstd (B, groups)
-/// Throws:  ShapeError unless groups divides C, and weight and bias are (C); DTypeError,
-/// DeviceError Paper:   Wu and He 2018, arXiv:1803.08494
+/// Throws:  ShapeError unless groups divides C, and weight and bias are (C); ValueError for an eps
+///          that is negative or not finite; DTypeError, DeviceError
+/// Paper:   Wu and He 2018, arXiv:1803.08494
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5, Where where = Where::current());
 

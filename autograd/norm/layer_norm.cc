@@ -5,6 +5,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/norm/check_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/kernels/norm/layer_norm.h"
 
@@ -42,6 +43,7 @@ DType dtype_or(const Tensor& parameter, const Tensor& x) {
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                   Where where) {
+  check_eps("layer_norm", eps, where);
   auto [y, mean, rstd] = kernels::layer_norm(x, weight, bias, eps, where);
   if (needs_grad(x, weight, bias))
     record("layer_norm", where, y, {&x, &weight, &bias},

@@ -5,6 +5,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/norm/check_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/kernels/norm/rms_norm.h"
 
@@ -32,6 +33,7 @@ void backward_recorded(BackwardContext& context, const Tensor& x_or_half, const 
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, Where where) {
+  check_eps("rms_norm", eps, where);
   auto [y, rstd] = kernels::rms_norm(x, weight, eps, where);
   if (needs_grad(x, weight))
     record("rms_norm", where, y, {&x, &weight},

@@ -15,7 +15,8 @@ namespace ringrad {
 /// Shapes:  x (..., C), weight (C), which may be undefined  ->  y (..., C)
 /// DTypes:  every floating dtype; rstd accumulates in float32, or float64 for float64
 /// Saves:   x, weight, rstd (...)
-/// Throws:  ShapeError unless weight is (C); DTypeError, DeviceError
+/// Throws:  ShapeError unless weight is (C); ValueError for an eps that is negative or not finite;
+///          DTypeError, DeviceError
 /// Paper:   Zhang and Sennrich 2019, arXiv:1910.07467
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5,
                 Where where = Where::current());

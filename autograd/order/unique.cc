@@ -1,6 +1,7 @@
 #include "ringrad/autograd/order/unique.h"
 
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/function.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/kernels/index/gather.h"
@@ -10,9 +11,10 @@
 #include "ringrad/kernels/order/sort.h"
 
 namespace ringrad {
+namespace {
 
 // Of the sorted elements, those that differ from the one before begin a group.
-std::array<Tensor, 3> unique(const Tensor& x, Where where) {
+std::array<Tensor, 3> groups_of(const Tensor& x, Where where) {
   const NoGradGuard guard;
   const std::int64_t n = x.numel(where);
   const Options whole{.dtype = DType::int64, .device = x.device()};
@@ -29,6 +31,21 @@ std::array<Tensor, 3> unique(const Tensor& x, Where where) {
   const Tensor ends = concatenate(
       {slice(starts, 0, 1, values.numel(), 1, where), full({1}, n, whole, where)}, 0, where);
   return {values, reshape(inverse, x.shape(), where), sub(ends, starts, where)};
+}
+
+}  // namespace
+
+std::array<Tensor, 3> unique(const Tensor& x, Where where) {
+  std::array<Tensor, 3> groups = groups_of(x, where);
+  if (needs_grad(x))
+    record("unique", where, groups[0], {&x}, [where](BackwardContext&) {
+      throw AutogradError(
+          "unique: a backward pass must not pass through its values, which have no derivative "
+          "here; "
+          "got one that does; pass x.detach()",
+          where);
+    });
+  return groups;
 }
 
 }  // namespace ringrad

@@ -15,7 +15,8 @@ namespace ringrad {
 ///     const auto [values, inverse, counts] = unique(x);       values[inverse] is x
 ///
 /// Shapes:  values (U), inverse like x, counts (U)
-/// DTypes:  all; inverse and counts are int64. Nothing has a history.
+/// DTypes:  all; inverse and counts are int64
+/// Throws:  AutogradError in a backward pass through values, which have no derivative
 std::array<Tensor, 3> unique(const Tensor& x, Where where = Where::current());
 
 }  // namespace ringrad

@@ -1,5 +1,7 @@
 #include "ringrad/nn/layers/batch_norm.h"
 
+#include "ringrad/autograd/norm/check_norm.h"
+
 namespace ringrad::nn {
 
 BatchNorm::BatchNorm(const char* name, std::int64_t channels, const BatchNormOptions& options,
@@ -7,6 +9,8 @@ BatchNorm::BatchNorm(const char* name, std::int64_t channels, const BatchNormOpt
     : name_(name), options_(options) {
   RINGRAD_CHECK(channels > 0, ValueError, where, name, ": channels must be positive; got ",
                 channels);
+  check_eps(name, options.eps, where);
+  check_norm_momentum(name, options.momentum, where);
   if (options.affine) {
     weight = parameter("weight", ones({channels}));
     bias = parameter("bias", zeros({channels}));

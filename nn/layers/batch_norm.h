@@ -25,6 +25,7 @@ using BatchNormFunction = std::function<Tensor(
 ///
 /// Parameters:  weight (C) of ones, bias (C) of zeros
 /// Buffers:     running_mean (C) of zeros, running_var (C) of ones
+/// Throws:      ValueError unless C > 0, eps is finite and not negative, and 0 <= momentum <= 1
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& x, Where at = Where::current()) override;

@@ -1,5 +1,6 @@
 #include "ringrad/nn/layers/group_norm.h"
 
+#include "ringrad/autograd/norm/check_norm.h"
 #include "ringrad/autograd/norm/group_norm.h"
 
 namespace ringrad::nn {
@@ -10,6 +11,7 @@ GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, double eps, boo
   RINGRAD_CHECK(groups > 0 && channels > 0 && channels % groups == 0, ValueError, where,
                 "GroupNorm: the number of groups must divide the channels; got ", groups, " and ",
                 channels);
+  check_eps("GroupNorm", eps, where);
   if (!affine) return;
   weight = parameter("weight", ones({channels}));
   bias = parameter("bias", zeros({channels}));
@@ -29,6 +31,7 @@ InstanceNorm2d::InstanceNorm2d(std::int64_t channels, double eps, bool affine, W
     : channels_(channels), eps_(eps) {
   RINGRAD_CHECK(channels > 0, ValueError, where, "InstanceNorm2d: channels must be positive; got ",
                 channels);
+  check_eps("InstanceNorm2d", eps, where);
   if (!affine) return;
   weight = parameter("weight", ones({channels}));
   bias = parameter("bias", zeros({channels}));

@@ -8,6 +8,7 @@ namespace ringrad::nn {
 
 /// Parameters:  weight (channels) of ones, bias (channels) of zeros; none unless affine
 /// Shapes:      (B, channels, ...), like the input
+/// Throws:      ValueError unless groups divides channels, and eps is finite and not negative
 class GroupNorm : public Module {
  public:
   explicit GroupNorm(std::int64_t groups, std::int64_t channels, double eps = 1e-5,
@@ -25,6 +26,7 @@ class GroupNorm : public Module {
 
 /// Parameters:  none, or if affine weight (channels) of ones and bias (channels) of zeros
 /// Shapes:      (B, channels, H, W), like the input
+/// Throws:      ValueError unless channels > 0, and eps is finite and not negative
 class InstanceNorm2d : public Module {
  public:
   explicit InstanceNorm2d(std::int64_t channels, double eps = 1e-5, bool affine = false,

@@ -8,6 +8,7 @@ namespace ringrad::nn {
 
 /// Parameters:  weight (features) of ones, bias (features) of zeros
 /// Shapes:      (..., features), like the input
+/// Throws:      ValueError unless features > 0, and eps is finite and not negative
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(std::int64_t features, double eps = 1e-5, Where where = Where::current());

@@ -8,6 +8,7 @@ namespace ringrad::nn {
 
 /// Parameters:  weight (features) of ones
 /// Shapes:      (..., features), like the input
+/// Throws:      ValueError unless features > 0, and eps is finite and not negative
 class RMSNorm : public Module {
  public:
   explicit RMSNorm(std::int64_t features, double eps = 1e-5, Where where = Where::current());

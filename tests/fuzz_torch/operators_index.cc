@@ -83,7 +83,9 @@ Operators by_order() {
          return searchsorted(sort(in[0], -1).first, in[1], with["right"]);
        }},
       {"unique",
-       [](In in, Arguments with) { return unique(in[0]).at(with["piece"].get<std::size_t>()); }},
+       [](In in, Arguments with) {
+         return unique(in[0].detach()).at(with["piece"].get<std::size_t>());
+       }},
       {"median",
        [](In in, Arguments with) { return median(in[0], with["axis"], with["keepdim"]); }},
       {"quantile",

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "ringrad/autograd/constant.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/transfer.h"
@@ -141,6 +142,8 @@ Tensor sync_batch_norm(const std::shared_ptr<Communicator>& comm, const Tensor& 
                        const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, const BatchNormOptions& options,
                        const Tensor& residual, Where where) {
+  check_constant("synchronised batch norm", "running_mean", running_mean, where);
+  check_constant("synchronised batch norm", "running_var", running_var, where);
   const auto [moments, rows] = global_moments(x, *comm, where);
   const Tensor rstd = kernels::batch_norm_rstd(moments.var, options.eps, where);
   const Tensor y =

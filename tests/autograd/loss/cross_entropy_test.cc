@@ -151,6 +151,18 @@ TEST(CrossEntropyTest, NoticesThatWhatItSavedHasChanged) {
   expect_throws<AutogradError>([&] { backward_after([](T, T, T w) { add_(w, 1); }); }, text);
 }
 
+// nll_loss is composed of operators, and gives its weight a gradient.
+TEST(CrossEntropyTest, OnlyNllLossTakesAWeightThatRequiresAGradient) {
+  const Tensor x = zeros({2, 2}), w = tensor({1.f, 3.f}).set_requires_grad();
+  const Tensor targets = tensor({0, 1});
+  expect_throws<AutogradError>([&] { cross_entropy(x, targets, {.weight = w}); },
+                               "cross_entropy: weight has no derivative here");
+  cross_entropy(x, targets, {.weight = w.detach()});
+  nll_loss(tensor({{-1.f, 0.f}, {0.f, -2.f}}), targets, {.weight = w, .reduction = Reduction::sum})
+      .backward();
+  EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
 TEST(CrossEntropyTest, ThrowsAtTheCallersLine) {
   const Tensor targets = full({2}, 3, {.dtype = DType::int64});
   expect_throws<IndexError>(

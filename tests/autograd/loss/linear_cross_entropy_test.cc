@@ -140,6 +140,15 @@ TEST(LinearCrossEntropyTest, IgnoredRowsAndNoRowsGiveZeroGradients) {
   expect_close(grad(none, weight), zeros({5, 3}));
 }
 
+TEST(LinearCrossEntropyTest, RefusesAClassWeightThatRequiresAGradient) {
+  expect_throws<AutogradError>(
+      [] {
+        linear_cross_entropy(zeros({1, 2}), zeros({3, 2}), tensor({0}), {},
+                             {.weight = ones({3}).set_requires_grad()});
+      },
+      "linear_cross_entropy: weight has no derivative here");
+}
+
 TEST(LinearCrossEntropyTest, ThrowsAtTheCallersLine) {
   const Tensor x = zeros({2, 3}), weight = zeros({5, 3});
   const Tensor targets = full({2}, 5, {.dtype = DType::int64});

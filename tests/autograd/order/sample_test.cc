@@ -43,6 +43,14 @@ TEST(UniqueTest, AgreesWithAMapOfCounts) {
   EXPECT_EQ(unique(tensor({NAN, 1., NAN}))[0].numel(), 3);
 }
 
+TEST(UniqueTest, NoGradientPassesThroughTheValuesUnnoticed) {
+  const Tensor x = tensor({2.f, 1.f, 2.f}).set_requires_grad();
+  const auto [values, inverse, counts] = unique(x);
+  EXPECT_EQ(values.to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_FALSE(counts.requires_grad());
+  expect_throws<AutogradError>([&, v = values] { v.backward(ones({2})); }, "unique");
+}
+
 // How often each of n positions was drawn.
 std::vector<double> shares(const Tensor& draws, std::int64_t n) {
   std::vector<double> result(static_cast<std::size_t>(n));

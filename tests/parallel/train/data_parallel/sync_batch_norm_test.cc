@@ -265,6 +265,15 @@ TEST(SyncBatchNormTest, EvaluationCallsNoOtherRank) {
   });
 }
 
+TEST(SyncBatchNormTest, RunningStatisticsAreConstants) {
+  on_ranks(2, [](Communicator& comm) {
+    nn::BatchNorm2d norm(kChannels);
+    synchronize_batch_norm(norm, comm);
+    norm.running_var.set_requires_grad();
+    EXPECT_THROW(norm(ones({2, kChannels, 1, 1})), AutogradError);
+  });
+}
+
 // Buckets are reduced on another thread while batch norms call the other ranks.
 TEST(SyncBatchNormTest, GradientsMayBeReducedBesideBackward) {
   const auto gradients_of = [](int world_size) {
