@@ -220,10 +220,12 @@ Tensor Module::to(const Tensor& x, DType dtype, Where where) {
 
 void Module::visit(const std::function<void(const std::string&, Module&)>& visit) {
   visit("", *this);
-  for (const auto& [name, module] : children_)
-    module->visit([&, &prefix = name](const std::string& path, Module& below) {
-      visit(path.empty() ? prefix : prefix + '.' + path, below);
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    const auto child = children_[i];  // a copy, because visit may register others
+    child.second->visit([&](const std::string& path, Module& below) {
+      visit(path.empty() ? child.first : child.first + '.' + path, below);
     });
+  }
 }
 
 void Module::check_name(const std::string& name, Where where) const {

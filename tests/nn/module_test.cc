@@ -358,5 +358,25 @@ TEST(SequentialTest, StagesMustStartAtGrowingLayers) {
       "growing ones below 3; got stage 1 of 2 at layer 3");
 }
 
+// Enough children to move the array that the visit reads.
+TEST(ModuleTest, AVisitMayRegisterChildrenAndReachesThem) {
+  struct Growing : Module {
+    Linear& first = child("first", Linear(1, 1));
+    Linear& second = child("second", Linear(1, 1));
+    void grow(int i) { child(concat("a child that was added later, number ", i), Linear(1, 1)); }
+  };
+  Growing net;
+  std::vector<std::string> paths;
+  net.visit([&](const std::string& path, Module&) {
+    if (path == "first")
+      for (int i = 0; i < 8; ++i) net.grow(i);
+    paths.push_back(path);
+  });
+  ASSERT_EQ(paths.size(), 1u + 2 + 8);
+  EXPECT_EQ(paths[1], "first");
+  EXPECT_EQ(paths[2], "second");
+  EXPECT_EQ(paths[10], "a child that was added later, number 7");
+}
+
 }  // namespace
 }  // namespace ringrad::nn
