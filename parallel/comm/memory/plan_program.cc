@@ -16,9 +16,9 @@ class Compiler {
   explicit Compiler(const CollectivePlan& plan)
       : plan_(plan),
         run_(replay(plan, 1)),
-        happens_before_(plan, run_),
         uses_(plan),
         progress_(plan.steps.size()),
+        made_by_(plan.steps.size(), -1),
         instructions_(plan.steps.size()),
         relayed_(plan),
         copies_(plan),
@@ -80,9 +80,12 @@ class Compiler {
 
   void translate_steps() {
     std::vector<std::uint64_t> length(plan_.world_size, 0);
+    ChunkTable<int> latest_write(plan_, -1);
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
       progress_[i] = ++length[step.rank];
+      if (step.op == StepOp::send) made_by_[i] = latest_write(step.rank, step.chunk);
+      if (is_receive(step.op)) latest_write(step.rank, step.chunk) = static_cast<int>(i);
       if (step.op != StepOp::send_staged)
         uses_(step.rank, step.chunk).push_back(static_cast<int>(i));
     }
@@ -120,38 +123,38 @@ class Compiler {
     }
   }
 
+  // What a sum's receivers may get at once is decided where the run makes the sum.
   void deliver_sums() {
+    std::vector<std::vector<int>> receives(plan_.steps.size());  // (steps) that want the sum
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
       if (step.op != StepOp::recv || is_staged(run_.partners[i][0])) continue;
-      const int sum = last_write_before(run_.partners[i][0]);
-      if (sum < 0 || plan_.steps[sum].op != StepOp::recv_reduce) continue;
-      if (!is_free(step.rank, static_cast<int>(i), sum)) continue;
-      instructions_[i].delivered = true;
-      instructions_[sum].deliver_to.push_back({step.rank, place_of(step)});
+      const int sum = made_by_[run_.partners[i][0]];
+      if (sum >= 0 && plan_.steps[sum].op == StepOp::recv_reduce)
+        receives[sum].push_back(static_cast<int>(i));
     }
-  }
-
-  // The step that gave the chunk of `send` its value, or -1 for the rank's input.
-  int last_write_before(int send) {
-    int write = -1;
-    for (int use : uses_(plan_.steps[send].rank, plan_.steps[send].chunk)) {
-      if (use == send) break;
-      if (is_receive(plan_.steps[use].op)) write = use;
+    HappensBefore happens_before(plan_, run_);
+    for (const int sum : run_.order) {
+      happens_before.advance(sum);
+      for (const int receive : receives[sum]) {
+        const Step& step = plan_.steps[receive];
+        if (!is_free(step.rank, receive, sum, happens_before)) continue;
+        instructions_[receive].delivered = true;
+        instructions_[sum].deliver_to.push_back({step.rank, place_of(step)});
+      }
     }
-    return write;
   }
 
   // True if by the time of step `sum` no rank will use what `rank` holds in the chunk before its
   // step `receive` replaces it. The sum itself may read it: it reads each element before it writes
   // it.
-  bool is_free(int rank, int receive, int sum) {
+  bool is_free(int rank, int receive, int sum, const HappensBefore& happens_before) {
     for (int use : uses_(rank, plan_.steps[receive].chunk)) {
       if (use == receive) break;
-      if (!happens_before_(use, sum)) return false;
+      if (!happens_before(use)) return false;
       if (plan_.steps[use].op != StepOp::send) continue;
       const int reader = run_.partners[use][0];
-      if (reader != sum && !happens_before_(reader, sum)) return false;
+      if (reader != sum && !happens_before(reader)) return false;
     }
     return true;
   }
@@ -203,9 +206,9 @@ class Compiler {
 
   const CollectivePlan& plan_;
   const Replay run_;
-  HappensBefore happens_before_;
   ChunkTable<std::vector<int>> uses_;
   std::vector<std::uint64_t> progress_;      // (steps) of its rank, once the step is done
+  std::vector<int> made_by_;                 // (steps) a send's: the receive that made its chunk
   std::vector<Instruction> instructions_;    // (steps)
   ChunkTable<ChunkPlace> relayed_, copies_;  // of an all_to_all
   std::vector<int> num_staged_;              // (world_size)

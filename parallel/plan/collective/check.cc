@@ -167,6 +167,7 @@ class Proof {
     HappensBefore happens_before(plan_, replay_);
     ChunkTable<std::vector<int>> of_chunk(plan_), of_copy(plan_);  // sends since the last write
     for (int index : replay_.order) {
+      happens_before.advance(index);
       const Step& step = plan_.steps[index];
       const bool is_copy = step.op == StepOp::stage || step.op == StepOp::send_staged;
       std::vector<int>& lent = (is_copy ? of_copy : of_chunk)(step.rank, step.chunk);
@@ -175,7 +176,7 @@ class Proof {
         continue;
       }
       for (int send : lent)
-        if (!happens_before(replay_.partners[send][0], index))
+        if (!happens_before(replay_.partners[send][0]))
           return at(PlanFault::overwritten_read, index, is_copy ? "the copy" : "the chunk",
                     " must not be written while rank ", plan_.steps[send].peers[0],
                     " may be reading it; got a read that began at step ", plan_.steps[send].step,

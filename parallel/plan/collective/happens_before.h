@@ -6,14 +6,15 @@
 //     rank 0   a ---- send \            a and b happen before d;
 //     rank 1   b ----------- recv d     of a and b neither happens before the other
 //
-// Each step carries a vector clock: for every rank, how many of its steps have certainly run. The
-// clocks are computed at the first question, since they take steps times ranks numbers, and many
-// plans never need them.
+// Each rank has a vector clock: for every rank, how many of its steps have certainly run. A message
+// carries its sender's clock. A walk through the run keeps only the clocks of the present and of
+// messages that are under way; ranks share a clock until one of them learns something.
 //
 // Paper: Mattern 1989, "Virtual time and global states of distributed systems".
 
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "ringrad/parallel/plan/collective/collective_plan.h"
@@ -24,22 +25,31 @@ namespace ringrad {
 class HappensBefore {
  public:
   /// Keeps references to both. REQUIRES: run = replay(plan, ...) has finished
-  HappensBefore(const CollectivePlan& plan, const Replay& run) : plan_(plan), run_(run) {}
+  HappensBefore(const CollectivePlan& plan, const Replay& run);
 
-  /// True if step `a` has run by the time step `b` reads or writes its chunk. Both are indices into
-  /// plan.steps.
-  bool operator()(int a, int b) {
-    if (clock_.empty()) make_clocks();
-    return position_[a] <= clock_[b][plan_.steps[a].rank];
+  /// Goes on to the next step of the run. REQUIRES: the calls follow run.order
+  void advance(int step);
+
+  /// True if step `a` has run by the time the latest step reads or writes its chunk. `a` is an index
+  /// into plan.steps.
+  bool operator()(int a) const {
+    const int rank = plan_.steps[a].rank;
+    const int own = plan_.steps[now_].rank;
+    return rank == own ? position_[a] < position_[now_] : position_[a] <= (*known_[own])[rank];
   }
 
  private:
-  void make_clocks();
+  using Clock = std::vector<int>;  // (world_size)
+
+  void learn(int rank, int send);
 
   const CollectivePlan& plan_;
   const Replay& run_;
-  std::vector<int> position_;            // (steps) 1 + place among the steps of its rank
-  std::vector<std::vector<int>> clock_;  // (steps, world_size) known when the step runs
+  int now_ = -1;               // the latest step
+  std::vector<int> position_;  // (steps) 1 + place among the steps of its rank
+  const std::shared_ptr<Clock> nothing_;
+  std::vector<std::shared_ptr<Clock>> known_;  // (world_size)
+  std::vector<std::shared_ptr<Clock>> sent_;   // (steps) with messages that are under way
 };
 
 }  // namespace ringrad

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <unordered_map>
 #include <utility>
 
@@ -13,7 +12,12 @@ namespace {
 class Machine {
  public:
   Machine(const CollectivePlan& plan, int slots)
-      : plan_(plan), slots_(slots), programs_(plan.world_size), next_(plan.world_size, 0) {
+      : plan_(plan),
+        slots_(slots),
+        programs_(plan.world_size),
+        message_(plan.steps.size()),
+        after_(plan.steps.size(), -1),
+        next_(plan.world_size, 0) {
     for (int i = 0; i < static_cast<int>(plan.steps.size()); ++i)
       programs_[plan.steps[i].rank].push_back(i);
     replay_.partners.resize(plan.steps.size());
@@ -43,25 +47,27 @@ class Machine {
     return next_[rank] < programs_[rank].size() ? programs_[rank][next_[rank]] : -1;
   }
 
-  // Sends not taken yet, each with the number of its message.
+  // Sends not taken yet, a list through the plan's steps.
   struct Channel {
-    std::deque<std::pair<int, int>> sends;
+    int first = -1, last = -1;
+    int num_messages = 0;  // messages with a send in the list
     int last_message = 0;
-    int num_messages = 0;  // messages with a send in `sends`
-
-    void push(int send, bool continues) {
-      if (!continues) ++last_message;
-      if (sends.empty() || sends.back().second != last_message) ++num_messages;
-      sends.emplace_back(send, last_message);
-    }
-
-    int pop() {
-      const auto [send, message] = sends.front();
-      sends.pop_front();
-      if (sends.empty() || sends.front().second != message) --num_messages;
-      return send;
-    }
   };
+
+  void push(Channel& channel, int send, bool continues) {
+    if (!continues) ++channel.last_message;
+    if (channel.first < 0 || message_[channel.last] != channel.last_message) ++channel.num_messages;
+    message_[send] = channel.last_message;
+    (channel.first < 0 ? channel.first : after_[channel.last]) = send;
+    channel.last = send;
+  }
+
+  int pop(Channel& channel) {
+    const int send = channel.first, next = after_[send];
+    channel.first = next;
+    if (next < 0 || message_[next] != message_[send]) --channel.num_messages;
+    return send;
+  }
 
   Channel& channel(int from, int to) {
     return channels_[std::int64_t{from} * plan_.world_size + to];
@@ -77,19 +83,19 @@ class Machine {
     if (is_send(step.op))
       return channel(step.rank, step.peers[0]).num_messages < slots_ || continues(step.rank);
     return std::all_of(step.peers.begin(), step.peers.end(), [&](int peer) {
-      return peer == step.rank || !channel(peer, step.rank).sends.empty();
+      return peer == step.rank || channel(peer, step.rank).first >= 0;
     });
   }
 
   void run_step(int index) {
     const Step& step = plan_.steps[index];
     replay_.order.push_back(index);
-    if (is_send(step.op)) channel(step.rank, step.peers[0]).push(index, continues(step.rank));
+    if (is_send(step.op)) push(channel(step.rank, step.peers[0]), index, continues(step.rank));
     if (!is_receive(step.op)) return;
     for (int peer : step.peers) {
       int send = -1;
       if (peer != step.rank) {
-        send = channel(peer, step.rank).pop();
+        send = pop(channel(peer, step.rank));
         replay_.partners[send] = {index};
       }
       replay_.partners[index].push_back(send);
@@ -99,6 +105,8 @@ class Machine {
   const CollectivePlan& plan_;
   int slots_;
   std::vector<std::vector<int>> programs_;  // (world_size) step indices in each rank's order
+  std::vector<int> message_;                // (steps) a send's, by its number on the channel
+  std::vector<int> after_;                  // (steps) the send after it on the channel, or -1
   std::unordered_map<std::int64_t, Channel> channels_;  // by pair, those that are used
   std::vector<std::size_t> next_;                       // (world_size) position in its program
   Replay replay_;

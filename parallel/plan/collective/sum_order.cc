@@ -35,6 +35,10 @@ bool has_sum_order(const CollectivePlan& plan, SumOrder order) {
   if (const auto example = plan_check(plan))
     throw std::invalid_argument("sum_order: the plan '" + plan.algorithm +
                                 "' must be proved; got " + example->text);
+  return proved_plan_has_sum_order(plan, order);
+}
+
+bool proved_plan_has_sum_order(const CollectivePlan& plan, SumOrder order) {
   if (order == SumOrder::fast || !adds(plan.collective)) return true;
   const Replay replayed = replay(plan, 1);
   SymbolicRun run(plan, replayed);

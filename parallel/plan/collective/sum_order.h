@@ -26,6 +26,11 @@ enum class SumOrder : std::uint8_t { canonical, tree, fast };
 /// Throws: std::invalid_argument unless plan_check proves the plan
 bool has_sum_order(const CollectivePlan& plan, SumOrder order);
 
+/// The same for a plan that plan_check has proved.
+///
+/// REQUIRES: it has
+bool proved_plan_has_sum_order(const CollectivePlan& plan, SumOrder order);
+
 /// The first of the three orders that applies. Up to 3 ranks, `canonical` and `tree` are the same.
 ///
 /// Throws: as has_sum_order

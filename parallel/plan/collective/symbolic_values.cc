@@ -1,37 +1,66 @@
 #include "ringrad/parallel/plan/collective/symbolic_values.h"
 
-#include <algorithm>
+#include <bit>
 
 namespace ringrad {
+namespace {
 
-SymbolicValues::SymbolicValues(int world_size) {
+constexpr int kBits = 64;
+
+// The first of two ranks, of which either may be -1 for none.
+int first_of(int a, int b) {
+  if (a < 0 || b < 0) return a < 0 ? b : a;
+  return a < b ? a : b;
+}
+
+}  // namespace
+
+SymbolicValues::SymbolicValues(int world_size)
+    : world_size_(world_size), words_((static_cast<std::size_t>(world_size) + kBits - 1) / kBits) {
+  ranks_.resize(static_cast<std::size_t>(world_size) * words_);
   for (int rank = 0; rank < world_size; ++rank) {
-    Node leaf{kNone, kNone, std::vector<int>(world_size, 0)};
-    leaf.count[rank] = 1;
-    nodes_.push_back(std::move(leaf));
+    nodes_.push_back({kNone, kNone, -1, 1});
+    ranks_of(rank)[rank / kBits] = std::uint64_t{1} << rank % kBits;
   }
 }
 
 SymbolicValues::Value SymbolicValues::sum(Value a, Value b) {
-  const auto [place, is_new] = sums_.try_emplace({a, b}, static_cast<Value>(nodes_.size()));
-  if (is_new) {
-    Node node{a, b, nodes_[a].count};
-    for (std::size_t r = 0; r < node.count.size(); ++r) node.count[r] += nodes_[b].count[r];
-    nodes_.push_back(std::move(node));
+  const std::uint64_t operands =
+      static_cast<std::uint64_t>(a) << 32 | static_cast<std::uint32_t>(b);
+  const auto next = static_cast<Value>(nodes_.size());
+  const auto [place, is_new] = sums_.try_emplace(operands, next);
+  if (!is_new) return place->second;
+  Node node{a, b, first_of(nodes_[a].duplicate, nodes_[b].duplicate), 0};
+  ranks_.resize(ranks_.size() + words_);
+  for (std::size_t w = 0; w < words_; ++w) {
+    const std::uint64_t left = ranks_of(a)[w], right = ranks_of(b)[w];
+    ranks_of(next)[w] = left | right;
+    node.num_ranks += std::popcount(left | right);
+    if ((left & right) != 0)
+      node.duplicate =
+          first_of(node.duplicate, static_cast<int>(w) * kBits + std::countr_zero(left & right));
   }
-  return place->second;
+  nodes_.push_back(node);
+  return next;
+}
+
+std::vector<int> SymbolicValues::counts(Value value) const {
+  std::vector<int> counts(static_cast<std::size_t>(world_size_), 0);
+  for (std::vector<Value> open{value}; !open.empty();) {
+    const Value next = open.back();
+    open.pop_back();
+    if (nodes_[next].left == kNone) {
+      ++counts[next];
+    } else {
+      open.push_back(nodes_[next].left);
+      open.push_back(nodes_[next].right);
+    }
+  }
+  return counts;
 }
 
 bool SymbolicValues::is_complete(Value value) const {
-  if (value == kNone) return false;
-  const std::vector<int>& count = nodes_[value].count;
-  return std::all_of(count.begin(), count.end(), [](int times) { return times == 1; });
-}
-
-int SymbolicValues::duplicated_rank(Value value) const {
-  const std::vector<int>& count = nodes_[value].count;
-  const auto twice = std::find_if(count.begin(), count.end(), [](int times) { return times > 1; });
-  return twice == count.end() ? -1 : static_cast<int>(twice - count.begin());
+  return value != kNone && nodes_[value].duplicate < 0 && nodes_[value].num_ranks == world_size_;
 }
 
 std::string SymbolicValues::to_string(Value value) const {

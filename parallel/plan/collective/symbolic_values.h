@@ -7,9 +7,10 @@
 
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <cstdint>
 #include <string>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 namespace ringrad {
@@ -29,25 +30,33 @@ class SymbolicValues {
   Value sum(Value a, Value b);
 
   /// How often each rank contributes: (world_size). REQUIRES: not kNone
-  const std::vector<int>& counts(Value value) const { return nodes_[value].count; }
+  std::vector<int> counts(Value value) const;
 
   /// True if every rank's contribution occurs exactly once.
   bool is_complete(Value value) const;
 
-  /// A rank that contributes more than once, or -1.
-  int duplicated_rank(Value value) const;
+  /// The first rank that contributes more than once, or -1.
+  int duplicated_rank(Value value) const { return nodes_[value].duplicate; }
 
   /// "((x1 + x2) + x0)", or "nothing" for kNone.
   std::string to_string(Value value) const;
 
  private:
   struct Node {
-    Value left, right;       // kNone in leaves
-    std::vector<int> count;  // (world_size) occurrences of each rank
+    Value left, right;  // kNone in leaves
+    int duplicate;      // -1: no rank contributes twice
+    int num_ranks;      // that contribute
   };
 
-  std::vector<Node> nodes_;
-  std::map<std::pair<Value, Value>, Value> sums_;
+  std::uint64_t* ranks_of(Value value) {
+    return ranks_.data() + static_cast<std::size_t>(value) * words_;
+  }
+
+  const int world_size_;
+  const std::size_t words_;                        // that hold a bit for each rank
+  std::vector<Node> nodes_;                        // (values)
+  std::vector<std::uint64_t> ranks_;               // (values, words_) which ranks contribute
+  std::unordered_map<std::uint64_t, Value> sums_;  // by the two operands
 };
 
 }  // namespace ringrad

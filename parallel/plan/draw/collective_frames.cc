@@ -35,7 +35,7 @@ std::vector<int> promised_to(const CollectivePlan& plan, int rank, int chunk) {
 std::vector<int> contributing(SymbolicRun& run, SymbolicRun::Value value) {
   std::vector<int> ranks;
   if (value == SymbolicValues::kNone) return ranks;
-  const std::vector<int>& counts = run.values().counts(value);
+  const std::vector<int> counts = run.values().counts(value);
   for (std::size_t rank = 0; rank < counts.size(); ++rank)
     if (counts[rank] > 0) ranks.push_back(static_cast<int>(rank));
   return ranks;

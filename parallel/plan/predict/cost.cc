@@ -54,6 +54,7 @@ class Simulation {
   struct Rank {
     std::vector<int> program;
     std::size_t next = 0;
+    std::size_t num_arrived = 0;  // terms of the next step, from the first
     double clock = 0;
   };
   struct Message {
@@ -138,15 +139,21 @@ class Simulation {
     ready_.push_back(message.to);
   }
 
+  // The rank's own term is always there.
+  bool has_arrived(int send) const {
+    return send < 0 || (message_of_[send] >= 0 && messages_[message_of_[send]].arrival >= 0);
+  }
+
   bool receive(Rank& rank) {
     const int index = rank.program[rank.next];
     const Step& step = plan_.steps[index];
+    const std::vector<int>& sends = run_.partners[index];
+    for (; rank.num_arrived < sends.size(); ++rank.num_arrived)
+      if (!has_arrived(sends[rank.num_arrived])) return false;
     double start = rank.clock;
-    for (int send : run_.partners[index]) {
-      if (send < 0) continue;
-      if (message_of_[send] < 0 || messages_[message_of_[send]].arrival < 0) return false;
-      start = std::max(start, messages_[message_of_[send]].arrival);
-    }
+    for (int send : sends)
+      if (send >= 0) start = std::max(start, messages_[message_of_[send]].arrival);
+    rank.num_arrived = 0;
     ++rank.next;
     const double added = static_cast<double>(step.peers.size() - 1) * chunk_bytes_[step.chunk];
     rank.clock = start + added * model_.gamma_s_per_byte;

@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
+#include "ringrad/parallel/plan/collective/algorithms.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/parallel/plan/collective/ring_plan.h"
 
@@ -337,6 +339,43 @@ TEST(PlanCheckTest, JudgesByTheCollectiveAndNotByTheAlgorithm) {
   EXPECT_EQ(
       verdict(plan),
       "no_value: step 0, rank 1 send chunk 1 -> 0: the chunk must have a value; got none yet");
+}
+
+// More ranks than one word has bits, and than a test may prove in every way. A fault of one rank
+// among many is found like any other.
+TEST(PlanCheckTest, FindsOneFaultAmongManyRanks) {
+  constexpr int kRanks = 200, kFaulty = 170;
+  for (const char* const algorithm : {"two_shot", "one_shot", "ring", "chain", "tree"}) {
+    const CollectivePlan plan = make_plan(Collective::all_reduce, algorithm, kRanks);
+    EXPECT_EQ(verdict(plan), "proved") << algorithm;
+    CollectivePlan broken = plan;
+    const auto sum = std::find_if(broken.steps.begin(), broken.steps.end(), [&](const Step& step) {
+      return step.op == StepOp::recv_reduce &&
+             std::count(step.peers.begin(), step.peers.end(), kFaulty) == 1;
+    });
+    ASSERT_NE(sum, broken.steps.end()) << algorithm;
+    std::erase(sum->peers, kFaulty);
+    EXPECT_NE(verdict(broken), "proved") << algorithm;
+  }
+  // Two ranks send their sums, in which rank 170 is already, to rank 0.
+  CollectivePlan twice = plan_of(Collective::reduce, kRanks, 1);
+  twice.send(0, kFaulty, 0, 1);
+  twice.send(0, kFaulty, 0, 2);
+  twice.recv_reduce(0, 1, 0, {1, kFaulty});
+  twice.recv_reduce(0, 2, 0, {2, kFaulty});
+  twice.send(1, 1, 0, 0);
+  twice.send(1, 2, 0, 0);
+  twice.recv_reduce(1, 0, 0, {0, 1, 2});
+  EXPECT_EQ(
+      verdict(twice),
+      "duplicate: step 1, rank 0 recv_reduce chunk 0 <- 0 1 2: rank 170 must contribute once; "
+      "got ((x0 + (x1 + x170)) + (x2 + x170))");
+}
+
+// Its steps grow with the ranks; a proof must grow no faster than steps times ranks.
+TEST(PlanCheckTest, ProvesPlansOf1024Ranks) {
+  for (const char* const algorithm : {"chain", "tree"})
+    EXPECT_EQ(verdict(make_plan(Collective::all_reduce, algorithm, 1024)), "proved") << algorithm;
 }
 
 }  // namespace
