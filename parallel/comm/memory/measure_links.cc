@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/common/reduce_terms.h"
 #include "ringrad/parallel/plan/collective/ring_plan.h"
 
 namespace ringrad {
@@ -18,8 +20,7 @@ namespace {
 
 constexpr DType kDType = DType::int32;
 
-// Large enough that copying outweighs waiting, small enough for caches; and how often each plan is
-// run.
+// Large enough that copying outweighs waiting, small enough for caches; and how often it is moved.
 struct Effort {
   std::int64_t count;
   int samples, calls;
@@ -30,7 +31,7 @@ struct Effort {
 };
 
 Effort effort_on(DeviceType device) {
-  if (device == DeviceType::cpu) return {1 << 15, 4, 4};
+  if (device == DeviceType::cpu) return {1 << 15, 4, 8};
   return is_cuda_simulated() ? Effort{1 << 16, 1, 2} : Effort{1 << 21, 3, 4};
 }
 
@@ -67,7 +68,7 @@ Known& known() {
   return links;
 }
 
-// Plans work on `buffer`.
+// The time of plans on `buffer`, with which GPUs are measured.
 Times measure(RankSession& session, PlanRunner& runner, Operation operation, std::byte* buffer) {
   operation.call.reduce = ReduceOp::sum;
   const int n = session.world_size();
@@ -92,18 +93,85 @@ Times measure(RankSession& session, PlanRunner& runner, Operation operation, std
 
 // Nothing is free or faster than a terabyte per second, even if noise says so, or a host that needs
 // longer to queue work than a GPU needs to do it.
-CostModel fit(const Times& times, int world_size, const Effort& effort) {
+CostModel model_of(double alpha, double beta, double gamma) {
   constexpr double kLeastAlpha = 1e-8, kLeastPerByte = 1e-12;
-  const double messages = world_size - 1;
-  const double bytes = messages / world_size * effort.bytes();
-  const double alpha = std::max((times.reduce_0 - times.gather_0) / messages, kLeastAlpha);
-  const double beta = std::max((times.gather_s - times.gather_0) / bytes, kLeastPerByte);
-  const double both = (times.reduce_s - times.reduce_0) / bytes;
-  const LinkCost link{.alpha_s = alpha, .beta_s_per_byte = beta};
+  const LinkCost link{.alpha_s = std::max(alpha, kLeastAlpha),
+                      .beta_s_per_byte = std::max(beta, kLeastPerByte)};
   return {.within_host = link,
           .between_hosts = link,
-          .gamma_s_per_byte = std::max(both - 2 * beta, kLeastPerByte),
+          .gamma_s_per_byte = std::max(gamma, kLeastPerByte),
           .wiring = Wiring::reads};
+}
+
+CostModel fit(const Times& times, int world_size, const Effort& effort) {
+  const double messages = world_size - 1;
+  const double bytes = messages / world_size * effort.bytes();
+  const double alpha = (times.reduce_0 - times.gather_0) / messages;
+  const double beta = (times.gather_s - times.gather_0) / bytes;
+  return model_of(alpha, beta, (times.reduce_s - times.reduce_0) / bytes - 2 * beta);
+}
+
+// The slowest rank's times of the plans.
+CostModel measure_plans(RankSession& session, PlanRunner& runner, Operation& operation,
+                        std::byte* buffer) {
+  Times slowest{};
+  const Times times = measure(session, runner, operation, buffer);
+  for (const Times& of_rank : session.exchange_eager(operation, times))
+    slowest = {.gather_0 = std::max(slowest.gather_0, of_rank.gather_0),
+               .gather_s = std::max(slowest.gather_s, of_rank.gather_s),
+               .reduce_0 = std::max(slowest.reduce_0, of_rank.reduce_0),
+               .reduce_s = std::max(slowest.reduce_s, of_rank.reduce_s)};
+  return fit(slowest, session.world_size(), effort_on(operation.call.device));
+}
+
+// The least time of one of `calls` repetitions.
+template <class Work>
+double least_seconds(const Effort& effort, Work work) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int sample = 0; sample < effort.samples; ++sample) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int call = 0; call < effort.calls; ++call) work();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    least = std::min(least, time.count() / effort.calls);
+  }
+  return least;
+}
+
+// Rank 1 measures messages to and from rank 0, and reads and adds what lies in rank 0's buffer. The
+// others wait for what it says.
+CostModel measure_pair(RankSession& session, Operation& operation, std::byte* buffer) {
+  const Effort effort = effort_on(DeviceType::cpu);
+  const auto bytes = static_cast<std::size_t>(effort.bytes());
+  const auto num_turns = static_cast<std::uint64_t>(effort.samples * effort.calls);
+  RankGroup& group = session.group();
+  const std::uint64_t entered = session.reserve(num_turns);
+  CostModel model;
+  const RankGroup::Inside inside(group, operation);
+  session.enter(operation, {.buffer = group.distance(session.rank(), buffer)}, entered, 0);
+  const auto wait_for = [&](int peer, std::uint64_t turn) {
+    group.wait(operation, peer, entered + turn, entered);
+  };
+  if (session.rank() == 0)
+    for (std::uint64_t turn = 1; turn <= num_turns; ++turn) {
+      wait_for(1, turn);
+      group.publish(entered + turn);
+    }
+  if (session.rank() == 1) {
+    std::uint64_t turn = 0;
+    const double there_and_back = least_seconds(effort, [&] {
+      group.publish(entered + ++turn);
+      wait_for(0, turn);
+    });
+    std::byte* const remote = group.address(0, group.buffer_of(0));
+    const std::byte* const terms[] = {remote, buffer};
+    std::byte* const outs[] = {buffer};
+    const double copying = least_seconds(effort, [&] { std::memcpy(buffer, remote, bytes); });
+    const double adding = least_seconds(
+        effort, [&] { reduce_terms(kDType, ReduceOp::sum, terms, outs, effort.count, 1); });
+    const double beta = copying / effort.bytes();
+    model = model_of(there_and_back / 2, beta, adding / effort.bytes() - beta);
+  }
+  return session.exchange_eager(operation, model)[1];
 }
 
 }  // namespace
@@ -139,14 +207,8 @@ void share_links(RankSession& session, PlanRunner& runner, Operation& operation)
   if (!word.is_known && all_have_room) {
     runner.clear(buffer.get(), static_cast<std::size_t>(effort_on(device).bytes()),
                  operation.where);  // sums of unwritten memory would count as mistakes
-    Times slowest{};
-    const Times times = measure(session, runner, operation, buffer.get());
-    for (const Times& of_rank : session.exchange_eager(operation, times))
-      slowest = {.gather_0 = std::max(slowest.gather_0, of_rank.gather_0),
-                 .gather_s = std::max(slowest.gather_s, of_rank.gather_s),
-                 .reduce_0 = std::max(slowest.reduce_0, of_rank.reduce_0),
-                 .reduce_s = std::max(slowest.reduce_s, of_rank.reduce_s)};
-    word.links = fit(slowest, n, effort_on(device));
+    word.links = is_cpu ? measure_pair(session, operation, buffer.get())
+                        : measure_plans(session, runner, operation, buffer.get());
     if (is_cpu) known().add(kind, word.links);
   }
   session.set_links(device, word.links);

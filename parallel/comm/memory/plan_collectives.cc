@@ -57,7 +57,7 @@ const PlanPrograms& PlanCollectives::programs(Collective collective, std::int64_
     key.device = operation_.call.device;
     share_links(session_, runner_, operation_);
   }
-  return session_.programs(key, operation_.where);
+  return session_.programs(key, operation_);
 }
 
 void PlanCollectives::reduce_in_place(Collective collective, const Tensor& tensor, bool is_result) {

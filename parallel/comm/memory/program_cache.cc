@@ -13,6 +13,14 @@ namespace {
 constexpr std::int64_t kChunkBytes = 1 << 20;
 constexpr std::int64_t kMaxSegments = 8;
 
+// An algorithm's order of sums hardly depends on the number of ranks, unless on whether it is a
+// power of two. More than three, with which canonical and tree order are one.
+int few_ranks(int world_size) {
+  constexpr int kFew = 8;
+  if (world_size <= kFew) return world_size;
+  return std::has_single_bit(static_cast<unsigned>(world_size)) ? kFew : kFew - 1;
+}
+
 }  // namespace
 
 // Powers of two, so that few different plans are made.
@@ -22,7 +30,7 @@ int num_segments(std::int64_t bytes, int world_size) {
 }
 
 bool ProgramCache::needs_links(Collective collective) const {
-  return !planners_.at(collective) && world_size_ > 1 && algorithm_names(collective).size() > 1;
+  return chooses(collective) && world_size_ > 1 && algorithm_names(collective).size() > 1;
 }
 
 void ProgramCache::set_links(DeviceType device, const CostModel& links) {
@@ -34,6 +42,7 @@ const PlanPrograms& ProgramCache::get(const ProgramKey& key, Where where) {
   const std::lock_guard lock(mutex_);
   const auto found = programs_.find(key);
   if (found != programs_.end()) return *found->second;
+  if (chooses(key.collective)) return *(programs_[key] = &choose(key, where));
   CollectivePlan plan = make_plan(key, where);
   RINGRAD_CHECK(
       plan.collective == key.collective && plan.world_size == world_size_ && plan.root == key.root,
@@ -63,34 +72,52 @@ const PlanPrograms& ProgramCache::find_or_compile(CollectivePlan plan, Where whe
 
 CollectivePlan ProgramCache::make_plan(const ProgramKey& key, Where where) {
   try {
-    const Planner& planner = planners_.at(key.collective);
-    if (!planner) return choose_plan(key, where);
-    return planner(key.collective, world_size_, {.segments = key.segments, .root = key.root});
+    return planners_.at(key.collective)(key.collective, world_size_,
+                                        {.segments = key.segments, .root = key.root});
   } catch (const std::invalid_argument& error) {
     throw ValueError(error.what(), where);
   }
 }
 
+// Algorithms that add in the group's order with few ranks.
+std::vector<PlanCandidate> ProgramCache::likely_candidates(const ProgramKey& key) const {
+  const int few = few_ranks(world_size_);
+  std::vector<PlanCandidate> candidates;
+  for (const std::string& algorithm : algorithm_names(key.collective))
+    if (algorithm != "hierarchical")  // all ranks are on one host: it would be another two_shot
+      candidates.push_back({algorithm, {.root = key.root * few / world_size_}});
+  candidates = in_sum_order(std::move(candidates), key.collective, few, order_);
+  for (PlanCandidate& candidate : candidates) candidate.options.root = key.root;
+  return candidates;
+}
+
 // Segments keep chunks in caches, of which the model of links knows nothing: they are no part of
 // the comparison.
-CollectivePlan ProgramCache::choose_plan(const ProgramKey& key, Where where) {
+const PlanPrograms& ProgramCache::choose(const ProgramKey& key, Where where) {
   const auto [entry, is_new] = candidates_.try_emplace({key.collective, /*segments=*/1, key.root});
-  std::vector<PlanCandidate>& candidates = entry->second;
-  if (is_new) {
-    for (const std::string& algorithm : algorithm_names(key.collective))
-      if (algorithm != "hierarchical")  // all ranks are on one host: it would be another two_shot
-        candidates.push_back({algorithm, {.root = key.root}});
-    candidates = in_sum_order(std::move(candidates), key.collective, world_size_, order_);
-  }
-  RINGRAD_CHECK(!candidates.empty(), ValueError, where, name(key.collective),
-                ": an algorithm must add in ", name(order_), " order; got none for ", world_size_,
-                " ranks");
+  Candidates& candidates = entry->second;
+  if (is_new) candidates.list = likely_candidates(key);
   const auto links = links_.find(key.device);
-  const CollectivePlan fastest =
-      fastest_plan(key.collective, world_size_, std::int64_t{1} << key.log_bytes,
-                   links == links_.end() ? CostModel() : links->second, candidates);
-  return ringrad::make_plan(key.collective, fastest.algorithm, world_size_,
-                            {.segments = key.segments, .root = key.root});
+  const CostModel& model = links == links_.end() ? CostModel() : links->second;
+  while (!candidates.list.empty()) {
+    const std::string algorithm =
+        fastest_plan(key.collective, world_size_, std::int64_t{1} << key.log_bytes, model,
+                     candidates.list)
+            .algorithm;
+    const CollectivePlan plan = ringrad::make_plan(key.collective, algorithm, world_size_,
+                                                   {.segments = key.segments, .root = key.root});
+    const PlanPrograms& programs = find_or_compile(plan, where);  // which proves it
+    const std::pair choice{algorithm, key.segments};
+    if (candidates.in_order.contains(choice) || proved_plan_has_sum_order(plan, order_)) {
+      candidates.in_order.insert(choice);
+      return programs;
+    }
+    std::erase_if(candidates.list,
+                  [&](const PlanCandidate& other) { return other.algorithm == algorithm; });
+  }
+  throw ValueError(concat(name(key.collective), ": an algorithm must add in ", name(order_),
+                          " order; got none for ", world_size_, " ranks"),
+                   where);
 }
 
 }  // namespace ringrad

@@ -3,7 +3,8 @@
 //
 // A collective that has a planner follows that. For any other one the cache takes, for each size of
 // buffer, the plan that a model of the group's links says is the fastest of those that add in the
-// group's order (plan/predict/fastest_plan.h).
+// group's order (plan/predict/fastest_plan.h). Few ranks tell which algorithms add in an order, and
+// the plan that is taken is then proved to; no other plan is.
 
 #pragma once
 
@@ -13,6 +14,9 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ringrad/core/device.h"
@@ -59,6 +63,9 @@ class ProgramCache {
   ProgramCache(int world_size, std::map<Collective, Planner> planners, SumOrder order)
       : world_size_(world_size), planners_(std::move(planners)), order_(order) {}
 
+  /// True if the cache chooses the collective's plans.
+  bool chooses(Collective collective) const { return !planners_.at(collective); }
+
   /// True if a plan depends on the links, and so on the key's last two fields.
   bool needs_links(Collective collective) const;
 
@@ -83,16 +90,23 @@ class ProgramCache {
     PlanPrograms programs;
   };
 
+  // What a collective's plans may come from.
+  struct Candidates {
+    std::vector<PlanCandidate> list;
+    std::set<std::pair<std::string, int>> in_order;  // algorithms and segments that are proved
+  };
+
   const PlanPrograms& find_or_compile(CollectivePlan plan, Where where);
+  std::vector<PlanCandidate> likely_candidates(const ProgramKey& key) const;
   CollectivePlan make_plan(const ProgramKey& key, Where where);
-  CollectivePlan choose_plan(const ProgramKey& key, Where where);
+  const PlanPrograms& choose(const ProgramKey& key, Where where);
 
   const int world_size_;
   const std::map<Collective, Planner> planners_;
   const SumOrder order_;
   std::mutex mutex_;  // guards what follows
   std::map<DeviceType, CostModel> links_;
-  std::map<ProgramKey, std::vector<PlanCandidate>> candidates_;  // by collective and root
+  std::map<ProgramKey, Candidates> candidates_;  // by collective and root
   std::map<ProgramKey, const PlanPrograms*> programs_;
   std::deque<Compiled> compiled_;
 };

@@ -1,7 +1,10 @@
 #include "ringrad/parallel/comm/memory/rank_session.h"
 
+#include <cstddef>
 #include <utility>
 #include <vector>
+
+#include "ringrad/parallel/comm/memory/program_words.h"
 
 namespace ringrad {
 
@@ -40,10 +43,44 @@ void RankSession::enter(Operation& operation, const PlaceNames& places, std::uin
                                           list_calls(calls, options_.rank_names)));
 }
 
-const PlanPrograms& RankSession::programs(const ProgramKey& key, Where where) {
+const PlanPrograms& RankSession::programs(const ProgramKey& key, Operation& operation) {
   const PlanPrograms*& known = known_programs_[key];
-  if (known == nullptr) known = &programs_->get(key, where);
+  if (known != nullptr) return *known;
+  const bool is_common = world_size_ > 1 && programs_->chooses(key.collective);
+  known = is_common ? &programs_of_root(key, operation) : &programs_->get(key, operation.where);
   return *known;
+}
+
+const PlanPrograms& RankSession::programs_of_root(const ProgramKey& key, Operation& operation) {
+  struct Word {
+    std::uint64_t fingerprint;
+    std::uintptr_t place;  // of the words in rank 0's memory, if the others have not read them
+  } word{};
+  const PlanPrograms* own = nullptr;
+  std::shared_ptr<std::byte> memory;
+  if (rank_ == 0) {
+    own = &programs_->get(key, operation.where);
+    word.fingerprint = own->fingerprint;
+    if (shown_programs_.insert({key.collective, word.fingerprint}).second) {
+      const std::vector<std::uint32_t> words = to_words(*own);
+      const std::size_t bytes = words.size() * sizeof words[0];
+      memory = memory_->allocate(bytes, operation.where);
+      std::memcpy(memory.get(), words.data(), bytes);
+      word.place = group_.distance(rank_, memory.get());
+    }
+  }
+  const RankGroup::Inside inside(group_, operation);
+  word = exchange_eager(operation, word)[0];
+  if (rank_ != 0) {
+    const auto [found, is_new] = read_programs_.try_emplace({key.collective, word.fingerprint});
+    if (is_new)
+      found->second =
+          from_words(reinterpret_cast<const std::uint32_t*>(group_.address(0, word.place)), rank_);
+    own = &found->second;
+  }
+  exchange(operation, 0);  // the words may go
+  operation.deadline.reset();
+  return *own;
 }
 
 int RankSession::num_segments(std::int64_t count, DType dtype) const {

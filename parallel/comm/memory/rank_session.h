@@ -7,7 +7,9 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ringrad/parallel/comm/group_options.h"
@@ -79,8 +81,13 @@ class RankSession {
     programs_->set_links(device, links);
   }
 
-  /// The proved plan of a collective. Throws: as ProgramCache::get
-  const PlanPrograms& programs(const ProgramKey& key, Where where);
+  /// The proved plan of a collective. A plan that the group chooses is chosen, proved and compiled
+  /// by rank 0 alone, the first time that it is asked for; the other ranks read their programs in
+  /// its memory. A planner's plan is proved by each rank that does not share its cache.
+  ///
+  /// REQUIRES: all ranks call it in the same operation
+  /// Throws:   as ProgramCache::get; CollectiveError
+  const PlanPrograms& programs(const ProgramKey& key, Operation& operation);
 
   const PlanPrograms& compiled(const CollectivePlan& plan, Where where) {
     return programs_->compiled(plan, where);
@@ -90,12 +97,17 @@ class RankSession {
   int num_segments(std::int64_t count, DType dtype) const;
 
  private:
+  const PlanPrograms& programs_of_root(const ProgramKey& key, Operation& operation);
+
   const int rank_, world_size_;
   const GroupOptions options_;
   const std::shared_ptr<GroupMemory> memory_;
   RankGroup group_;
   const std::shared_ptr<ProgramCache> programs_;
   std::map<ProgramKey, const PlanPrograms*> known_programs_;
+  using PlanName = std::pair<Collective, std::uint64_t>;  // with the fingerprint
+  std::map<PlanName, PlanPrograms> read_programs_;        // in rank 0's memory
+  std::set<PlanName> shown_programs_;                     // by rank 0
   std::map<DeviceType, CostModel> known_links_;
   std::uint64_t sequence_ = 0;  // of the latest collective that was entered
   std::uint64_t base_;          // progress before the next one, equal on all ranks
