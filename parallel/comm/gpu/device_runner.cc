@@ -117,7 +117,7 @@ bool DeviceRunner::is_waiting() {
   if (oldest.since && now - *oldest.since - kLongestSettling >= session_.options().deadline)
     group.fail(concat(oldest.operation, ": every rank must arrive on its GPU within ",
                       group.deadline_s(), " s; got no end of it"));
-  group.report_deaths();
+  group.watch_for_deaths(now);
   if (group.failed_rank() < 0) return true;
   abort();
   if (!broken_since_) broken_since_ = now;

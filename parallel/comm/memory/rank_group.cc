@@ -38,6 +38,10 @@ constexpr auto kLongestSleep = std::chrono::milliseconds(1);
 // Between looks at the ranks that are still inside after a failure.
 constexpr auto kLook = std::chrono::milliseconds(1);
 
+// Between looks at the processes of the other ranks. n waiting ranks with n looks each at every
+// round of their waits would take most of the processors' time with hundreds of ranks.
+constexpr auto kDeathLook = std::chrono::milliseconds(20);
+
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -111,7 +115,7 @@ bool RankGroup::Pause::once() {
   if (now < sleep_from_) {
     std::this_thread::yield();
   } else {
-    group_.report_deaths();
+    group_.watch_for_deaths(now);
     group_.sleep_on(peer_);
   }
   return true;
@@ -249,6 +253,13 @@ void RankGroup::report_deaths() noexcept {
   for (int r = 0; r < world_size_; ++r)
     if (r != rank_ && !ranks_[r].left.load(std::memory_order_acquire) && memory_->has_died(r))
       report_failure(r, "it has died");
+}
+
+void RankGroup::watch_for_deaths(Clock::time_point now) noexcept {
+  const auto at = now.time_since_epoch();
+  if (at.count() < next_look_.load(std::memory_order_relaxed)) return;
+  next_look_.store((at + kDeathLook).count(), std::memory_order_relaxed);
+  report_deaths();
 }
 
 void RankGroup::fail_and_throw(const Operation& operation, int culprit, const std::string& text) {

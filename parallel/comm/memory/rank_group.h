@@ -110,7 +110,10 @@ class RankGroup {
     Pause pause(*this, operation, peer);
     while (!ready()) {
       if (pause.peer_had_left()) fail_left(operation, peer);
-      if (!pause.once()) return false;
+      if (pause.once()) continue;
+      report_deaths();  // what has died is not late
+      check_whole(operation);
+      return false;
     }
     return true;
   }
@@ -158,6 +161,9 @@ class RankGroup {
 
   /// Breaks the group if the process of a rank that has not left has ended. Thread-safe.
   void report_deaths() noexcept;
+  /// The same for a wait that asks often: looks at the processes once in 20 ms, since each look is a
+  /// system call per rank.
+  void watch_for_deaths(std::chrono::steady_clock::time_point now) noexcept;
 
   /// The rank whose failure broke the group, or -1.
   int failed_rank() const noexcept;
@@ -224,6 +230,7 @@ class RankGroup {
   std::uint64_t num_entries_ = 0;
   std::mutex report_mutex_;
   bool has_reported_ = false;  // guarded by report_mutex_
+  std::atomic<std::chrono::steady_clock::rep> next_look_{0};  // at the processes
 };
 
 }  // namespace ringrad
