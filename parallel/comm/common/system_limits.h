@@ -23,7 +23,7 @@ inline std::string text_of_errno(int error) {
   std::string text = std::strerror(error);
   for (const Limit& limit :
        {Limit{EMFILE, RLIMIT_NOFILE, "RLIMIT_NOFILE"}, Limit{ENOMEM, RLIMIT_AS, "RLIMIT_AS"},
-        Limit{EAGAIN, RLIMIT_NPROC, "RLIMIT_NPROC"}}) {
+        Limit{EAGAIN, RLIMIT_NPROC, "RLIMIT_NPROC"}, Limit{EFBIG, RLIMIT_FSIZE, "RLIMIT_FSIZE"}}) {
     rlimit set{};
     if (limit.error == error && getrlimit(limit.resource, &set) == 0 &&
         set.rlim_cur != RLIM_INFINITY)

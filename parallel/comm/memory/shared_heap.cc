@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +24,19 @@ constexpr std::size_t kHeaderBytes = 4096;
 
 constexpr PoolKey kPool = {nullptr, nullptr, false};
 
+// Past that limit the system would send a signal that ends the process.
+void check_file_size(std::size_t bytes, Where where) {
+  rlimit most{};
+  if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return;
+  RINGRAD_CHECK(bytes <= most.rlim_cur, OutOfMemoryError, where,
+                "shared heap: the limit on the size of files must be at least ", bytes,
+                " bytes (set it by `ulimit -f unlimited`, or make "
+                "ProcessGroupOptions::heap_bytes smaller); got RLIMIT_FSIZE of ",
+                most.rlim_cur);
+}
+
 Descriptor make_file(std::size_t bytes, Where where) {
+  check_file_size(bytes, where);
   Descriptor file(memfd_create("ringrad heap", MFD_CLOEXEC));
   RINGRAD_CHECK(file.is_open() && ftruncate(file.number(), static_cast<off_t>(bytes)) == 0,
                 OutOfMemoryError, where, "shared heap: the system must give memory; got ",

@@ -1,6 +1,7 @@
 #include "ringrad/parallel/comm/memory/shared_heap.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +99,21 @@ TEST(SharedHeapTest, OpensOnlyTheHeapThatWasNamed) {
                                  "its name must be what name() gave");
   expect_throws<CollectiveError>([&] { SharedHeap::open("999999999 3 4096 x"); },
                                  "must live on this machine and be of this user");
+}
+
+// Growing past the limit sends SIGXFSZ, which ends a process without a word.
+TEST(SharedHeapTest, ALimitOnTheSizeOfFilesIsNamed) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{kMiB, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_NO_THROW(SharedHeap heap(kMiB));
+  expect_throws<OutOfMemoryError>(
+      [] { SharedHeap heap(kMiB + 1); },
+      "shared heap: the limit on the size of files must be at least 1048577 bytes (set it by "
+      "`ulimit -f unlimited`, or make ProcessGroupOptions::heap_bytes smaller); got RLIMIT_FSIZE "
+      "of 1048576");
+  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
 }  // namespace
