@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -48,16 +49,22 @@ class GroupMemory {
   /// waiting rank may spin.
   virtual int num_processors() const = 0;
 
-  /// Keeps memory until this object, and all objects made from it, are gone: for memory that other
-  /// ranks read after its rank has left.
-  virtual void keep(std::shared_ptr<std::byte> memory) {
+  /// Keeps memory that other ranks read after its rank has left, until `is_done()` or until this
+  /// object, and all objects made from it, are gone. A later call asks is_done(), and no longer once
+  /// it has been true.
+  virtual void keep(std::shared_ptr<std::byte> memory, std::function<bool()> is_done) {
     const std::lock_guard lock(mutex_);
-    kept_.push_back(std::move(memory));
+    std::erase_if(kept_, [](const Kept& kept) { return kept.is_done(); });
+    kept_.push_back({std::move(memory), std::move(is_done)});
   }
 
  private:
+  struct Kept {
+    std::shared_ptr<std::byte> memory;
+    std::function<bool()> is_done;
+  };
   std::mutex mutex_;
-  std::vector<std::shared_ptr<std::byte>> kept_;
+  std::vector<Kept> kept_;  // guarded by mutex_
 };
 
 }  // namespace ringrad

@@ -65,9 +65,21 @@ void Outbox::send(RankGroup& group, MessageChannel& channel, Operation& operatio
   const std::size_t bytes = operation.call.count * size_bytes(operation.call.dtype);
   MessageSlot& place = places_[operation.sequence % places_.size()];
   if (place.bytes < bytes) place = {group.memory().allocate(bytes, operation.where), bytes};
+  place.sequence = operation.sequence;
   if (bytes > 0) std::memcpy(place.memory.get(), elements, bytes);
   publish_sent(group, channel, operation, DeviceType::cpu,
                group.distance(operation.rank, place.memory.get()));
+}
+
+void Outbox::leave_to(RankGroup& group, int receiver, MessageChannel& channel) {
+  for (MessageSlot& place : places_) {
+    const auto is_done = [taken = &channel.taken, sequence = place.sequence,
+                          left = &group.has_left(receiver)] {
+      return taken->load(std::memory_order_acquire) >= sequence ||
+             left->load(std::memory_order_acquire);
+    };
+    if (place.memory && !is_done()) group.memory().keep(std::move(place.memory), is_done);
+  }
 }
 
 }  // namespace ringrad

@@ -87,16 +87,15 @@ class Outbox {
   void send(RankGroup& group, MessageChannel& channel, Operation& operation,
             const std::byte* elements);
 
-  /// Messages that were not taken outlive their sender.
-  void leave_to(GroupMemory& memory) {
-    for (MessageSlot& place : places_)
-      if (place.memory) memory.keep(std::move(place.memory));
-  }
+  /// Messages to `receiver` that it has not taken outlive their sender, until it takes them or
+  /// leaves.
+  void leave_to(RankGroup& group, int receiver, MessageChannel& channel);
 
  private:
   struct MessageSlot {
     std::shared_ptr<std::byte> memory;
     std::size_t bytes = 0;
+    std::uint64_t sequence = 0;  // of the latest message in it
   };
   std::array<MessageSlot, MessageChannel::kSlots> places_;
 };

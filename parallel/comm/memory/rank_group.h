@@ -171,6 +171,9 @@ class RankGroup {
   /// Declares that this rank makes no more calls. Waiting for it is an error from now on.
   void leave() { own_->left.store(true, std::memory_order_release); }
 
+  /// Whether a rank has done that; lies in the memory that the ranks share.
+  const std::atomic<bool>& has_left(int rank) const { return ranks_[rank].left; }
+
   double deadline_s() const { return std::chrono::duration<double>(deadline_).count(); }
 
  private:

@@ -47,7 +47,8 @@ class SharedCommunicator final : public Communicator {
 
   ~SharedCommunicator() override {
     if (unwinding_) abort(kEndedByException);
-    for (Outbox& outbox : outboxes_) outbox.leave_to(*memory_);
+    for (int r = 0; r < world_size(); ++r)
+      outboxes_[static_cast<std::size_t>(r)].leave_to(group_, r, channels_.between(rank(), r));
     group_.leave();
     poll_.leave(rank());
   }
@@ -204,12 +205,14 @@ void SharedCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
 
 // --- Other groups of the same ranks ---
 
-// The memory that a new group of `num_ranks` shares, by its distance from this rank's base. It
-// stays for as long as any of its groups: others may look at it after this rank has left.
+// The memory that a new group of `num_ranks` shares, by its distance from this rank's base. Others
+// may look at it after this rank has left.
 std::uintptr_t SharedCommunicator::make_subgroup_shared(int num_ranks, Where where) {
-  const auto place = memory_->allocate(shared_bytes(num_ranks), where);
-  make_shared(place.get(), num_ranks);
-  memory_->keep(place);
+  const auto place =
+      memory_->allocate(SubgroupMemory::kHeaderBytes + shared_bytes(num_ranks), where);
+  SubgroupMemory::make_users(place.get(), num_ranks);
+  make_shared(place.get() + SubgroupMemory::kHeaderBytes, num_ranks);
+  memory_->keep(place, [begin = place.get()] { return SubgroupMemory::has_no_users(begin); });
   return group_.distance(rank(), place.get());
 }
 

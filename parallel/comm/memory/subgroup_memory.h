@@ -1,11 +1,19 @@
 // SubgroupMemory: the memory of some ranks of a group, under the numbers they have in a smaller
 // one.
+//
+// What the smaller group shares lies in the memory of one of its ranks, which gives it back when
+// none needs it: the ranks, and what they have kept, are counted there.
+//
+//     [ users | what the group shares ... ]
 
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -15,10 +23,26 @@ namespace ringrad {
 
 class SubgroupMemory final : public GroupMemory {
  public:
-  /// `ranks` are those of `whole`, in the order of the subgroup; `shared` is what the subgroup
-  /// shares.
-  SubgroupMemory(std::shared_ptr<GroupMemory> whole, std::vector<int> ranks, std::byte* shared)
-      : whole_(std::move(whole)), ranks_(std::move(ranks)), shared_(shared) {}
+  /// Takes the place of the count; what the group shares follows it.
+  static constexpr std::size_t kHeaderBytes = 128;
+
+  /// Makes the count at `begin`, for a group of so many ranks. One rank must do so before any other
+  /// makes a SubgroupMemory of it.
+  static void make_users(std::byte* begin, int num_ranks) { new (begin) Users(num_ranks); }
+  /// True once every rank's SubgroupMemory has come and gone.
+  static bool has_no_users(const std::byte* begin) {
+    return reinterpret_cast<const Users*>(begin)->load(std::memory_order_acquire) == 0;
+  }
+
+  /// `ranks` are those of `whole`, in the order of the subgroup; at `begin` is the count.
+  SubgroupMemory(std::shared_ptr<GroupMemory> whole, std::vector<int> ranks, std::byte* begin)
+      : whole_(std::move(whole)),
+        ranks_(std::move(ranks)),
+        users_(*reinterpret_cast<Users*>(begin)),
+        shared_(begin + kHeaderBytes) {}
+  ~SubgroupMemory() override { users_.fetch_sub(1, std::memory_order_acq_rel); }
+  SubgroupMemory(const SubgroupMemory&) = delete;
+  SubgroupMemory& operator=(const SubgroupMemory&) = delete;
 
   std::byte* shared() const override { return shared_; }
   std::uintptr_t base_of(int rank) const override { return whole_->base_of(in_whole(rank)); }
@@ -33,13 +57,25 @@ class SubgroupMemory final : public GroupMemory {
   }
   bool is_one_process() const override { return whole_->is_one_process(); }
   int num_processors() const override { return whole_->num_processors(); }
-  void keep(std::shared_ptr<std::byte> memory) override { whole_->keep(std::move(memory)); }
+  // is_done() may look at what the group shares, so it counts as one of the group's users.
+  void keep(std::shared_ptr<std::byte> memory, std::function<bool()> is_done) override {
+    users_.fetch_add(1, std::memory_order_relaxed);
+    whole_->keep(std::move(memory), [users = &users_, is_done = std::move(is_done)] {
+      if (!is_done()) return false;
+      users->fetch_sub(1, std::memory_order_acq_rel);
+      return true;
+    });
+  }
 
  private:
+  using Users = std::atomic<int>;
+  static_assert(sizeof(Users) <= kHeaderBytes && Users::is_always_lock_free);
+
   int in_whole(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
   const std::shared_ptr<GroupMemory> whole_;
   const std::vector<int> ranks_;
+  Users& users_;
   std::byte* const shared_;
 };
 
