@@ -94,8 +94,8 @@ class LogicalCommunicator final : public BlockCommunicator {
     return {blocks_, *local_, leads() ? &site_->physical() : nullptr, SumOrder::tree};
   }
   void perform(const CollectiveCall& call, Where where, const std::function<void()>& body) override;
-  void refuse(const Operation& operation, const std::string& reason) override {
-    fail({rank(), reason});
+  void refuse(const Operation& operation, int culprit, const std::string& reason) override {
+    fail({culprit < 0 ? rank() : culprit, reason});
     throw CollectiveError(concat(operation, ": ", reason), operation.where);
   }
   void do_send(const Tensor&, int, Where where) override { refuse_message("send", where); }

@@ -29,7 +29,7 @@ std::string message_of(const std::exception_ptr& error) noexcept {
 
 // True for the error that a rank gets when another one has failed.
 bool is_consequence(const std::exception_ptr& error) noexcept {
-  return message_of(error).find(": the group must be whole; got a failure of rank ") !=
+  return message_of(error).find(": the group must be whole; got a failure of ") !=
          std::string::npos;
 }
 

@@ -22,13 +22,14 @@ class BlockCommunicator : public Communicator {
   /// Calls compare(), and then `body` to move the data.
   virtual void perform(const CollectiveCall& call, Where where,
                        const std::function<void()>& body) = 0;
-  /// Breaks the group, because the ranks have made different calls.
-  [[noreturn]] virtual void refuse(const Operation& operation, const std::string& reason) = 0;
+  /// Breaks the group, because the ranks have made different calls. `culprit` may be kNobody.
+  [[noreturn]] virtual void refuse(const Operation& operation, int culprit,
+                                   const std::string& reason) = 0;
 
   void compare(const Operation& operation) {
     const auto calls = by_block().calls(operation.call, operation.where);
     if (std::any_of(calls.begin(), calls.end(), [&](auto& c) { return c != operation.call; }))
-      refuse(operation,
+      refuse(operation, odd_one_out(calls, world_size()),
              "all ranks must make the same call; got " + list_calls(calls, rank_names()));
   }
 

@@ -72,7 +72,8 @@ std::ostream& operator<<(std::ostream& out, const Operation& operation) {
          << " #" << operation.sequence << " on rank " << names(operation.rank);
 }
 
-std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names) {
+std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names,
+                       std::span<const int> ranks) {
   // Plans are told apart only where nothing else differs.
   const auto asks_alike = [&](CollectiveCall call) {
     call.plan = calls[0].plan;
@@ -83,17 +84,30 @@ std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& n
   std::vector<bool> listed(calls.size(), false);
   for (std::size_t first = 0; first < calls.size(); ++first) {
     if (listed[first]) continue;
-    std::vector<int> ranks;
-    for (std::size_t r = first; r < calls.size(); ++r)
-      if (calls[r] == calls[first]) {
-        listed[r] = true;
-        ranks.push_back(static_cast<int>(r));
+    std::vector<int> alike;
+    for (std::size_t i = first; i < calls.size(); ++i)
+      if (calls[i] == calls[first]) {
+        listed[i] = true;
+        alike.push_back(ranks.empty() ? static_cast<int>(i) : ranks[i]);
       }
     print(out << (first == 0 ? "" : " and "), calls[first], names);
     if (only_plans_differ) out << " by plan " << std::hex << calls[first].plan << std::dec;
-    out << " on " << names.list(ranks);
+    out << " on " << names.list(alike);
   }
   return std::move(out).str();
+}
+
+int odd_one_out(std::span<const CollectiveCall> calls, int world_size, std::span<const int> ranks) {
+  const auto rank_of = [&](std::size_t i) {
+    return ranks.empty() ? static_cast<int>(i) : ranks[i];
+  };
+  for (const CollectiveCall& call : calls) {
+    if (2 * std::count(calls.begin(), calls.end(), call) <= world_size) continue;
+    const auto odd = std::find_if(calls.begin(), calls.end(),
+                                  [&](const CollectiveCall& other) { return other != call; });
+    return odd == calls.end() ? -1 : rank_of(static_cast<std::size_t>(odd - calls.begin()));
+  }
+  return -1;
 }
 
 }  // namespace ringrad

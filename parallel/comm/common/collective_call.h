@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
@@ -69,13 +70,24 @@ struct Operation {
       {};  ///< set at the first long wait
   const RankNames* names =
       nullptr;  ///< of its group, for messages; null if they are the ranks' own numbers
+  /// The memory that the call writes and reads on this rank; null: none, or not known.
+  const std::byte* output = nullptr;
+  const std::byte* input = nullptr;
 };
 
 /// "all_reduce(sum, float32, 8 elements) #3 on rank 0". Ranks are named by their numbers in the
 /// job.
 std::ostream& operator<<(std::ostream& out, const Operation& operation);
 
-/// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1".
-std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names);
+/// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1". calls[i] is
+/// that of ranks[i]; without `ranks`, of rank i.
+std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names,
+                       std::span<const int> ranks = {});
+
+/// The rank to blame for calls that differ: the first that made another call than more than half of
+/// the `world_size` ranks did; -1 if no call has such a majority. `calls`, `ranks`: as above; there
+/// may be fewer than world_size.
+int odd_one_out(std::span<const CollectiveCall> calls, int world_size,
+                std::span<const int> ranks = {});
 
 }  // namespace ringrad

@@ -42,7 +42,7 @@ void DeviceMessages::send(MessageChannel& channel, Operation& operation,
   const CollectiveCall& call = operation.call;
   const std::uint64_t sequence = operation.sequence;
   const Where where = operation.where;
-  wait_for_slot(session_.group(), channel, operation);
+  wait_for_slot(session_.group(), channel, operation, session_.next_entry());
   std::uintptr_t name = 0;
   if (const std::size_t bytes = bytes_of(call); bytes > 0) {
     const DeviceGuard guard(device_, where);

@@ -18,19 +18,21 @@ namespace ringrad {
 struct PlaceNames {
   std::uintptr_t buffer = 0;
   std::uintptr_t staging = 0;  ///< the staging buffer, if there is one
+  // Among threads: the caller's tensors, which must not be those of another rank. 0: none
+  std::uintptr_t output = 0, input = 0;
 };
 
-/// One rank's part: written by its owner, read by all ranks. A second line holds what only calls
-/// with a plan need.
+/// One rank's part: written by its owner, read by all ranks. A second line holds the places, which
+/// small calls among processes do not need.
 ///
-/// 128 bytes, because processors fetch cache lines in pairs. Polled values have one to themselves.
+/// 128 bytes, because processors fetch cache lines in pairs.
 struct alignas(128) RankState {
   std::atomic<std::uint64_t> progress{0};
   std::array<CollectiveCall, 2> calls;
-  alignas(64) std::array<PlaceNames, 2> places;
   std::atomic<bool> inside{false};
   std::atomic<bool> left{false};
   std::atomic<std::uint32_t> num_sleepers{0};  ///< that wait for this rank's progress
+  alignas(64) std::array<PlaceNames, 2> places;
 };
 static_assert(sizeof(RankState) == 128);
 

@@ -14,9 +14,28 @@ void MessageChannels::make_shared(std::byte* shared, int world_size) {
   for (int i = 0; i < world_size * world_size; ++i) new (channels + i) MessageChannel;
 }
 
-void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation) {
+namespace {
+
+// Returns false when the deadline has passed. A peer that has entered the next collective, and has
+// not done its part of the message before, does no more until this rank enters too.
+template <class Ready>
+bool wait_for_peer(RankGroup& group, Operation& operation, std::uint64_t next_entry, Ready ready) {
+  const int peer = operation.call.peer;
+  bool is_elsewhere = false;
+  const bool in_time = group.wait_until(operation, peer, [&] {
+    is_elsewhere = group.has_published(peer, next_entry);  // first: what it did before is seen then
+    return ready() || is_elsewhere;
+  });
+  if (is_elsewhere && !ready()) group.fail_mixed(operation, next_entry);
+  return in_time;
+}
+
+}  // namespace
+
+void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation,
+                   std::uint64_t next_entry) {
   const CollectiveCall& call = operation.call;
-  const bool in_time = group.wait_until(operation, call.peer, [&] {
+  const bool in_time = wait_for_peer(group, operation, next_entry, [&] {
     return operation.sequence - channel.taken.load(std::memory_order_acquire) <=
            MessageChannel::kSlots;
   });
@@ -36,9 +55,9 @@ void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& op
 }
 
 const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& channel,
-                                             Operation& operation) {
+                                             Operation& operation, std::uint64_t next_entry) {
   const CollectiveCall& call = operation.call;
-  const bool in_time = group.wait_until(operation, call.peer, [&] {
+  const bool in_time = wait_for_peer(group, operation, next_entry, [&] {
     return channel.sent.load(std::memory_order_acquire) >= operation.sequence;
   });
   if (!in_time)
@@ -60,8 +79,8 @@ void publish_taken(RankGroup& group, MessageChannel& channel, const Operation& o
 }
 
 void Outbox::send(RankGroup& group, MessageChannel& channel, Operation& operation,
-                  const std::byte* elements) {
-  wait_for_slot(group, channel, operation);
+                  std::uint64_t next_entry, const std::byte* elements) {
+  wait_for_slot(group, channel, operation, next_entry);
   const std::size_t bytes = operation.call.count * size_bytes(operation.call.dtype);
   MessageSlot& place = places_[operation.sequence % places_.size()];
   if (place.bytes < bytes) place = {group.memory().allocate(bytes, operation.where), bytes};

@@ -62,10 +62,14 @@ class MessageChannels {
 // A message in four steps. REQUIRES: operation.call says what the elements are and who is at the
 // other end; operation.sequence is the message's number.
 
+// next_entry is RankSession::next_entry().
+
 /// Waits until the message has a slot.
 ///
-/// Throws: CollectiveError, and breaks the group, if the receiver has left or does not come in time
-void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation);
+/// Throws: CollectiveError, and breaks the group, if the receiver has left, waits for this rank in a
+///         collective instead, or does not come in time
+void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation,
+                   std::uint64_t next_entry);
 
 /// The message is there, on such a device, under such a name.
 void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& operation,
@@ -75,7 +79,7 @@ void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& op
 ///
 /// Throws: as wait_for_slot, and if the message is of another dtype or size
 const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& channel,
-                                             Operation& operation);
+                                             Operation& operation, std::uint64_t next_entry);
 
 /// Its slot is free.
 void publish_taken(RankGroup& group, MessageChannel& channel, const Operation& operation);
@@ -85,7 +89,7 @@ class Outbox {
  public:
   /// Sends a copy of the elements. Throws: as wait_for_slot
   void send(RankGroup& group, MessageChannel& channel, Operation& operation,
-            const std::byte* elements);
+            std::uint64_t next_entry, const std::byte* elements);
 
   /// Messages to `receiver` that it has not taken outlive their sender, until it takes them or
   /// leaves.

@@ -42,6 +42,10 @@ constexpr auto kLook = std::chrono::milliseconds(1);
 // round of their waits would take most of the processors' time with hundreds of ranks.
 constexpr auto kDeathLook = std::chrono::milliseconds(20);
 
+// How long after a mismatch the other ranks may take to show which calls they make, as a share of
+// GroupOptions::verdict_time.
+constexpr int kMajorityShare = 2;
+
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -302,22 +306,51 @@ void RankGroup::fail_left(const Operation& operation, int peer) {
                         ", which has left the group"));
 }
 
+void RankGroup::fail_mixed(const Operation& operation, std::uint64_t next_entry) {
+  const auto all_have_come = [&] {
+    for (int r = 0; r < world_size_; ++r)
+      if (r != rank_ && !has_published(r, next_entry)) return false;
+    return true;
+  };
+  for (RunningTime waited(kLook);
+       !all_have_come() && waited.advance() < verdict_time_ / kMajorityShare;) {
+    check_whole(operation);
+    std::this_thread::sleep_for(kLook);
+  }
+  std::vector<int> ranks;
+  std::vector<CollectiveCall> calls;
+  for (int r = 0; r < world_size_; ++r) {
+    if (r != rank_ && !has_published(r, next_entry)) continue;
+    ranks.push_back(r);
+    calls.push_back(r == rank_ ? operation.call : ranks_[r].calls[(num_entries_ + 1) % 2]);
+  }
+  fail_and_throw(operation, odd_one_out(calls, world_size_, ranks),
+                 concat(operation, ": all ranks must make the same call; got ",
+                        list_calls(calls, names_, ranks)));
+}
+
 // Threads have numbers of their own, of which a launcher knows nothing.
 void RankGroup::tell_launcher() const noexcept {
-  if (!memory_->is_one_process()) report_culprit(name(failed_rank()));
+  if (memory_->is_one_process()) return;
+  const int culprit = report_of(shared_->first_report.load(std::memory_order_acquire)).culprit;
+  report_culprit(name(culprit));  // kNobody too: it stays kNobody
 }
 
 void RankGroup::throw_broken(const Operation& operation) const {
   const FailureReport& report = report_of(shared_->first_report.load(std::memory_order_acquire));
   tell_launcher();
-  throw CollectiveError(concat(operation, ": the group must be whole; got a failure of rank ",
-                               name(report.culprit), ": ", report.text.data()),
+  const std::string culprit =
+      report.culprit == kNobody ? "an unknown rank" : concat("rank ", name(report.culprit));
+  throw CollectiveError(concat(operation, ": the group must be whole; got a failure of ", culprit,
+                               ": ", report.text.data()),
                         operation.where);
 }
 
 int RankGroup::failed_rank() const noexcept {
   const int reporter = shared_->first_report.load(std::memory_order_acquire);
-  return reporter < 0 ? -1 : report_of(reporter).culprit;
+  if (reporter < 0) return -1;
+  const int culprit = report_of(reporter).culprit;
+  return culprit == kNobody ? rank_ : culprit;
 }
 
 }  // namespace ringrad

@@ -3,7 +3,7 @@
 //
 //     rank 0 [ progress | call | call ] [ places ]     one cache line per rank, written only by its
 //     rank 1 [ progress | call | call ] [ places ]     owner and read by all ranks, and a second
-//       ...             ^ even # ^ odd #               line that only calls with a plan need
+//       ...             ^ even # ^ odd #               line of memory that calls use
 //     failure: the rank that reported one first; each rank has space for its report
 //
 // Progress only grows. In collective #k it runs from base to base + 1 + steps: base + 1 means "I am
@@ -89,6 +89,7 @@ class RankGroup {
   const CollectiveCall& call_of(int rank) const { return ranks_[rank].calls[slot()]; }
   std::uintptr_t buffer_of(int rank) const { return ranks_[rank].places[slot()].buffer; }
   std::uintptr_t staging_of(int rank) const { return ranks_[rank].places[slot()].staging; }
+  const PlaceNames& places_of(int rank) const { return ranks_[rank].places[slot()]; }
 
   /// The eager message (kEagerBytes) of this rank's next entry, and that of another rank's latest
   /// entry.
@@ -116,6 +117,11 @@ class RankGroup {
       return false;
     }
     return true;
+  }
+
+  /// True if `peer` has published `progress`.
+  bool has_published(int peer, std::uint64_t progress) const {
+    return ranks_[peer].progress.load(std::memory_order_acquire) >= progress;
   }
 
   // --- Staying ---
@@ -146,8 +152,14 @@ class RankGroup {
   [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text) {
     fail_and_throw(operation, rank_, text);
   }
+  /// The culprit may be kNobody.
   [[noreturn]] void fail_and_throw(const Operation& operation, int culprit,
                                    const std::string& text);
+
+  /// For a message whose other end has entered the collective that publishes `next_entry`, in which
+  /// it waits for this rank: neither will come. Waits a moment for the other ranks, so that the
+  /// majority tells which call is the odd one, and fails as above.
+  [[noreturn]] void fail_mixed(const Operation& operation, std::uint64_t next_entry);
 
   void check_whole(const Operation& operation) const {
     if (shared_->first_report.load(std::memory_order_acquire) >= 0) [[unlikely]]
@@ -165,7 +177,8 @@ class RankGroup {
   /// system call per rank.
   void watch_for_deaths(std::chrono::steady_clock::time_point now) noexcept;
 
-  /// The rank whose failure broke the group, or -1.
+  /// The rank whose failure broke the group, or -1 while it is whole; this rank if the culprit is
+  /// unknown.
   int failed_rank() const noexcept;
 
   /// Declares that this rank makes no more calls. Waiting for it is an error from now on.
@@ -232,7 +245,7 @@ class RankGroup {
   std::byte* const eager_;  // (world_size, 2, kEagerBytes)
   std::uint64_t num_entries_ = 0;
   std::mutex report_mutex_;
-  bool has_reported_ = false;  // guarded by report_mutex_
+  bool has_reported_ = false;                                 // guarded by report_mutex_
   std::atomic<std::chrono::steady_clock::rep> next_look_{0};  // at the processes
 };
 

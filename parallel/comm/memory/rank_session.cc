@@ -1,9 +1,11 @@
 #include "ringrad/parallel/comm/memory/rank_session.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/memory/program_words.h"
 
 namespace ringrad {
@@ -29,18 +31,53 @@ Operation RankSession::begin(const CollectiveCall& call, Where where) {
 void RankSession::enter(Operation& operation, const PlaceNames& places, std::uint64_t entered,
                         int leading) {
   sequence_ = operation.sequence;
-  group_.enter(operation.call, places, entered + leading);
+  const bool shares_addresses = memory_->is_one_process();
+  PlaceNames all = places;
+  if (shares_addresses) {
+    all.output = reinterpret_cast<std::uintptr_t>(operation.output);
+    all.input = reinterpret_cast<std::uintptr_t>(operation.input);
+  }
+  group_.enter(operation.call, all, entered + leading);
   bool equal = true;
   for (int peer = 0; peer < world_size_; ++peer) {
     if (peer == rank_) continue;
     group_.wait(operation, peer, entered, entered);
     equal = equal && group_.call_of(peer) == operation.call;
   }
-  if (equal) return;
+  if (equal) return shares_addresses ? check_memory(operation) : void();
   std::vector<CollectiveCall> calls;
   for (int r = 0; r < world_size_; ++r) calls.push_back(group_.call_of(r));
-  group_.fail_and_throw(operation, concat(operation, ": all ranks must make the same call; got ",
-                                          list_calls(calls, options_.rank_names)));
+  group_.fail_and_throw(operation, odd_one_out(calls, world_size_),
+                        concat(operation, ": all ranks must make the same call; got ",
+                               list_calls(calls, options_.rank_names)));
+}
+
+// No rank may write what another one reads or writes. As the calls are equal, so are the sizes.
+void RankSession::check_memory(const Operation& operation) {
+  const CollectiveCall& call = operation.call;
+  const std::size_t whole = static_cast<std::size_t>(call.count) * size_bytes(call.dtype);
+  const std::size_t part = whole / static_cast<std::size_t>(world_size_);
+  const std::size_t written = call.op == CollectiveOp::reduce_scatter ? part : whole;
+  const std::size_t read = call.op == CollectiveOp::all_gather ? part : whole;
+  const auto overlap = [](std::uintptr_t a, std::size_t a_bytes, std::uintptr_t b,
+                          std::size_t b_bytes) {
+    return a != 0 && b != 0 && a < b + b_bytes && b < a + a_bytes;
+  };
+  const PlaceNames& own = group_.places_of(rank_);
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (peer == rank_) continue;
+    const PlaceNames& other = group_.places_of(peer);
+    if (!overlap(own.output, written, other.output, written) &&
+        !overlap(own.output, written, other.input, read) &&
+        !overlap(own.input, read, other.output, written))
+      continue;
+    const int both[] = {std::min(rank_, peer), std::max(rank_, peer)};
+    group_.fail_and_throw(operation, kNobody,
+                          concat(operation,
+                                 ": each rank must have tensors of its own; got the same "
+                                 "memory on ",
+                                 options_.rank_names.list(both)));
+  }
 }
 
 const PlanPrograms& RankSession::programs(const ProgramKey& key, Operation& operation) {

@@ -42,7 +42,8 @@ class RankSession {
 
   /// Enters a collective, having done `leading` of its steps, and waits for the others to enter it.
   ///
-  /// Throws: CollectiveError, and breaks the group, unless all ranks make the same call
+  /// Throws: CollectiveError, and breaks the group, unless all ranks make the same call and, among
+  ///         threads, each with tensors of its own
   void enter(Operation& operation, const PlaceNames& places, std::uint64_t entered, int leading);
 
   /// The same before the collective that `operation` begins, so that ranks can read the data at the
@@ -51,6 +52,9 @@ class RankSession {
     enter(operation, {.buffer = place}, reserve(0), 0);
     --sequence_;
   }
+
+  /// What a rank publishes at least when it enters the collective after this rank's latest.
+  std::uint64_t next_entry() const { return base_ + 1; }
 
   /// Counts an `operation` that needs no more of the group than the exchange.
   void count(const Operation& operation) { sequence_ = operation.sequence; }
@@ -97,6 +101,7 @@ class RankSession {
   int num_segments(std::int64_t count, DType dtype) const;
 
  private:
+  void check_memory(const Operation& operation);
   const PlanPrograms& programs_of_root(const ProgramKey& key, Operation& operation);
 
   const int rank_, world_size_;

@@ -67,23 +67,30 @@ class SharedCommunicator final : public Communicator {
 
  protected:
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override {
-    begin(CollectiveOp::all_reduce, tensor, op, 0, where).all_reduce(tensor);
+    begin(call_of(CollectiveOp::all_reduce, tensor, op), &tensor, nullptr, where)
+        .all_reduce(tensor);
   }
   void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                          Where where) override {
-    begin(CollectiveOp::reduce_scatter, input, op, 0, where).reduce_scatter(output, input);
+    begin(call_of(CollectiveOp::reduce_scatter, input, op), &output, &input, where)
+        .reduce_scatter(output, input);
   }
   void do_all_gather(const Tensor& output, const Tensor& input, Where where) override {
-    begin(CollectiveOp::all_gather, output, ReduceOp::sum, 0, where).all_gather(output, input);
+    begin(call_of(CollectiveOp::all_gather, output), &output, &input, where)
+        .all_gather(output, input);
   }
   void do_broadcast(const Tensor& tensor, int root, Where where) override {
-    begin(CollectiveOp::broadcast, tensor, ReduceOp::sum, root, where).broadcast(tensor);
+    const bool is_root = rank() == root;
+    begin(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root),
+          is_root ? nullptr : &tensor, is_root ? &tensor : nullptr, where)
+        .broadcast(tensor);
   }
   void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override {
-    begin(CollectiveOp::reduce, tensor, op, root, where).reduce(tensor);
+    begin(call_of(CollectiveOp::reduce, tensor, op, root), &tensor, nullptr, where).reduce(tensor);
   }
   void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override {
-    begin(CollectiveOp::all_to_all, input, ReduceOp::sum, 0, where).all_to_all(output, input);
+    begin(call_of(CollectiveOp::all_to_all, input), &output, &input, where)
+        .all_to_all(output, input);
   }
   void do_meet(const CollectiveCall& call, Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
@@ -97,7 +104,7 @@ class SharedCommunicator final : public Communicator {
   bool reaches(const Device&) const override { return true; }
   void check_gpu();
   PlanRunner& runner_on(Device device, Where where);
-  PlanCollectives begin(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, int root,
+  PlanCollectives begin(const CollectiveCall& call, const Tensor* output, const Tensor* input,
                         Where where);
   Operation message(CollectiveOp op, const Tensor& tensor, int peer, std::uint64_t sequence,
                     Where where);
@@ -122,11 +129,14 @@ class SharedCommunicator final : public Communicator {
 
 // --- Collectives ---
 
-PlanCollectives SharedCommunicator::begin(CollectiveOp op, const Tensor& buffer, ReduceOp reduce,
-                                          int root, Where where) {
+// `output` is what the call writes on this rank, and `input` what it reads besides, if anything.
+PlanCollectives SharedCommunicator::begin(const CollectiveCall& call, const Tensor* output,
+                                          const Tensor* input, Where where) {
   check_gpu();
-  Operation operation = session_.begin(call_of(op, buffer, reduce, root), where);
-  PlanRunner& runner = runner_on(buffer.device(), where);
+  Operation operation = session_.begin(call, where);
+  if (output) operation.output = output->raw_data();
+  if (input) operation.input = input->raw_data();
+  PlanRunner& runner = runner_on((input ? input : output)->device(), where);
   runner.meet(operation);
   return {session_, runner, operation};
 }
@@ -183,7 +193,8 @@ void SharedCommunicator::do_send(const Tensor& tensor, int to, Where where) {
   if (gpu_ && gpu_->has_met() && gpu_->device() == tensor.device())
     gpu_->send(channel, operation, tensor.raw_data());
   else
-    outboxes_[to].send(group_, channel, operation, to_host(tensor, where).raw_data());
+    outboxes_[to].send(group_, channel, operation, session_.next_entry(),
+                       to_host(tensor, where).raw_data());
   num_messages_to_[to] = operation.sequence;
 }
 
@@ -191,7 +202,8 @@ void SharedCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
   Operation operation =
       message(CollectiveOp::recv, tensor, from, num_messages_from_[from] + 1, where);
   MessageChannel& channel = channels_.between(from, rank());
-  const MessageChannel::Slot& sent = wait_for_message(group_, channel, operation);
+  const MessageChannel::Slot& sent =
+      wait_for_message(group_, channel, operation, session_.next_entry());
   if (sent.device == DeviceType::cuda) {
     gpu_->receive(channel, operation, sent.elements, tensor);
   } else {

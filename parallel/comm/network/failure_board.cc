@@ -33,6 +33,8 @@ FailureBoard::FailureBoard(Store store, std::string group, int rank, int world_s
       silence_(longest_silence(options)),
       verdict_time_(options.verdict_time),
       interrupt_(std::move(interrupt)),
+      num_sent_(static_cast<std::size_t>(world_size), 0),
+      num_received_(static_cast<std::size_t>(world_size), 0),
       store_(std::move(store)),
       signs_(group_, rank, world_size, silence_) {
   signs_.announce(store_, where);
@@ -55,13 +57,17 @@ FailureBoard::~FailureBoard() {
 
 // --- Calls ---
 
-FailureBoard::Clock::time_point FailureBoard::begin_call(bool is_collective) {
+FailureBoard::Clock::time_point FailureBoard::begin_call(bool is_collective,
+                                                         const Operation* operation) {
   const auto now = Clock::now();
   const auto longest = Clock::time_point::max() - now;  // a longer deadline would overflow
   const std::lock_guard lock(mutex_);
   in_call_ = true;
   ++num_calls_;
   if (is_collective) ++num_collectives_;
+  is_collective_ = is_collective;
+  operation_ = operation ? std::optional(*operation) : std::nullopt;
+  call_began_ = now;
   return call_deadline_ = now + std::min<Clock::duration>(deadline_, longest);
 }
 
@@ -71,6 +77,10 @@ void FailureBoard::end_call() {
     const std::lock_guard lock(mutex_);
     in_call_ = false;
     was_interrupted = interrupted_;
+    if (operation_ && operation_->call.op == CollectiveOp::send)
+      ++num_sent_[static_cast<std::size_t>(operation_->call.peer)];
+    if (operation_ && operation_->call.op == CollectiveOp::recv)
+      ++num_received_[static_cast<std::size_t>(operation_->call.peer)];
   }
   // It came to its end all the same, but what it used has been told to stop.
   if (was_interrupted && !broken()) fail("its call ended only when the deadline passed");
@@ -97,15 +107,19 @@ void FailureBoard::watch() {
 // False if the store does not answer.
 bool FailureBoard::look() {
   std::optional<std::string> failure;
+  std::optional<Failure> mixed;
   {
     const std::lock_guard lock(store_mutex_);
     try {
       signs_.give(store_);
       watch_others();
-      if (!store_.find(place("alarm"))) return true;
-      answer();
-      failure = store_.find(place("failure"));
-      if (!failure) testify();
+      if (store_.find(place("alarm"))) {
+        answer();
+        failure = store_.find(place("failure"));
+        if (!failure) testify();
+      } else {
+        mixed = compare_waits();
+      }
     } catch (const CollectiveError& error) {
       silence_of_store_ = error.message();
       silent_at_ = Clock::now();
@@ -113,6 +127,7 @@ bool FailureBoard::look() {
     }
   }
   if (failure) record(parse_failure(*failure));
+  if (mixed) fail(*mixed);
   return true;
 }
 
@@ -194,9 +209,8 @@ Failure FailureBoard::failure() const {
   return failure_;
 }
 
-void FailureBoard::fail(const std::string& text) noexcept {
+void FailureBoard::fail(Failure failure) noexcept {
   if (broken_.load(std::memory_order_acquire)) return;
-  Failure failure{rank_, {}, text};
   try {
     const std::lock_guard lock(store_mutex_);
     store_.set_first(place("alarm"), std::to_string(rank_));
@@ -207,12 +221,13 @@ void FailureBoard::fail(const std::string& text) noexcept {
   record(failure);
 }
 
-void FailureBoard::fail_and_throw(const Operation& operation, const std::string& text) {
+void FailureBoard::fail_and_throw(const Operation& operation, int culprit,
+                                  const std::string& text) {
   {
     const std::lock_guard lock(mutex_);
     in_call_ = false;  // nothing is left to interrupt
   }
-  fail(text);
+  fail({culprit, {}, text});
   throw CollectiveError(text, operation.where);
 }
 

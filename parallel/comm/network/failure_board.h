@@ -13,12 +13,16 @@
 //     <group>/alarm      the rank that noticed; it judges
 //     <group>/rank<r>    what r answers: how many calls it has entered, or that it has left
 //     <group>/failure    the judgement; the first one holds for all ranks
+//     <group>/waits<r>   the collective in which r has waited for a while
 //     <group>/here<r>, <group>/survivors    ranks that want to continue, and those that do
 //
 // A rank that does not answer is lost if its process has ended or it gives no sign of life
 // (signs_of_life.h). The ranks begin to watch each other some time before a deadline, so a stopped
 // rank is named soon after it. A rank that has answered, or that lives and has not been silent for
 // `silence`, counts at most as late, never as lost.
+//
+// A rank that has waited for a message for a while looks whether its sender waits in a collective
+// that this rank has not entered. Then neither can go on, and the group fails at once.
 //
 // If the store is gone as well, each rank reports that and judges for itself. Under ringrun, which
 // serves the store, no rank is then known to be to blame. Under other launchers rank 0 serves it:
@@ -33,6 +37,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -78,11 +83,12 @@ class FailureBoard {
   }
 
   /// This rank enters a call, and leaves it. begin_call() returns the time when the call must end.
-  Clock::time_point begin_call(bool is_collective);
+  /// Calls of which the board knows the `operation` are compared with those of the other ranks.
+  Clock::time_point begin_call(bool is_collective, const Operation* operation = nullptr);
   void end_call();
 
-  /// Breaks the group, unless it is broken already. Thread-safe.
-  void fail(const std::string& text) noexcept;
+  /// Breaks the group by a failure of this rank, unless it is broken already. Thread-safe.
+  void fail(const std::string& text) noexcept { fail({rank_, {}, text}); }
 
   // The following end this rank's current call.
 
@@ -91,8 +97,13 @@ class FailureBoard {
     if (broken_.load(std::memory_order_acquire)) [[unlikely]]
       throw_broken(operation);
   }
-  /// Breaks the group and throws CollectiveError with `text`, which starts with the operation.
-  [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text);
+  /// Breaks the group and throws CollectiveError with `text`, which starts with the operation. The
+  /// failure is this rank's, or that of `culprit`, which may be kNobody.
+  [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text) {
+    fail_and_throw(operation, rank_, text);
+  }
+  [[noreturn]] void fail_and_throw(const Operation& operation, int culprit,
+                                   const std::string& text);
   /// After the transport failed with `got`: finds out together with the other ranks which rank
   /// failed, breaks the group, and throws CollectiveError. Takes at most verdict_time if the
   /// deadline has passed, otherwise at most `silence`.
@@ -113,6 +124,7 @@ class FailureBoard {
   static constexpr int kJudgeShare = 10;
 
   struct Answers;
+  struct Wait;
 
   void watch();
   bool look();
@@ -121,6 +133,10 @@ class FailureBoard {
   void watch_others();
   void answer();
   void testify();
+  std::optional<Failure> compare_waits();
+  std::string to_text(const Wait& wait) const;
+  std::optional<Wait> find_wait(int rank);
+  std::optional<Failure> judge_waits(const Operation& operation, const Wait& of_peer, bool is_time);
   void collect(Answers& answers);
   Failure judge(const Operation& operation, const Answers& answers, bool late,
                 const std::string& got) const;
@@ -129,6 +145,7 @@ class FailureBoard {
                               const std::string& error);
   static std::string to_text(const Failure& failure);
   Failure parse_failure(const std::string& text) const;
+  void fail(Failure failure) noexcept;
   void record(const Failure& failure);
   [[noreturn]] void throw_broken(const Operation& operation) const;
 
@@ -145,6 +162,10 @@ class FailureBoard {
   bool in_call_ = false, interrupted_ = false;
   Clock::time_point call_deadline_{};
   std::uint64_t num_calls_ = 0, num_collectives_ = 0;  // that this rank has entered
+  std::optional<Operation> operation_;                 // of the current call, if it is known
+  bool is_collective_ = false;
+  Clock::time_point call_began_{};
+  std::vector<std::uint64_t> num_sent_, num_received_;  // (world_size) messages
   Failure failure_;
   Clock::time_point alarm_heard_{};
 
@@ -152,9 +173,10 @@ class FailureBoard {
   Store store_;
   SignsOfLife signs_;
   bool has_answered_ = false, has_testified_ = false;
-  std::uint64_t watched_call_ = 0;
-  Clock::time_point silent_at_{};  // when this rank found the store unreachable, and
-  std::string silence_of_store_;   // the error it got
+  std::uint64_t watched_call_ = 0, shown_call_ = 0, mixed_call_ = 0;
+  Clock::time_point mixed_since_{};  // when the mixed call was found to be one
+  Clock::time_point silent_at_{};    // when this rank found the store unreachable, and
+  std::string silence_of_store_;     // the error it got
 
   std::thread thread_;
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/parallel/comm/common/culprit_report.h"
@@ -15,6 +17,11 @@ namespace ringrad {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(10);
+
+// How long a rank waits before it shows in which call, and how long a rank that has found a mismatch
+// waits for what the others show: the majority tells which call is the odd one.
+constexpr auto kCompareAfter = std::chrono::milliseconds(500);
+constexpr auto kMajorityAfter = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -158,6 +165,101 @@ void FailureBoard::investigate(const Operation& operation, const std::string& go
   if (failure.text.starts_with(concat(operation, ": ")))
     throw CollectiveError(failure.text, operation.where);
   throw_broken(operation);
+}
+
+// --- Different calls ---
+
+// How a rank waits in a collective.
+struct FailureBoard::Wait {
+  std::uint64_t num_collectives = 0;  // that it has entered, this one included
+  CollectiveCall call;
+  std::vector<std::uint64_t> num_sent;  // (world_size) messages, to each rank
+};
+
+std::string FailureBoard::to_text(const Wait& wait) const {
+  const CollectiveCall& call = wait.call;
+  std::ostringstream out;
+  out << wait.num_collectives << ' ' << static_cast<int>(call.op) << ' '
+      << static_cast<int>(call.dtype) << ' ' << static_cast<int>(call.reduce) << ' '
+      << static_cast<int>(call.device) << ' ' << call.peer << ' ' << call.count;
+  for (const std::uint64_t messages : wait.num_sent) out << ' ' << messages;
+  return std::move(out).str();
+}
+
+// None if the rank has shown none, or the store holds something else.
+std::optional<FailureBoard::Wait> FailureBoard::find_wait(int rank) {
+  const auto text = store_.find(place("waits", rank));
+  if (!text) return {};
+  Wait wait;
+  int op = 0, dtype = 0, reduce = 0, device = 0, peer = 0;
+  std::istringstream words(*text);
+  words >> wait.num_collectives >> op >> dtype >> reduce >> device >> peer >> wait.call.count;
+  for (std::uint64_t messages = 0; words >> messages;) wait.num_sent.push_back(messages);
+  const auto is_one_of = [](int number, auto last) {
+    return number >= 0 && number <= static_cast<int>(last);
+  };
+  if (wait.num_sent.size() != static_cast<std::size_t>(world_size_) || peer < 0 ||
+      peer >= world_size_ || !is_one_of(op, CollectiveOp::links) ||
+      !is_one_of(dtype, kNumDTypes - 1) || !is_one_of(reduce, ReduceOp::max) ||
+      !is_one_of(device, DeviceType::cuda))
+    return {};
+  wait.call.op = static_cast<CollectiveOp>(op);
+  wait.call.dtype = static_cast<DType>(dtype);
+  wait.call.reduce = static_cast<ReduceOp>(reduce);
+  wait.call.device = static_cast<DeviceType>(device);
+  wait.call.peer = static_cast<std::int16_t>(peer);
+  return wait;
+}
+
+// With store_mutex_ held. A rank shows its wait in a collective; one that waits for a message looks
+// at its sender's. A sender that is in a later collective, and had sent no message before, sends
+// none until this rank is there too. So an old entry of the sender says nothing: this rank has been
+// in that collective.
+std::optional<Failure> FailureBoard::compare_waits() {
+  std::optional<Operation> operation;
+  Wait own;
+  std::uint64_t call_number = 0, num_received = 0;
+  bool is_collective = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!in_call_ || !operation_ || Clock::now() - call_began_ < kCompareAfter) return {};
+    operation = operation_;
+    is_collective = is_collective_;
+    call_number = num_calls_;
+    own = {num_collectives_, operation_->call, num_sent_};
+    if (operation_->call.op == CollectiveOp::recv)
+      num_received = num_received_[static_cast<std::size_t>(operation_->call.peer)];
+  }
+  if (is_collective) {
+    if (std::exchange(shown_call_, call_number) != call_number)
+      store_.set(place("waits", rank_), to_text(own));
+    return {};
+  }
+  if (operation->call.op != CollectiveOp::recv) return {};
+  const std::optional<Wait> of_peer = find_wait(operation->call.peer);
+  if (!of_peer || of_peer->num_collectives <= own.num_collectives ||
+      of_peer->num_sent[static_cast<std::size_t>(rank_)] > num_received)
+    return {};
+  if (std::exchange(mixed_call_, call_number) != call_number) mixed_since_ = Clock::now();
+  return judge_waits(*operation, *of_peer, Clock::now() - mixed_since_ >= kMajorityAfter);
+}
+
+// None while ranks that have shown nothing yet may do so.
+std::optional<Failure> FailureBoard::judge_waits(const Operation& operation, const Wait& of_peer,
+                                                 bool is_time) {
+  std::vector<int> ranks;
+  std::vector<CollectiveCall> calls;
+  for (int r = 0; r < world_size_; ++r) {
+    const auto wait = r == rank_ ? std::nullopt : find_wait(r);
+    if (r != rank_ && (!wait || wait->num_collectives != of_peer.num_collectives)) continue;
+    ranks.push_back(r);
+    calls.push_back(r == rank_ ? operation.call : wait->call);
+  }
+  if (!is_time && ranks.size() < static_cast<std::size_t>(world_size_)) return {};
+  return Failure{odd_one_out(calls, world_size_, ranks),
+                 {},
+                 concat(operation, ": all ranks must make the same call; got ",
+                        list_calls(calls, names_, ranks))};
 }
 
 // The first rank that writes down which ranks it has seen decides.

@@ -107,8 +107,8 @@ class HierarchicalCommunicator final : public BlockCommunicator {
     return {hosts_, *local_, leaders_.get(), SumOrder::canonical};
   }
   void perform(const CollectiveCall& call, Where where, const std::function<void()>& body) override;
-  void refuse(const Operation& operation, const std::string& reason) override {
-    board_.fail_and_throw(operation, concat(operation, ": ", reason));
+  void refuse(const Operation& operation, int culprit, const std::string& reason) override {
+    board_.fail_and_throw(operation, culprit, concat(operation, ": ", reason));
   }
   void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
@@ -142,7 +142,7 @@ class HierarchicalCommunicator final : public BlockCommunicator {
 
 template <class Body>
 void HierarchicalCommunicator::guarded(const Operation& operation, bool is_collective, Body body) {
-  board_.begin_call(is_collective);
+  board_.begin_call(is_collective, &operation);
   try {
     board_.check_whole(operation);
     body();

@@ -155,7 +155,8 @@ void TransportCommunicator::perform(const Operation& operation, std::vector<Tens
     transport->check_usable(operation.where);
   const bool is_collective =
       operation.call.op != CollectiveOp::send && operation.call.op != CollectiveOp::recv;
-  TransportCall call(board_.begin_call(is_collective), board_.broken(), std::move(memory));
+  TransportCall call(board_.begin_call(is_collective, &operation), board_.broken(),
+                     std::move(memory));
   try {
     board_.check_whole(
         operation);  // after begin_call: a failure from now on interrupts the transport
@@ -190,8 +191,9 @@ void TransportCommunicator::compare(const Operation& operation, TransportCall& c
   std::vector<CollectiveCall> calls(n);
   std::memcpy(calls.data(), all.raw_data(), n * sizeof(CollectiveCall));
   if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
-  board_.fail_and_throw(operation, concat(operation, ": all ranks must make the same call; got ",
-                                          list_calls(calls, rank_names())));
+  board_.fail_and_throw(operation, odd_one_out(calls, world_size()),
+                        concat(operation, ": all ranks must make the same call; got ",
+                               list_calls(calls, rank_names())));
 }
 
 // --- Collectives ---

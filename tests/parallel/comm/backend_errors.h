@@ -43,6 +43,9 @@ void expect_difference(Communicator& comm, const BackendTraits& traits, Call cal
   expect_contains(error, "all ranks must make the same call; got ");
   expect_contains(error, expected);
   EXPECT_GE(part->failed_rank(), 0);
+  if (comm.world_size() > 2) {
+    EXPECT_EQ(part->failed_rank(), 1);  // whoever noticed
+  }
   EXPECT_THROW(part->barrier(), CollectiveError);  // every later call also fails
   comm.barrier();
 }
@@ -75,6 +78,22 @@ inline void expect_differences_named(Communicator& comm, const BackendTraits& tr
       comm, traits,
       [&](auto& c, bool differs) { c.all_reduce(x, differs ? ReduceOp::max : ReduceOp::min); },
       concat("all_reduce(max, float32, ", elements(8), ") on rank 1"));
+}
+
+/// Rank 1 waits for a message of a rank that waits for it in a collective. No deadline is near.
+inline void expect_message_for_collective_named(Communicator& comm) {
+  if (comm.world_size() == 1) return;
+  const auto part = comm.split(0);
+  part->barrier();
+  const std::string error =
+      error_of([&] { comm.rank() == 1 ? part->recv(empty({8}), 0) : part->all_reduce(ones({8})); });
+  expect_contains(error, "all ranks must make the same call; got ");
+  expect_contains(error, concat("all_reduce(sum, float32, ", elements(8), ") on rank"));
+  expect_contains(error, concat("recv(float32, ", elements(8), ", from 0) on rank 1"));
+  if (comm.world_size() > 2) {
+    EXPECT_EQ(part->failed_rank(), 1);
+  }
+  comm.barrier();
 }
 
 inline void expect_wrong_message_refused(Communicator& comm) {
