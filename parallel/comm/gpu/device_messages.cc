@@ -54,6 +54,8 @@ void DeviceMessages::send(MessageChannel& channel, Operation& operation,
       if (slot.memory) Event(stream, /*timing=*/false, where).block(slot.order, where);
       slot = {links_.allocate(bytes, where), bytes, stream};
     }
+    slot.sequence = sequence;
+    slot.channel = &channel;
     copy(slot.memory.get(), elements, bytes, stream, where);
     record(call.peer, sequence, End::sent, stream, where);
     name = links_.name(slot.memory.get());
@@ -85,6 +87,26 @@ void DeviceMessages::check_peer_lives(const Operation& operation) const {
         operation, peer,
         concat(operation, ": the peer's process must live until its message is received; got the ",
                "end of rank ", session_.group().name(peer)));
+}
+
+bool DeviceMessages::all_are_taken() noexcept {
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].channel && !is_taken(static_cast<int>(i / MessageChannel::kSlots), slots_[i]))
+      return false;
+  return true;
+}
+
+// The receiver's host says that it has queued the copy, and its event that the copy is made.
+bool DeviceMessages::is_taken(int peer, const Slot& slot) {
+  if (session_.memory()->has_died(peer)) return true;
+  if (slot.channel->taken.load(std::memory_order_acquire) < slot.sequence)
+    return session_.group().has_left(peer).load(std::memory_order_acquire);
+  try {
+    const std::size_t number = event_number(session_.rank(), slot.sequence, End::taken);
+    return cudaEventQuery(links_.event(peer, number, Where::current())) != cudaErrorNotReady;
+  } catch (const Error&) {  // the receiver is about to end
+    return true;
+  }
 }
 
 // --- Events: each belongs to the rank that records it, and has the number of the other one's slot

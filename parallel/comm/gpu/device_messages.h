@@ -50,15 +50,23 @@ class DeviceMessages {
   /// Throws: CollectiveError, and breaks the group, if the peer's process has ended
   void check_peer_lives(const Operation& operation) const;
 
+  /// True if no receiver still needs this rank's process: each has copied this rank's messages, has
+  /// left without, or has ended.
+  bool all_are_taken() noexcept;
+
  private:
   struct Slot {
     std::shared_ptr<std::byte> memory;  // none before its first message
     std::size_t bytes;
     Stream order;  // in which the memory was allocated, and goes back
+    // Of the latest message in it.
+    std::uint64_t sequence = 0;
+    const MessageChannel* channel = nullptr;
   };
   enum class End : std::size_t { sent, taken };
 
   static std::size_t event_number(int peer, std::uint64_t sequence, End end);
+  bool is_taken(int peer, const Slot& slot);
   void record(int peer, std::uint64_t sequence, End end, const Stream& stream, Where where);
   void wait_for(int peer, std::uint64_t sequence, End end, const Stream& stream, Where where);
 

@@ -8,6 +8,7 @@
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/reduce_terms.h"
+#include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/gpu/device_run.h"
 
 namespace ringrad {
@@ -38,6 +39,7 @@ DeviceRunner::DeviceRunner(RankSession& session, Device device, Where where)
 
 // Others may still use this rank's memory, or it theirs.
 DeviceRunner::~DeviceRunner() {
+  if (messages_ && !session_.memory()->is_one_process()) wait_until_messages_are_taken();
   if (drain()) return;
   watch_.abandon();
   keep_for_ever(std::move(links_));
@@ -90,6 +92,15 @@ bool DeviceRunner::has_company() const {
   for (int other = 0; other < session_.world_size(); ++other)
     if (other != session_.rank() && links_->share_gpu(other, session_.rank())) return true;
   return false;
+}
+
+void DeviceRunner::wait_until_messages_are_taken() noexcept {
+  for (RunningTime waited(kBetweenLooks); !messages_->all_are_taken() &&
+                                          session_.group().failed_rank() < 0 &&
+                                          waited.advance() < session_.options().deadline;) {
+    session_.group().watch_for_deaths(Clock::now());
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 // --- What is queued ---

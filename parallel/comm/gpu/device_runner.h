@@ -46,7 +46,8 @@ namespace ringrad {
 class DeviceRunner final : public PlanRunner {
  public:
   DeviceRunner(RankSession& session, Device device, Where where);
-  /// Waits until the queued work is done, or given up as described above.
+  /// Waits until the queued work is done, or given up as described above. What a process has sent
+  /// is gone with it: its messages are awaited first, until they are taken or the deadline passes.
   ~DeviceRunner() override;
 
   Device device() const { return device_; }
@@ -99,6 +100,7 @@ class DeviceRunner final : public PlanRunner {
   void reach_peers(Work work, Check check);
   void check_peers(const Operation& operation);
   bool has_company() const;
+  void wait_until_messages_are_taken() noexcept;
   void queued(const Operation& operation, const Event& reached);
   bool is_waiting();
   bool drain() noexcept;

@@ -172,6 +172,20 @@ TEST_F(GpuProcessTest, MessagesStayOnGpus) {
                  }));
 }
 
+// What a process has on its GPU is gone with it, so it leaves the group only when the receiver, who
+// may come late, has made its copy.
+TEST_F(GpuProcessTest, AProcessStaysUntilItsMessagesAreTaken) {
+  constexpr milliseconds kLate(1500);
+  on_processes(2, on_gpu(2, [=](Communicator& comm) {
+                 comm.all_reduce(ones({1}));
+                 if (comm.rank() == 0) return comm.send(full({5000}, 7), 1);
+                 std::this_thread::sleep_for(kLate);
+                 const Tensor x = empty({5000});
+                 comm.recv(x, 0);
+                 expect_all(x, 7);
+               }));
+}
+
 // Otherwise they would fill the heap in which each rank publishes its GPU memory.
 TEST_F(GpuProcessTest, SubgroupsGiveTheirMemoryBack) {
   ProcessGroupOptions options;
