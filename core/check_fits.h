@@ -12,4 +12,7 @@ namespace ringrad {
 /// Floating dtypes round every number, and every number has a truth value.
 void check_fits(const char* operation, Scalar number, DType dtype, Where where);
 
+/// Throws ValueError "<operation>: <what> must be finite; got nan" for NaN and infinities.
+void check_finite(const char* operation, const char* what, double number, Where where);
+
 }  // namespace ringrad

@@ -106,6 +106,7 @@ Tensor tensor_over(Managed* theirs, bool is_read_only, Where where) {
     const Tensor memory = empty({span}, options, where);
     copy_bytes(memory.raw_data(), device, data, device, memory.storage()->bytes(), where);
     Tensor result = view::as_strided(memory, shape, strides, 0, where);
+    check_truth_values("from_dlpack", result, where);
     end(theirs);
     return result;
   }
@@ -116,6 +117,7 @@ Tensor tensor_over(Managed* theirs, bool is_read_only, Where where) {
   });
   const Tensor memory = from_memory(data, {span}, options, owner, where);
   Tensor result = view::as_strided(memory, shape, strides, 0, where);
+  check_truth_values("from_dlpack", result, where);
   *release = theirs;
   return result;
 }

@@ -8,7 +8,7 @@
 // capsule "dltensor_versioned" or "dltensor" carries the pointer.
 //
 // What either side writes the other reads. Another library's writes do not count as changes: after
-// them, call Tensor::mark_changed() if the tensor may be saved for a backward pass.
+// them, call x.detach().mark_changed() if the tensor may be saved for a backward pass.
 //
 // On GPUs the producer's work must be ordered before the consumer's: to_dlpack() waits for the
 // thread's current stream, and from_dlpack() expects that the memory is ready on it. The memory of
@@ -40,7 +40,8 @@ DLManagedTensor* to_dlpack_unversioned(const Tensor& x, Where where = Where::cur
 ///
 /// Our tensors can be written, so memory that is flagged as read-only is copied.
 ///
-/// Throws:  DataError for a null pointer or another major version; DTypeError for an element type
+/// Throws:  DataError for a null pointer, another major version, or CPU memory whose truth values
+///          are other bytes than 0 and 1; DTypeError for an element type
 ///          that the library lacks; ShapeError for more than kMaxDims axes or impossible extents;
 ///          ValueError for negative strides or memory that is not aligned to its elements;
 ///          DeviceError for a device that this build lacks

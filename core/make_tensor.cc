@@ -150,7 +150,9 @@ Tensor arange(Scalar start, Scalar end, Scalar step, Where where) {
     if (floating)
       result.data<float>()[i] = static_cast<float>(from + static_cast<double>(i) * by);
     else
-      result.data<std::int64_t>()[i] = start.to<std::int64_t>() + i * step.to<std::int64_t>();
+      result.data<std::int64_t>()[i] = static_cast<std::int64_t>(  // i * step may exceed int64
+          static_cast<std::uint64_t>(start.to<std::int64_t>()) +
+          static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(step.to<std::int64_t>()));
   }
   return to_device(result, default_device(), where);
 }
@@ -169,7 +171,11 @@ Tensor numbers(const char* operation, std::int64_t count, const Options& options
   const Tensor host = empty({count}, {.dtype = options.dtype, .device = device}, where);
   dispatch_dtype(options.dtype, [&]<class T>() {
     T* data = host.data<T>();
-    for (std::int64_t i = 0; i < count; ++i) data[i] = Scalar(number(i)).template to<T>();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Scalar value = number(i);
+      if (!value.fits<T>()) check_fits(operation, value, options.dtype, where);  // throws
+      data[i] = value.as<T>();
+    }
   });
   const Tensor result = to_device(host, options.device, where);
   set_leaf(operation, result, options, where);
@@ -179,7 +185,10 @@ Tensor numbers(const char* operation, std::int64_t count, const Options& options
 // Number i of `steps` numbers: counted from the nearer end, so that both ends are exact.
 double between(double start, double end, std::int64_t steps, std::int64_t i) {
   if (steps == 1) return start;
-  const double step = (end - start) / static_cast<double>(steps - 1);
+  const auto count = static_cast<double>(steps - 1);
+  // end - start overflows for ends of unlike signs that are nearly the largest numbers.
+  const double step =
+      std::isfinite(end - start) ? (end - start) / count : end / count - start / count;
   return i < steps / 2 ? start + step * static_cast<double>(i)
                        : end - step * static_cast<double>(steps - 1 - i);
 }
@@ -273,11 +282,29 @@ Tensor from_memory(void* data, const Shape& shape, const Options& options,
   check_extents("from_memory", shape, size_bytes(options.dtype), where);
   check_layout("from_memory", shape, options.layout, where);
   const auto bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(options.dtype);
+  const auto beside = reinterpret_cast<std::uintptr_t>(data) % size_bytes(options.dtype);
+  RINGRAD_CHECK(beside == 0 || bytes == 0, ValueError, where,
+                "from_memory: the memory must be aligned to its elements of ",
+                size_bytes(options.dtype), " bytes; got an address at byte ", beside, " of one");
   Tensor result(
       make_ref<TensorImpl>(make_ref<Storage>(data, bytes, options.device, std::move(owner)), 0,
                            shape, strides_for(shape, options.layout), options.dtype, where));
   set_leaf("from_memory", result, options, where);
   return result;
+}
+
+void check_truth_values(const char* operation, const Tensor& x, Where where) {
+  if (x.dtype(where) != DType::bool_ || !x.device().is_cpu()) return;
+  const std::byte* bytes = x.raw_data();
+  const auto check = [&](std::int64_t offset) {
+    RINGRAD_CHECK(bytes[offset] <= std::byte{1}, DataError, where, operation,
+                  ": truth values must be the bytes 0 and 1; got ",
+                  std::to_integer<int>(bytes[offset]));
+  };
+  if (x.is_contiguous())
+    for (std::int64_t i = 0; i < x.numel(); ++i) check(i);
+  else
+    for_each_offset(x.shape(), x.strides(), check);
 }
 
 }  // namespace ringrad

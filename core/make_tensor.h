@@ -61,10 +61,10 @@ Tensor arange(Scalar end, Where where = Where::current());
 
 /// `steps` numbers from start to end, both included, at equal distances. Options as in empty();
 /// integer dtypes round towards zero.
-/// Throws ValueError for negative steps.
+/// Throws ValueError for negative steps, and for a number that an integer dtype cannot hold.
 Tensor linspace(Scalar start, Scalar end, std::int64_t steps, const Options& options = {},
                 Where where = Where::current());
-/// base^x for the numbers x of linspace.
+/// base^x for the numbers x of linspace; throws as linspace does.
 Tensor logspace(Scalar start, Scalar end, std::int64_t steps, double base = 10,
                 const Options& options = {}, Where where = Where::current());
 
@@ -91,9 +91,15 @@ Tensor tensor(const std::vector<T>& values, Where where = Where::current());
 Tensor scalar_tensor(Scalar value, const Options& options = {}, Where where = Where::current());
 
 /// A tensor over the caller's memory, in the given layout without gaps; `owner` keeps the memory
-/// alive.
-/// REQUIRES: `data` is aligned for its dtype and holds as many elements as the shape
+/// alive. Elements of bool must be the bytes 0 and 1.
+/// REQUIRES: `data` holds as many elements as the shape
+/// Throws:   ValueError unless `data` is aligned for its dtype
 Tensor from_memory(void* data, const Shape& shape, const Options& options,
                    std::shared_ptr<void> owner, Where where = Where::current());
+
+/// Throws DataError if an element of x, a bool tensor on the CPU, is another byte than 0 and 1.
+/// Other libraries take every such byte for true; here it would count as itself in a sum. For memory
+/// that other code has filled.
+void check_truth_values(const char* operation, const Tensor& x, Where where);
 
 }  // namespace ringrad

@@ -5,6 +5,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 #include "ringrad/core/dtype.h"
 
@@ -13,14 +15,23 @@ namespace ringrad {
 class Scalar {
  public:
   template <class T>
-  requires std::integral<T>
-  constexpr Scalar(T value)
+  requires(std::integral<T> &&
+           (std::signed_integral<T> || sizeof(T) < sizeof(std::int64_t))) constexpr Scalar(T value)
       : dtype_(std::same_as<T, bool> ? DType::bool_ : DType::int64),
         integer_(static_cast<std::int64_t>(value)) {}
 
   template <class T>
   requires std::floating_point<T>
   constexpr Scalar(T value) : dtype_(DType::float64), real_(static_cast<double>(value)) {}
+
+  /// Throws ValueError for a number that does not fit in int64.
+  template <class T>
+  requires(std::unsigned_integral<T> && sizeof(T) == sizeof(std::int64_t))
+      Scalar(T value, Where where = Where::current())
+      : dtype_(DType::int64), integer_(static_cast<std::int64_t>(value)) {
+    if (integer_ < 0) [[unlikely]]
+      throw_above_int64(value, where);
+  }
 
   Scalar(float16 value) : Scalar(static_cast<float>(value)) {}
   Scalar(bfloat16 value) : Scalar(static_cast<float>(value)) {}
@@ -30,16 +41,45 @@ class Scalar {
   /// The kind of number: float64, int64 or bool_.
   DType dtype() const { return dtype_; }
 
-  /// The value as an element of type T.
+  /// True if T can hold the number, or its whole part: no integer type holds NaN. Floating types
+  /// round every number, and every number has a truth value.
   template <class T>
-  constexpr T to() const {
+  constexpr bool fits() const {
+    if constexpr (!std::is_integral_v<T> || std::is_same_v<T, bool>) {
+      return true;
+    } else {
+      using Limits = std::numeric_limits<T>;
+      if (is_floating()) {
+        constexpr auto kLow = static_cast<double>(Limits::min());
+        constexpr double kEnd = static_cast<double>(Limits::max() / 2 + 1) * 2;
+        return (real_ >= kLow || real_ > kLow - 1) && real_ < kEnd;
+      }
+      return std::in_range<T>(integer_);
+    }
+  }
+
+  /// The value as a number of type T. Throws ValueError unless it fits.
+  template <class T>
+  T to(Where where = Where::current()) const {
+    if constexpr (std::is_integral_v<T>)
+      if (!fits<T>()) [[unlikely]]
+        throw_does_not_fit(std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), where);
+    return as<T>();
+  }
+
+  /// The same without the check, for loops and GPU kernels. REQUIRES: fits<T>()
+  template <class T>
+  constexpr T as() const {
     if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
-      return T(to<float>());
+      return T(as<float>());
     else
       return is_floating() ? static_cast<T>(real_) : static_cast<T>(integer_);
   }
 
  private:
+  [[noreturn]] static void throw_above_int64(std::uint64_t value, Where where);
+  [[noreturn]] void throw_does_not_fit(std::int64_t low, std::uint64_t high, Where where) const;
+
   DType dtype_;
   union {
     std::int64_t integer_;

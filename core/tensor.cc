@@ -57,7 +57,7 @@ std::vector<T> Tensor::to_vector(Where where) const {
       if constexpr (std::is_same_v<T, U>)
         values.push_back(from[offset]);
       else
-        values.push_back(T(static_cast<MathType<T>>(static_cast<MathType<U>>(from[offset]))));
+        values.push_back(Scalar(from[offset]).to<T>(where));
     });
   });
   return values;

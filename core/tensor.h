@@ -103,15 +103,15 @@ class Tensor : public TensorMethods {
     return impl.storage->data() + impl.offset * static_cast<std::int64_t>(size_bytes(impl.dtype));
   }
 
-  /// The value of a one-element tensor, converted to T. Throws ShapeError for any other number of
-  /// elements.
+  /// The value of a one-element tensor, converted to T: integers take its whole part. Throws
+  /// ShapeError for any other number of elements, ValueError if an integer T cannot hold the value.
   template <class T = float>
   T item(Where where = Where::current()) const {
-    return scalar(where).to<T>();
+    return scalar(where).to<T>(where);
   }
   Scalar scalar(Where where = Where::current()) const;
 
-  /// All elements in row-major order, converted to T.
+  /// All elements in row-major order, converted to T. Throws ValueError as item() does.
   template <class T>
   std::vector<T> to_vector(Where where = Where::current()) const;
 

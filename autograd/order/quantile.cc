@@ -66,8 +66,10 @@ Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis, boo
   const auto low = static_cast<std::int64_t>(position);
   const double weight = position - static_cast<double>(low);
   if (weight == 0) return lines.finished(lines.at(low));
-  const Tensor below = lines.at(low), above = lines.at(low + 1);
-  return lines.finished(below + (above - below) * weight);
+  const Tensor below = lines.at(low), above = lines.at(low + 1), distance = above - below;
+  // The distance may exceed the largest number. It is the more accurate way where it does not.
+  return lines.finished(ringrad::where(isfinite(distance), below + distance * weight,
+                                       below * (1 - weight) + above * weight));
 }
 
 }  // namespace ringrad

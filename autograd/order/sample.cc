@@ -47,9 +47,13 @@ Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replace
   if (!replacement) {
     const Tensor waiting = empty_like(w, where);
     exponential_(waiting, 1, generator, where);
-    return topk(div(w, waiting, where), num_samples, -1, true, where).second;
+    // Logarithms order the quotients as well, and none is too large or too small for them.
+    const Tensor keys = sub(log(w, where), log(waiting, where), where);
+    return topk(keys, num_samples, -1, true, where).second;
   }
-  const Tensor sums = cumsum(w, -1, where), total = slice(sums, -1, -1, w.size(-1), 1, where);
+  // With a largest weight of 1 the sum is finite, and a place below 1 times the sum is below the sum.
+  const Tensor scaled = div(w, max(w, {-1}, true, where), where);
+  const Tensor sums = cumsum(scaled, -1, where), total = slice(sums, -1, -1, w.size(-1), 1, where);
   Shape shape = w.shape();
   shape[w.dims() - 1] = num_samples;
   const Tensor places =

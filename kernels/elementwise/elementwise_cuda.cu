@@ -11,7 +11,7 @@ struct AddScaled {
   Scalar alpha;
   template <class T>
   constexpr T operator()(T a, T b) const {
-    return a + alpha.to<T>() * b;
+    return a + alpha.as<T>() * b;
   }
 };
 

@@ -75,7 +75,7 @@ concept Number = std::is_arithmetic_v<T>;
 template <class V>
 constexpr auto like(const V&, Scalar value) {
   if constexpr (Number<V>)
-    return value.to<V>();
+    return value.as<V>();
   else
     return value;
 }

@@ -73,7 +73,7 @@ struct PowScalar : UnaryRow<Domain::number, Saves::input> {
   DType promoted(DType x, Where where) const { return promote_number(kName, x, exponent, where); }
   constexpr auto forward(auto x) const { return power(x, like(x, exponent)); }
   constexpr auto backward(const auto& grad, const auto& x) const {
-    const auto n = exponent.to<double>();
+    const auto n = exponent.as<double>();
     if (n == 0) return zero_like(grad);  // the formula would give 0 * inf at x = 0
     return grad * (like(x, n) * pow(x, like(x, n - 1)));
   }
@@ -88,9 +88,9 @@ struct ScalarPow : UnaryRow<Domain::number, Saves::output> {
   DType promoted(DType x, Where where) const { return promote_number(kName, x, base, where); }
   constexpr auto forward(auto x) const { return power(like(x, base), x); }
   constexpr auto backward(const auto& grad, const auto& y) const {
-    const auto slope = y * like(y, std::log(base.to<double>()));
+    const auto slope = y * like(y, std::log(base.as<double>()));
     // 0^x is 1, 0 or infinite. Where it is finite the formula would give 0 * -inf.
-    return grad * (base.to<double>() == 0 ? where(y <= 1, 0, slope) : slope);
+    return grad * (base.as<double>() == 0 ? where(y <= 1, 0, slope) : slope);
   }
 };
 

@@ -151,8 +151,10 @@ Tensor from_buffer(const nb::object& source) {
   RINGRAD_CHECK(view->ndim <= kMaxDims, ShapeError, where, "from_buffer: there must be at most ",
                 kMaxDims, " axes; got ", view->ndim);
   const std::vector<std::int64_t> extents(view->shape, view->shape + view->ndim);
-  return from_memory(view->buf, Shape(std::span(extents)), {.dtype = *dtype, .device = Device()},
-                     view, where);
+  const Tensor result = from_memory(view->buf, Shape(std::span(extents)),
+                                    {.dtype = *dtype, .device = Device()}, view, where);
+  check_truth_values("from_buffer", result, where);
+  return result;
 }
 
 }  // namespace

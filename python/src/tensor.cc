@@ -116,9 +116,9 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def("register_hook", add_hook, "hook"_a,
            "Calls hook(grad) when backward has this tensor's gradient; what it returns, unless "
            "None, replaces the gradient.")
-      .def("__bool__", [](const Tensor& x) { return x.scalar(caller()).to<bool>(); })
-      .def("__float__", [](const Tensor& x) { return x.scalar(caller()).to<double>(); })
-      .def("__int__", [](const Tensor& x) { return x.scalar(caller()).to<std::int64_t>(); })
+      .def("__bool__", [](const Tensor& x) { return x.item<bool>(caller()); })
+      .def("__float__", [](const Tensor& x) { return x.item<double>(caller()); })
+      .def("__int__", [](const Tensor& x) { return x.item<std::int64_t>(caller()); })
       .def("__repr__", printed<Tensor>);
   nb::class_<CallbackHandle>(m, "HookHandle", "A hook that can be removed.")
       .def("remove", &CallbackHandle::remove, "The hook is called no more.");

@@ -150,6 +150,29 @@ TEST(FromDlpackTest, RefusesWhatItCannotHold) {
   expect_throws<DataError>([] { from_dlpack(static_cast<DLManagedTensor*>(nullptr)); }, "got null");
 }
 
+// NumPy and PyTorch take every byte but 0 for true. As a bool of C++ it would be undefined; a sum
+// over 255 and 255 was 510.
+TEST(FromDlpackTest, RefusesTruthValuesOtherThan0And1) {
+  const auto as_bool = [](DLManagedTensorVersioned& t, std::int32_t first) {
+    t.dl_tensor.dtype = {dlpack::kBool, 8, 1};
+    *static_cast<std::int32_t*>(t.dl_tensor.data) = first;  // four truth values; the next two: 1, 0
+  };
+  const char* const kText = "truth values must be the bytes 0 and 1; got 255";
+  expect_refused<DataError>([&](auto& t) { as_bool(t, 0xff00); }, kText);
+  expect_refused<DataError>(
+      [&](auto& t) {
+        as_bool(t, 0xff00);
+        t.flags = dlpack::kReadOnly;
+      },
+      kText);
+  DLManagedTensorVersioned* const theirs = Versioned::make();
+  as_bool(*theirs, 0x0100ff01);
+  theirs->dl_tensor.strides[0] = 3;
+  theirs->dl_tensor.strides[1] = 2;  // byte 1 lies between the elements 0, 2, 3 and 5
+  theirs->dl_tensor.shape[1] = 2;
+  EXPECT_EQ(from_dlpack(theirs).to_vector<int>(), std::vector<int>({1, 0, 1, 0}));
+}
+
 TEST(ToDlpackTest, SharesTheMemoryUntilTheOthersDelete) {
   Tensor x = tensor({{1, 2, 3}, {4, 5, 6}});
   DLManagedTensorVersioned* const ours = to_dlpack(view::transpose(x, 0, 1));

@@ -13,6 +13,7 @@ namespace ringrad {
 namespace {
 
 using testing::expect_close;
+using testing::expect_same_bits;
 using testing::expect_throws;
 using testing::Random;
 
@@ -60,6 +61,20 @@ TEST(QuantileTest, ANanInALineIsItsResult) {
   const Tensor x = tensor({{1., kNan, 2.}, {1., 3., 2.}});
   expect_close(median(x, 1), {kNan, 2});
   expect_close(quantile(x, 0, 1), {kNan, 1});
+}
+
+TEST(QuantileTest, NeighboursMayBeFurtherApartThanTheLargestNumber) {
+  constexpr auto kInf = std::numeric_limits<float>::infinity();
+  const Tensor x = tensor({-3e38, 3e38}).set_requires_grad();
+  expect_close(quantile(x, 0.5), tensor(0.));
+  expect_close(quantile(x, 0.75), tensor(1.5e38));
+  quantile(x, 0.25).backward();
+  expect_close(x.grad(), {0.75, 0.25});
+  expect_close(quantile(tensor({-6e4, 6e4}, DType::float16), 0.25), tensor(-3e4));
+  expect_close(quantile(tensor({-1.7e308, 1.7e308}, DType::float64), 0.5), tensor(0.));
+  expect_close(quantile(tensor({1.f, kInf}), 0.5), tensor(kInf));
+  expect_close(quantile(tensor({-kInf, -kInf}), 0.5), tensor(-kInf));
+  expect_same_bits(quantile(tensor({0.1f, 0.1f}), 0.3), tensor(0.1f));
 }
 
 TEST(QuantileTest, GradientsAgreeWithDifferences) {

@@ -83,6 +83,30 @@ TEST(MultinomialTest, WithoutReplacementDrawsEachOnceAndTheHeavyFirst) {
   EXPECT_NEAR(first_is_heavy / 4000, 5. / 8, 0.03);
 }
 
+// The sum of the first weights is infinite; a place times the sum of the second rounds up to it.
+TEST(MultinomialTest, WeightsMayLieAtTheEndsOfTheRange) {
+  Generator generator(5);
+  for (const double unit : {5e307, 5e-324}) {
+    const Tensor weights = tensor({1., 0., 3., 0.}, DType::float64) * unit;
+    double counts[4] = {};
+    for (const std::int64_t i :
+         multinomial(weights, 4000, true, generator).to_vector<std::int64_t>()) {
+      ASSERT_TRUE(i == 0 || i == 2) << i;
+      ++counts[i];
+    }
+    EXPECT_NEAR(counts[2] / 4000, 0.75, 0.03);
+    double first_is_heavy = 0;
+    const auto rows =
+        multinomial(weights + zeros({4000, 1}, {.dtype = DType::float64}), 2, false, generator)
+            .to_vector<std::int64_t>();
+    for (std::size_t row = 0; row < 4000; ++row) {
+      ASSERT_EQ(rows[2 * row] + rows[2 * row + 1], 2) << "0 and 2, in some order";
+      first_is_heavy += rows[2 * row] == 2 ? 1 : 0;
+    }
+    EXPECT_NEAR(first_is_heavy / 4000, 0.75, 0.03);
+  }
+}
+
 TEST(MultinomialTest, AGeneratorsCopyReplays) {
   Generator generator(3), copy = generator;
   const Tensor weights = tensor({1., 2., 3.}, DType::float16);
