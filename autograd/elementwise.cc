@@ -5,6 +5,7 @@
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/core/check_fits.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
 
 namespace ringrad {
@@ -189,12 +190,19 @@ Tensor acosh(const Tensor& x, Where where) { return unary(ops::Acosh(), x, where
 Tensor atanh(const Tensor& x, Where where) { return unary(ops::Atanh(), x, where); }
 Tensor silu(const Tensor& x, Where where) { return unary(ops::Silu(), x, where); }
 Tensor softplus(const Tensor& x, double beta, double threshold, Where where) {
+  check_finite("softplus", "beta", beta, where);
+  RINGRAD_CHECK(threshold == threshold, ValueError, where,
+                "softplus: the threshold must be a number; got ", threshold);
   return unary(ops::Softplus(beta, threshold), x, where);
 }
 Tensor leaky_relu(const Tensor& x, double slope, Where where) {
+  check_finite("leaky_relu", "slope", slope, where);
   return unary(ops::LeakyRelu(slope), x, where);
 }
-Tensor elu(const Tensor& x, double alpha, Where where) { return unary(ops::Elu(alpha), x, where); }
+Tensor elu(const Tensor& x, double alpha, Where where) {
+  check_finite("elu", "alpha", alpha, where);
+  return unary(ops::Elu(alpha), x, where);
+}
 Tensor trunc(const Tensor& x, Where where) { return unary(ops::Trunc(), x, where); }
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> high,
                   std::optional<double> low, Where where) {

@@ -81,7 +81,7 @@ Tensor cholesky(const Tensor& x, Where where) {
   const Tensor columns = by_columns(x, where);
   const std::int64_t failed = kernels::lapack::cholesky(columns);
   RINGRAD_CHECK(failed < 0, ValueError, where,
-                "cholesky: matrices must be positive definite; got one that is not",
+                "cholesky: matrices must be finite and positive definite; got one that is not",
                 place_in_batch(x, failed));
   Tensor y = view::transpose(columns, -2, -1, where);
   if (needs_grad(x))

@@ -90,14 +90,16 @@ void check_full_rank(const Tensor& r, const Tensor& a, Where where) {
   const auto longest = static_cast<double>(std::max(a.size(-1), a.size(-2)));
   const std::vector<double> values = r.to_vector<double>();
   for (std::int64_t element = 0; element < batch_of(r).numel(); ++element) {
+    bool is_finite = true;
     double largest = 0, smallest = std::numeric_limits<double>::infinity();
     for (std::int64_t i = 0; i < n; ++i) {
       const double size = std::abs(values[static_cast<std::size_t>((element * n + i) * n + i)]);
+      is_finite = is_finite && std::isfinite(size);
       largest = std::max(largest, size);
       smallest = std::min(smallest, size);
     }
-    RINGRAD_CHECK(n == 0 || smallest > epsilon * longest * largest, ValueError, where,
-                  "lstsq: matrices must have full rank; got one that has not",
+    RINGRAD_CHECK(n == 0 || (is_finite && smallest > epsilon * longest * largest), ValueError,
+                  where, "lstsq: matrices must be finite and have full rank; got one that has not",
                   place_in_batch(a, element));
   }
 }

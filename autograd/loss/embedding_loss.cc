@@ -1,8 +1,11 @@
 #include "ringrad/autograd/loss/embedding_loss.h"
 
+#include <cmath>
+
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/core/check_fits.h"
 
 namespace ringrad {
 namespace {
@@ -26,7 +29,7 @@ Tensor sum_of_row(const Tensor& x) { return sum(x, {-1}); }
 // In float16 eps may vanish beside a - b, or its square may. vector_norm has a gradient of 0 at 0.
 Tensor distance(const Tensor& a, const Tensor& b, double p, double eps) {
   const Tensor difference = a - b + eps;
-  if (p == 1 || p == 2) return vector_norm(difference, p, {-1});
+  if (p == 1 || p == 2 || std::isinf(p)) return vector_norm(difference, p, {-1});
   return pow(sum_of_row(pow(abs(difference), p)), 1 / p);
 }
 
@@ -42,6 +45,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
     return cosine_embedding_loss(wide_a, wide_b, targets, margin, reduction, where);
   }
   check_rows(kName, a, b, where);
+  check_finite(kName, "margin", margin, where);
   check_same_device(kName, a, targets, where);
   RINGRAD_CHECK(a.dims() <= 2 && targets.shape() == (a.dims() == 2 ? Shape{a.shape()[0]} : Shape{}),
                 ShapeError, where, kName,
@@ -66,6 +70,8 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   check_rows(kName, anchor, positive, where);
   check_rows(kName, anchor, negative, where);
   RINGRAD_CHECK(options.p > 0, ValueError, where, kName, ": p must be positive; got ", options.p);
+  check_finite(kName, "margin", options.margin, where);
+  check_finite(kName, "eps", options.eps, where);
   const auto between = [&](const Tensor& a, const Tensor& b) {
     return distance(a, b, options.p, options.eps);
   };

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ringrad/core/check_fits.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/attention/attention_call.h"
 #include "ringrad/kernels/attention/attention_cuda.h"
@@ -73,6 +74,7 @@ AttentionProblem attention_problem(const Tensor& q, const Tensor& k, const Tenso
                 ": the heads of q must be a multiple of those of k; got ", Q[1], " and ", K[1]);
   RINGRAD_CHECK(options.dropout >= 0 && options.dropout <= 1, ValueError, where, kName,
                 ": dropout must be in [0, 1]; got ", options.dropout);
+  if (options.scale) check_finite(kName, "scale", *options.scale, where);
   RINGRAD_CHECK(options.window >= 0, ValueError, where, kName,
                 ": window must not be negative; got ", options.window);
   if (options.mask.defined()) check_mask(options.mask, q, {Q[0], Q[1], Q[2], K[2]}, where);

@@ -104,6 +104,12 @@ std::int64_t for_each_element(std::int64_t batch, double multiplications, Body b
   return first < batch ? first.load() : -1;
 }
 
+// An iteration on NaN may never end.
+template <class T>
+bool all_finite(const T* x, std::int64_t count) {
+  return std::all_of(x, x + count, [](T number) { return std::isfinite(number); });
+}
+
 double cube(int n) { return static_cast<double>(n) * n * n; }
 
 }  // namespace
@@ -117,6 +123,9 @@ std::int64_t cholesky(const Tensor& a) {
       T* const matrix = all + element * n * n;
       int info = 0;
       Lapack<T>::potrf("L", &n, matrix, &n, &info, 1);
+      // It takes NaN for a positive pivot. What is not finite left of the diagonal reaches it.
+      for (std::int64_t i = 0; i < n; ++i)
+        if (!std::isfinite(matrix[i * n + i])) info = 1;
       for (std::int64_t column = 1; column < n; ++column)
         std::fill_n(matrix + column * n, column, T{0});
       return info;
@@ -202,6 +211,7 @@ std::int64_t svd(const Tensor& a, const Tensor& u, const Tensor& s, const Tensor
     const int size = asked(wanted);
     const auto multiplications = 4. * m * n * k;
     return for_each_element(batch_of(a, 2), multiplications, [&](std::int64_t element) {
+      if (!all_finite(a.data<T>() + element * m * n, std::int64_t{m} * n)) return 1;
       std::vector<T> work(static_cast<std::size_t>(size));
       std::vector<int> integers(num_integers);
       return run(element, work.data(), size, integers.data());
@@ -226,9 +236,7 @@ std::int64_t eigh(const Tensor& a, const Tensor& values) {
     const int size = asked(wanted);
     return for_each_element(batch_of(a, 2), 4 * cube(n), [&](std::int64_t element) {
       T* const matrix = a.data<T>() + element * n * n;
-      // An iteration on NaN may never end.
-      if (!std::all_of(matrix, matrix + std::int64_t{n} * n, [](T x) { return std::isfinite(x); }))
-        return 1;
+      if (!all_finite(matrix, std::int64_t{n} * n)) return 1;
       std::vector<T> work(static_cast<std::size_t>(size));
       std::vector<int> integers(static_cast<std::size_t>(num_integers));
       return run(element, work.data(), size, integers.data(), num_integers);

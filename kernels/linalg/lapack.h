@@ -24,7 +24,7 @@
 namespace ringrad::kernels::lapack {
 
 /// a (..., n, n): from a symmetric matrix, of which the lower triangle is read, to its Cholesky
-/// factor; above the diagonal are zeros. Fails unless the matrix is positive definite.
+/// factor; above the diagonal are zeros. Fails unless the matrix is finite and positive definite.
 std::int64_t cholesky(const Tensor& a);
 
 /// a (..., n, n): to L and U of a = P L U, with L's diagonal of ones left out. pivots (..., n),

@@ -378,3 +378,10 @@ TEST(ElementwiseTest, ReluGradientThrowsUnlessItsOperandsAgree) {
 
 }  // namespace
 }  // namespace ringrad
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  expect_throws<ValueError>([&] { leaky_relu(ones({1}), nan); },
+                            "leaky_relu: slope must be finite; got nan");
+  expect_throws<ValueError>([&] { elu(ones({1}), nan); }, "elu: alpha must be finite");
+  expect_throws<ValueError>([&] { softplus(ones({1}), nan); }, "softplus: beta must be finite");
+  expect_throws<ValueError>([&] { softplus(ones({1}), 1, nan); }, "threshold must be a number");
+  expect_throws<ValueError>([&] { clamp(ones({1}), nan, 1); }, "got nan and 1");

@@ -5,10 +5,12 @@
 #include <iterator>
 #include <limits>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
@@ -307,19 +309,44 @@ TEST(LinalgTest, ValuesAndGradientsMatchPyTorch) {
 TEST(LinalgTest, ErrorsNameTheElementOfTheBatch) {
   const Tensor x = contiguous(expand(identity(2), {2, 3, 2, 2}));
   x.data<double>()[4 * 4] = x.data<double>()[4 * 4 + 3] = -1;  // element (1, 1)
-  expect_throws<ValueError>(
-      [&] { cholesky(x); },
-      "cholesky: matrices must be positive definite; got one that is not at batch element (1, 1)");
+  expect_throws<ValueError>([&] { cholesky(x); },
+                            "cholesky: matrices must be finite and positive definite; got one that "
+                            "is not at batch element (1, 1)");
   x.data<double>()[4 * 4 + 3] = 0;
   expect_throws<ValueError>([&] { solve(x, ones({2}, {.dtype = DType::float64})); },
                             "solve: matrices must be invertible; got a singular one at batch "
                             "element (1, 1)");
   expect_throws<ValueError>([&] { inv(x); }, "at batch element (1, 1)");
-  expect_throws<ValueError>([&] { lstsq(x, x); }, "must have full rank; got one that has not at");
+  expect_throws<ValueError>([&] { lstsq(x, x); },
+                            "must be finite and have full rank; got one that has not at");
   x.data<double>()[4 * 4 + 3] = std::numeric_limits<double>::quiet_NaN();
   expect_throws<ValueError>([&] { svd(x); }, "svd: matrices must be finite");
   expect_throws<ValueError>([&] { eigh(x); }, "got one that fails at batch element (1, 1)");
   expect_throws<ValueError>([&] { inv(zeros({2, 2})); }, "got a singular one");
+}
+
+TEST(LinalgTest, NanAndInfinitiesAreRefused) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
+                   kInf = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const double bad : {kNan, kInf, -kInf})
+      for (const auto& [row, column] : {std::pair(0, 0), std::pair(2, 1), std::pair(2, 2)}) {
+        SCOPED_TRACE(concat(dtype, ' ', bad, " at ", row, ' ', column));
+        const Tensor x = eye(3, {.dtype = dtype}) * 4;
+        fill_(x[{row, column}], bad);
+        expect_throws<ValueError>([&] { cholesky(x); },
+                                  "cholesky: matrices must be finite and positive definite");
+        expect_throws<ValueError>([&] { svd(x); }, "svd: matrices must be finite");
+        expect_throws<ValueError>([&] { eigh(x); }, "eigh: matrices must be finite");
+        expect_throws<ValueError>(
+            [&] {
+              lstsq(x, ones({3, 1}, {.dtype = dtype}));
+            },
+            "lstsq: matrices must be finite");
+      }
+  const Tensor x = eye(2);
+  fill_(x[{0, 1}], kNan);  // above the diagonal, which is not read
+  expect_close(cholesky(x), eye(2));
 }
 
 TEST(LinalgTest, Throws) {

@@ -1,5 +1,7 @@
 #include "ringrad/autograd/loss/embedding_loss.h"
 
+#include <limits>
+
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/gradient_check.h"
@@ -95,6 +97,25 @@ TEST(TripletMarginLossTest, TakesStridedRowsAndHalves) {
   loss.backward();
   EXPECT_EQ(loss.dtype(), DType::float16);
   EXPECT_EQ(half.grad().dtype(), DType::float16);
+}
+
+// The powers of a distance of infinite order would all be 0 or infinite.
+TEST(TripletMarginLossTest, TakesTheLargestDifference) {
+  const Tensor anchor = tensor({{0., 0.}}), positive = tensor({{3., -4.}}),
+               negative = tensor({{1., 1.}});
+  const TripletMarginOptions options{.p = std::numeric_limits<double>::infinity(), .eps = 0};
+  expect_close(triplet_margin_loss(anchor, positive, negative, options), tensor(4.));
+}
+
+TEST(EmbeddingLossTest, OptionsMustBeNumbers) {
+  const Tensor x = ones({2, 3}), targets = ones({2});
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  expect_throws<ValueError>([&] { triplet_margin_loss(x, x, x, {.margin = kNan}); },
+                            "triplet_margin_loss: margin must be finite; got nan");
+  expect_throws<ValueError>([&] { triplet_margin_loss(x, x, x, {.p = kNan}); }, "got nan");
+  expect_throws<ValueError>([&] { triplet_margin_loss(x, x, x, {.eps = kNan}); }, "eps must be");
+  expect_throws<ValueError>([&] { cosine_embedding_loss(x, x, targets, kNan); },
+                            "cosine_embedding_loss: margin must be finite; got nan");
 }
 
 TEST(EmbeddingLossTest, ThrowsAtTheCallersLine) {
