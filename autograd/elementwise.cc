@@ -368,7 +368,8 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight, Where where)
   return y;
 }
 Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight, Where where) {
-  const DType dtype = promote(promote(a.dtype(where), b.dtype(where)), weight);
+  check_same_device("lerp", a.device(where), b.device(where), where);
+  const DType dtype = promote(promote(a, b), weight);
   return lerp(a, b, scalar_tensor(weight, {.dtype = dtype, .device = a.device()}, where), where);
 }
 

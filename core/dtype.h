@@ -48,8 +48,9 @@ constexpr bool is_floating(DType dtype) { return dtype <= DType::bfloat16; }
 /// True for int32, int64, uint8; bool_ is neither floating nor integral.
 constexpr bool is_integral(DType dtype) { return dtype >= DType::int32 && dtype < DType::bool_; }
 
-/// The dtype of an operation on a and b, as in PyTorch: bool < integers < floats; within a class
-/// the wider wins, uint8 with int32 gives int32, and float16 with bfloat16 gives float32.
+/// The dtype of an operation on a and b, both with axes or both without, as in PyTorch: bool <
+/// integers < floats; within a class the wider wins, uint8 with int32 gives int32, and float16 with
+/// bfloat16 gives float32. For operands of which only some have axes see promote() of tensor.h.
 DType promote(DType a, DType b);
 
 /// The DType of a C++ element type: dtype_of<float> == DType::float32.

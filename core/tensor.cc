@@ -1,5 +1,8 @@
 #include "ringrad/core/tensor.h"
 
+#include <optional>
+
+#include "ringrad/core/grad_mode.h"
 #include "ringrad/core/transfer.h"
 
 namespace ringrad {
@@ -81,10 +84,38 @@ void Tensor::set_data(const Tensor& data, Where where) const {
   impl_->offset = data.offset();
   impl_->strides = data.strides();
   impl_->contiguous = data.is_contiguous();
-  // A tensor that was saved earlier must not take the new memory for the old: the version must
-  // exceed the old one.
-  do mark_changed(where);
-  while (version() <= old_version);
+  // A tensor that was saved earlier must not take the new memory for the old: this gives it a
+  // version that no memory had before.
+  storage()->mark_changed(where);
+}
+
+void Tensor::check_unrecorded(const char* operation, Where where) const {
+  RINGRAD_CHECK(!requires_grad(where) || !grad_enabled(), AutogradError, where, operation,
+                ": a tensor that requires a gradient must not be changed while operations are "
+                "recorded; got ",
+                impl_->history ? impl_->history->description()
+                               : concat("a leaf made at ", to_string(made_at())),
+                "; write y = y + x instead, or change it under NoGradGuard");
+}
+
+void Tensor::check_writable(const char* operation, Where where) const {
+  check_unrecorded(operation, where);
+  RINGRAD_CHECK(is_contiguous() || !repeats_elements(shape(), strides()), ValueError, where,
+                operation,
+                ": each element of the tensor written to must have its own place in memory; got "
+                "shape ",
+                shape(), " with strides ", strides());
+}
+
+DType promote(std::initializer_list<const Tensor*> operands) {
+  std::optional<DType> with_axes, without;
+  for (const Tensor* x : operands) {
+    std::optional<DType>& group = x->dims() > 0 ? with_axes : without;
+    group = group ? promote(*group, x->dtype()) : x->dtype();
+  }
+  if (!with_axes || !without) return with_axes ? *with_axes : *without;
+  const auto rank = [](DType of) { return is_floating(of) ? 2 : is_integral(of) ? 1 : 0; };
+  return rank(*without) > rank(*with_axes) ? *without : *with_axes;
 }
 
 }  // namespace ringrad

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 #include <vector>
 
@@ -199,3 +200,13 @@ inline void check_same_device(const char* operation, const Tensor& a, const Tens
 }
 
 }  // namespace ringrad
+
+/// The dtype of an operation on these tensors, as in PyTorch. A tensor without axes counts like a
+/// number: beside tensors with axes, its dtype matters only if it is of a higher class (bool <
+/// integers < floats). So float16 (2,) with float32 () gives float16, and int32 (2,) with float64
+/// () gives float64. Within each of the two groups, promote() of dtype.h decides.
+DType promote(std::initializer_list<const Tensor*> operands);
+inline DType promote(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() ? a.dtype() : promote({&a, &b});
+}
+

@@ -51,7 +51,7 @@ void check_into(const char* operation, ops::Domain domain, const Tensor& a, cons
                 const Tensor& out, Where where) {
   check_same_device(operation, a, b, where);
   check_same_device(operation, a, out, where);
-  const DType dtype = compute_dtype(operation, domain, promote(a.dtype(), b.dtype()), where);
+  const DType dtype = compute_dtype(operation, domain, promote(a, b), where);
   check_can_hold(operation, out, dtype, where);
   check_out(operation, out, broadcast_shapes(operation, a.shape(), b.shape(), where), where);
 }
@@ -138,7 +138,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, Where wh
   check_same_device("where", a, b, where);
   const Shape shape = broadcast_shapes(
       "where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape(), where), where);
-  const DType dtype = promote(a.dtype(), b.dtype());
+  const DType dtype = promote(a, b);
   const DType math = math_dtype(dtype);
   Tensor y = elementwise::empty_for(shape, dtype, {&a, &b, &condition}, where);
   if (y.device().is_cuda()) {
@@ -156,8 +156,8 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight, Where where)
   check_same_device("lerp", a.device(), weight.device(where), where);
   const Shape shape = broadcast_shapes(
       "lerp", broadcast_shapes("lerp", a.shape(), b.shape(), where), weight.shape(), where);
-  const DType dtype = elementwise::compute_dtype(
-      "lerp", ops::Domain::real, promote(promote(a.dtype(), b.dtype()), weight.dtype()), where);
+  const DType dtype =
+      elementwise::compute_dtype("lerp", ops::Domain::real, promote({&a, &b, &weight}), where);
   const DType math = math_dtype(dtype);
   Tensor y = elementwise::empty_for(shape, dtype, {&a, &b, &weight}, where);
   if (y.device().is_cuda()) {

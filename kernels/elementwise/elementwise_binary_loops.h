@@ -85,8 +85,7 @@ Tensor binary(const Tensor& a, const Tensor& b, Where where) {
     }
   }
   check_same_device(Op::kName, a.device(where), b.device(where), where);
-  const DType dtype =
-      elementwise::compute_dtype(Op::kName, Op::kDomain, promote(a.dtype(), b.dtype()), where);
+  const DType dtype = elementwise::compute_dtype(Op::kName, Op::kDomain, promote(a, b), where);
   const Shape shape = broadcast_shapes(Op::kName, a.shape(), b.shape(), where);
   Tensor y = elementwise::empty_for(shape, elementwise::kIsPredicate<Op> ? DType::bool_ : dtype,
                                     {&a, &b}, where);

@@ -191,7 +191,7 @@ TEST(ElementwiseTest, OnlyOperandsThatAGradientNeedsAreSaved) {
   const Tensor x = leaf(ones({2})), factor = ones({2}), unused = ones({2});
   const Tensor y = x * factor, z = x + unused;
   unused.mark_changed(Where::current());
-  x.mark_changed(Where::current());  // factor needs no gradient, so x was not saved
+  x.detach().mark_changed(Where::current());  // factor needs no gradient, so x was not saved
   y.backward(ones({2}));
   z.backward(ones({2}));
   expect_close(x.grad(), {2, 2});
@@ -269,6 +269,36 @@ TEST(ElementwiseTest, BroadcastGradientsAgreeWithTheReference) {
   }
 }
 
+// The expected dtypes and values are PyTorch 2.15's. Before, the first product was float32.
+TEST(ElementwiseTest, TensorsWithoutAxesDoNotWidenTheirClass) {
+  const auto of = [](DType dtype) { return full({2}, 3, {.dtype = dtype}); };
+  const auto number = [](DType dtype) { return full({}, 2, {.dtype = dtype}); };
+  const Tensor half = leaf(of(DType::float16)), scale = leaf(number(DType::float32));
+  const Tensor y = half * scale;
+  EXPECT_EQ(y.dtype(), DType::float16);
+  sum(y).backward();
+  EXPECT_EQ(half.grad().dtype(), DType::float16);
+  EXPECT_EQ(scale.grad().dtype(), DType::float32);
+  expect_close(scale.grad(), tensor(6.));
+  expect_close(half.grad(), {2, 2});
+  EXPECT_EQ((number(DType::float64) - of(DType::bfloat16)).dtype(), DType::bfloat16);
+  EXPECT_EQ((of(DType::uint8) + number(DType::int64)).dtype(), DType::uint8);
+  EXPECT_EQ((of(DType::int64) + number(DType::float16)).dtype(), DType::float16);
+  EXPECT_EQ((of(DType::bool_) + number(DType::int32)).dtype(), DType::int32);
+  EXPECT_EQ((of(DType::int32) / number(DType::int64)).dtype(), DType::float32);
+  EXPECT_EQ(pow(of(DType::float32), number(DType::float64)).dtype(), DType::float32);
+  EXPECT_EQ(maximum(number(DType::float32), of(DType::float16)).dtype(), DType::float16);
+  const Tensor yes = ones({2}, {.dtype = DType::bool_});
+  EXPECT_EQ(where(yes, of(DType::float16), number(DType::float64)).dtype(), DType::float16);
+  EXPECT_EQ(lerp(of(DType::float16), of(DType::float16), number(DType::float32)).dtype(),
+            DType::float16);
+  EXPECT_EQ((number(DType::float16) * number(DType::float32)).dtype(), DType::float32);
+  EXPECT_EQ((of(DType::float16) * full({1}, 2)).dtype(), DType::float32);
+  // A comparison converts to the common dtype, in which 2^24 + 1 rounds to 2^24.
+  const Tensor wide = full({}, 16777217, {.dtype = DType::float64});
+  expect_close(eq(full({2}, 16777216), wide), {1, 1});
+}
+
 // The expected values are PyTorch's.
 TEST(ElementwiseTest, GradientsAtNanAndAtBoundsFollowPyTorch) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
@@ -279,7 +309,9 @@ TEST(ElementwiseTest, GradientsAtNanAndAtBoundsFollowPyTorch) {
   const Tensor x = leaf(tensor({kNan, -1.f, 0.f, 1.f, kInf}));
   expect_close(gradient(relu(x), x), {1, 0, 0, 1, 1});
   expect_close(gradient(add_relu(x, zeros({5})), x), {1, 0, 0, 1, 1});
+  // PyTorch 2.15 gives 0 at the bounds of clamp, as at those of relu6 and hardtanh; 1.13 gives 1.
   expect_close(gradient(clamp(x, -1, 1), x), {0, 0, 1, 0, 0});
+  expect_close(gradient(clamp(x, 0, 1), x), {0, 0, 0, 0, 0});
   expect_close(gradient(abs(x), x), {0, -1, 0, 1, 1});
   const Tensor a = leaf(tensor({kNan, 1.f, 1.f, kNan, 2.f}));
   const Tensor b = leaf(tensor({1.f, kNan, 1.f, kNan, 1.f}));
@@ -367,6 +399,13 @@ TEST(ElementwiseTest, ErrorsBlameTheCallersLine) {
 TEST(ElementwiseTest, ClampThrowsUnlessLowIsBelowHigh) {
   expect_throws<ValueError>([] { clamp(ones({1}), 2, 1); },
                             "clamp: low must not exceed high; got 2 and 1");
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  expect_throws<ValueError>([&] { leaky_relu(ones({1}), nan); },
+                            "leaky_relu: slope must be finite; got nan");
+  expect_throws<ValueError>([&] { elu(ones({1}), nan); }, "elu: alpha must be finite");
+  expect_throws<ValueError>([&] { softplus(ones({1}), nan); }, "softplus: beta must be finite");
+  expect_throws<ValueError>([&] { softplus(ones({1}), 1, nan); }, "threshold must be a number");
+  expect_throws<ValueError>([&] { clamp(ones({1}), nan, 1); }, "got nan and 1");
 }
 
 TEST(ElementwiseTest, ReluGradientThrowsUnlessItsOperandsAgree) {
@@ -378,10 +417,3 @@ TEST(ElementwiseTest, ReluGradientThrowsUnlessItsOperandsAgree) {
 
 }  // namespace
 }  // namespace ringrad
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  expect_throws<ValueError>([&] { leaky_relu(ones({1}), nan); },
-                            "leaky_relu: slope must be finite; got nan");
-  expect_throws<ValueError>([&] { elu(ones({1}), nan); }, "elu: alpha must be finite");
-  expect_throws<ValueError>([&] { softplus(ones({1}), nan); }, "softplus: beta must be finite");
-  expect_throws<ValueError>([&] { softplus(ones({1}), 1, nan); }, "threshold must be a number");
-  expect_throws<ValueError>([&] { clamp(ones({1}), nan, 1); }, "got nan and 1");

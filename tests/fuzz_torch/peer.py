@@ -19,7 +19,7 @@ IS_OLD = int(torch.__version__.split('.')[0]) < 2
 # leave these operators out:
 OLD = {
     'atan2': 'the gradient at (0, 0) is NaN',
-    'clamp': 'the gradient at the bounds is 1',
+    'clamp': 'the gradient at the bounds is 1; PyTorch 2.15 gives 0',
 }
 # and for these, float32 stands in for 16-bit dtypes:
 OLD_IN_FLOAT32 = {
