@@ -51,6 +51,79 @@ class RewoundGenerator {
   Generator now_;
 };
 
+// The numbers that generators of the function's own have drawn: their seeds and first counters. The
+// default generator is not among them, as RewoundGenerator resets it.
+struct Draw {
+  std::uint64_t seed, num_words, first;
+};
+
+// While it exists, sees the draws of this thread. Watches may nest: an inner one asks the outer one.
+class ScopedDrawWatch : public detail::DrawWatch {
+ public:
+  ScopedDrawWatch() : outer_(std::exchange(detail::draw_watch, this)) {}
+  ~ScopedDrawWatch() override { detail::draw_watch = outer_; }
+  ScopedDrawWatch(const ScopedDrawWatch&) = delete;
+  ScopedDrawWatch& operator=(const ScopedDrawWatch&) = delete;
+
+ protected:
+  std::uint64_t draw(Generator& generator, std::uint64_t num_words) {
+    return outer_ ? outer_->reserve(generator, num_words) : generator.advance(num_words);
+  }
+
+ private:
+  DrawWatch* const outer_;
+};
+
+class RecordedDraws final : public ScopedDrawWatch {
+ public:
+  std::uint64_t reserve(Generator& generator, std::uint64_t num_words) override {
+    const std::uint64_t first = draw(generator, num_words);
+    if (&generator != &default_generator()) draws_.push_back({generator.seed(), num_words, first});
+    return first;
+  }
+  const std::vector<Draw>& draws() const { return draws_; }
+
+ private:
+  std::vector<Draw> draws_;
+};
+
+// Gives the numbers again. The generators stay as they are, as if they had not been asked.
+class RepeatedDraws final : public ScopedDrawWatch {
+ public:
+  RepeatedDraws(const std::vector<Draw>& draws, Where where) : draws_(draws), where_(where) {}
+
+  std::uint64_t reserve(Generator& generator, std::uint64_t num_words) override {
+    if (&generator == &default_generator()) return draw(generator, num_words);
+    const bool is_same = next_ < draws_.size() && draws_[next_].seed == generator.seed() &&
+                         draws_[next_].num_words == num_words;
+    RINGRAD_CHECK(is_same, AutogradError, where_,
+                  "backward of activation_checkpoint: the function must draw the same random "
+                  "numbers again; got draw ",
+                  next_ + 1, " of ", draws_.size(), " with seed ", generator.seed());
+    return draws_[next_++].first;
+  }
+
+ private:
+  const std::vector<Draw>& draws_;
+  Where where_;
+  std::size_t next_ = 0;
+};
+
+// Refuses what was changed in place since a number of changes, until the end of the scope.
+class ScopedQuietTime {
+ public:
+  ScopedQuietTime(std::uint64_t after, Where where)
+      : time_{after, Storage::num_changes(), "activation_checkpoint", where},
+        outer_(std::exchange(detail::quiet_time, &time_)) {}
+  ~ScopedQuietTime() { detail::quiet_time = outer_; }
+  ScopedQuietTime(const ScopedQuietTime&) = delete;
+  ScopedQuietTime& operator=(const ScopedQuietTime&) = delete;
+
+ private:
+  const detail::QuietTime time_;
+  const detail::QuietTime* const outer_;
+};
+
 }  // namespace
 
 Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
@@ -59,11 +132,16 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
   // Random numbers differ at each replay and cannot be drawn again.
   refuse_while_capturing("activation_checkpoint()", where);
   const Generator before = default_generator();
+  const std::function<Tensor(const std::vector<Tensor>&)> copy = f;  // f may change itself
+  std::vector<Draw> draws;
   Tensor y;
   {
     const NoGradGuard guard;
+    const RecordedDraws recorded;
     y = f(inputs);
+    draws = recorded.draws();
   }
+  const std::uint64_t num_changes = Storage::num_changes();
   // f may return a tensor that other code holds as well; the recorded result must be a separate
   // object.
   y = view::alias(y, where);
@@ -75,7 +153,8 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
     needs.push_back(x.requires_grad());
   }
   record("activation_checkpoint", where, {&y, 1}, inputs,
-         [f, saved, needs, before, mixed = autocast_dtype()](BackwardContext& context) {
+         [f = copy, saved, needs, before, draws, num_changes,
+          mixed = autocast_dtype()](BackwardContext& context) {
            RINGRAD_CHECK(!grad_enabled(), AutogradError, context.where(),
                          "backward of activation_checkpoint: create_graph must be off; got on");
            const std::vector<Tensor> leaves = as_leaves(saved, needs);
@@ -85,6 +164,8 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
            Tensor again;
            {
              const RewoundGenerator generator(before);
+             const RepeatedDraws repeated(draws, context.where());
+             const ScopedQuietTime quiet(num_changes, context.where());
              const EnableGradGuard guard;
              const Autocast as_then(mixed);
              again = f(leaves);

@@ -18,15 +18,18 @@ namespace ringrad {
 
 /// f(inputs), whose activations are recomputed in backward.
 ///
-/// Gradients reach the inputs and every leaf that f uses. Random numbers drawn from
-/// default_generator() are the same in both runs. f must be a pure function of its inputs and
-/// leaves: a module that updates running statistics would update them twice.
+/// Gradients reach the inputs and every leaf that f uses. Random numbers are the same in both runs,
+/// from whichever generator f draws them. f must be a pure function of its inputs and leaves: a
+/// module that updates running statistics would update them twice. Nothing that f uses may change
+/// in place before backward: such as a weight, by an optimizer's step in between.
 ///
 /// In a split pass (split_backward.h), the first half runs f again and keeps what the leaves'
 /// gradients need.
 ///
-/// Throws:  AutogradError from backward with create_graph, which is not supported, and from grad(),
-///          which must not change leaves
+/// Throws:  AutogradError from backward with create_graph, which is not supported; from grad(), which
+///          must not change leaves; if an operand of a differentiable operator in f, or an index or
+///          a mask that such an operator saves, was changed in place since the call; if f draws other
+///          random numbers
 Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
                              const std::vector<Tensor>& inputs, Where where = Where::current());
 

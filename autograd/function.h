@@ -39,9 +39,13 @@ namespace ringrad {
 /// inputs) need nothing.
 template <class... Tensors>
 bool needs_grad(const Tensors&... inputs) {
+  if (detail::quiet_time) [[unlikely]]
+    (detail::check_quiet(inputs), ...);
   return grad_enabled() && ((inputs.defined() && inputs.requires_grad()) || ...);
 }
 inline bool needs_grad(std::span<const Tensor> inputs) {
+  if (detail::quiet_time) [[unlikely]]
+    for (const Tensor& x : inputs) detail::check_quiet(x);
   if (!grad_enabled()) return false;
   for (const Tensor& x : inputs)
     if (x.defined() && x.requires_grad()) return true;

@@ -7,7 +7,21 @@
 
 namespace ringrad {
 
-SavedTensor save(const Tensor& input) { return SavedTensor(input, -1); }
+void detail::check_quiet(const Tensor& x) {
+  if (!x.defined()) return;
+  const Storage& storage = *x.storage();
+  RINGRAD_CHECK(storage.change() <= quiet_time->after || storage.change() > quiet_time->until,
+                AutogradError, quiet_time->where, "backward of ", quiet_time->operation,
+                ": what the function uses must not change before backward, which calls it again; "
+                "got a tensor of shape ",
+                x.shape(), " that was changed in place at ", to_string(storage.changed_at()));
+}
+
+SavedTensor save(const Tensor& input) {
+  if (detail::quiet_time) [[unlikely]]
+    detail::check_quiet(input);
+  return SavedTensor(input, -1);
+}
 
 SavedTensor save_output(const Tensor& output, int index) {
   return SavedTensor(view::alias(output, output.made_at()), index);

@@ -44,6 +44,23 @@ class SavedTensor {
   int output_ = -1;  // output number within the node; -1 for an input
 };
 
+namespace detail {
+
+/// A time in which tensors must not have changed, and the call that says so.
+struct QuietTime {
+  std::uint64_t after, until;  ///< Storage::num_changes() at its begin and its end
+  const char* operation;
+  Where where;
+};
+
+/// While it is set, this thread's operators refuse operands that were changed in that time.
+inline thread_local const QuietTime* quiet_time = nullptr;
+
+/// Throws AutogradError if x, which may be undefined, was changed in the quiet time.
+void check_quiet(const Tensor& x);
+
+}  // namespace detail
+
 /// Keeps an input of the operation. An undefined tensor stays undefined.
 SavedTensor save(const Tensor& input);
 

@@ -8,16 +8,16 @@
 namespace ringrad {
 
 Storage::Storage(std::size_t bytes, Device device, Where where)
-    : data_(static_cast<std::byte*>(device.is_cpu() ? allocate(bytes, where)
+    : device_(device),
+      data_(static_cast<std::byte*>(device.is_cpu() ? allocate(bytes, where)
                                                     : cuda_allocate(bytes, device, where))),
-      bytes_(bytes),
-      device_(device),
+      bytes_(bytes & kMostBytes),
       owns_(true) {}
 
 Storage::Storage(void* data, std::size_t bytes, Device device, std::shared_ptr<void> owner)
-    : data_(static_cast<std::byte*>(data)),
-      bytes_(bytes),
-      device_(device),
+    : device_(device),
+      data_(static_cast<std::byte*>(data)),
+      bytes_(bytes & kMostBytes),
       owns_(false),
       owner_(std::move(owner)) {}
 

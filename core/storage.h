@@ -1,5 +1,5 @@
-// Storage: bytes on a device that all views share, with the version counter that shows in-place
-// changes to the tape.
+// Storage: bytes on a device that all views share, with the version that shows in-place changes to
+// the tape.
 //
 // A storage either owns its bytes or keeps their owner alive: the caller's memory, or a larger
 // storage that it is a slice of. A slice has its own version, because parameters packed into one
@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,22 +38,29 @@ class Storage : public RefCounted, public Pooled {
   /// The storage this one is a slice of, if any.
   const Ref<Storage>& whole() const { return whole_; }
 
-  /// Counts in-place changes; a tensor saved for backward remembers the count.
-  std::uint32_t version() const { return version_; }
+  /// Another number after each in-place change; a tensor saved for backward remembers it.
+  std::uint32_t version() const { return static_cast<std::uint32_t>(change_); }
+  /// The latest in-place change here, counted among those of all storages of the process; 0 before
+  /// the first. So it also tells whether it came before or after another event.
+  std::uint64_t change() const { return change_; }
+  static std::uint64_t num_changes() { return num_changes_.load(std::memory_order_relaxed); }
   /// The line of the latest in-place change.
   const Where& changed_at() const { return changed_at_; }
   void mark_changed(Where where) {
-    ++version_;
+    change_ = num_changes_.fetch_add(1, std::memory_order_relaxed) + 1;
     changed_at_ = where;
   }
 
  private:
+  static constexpr std::size_t kMostBytes = ~std::size_t{0} >> 1;
+  static inline std::atomic<std::uint64_t> num_changes_{0};
+
   // In this order the fields fit into one cache line.
-  std::uint32_t version_ = 0;
-  std::byte* data_;
-  std::size_t bytes_;
   Device device_;
-  bool owns_;
+  std::uint64_t change_ = 0;
+  std::byte* data_;
+  std::size_t bytes_ : 63;
+  bool owns_ : 1;
   Where changed_at_;
   Ref<Storage> whole_;
   std::shared_ptr<void> owner_;

@@ -79,7 +79,6 @@ void Tensor::set_data(const Tensor& data, Where where) const {
   RINGRAD_CHECK(shape(where) == data.shape(where), ShapeError, where,
                 "set_data: shapes must be equal; got ", shape(), " and ", data.shape());
   check_same_dtype("set_data", *this, data, where);
-  const std::uint32_t old_version = version();
   impl_->storage = data.storage();
   impl_->offset = data.offset();
   impl_->strides = data.strides();

@@ -125,7 +125,7 @@ class Tensor : public TensorMethods {
   /// True if both names mean the same tensor object.
   bool is(const Tensor& other) const { return impl_ == other.impl_; }
 
-  /// Counts in-place changes of the memory under this tensor and its views.
+  /// Another number after each in-place change of the memory under this tensor and its views.
   std::uint32_t version(Where where = Where::current()) const { return storage(where)->version(); }
   /// Every in-place operation calls this after writing.
   void mark_changed(Where where = Where::current()) const { storage(where)->mark_changed(where); }

@@ -19,6 +19,23 @@
 
 namespace ringrad {
 
+class Generator;
+
+namespace detail {
+
+/// Sees the draws of the calling thread's generators, for code that must draw the same numbers
+/// again.
+class DrawWatch {
+ public:
+  virtual ~DrawWatch() = default;
+  /// Stands in for Generator::reserve(), which it may call.
+  virtual std::uint64_t reserve(Generator& generator, std::uint64_t num_words) = 0;
+};
+
+inline thread_local DrawWatch* draw_watch = nullptr;
+
+}  // namespace detail
+
 /// A position in one stream of random numbers. Copy it to replay from here. Not for concurrent use.
 class Generator {
  public:
@@ -31,6 +48,13 @@ class Generator {
 
   /// Reserves counters for `num_words` words and returns the first.
   std::uint64_t reserve(std::uint64_t num_words) {
+    if (detail::draw_watch) [[unlikely]]
+      return detail::draw_watch->reserve(*this, num_words);
+    return advance(num_words);
+  }
+
+  /// reserve() unwatched.
+  std::uint64_t advance(std::uint64_t num_words) {
     const std::uint64_t first = offset_;
     offset_ += (num_words + 3) / 4;
     return first;

@@ -2,11 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <vector>
+
+#include "ringrad/autograd/dropout.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/index/index_select.h"
+#include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/random/random.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
@@ -69,6 +77,103 @@ TEST(ActivationCheckpointTest, RandomNumbersAreTheSameInBothRuns) {
   manual_seed(7);
   rand({64});
   EXPECT_EQ(rand({1}).item(), next) << "backward must not disturb the stream";
+}
+
+// A generator of the user's own advances once, as without a checkpoint, and so do one inside f and
+// one of f's own.
+TEST(ActivationCheckpointTest, EveryGeneratorDrawsTheSameNumbersInBothRuns) {
+  const Tensor x = ones({64}).set_requires_grad();
+  Generator theirs(3), other(4);
+  std::vector<Tensor> drawn;
+  const auto f = [&, own = Generator(5)](const std::vector<Tensor>& v) mutable {
+    Generator inner(6);
+    Tensor y = v[0];
+    for (Generator* generator : {&theirs, &other, &own, &inner, &theirs}) {
+      drawn.push_back(rand({64}, {}, *generator));
+      y = y * drawn.back();
+    }
+    return y * dropout(y, 0.5, true, theirs);
+  };
+  const Tensor y = activation_checkpoint(f, {x});
+  const std::uint64_t offset = theirs.offset();
+  EXPECT_EQ(offset, 3u * 16);
+  rand({8}, {}, theirs);
+  manual_seed(12);
+  sum(y).backward();
+  ASSERT_EQ(drawn.size(), 10u);
+  for (std::size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(drawn[i].to_vector<float>(), drawn[i + 5].to_vector<float>()) << i;
+  EXPECT_EQ(theirs.offset(), offset + 2);
+  // y = c x^2 with the same c in both runs, so that its gradient is 2 y.
+  testing::expect_close(x.grad(), y.detach() * 2);
+}
+
+TEST(ActivationCheckpointTest, RefusesOtherRandomNumbers) {
+  const Tensor x = ones({4}).set_requires_grad();
+  Generator generator(1);
+  const Tensor y = activation_checkpoint(
+      [&](const std::vector<Tensor>& v) { return v[0] * rand({4}, {}, generator); }, {x});
+  generator = Generator(2);
+  testing::expect_throws<AutogradError>(
+      [&] { sum(y).backward(); },
+      "must draw the same random numbers again; got draw 1 of 1 with seed 2");
+}
+
+// What f uses besides its inputs, and a function of it, by the way in which it enters.
+TEST(ActivationCheckpointTest, RefusesWhatWasChangedBetweenTheRuns) {
+  struct Case {
+    const char* name;
+    Tensor used;
+    std::function<Tensor(const Tensor& x, const Tensor& used)> function;
+  };
+  const Tensor positions = tensor({0, 1});
+  const Case cases[] = {
+      {"weight", ones({2}).set_requires_grad(),
+       [](const Tensor& x, const Tensor& w) { return x * w; }},
+      {"bias", ones({2}).set_requires_grad(),
+       [](const Tensor& x, const Tensor& w) { return x + w; }},
+      {"constant", ones({2}), [](const Tensor& x, const Tensor& c) { return x + c; }},
+      {"constant by itself", ones({2}),
+       [](const Tensor& x, const Tensor& c) { return x * exp(c); }},
+      {"view", ones({2, 2}), [](const Tensor& x, const Tensor& c) { return x * c[0]; }},
+      {"index", positions,
+       [](const Tensor& x, const Tensor& index) { return index_select(x, 0, index) * x; }},
+      {"mask", ones({2}, {.dtype = DType::bool_}),
+       [](const Tensor& x, const Tensor& mask) { return where(mask, x, 0); }},
+  };
+  for (const Case& row : cases) {
+    SCOPED_TRACE(row.name);
+    const Tensor x = tensor({2., 3.}).set_requires_grad();
+    const auto run = [&] {
+      return activation_checkpoint(
+          [&](const std::vector<Tensor>& v) { return row.function(v[0], row.used); }, {x});
+    };
+    const auto change = [&] {
+      const NoGradGuard guard;
+      copy_(row.used, clone(row.used));
+    };
+    change();
+    Tensor y = run();
+    sum(y).backward();  // changes before it do not count
+    y = run();
+    change();
+    testing::expect_throws<AutogradError>([&] { sum(y).backward(); },
+                                          "what the function uses must not change before backward");
+    y = run();
+    sum(y).backward();
+  }
+}
+
+TEST(ActivationCheckpointTest, MayWriteIntoMemoryOfItsOwn) {
+  const Tensor x = ones({2}).set_requires_grad(), scratch = zeros({2});
+  const auto f = [&](const std::vector<Tensor>& v) {
+    copy_(scratch, tensor({3., 4.}));
+    return v[0] * scratch;
+  };
+  const Tensor y = activation_checkpoint(f, {x});
+  zero_(scratch);
+  sum(y).backward();
+  testing::expect_close(x.grad(), {3, 4});
 }
 
 TEST(ActivationCheckpointTest, CheckpointsNest) {

@@ -43,7 +43,7 @@ TEST(StorageTest, ASliceHasItsOwnVersion) {
   const auto whole = make_ref<Storage>(64u, Device(), Where::current());
   const auto left = Storage::slice(whole, 0, 32), right = Storage::slice(whole, 32, 32);
   left->mark_changed(Where::current());
-  EXPECT_EQ(left->version(), 1u);
+  EXPECT_NE(left->version(), 0u);
   EXPECT_EQ(right->version(), 0u);
   EXPECT_EQ(whole->version(), 0u);
 }
@@ -53,7 +53,7 @@ TEST(StorageTest, RemembersTheLineOfTheLatestChange) {
   storage->mark_changed(Where::current());
   const Where here = Where::current();
   storage->mark_changed(here);
-  EXPECT_EQ(storage->version(), 2u);
+  EXPECT_EQ(storage->change(), Storage::num_changes());
   EXPECT_EQ(storage->changed_at().line(), here.line());
 }
 
