@@ -1,18 +1,12 @@
-// Whether operations are recorded: a flag per thread, set for a scope.
+// Whether operations are recorded: the flag of core/grad_mode.h, set for a scope.
 //
 //     { NoGradGuard guard;  y = net.forward(x); }      inference: no tape, no saved tensors
 
 #pragma once
 
+#include "ringrad/core/grad_mode.h"
+
 namespace ringrad {
-
-namespace detail {
-inline thread_local bool grad_mode = true;
-}
-
-/// True if operations of this thread are recorded. Inside a backward function, true if the backward
-/// pass itself is recorded (create_graph).
-inline bool grad_enabled() { return detail::grad_mode; }
 
 /// Sets the mode until the end of the scope.
 class GradMode {

@@ -3,7 +3,6 @@
 #include "ringrad/autograd/brackets.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/autograd/node.h"
 #include "ringrad/autograd/shape/flip.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
@@ -14,25 +13,13 @@
 namespace ringrad {
 namespace {
 
-std::string describe(const Tensor& x) {
-  const Node* node = node_of(x);
-  if (!node || node->is_leaf()) return concat("a leaf made at ", to_string(x.made_at()));
-  return concat("the result of ", node->name(), " at ", to_string(node->where()));
-}
-
-void check_writable(const char* operation, const Tensor& y, Where where) {
-  RINGRAD_CHECK(!y.requires_grad(where) || !grad_enabled(), AutogradError, where, operation,
-                ": a tensor that requires a gradient must not be changed while operations are "
-                "recorded; got ",
-                describe(y), "; write y = y + x instead, or change it under NoGradGuard");
-}
-
 void check_operands(const char* operation, const Tensor& y, const Tensor& x, Where where) {
-  check_writable(operation, y, where);
+  y.check_unrecorded(operation, where);
   RINGRAD_CHECK(
       !x.requires_grad(where) || !grad_enabled(), AutogradError, where, operation,
-      ": what is written in place is not recorded, so it must not require a gradient; got ",
-      describe(x), "; write y = y + x instead, or detach it");
+      ": what is written in place is not recorded, so it must not require a gradient; got one "
+      "made at ",
+      to_string(x.made_at()), "; write y = y + x instead, or detach it");
 }
 
 template <class Op>
@@ -44,7 +31,7 @@ Tensor change(const char* name, const Tensor& y, const Tensor& x, Where where) {
 
 template <class Op>
 Tensor change(const char* name, const Tensor& y, Scalar x, Where where) {
-  check_writable(name, y, where);
+  y.check_unrecorded(name, where);
   kernels::unary(ops::RightScalar<Op>(x), y, y, where);
   return y;
 }
@@ -103,13 +90,13 @@ Tensor copy_(const Tensor& y, const Tensor& x, Where where) {
 }
 
 Tensor fill_(const Tensor& y, Scalar value, Where where) {
-  check_writable("fill_", y, where);
+  y.check_unrecorded("fill_", where);
   kernels::fill_(y, value, where);
   return y;
 }
 
 Tensor zero_(const Tensor& y, Where where) {
-  check_writable("zero_", y, where);
+  y.check_unrecorded("zero_", where);
   kernels::zero_(y, where);
   return y;
 }
@@ -139,7 +126,7 @@ Tensor assign(const Tensor& x, std::initializer_list<Index> indices, const Tenso
 }
 
 Tensor assign(const Tensor& x, std::span<const Index> indices, Scalar y, Where where) {
-  check_writable("assign", x, where);
+  x.check_unrecorded("assign", where);
   const detail::Selection to = detail::select_by(x, indices, where);
   if (to.count == 0) {
     kernels::fill_(to.view, y, where);

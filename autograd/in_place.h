@@ -3,7 +3,8 @@
 //
 // In-place changes are not recorded. They are for tensors without history and for code under
 // NoGradGuard (optimizers, statistics, initialisation). While operations are recorded, a change
-// that would falsify a gradient throws AutogradError. The version counter reveals a tensor that was
+// that would falsify a gradient throws AutogradError, whatever writes: these functions, a random
+// fill, a collective (Tensor::check_writable()). The version counter reveals a tensor that was
 // changed after it was saved for backward; the error names both lines.
 //
 // Shapes:  x broadcasts to y's shape

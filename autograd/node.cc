@@ -57,6 +57,11 @@ Node::Node(const Node& other, std::size_t object_bytes)
 
 Node::~Node() = default;
 
+std::string Node::description() const {
+  return is_leaf_ ? concat("a leaf made at ", to_string(where_))
+                  : concat("the result of ", name_, " at ", to_string(where_));
+}
+
 void Node::operator delete(Node* node, std::destroying_delete_t) {
   node->next_to_delete_ = std::exchange(deletion_queue, node);
   if (deleting) return;
@@ -119,6 +124,7 @@ void Leaf::clear() {
 void Leaf::settle() {
   if (!overwrite) return;
   overwrite = false;
+  const NoGradGuard guard;  // after create_graph the gradient has a history of its own
   kernels::zero_(grad);
   zeros_at_ = grad.version();
 }

@@ -21,6 +21,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,7 @@ class Node : public History {
   virtual Ref<Node> move_function() { return {}; }
   /// One edge per input.
   virtual std::span<Edge> edges() = 0;
+  std::string description() const override;
 
   const char* name() const { return name_; }
   /// The user's line of the forward call.

@@ -92,26 +92,46 @@ bool is_channels_last(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-bool is_dense(const Shape& shape, const Strides& strides) {
-  // Sort the axes that matter by stride. The tensor is dense if each stride is the product of the
-  // extents of all axes with smaller strides.
+namespace {
+
+// The axes longer than 1, shortest stride first.
+struct AxesByStride {
+  AxesByStride(const Shape& shape, const Strides& strides) {
+    for (int i = 0; i < shape.size(); ++i) {
+      if (shape[i] == 1) continue;
+      int at = count++;
+      for (; at > 0 && strides[order[static_cast<unsigned>(at - 1)]] > strides[i]; --at)
+        order[static_cast<unsigned>(at)] = order[static_cast<unsigned>(at - 1)];
+      order[static_cast<unsigned>(at)] = i;
+    }
+  }
+  const int* begin() const { return order.data(); }
+  const int* end() const { return order.data() + count; }
+
   std::array<int, kMaxDims> order{};
   int count = 0;
-  for (int i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 0) return true;
-    if (shape[i] == 1) continue;
-    int at = count++;
-    for (; at > 0 && strides[order[static_cast<unsigned>(at - 1)]] > strides[i]; --at)
-      order[static_cast<unsigned>(at)] = order[static_cast<unsigned>(at - 1)];
-    order[static_cast<unsigned>(at)] = i;
-  }
-  std::int64_t step = 1;
-  for (int k = 0; k < count; ++k) {
-    const int axis = order[static_cast<unsigned>(k)];
+};
+
+}  // namespace
+
+bool is_dense(const Shape& shape, const Strides& strides) {
+  if (shape.numel() == 0) return true;
+  std::int64_t step = 1;  // the product of the extents of all axes with smaller strides
+  for (const int axis : AxesByStride(shape, strides)) {
     if (strides[axis] != step) return false;
     step *= shape[axis];
   }
   return true;
+}
+
+bool repeats_elements(const Shape& shape, const Strides& strides) {
+  if (shape.numel() == 0) return false;
+  std::int64_t reach = 0;
+  for (const int axis : AxesByStride(shape, strides)) {
+    if (strides[axis] <= reach) return true;
+    reach += strides[axis] * (shape[axis] - 1);
+  }
+  return false;
 }
 
 Shape broadcast_shapes(const char* operation, const Shape& a, const Shape& b, Where where) {

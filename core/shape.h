@@ -101,6 +101,10 @@ bool is_channels_last(const Shape& shape, const Strides& strides);
 /// True if the elements fill exactly numel() consecutive places, in any order of axes.
 bool is_dense(const Shape& shape, const Strides& strides);
 
+/// True if two elements share one place in memory, as after expand(): the stride of some axis is no
+/// larger than the reach of all axes of smaller strides.
+bool repeats_elements(const Shape& shape, const Strides& strides);
+
 /// Calls visit(i) for every element in row-major order; i is the element's offset in memory from
 /// the first one, in elements.
 template <class Visit>

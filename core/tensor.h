@@ -77,8 +77,8 @@ class Tensor : public TensorMethods {
   Tensor operator[](LocatedIndices indices) const;
 
   /// First element: data<float>(), or data<const float>() to read only. Code that writes must call
-  /// mark_changed() afterwards, so that backward refuses a saved tensor whose numbers are no longer
-  /// those of the forward pass.
+  /// mark_changed(), so that backward refuses a saved tensor whose numbers are no longer those of
+  /// the forward pass.
   ///
   /// Throws:  DTypeError if T is not the tensor's element type; DeviceError for a GPU's memory,
   ///          which the host cannot read: to_vector() and to_host() (transfer.h) copy it, and
@@ -127,8 +127,19 @@ class Tensor : public TensorMethods {
 
   /// Another number after each in-place change of the memory under this tensor and its views.
   std::uint32_t version(Where where = Where::current()) const { return storage(where)->version(); }
-  /// Every in-place operation calls this after writing.
-  void mark_changed(Where where = Where::current()) const { storage(where)->mark_changed(where); }
+  /// Counts a change. Every writer calls this, before or after it writes, so that no writer passes
+  /// by the checks of check_writable(). An optimizer's writes, which are never recorded, are counted
+  /// by storage()->mark_changed().
+  void mark_changed(Where where = Where::current()) const {
+    check_writable("mark_changed", where);
+    storage(where)->mark_changed(where);
+  }
+  /// What every in-place operation checks before it writes into its caller's tensor. Throws
+  /// AutogradError if this tensor requires a gradient while operations are recorded: the change
+  /// would not be in its history. Throws ValueError if two elements share one place in memory.
+  void check_writable(const char* operation, Where where) const;
+  /// The first of the two checks, for operations that write one value to all elements.
+  void check_unrecorded(const char* operation, Where where) const;
 
   /// Makes this tensor object, under all its names, refer to other memory of the same shape and
   /// dtype; it stays the same leaf. This moves parameters into an arena or to another device.
@@ -191,15 +202,6 @@ struct Located {
 inline void check_floating(const char* operation, const Tensor& x, Where where) {
   check_floating(operation, x.dtype(where), where);
 }
-inline void check_same_dtype(const char* operation, const Tensor& a, const Tensor& b, Where where) {
-  check_same_dtype(operation, a.dtype(where), b.dtype(where), where);
-}
-inline void check_same_device(const char* operation, const Tensor& a, const Tensor& b,
-                              Where where) {
-  check_same_device(operation, a.device(where), b.device(where), where);
-}
-
-}  // namespace ringrad
 
 /// The dtype of an operation on these tensors, as in PyTorch. A tensor without axes counts like a
 /// number: beside tensors with axes, its dtype matters only if it is of a higher class (bool <
@@ -210,3 +212,12 @@ inline DType promote(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() ? a.dtype() : promote({&a, &b});
 }
 
+inline void check_same_dtype(const char* operation, const Tensor& a, const Tensor& b, Where where) {
+  check_same_dtype(operation, a.dtype(where), b.dtype(where), where);
+}
+inline void check_same_device(const char* operation, const Tensor& a, const Tensor& b,
+                              Where where) {
+  check_same_device(operation, a.device(where), b.device(where), where);
+}
+
+}  // namespace ringrad

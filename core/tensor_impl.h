@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/error.h"
@@ -17,6 +18,8 @@ namespace ringrad {
 class History : public RefCounted {
  public:
   virtual ~History() = default;
+  /// For messages: "the result of mul at model.cc:12".
+  virtual std::string description() const = 0;
 };
 
 struct TensorImpl : RefCounted, Pooled {

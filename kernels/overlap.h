@@ -7,7 +7,6 @@
 #include <functional>
 
 #include "ringrad/core/tensor.h"
-#include "ringrad/kernels/loop_nest.h"
 
 namespace ringrad::kernels {
 
@@ -28,20 +27,6 @@ inline bool memory_overlaps(const Tensor& a, const Tensor& b) {
 inline bool same_elements(const Tensor& a, const Tensor& b) {
   return a.raw_data() == b.raw_data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
          a.strides() == b.strides();
-}
-
-/// True if two elements of x share one place in memory: the stride of some axis is no larger than
-/// the reach of all axes inside it.
-inline bool repeats_elements(const Tensor& x) {
-  if (x.is_contiguous()) return false;
-  const LoopNest<1> nest = make_loop_nest<1>(x.shape(), {&x.strides()});
-  std::int64_t reach = 0;
-  for (int i = nest.axes - 1; i >= 0; --i) {
-    const auto axis = static_cast<unsigned>(i);
-    if (nest.strides[axis][0] <= reach) return true;
-    reach += nest.strides[axis][0] * (nest.extents[axis] - 1);
-  }
-  return false;
 }
 
 }  // namespace ringrad::kernels

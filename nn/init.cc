@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "ringrad/autograd/grad_mode.h"
+
 namespace ringrad::nn {
 namespace {
 
@@ -16,10 +18,25 @@ double xavier_deviation(const Tensor& weight, double gain, Where where) {
   return gain * std::sqrt(2 / static_cast<double>(fans.in + fans.out));
 }
 
+// Parameters are leaves that require a gradient, and their first values have no history.
+void check_leaf(const char* operation, const Tensor& weight, Where where) {
+  if (!weight.is_leaf(where)) weight.check_unrecorded(operation, where);
+}
+
 // A uniform distribution of this standard deviation.
-void centred_uniform_(const Tensor& weight, double deviation, Generator& generator, Where where) {
+void centred_uniform_(const char* operation, const Tensor& weight, double deviation,
+                      Generator& generator, Where where) {
+  check_leaf(operation, weight, where);
+  const NoGradGuard guard;
   const double bound = std::sqrt(3.0) * deviation;
   uniform_(weight, -bound, bound, generator, where);
+}
+
+void centred_normal_(const char* operation, const Tensor& weight, double deviation,
+                     Generator& generator, Where where) {
+  check_leaf(operation, weight, where);
+  const NoGradGuard guard;
+  normal_(weight, 0, deviation, generator, where);
 }
 
 }  // namespace
@@ -34,20 +51,24 @@ Fans fans_of(const Shape& weight, Where where) {
 
 void kaiming_uniform_(const Tensor& weight, double slope, Fan fan, Generator& generator,
                       Where where) {
-  centred_uniform_(weight, kaiming_deviation(weight, slope, fan, where), generator, where);
+  centred_uniform_("kaiming_uniform_", weight, kaiming_deviation(weight, slope, fan, where),
+                   generator, where);
 }
 
 void kaiming_normal_(const Tensor& weight, double slope, Fan fan, Generator& generator,
                      Where where) {
-  normal_(weight, 0, kaiming_deviation(weight, slope, fan, where), generator, where);
+  centred_normal_("kaiming_normal_", weight, kaiming_deviation(weight, slope, fan, where),
+                  generator, where);
 }
 
 void xavier_uniform_(const Tensor& weight, double gain, Generator& generator, Where where) {
-  centred_uniform_(weight, xavier_deviation(weight, gain, where), generator, where);
+  centred_uniform_("xavier_uniform_", weight, xavier_deviation(weight, gain, where), generator,
+                   where);
 }
 
 void xavier_normal_(const Tensor& weight, double gain, Generator& generator, Where where) {
-  normal_(weight, 0, xavier_deviation(weight, gain, where), generator, where);
+  centred_normal_("xavier_normal_", weight, xavier_deviation(weight, gain, where), generator,
+                  where);
 }
 
 }  // namespace ringrad::nn

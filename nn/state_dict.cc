@@ -37,7 +37,7 @@ void check_same_layout(const char* operation, const StateDict& own, const StateD
 
 void copy_state(const char* operation, const StateDict& own, const StateDict& given, Where where) {
   check_same_layout(operation, own, given, where);
-  for (const auto& [name, tensor] : own) kernels::copy_(tensor, given.at(name), where);
+  for (const auto& [name, tensor] : own) kernels::copy_(tensor.detach(), given.at(name), where);
 }
 
 }  // namespace ringrad::nn

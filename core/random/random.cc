@@ -49,8 +49,7 @@ void fill(const Tensor& x, Generator& generator, Draw draw, Where where) {
     const cuda::FirstCounter first =
         is_capturing() ? cuda::FirstCounter{0, replayed_value<std::uint64_t>(next)}
                        : cuda::FirstCounter{next(), nullptr};
-    cuda::fill_random<T>(x, generator.seed(), first, draw, where);
-    return x.mark_changed(where);
+    return cuda::fill_random<T>(x, generator.seed(), first, draw, where);
   }
   const std::uint64_t counter = generator.reserve(num_words);
   if (x.is_contiguous()) {
@@ -62,7 +61,41 @@ void fill(const Tensor& x, Generator& generator, Draw draw, Where where) {
     T* out = x.data<T>();
     for_each_offset(x.shape(), x.strides(), [&](std::int64_t offset) { out[offset] = *value++; });
   }
-  x.mark_changed(where);
+}
+
+template <class T>
+bool is_finite(MathType<T> number) {
+  return std::isfinite(static_cast<MathType<T>>(T(number)));
+}
+
+// Fills x, which its caller may write to.
+void fill_uniform(const Tensor& x, double low, double high, Generator& generator, Where where) {
+  check_floating("uniform_", x, where);
+  RINGRAD_CHECK(low <= high, ValueError, where, "uniform_: low must not exceed high; got ", low,
+                " and ", high);
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    using Math = MathType<T>;
+    const auto from = static_cast<Math>(low), to = static_cast<Math>(high);
+    RINGRAD_CHECK(is_finite<T>(from) && is_finite<T>(to) && std::isfinite(to - from), ValueError,
+                  where, "uniform_: low, high and high - low must be finite as ", dtype_of<Math>,
+                  ", and low and high as ", x.dtype(), "; got ", low, " and ", high);
+    fill<T>(x, generator, UniformDraw<T>{from, to - from, greatest_below<T>(to, from)}, where);
+  });
+}
+
+void fill_normal(const Tensor& x, double mean, double deviation, Generator& generator,
+                 Where where) {
+  check_floating("normal_", x, where);
+  RINGRAD_CHECK(deviation >= 0, ValueError, where, "normal_: deviation must not be negative; got ",
+                deviation);
+  dispatch_floating(x.dtype(), [&]<class T>() {
+    using Math = MathType<T>;
+    const NormalDraw<T> draw{static_cast<Math>(mean), static_cast<Math>(deviation)};
+    RINGRAD_CHECK(is_finite<T>(draw.mean) && is_finite<T>(draw.deviation), ValueError, where,
+                  "normal_: mean and deviation must be finite as ", x.dtype(), "; got ", mean,
+                  " and ", deviation);
+    fill<T>(x, generator, draw, where);
+  });
 }
 
 }  // namespace
@@ -85,36 +118,31 @@ Generator& default_generator() {
 void manual_seed(std::uint64_t seed) { default_generator() = Generator(seed); }
 
 void uniform_(const Tensor& x, double low, double high, Generator& generator, Where where) {
-  check_floating("uniform_", x, where);
-  dispatch_floating(x.dtype(), [&]<class T>() {
-    using Math = MathType<T>;
-    const auto from = static_cast<Math>(low), to = static_cast<Math>(high);
-    RINGRAD_CHECK(low <= high && std::isfinite(to - from), ValueError, where,
-                  "uniform_: low <= high must hold and both be finite; got ", low, " and ", high);
-    fill<T>(x, generator, UniformDraw<T>{from, to - from, greatest_below<T>(to, from)}, where);
-  });
+  x.check_writable("uniform_", where);
+  fill_uniform(x, low, high, generator, where);
+  x.mark_changed(where);
 }
 
 void normal_(const Tensor& x, double mean, double deviation, Generator& generator, Where where) {
-  check_floating("normal_", x, where);
-  RINGRAD_CHECK(deviation >= 0, ValueError, where, "normal_: deviation must not be negative; got ",
-                deviation);
-  dispatch_floating(x.dtype(), [&]<class T>() {
-    using Math = MathType<T>;
-    fill<T>(x, generator, NormalDraw<T>{static_cast<Math>(mean), static_cast<Math>(deviation)},
-            where);
-  });
+  x.check_writable("normal_", where);
+  fill_normal(x, mean, deviation, generator, where);
+  x.mark_changed(where);
 }
 
 void exponential_(const Tensor& x, double rate, Generator& generator, Where where) {
+  x.check_writable("exponential_", where);
   check_floating("exponential_", x, where);
-  RINGRAD_CHECK(rate > 0, ValueError, where, "exponential_: rate must be positive; got ", rate);
   dispatch_floating(x.dtype(), [&]<class T>() {
-    fill<T>(x, generator, ExponentialDraw<T>{static_cast<MathType<T>>(rate)}, where);
+    const ExponentialDraw<T> draw{static_cast<MathType<T>>(rate)};
+    RINGRAD_CHECK(draw.rate > 0, ValueError, where, "exponential_: rate must be positive as ",
+                  math_dtype(x.dtype()), "; got ", rate);
+    fill<T>(x, generator, draw, where);
   });
+  x.mark_changed(where);
 }
 
 void bernoulli_(const Tensor& x, double probability, Generator& generator, Where where) {
+  x.check_writable("bernoulli_", where);
   RINGRAD_CHECK(probability >= 0 && probability <= 1, ValueError, where,
                 "bernoulli_: probability must be in [0, 1]; got ", probability);
   const auto hits =
@@ -124,19 +152,20 @@ void bernoulli_(const Tensor& x, double probability, Generator& generator, Where
                                 Scalar(hits > 0 ? 1 : 0).to<T>()};
     fill<T>(x, generator, draw, where);
   });
+  x.mark_changed(where);
 }
 
 Tensor uniform(double low, double high, const Shape& shape, const Options& options,
                Generator& generator, Where where) {
   Tensor result = empty(shape, options, where);
-  uniform_(result, low, high, generator, where);
+  fill_uniform(result, low, high, generator, where);
   return result;
 }
 
 Tensor normal(double mean, double deviation, const Shape& shape, const Options& options,
               Generator& generator, Where where) {
   Tensor result = empty(shape, options, where);
-  normal_(result, mean, deviation, generator, where);
+  fill_normal(result, mean, deviation, generator, where);
   return result;
 }
 

@@ -74,19 +74,23 @@ Generator& default_generator();
 /// Seeds the calling thread's generator.
 void manual_seed(std::uint64_t seed);
 
+// The functions with a trailing underscore write in place, unrecorded, under the checks of
+// Tensor::check_writable(): they throw AutogradError for a tensor that requires a gradient while
+// operations are recorded, and ValueError if two of its elements share one place in memory.
+
 /// Fills x, of a floating dtype and any strides, with independent draws from [low, high).
-/// REQUIRES: no two elements of x share memory
-/// Throws: DTypeError unless floating; ValueError unless low <= high
+/// Throws: DTypeError unless floating; ValueError unless low <= high and both are finite in x's
+/// dtype, as well as high - low (for 16-bit dtypes: in float32)
 void uniform_(const Tensor& x, double low, double high, Generator& generator = default_generator(),
               Where where = Where::current());
 
 /// Normal draws by the Box-Muller transform. Throws DTypeError unless floating; ValueError for a
-/// negative deviation.
+/// negative deviation, and unless both numbers are finite in x's dtype.
 void normal_(const Tensor& x, double mean, double deviation,
              Generator& generator = default_generator(), Where where = Where::current());
 
 /// Waiting times: draws with density rate e^(-rate x) for x > 0. Throws DTypeError unless floating;
-/// ValueError unless rate > 0.
+/// ValueError unless rate > 0 (in float32, for 16-bit dtypes).
 void exponential_(const Tensor& x, double rate = 1, Generator& generator = default_generator(),
                   Where where = Where::current());
 

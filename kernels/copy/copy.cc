@@ -81,10 +81,7 @@ void copy_(const Tensor& dst, const Tensor& src, Where where) {
   if (dst.numel() == 0) return;
   const Tensor source = src.shape() == dst.shape() ? src : view::expand(src, dst.shape(), where);
   const LoopNest<2> nest = nest_of(dst, source);
-  RINGRAD_CHECK(!repeats_elements(dst), ValueError, where,
-                "copy_: each element of the destination must have its own place in memory; got "
-                "shape ",
-                dst.shape(), " with strides ", dst.strides());
+  dst.check_writable("copy_", where);
   if (same_elements(dst, source)) return;
   if (travels(dst, source)) {
     send(dst, source, where);

@@ -41,10 +41,7 @@ void check_out(const char* operation, const Tensor& out, const Shape& shape, Whe
   RINGRAD_CHECK(out.shape() == shape, ShapeError, where, operation,
                 ": the tensor written to must have the result's shape; got ", out.shape(),
                 " for a result of ", shape);
-  RINGRAD_CHECK(out.numel() == 0 || !repeats_elements(out), ValueError, where, operation,
-                ": each element of the tensor written to must have its own place in memory; got "
-                "shape ",
-                out.shape(), " with strides ", out.strides());
+  out.check_writable(operation, where);
 }
 
 void check_into(const char* operation, ops::Domain domain, const Tensor& a, const Tensor& b,

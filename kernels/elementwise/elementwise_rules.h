@@ -35,8 +35,7 @@ DType compute_dtype(const char* operation, ops::Domain domain, DType dtype, Wher
 /// nor numbers in bool.
 void check_can_hold(const char* operation, const Tensor& out, DType dtype, Where where);
 
-/// Throws ShapeError unless out has this shape, ValueError if two elements of out share one place
-/// in memory.
+/// Throws ShapeError unless out has this shape, and as Tensor::check_writable().
 void check_out(const char* operation, const Tensor& out, const Shape& shape, Where where);
 
 /// The checks of an operation on a and b that writes into existing memory.

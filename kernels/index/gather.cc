@@ -78,9 +78,7 @@ void scatter_(const Tensor& y, std::int64_t axis, const Tensor& index, const Ten
   check_scatter("scatter", y.shape(where), axis, index, src, where);
   check_same_dtype("scatter", y, src, where);
   check_same_device("scatter", y, src, where);
-  RINGRAD_CHECK(y.numel() == 0 || !repeats_elements(y), ValueError, where,
-                "scatter: each element must have its own place in memory; got shape ", y.shape(),
-                " with strides ", y.strides());
+  y.check_writable("scatter", where);
   if (index.numel() == 0) return;
   const int a = normalize_axis("scatter", axis, y.dims(), where);
   const Tensor from = memory_overlaps(y, src) ? clone(src, where) : src;

@@ -86,7 +86,7 @@ void Checkpoint::add(const std::string& name, Tensor& tensor, Where where) {
                return StateDict{{"", tensor}};
              },
              [&tensor](const StateDict& state, Where at) {
-               kernels::copy_(tensor, state.at(""), at);
+               kernels::copy_(tensor.detach(), state.at(""), at);
              }},
       where);
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ringrad/autograd/grad_mode.h"
 #include "ringrad/nn/init.h"
 #include "ringrad/nn/layers/every_axis.h"
 
@@ -51,6 +52,7 @@ void Convolution::make_parameters(int axes, std::int64_t first_channels,
   if (!options_.bias) return;
   bias = parameter("bias", empty({out_channels_}));
   const double bound = 1 / std::sqrt(static_cast<double>(fans_of(shape).in));
+  const NoGradGuard guard;
   uniform_(bias, -bound, bound);
 }
 

@@ -1,5 +1,6 @@
 #include "ringrad/nn/layers/embedding.h"
 
+#include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/index/embedding.h"
 #include "ringrad/core/random/random.h"
 
@@ -9,6 +10,7 @@ Embedding::Embedding(std::int64_t num_embeddings, std::int64_t features, Where w
   RINGRAD_CHECK(num_embeddings > 0 && features > 0, ValueError, where,
                 "Embedding: counts must be positive; got ", num_embeddings, " and ", features);
   weight = parameter("weight", empty({num_embeddings, features}));
+  const NoGradGuard guard;
   normal_(weight, 0, 1);
 }
 

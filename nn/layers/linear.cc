@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/nn/init.h"
 
@@ -16,6 +17,7 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, bool with_bi
   if (!with_bias) return;
   bias = parameter("bias", empty({out_features}));
   const double bound = 1 / std::sqrt(static_cast<double>(in_features));
+  const NoGradGuard guard;
   uniform_(bias, -bound, bound);
 }
 

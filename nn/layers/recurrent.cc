@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ringrad/autograd/dropout.h"
+#include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/nn/init.h"
@@ -26,6 +27,7 @@ Recurrent::Recurrent(const char* name, Cell cell, std::int64_t input_size, std::
   const double bound = 1 / std::sqrt(static_cast<double>(hidden_size));
   const auto make = [&](const std::string& of, const Shape& shape) {
     const Tensor made = parameter(of, empty(shape), where);
+    const NoGradGuard guard;
     uniform_(made, -bound, bound);
     return made;
   };

@@ -64,7 +64,8 @@ void ExponentialMovingAverage::set_values(const std::vector<Tensor>& values, Whe
   check_in_place(where);
   for (std::size_t a = 0; a < arenas_.size(); ++a) {
     kernels::copy_(arenas_[a].values(), values[a], where);
-    for (const Tensor& parameter : arenas_[a].parameters()) parameter.mark_changed(where);
+    for (const Tensor& parameter : arenas_[a].parameters())
+      parameter.storage()->mark_changed(where);
   }
 }
 

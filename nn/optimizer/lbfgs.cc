@@ -43,7 +43,7 @@ LineTrial LBFGS::evaluate(const std::function<Tensor()>& loss, const Tensor& sta
   if (step != 0) {
     copy_(arena_.values(), start, where);
     add_(arena_.values(), direction, step, where);
-    for (const Tensor& parameter : arena_.parameters()) parameter.mark_changed(where);
+    for (const Tensor& parameter : arena_.parameters()) parameter.storage()->mark_changed(where);
   }
   arena_.clear_gradients();
   const double value = [&] {
@@ -114,7 +114,7 @@ double LBFGS::step(const std::function<Tensor()>& loss, Where where) {
     last_change_ = direction * next.step;
     copy_(arena_.values(), start, where);
     add_(arena_.values(), direction, next.step, where);
-    for (const Tensor& parameter : arena_.parameters()) parameter.mark_changed(where);
+    for (const Tensor& parameter : arena_.parameters()) parameter.storage()->mark_changed(where);
     const double gain = std::abs(next.value - now.value);
     now = next;
     if (largest(now.gradient) <= options_.gradient_tolerance ||

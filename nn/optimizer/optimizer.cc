@@ -190,7 +190,7 @@ void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) 
     const auto [offset, count] = arena.slices()[next - 1];
     update({index, groups[first], arena.slices()[first].offset, offset + count, &steps[first]},
            grad_scale, where);
-    for (std::size_t i = first; i < next; ++i) arena.parameters()[i].mark_changed(where);
+    for (std::size_t i = first; i < next; ++i) arena.parameters()[i].storage()->mark_changed(where);
   }
 }
 

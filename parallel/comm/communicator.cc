@@ -23,6 +23,13 @@ void check_tensor(const char* operation, const Tensor& tensor, Where where) {
                 tensor.strides());
 }
 
+// A tensor that the call writes to. On ranks that only read it as well: a refusal on some ranks
+// would leave the others waiting.
+void check_target(const char* operation, const Tensor& tensor, Where where) {
+  check_tensor(operation, tensor, where);
+  tensor.check_writable(operation, where);
+}
+
 void check_reducible(const char* operation, DType dtype, ReduceOp op, Where where) {
   RINGRAD_CHECK(op != ReduceOp::mean || is_floating(dtype), DTypeError, where, operation,
                 ": mean needs a floating dtype; got ", dtype);
@@ -47,7 +54,7 @@ void check_root(const char* operation, int root, int world_size, Where where) {
 }
 
 void check_exchange(const Tensor& output, const Tensor& input, int world_size, Where where) {
-  check_tensor("all_to_all", output, where);
+  check_target("all_to_all", output, where);
   check_tensor("all_to_all", input, where);
   check_same_dtype("all_to_all", output, input, where);
   RINGRAD_CHECK(output.numel() == input.numel() && input.numel() % world_size == 0, ShapeError,
@@ -161,7 +168,7 @@ void Communicator::record(const CollectiveCall& call, Where where, Body body) {
 }
 
 void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
-  check_tensor("all_reduce", tensor, where);
+  check_target("all_reduce", tensor, where);
   check_reducible("all_reduce", tensor.dtype(), op, where);
   perform(call_of(CollectiveOp::all_reduce, tensor, op), where, [&] {
     tensor.mark_changed(where);
@@ -174,6 +181,7 @@ void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
 void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                                   Where where) {
   check_parts("reduce_scatter", input, output, world_size_, where);
+  output.check_writable("reduce_scatter", where);
   check_reducible("reduce_scatter", input.dtype(), op, where);
   perform(call_of(CollectiveOp::reduce_scatter, input, op), where, [&] {
     output.mark_changed(where);
@@ -186,6 +194,7 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
 
 void Communicator::all_gather(const Tensor& output, const Tensor& input, Where where) {
   check_parts("all_gather", output, input, world_size_, where);
+  output.check_writable("all_gather", where);
   perform(call_of(CollectiveOp::all_gather, output), where, [&] {
     output.mark_changed(where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
@@ -196,7 +205,7 @@ void Communicator::all_gather(const Tensor& output, const Tensor& input, Where w
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
-  check_tensor("broadcast", tensor, where);
+  check_target("broadcast", tensor, where);
   check_root("broadcast", root, world_size_, where);
   perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, [&] {
     if (rank_ != root) tensor.mark_changed(where);
@@ -207,7 +216,7 @@ void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
 }
 
 void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
-  check_tensor("reduce", tensor, where);
+  check_target("reduce", tensor, where);
   check_reducible("reduce", tensor.dtype(), op, where);
   check_root("reduce", root, world_size_, where);
   perform(call_of(CollectiveOp::reduce, tensor, op, root), where, [&] {
@@ -291,7 +300,7 @@ void Communicator::send(const Tensor& tensor, int to, Where where) {
 }
 
 void Communicator::recv(const Tensor& tensor, int from, Where where) {
-  check_tensor("recv", tensor, where);
+  check_target("recv", tensor, where);
   RINGRAD_CHECK(from >= 0 && from < world_size_ && from != rank_, ValueError, where,
                 "recv: the sender must be another rank in [0, ", world_size_, "); got ", from,
                 " on rank ", rank_, " of the group");

@@ -95,7 +95,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           "The value of a one-element tensor.")
       .def("tolist", to_list, "All elements, in lists of lists.")
       .def(
-          "mark_changed", [](const Tensor& x) { x.mark_changed(caller()); },
+          "mark_changed", [](const Tensor& x) { x.storage(caller())->mark_changed(caller()); },
           "Says that another library has written to this memory, so that backward refuses a saved "
           "tensor "
           "whose numbers are no longer those of the forward pass.")

@@ -114,7 +114,7 @@ TEST(LayoutTest, FreshStridesHaveTheirLayout) {
 }
 
 TEST(LayoutTest, PredicatesAgreeWithTheirDefinitions) {
-  int contiguous = 0, channels_last = 0, dense = 0;
+  int contiguous = 0, channels_last = 0, dense = 0, repeating = 0;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     Random random(seed);
     const auto [shape, strides] = random_layout(random);
@@ -134,10 +134,17 @@ TEST(LayoutTest, PredicatesAgreeWithTheirDefinitions) {
     std::sort(at.begin(), at.end());
     ASSERT_EQ(is_dense(shape, strides), at == counting) << shape << strides;
     dense += at == counting;
+    // Some layouts whose elements interlock count as repeating as well.
+    const bool repeats = std::adjacent_find(at.begin(), at.end()) != at.end();
+    if (repeats || at == counting) {
+      ASSERT_EQ(repeats_elements(shape, strides), repeats) << shape << strides;
+    }
+    repeating += repeats;
   }
   // The sample contains both answers to each question.
   for (const int yes : {contiguous, dense}) EXPECT_TRUE(500 < yes && yes < 3900) << yes;
   EXPECT_GT(channels_last, 20);
+  EXPECT_TRUE(20 < repeating && repeating < 3980) << repeating;
 }
 
 TEST(LayoutTest, WithoutElementsEveryOrderIsContiguous) {
@@ -145,6 +152,7 @@ TEST(LayoutTest, WithoutElementsEveryOrderIsContiguous) {
   EXPECT_TRUE(is_contiguous({3, 0}, {0, 5}));
   EXPECT_TRUE(is_channels_last({0, 2, 2, 2}, {8, 4, 2, 1}));
   EXPECT_TRUE(is_dense({0, 3}, {6, 2}));
+  EXPECT_FALSE(repeats_elements({0, 3}, {0, 0}));
 }
 
 TEST(LayoutTest, ForEachOffsetVisitsRowMajor) {

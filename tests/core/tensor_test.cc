@@ -132,6 +132,40 @@ TEST(TensorTest, ItemConvertsTheOnlyElement) {
   expect_throws<ShapeError>([] { zeros({0}).item(); }, "got shape (0,)");
 }
 
+TEST(TensorTest, ItemAndToVectorRefuseWhatTheTypeCannotHold) {
+  for (const double number : {static_cast<double>(NAN), static_cast<double>(INFINITY), 1e20}) {
+    const Tensor x = full({1}, number);
+    expect_throws<ValueError>([&] { x.item<std::int64_t>(); }, "number: ");
+    expect_throws<ValueError>([&] { x.to_vector<std::int64_t>(); }, "number: ");
+    expect_throws<ValueError>([&] { x.to_vector<int>(); }, "number: ");
+    EXPECT_TRUE(x.item<bool>());
+  }
+  const Tensor x = full({2}, 300, {.dtype = DType::int64});
+  expect_throws<ValueError>([&] { view::select(x, 0, 0).item<std::uint8_t>(); }, "got 300");
+  expect_throws<ValueError>([&] { x.to_vector<std::uint8_t>(); }, "got 300");
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{300, 300}));
+}
+
+// The tables are those of torch.result_type: of two tensors with axes, and of one with and one
+// without.
+TEST(TensorTest, ATensorWithoutAxesWidensOnlyALowerClass) {
+  const auto classes = [](DType of) { return is_floating(of) ? 2 : is_integral(of) ? 1 : 0; };
+  for (const DType a : kAll)
+    for (const DType b : kAll) {
+      const Tensor rows = zeros({2}, {.dtype = a}), number = zeros({}, {.dtype = b});
+      const DType expected = classes(b) > classes(a) ? b : a;
+      EXPECT_EQ(promote(rows, number), expected) << a << b;
+      EXPECT_EQ(promote(number, rows), expected) << a << b;
+      EXPECT_EQ(promote(rows, zeros({1}, {.dtype = b})), promote(a, b)) << a << b;
+      EXPECT_EQ(promote(zeros({}, {.dtype = a}), number), promote(a, b)) << a << b;
+    }
+  const Tensor half = zeros({2}, {.dtype = DType::float16}), wide = zeros({}),
+               brain = zeros({1}, {.dtype = DType::bfloat16});
+  EXPECT_EQ(promote({&half, &wide, &half}), DType::float16);
+  EXPECT_EQ(promote({&half, &wide, &brain}), DType::float32);
+  EXPECT_EQ(promote({&wide, &half, &wide}), DType::float16);
+}
+
 TEST(TensorTest, DataRefusesAnotherElementType) {
   const Tensor x = zeros({2});
   expect_throws<DTypeError>(
@@ -286,6 +320,27 @@ TEST(LinspaceTest, LogspaceHasItsPowers) {
   expect_close(logspace(0, 3, 4, 2, {.dtype = DType::int64}), {1, 2, 4, 8});
 }
 
+TEST(LinspaceTest, RefusesNumbersThatTheDtypeCannotHold) {
+  expect_throws<ValueError>([] { linspace(0, 300, 4, {.dtype = DType::uint8}); },
+                            "linspace: the number must fit the tensor's dtype; got 300 and uint8");
+  expect_throws<ValueError>([] { linspace(-1, 1, 3, {.dtype = DType::uint8}); }, "got -1 and");
+  expect_throws<ValueError>([] { linspace(0, NAN, 3, {.dtype = DType::int64}); }, "got nan and");
+  expect_throws<ValueError>([] { logspace(0, 30, 3, 10, {.dtype = DType::int64}); },
+                            "logspace: the number must fit");
+  expect_throws<ValueError>([] { linspace(0, 1e10, 2, {.dtype = DType::int32}); },
+                            "got 1e+10 and int32");
+  expect_close(linspace(-1e308, 1e308, 3, {.dtype = DType::float64}), {-1e308, 0, 1e308});
+  expect_close(linspace(1, 0, 3, {.dtype = DType::bool_}), {1, 1, 0});
+}
+
+TEST(ArangeTest, StepsMayBeLongerThanHalfOfInt64) {
+  constexpr std::int64_t kStep = 6'000'000'000'000'000'000;
+  EXPECT_EQ(arange(-9'000'000'000'000'000'000, 9'000'000'000'000'000'000, kStep)
+                .to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{-9'000'000'000'000'000'000, -3'000'000'000'000'000'000,
+                                       3'000'000'000'000'000'000}));
+}
+
 TEST(FromMemoryTest, UsesTheCallersMemoryAndKeepsItAlive) {
   auto memory = std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3, 4, 5, 6});
   const std::weak_ptr<std::vector<float>> watch = memory;
@@ -298,6 +353,29 @@ TEST(FromMemoryTest, UsesTheCallersMemoryAndKeepsItAlive) {
   expect_close(row, {4, 50, 6});
   row = Tensor();
   EXPECT_TRUE(watch.expired());
+}
+
+TEST(FromMemoryTest, RefusesMemoryBesideItsElements) {
+  alignas(8) std::byte bytes[24] = {};
+  const auto at = [&](int offset, DType dtype) {
+    return from_memory(bytes + offset, {2}, {.dtype = dtype}, nullptr);
+  };
+  expect_throws<ValueError>([&] { at(4, DType::float64); },
+                            "from_memory: the memory must be aligned to its elements of 8 bytes; "
+                            "got an address at byte 4 of one");
+  expect_throws<ValueError>([&] { at(1, DType::float16); }, "of 2 bytes");
+  expect_close(at(4, DType::float32), {0, 0});
+  expect_close(at(3, DType::uint8), {0, 0});
+}
+
+TEST(FromMemoryTest, TruthValuesOfOthersAreChecked) {
+  std::uint8_t bytes[] = {1, 0, 1, 255};
+  const Tensor x = from_memory(bytes, {2, 2}, {.dtype = DType::bool_}, nullptr);
+  expect_throws<DataError>([&] { check_truth_values("load", x, Where::current()); },
+                           "load: truth values must be the bytes 0 and 1; got 255");
+  expect_throws<DataError>(
+      [&] { check_truth_values("load", view::transpose(x, 0, 1), Where::current()); }, "got 255");
+  check_truth_values("load", view::select(x, 0, 0), Where::current());
 }
 
 TEST(FromMemoryTest, ReadsChannelsLast) {

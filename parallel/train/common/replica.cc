@@ -28,7 +28,7 @@ void Replica::settle(Where where) const {
 
 void Replica::mark_changed(Where where) const {
   for (const nn::ParameterArena& arena : arenas_)
-    for (const Tensor& parameter : arena.parameters()) parameter.mark_changed(where);
+    for (const Tensor& parameter : arena.parameters()) parameter.storage()->mark_changed(where);
 }
 
 }  // namespace ringrad

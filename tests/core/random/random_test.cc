@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "ringrad/core/random/philox.h"
@@ -96,6 +97,23 @@ TEST(UniformTest, NeverReachesItsUpperEnd) {
       }
     }
   }
+}
+
+// float16's whole range fits in float32, in which it is computed; float64 holds float32's.
+TEST(UniformTest, WideIntervalsStayFinite) {
+  const std::pair<DType, double> ends[] = {
+      {DType::float16, 65504}, {DType::float32, 1.7e38}, {DType::float64, 8e307}};
+  for (const auto& [dtype, end] : ends) {
+    const auto values = uniform(-end, end, {1000}, {.dtype = dtype}).to_vector<double>();
+    for (const double value : values) ASSERT_TRUE(value >= -end && value < end) << value;
+    EXPECT_LT(*std::min_element(values.begin(), values.end()), -0.9 * end);
+    EXPECT_GT(*std::max_element(values.begin(), values.end()), 0.9 * end);
+  }
+}
+
+TEST(UniformTest, MakesLeaves) {
+  EXPECT_TRUE(rand({2}, {.requires_grad = true}).requires_grad());
+  EXPECT_TRUE(randn({2}, {.requires_grad = true}).requires_grad());
 }
 
 TEST(UniformTest, AnEmptyIntervalIsItsLowerEnd) {
@@ -297,16 +315,27 @@ TEST(RandomErrorTest, NamesTheFault) {
   expect_throws<DTypeError>([&] { normal_(whole, 0, 1); },
                             "normal_: needs a floating dtype; got int64");
   expect_throws<ValueError>([&] { uniform_(x, 1, 0); },
-                            "uniform_: low <= high must hold and both be finite; got 1 and 0");
+                            "uniform_: low must not exceed high; got 1 and 0");
   expect_throws<ValueError>([&] { uniform_(x, 0, INFINITY); }, "got 0 and inf");
   expect_throws<ValueError>([&] { uniform_(x, 0, 1e300); },
                             "got 0 and 1e+300");  // infinite in float32
   expect_throws<ValueError>([&] { uniform_(x, NAN, 1); }, "got nan and 1");
   expect_throws<ValueError>([&] { normal_(x, 0, -1); },
                             "normal_: deviation must not be negative; got -1");
-  expect_throws<ValueError>([&] { normal_(x, 0, NAN); }, "got nan");
+  const std::pair<double, double> not_finite[] = {{0, NAN},      {NAN, 1},   {INFINITY, 1},
+                                                  {0, INFINITY}, {-1e39, 1}, {0, 1e39}};
+  for (const auto& [mean, deviation] : not_finite)
+    expect_throws<ValueError>([&, m = mean, d = deviation] { normal_(x, m, d); }, "normal_: ");
+  expect_throws<ValueError>([&] { normal_(x, NAN, 1); },
+                            "mean and deviation must be finite as float32; got nan and 1");
+  expect_throws<ValueError>([&] { uniform_(x, -3e38, 3e38); },
+                            "high - low must be finite as float32");
+  const Tensor half = empty({4}, {.dtype = DType::float16});
+  expect_throws<ValueError>([&] { uniform_(half, 0, 1e5); }, "low and high as float16; got 0 and");
+  expect_throws<ValueError>([&] { normal_(half, 1e5, 1); }, "must be finite as float16");
   expect_throws<ValueError>([&] { exponential_(x, 0); },
-                            "exponential_: rate must be positive; got 0");
+                            "exponential_: rate must be positive as float32; got 0");
+  expect_throws<ValueError>([&] { exponential_(x, 1e-60); }, "got 1e-60");  // 0 in float32
   expect_throws<ValueError>([&] { bernoulli_(x, 1.5); },
                             "bernoulli_: probability must be in [0, 1]; got 1.5");
   expect_throws<ValueError>([&] { bernoulli_(x, NAN); }, "got nan");

@@ -208,7 +208,8 @@ TEST(CopyTest, ThrowsWhenElementsOfTheDestinationCoincide) {
       [] {
         copy_(view::expand(zeros({3, 1}), {3, 4}), ones({3, 4}));
       },
-      "copy_: each element of the destination must have its own place in memory; got shape (3, 4)");
+      "copy_: each element of the tensor written to must have its own place in memory; got shape "
+      "(3, 4)");
 }
 
 TEST(CopyTest, ThrowsForChannelsLastWithoutFourAxes) {
