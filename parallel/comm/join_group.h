@@ -6,8 +6,8 @@
 //     hierarchical_gloo, hierarchical_mpi
 //                  one rank per host over it, shared memory within hosts    hierarchical_group.h
 //
-// Over Gloo, start the job by ringrun if it is to survive rank 0: under other launchers rank 0 serves
-// the store (job_store.h), and without the store no group can shrink().
+// Over Gloo, start the job by ringrun if it is to survive rank 0: under other launchers rank 0
+// serves the store (job_store.h), and without the store no group can shrink().
 //
 // A program that uses this function links all backends. A program that needs only one can include
 // that backend's header instead.

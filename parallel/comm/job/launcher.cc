@@ -282,8 +282,8 @@ class Job {
   bool sent_term_ = false, ending_ = false, is_holding_ = false;
 };
 
-// Waits until all output is written. A signal ends that, at once or after a last chance for a reader
-// that is slow. Returns the signal, or 0.
+// Waits until all output is written. A signal ends that, at once or after a last chance for a slow
+// reader. Returns the signal, or 0.
 int write_the_rest(JobOutput& output, const SignalReader& signals, bool is_interrupted) {
   RunningTime idle(kListenTime);
   std::size_t before = 0;

@@ -61,8 +61,8 @@ struct LaunchOptions {
   /// a processor; otherwise it is lost once it has been stopped for that long.
   std::optional<std::chrono::milliseconds> host_timeout{};
 
-  /// Where the launcher writes a file per rank, rank_<r>.log, besides its own output (job_output.h);
-  /// empty: nowhere.
+  /// Where the launcher writes a file per rank, rank_<r>.log, besides its own output
+  /// (job_output.h); empty: nowhere.
   std::string log_folder{};
 };
 

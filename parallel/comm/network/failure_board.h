@@ -21,13 +21,8 @@
 // rank is named soon after it. A rank that has answered, or that lives and has not been silent for
 // `silence`, counts at most as late, never as lost.
 //
-// A rank that has waited for a message for a while looks whether its sender waits in a collective
-// that this rank has not entered. Then neither can go on, and the group fails at once.
-//
-// If the store is gone as well, each rank reports that and judges for itself. Under ringrun, which
-// serves the store, no rank is then known to be to blame. Under other launchers rank 0 serves it:
-// then rank 0 is to blame, unless another failure was being looked into before, after which rank 0
-// may have ended in good order. While no call fails, the loss of the store has no effect.
+// If the store is gone as well, each rank reports that and judges for itself (judge_without_store).
+// While no call fails, the loss of the store has no effect.
 
 #pragma once
 
@@ -133,6 +128,8 @@ class FailureBoard {
   void watch_others();
   void answer();
   void testify();
+  // A rank that has waited for a message for a while looks whether its sender waits in a collective
+  // that this rank has not entered. Then neither can go on, and the group fails at once.
   std::optional<Failure> compare_waits();
   std::string to_text(const Wait& wait) const;
   std::optional<Wait> find_wait(int rank);
@@ -141,6 +138,9 @@ class FailureBoard {
   Failure judge(const Operation& operation, const Answers& answers, bool late,
                 const std::string& got) const;
   Failure find_out(const Operation& operation, bool late, const std::string& got);
+  // Where ringrun serves the store, no rank is known to be to blame for its loss. Under other
+  // launchers rank 0 serves it, and is to blame unless the board has heard of another failure
+  // before, after which rank 0 may have ended in good order.
   Failure judge_without_store(const Operation& operation, const std::string& got,
                               const std::string& error);
   static std::string to_text(const Failure& failure);

@@ -11,8 +11,8 @@
 // deadline that it was stopped. They then name it as failure_board.h describes. Threads of one
 // process may be ranks as well.
 //
-// Under launchers other than ringrun, rank 0 serves the store (job_store.h). If it dies or stops, the
-// others name it, but without the store they cannot shrink().
+// Under launchers other than ringrun, rank 0 serves the store (job_store.h). If it dies or stops,
+// the others name it, but without the store they cannot shrink().
 
 #pragma once
 

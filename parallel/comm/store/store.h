@@ -13,8 +13,8 @@
 //
 // Every connect, read and write has a deadline: 10 s of this thread's running time
 // (running_time.h) for a server elsewhere; for one on this machine, whose end would be noticed, the
-// store's timeout if that is longer, up to an hour. After a failure the next call makes a new connection. No
-// request is sent twice.
+// store's timeout if that is longer, up to an hour. After a failure the next call makes a new
+// connection. No request is sent twice.
 
 #pragma once
 

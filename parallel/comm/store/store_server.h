@@ -8,7 +8,7 @@
 // handshake of store_auth.h. A client that breaks a rule is disconnected without an answer, so that
 // a stranger learns nothing.
 //
-// The limits below, and those of store_protocol.h and store_values.h, apply to every client that
+// The limits of store_limits.h, store_protocol.h and store_values.h apply to every client that
 // can reach the port. A stranger is a connection that has not yet proved that it knows the token.
 // Strangers have a separate limit, so they cannot take the places of the job's ranks. Beyond it,
 // the server disconnects the stranger that looks least like a rank: the oldest that has not said
@@ -25,31 +25,13 @@
 
 #include <sys/types.h>
 
-#include <chrono>
-#include <cstddef>
 #include <memory>
 
 #include "ringrad/core/error.h"
 #include "ringrad/parallel/comm/store/store_address.h"
+#include "ringrad/parallel/comm/store/store_limits.h"
 
 namespace ringrad {
-
-struct StoreLimits {
-  /// Strangers at one time. A client is a stranger for the two round trips of its handshake, so
-  /// several hundred ranks may arrive at once. The server allows at most a quarter of
-  /// RLIMIT_NOFILE.
-  std::size_t most_strangers = 512;
-  /// Each rank has about three connections per group, which 4,096 ranks may all need.
-  std::size_t most_clients = 16384;
-  /// From connecting to the end of the handshake, which takes milliseconds, or longer on a machine
-  /// with many more ranks than processors.
-  std::chrono::milliseconds time_to_authenticate = std::chrono::seconds(5);
-  /// The same on the Unix socket, where a client may wait for a processor and no stranger can come.
-  std::chrono::milliseconds local_time_to_authenticate = std::chrono::seconds(60);
-  /// From a frame's first byte to its last, in either direction: the longest takes 10 s at
-  /// 100 KiB/s. Between frames a client may be idle forever, since ranks compute for hours.
-  std::chrono::milliseconds time_to_finish_frame = std::chrono::seconds(30);
-};
 
 class StoreServer {
  public:

@@ -6,8 +6,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <latch>
 #include <thread>
@@ -301,52 +299,6 @@ TEST(GlooGroupTest, WhereTheStoreIsGoneTooTheErrorSaysSo) {
   EXPECT_LT(Clock::now() - begin, milliseconds(1300));
   expect_contains(error, "barrier() #4 on rank 0: the ranks must find out who failed; got ");
   expect_contains(error, "and then: store: the server at 127.0.0.1:");
-}
-
-// Rank `rank` of a job that no ringrun has started: rank 0, which serves the store, sends itself the
-// signal. Returns what the rank has to say against the others' errors.
-std::string be_rank_without_ringrun(int rank, int signal) {
-  setenv("RANK", std::to_string(rank).c_str(), 1);
-  setenv("WORLD_SIZE", "3", 1);
-  setenv("MASTER_PORT", std::to_string(20'000 + signal).c_str(), 1);  // tells the jobs apart
-  setenv("TMPDIR", ::testing::TempDir().c_str(), 1);
-  TransportOptions options;
-  options.deadline = options.verdict_time = milliseconds(2000);
-  options.join_timeout = std::chrono::seconds(60);
-  const auto comm = join_gloo_group(options);
-  comm->barrier();
-  if (rank == 0) raise(signal);
-  const std::string error = error_of([&] { comm->barrier(); });
-  if (comm->failed_rank() != 0 ||
-      error.find("got no answer from rank 0, whose process serves the store") == error.npos)
-    return error;
-  const std::string no_shrink = error_of([&] { comm->shrink(); });
-  return no_shrink.find(", in rank 0 of the job, must answer") == no_shrink.npos ? no_shrink : "";
-}
-
-TEST(GlooGroupTest, RankZeroIsNamedThoughTheStoreEndsWithIt) {
-  for (const int signal : {SIGKILL, SIGSTOP}) {
-    std::vector<pid_t> ranks;
-    for (int rank = 0; rank < 3; ++rank) {
-      ranks.push_back(fork());
-      if (ranks.back() > 0) continue;
-      std::string complaint;
-      try {
-        complaint = be_rank_without_ringrun(rank, signal);
-      } catch (const std::exception& error) {
-        complaint = error.what();
-      }
-      if (!complaint.empty()) std::fprintf(stderr, "rank %d: %s\n", rank, complaint.c_str());
-      _exit(complaint.empty() ? 0 : 1);
-    }
-    for (const int rank : {1, 2, 0}) {
-      int status = -1;
-      if (rank == 0) kill(ranks[0], SIGKILL);
-      EXPECT_EQ(waitpid(ranks[static_cast<std::size_t>(rank)], &status, 0),
-                ranks[static_cast<std::size_t>(rank)]);
-      EXPECT_TRUE(rank == 0 || status == 0) << "rank " << rank << ", signal " << signal;
-    }
-  }
 }
 
 // As when a cable is cut, connections stay open and no data arrives. Each rank waits for the store

@@ -36,6 +36,12 @@ class StoreProcess {
 
   const StoreAddress& address() const { return address_; }
   void send_signal(int signal) const { kill(process_, signal); }
+  /// Returns when it has stopped, which takes a moment.
+  void stop() const {
+    send_signal(SIGSTOP);
+    siginfo_t stopped{};
+    EXPECT_EQ(waitid(P_PID, static_cast<id_t>(process_), &stopped, WSTOPPED | WNOWAIT), 0);
+  }
   pid_t process() const { return process_; }
 
  private:

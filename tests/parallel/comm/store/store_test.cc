@@ -138,7 +138,7 @@ TEST(StoreTest, AServerThatIsGoneIsAnError) {
 TEST(StoreTest, AServerThatIsStoppedForAWhileIsWaitedFor) {
   const testing::StoreProcess server;
   Store store(server.address());
-  server.send_signal(SIGSTOP);
+  server.stop();
   std::thread late([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(11'500));
     server.send_signal(SIGCONT);
@@ -152,7 +152,7 @@ TEST(StoreTest, AServerThatStaysStoppedIsAnError) {
   const testing::StoreProcess server;
   Store store(server.address());
   store.answer_within(milliseconds(300));
-  server.send_signal(SIGSTOP);
+  server.stop();
   expect_throws<CollectiveError>([&] { store.set("x", "y"); },
                                  "must answer; got no answer in time");
 }
