@@ -57,7 +57,7 @@ struct Draw {
   std::uint64_t seed, num_words, first;
 };
 
-// While it exists, sees the draws of this thread. Watches may nest: an inner one asks the outer one.
+// While it exists, sees the draws of this thread. Watches may nest: an inner one asks the outer.
 class ScopedDrawWatch : public detail::DrawWatch {
  public:
   ScopedDrawWatch() : outer_(std::exchange(detail::draw_watch, this)) {}

@@ -3,10 +3,10 @@
 //     Tensor y = exp(-x * x / 2);     Tensor p = where(x > 0, x, 0.1 * x);
 //
 // Operands broadcast as in NumPy and are promoted as in PyTorch: bool < integers < floats, the
-// wider of a class wins, and neither a plain number nor a tensor without axes widens a tensor of its
-// own class that has axes. The result has
-// its operands' layout, so channels_last stays channels_last. The gradient of a broadcast operand
-// is summed to the operand's shape and converted to its dtype.
+// wider of a class wins, and neither a plain number nor a tensor without axes widens a tensor of
+// its own class that has axes. The result has its operands' layout, so channels_last stays
+// channels_last. The gradient of a broadcast operand is summed to the operand's shape and converted
+// to its dtype.
 //
 // All operators are differentiable any number of times, unless noted. Below, "floats" means that
 // integers and bool become float32 first; "numbers" means that integers and floats keep their
@@ -112,8 +112,8 @@ Tensor trunc(const Tensor& x, Where where = Where::current());
 /// infinities become the dtype's largest and smallest number. Numbers; integers stay as they are.
 Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> high = {},
                   std::optional<double> low = {}, Where where = Where::current());
-/// x limited to [low, high]; the gradient is 0 outside, at the bounds and for NaN, as in PyTorch 2.15
-/// (at the bounds it was 1 in PyTorch 1.13). Numbers.
+/// x limited to [low, high]; the gradient is 0 outside, at the bounds and for NaN, as in PyTorch
+/// 2.15 (at the bounds it was 1 in PyTorch 1.13). Numbers.
 /// Throws:  ValueError unless low <= high
 Tensor clamp(const Tensor& x, Scalar low, Scalar high, Where where = Where::current());
 

@@ -41,8 +41,8 @@ DLManagedTensor* to_dlpack_unversioned(const Tensor& x, Where where = Where::cur
 /// Our tensors can be written, so memory that is flagged as read-only is copied.
 ///
 /// Throws:  DataError for a null pointer, another major version, or CPU memory whose truth values
-///          are other bytes than 0 and 1; DTypeError for an element type
-///          that the library lacks; ShapeError for more than kMaxDims axes or impossible extents;
+///          are other bytes than 0 and 1; DTypeError for an element type that the library lacks;
+///          ShapeError for more than kMaxDims axes or impossible extents;
 ///          ValueError for negative strides or memory that is not aligned to its elements;
 ///          DeviceError for a device that this build lacks
 Tensor from_dlpack(DLManagedTensorVersioned* theirs, Where where = Where::current());

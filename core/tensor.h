@@ -128,8 +128,8 @@ class Tensor : public TensorMethods {
   /// Another number after each in-place change of the memory under this tensor and its views.
   std::uint32_t version(Where where = Where::current()) const { return storage(where)->version(); }
   /// Counts a change. Every writer calls this, before or after it writes, so that no writer passes
-  /// by the checks of check_writable(). An optimizer's writes, which are never recorded, are counted
-  /// by storage()->mark_changed().
+  /// by the checks of check_writable(). An optimizer's writes, which are never recorded, are
+  /// counted by storage()->mark_changed().
   void mark_changed(Where where = Where::current()) const {
     check_writable("mark_changed", where);
     storage(where)->mark_changed(where);

@@ -51,7 +51,7 @@ Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replace
     const Tensor keys = sub(log(w, where), log(waiting, where), where);
     return topk(keys, num_samples, -1, true, where).second;
   }
-  // With a largest weight of 1 the sum is finite, and a place below 1 times the sum is below the sum.
+  // With a largest weight of 1 the sum is finite, and its product with a place below 1 is smaller.
   const Tensor scaled = div(w, max(w, {-1}, true, where), where);
   const Tensor sums = cumsum(scaled, -1, where), total = slice(sums, -1, -1, w.size(-1), 1, where);
   Shape shape = w.shape();

@@ -63,10 +63,10 @@ class Communicator {
   ///
   /// DTypes:  all; sum not on bool, mean on floating dtypes; float16 and bfloat16 are summed in
   ///          float32 and rounded once
-  /// Throws:  AutogradError if the tensor requires a gradient while operations are recorded, as does
-  ///          every call below for what it writes to; ShapeError unless contiguous, DTypeError,
-  ///          CollectiveError; DeviceError where the
-  ///          implementation cannot reach the tensor's device
+  /// Throws:  AutogradError if the tensor requires a gradient while operations are recorded, as
+  ///          does every call below for what it writes to; ShapeError unless contiguous,
+  ///          DTypeError, CollectiveError; DeviceError where the implementation cannot reach the
+  ///          tensor's device
   void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum,
                   Where where = Where::current());
 

@@ -4,6 +4,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -59,6 +60,36 @@ TEST(ElementwiseSpecialValuesTest, InfinityBecomesTheLargestNumberOfTheDtype) {
     EXPECT_EQ(y.dtype(), dtype);
     expect_close(y, {most, -most});
   }
+}
+
+// The expected dtypes and values are PyTorch 2.15's. Before, the first product was float32.
+TEST(ElementwiseSpecialValuesTest, TensorsWithoutAxesDoNotWidenTheirClass) {
+  const auto of = [](DType dtype) { return full({2}, 3, {.dtype = dtype}); };
+  const auto number = [](DType dtype) { return full({}, 2, {.dtype = dtype}); };
+  const Tensor half = leaf(of(DType::float16)), scale = leaf(number(DType::float32));
+  const Tensor y = half * scale;
+  EXPECT_EQ(y.dtype(), DType::float16);
+  sum(y).backward();
+  EXPECT_EQ(half.grad().dtype(), DType::float16);
+  EXPECT_EQ(scale.grad().dtype(), DType::float32);
+  expect_close(scale.grad(), tensor(6.));
+  expect_close(half.grad(), {2, 2});
+  EXPECT_EQ((number(DType::float64) - of(DType::bfloat16)).dtype(), DType::bfloat16);
+  EXPECT_EQ((of(DType::uint8) + number(DType::int64)).dtype(), DType::uint8);
+  EXPECT_EQ((of(DType::int64) + number(DType::float16)).dtype(), DType::float16);
+  EXPECT_EQ((of(DType::bool_) + number(DType::int32)).dtype(), DType::int32);
+  EXPECT_EQ((of(DType::int32) / number(DType::int64)).dtype(), DType::float32);
+  EXPECT_EQ(pow(of(DType::float32), number(DType::float64)).dtype(), DType::float32);
+  EXPECT_EQ(maximum(number(DType::float32), of(DType::float16)).dtype(), DType::float16);
+  const Tensor yes = ones({2}, {.dtype = DType::bool_});
+  EXPECT_EQ(where(yes, of(DType::float16), number(DType::float64)).dtype(), DType::float16);
+  EXPECT_EQ(lerp(of(DType::float16), of(DType::float16), number(DType::float32)).dtype(),
+            DType::float16);
+  EXPECT_EQ((number(DType::float16) * number(DType::float32)).dtype(), DType::float32);
+  EXPECT_EQ((of(DType::float16) * full({1}, 2)).dtype(), DType::float32);
+  // A comparison converts to the common dtype, in which 2^24 + 1 rounds to 2^24.
+  const Tensor wide = full({}, 16777217, {.dtype = DType::float64});
+  expect_close(eq(full({2}, 16777216), wide), {1, 1});
 }
 
 }  // namespace
