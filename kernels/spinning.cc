@@ -108,13 +108,14 @@ void look(Look& last, std::int64_t at) {
 
 }  // namespace
 
-void watch_for_load() noexcept {
+bool spins_briefly() noexcept { return keeps_team; }
+
+}  // namespace ringrad::kernels
+
+void ringrad::watch_for_load() noexcept {
+  using namespace kernels;
   static const bool user_decides = std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT");
   if (user_decides) return;
   thread_local Look last;
   if (const std::int64_t at = now(); at - last.at >= kInterval) look(last, at);
 }
-
-bool spins_briefly() noexcept { return keeps_team; }
-
-}  // namespace ringrad::kernels

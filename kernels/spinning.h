@@ -17,14 +17,18 @@
 
 #pragma once
 
-namespace ringrad::kernels {
+namespace ringrad {
 
 /// Takes note of how long the calling thread had to wait for a processor lately, at most every
 /// 50 ms, and starts the keeper if that was more than a tenth of the time. Every thread of a team
-/// calls it, since any of them may be the one that the others wait for.
+/// calls it, since any of them may be the one that the others wait for. Not in kernels, because
+/// libraries that link to libringrad.so call it, and that exports no names of kernels.
 void watch_for_load() noexcept;
+
+namespace kernels {
 
 /// True while waiting threads spin only briefly, because the machine is busy.
 bool spins_briefly() noexcept;
 
-}  // namespace ringrad::kernels
+}  // namespace kernels
+}  // namespace ringrad
