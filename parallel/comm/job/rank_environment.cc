@@ -56,12 +56,34 @@ void read_ranks(const Names& names, RankEnvironment& job, Where where) {
   RINGRAD_CHECK(job.rank < job.world_size, ValueError, where, names.rank, ": it must be below ",
                 names.world_size, " = ", job.world_size, "; got ", job.rank);
   // By default, all ranks are on one host.
-  job.local_rank = number_in(names.local_rank, 0, where).value_or(job.rank);
   const int num_hosts = number_in("SLURM_STEP_NUM_NODES", 1, where).value_or(1);
   const bool is_slurm = names.rank == kSlurmRank;
   job.local_world_size =
       number_in(names.local_world_size, 1, where)
           .value_or(is_slurm ? (job.world_size + num_hosts - 1) / num_hosts : job.world_size);
+  job.local_rank = number_in(names.local_rank, 0, where).value_or(job.rank % job.local_world_size);
+  // srun's number per node is what the user asked for at most.
+  if (is_slurm) return;
+  RINGRAD_CHECK(job.local_world_size <= job.world_size, ValueError, where, names.local_world_size,
+                ": it must be at most ", names.world_size, " = ", job.world_size, "; got ",
+                job.local_world_size);
+  RINGRAD_CHECK(job.local_rank < job.local_world_size, ValueError, where, names.local_rank,
+                ": it must be below ", names.local_world_size, " = ", job.local_world_size,
+                "; got ", job.local_rank);
+}
+
+// A launcher sets its variables together: what is left of them says that there are other ranks, and
+// not which this one is. SLURM_NTASKS and SLURM_NTASKS_PER_NODE are not srun's alone: within salloc
+// and sbatch, a program that srun has not started has them too.
+void check_no_remains(Where where) {
+  for (const Names& names : kLaunchers)
+    for (const char* name : {names.world_size, names.local_rank, names.local_world_size}) {
+      const bool is_of_allocation = names.rank == kSlurmRank && name != names.local_rank;
+      const char* const value = is_of_allocation ? nullptr : std::getenv(name);
+      RINGRAD_CHECK(!value, ValueError, where, name, ": ", names.rank,
+                    " must be set as well, as launchers do; got ", name, "=", value,
+                    " alone; unset it for a program of one rank");
+    }
 }
 
 // The variables of the launcher that started this process; null if none did.
@@ -88,6 +110,8 @@ RankEnvironment rank_environment(Where where) {
     read_ranks(*names, job, where);
     job.rank_variable = names->rank;
     job.launched = true;
+  } else {
+    check_no_remains(where);
   }
   for (const char* name : {"RINGRAD_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"})
     if (const auto restart = number_in(name, 0, where)) job.restart = *restart;

@@ -140,6 +140,54 @@ TEST_F(RankEnvironmentTest, RefusesWhatMakesNoSense) {
   expect_throws<ValueError>([] { rank_environment(); }, "MASTER_PORT: it must be a number from 1");
 }
 
+// A process that trains as the only rank although its launcher meant several gives wrong results.
+TEST_F(RankEnvironmentTest, RefusesWhatALauncherHasSetByHalves) {
+  const std::pair<const char*, const char*> remains[] = {
+      {"WORLD_SIZE", "RANK"},
+      {"LOCAL_RANK", "RANK"},
+      {"LOCAL_WORLD_SIZE", "RANK"},
+      {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_RANK"},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK"},
+      {"SLURM_LOCALID", "SLURM_PROCID"},
+  };
+  for (const auto& [set_alone, lacking] : remains) {
+    set({{set_alone, "2"}});
+    expect_throws<ValueError>([] { rank_environment(); },
+                              concat(set_alone, ": ", lacking,
+                                     " must be set as well, as launchers "
+                                     "do; got ",
+                                     set_alone, "=2 alone"));
+    unsetenv(set_alone);
+  }
+  for (const char* rank : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    set({{rank, "0"}});
+    expect_throws<ValueError>([] { rank_environment(); }, "must be set as well");
+    unsetenv(rank);
+  }
+  // What another launcher has set completely counts.
+  set({{"WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  EXPECT_EQ(rank_environment().rank, 1);
+}
+
+// salloc and sbatch set these for every program, also one that srun does not start.
+TEST_F(RankEnvironmentTest, AnAllocationOfSlurmIsNoJobOfRanks) {
+  set({{"SLURM_NTASKS", "4"}, {"SLURM_NTASKS_PER_NODE", "2"}, {"SLURM_JOB_ID", "7"}});
+  EXPECT_FALSE(rank_environment().launched);
+}
+
+TEST_F(RankEnvironmentTest, LocalRanksAreBelowTheirNumber) {
+  set({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "1"}});
+  expect_throws<ValueError>([] { rank_environment(); },
+                            "LOCAL_RANK: it must be below LOCAL_WORLD_SIZE = 1; got 1");
+  set({{"LOCAL_WORLD_SIZE", "3"}});
+  expect_throws<ValueError>([] { rank_environment(); },
+                            "LOCAL_WORLD_SIZE: it must be at most WORLD_SIZE = 2; got 3");
+  unsetenv("LOCAL_RANK");
+  set({{"LOCAL_WORLD_SIZE", "1"}});
+  EXPECT_EQ(rank_environment().local_rank, 0);
+}
+
 // Even of a process that never joins a group.
 TEST_F(RankEnvironmentTest, TracesNameTheRankThatTheLauncherHasGiven) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // the variables are read when a program begins
