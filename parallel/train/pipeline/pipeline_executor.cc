@@ -24,6 +24,10 @@
 namespace ringrad {
 namespace {
 
+// The dtype of a message that stands for no gradient: a stage has not used its input, and the stage
+// before it waits for an answer. Gradients are floating.
+constexpr DType kNoGradient = DType::bool_;
+
 bool has_messages(const PipelinePlan& plan) {
   for (const auto& actions : plan.actions)
     for (const PipelineAction& action : actions)
@@ -234,10 +238,11 @@ void PipelineExecutor::compute(const PipelineAction& action, Where where) {
 void PipelineExecutor::send(const PipelineAction& action, Where where) {
   const auto& [op, s, b] = action;
   const bool forwards = op == PipelineOp::send_activation;
+  Tensor sent = forwards ? stages_.output(s, b).detach(where) : std::move(stages_.grad_input(s, b));
+  if (!sent.defined()) sent = empty({0}, {.dtype = kNoGradient, .device = device_}, where);
   // Compute the value before queueing the message: the communication stream's GPU stream would wait
   // for the next stage's pass.
-  const Tensor value = packed(
-      forwards ? stages_.output(s, b).detach(where) : std::move(stages_.grad_input(s, b)), where);
+  const Tensor value = packed(sent, where);
   (forwards ? activations_ : gradients_)
       ->run(
           concat(action),
@@ -265,6 +270,7 @@ void PipelineExecutor::receive(const PipelineAction& action, Where where) {
       .wait();
   // The communication stream's GPU stream made it.
   if (device_.is_cuda()) record_stream(value.storage()->data(), current_stream(device_), where);
+  if (!forwards && value.dtype() == kNoGradient) value = {};
   (forwards ? stages_.input(s, b) : stages_.grad_output(s, b)) = value;
 }
 

@@ -62,14 +62,14 @@ void PipelineStages::forward(int s, int b, Where where) {
 }
 
 Tensor PipelineStages::call(nn::Module& module, const Tensor& input, Where where) const {
-  if (!checkpoints_ || !grad_enabled()) return module.forward(input, where);
+  if (!checkpoints_ || !grad_enabled()) return module(input, where);
   // The second run must leave running statistics as the first run left them.
   const auto run = [&module, where, runs = 0](const std::vector<Tensor>& inputs) mutable {
     std::vector<std::pair<Tensor, Tensor>> buffers;
     if (++runs > 1)
       for (const auto& [name, buffer] : module.named_buffers())
         buffers.emplace_back(buffer, clone(buffer, where));
-    const Tensor output = module.forward(inputs[0], where);
+    const Tensor output = module(inputs[0], where);
     for (const auto& [buffer, value] : buffers) kernels::copy_(buffer, value, where);
     return output;
   };
@@ -110,34 +110,31 @@ void PipelineStages::begin_backward(int s, int b, Kept& kept, Where where) const
                             {.dtype = kept.output.dtype(), .device = kept.output.device()}, where);
 }
 
-void PipelineStages::end_backward_input(int s, Kept& kept) const {
-  // Even if a stage does not use its input, the stage before it waits for a gradient.
-  if (!is_first(s) && !kept.grad_input.defined())
-    kept.grad_input =
-        zeros(kept.input.shape(), {.dtype = kept.input.dtype(), .device = kept.input.device()});
-  kept.input = kept.output = kept.grad_output = {};
+// True if a gradient has come for the output: a later stage may not have used it.
+bool PipelineStages::has_gradient(const Kept& kept) const {
+  return kept.output.requires_grad() && kept.grad_output.defined();
 }
 
 void PipelineStages::backward(int s, int b, Where where) {
   Kept& kept = kept_[{s, b}];
   begin_backward(s, b, kept, where);
-  if (kept.output.requires_grad()) kept.output.backward(kept.grad_output, {}, where);
+  if (has_gradient(kept)) kept.output.backward(kept.grad_output, {}, where);
   if (!is_first(s)) kept.grad_input = kept.input.grad();
-  end_backward_input(s, kept);
+  kept.input = kept.output = kept.grad_output = {};
   --num_kept_;
 }
 
 void PipelineStages::backward_input(int s, int b, Where where) {
   Kept& kept = kept_[{s, b}];
   begin_backward(s, b, kept, where);
-  if (kept.output.requires_grad()) {
+  if (has_gradient(kept)) {
     const std::span<const Tensor> inputs(&kept.input, is_first(s) ? 0 : 1);
     auto [grad_inputs, weights] =
         backward_inputs({&kept.output, 1}, {&kept.grad_output, 1}, inputs, where);
     if (!is_first(s)) kept.grad_input = std::move(grad_inputs[0]);
     kept.weights = std::move(weights);
   }
-  end_backward_input(s, kept);
+  kept.input = kept.output = kept.grad_output = {};
 }
 
 void PipelineStages::backward_weight(int s, int b, Where where) {

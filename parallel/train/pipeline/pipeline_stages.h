@@ -37,7 +37,8 @@ class PipelineStages {
   void begin(const Tensor& x, const Tensor& target);
   void clear();
 
-  // What stage s has of micro-batch b.
+  // What stage s has of micro-batch b. A gradient is undefined where a later stage has not used the
+  // output.
   Tensor& input(int s, int b) { return kept_[{s, b}].input; }
   Tensor& output(int s, int b) { return kept_[{s, b}].output; }
   Tensor& grad_output(int s, int b) { return kept_[{s, b}].grad_output; }
@@ -70,7 +71,7 @@ class PipelineStages {
   Tensor call(nn::Module& module, const Tensor& input, Where where) const;
   void add_loss(int b, Kept& kept, Where where);
   void begin_backward(int s, int b, Kept& kept, Where where) const;
-  void end_backward_input(int s, Kept& kept) const;
+  bool has_gradient(const Kept& kept) const;
 
   const int num_stages_, num_micro_batches_;
   const Loss loss_;
