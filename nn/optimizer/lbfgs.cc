@@ -8,6 +8,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/optimizer/average_loss.h"
 
 namespace ringrad::nn {
 namespace {
@@ -50,7 +51,7 @@ LineTrial LBFGS::evaluate(const std::function<Tensor()>& loss, const Tensor& sta
     const EnableGradGuard guard;
     const Tensor result = loss();
     result.backward({}, {}, where);
-    return result.item<double>(where);
+    return AverageLoss::of(result.item<double>(where), arena_.parameters(), where);
   }();
   arena_.settle();
   const Tensor gradient = clone(arena_.gradients());

@@ -9,6 +9,11 @@
 // the length (nn/optimizer/line_search.h). Losses must be exact: no dropout, no new batch within a
 // step.
 //
+// Under DistributedDataParallel, which averages the gradients, the loss that counts is the average
+// of the ranks' losses too (average_loss.h), so all ranks take the same steps. That average must be
+// the loss whose gradient the average is: equal parts of the batch, or a rank's loss its sum times n
+// / global batch.
+//
 // Not an Optimizer: one step evaluates the loss many times. It has no state dict; a run that
 // resumes begins with the gradient's direction.
 
@@ -42,7 +47,7 @@ class LBFGS {
 
   /// Improves the parameters until a limit of the options is reached. `loss` computes the loss
   /// from the current parameters; step() clears the gradients and runs the backward passes.
-  /// Returns the loss before the step.
+  /// Returns the loss before the step: under DistributedDataParallel, the ranks' average.
   double step(const std::function<Tensor()>& loss, Where where = Where::current());
 
   const std::vector<Tensor>& parameters() const { return arena_.parameters(); }

@@ -15,6 +15,7 @@
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/trace.h"
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 
 namespace ringrad {
@@ -262,8 +263,11 @@ std::shared_ptr<CommunicationStream::Implementation> shared_stream(Communicator&
 
 }  // namespace
 
-CommunicationStream::CommunicationStream(Communicator& comm, Device device, bool overlaps)
-    : comm_(comm), implementation_(overlaps ? shared_stream(comm, device) : nullptr) {}
+CommunicationStream::CommunicationStream(Communicator& comm, Device device, bool overlaps,
+                                         std::uint16_t purpose)
+    : comm_(comm),
+      purpose_(purpose),
+      implementation_(overlaps ? shared_stream(comm, device) : nullptr) {}
 
 CommunicationStream::~CommunicationStream() {
   if (unwinding_ && is_at_work()) comm_.abort(kEndedByException);
@@ -281,7 +285,11 @@ bool CommunicationStream::is_at_work() const noexcept {
   }
 }
 
-Work CommunicationStream::run(std::string name, Task task, Where where) {
+Work CommunicationStream::run(std::string name, Task call, Where where) {
+  Task task = [purpose = purpose_, call = std::move(call)](Communicator& comm) {
+    const PurposeScope scope(purpose);
+    call(comm);
+  };
   if (implementation_)
     return latest_ = implementation_->run(std::move(name), std::move(task), times_, where);
   const double taken_s = run_traced(name, task, comm_);

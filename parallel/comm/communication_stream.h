@@ -25,6 +25,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -40,10 +41,10 @@ class CommunicationStream {
  public:
   using Task = std::function<void(Communicator& comm)>;
 
-  /// For tensors of `device`.
+  /// For tensors of `device`. Calls of its tasks are for `purpose` (common/call_purpose.h).
   ///
   /// REQUIRES: comm outlives it
-  CommunicationStream(Communicator& comm, Device device, bool overlaps);
+  CommunicationStream(Communicator& comm, Device device, bool overlaps, std::uint16_t purpose = 0);
 
   /// Waits until its work is done; on a GPU the current stream waits. If an exception is in flight
   /// and work is not done, the group is aborted first, since the stream's thread would wait for
@@ -73,6 +74,7 @@ class CommunicationStream {
   bool is_at_work() const noexcept;
 
   Communicator& comm_;
+  const std::uint16_t purpose_;
   const Unwinding unwinding_;
   const std::shared_ptr<Times> times_ = std::make_shared<Times>();
   const std::shared_ptr<Implementation> implementation_;

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/call_purpose.h"
+
 namespace ringrad {
 
 CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, int peer) {
@@ -13,6 +15,7 @@ CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, i
           .reduce = reduce,
           .device = buffer.device().type,
           .peer = static_cast<std::int16_t>(peer),
+          .purpose = PurposeScope::current(),
           .count = buffer.numel()};
 }
 
@@ -74,12 +77,17 @@ std::ostream& operator<<(std::ostream& out, const Operation& operation) {
 
 std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names,
                        std::span<const int> ranks) {
-  // Plans are told apart only where nothing else differs.
-  const auto asks_alike = [&](CollectiveCall call) {
-    call.plan = calls[0].plan;
-    return call == calls[0];
+  // Purposes are told apart only where no more than plans differ, and plans only where nothing else
+  // does.
+  const auto differ_at_most = [&](bool in_purpose) {
+    return std::all_of(calls.begin(), calls.end(), [&](CollectiveCall call) {
+      call.plan = calls[0].plan;
+      if (in_purpose) call.purpose = calls[0].purpose;
+      return call == calls[0];
+    });
   };
-  const bool only_plans_differ = std::all_of(calls.begin(), calls.end(), asks_alike);
+  const bool only_plans_differ = differ_at_most(/*in_purpose=*/false);
+  const bool only_purposes_differ = !only_plans_differ && differ_at_most(/*in_purpose=*/true);
   std::ostringstream out;
   std::vector<bool> listed(calls.size(), false);
   for (std::size_t first = 0; first < calls.size(); ++first) {
@@ -91,6 +99,7 @@ std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& n
         alike.push_back(ranks.empty() ? static_cast<int>(i) : ranks[i]);
       }
     print(out << (first == 0 ? "" : " and "), calls[first], names);
+    if (only_purposes_differ) out << " for " << describe_purpose(calls[first].purpose);
     if (only_plans_differ) out << " by plan " << std::hex << calls[first].plan << std::dec;
     out << " on " << names.list(alike);
   }

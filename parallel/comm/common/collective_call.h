@@ -39,10 +39,10 @@ struct CollectiveCall {
   DType dtype = DType::float32;
   ReduceOp reduce = ReduceOp::sum;
   DeviceType device = DeviceType::cpu;
-  std::int16_t peer = 0;   ///< root of broadcast and reduce; the other end of send and recv
-  std::uint16_t zero = 0;  ///< fills the gap: ranks send each other these bytes
-  std::int64_t count = 0;  ///< elements of the whole buffer
-  std::uint64_t plan = 0;  ///< PlanPrograms::fingerprint of what the rank is to carry out
+  std::int16_t peer = 0;      ///< root of broadcast and reduce; the other end of send and recv
+  std::uint16_t purpose = 0;  ///< for whom: see call_purpose.h; 0 for a call of the user's
+  std::int64_t count = 0;     ///< elements of the whole buffer
+  std::uint64_t plan = 0;     ///< PlanPrograms::fingerprint of what the rank is to carry out
 
   bool operator==(const CollectiveCall&) const = default;
 };
@@ -50,7 +50,8 @@ struct CollectiveCall {
 static_assert(sizeof(CollectiveCall) == 24 &&
               std::has_unique_object_representations_v<CollectiveCall>);
 
-/// The call of `op` on a rank whose whole buffer is `buffer`.
+/// The call of `op` on a rank whose whole buffer is `buffer`, for the purpose of the calling thread
+/// (call_purpose.h).
 CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce = ReduceOp::sum,
                        int peer = 0);
 

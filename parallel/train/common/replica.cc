@@ -1,5 +1,6 @@
 #include "ringrad/parallel/train/common/replica.h"
 
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
@@ -7,6 +8,8 @@ namespace ringrad {
 Replica::Replica(const char* scheme, const nn::Module& module, Communicator& comm, Where where)
     : scheme_(scheme) {
   check_same_model(scheme, module, comm, where);
+  purpose_ = purpose_of(scheme, module, comm, where);
+  const PurposeScope scope(purpose_);
   std::vector<Tensor> trained;
   for (const Tensor& parameter : module.parameters())
     (parameter.requires_grad() ? trained : frozen_).push_back(parameter);

@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "ringrad/nn/module.h"
@@ -23,6 +24,9 @@ class Replica {
   /// Throws: CollectiveError naming the ranks whose models differ
   Replica(const char* scheme, const nn::Module& module, Communicator& comm, Where where);
 
+  /// What the model's calls are for (comm/common/call_purpose.h).
+  std::uint16_t purpose() const { return purpose_; }
+
   /// The trained parameters, by dtype.
   const std::vector<nn::ParameterArena>& arenas() const { return arenas_; }
 
@@ -37,6 +41,7 @@ class Replica {
 
  private:
   const char* scheme_;
+  std::uint16_t purpose_ = 0;
   std::vector<nn::ParameterArena> arenas_;
   std::vector<Tensor> frozen_;
 };

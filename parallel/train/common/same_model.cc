@@ -1,6 +1,8 @@
 #include "ringrad/parallel/train/common/same_model.h"
 
+#include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/common/same_text.h"
 
 namespace ringrad {
@@ -11,6 +13,24 @@ std::string describe(const nn::NamedTensor& named) {
   const auto& [name, tensor] = named;
   const std::string text = concat(name, ' ', tensor.dtype(), ' ', tensor.shape());
   return tensor.is_contiguous() ? text : concat(text, " strides ", tensor.strides());
+}
+
+// The part of a tensor that has each of its elements in memory once: of an expanded axis, the first
+// place.
+Tensor once_each(Tensor x, Where where) {
+  for (int axis = 0; axis < x.dims(); ++axis)
+    if (x.strides()[axis] == 0 && x.size(axis) > 1) x = view::slice(x, axis, 0, 1, 1, where);
+  return x;
+}
+
+// Calls exchange(x) with a contiguous tensor of the same values, and keeps what it leaves there.
+template <class Exchange>
+void through_contiguous(const Tensor& tensor, Where where, Exchange exchange) {
+  const Tensor value = once_each(tensor.detach(), where);
+  if (value.is_contiguous()) return exchange(value);
+  const Tensor in_order = kernels::contiguous(value, where);
+  exchange(in_order);
+  kernels::copy_(value, in_order, where);
 }
 
 }  // namespace
@@ -29,12 +49,21 @@ void check_same_model(const char* scheme, const nn::Module& module, Communicator
                   describe_model(module), comm, where);
 }
 
-void broadcast_value(const Tensor& tensor, Communicator& comm, Where where) {
-  const Tensor value = tensor.detach();
-  if (value.is_contiguous()) return comm.broadcast(value, 0, where);
-  const Tensor in_order = kernels::contiguous(value, where);
-  comm.broadcast(in_order, 0, where);
-  kernels::copy_(value, in_order, where);
+std::uint16_t purpose_of(const char* scheme, const nn::Module& module, Communicator& comm,
+                         Where where) {
+  const Tensor number = full({1}, take_purpose(), {.dtype = DType::int64, .device = Device()});
+  if (comm.world_size() > 1) comm.all_reduce(number, ReduceOp::max, where);
+  return name_purpose(number.item<std::int64_t>(),
+                      concat("the ", scheme, " of ", module.describe(), " at ", to_string(where)));
+}
+
+void broadcast_value(const Tensor& tensor, Communicator& comm, Where where, int root) {
+  through_contiguous(tensor, where, [&](const Tensor& x) { comm.broadcast(x, root, where); });
+}
+
+void average_value(const Tensor& tensor, Communicator& comm, Where where) {
+  through_contiguous(tensor, where,
+                     [&](const Tensor& x) { comm.all_reduce(x, ReduceOp::mean, where); });
 }
 
 void broadcast_buffers(const nn::Module& module, Communicator& comm, Where where) {

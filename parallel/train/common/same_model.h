@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ringrad/nn/module.h"
@@ -19,8 +20,17 @@ std::string describe_model(const nn::Module& module);
 void check_same_model(const char* scheme, const nn::Module& module, Communicator& comm,
                       Where where);
 
-/// Gives all ranks rank 0's value, whatever the tensor's strides.
-void broadcast_value(const Tensor& tensor, Communicator& comm, Where where = Where::current());
+/// A purpose for the calls that train this model (comm/common/call_purpose.h), so that those of two
+/// models never match. Every rank must call it at the same point.
+std::uint16_t purpose_of(const char* scheme, const nn::Module& module, Communicator& comm,
+                         Where where);
+
+/// Gives all ranks the root's value, whatever the tensor's strides.
+void broadcast_value(const Tensor& tensor, Communicator& comm, Where where = Where::current(),
+                     int root = 0);
+
+/// Gives all ranks the mean of their values, whatever the tensor's strides.
+void average_value(const Tensor& tensor, Communicator& comm, Where where = Where::current());
 
 /// Gives all ranks rank 0's buffers. Call it before evaluation, so that all ranks evaluate the same
 /// model.

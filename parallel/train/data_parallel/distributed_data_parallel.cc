@@ -5,6 +5,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/core/trace.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
@@ -19,7 +20,8 @@ DistributedDataParallel::DistributedDataParallel(nn::Module& module, Communicato
                 "fit; got ",
                 options.bucket_bytes, " and ", options.first_bucket_bytes, " bytes");
   check_same_model("DistributedDataParallel", module, comm, where);
-  reducer_ = std::make_shared<Reducer>(module, comm, options, where);
+  reducer_ = std::make_shared<Reducer>(
+      module, comm, options, purpose_of("DistributedDataParallel", module, comm, where), where);
   reducer_->add_hooks();
   sync_buffers(where);
 }
@@ -34,23 +36,33 @@ DistributedDataParallel::NoSync::~NoSync() { reducer_->resume(); }
 Tensor DistributedDataParallel::forward(const Tensor& x, Where at) {
   const TraceSpan span("forward", "compute");
   if (module_.is_training()) fault_step();
-  begin_forward(x, at);
-  return module_.forward(x, at);
+  prepare(at);
+  if (join_) join_(x, /*by_hand=*/false, at);
+  return module_(x, at);
 }
 
 void DistributedDataParallel::begin_forward(const Tensor& x, Where where) {
+  prepare(where);
+  if (join_) join_(x, /*by_hand=*/true, where);
+}
+
+// With a Join, buffers are shared at the end of a pass, when all ranks know which of them have data.
+void DistributedDataParallel::prepare(Where where) {
   reducer_->check_frozen(where);
-  if (module_.is_training() && grad_enabled()) {
-    if (join_) join_(x, where);
-    if (broadcasts_buffers_ && !reducer_->is_paused()) sync_buffers(where);
-  }
+  if (!broadcasts_buffers_ || join_ || reducer_->is_paused()) return;
+  if (module_.is_training() && grad_enabled()) sync_buffers(where);
 }
 
 void DistributedDataParallel::sync_buffers(Where where) {
   reducer_->wait();
   if (comm_.world_size() == 1) return;
+  const PurposeScope scope(reducer_->purpose());
+  broadcast_buffers(where);
+}
+
+void DistributedDataParallel::broadcast_buffers(Where where) const {
   for (const auto& [name, buffer] : module_.named_buffers())
-    comm_.broadcast(buffer, buffers_root_, where);
+    broadcast_value(buffer, comm_, where, buffers_root_);
 }
 
 bool replicas_identical(const nn::Module& module, Communicator& comm, Where where) {

@@ -59,14 +59,15 @@ class DistributedDataParallel {
     const std::shared_ptr<Reducer> reducer_;
   };
 
-  /// The module's forward. In training it waits for reductions of a pass that failed, and sends
+  /// module(x), with its hooks. In training it waits for reductions of a pass that failed, and sends
   /// buffers from one rank to all if options ask for it.
   Tensor forward(const Tensor& x, Where at = Where::current());
   Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
 
   /// What forward() does before the module's own forward, for callers that run the module
   /// themselves, as a pipeline does. All ranks must call it. It broadcasts buffers if the pass is
-  /// to be reduced.
+  /// to be reduced. A Join needs it only before calls that are not module(x), such as overloads of
+  /// forward(), and then counts the rows of x; a backward pass must follow.
   ///
   /// Throws: AutogradError for a parameter that was frozen when this was constructed and requires a
   ///         gradient now
@@ -99,13 +100,16 @@ class DistributedDataParallel {
  private:
   friend class Join;
 
+  void prepare(Where where);
+  void broadcast_buffers(Where where) const;
+
   nn::Module& module_;
   Communicator& comm_;
   const bool broadcasts_buffers_;
   std::shared_ptr<Reducer> reducer_;
-  // While a Join lives: its work before a forward pass, and the rank whose buffers all ranks take.
-  std::function<void(const Tensor& x, Where where)> join_;
-  int buffers_root_ = 0;
+  // While a Join lives: its work before a forward pass, which by_hand also counts.
+  std::function<void(const Tensor& x, bool by_hand, Where where)> join_;
+  int buffers_root_ = 0;  // the rank whose buffers all ranks take
 };
 
 /// True on every rank if all ranks' parameters and buffers are equal bit by bit. Every rank must

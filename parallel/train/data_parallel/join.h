@@ -9,7 +9,7 @@
 //     }
 //     join.finish([&] { optimizer.step(); });
 //
-//     rows    step 1   step 2   step 3         before each forward pass every rank announces
+//     rows    step 1   step 2   step 3         when a backward pass begins every rank announces
 //     rank 0    4        4        1            its rows, and weighs its gradients by
 //     rank 1    4        2       finish: 0
 //     rank 2    4       finish: 0  0              weight = world_size rows / total rows
@@ -27,18 +27,26 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <vector>
 
+#include "ringrad/nn/module.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 
 namespace ringrad {
 
 class Join {
  public:
-  /// From now on the model's forward passes announce their rows, in one small all_gather.
+  /// From now on backward passes through the model announce their rows, in one small all_gather.
+  /// It does not matter whether the model or its module is called, nor whether that trains. Gives
+  /// all ranks rank 0's buffers.
   ///
   /// REQUIRES: model outlives it; every rank makes one at the same point. The CollectiveError of
-  ///           the next forward pass names the ranks that do not
-  /// Throws:   ValueError if the model already has a Join
+  ///           the next pass names the ranks that do not
+  /// Throws:   ValueError if the model already has a Join. From then on backward passes throw
+  ///           CollectiveError on all ranks if another model's pass meets this one's, or if only
+  ///           some ranks have changed their parameters since the latest pass; AutogradError for a
+  ///           pass of no call of the model
   explicit Join(DistributedDataParallel& model, Where where = Where::current());
   ~Join();
   Join(const Join&) = delete;
@@ -53,12 +61,29 @@ class Join {
   ///         `step` throws
   std::int64_t finish(const std::function<void()>& step, Where where = Where::current());
 
+  /// The same for several models of one group, in the order of their passes in a step.
+  static std::int64_t finish(const std::vector<Join*>& joins, const std::function<void()>& step,
+                             Where where = Where::current());
+
  private:
-  void before_forward(const Tensor& x, Where where);
+  struct Rows;
+
+  static DistributedDataParallel& prepared(DistributedDataParallel& model, Where where);
+  void check_call(const Tensor& x, Where where) const;
+  void watch(const Tensor& x, const Tensor& y) const;
+  void begin_pass();
   bool announce(std::int64_t rows, Where where);
+  void share_buffers(Where where);
+  void end_calls(Where where);
+  bool take_part(Where where);
+  std::uint64_t version() const;
 
   DistributedDataParallel& model_;
-  std::int64_t rows_ = 0;  // of passes under NoSync since the latest reduction
+  Where where_;  // of the latest call of the model, for messages; at first of this object
+  const std::shared_ptr<Rows> rows_;     // graphs may outlive the Join
+  nn::ModuleHookHandle before_, after_;  // around calls of the module
+  std::uint64_t version_ = 0;            // of the parameters, at the latest announcement
+  bool has_announced_ = false;
   bool finished_ = false;
 };
 

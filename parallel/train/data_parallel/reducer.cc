@@ -4,11 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <iomanip>
 #include <map>
 #include <optional>
-#include <ostream>
-#include <sstream>
 #include <utility>
 
 #include "ringrad/autograd/engine.h"
@@ -91,13 +88,15 @@ std::string joined(const std::vector<std::string>& names) {
 }  // namespace
 
 Reducer::Reducer(nn::Module& module, Communicator& comm,
-                 const DistributedDataParallelOptions& options, Where where)
+                 const DistributedDataParallelOptions& options, std::uint16_t purpose, Where where)
     : comm_(comm),
+      purpose_(purpose),
       where_(where),
       options_(options),
       arenas_(make_arenas(module, comm, where)),
       links_(comm.world_size() > 1 ? comm.links(device_of(arenas_), where) : std::nullopt),
-      stream_(comm, device_of(arenas_), overlaps(options.overlap, arenas_, comm, !links_)) {
+      stream_(comm, device_of(arenas_), overlaps(options.overlap, arenas_, comm, !links_),
+              purpose) {
   std::map<const TensorImpl*, std::string> names;
   for (const auto& [name, parameter] : module.named_parameters()) {
     names.emplace(parameter.impl(), name);
@@ -168,6 +167,11 @@ void Reducer::add_hooks() {
                             [weak = weak_from_this(), p](const Tensor&) {
                               if (const auto self = weak.lock()) self->gradient_completed(p);
                             });
+  std::vector<Tensor> trained;
+  for (const nn::ParameterArena& arena : arenas_)
+    trained.insert(trained.end(), arena.parameters().begin(), arena.parameters().end());
+  average_loss_.emplace(trained,
+                        [this](double loss, Where where) { return mean_over_ranks(loss, where); });
 }
 
 void Reducer::set_communication_hook(CommunicationHook hook) { hook_ = std::move(hook); }
@@ -215,6 +219,8 @@ void Reducer::gradient_completed(std::size_t p) {
 
 void Reducer::begin_pass() {
   wait();  // for what a failed pass has left
+  check_frozen(where_);
+  if (on_begin_) on_begin_();
   const auto pass = std::make_shared<PassAlive>();
   running_pass_ = pass;
   next_bucket_ = 0;
@@ -252,12 +258,22 @@ void Reducer::finish() {
   running_pass_.reset();
   check_reached();
   reduce_rest();
+  if (on_end_) on_end_();
 }
 
 void Reducer::reduce_rest() {
   reduce_complete(true);
-  compare_presence();
+  const bool has_compared = compare_presence();
   wait();
+  if (has_compared && FrozenParameters::is_marked(presence_))
+    run(
+        "frozen parameters",
+        [this](Communicator& comm) {
+          frozen_later_.agree(
+              "DistributedDataParallel", presence_,
+              [this](std::size_t p) { return parameters_[p].name; }, comm, where_);
+        },
+        where_);
   adopt_gradients(arenas_, presence_);
   ++summary_.num_passes;
   if (!std::exchange(has_learned_, true)) learn_from_first_pass();
@@ -276,27 +292,49 @@ void Reducer::reduce_zeros() {
                 comm_.rank_names()(comm_.rank()));
   wait();
   for (const nn::ParameterArena& arena : arenas_) arena.clear_gradients();
-  reduce_now();
+  reduce_all();
 }
 
 void Reducer::reduce_now() {
   wait();
+  if (on_begin_) on_begin_();
+  reduce_all();
+  if (on_end_) on_end_();
+}
+
+void Reducer::reduce_all() {
   next_bucket_ = 0;
   reduce_rest();
+}
+
+void Reducer::run(const char* name, CommunicationStream::Task task, Where where) {
+  stream_.run(name, std::move(task), where).wait();
+}
+
+double Reducer::mean_over_ranks(double value, Where where) {
+  if (is_paused() || comm_.world_size() == 1) return value;
+  const Tensor mean = full({1}, value, {.dtype = DType::float64, .device = Device()}, where);
+  run(
+      "average of losses",
+      [&](Communicator& comm) { comm.all_reduce(mean, ReduceOp::mean, where); }, where);
+  return mean.item<double>(where);
 }
 
 // Queues the comparison behind the buckets, so that one wait covers both. The ranks skip it where
 // they know the answer: a pass of a static graph is like the first one, and so is a pass that is
 // replayed from a capture. REQUIRES: all buckets have been queued, so all arenas are settled
-void Reducer::compare_presence() {
-  if (!options_.allow_unused || (options_.static_graph && has_learned_) || is_capturing()) return;
+bool Reducer::compare_presence() {
+  if (!options_.allow_unused || (options_.static_graph && has_learned_) || is_capturing())
+    return false;
   presence_ = gradient_presence(arenas_);
+  frozen_later_.mark(arenas_, presence_);
   works_.push_back(stream_.run(
       "presence of gradients",
       [presence = presence_, where = where_](Communicator& comm) {
         reduce_presence(presence, comm, where);
       },
       where_));
+  return true;
 }
 
 void Reducer::check_reached() const {
@@ -327,16 +365,13 @@ void Reducer::learn_from_first_pass() {
     order.data<std::int32_t>()[p] = parameter.arrival > 0 ? parameter.arrival : never;
     used.data<std::int32_t>()[p] = parameter.was_reached;
   }
-  // Runs on the stream, where another model's buckets may be in progress.
-  stream_
-      .run(
-          "order of buckets",
-          [&](Communicator& comm) {
-            comm.broadcast(order, 0, where_);
-            if (options_.static_graph) comm.all_reduce(used, ReduceOp::max, where_);
-          },
-          where_)
-      .wait();
+  run(
+      "order of buckets",
+      [&](Communicator& comm) {
+        comm.broadcast(order, 0, where_);
+        if (options_.static_graph) comm.all_reduce(used, ReduceOp::max, where_);
+      },
+      where_);
   const std::vector<std::int64_t> sizes_before = summary_.bucket_bytes;
   const BucketRange first_before = buckets_.front().parameters;
   make_buckets(order.to_vector<int>());
@@ -351,36 +386,6 @@ void Reducer::learn_from_first_pass() {
     bucket.is_used = std::any_of(used.data<std::int32_t>() + bucket.parameters.begin,
                                  used.data<std::int32_t>() + bucket.parameters.end,
                                  [](int is) { return is != 0; });
-}
-
-// --- Communication cost ------------------------------------------------------------------------
-
-CommunicationSummary Reducer::summary() {
-  const CommunicationStream::Times times = stream_.take_times();
-  summary_.communication_s += times.work_s;
-  summary_.exposed_s += times.waited_s;
-  summary_.unused.clear();
-  if (summary_.num_passes > 0)
-    for (const Parameter& parameter : parameters_)
-      if (parameter.arrival == 0) summary_.unused.push_back(parameter.name);
-  return summary_;
-}
-
-std::ostream& operator<<(std::ostream& out, const CommunicationSummary& summary) {
-  const auto passes = static_cast<double>(std::max<std::int64_t>(summary.num_passes, 1));
-  std::int64_t bytes = 0;
-  for (const std::int64_t bucket : summary.bucket_bytes) bytes += bucket;
-  std::ostringstream text;  // leaves the stream's format alone
-  text << std::fixed << std::setprecision(3) << summary.num_passes << " passes reduced "
-       << static_cast<double>(bytes) / 1e6 << " MB each in " << summary.bucket_bytes.size()
-       << (summary.bucket_bytes.size() == 1 ? " bucket" : " buckets")
-       << (summary.follows_arrival ? ", in the order of arrival" : "") << "; "
-       << summary.communication_s * 1e3 / passes << " ms of communication per pass, of which "
-       << summary.exposed_s * 1e3 / passes << " ms were waited for: " << std::setprecision(0)
-       << summary.overlap() * 100 << " % hidden";
-  if (!summary.overlaps) text << " (without overlap)";
-  if (!summary.unused.empty()) text << "; not reached: " << joined(summary.unused);
-  return out << text.str();
 }
 
 }  // namespace ringrad

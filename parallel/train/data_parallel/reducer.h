@@ -20,8 +20,10 @@
 
 #include "ringrad/nn/module.h"
 #include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/optimizer/average_loss.h"
 #include "ringrad/parallel/comm/communication_stream.h"
 #include "ringrad/parallel/plan/predict/gradient_buckets.h"
+#include "ringrad/parallel/train/common/gradient_presence.h"
 
 namespace ringrad {
 
@@ -95,11 +97,12 @@ std::ostream& operator<<(std::ostream& out, const CommunicationSummary& summary)
 
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  /// Gives all ranks rank 0's parameters, and packs them into arenas.
+  /// Gives all ranks rank 0's parameters, and packs them into arenas. Its calls are for `purpose`,
+  /// so those of two models never match.
   ///
   /// REQUIRES: all ranks hold the same model
   Reducer(nn::Module& module, Communicator& comm, const DistributedDataParallelOptions& options,
-          Where where);
+          std::uint16_t purpose, Where where);
 
   /// Registers the hooks: backward passes are reduced from now on.
   void add_hooks();
@@ -113,6 +116,19 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Weight of this rank's gradients in the next pass's average (default 1). The ranks' weights add
   /// up to world_size.
   void set_weight(double weight) { weight_ = weight; }
+
+  /// `begin` is called before a pass that is to be reduced sends its first bucket, and `end` when
+  /// all of them have been reduced. Empty functions end this.
+  void set_pass_callbacks(std::function<void()> begin, std::function<void()> end) {
+    on_begin_ = std::move(begin);
+    on_end_ = std::move(end);
+  }
+
+  /// Runs a task on the stream, where another model's buckets may be in progress, and waits for it.
+  void run(const char* name, CommunicationStream::Task task, Where where);
+
+  /// The mean over the ranks of a number that each of them has; under pause(), this rank's.
+  double mean_over_ranks(double value, Where where);
 
   /// Takes part in the other ranks' reduction with zero gradients.
   void reduce_zeros();
@@ -128,6 +144,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Throws AutogradError if a parameter that was frozen at construction requires a gradient now.
   void check_frozen(Where where) const;
 
+  std::uint16_t purpose() const { return purpose_; }
   std::size_t num_buckets() const { return buckets_.size(); }
   const std::vector<nn::ParameterArena>& arenas() const { return arenas_; }
   CommunicationSummary summary();
@@ -161,11 +178,13 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void reduce(Bucket& bucket);
   void finish();
   void check_reached() const;
+  void reduce_all();
   void reduce_rest();
-  void compare_presence();
+  bool compare_presence();
   void learn_from_first_pass();
 
   Communicator& comm_;
+  const std::uint16_t purpose_;
   const Where where_;
   const DistributedDataParallelOptions options_;
   std::vector<nn::ParameterArena> arenas_;
@@ -173,10 +192,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<Tensor> frozen_;
   std::vector<Parameter> parameters_;  // in the order of arena and place
   Tensor presence_;                    // of gradients, on any rank, after the latest reduced pass
+  FrozenParameters frozen_later_;      // of those in arenas
   std::vector<ParameterPlace> places_;
   std::vector<Bucket> buckets_;  // in the order of reduction
   BucketSizes sizes_;
   CommunicationHook hook_;
+  std::function<void()> on_begin_, on_end_;
   double weight_ = 1;
   int num_pauses_ = 0;
   std::size_t next_bucket_ = 0;
@@ -187,6 +208,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   CommunicationSummary summary_;
   std::vector<Work> works_;     // of this pass
   CommunicationStream stream_;  // ends before what its thread uses
+  std::optional<nn::AverageLoss> average_loss_;
 };
 
 }  // namespace ringrad

@@ -8,9 +8,11 @@
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
 #include "ringrad/nn/optimizer/step_counts.h"
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
 #include "ringrad/parallel/train/common/replica.h"
+#include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
 namespace {
@@ -69,7 +71,9 @@ const Tensor& gradients_of(const nn::Optimizer& optimizer) {
 ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
                                    const MakeOptimizer& make_optimizer,
                                    const nn::ParameterGroups& groups, Where where)
-    : Optimizer(trained_groups(module, comm, groups, where), 0, 0, where), comm_(comm) {
+    : Optimizer(trained_groups(module, comm, groups, where), 0, 0, where),
+      comm_(comm),
+      purpose_(purpose_of("ShardedOptimizer", module, comm, where)) {
   for (const nn::ParameterArena& arena : arenas()) {
     const std::int64_t count = arena.values().numel();
     const std::int64_t unit =
@@ -85,6 +89,7 @@ ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
 
 void ShardedOptimizer::average_gradients(Where where) {
   if (averaged_) return;
+  const PurposeScope scope(purpose_);
   for (std::size_t i = 0; i < cuts_.size(); ++i) {
     const auto& [parts_end, own, rest] = cuts_[i];
     arenas()[i].settle();
@@ -93,9 +98,19 @@ void ShardedOptimizer::average_gradients(Where where) {
     if (rest) comm_.all_reduce(gradients_of(*rest), ReduceOp::mean, where);
   }
   const Tensor presence = gradient_presence(arenas());
+  frozen_later_.mark(arenas(), presence);
   reduce_presence(presence, comm_, where);
+  if (FrozenParameters::is_marked(presence)) agree_on_frozen(presence, where);
   adopt_gradients(arenas(), presence);
   averaged_ = true;
+}
+
+void ShardedOptimizer::agree_on_frozen(const Tensor& presence, Where where) {
+  std::vector<Tensor> all;
+  for (const nn::ParameterArena& arena : arenas())
+    all.insert(all.end(), arena.parameters().begin(), arena.parameters().end());
+  const auto describe = [&](std::size_t i) { return concat("one of shape ", all[i].shape()); };
+  frozen_later_.agree("ShardedOptimizer", presence, describe, comm_, where);
 }
 
 void ShardedOptimizer::step(Where where) {
@@ -104,6 +119,7 @@ void ShardedOptimizer::step(Where where) {
   for (nn::Optimizer* optimizer : local_optimizers())
     optimizer->set_learning_rate(learning_rate(), where);
   Optimizer::step(where);
+  const PurposeScope scope(purpose_);
   for (std::size_t i = 0; i < cuts_.size(); ++i) {
     const auto& [parts_end, own, rest] = cuts_[i];
     const Tensor parts = view::slice(arenas()[i].values(), 0, 0, parts_end);

@@ -33,6 +33,7 @@
 #include "ringrad/nn/optimizer/optimizer.h"
 #include "ringrad/nn/state_dict.h"
 #include "ringrad/parallel/comm/communicator.h"
+#include "ringrad/parallel/train/common/gradient_presence.h"
 
 namespace ringrad {
 
@@ -115,9 +116,12 @@ class ShardedOptimizer : private nn::Optimizer {
   nn::StateDict part_state(const nn::StateDict& state, std::size_t part) const;
   void update(const Range& range, double grad_scale, Where where) override;
   void average_gradients(Where where);
+  void agree_on_frozen(const Tensor& presence, Where where);
 
   Communicator& comm_;
-  std::vector<Cut> cuts_;  // one per arena
+  const std::uint16_t purpose_;  // of its calls (comm/common/call_purpose.h)
+  std::vector<Cut> cuts_;        // one per arena
+  FrozenParameters frozen_later_;
   bool averaged_ = false;  // since the last step
 };
 

@@ -3,8 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
 namespace {
@@ -42,6 +44,7 @@ bool LocalSGD::is_due() const {
 
 // Leaves equal values alone: the average of three equal numbers need not have their bits.
 void LocalSGD::sync(Where where) {
+  const PurposeScope scope(replica_.purpose());
   check_equal_steps(where);
   if (num_steps_ == last_average_) return;
   replica_.settle(where);
@@ -70,9 +73,9 @@ void LocalSGD::check_equal_steps(Where where) const {
 void LocalSGD::average_buffers(Where where) const {
   for (const auto& [name, buffer] : module_.named_buffers()) {
     if (is_floating(buffer.dtype()))
-      comm_.all_reduce(buffer, ReduceOp::mean, where);
+      average_value(buffer, comm_, where);
     else
-      comm_.broadcast(buffer, 0, where);
+      broadcast_value(buffer, comm_, where);
   }
 }
 

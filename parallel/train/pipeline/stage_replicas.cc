@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
@@ -16,6 +17,8 @@ StageReplicas::StageReplicas(nn::Module& stage, Communicator& comm,
     return;
   }
   check_same_model("Pipeline", stage, comm, where);
+  purpose_ = purpose_of("Pipeline", stage, comm, where);
+  const PurposeScope scope(purpose_);
   for (const Tensor& parameter : parameters) broadcast_value(parameter, comm, where);
   broadcast_buffers(stage, comm, where);
 }
@@ -26,6 +29,7 @@ void StageReplicas::begin_step(Where where) {
     num_passes_ = trained_->num_passes();
     not_yet_.emplace(*trained_);
   } else if (broadcasts_buffers_ && stage_.is_training()) {
+    const PurposeScope scope(purpose_);
     broadcast_buffers(stage_, comm_, where);
   }
 }
@@ -35,10 +39,9 @@ void StageReplicas::after_last_backward() {
 }
 
 void StageReplicas::sync_buffers(Where where) {
-  if (trained_)
-    trained_->sync_buffers(where);
-  else
-    broadcast_buffers(stage_, comm_, where);
+  if (trained_) return trained_->sync_buffers(where);
+  const PurposeScope scope(purpose_);
+  broadcast_buffers(stage_, comm_, where);
 }
 
 }  // namespace ringrad

@@ -36,6 +36,7 @@ class StageReplicas {
   nn::Module& stage_;
   Communicator& comm_;
   const bool broadcasts_buffers_;
+  std::uint16_t purpose_ = 0;  // of a stage without trained parameters
   std::optional<DistributedDataParallel> trained_;
   std::optional<DistributedDataParallel::NoSync> not_yet_;
   std::int64_t num_passes_ = 0;

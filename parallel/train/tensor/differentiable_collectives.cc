@@ -3,15 +3,20 @@
 #include "ringrad/autograd/function.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/parallel/comm/common/call_purpose.h"
 
 namespace ringrad {
+
+// A backward pass calls for the purpose of the forward call (call_purpose.h).
 
 Tensor copy_to_ranks(const Tensor& x, Communicator& comm, Where where) {
   if (comm.world_size() == 1 || !needs_grad(x)) return x;
   const Tensor y = view::alias(x, where);
-  record("copy_to_ranks", where, y, {&x}, [comm = &comm, where](BackwardContext& context) {
-    context.set(0, reduce_from_ranks(context.grad_output(), *comm, where));
-  });
+  record("copy_to_ranks", where, y, {&x},
+         [comm = &comm, where, purpose = PurposeScope::current()](BackwardContext& context) {
+           const PurposeScope scope(purpose);
+           context.set(0, reduce_from_ranks(context.grad_output(), *comm, where));
+         });
   return y;
 }
 
@@ -21,9 +26,11 @@ Tensor reduce_from_ranks(const Tensor& x, Communicator& comm, Where where) {
   kernels::copy_(y, x, where);
   comm.all_reduce(y, ReduceOp::sum, where);
   if (needs_grad(x))
-    record("reduce_from_ranks", where, y, {&x}, [comm = &comm, where](BackwardContext& context) {
-      context.set(0, copy_to_ranks(context.grad_output(), *comm, where));
-    });
+    record("reduce_from_ranks", where, y, {&x},
+           [comm = &comm, where, purpose = PurposeScope::current()](BackwardContext& context) {
+             const PurposeScope scope(purpose);
+             context.set(0, copy_to_ranks(context.grad_output(), *comm, where));
+           });
   return y;
 }
 
@@ -36,9 +43,11 @@ Tensor scatter_to_ranks(const Tensor& x, Communicator& comm, std::int64_t axis, 
   const std::int64_t part = x.shape()[a] / comm.world_size(), first = comm.rank() * part;
   const Tensor y = view::slice(x, a, first, first + part, 1, where);
   if (needs_grad(x))
-    record("scatter_to_ranks", where, y, {&x}, [comm = &comm, a, where](BackwardContext& context) {
-      context.set(0, gather_from_ranks(context.grad_output(), *comm, a, where));
-    });
+    record("scatter_to_ranks", where, y, {&x},
+           [comm = &comm, a, where, purpose = PurposeScope::current()](BackwardContext& context) {
+             const PurposeScope scope(purpose);
+             context.set(0, gather_from_ranks(context.grad_output(), *comm, a, where));
+           });
   return y;
 }
 
@@ -53,9 +62,11 @@ Tensor gather_from_ranks(const Tensor& x, Communicator& comm, std::int64_t axis,
   comm.all_gather(parts, part, where);
   const Tensor y = kernels::contiguous(view::transpose(parts, 0, a, where), where);
   if (needs_grad(x))
-    record("gather_from_ranks", where, y, {&x}, [comm = &comm, a, where](BackwardContext& context) {
-      context.set(0, scatter_to_ranks(context.grad_output(), *comm, a, where));
-    });
+    record("gather_from_ranks", where, y, {&x},
+           [comm = &comm, a, where, purpose = PurposeScope::current()](BackwardContext& context) {
+             const PurposeScope scope(purpose);
+             context.set(0, scatter_to_ranks(context.grad_output(), *comm, a, where));
+           });
   return y;
 }
 

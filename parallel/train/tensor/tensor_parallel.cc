@@ -10,7 +10,9 @@
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/common/same_text.h"
+#include "ringrad/parallel/train/common/same_model.h"
 #include "ringrad/parallel/train/tensor/differentiable_collectives.h"
 
 namespace ringrad {
@@ -50,6 +52,7 @@ ParallelLinear::ParallelLinear(const Kind& kind, std::int64_t in_features,
   const nn::Linear whole(in_features, out_features, kind.with_bias, where);
   weight = parameter("weight", kernels::clone(part_of(whole.weight, where), where));
   if (kind.with_bias) bias = parameter("bias", kernels::clone(part_of(whole.bias, where), where));
+  purpose_ = purpose_of(kind.name, *this, comm, where);
 }
 
 std::string ParallelLinear::describe() const {
@@ -83,6 +86,7 @@ ColumnParallelLinear::ColumnParallelLinear(std::int64_t in_features, std::int64_
                      out_features, comm, where) {}
 
 Tensor ColumnParallelLinear::apply(const Tensor& x, bool relu, Where where) {
+  const PurposeScope scope(purpose());
   const Tensor y = linear(copy_to_ranks(x, comm(), where), weight, bias, relu, where);
   return is_closed() ? gather_from_ranks(y, comm(), -1, where) : y;
 }
@@ -98,6 +102,7 @@ RowParallelLinear::RowParallelLinear(std::int64_t in_features, std::int64_t out_
                      in_features, out_features, comm, where) {}
 
 Tensor RowParallelLinear::forward(const Tensor& x, Where at) {
+  const PurposeScope scope(purpose());
   const Tensor part = is_closed() ? scatter_to_ranks(x, comm(), -1, at) : x;
   const Tensor y = reduce_from_ranks(linear(part, weight, {}, false, at), comm(), at);
   return bias.defined() ? add(y, ringrad::to(bias, y.dtype(), at), at) : y;

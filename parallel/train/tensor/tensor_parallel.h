@@ -26,6 +26,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ringrad/nn/module.h"
@@ -72,11 +73,14 @@ class ParallelLinear : public nn::Module {
                  Communicator& comm, Where where);
 
   Communicator& comm() const { return *comm_; }
+  /// Of the layer's calls (comm/common/call_purpose.h): layers do not mix.
+  std::uint16_t purpose() const { return purpose_; }
   bool is_closed() const { return kind_.is_closed; }
 
  private:
   Kind kind_;
   Communicator* comm_;
+  std::uint16_t purpose_ = 0;
 };
 
 struct ColumnParallelOptions {

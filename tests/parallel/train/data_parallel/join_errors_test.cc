@@ -4,11 +4,14 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/sgd.h"
+#include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/join.h"
 #include "ringrad/tests/testing.h"
@@ -79,6 +82,77 @@ TEST(JoinErrorsTest, RanksThatDoNotJoinAreNamed) {
         });
       },
       "all_gather(int64, 3 elements) on ranks 0, 2 and all_reduce(");
+}
+
+// What rank 0 still trains is b, while rank 1 has no more data for a.
+TEST(JoinErrorsTest, ModelsOfOneGroupDoNotMix) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always}) {
+    std::string messages[2];
+    run_ranks(2, [&](Communicator& comm) {
+      nn::Linear a(6, 3);
+      nn::Sequential b(nn::Linear(6, 3));
+      DistributedDataParallel model_a(a, comm, {.overlap = overlap});
+      DistributedDataParallel model_b(b, comm, {.overlap = overlap});
+      Join join_a(model_a), join_b(model_b);
+      try {
+        for (int step = 0; step < 3 - comm.rank(); ++step) {
+          sum(model_a(ones({4, 6}))).backward();
+          sum(model_b(ones({4, 6}))).backward();
+        }
+        join_a.finish([] {});
+        join_b.finish([] {});
+      } catch (const CollectiveError& error) {
+        messages[comm.rank()] = error.what();
+      }
+    });
+    for (const std::string& message : messages) {
+      EXPECT_NE(message.find("for the DistributedDataParallel of Linear(6, 3) at "),
+                std::string::npos)
+          << message;
+      EXPECT_NE(message.find("for the DistributedDataParallel of Sequential at "),
+                std::string::npos)
+          << message;
+    }
+  }
+}
+
+// Rank 1 has finished and steps after each pass, rank 0 after two.
+TEST(JoinErrorsTest, AStepOfSeveralPassesAccumulatesUnderNoSync) {
+  std::string messages[2];
+  run_ranks(2, [&](Communicator& comm) {
+    nn::Linear net(6, 3);
+    DistributedDataParallel model(net, comm);
+    nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1});
+    Join join(model);
+    try {
+      for (int step = 0; step < 2 - comm.rank(); ++step) {
+        optimizer.zero_grad();
+        for (int part = 0; part < 2; ++part) sum(model(ones({4, 6}))).backward();
+        optimizer.step();
+      }
+      join.finish([&] { optimizer.step(); });
+    } catch (const CollectiveError& error) {
+      messages[comm.rank()] = error.what();
+    }
+  });
+  for (const std::string& message : messages)
+    EXPECT_NE(message.find("accumulates under NoSync; got parameters that changed since the latest "
+                           "pass on rank 1 and not on rank 0"),
+              std::string::npos)
+        << message;
+}
+
+TEST(JoinErrorsTest, APassMustComeFromACallOfTheModel) {
+  on_one_rank([](nn::Linear& net, DistributedDataParallel& model) {
+    const Join join(model);
+    expect_throws<AutogradError>(
+        [&] {
+          sum(net.forward(ones({2, 6}))).backward();
+        },
+        "must come from a call of the model");
+    model.begin_forward(ones({2, 6}));  // says that one comes
+    sum(net.forward(ones({2, 6}))).backward();
+  });
 }
 
 TEST(JoinErrorsTest, ARankThatFailsWhileOthersHaveFinishedEndsThem) {

@@ -25,71 +25,22 @@
 #include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/tests/parallel/train/every_stream.h"
+#include "ringrad/tests/parallel/train/uneven_rows.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
 
+using testing::all_of;
+using testing::Batch;
+using testing::batch_of;
+using testing::copies;
 using testing::expect_close;
+using testing::kSgd;
+using testing::make_net;
 using testing::on_every_stream;
-
-// rows[rank][step]; a rank without rows in a step has run out of data.
-using Rows = std::vector<std::vector<std::int64_t>>;
-
-struct Batch {
-  Tensor x, y;
-};
-
-Batch batch_of(int rank, std::size_t step, std::int64_t rows) {
-  Generator generator(1000 * static_cast<std::uint64_t>(rank) + step);
-  return {randn({rows, 6}, {}, generator), randint(0, 3, {rows}, generator)};
-}
-
-Batch all_of(const Rows& rows, std::size_t step) {
-  std::vector<Tensor> x, y;
-  for (std::size_t rank = 0; rank < rows.size(); ++rank)
-    if (step < rows[rank].size()) {
-      const Batch batch = batch_of(static_cast<int>(rank), step, rows[rank][step]);
-      x.push_back(batch.x);
-      y.push_back(batch.y);
-    }
-  return {kernels::concatenate(x), kernels::concatenate(y)};
-}
-
-std::size_t num_steps(const Rows& rows) {
-  std::size_t most = 0;
-  for (const auto& steps : rows) most = std::max(most, steps.size());
-  return most;
-}
-
-nn::Sequential make_net() {
-  manual_seed(1);
-  return nn::Sequential(nn::Linear(6, 16), nn::ReLU(), nn::Linear(16, 16), nn::Tanh(),
-                        nn::Linear(16, 3));
-}
-
-std::vector<Tensor> copies(const nn::Module& net) {
-  std::vector<Tensor> result;
-  for (const Tensor& parameter : net.parameters()) result.push_back(clone(parameter.detach()));
-  return result;
-}
-
-constexpr nn::SGDOptions kSgd{.learning_rate = 0.1, .momentum = 0.9};
-
-// The parameters after each step of one rank on the samples of all ranks.
-std::vector<std::vector<Tensor>> reference(const Rows& rows) {
-  nn::Sequential net = make_net();
-  nn::SGD optimizer(net.parameters(), kSgd);
-  std::vector<std::vector<Tensor>> result;
-  for (std::size_t step = 0; step < num_steps(rows); ++step) {
-    const Batch batch = all_of(rows, step);
-    optimizer.zero_grad();
-    cross_entropy(net(batch.x), batch.y).backward();
-    optimizer.step();
-    result.push_back(copies(net));
-  }
-  return result;
-}
+using testing::reference;
+using testing::Rows;
 
 const Rows kUneven[] = {
     {{4, 4, 4, 4}, {4, 4, 1}},             // the last batch of rank 1 is small

@@ -287,6 +287,27 @@ TEST(TensorParallelTest, AWrongInputOnOneRankEndsAll) {
 
 // Each rank in turn fails, while streams reduce on one axis and layers communicate on the other,
 // with no deadline near.
+TEST(TensorParallelTest, LayersThatAreCalledInAnotherOrderAreNamed) {
+  for (const bool in_backward : {false, true}) {
+    std::string messages[2];
+    run_ranks(2, [&](Communicator& comm) {
+      RowParallelLinear a(4, 3, comm), b(4, 3, comm);
+      const Tensor x = ones({2, 4}).set_requires_grad(), z = ones({2, 4}).set_requires_grad();
+      const bool swaps = comm.rank() == 1;
+      try {
+        const Tensor first = (swaps && !in_backward ? b : a)(x);
+        const Tensor second = (swaps && !in_backward ? a : b)(z);
+        sum(swaps ? second : first).backward();
+        sum(swaps ? first : second).backward();
+      } catch (const CollectiveError& error) {
+        messages[comm.rank()] = error.what();
+      }
+    });
+    for (const std::string& message : messages)
+      EXPECT_NE(message.find(" for the RowParallelLinear of "), std::string::npos) << message;
+  }
+}
+
 TEST(TensorParallelTest, AFailureInTrainingEndsAll) {
   for (const Overlap overlap : {Overlap::never, Overlap::always})
     for (int culprit = 0; culprit < 4; ++culprit)

@@ -1,0 +1,219 @@
+// What would let replicas drift apart in silence: models that are reduced in another order on some
+// ranks, parameters that are frozen on some of them, and optimizers that decide by a rank's own
+// loss. All ranks get an error that names it, or compute what one rank does.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/loss/pointwise_loss.h"
+#include "ringrad/autograd/movement.h"
+#include "ringrad/autograd/reduce.h"
+#include "ringrad/core/random/random.h"
+#include "ringrad/kernels/copy/concatenate.h"
+#include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/optimizer/lbfgs.h"
+#include "ringrad/nn/optimizer/sgd.h"
+#include "ringrad/nn/sequential.h"
+#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
+#include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"
+#include "ringrad/parallel/train/loose/local_sgd.h"
+#include "ringrad/tests/parallel/train/every_stream.h"
+#include "ringrad/tests/testing.h"
+
+namespace ringrad {
+namespace {
+
+using testing::expect_close;
+using testing::on_every_stream;
+
+// Calls body on two ranks, and expects of each a CollectiveError that contains the texts.
+void expect_on_both(const std::function<void(Communicator& comm)>& body,
+                    const std::vector<std::string>& texts) {
+  std::string messages[2];
+  run_ranks(2, [&](Communicator& comm) {
+    try {
+      body(comm);
+    } catch (const CollectiveError& error) {
+      messages[comm.rank()] = error.what();
+    }
+  });
+  for (const std::string& message : messages)
+    for (const std::string& text : texts)
+      EXPECT_NE(message.find(text), std::string::npos) << message << "\nlacks " << text;
+}
+
+std::unique_ptr<nn::Optimizer> sgd(const std::vector<Tensor>& parameters) {
+  return std::make_unique<nn::SGD>(parameters, nn::SGDOptions{.learning_rate = 0.1});
+}
+
+// --- Models of one group ---
+
+// Two models of equal parameters, whose calls differ in nothing but the model.
+struct Pair {
+  nn::Linear a{6, 3};
+  nn::Sequential b{nn::Linear(6, 3)};
+};
+
+std::vector<std::string> both(const std::string& scheme) {
+  return {"for the " + scheme + " of Linear(6, 3) at ", "for the " + scheme + " of Sequential at "};
+}
+
+TEST(DivergenceTest, ReplicasThatAreReducedInAnotherOrderAreNamed) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always})
+    for (const DistributedDataParallelOptions& options :
+         {DistributedDataParallelOptions{.overlap = overlap},
+          {.overlap = overlap, .allow_unused = false}})
+      expect_on_both(
+          [&](Communicator& comm) {
+            Pair nets;
+            DistributedDataParallel a(nets.a, comm, options), b(nets.b, comm, options);
+            const Tensor of_a = sum(a(ones({2, 6}))), of_b = sum(b(ones({2, 6})));
+            (comm.rank() == 0 ? of_a : of_b).backward();
+            (comm.rank() == 0 ? of_b : of_a).backward();
+          },
+          both("DistributedDataParallel"));
+}
+
+TEST(DivergenceTest, ShardedOptimizersThatStepInAnotherOrderAreNamed) {
+  expect_on_both(
+      [](Communicator& comm) {
+        Pair nets;
+        ShardedOptimizer a(nets.a, comm, sgd), b(nets.b, comm, sgd);
+        (sum(nets.a(ones({2, 6}))) + sum(nets.b(ones({2, 6})))).backward();
+        (comm.rank() == 0 ? a : b).step();
+        (comm.rank() == 0 ? b : a).step();
+      },
+      both("ShardedOptimizer"));
+}
+
+TEST(DivergenceTest, AveragesThatAreTakenInAnotherOrderAreNamed) {
+  expect_on_both(
+      [](Communicator& comm) {
+        Pair nets;
+        LocalSGD a(nets.a, comm, {.period = 1}), b(nets.b, comm, {.period = 1});
+        (comm.rank() == 0 ? a : b).step();
+        (comm.rank() == 0 ? b : a).step();
+      },
+      both("LocalSGD"));
+}
+
+// Lines are not compared: ranks may well make one call from different lines.
+TEST(DivergenceTest, ACallMayComeFromDifferentLines) {
+  run_ranks(2, [](Communicator& comm) {
+    const Tensor x = full({2}, comm.rank() + 1.);
+    if (comm.rank() == 0)
+      comm.all_reduce(x);
+    else
+      comm.all_reduce(x);
+    EXPECT_EQ(x.to_vector<double>(), std::vector<double>(2, 3));
+  });
+}
+
+// --- Frozen parameters ---
+
+TEST(DivergenceTest, AParameterThatOneRankFreezesIsNamed) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always})
+    expect_on_both(
+        [overlap](Communicator& comm) {
+          nn::Linear net(6, 3);
+          DistributedDataParallel model(net, comm, {.overlap = overlap});
+          sum(model(ones({2, 6}))).backward();
+          if (comm.rank() == 1) net.bias.set_requires_grad(false);
+          sum(model(ones({2, 6}))).backward();
+        },
+        {"DistributedDataParallel: a parameter must be frozen on all ranks or on none; got bias "
+         "frozen on rank 1 alone"});
+}
+
+TEST(DivergenceTest, AShardedOptimizerNamesWhatOneRankFreezes) {
+  expect_on_both(
+      [](Communicator& comm) {
+        nn::Linear net(6, 3);
+        ShardedOptimizer optimizer(net, comm, sgd);
+        if (comm.rank() == 0) net.weight.set_requires_grad(false);
+        sum(net(ones({2, 6}))).backward();
+        optimizer.step();
+      },
+      {"ShardedOptimizer: a parameter must be frozen on all ranks or on none; got one of shape (3, "
+       "6) frozen on rank 0 alone"});
+}
+
+TEST(DivergenceTest, WhatAllRanksFreezeStaysAsItWas) {
+  on_every_stream(2, [](Communicator& comm, Overlap overlap) {
+    nn::Linear net(6, 3);
+    DistributedDataParallel model(net, comm, {.overlap = overlap});
+    nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1});
+    const Tensor before = clone(net.bias.detach());
+    net.bias.set_requires_grad(false);
+    sum(model(full({2, 6}, comm.rank() + 1.))).backward();
+    optimizer.step();
+    testing::expect_same_bits(net.bias.detach(), before);
+    EXPECT_EQ(net.weight.grad().to_vector<double>(), std::vector<double>(18, 3));
+    EXPECT_TRUE(replicas_identical(net, comm));
+    net.bias.set_requires_grad();
+    optimizer.zero_grad();
+    sum(model(full({2, 6}, comm.rank() + 1.))).backward();
+    EXPECT_EQ(net.bias.grad().to_vector<double>(), std::vector<double>(3, 2));
+  });
+}
+
+// The wrapper need not be called for it to be noticed.
+TEST(DivergenceTest, AParameterThatIsTrainedLaterIsRefusedInBackward) {
+  run_ranks(1, [](Communicator& comm) {
+    nn::Linear net(6, 3);
+    net.bias.set_requires_grad(false);
+    DistributedDataParallel model(net, comm);
+    net.bias.set_requires_grad();
+    testing::expect_throws<AutogradError>(
+        [&] {
+          sum(net(ones({2, 6}))).backward();
+        },
+        "a parameter that was frozen when it was made");
+  });
+}
+
+// --- Optimizers that compare losses ---
+
+nn::Sequential make_net() {
+  manual_seed(3);
+  return nn::Sequential(nn::Linear(4, 8), nn::Tanh(), nn::Linear(8, 1));
+}
+
+struct Samples {
+  Tensor x, y;
+};
+
+Samples samples_of(int rank) {
+  Generator generator(static_cast<std::uint64_t>(rank));
+  const Tensor x = randn({8, 4}, {}, generator);
+  return {x, randn({8, 1}, {}, generator)};
+}
+
+TEST(DivergenceTest, LBFGSOfReplicasDecidesByTheAverageLoss) {
+  on_every_stream(2, [](Communicator& comm, Overlap overlap) {
+    const Samples first = samples_of(0), second = samples_of(1);
+    const Tensor x = kernels::concatenate(std::vector{first.x, second.x}),
+                 y = kernels::concatenate(std::vector{first.y, second.y});
+    nn::Sequential whole = make_net(), net = make_net();
+    DistributedDataParallel model(net, comm, {.overlap = overlap});
+    nn::LBFGS reference(whole.parameters(), {.max_iterations = 4}),
+        optimizer(net.parameters(), {.max_iterations = 4});
+    const Samples own = samples_of(comm.rank());
+    for (int step = 0; step < 3; ++step) {
+      const double expected = reference.step([&] { return mse_loss(whole(x), y); });
+      const double loss = optimizer.step([&] { return mse_loss(model(own.x), own.y); });
+      EXPECT_NEAR(loss, expected, 1e-3 * expected);
+      EXPECT_TRUE(replicas_identical(net, comm));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ringrad
