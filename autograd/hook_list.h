@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -33,6 +34,7 @@ class HookList {
   }
 
   bool empty() const { return entries_.empty(); }
+  std::size_t size() const { return entries_.size(); }
 
   /// Calls run(hook) for each hook.
   template <class Run>

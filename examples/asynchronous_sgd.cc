@@ -21,7 +21,7 @@ struct Data {
 
 float loss_of(nn::Module& net, const Data& data) {
   const NoGradGuard guard;
-  return cross_entropy(net.forward(data.x), data.y).item<float>();
+  return cross_entropy(net(data.x), data.y).item<float>();
 }
 
 void work(nn::Module& net, Communicator& comm, const Data& data, int num_steps) {
@@ -33,7 +33,7 @@ void work(nn::Module& net, Communicator& comm, const Data& data, int num_steps) 
     const Tensor x = index_select(data.x, 0, some), y = index_select(data.y, 0, some);
     for (int repeat = 0; repeat < comm.rank(); ++repeat) {
       net.zero_grad();
-      cross_entropy(net.forward(x), y).backward();
+      cross_entropy(net(x), y).backward();
     }
     client.push();
   }

@@ -93,13 +93,21 @@ class Module {
   ///          one while it trains, and has not registered its parameters
   Tensor operator()(const Tensor& x, Where where = Where::current());
 
-  /// Adds a hook to calls by operator(), and to those by a Sequential. A module that calls
-  /// another's forward() itself, as Residual does, runs no hooks of it, nor do overloads of
-  /// forward() with other arguments. A hook may add and remove hooks, itself included: those that
+  /// Adds a hook to calls by operator(), to which those by a Sequential, a Residual and what trains
+  /// modules in parallel belong. A module that calls another's forward() itself runs no hooks of it,
+  /// nor do overloads of forward() with other arguments. A hook may add and remove hooks, itself included: those that
   /// it adds run from the next call on (autograd/hook_list.h).
   ModuleHookHandle add_forward_pre_hook(ForwardPreHook hook);
   ModuleHookHandle add_forward_hook(ForwardHook hook);
-  bool has_hooks() const { return hooks_ && !(hooks_->before.empty() && hooks_->after.empty()); }
+  std::size_t num_hooks() const {
+    return hooks_ ? hooks_->before.size() + hooks_->after.size() : 0;
+  }
+  bool has_hooks() const { return num_hooks() > 0; }
+  /// From now on the two modules have the same hooks, those of `other`.
+  void share_hooks(Module& other) {
+    other.hooks();
+    hooks_ = other.hooks_;
+  }
 
   /// The name in traces and errors: the module's name within its parent, and its type.
   const char* trace_name() const { return trace_name_.c_str(); }

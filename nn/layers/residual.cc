@@ -1,5 +1,7 @@
 #include "ringrad/nn/layers/residual.h"
 
+#include "ringrad/autograd/elementwise.h"
+
 namespace ringrad::nn {
 
 Residual::Layer Residual::make_layer(const std::string& conv, const std::string& norm,
@@ -29,12 +31,17 @@ Tensor Residual::forward(const Tensor& x, Where at) {
   for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
     const auto& [conv, norm] = layers_[i];
     y = (*conv)(y, at);
+    if (norm->has_hooks()) {
+      y = relu((*norm)(y, at), at);
+      continue;
+    }
     const TraceSpan span(norm->trace_name(), "layer");
     y = norm->forward_relu(y, at);
   }
   const auto& [last_conv, last_norm] = layers_.back();
   y = (*last_conv)(y, at);
   const Tensor shortcut = shortcut_.conv ? (*shortcut_.norm)((*shortcut_.conv)(x, at), at) : x;
+  if (last_norm->has_hooks()) return relu(add((*last_norm)(y, at), shortcut, at), at);
   const TraceSpan span(last_norm->trace_name(), "layer");
   return last_norm->forward_add_relu(y, shortcut, at);
 }

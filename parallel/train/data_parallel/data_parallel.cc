@@ -119,7 +119,7 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
       }
     }
     run(*parts, at, [&](std::size_t k, Part& part) {
-      part.y = replicas_[k].module->forward(part.x, at);
+      part.y = (*replicas_[k].module)(part.x, at);
       part.generator_offset = default_generator().offset();
     });
     for (const Part& part : *parts)
@@ -146,6 +146,7 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
     RINGRAD_CHECK(ours == theirs, ValueError, where,
                   "DataParallel: make_replica must make the module again; they differ at ",
                   first_difference(ours, theirs));
+    share_hooks(*replica.module, where);
     replica.module->to(devices_[k], where);
     replica.parameters = made.parameters();
     const std::vector<Tensor> parameters = module_.parameters();
@@ -159,12 +160,37 @@ class DataParallel::Replicas : public std::enable_shared_from_this<Replicas> {
     replicas_.push_back(std::move(replica));
   }
 
+  std::vector<nn::Module*> modules_of(nn::Module& root) const {
+    std::vector<nn::Module*> all;
+    root.visit([&](const std::string&, nn::Module& m) { all.push_back(&m); });
+    return all;
+  }
+
+  // The module's hooks run on the replicas, unless make_replica has added the replica's own.
+  void share_hooks(nn::Module& replica, Where where) const {
+    const std::vector<nn::Module*> ours = modules_of(module_), theirs = modules_of(replica);
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      if (!theirs[i]->has_hooks()) theirs[i]->share_hooks(*ours[i]);
+    check_hooks(replica, where);
+  }
+
+  void check_hooks(nn::Module& replica, Where where) const {
+    const std::vector<nn::Module*> ours = modules_of(module_), theirs = modules_of(replica);
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      RINGRAD_CHECK(ours[i]->num_hooks() == theirs[i]->num_hooks(), ValueError, where,
+                    "DataParallel: hooks must be added by make_replica alike, or to the module "
+                    "alone; got ",
+                    ours[i]->num_hooks(), " on the module's ", ours[i]->describe(), " and ",
+                    theirs[i]->num_hooks(), " on the replica's");
+  }
+
   // Brings the replicas up to date with the module.
   void update(Where where) {
     const NoGradGuard guard;
     std::vector<bool> training;
     module_.visit([&](const std::string&, nn::Module& m) { training.push_back(m.is_training()); });
     for (Replica& replica : replicas_) {
+      check_hooks(*replica.module, where);
       for (Mirror& mirror : replica.mirrors) {
         RINGRAD_CHECK(mirror.from().device() == devices_[0], DeviceError, where,
                       "DataParallel: the module must be on ", devices_[0], "; got a tensor on ",

@@ -74,7 +74,7 @@ std::vector<LayerWork> count_work(nn::Sequential& net, const Shape& sample, Wher
     input_bytes = static_cast<double>(layer.output_bytes);
     has_parameters = has_parameters || layer.parameter_bytes > 0;
   }
-  const Tensor y = net.forward(x, where);
+  const Tensor y = net(x, where);
   count_outputs(node_of(y), weights_of(net), work);
   sum(y).backward();
   net.zero_grad();

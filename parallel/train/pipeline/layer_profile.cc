@@ -54,7 +54,8 @@ class ProfiledPass {
 
   Tensor run(const Tensor& x, Where where) const {
     try {
-      return with_relu_ ? layer_.module->forward_relu(x, where) : layer_.module->forward(x, where);
+      nn::Module& module = *layer_.module;
+      return with_relu_ ? module.forward_relu(x, where) : module(x, where);
     } catch (...) {
       rethrow_of("profile_layers: layer " + layer_.name, std::current_exception(), where);
     }
@@ -71,7 +72,8 @@ class ProfiledPass {
 std::vector<ProfiledPass> passes_of(const std::vector<Layer>& layers) {
   std::vector<ProfiledPass> passes;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const bool relu_follows = i + 1 < layers.size() && layers[i + 1].is_relu;
+    const bool relu_follows = i + 1 < layers.size() && layers[i + 1].is_relu &&
+                              !layers[i].module->has_hooks() && !layers[i + 1].module->has_hooks();
     passes.emplace_back(i, layers[i], relu_follows);
     if (relu_follows) ++i;
   }

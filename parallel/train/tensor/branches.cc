@@ -217,7 +217,7 @@ std::vector<Tensor> Branches::outputs(const Tensor& x, Where where) {
       [&](int k) {
         const auto at = static_cast<std::size_t>(k);
         const StandIn guard((*parts)[at]);
-        (*parts)[at].y = child_at(at).forward((*parts)[at].x, where);
+        (*parts)[at].y = child_at(at)((*parts)[at].x, where);
       },
       where);
   return record_outputs(state_, x, std::move(parts), where);
