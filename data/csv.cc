@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <map>
+#include <system_error>
 #include <utility>
 
 #include "ringrad/core/untrusted/quoted_bytes.h"
@@ -77,19 +80,58 @@ class Reader {
 
 }  // namespace
 
+namespace {
+
+std::vector<std::string> numbered(std::size_t count) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+void check_names(const std::vector<std::string>& names, Where where) {
+  std::map<std::string_view, std::size_t> columns;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto [first, is_new] = columns.emplace(names[i], i);
+    RINGRAD_CHECK(is_new, DataError, where,
+                  "csv: the header must name each column once, unless ignores_names is set; got ",
+                  quoted_bytes(names[i]), " for columns ", first->second, " and ", i);
+  }
+}
+
+enum class Parsed { number, text, too_large };
+
+// from_chars() does not say whether a number is out of range because it is large or small.
+Parsed parse(std::string_view field, double& value) {
+  const char* const end = field.data() + field.size();
+  const auto [stopped, error] = std::from_chars(field.data(), end, value);
+  if (stopped != end || error == std::errc::invalid_argument) return Parsed::text;
+  if (error == std::errc()) return Parsed::number;
+  long double wide = 0;
+  const auto again = std::from_chars(field.data(), end, wide).ec;
+  const bool is_small = again == std::errc() ? std::abs(wide) < 1
+                                             : field.find_first_of("eE") != field.npos &&
+                                                   field[field.find_first_of("eE") + 1] == '-';
+  value = again == std::errc() && is_small ? static_cast<double>(wide) : 0;
+  return is_small ? Parsed::number : Parsed::too_large;
+}
+
+}  // namespace
+
 CsvTable::CsvTable(std::string_view text, const CsvOptions& options, Where where) {
   RINGRAD_CHECK(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r',
                 ValueError, where, "csv: the delimiter must be no quote and no line end; got ",
                 quoted_bytes(std::string_view(&options.delimiter, 1)));
   Reader reader(text, options.delimiter, where);
   if (options.has_header && !reader.at_end()) names_ = reader.row();
+  if (options.ignores_names) names_ = numbered(names_.size());
+  check_names(names_, where);
   columns_.resize(names_.size());
   while (!reader.at_end()) {
     const std::int64_t line = reader.line();
     std::vector<std::string> row = reader.row();
     if (names_.empty()) {
       columns_.resize(row.size());
-      for (std::size_t i = 0; i < row.size(); ++i) names_.push_back(std::to_string(i));
+      names_ = numbered(row.size());
     }
     RINGRAD_CHECK(row.size() == columns_.size(), DataError, where, "csv: line ", line,
                   " must have ", columns_.size(), " fields, as the first; got ", row.size());
@@ -126,13 +168,18 @@ Tensor CsvTable::numbers(const std::vector<std::string>& columns, DType dtype, W
       while (field.starts_with(' ')) field.remove_prefix(1);
       while (field.ends_with(' ')) field.remove_suffix(1);
       double value = 0;
-      const char* const end = field.data() + field.size();
-      const auto [stopped, error] = std::from_chars(field.data(), end, value);
-      RINGRAD_CHECK(error == std::errc() && stopped == end, DataError, where, "csv: row ", r,
+      const Parsed parsed = parse(field, value);
+      RINGRAD_CHECK(parsed != Parsed::text, DataError, where, "csv: row ", r,
                     " must have a number in column ", quoted_bytes(wanted[c]), "; got ",
                     quoted_bytes(fields[r]));
       dispatch_floating(dtype, [&]<class T>() {
-        values.data<T>()[r * wanted.size() + c] = static_cast<T>(static_cast<MathType<T>>(value));
+        const T stored = static_cast<T>(static_cast<MathType<T>>(value));
+        const bool fits = parsed == Parsed::number &&
+                          (!std::isfinite(value) || std::isfinite(static_cast<double>(stored)));
+        RINGRAD_CHECK(fits, DataError, where, "csv: row ", r, " must have a number that ", dtype,
+                      " can hold in column ", quoted_bytes(wanted[c]), "; got ",
+                      quoted_bytes(fields[r]));
+        values.data<T>()[r * wanted.size() + c] = stored;
       });
     }
   }

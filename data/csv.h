@@ -21,13 +21,15 @@ namespace ringrad {
 
 struct CsvOptions {
   char delimiter = ',';
-  bool has_header = true;  ///< the first line names the columns; else they are "0", "1", ...
+  bool has_header = true;      ///< the first line names the columns; else they are "0", "1", ...
+  bool ignores_names = false;  ///< the columns are "0", "1", ..., whatever the header calls them
 };
 
 class CsvTable {
  public:
   /// Throws DataError, with the number of the line, if a line has another number of fields than the
-  /// first, a quoted field does not end, or text follows a closing quote.
+  /// first, a quoted field does not end, or text follows a closing quote; DataError that names the
+  /// columns if the header calls two of them the same.
   explicit CsvTable(std::string_view text, const CsvOptions& options = {},
                     Where where = Where::current());
 
@@ -40,8 +42,10 @@ class CsvTable {
                                          Where where = Where::current()) const;
 
   /// Columns as numbers, (rows, columns), on cpu:0; all columns if none is named. Spaces around a
-  /// number are ignored; "nan" and "inf" are numbers.
-  /// Throws DataError, with the row and the column, for a field that is no number.
+  /// number are ignored; "nan" and "inf" are numbers. Numbers that are too small for the dtype are
+  /// rounded, to 0 at last.
+  /// Throws DataError, with the row and the column, for a field that is no number, or beyond the
+  /// dtype's largest.
   Tensor numbers(const std::vector<std::string>& columns = {}, DType dtype = DType::float32,
                  Where where = Where::current()) const;
 

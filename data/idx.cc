@@ -35,6 +35,11 @@ std::optional<DType> dtype_of_code(std::byte code) {
   }
 }
 
+// The format's types that the library lacks.
+const char* name_of_other_code(std::byte code) {
+  return code == std::byte{0x09} ? "int8" : code == std::byte{0x0b} ? "int16" : nullptr;
+}
+
 std::string hexadecimal(std::span<const std::byte> bytes) {
   std::ostringstream out;
   out << std::hex << std::setfill('0');
@@ -58,6 +63,10 @@ Header read_header(FileReader& file) {
   read_header_bytes(file, magic);
   const auto dtype = dtype_of_code(magic[2]);
   const auto dims = std::to_integer<int>(magic[3]);
+  if (const char* const name = name_of_other_code(magic[2]);
+      name && magic[0] == std::byte{0} && magic[1] == std::byte{0})
+    file.fail("must have elements of a type out of 08 0c 0d 0e",
+              hexadecimal(std::span(magic).subspan(2, 1)), ", ", name);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0} || !dtype || dims < 1 || dims > kMaxDims)
     file.fail(
         concat("must begin with 00 00, a type out of 08 0c 0d 0e, and 1 to ", kMaxDims, " axes"),

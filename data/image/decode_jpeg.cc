@@ -143,14 +143,17 @@ bool begins_as_jpeg(std::span<const std::byte> bytes) {
 Tensor decode_jpeg(const EncodedImage& image, std::int64_t most_pixels) {
   const char* const rule = "must be an undamaged JPEG file";
   JpegReader jpeg(image.bytes);
-  if (!jpeg.read_header()) image.fail(rule, jpeg.message());
+  if (!jpeg.read_header())
+    image.fail(rule, jpeg.message(), " in the header of ", image.bytes.size(), " bytes");
   image.check_size(jpeg.height(), jpeg.width(), most_pixels);
   if (jpeg.num_blocks() / 8 > image.bytes.size())
     image.fail(concat("must have a bit or more for each of ", jpeg.num_blocks(), " blocks"),
                image.bytes.size(), " bytes");
   const Tensor samples = empty({jpeg.height(), jpeg.width(), jpeg.channels()},
                                {.dtype = DType::uint8, .device = Device()}, image.where);
-  if (!jpeg.read_rows(samples.data<std::uint8_t>())) image.fail(rule, jpeg.message());
+  if (!jpeg.read_rows(samples.data<std::uint8_t>()))
+    image.fail(rule, jpeg.message(), " in ", jpeg.height(), " x ", jpeg.width(), " pixels of ",
+               image.bytes.size(), " bytes");
   return jpeg.is_cmyk() ? rgb_of_cmyk(samples, jpeg.is_inverted(), image.where) : samples;
 }
 

@@ -90,7 +90,8 @@ Tensor decode_png(const EncodedImage& image, std::int64_t most_pixels) {
   PngReader png(image.bytes);
   if (!png.is_made())
     throw OutOfMemoryError(concat(image.operation, ": libpng needs memory"), image.where);
-  if (!png.read_header()) image.fail(rule, png.message());
+  if (!png.read_header())
+    image.fail(rule, png.message(), " in the header of ", image.bytes.size(), " bytes");
   image.check_size(png.height(), png.width(), most_pixels);
   if (png.stored_bytes() > most_inflated(image.bytes.size()))
     image.fail(concat("must be long enough for ", png.height(), " x ", png.width(), " pixels"),
@@ -100,7 +101,9 @@ Tensor decode_png(const EncodedImage& image, std::int64_t most_pixels) {
   std::vector<png_bytep> rows(static_cast<std::size_t>(png.height()));
   for (std::size_t y = 0; y < rows.size(); ++y)
     rows[y] = samples.data<std::uint8_t>() + static_cast<std::int64_t>(y) * samples.strides()[0];
-  if (!png.read_rows(rows.data())) image.fail(rule, png.message());
+  if (!png.read_rows(rows.data()))
+    image.fail(rule, png.message(), " in ", png.height(), " x ", png.width(), " pixels of ",
+               image.bytes.size(), " bytes");
   return samples;
 }
 

@@ -59,6 +59,47 @@ TEST(CsvTest, ErrorsNameThePlace) {
   expect_throws<ValueError>([] { CsvTable("", {.delimiter = '"'}); }, "delimiter");
 }
 
+TEST(CsvTest, AHeaderThatNamesTwoColumnsTheSameIsRefused) {
+  expect_throws<DataError>([] { CsvTable("x,y,x\n1,2,3\n"); },
+                           "the header must name each column once, unless ignores_names is set; "
+                           "got \"x\" for columns 0 and 2");
+  expect_throws<DataError>([] { CsvTable(",a,\n1,2,3\n"); }, "got \"\" for columns 0 and 2");
+  expect_throws<DataError>([] { CsvTable("a,a\n"); }, "got \"a\" for columns 0 and 1");
+  EXPECT_EQ(CsvTable(",a\n1,2\n").names(), (Fields{"", "a"}));  // one without a name is no other
+  for (const char* text : {"x,y,x\n1,2,3\n", ",,\n1,2,3\n"}) {
+    const CsvTable table(text, {.ignores_names = true});
+    EXPECT_EQ(table.names(), (Fields{"0", "1", "2"}));
+    EXPECT_EQ(table.numbers().to_vector<float>(), (std::vector<float>{1, 2, 3}));
+    EXPECT_EQ(table.numbers({"2", "0"}).to_vector<float>(), (std::vector<float>{3, 1}));
+  }
+}
+
+TEST(CsvTest, NumbersBeyondTheDTypeAreRefusedAndSmallOnesAreRounded) {
+  const auto number = [](const std::string& text, DType dtype) {
+    return CsvTable("x\n" + text + "\n").numbers({"x"}, dtype).item<double>();
+  };
+  for (const auto& [text, dtype] :
+       std::vector<std::pair<std::string, DType>>{{"1e39", DType::float32},
+                                                  {"-1e39", DType::float32},
+                                                  {"3.5e38", DType::bfloat16},
+                                                  {"70000", DType::float16},
+                                                  {"1e309", DType::float64},
+                                                  {"-1e4000", DType::float64},
+                                                  {"1e99999", DType::float32}})
+    expect_throws<DataError>([&] { number(text, dtype); },
+                             concat("row 0 must have a number that ", dtype,
+                                    " can hold in column \"x\"; got \"", text, '"'));
+  EXPECT_EQ(number("1e39", DType::float64), 1e39);
+  EXPECT_EQ(number("3.4028234e38", DType::float32), 3.4028234663852886e38);
+  EXPECT_EQ(number("65504", DType::float16), 65504);
+  EXPECT_EQ(number("-inf", DType::float16), -INFINITY);
+  EXPECT_EQ(number("1e-310", DType::float64), 1e-310);
+  for (const char* small : {"1e-400", "-1e-5000", "1e-99999"}) {
+    EXPECT_EQ(number(small, DType::float64), 0) << small;
+    EXPECT_EQ(number(small, DType::float32), 0) << small;
+  }
+}
+
 TEST(CsvTest, FilesAreRead) {
   const testing::Folder folder;
   std::ofstream(folder / "t.csv") << "a,b\n1,2\n";

@@ -48,6 +48,19 @@ TEST(IdxTest, ReadsBigEndianNumbers) {
   expect_close(doubles, {-1.25});
 }
 
+TEST(IdxTest, AnUnknownTypeIsNamed) {
+  expect_throws<DataError>(
+      [] {
+        read_idx(file_with(idx_file(0x09, {2}, {1, 2})));
+      },
+      "must have elements of a type out of 08 0c 0d 0e; got 09, int8");
+  expect_throws<DataError>(
+      [] {
+        read_idx(file_with(idx_file(0x0b, {1}, {1, 2})));
+      },
+      "got 0b, int16");
+}
+
 TEST(IdxTest, ReadsGzipLikeThePlainFile) {
   expect_close(read_idx(file_with(gzip(small_file()))), {1, 2, 3, 4, 5, 6});
 }
