@@ -30,6 +30,7 @@
 #include "ringrad/benchmarks/collective_launch.h"
 #include "ringrad/benchmarks/collective_report.h"
 #include "ringrad/benchmarks/peers/gloo_collectives.h"
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/options.h"
 
 namespace ringrad::bench {
@@ -172,7 +173,7 @@ std::vector<Routine> check(Settings& settings) {
   if (settings.min_size > settings.max_size)
     refuse("--min-size: must be at most --max-size; got " + std::to_string(settings.min_size) +
            " and " + std::to_string(settings.max_size));
-  if (!settings.json.empty() && !std::ofstream(settings.json, std::ios::app))
+  if (!settings.json.empty() && !option::may_be_written(settings.json))
     refuse("--json: the file must be writable; got " + settings.json);
   return routines;
 }
@@ -245,11 +246,7 @@ void write_json(const Settings& settings, const std::vector<Row>& rows,
       {"comparisons", nlohmann::json::array()}};
   for (const Row& row : rows) json["results"].push_back(to_json(row));
   for (const SizeSummary& summary : summaries) json["comparisons"].push_back(to_json(summary));
-  std::ofstream file(settings.json);
-  file << json.dump(1) << '\n';
-  if (!file.flush())
-    throw DataError("collectives: the JSON file must be writable; got " + settings.json,
-                    Where::current());
+  write_file("--json", settings.json, json.dump(1) + '\n');
 }
 
 // --- Options ---

@@ -11,7 +11,10 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <utility>
+
+#include "ringrad/core/file/quiet_writes.h"
 
 namespace ringrad {
 namespace detail {
@@ -32,11 +35,24 @@ thread_local ThreadName thread_name{this_process.number, ""};
 // without its end, as a killed process leaves it.
 class TraceFile {
  public:
-  TraceFile(std::FILE* file, const std::string& path, Where where) : file_(file) {
-    RINGRAD_CHECK(file_, DataError, where, "trace: the file must be writable; got ", path);
+  TraceFile(std::FILE* file, const std::string& path, Where where) : file_(file), path_(path) {
+    RINGRAD_CHECK(file_, DataError, where, "trace: the file must be writable; got ", path, ", \"",
+                  std::generic_category().message(errno), '"');
     std::fputs("[", file_.get());
   }
-  ~TraceFile() { std::fputs("\n]\n", file_.get()); }
+  ~TraceFile() { finish(); }
+
+  /// Completes the file. Returns the error of the first event that was lost; empty if there is
+  /// none.
+  std::string finish() {
+    if (!file_) return error_;
+    std::fputs("\n]\n", file_.get());
+    flush();
+    const QuietWrites quiet;
+    file_.reset();
+    return error_;
+  }
+  bool is_damaged() const { return !error_.empty(); }
 
   void write(const std::string& name, const char* category, TraceClock::time_point begin,
              TraceClock::time_point end, const std::string& args) {
@@ -63,10 +79,19 @@ class TraceFile {
       if (!members.is_discarded()) event["args"] = std::move(members);
     }
     put(event);
-    std::fflush(file_.get());
+    flush();
   }
 
  private:
+  void flush() {
+    const QuietWrites quiet;
+    errno = 0;
+    const bool is_written = std::fflush(file_.get()) == 0 && !std::ferror(file_.get());
+    if (is_written || is_damaged()) return;
+    const int error = errno != 0 ? errno : EIO;
+    error_ = concat("trace: ", path_, " must be writable; got \"",
+                    std::generic_category().message(error), '"');
+  }
   void put_name(const char* what, int thread, const std::string& name) {
     put({{"name", what},
          {"ph", "M"},
@@ -84,6 +109,8 @@ class TraceFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   std::unique_ptr<std::FILE, Close> file_;
+  const std::string path_;
+  std::string error_;  // of the first event that was lost
   std::map<ThreadName, int> threads_;
   int num_anonymous_ = 0;
   bool is_empty_ = true;
@@ -110,12 +137,18 @@ struct Tracer {
   std::string asked_for;  // what RINGRAD_TRACE names, until that file is made
 
   // Spans that end after the tracer's destruction are dropped.
-  ~Tracer() { end(); }
-  void end() {
+  ~Tracer() {
+    if (const std::string error = end(); !error.empty())
+      std::fprintf(stderr, "%s\n", error.c_str());
+  }
+  /// Returns the error of the first event that was lost; empty if there is none.
+  std::string end() {
     const std::lock_guard lock(mutex);
     make_file();
     detail::is_tracing = false;
+    const std::string error = file ? file->finish() : "";
     file.reset();
+    return error;
   }
 
   // A file that cannot be written must not end the program. REQUIRES: the mutex is held
@@ -160,14 +193,17 @@ const bool is_asked_for = [] {
 }  // namespace
 
 void trace_to(const std::string& path, Where where) {
-  end_trace();
+  end_trace(where);
   Tracer& all = tracer();
   const std::lock_guard lock(all.mutex);
   all.file = std::make_unique<TraceFile>(std::fopen(path.c_str(), "w"), path, where);
   detail::is_tracing = true;
 }
 
-void end_trace() { tracer().end(); }
+void end_trace(Where where) {
+  const std::string error = tracer().end();
+  RINGRAD_CHECK(error.empty(), DataError, where, error);
+}
 
 void set_trace_process(const TraceProcess& process) {
   const std::lock_guard lock(tracer().mutex);
@@ -193,7 +229,7 @@ void trace_span(const std::string& name, const char* category, TraceClock::time_
   Tracer& all = tracer();
   const std::lock_guard lock(all.mutex);
   all.make_file();
-  if (all.file) all.file->write(name, category, begin, end, args);
+  if (all.file && !all.file->is_damaged()) all.file->write(name, category, begin, end, args);
 }
 
 }  // namespace ringrad

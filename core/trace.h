@@ -32,14 +32,18 @@
 
 namespace ringrad {
 
-/// Writes spans to `path` from now on, each as it ends; one process writes one file. The file that
-/// RINGRAD_TRACE names is made at the first span, or at the program's end.
+/// Writes spans to `path` from now on, each as it ends; one process writes one file, in place of an
+/// existing one. The file that RINGRAD_TRACE names is made at the first span, or at the program's
+/// end.
 ///
-/// Throws:  DataError if the file cannot be written
+/// Throws:  DataError if the file cannot be written, and as end_trace() for an earlier file
 void trace_to(const std::string& path, Where where = Where::current());
 
 /// Completes the file and stops writing.
-void end_trace();
+///
+/// Throws:  DataError that names the file, if the disk was full, say, and events were lost; at the
+///          program's end this goes to stderr
+void end_trace(Where where = Where::current());
 
 /// What a process is called in traces: the layer above says it before the first span. Threads are
 /// drawn in groups named "<kind> <number>", as in "rank 3"; a thread without a TraceThread belongs

@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/core/view.h"
 #include "ringrad/data/array_reader.h"
@@ -47,6 +45,9 @@ struct Header {
 class HeaderText {
  public:
   explicit HeaderText(std::string_view text) : rest_(text) {}
+
+  /// The value of 'descr', if it is a text that names no dtype of the library.
+  std::string_view unknown_type() const { return unknown_type_; }
 
   std::optional<Header> read() {
     Header header;
@@ -97,9 +98,13 @@ class HeaderText {
   }
   bool type(Header& header) {
     const auto text = quoted();
-    if (!text || text->size() < 3) return false;
-    const auto known = std::find(kNames.begin(), kNames.end(), text->substr(1));
-    if (known == kNames.end()) return false;
+    if (!text) return false;
+    const auto known = std::find(kNames.begin(), kNames.end(),
+                                 text->substr(std::min<std::size_t>(1, text->size())));
+    if (known == kNames.end() || known->empty()) {
+      unknown_type_ = *text;
+      return false;
+    }
     header.dtype = static_cast<DType>(known - kNames.begin());
     const char order = text->front();
     header.order = order == '>' ? std::endian::big : std::endian::little;
@@ -123,7 +128,7 @@ class HeaderText {
     return true;
   }
 
-  std::string_view rest_;
+  std::string_view rest_, unknown_type_;
 };
 
 std::string read_text(ByteReader& file, std::size_t size, const char* what) {
@@ -149,7 +154,11 @@ Header read_header(ByteReader& file) {
   if (size > kMostHeaderBytes)
     file.fail(concat("must have a header of at most ", kMostHeaderBytes, " bytes"), size);
   const std::string text = read_text(file, size, "header");
-  const auto header = HeaderText(text).read();
+  HeaderText reader(text);
+  const auto header = reader.read();
+  if (!header && !reader.unknown_type().empty())
+    file.fail("must have a header with 'descr' one of f4 f8 f2 i4 i8 u1 b1",
+              quoted_bytes(reader.unknown_type()), " in ", quoted_bytes(text));
   if (!header)
     file.fail(
         "must have a header with 'descr' one of f4 f8 f2 i4 i8 u1 b1 and their order, "
@@ -178,12 +187,8 @@ std::string header_of(const Tensor& x) {
                 static_cast<char>(text.size() >> 8), text);
 }
 
-void write_elements(std::ostream& out, const Tensor& x, Where where) {
-  const auto write = [&](const auto& values) {
-    const auto bytes = std::as_bytes(std::span(values));
-    out.write(reinterpret_cast<const char*>(bytes.data()),
-              static_cast<std::streamsize>(bytes.size()));
-  };
+void write_elements(const WriteBytes& out, const Tensor& x, Where where) {
+  const auto write = [&](const auto& values) { out(std::as_bytes(std::span(values))); };
   dispatch_dtype(x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, bool>)
       write(x.to_vector<std::uint8_t>(where));
@@ -210,9 +215,9 @@ void check_npy_dtype(const char* operation, const Tensor& x, Where where) {
                 ": the dtype must be one that NumPy has; got bfloat16");
 }
 
-void write_npy_array(std::ostream& out, const Tensor& x, Where where) {
+void write_npy_array(const WriteBytes& out, const Tensor& x, Where where) {
   const std::string header = header_of(x);
-  out.write(header.data(), static_cast<std::streamsize>(header.size()));
+  out(std::as_bytes(std::span(header)));
   write_elements(out, x, where);
 }
 
@@ -223,22 +228,9 @@ Tensor read_npy(const std::filesystem::path& path, Where where) {
 
 void write_npy(const std::filesystem::path& path, const Tensor& x, Where where) {
   check_npy_dtype("write_npy", x, where);
-  std::filesystem::path beside = path;
-  beside += ".tmp";
-  std::error_code error;
-  errno = 0;
-  {
-    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-    write_npy_array(out, x, where);
-    out.close();
-    if (!out) error.assign(errno != 0 ? errno : EIO, std::generic_category());
-  }
-  if (!error) std::filesystem::rename(beside, path, error);
-  if (!error) return;
-  std::error_code ignored;
-  std::filesystem::remove(beside, ignored);
-  throw DataError(concat("write_npy: ", path.string(), " must be writable; got ", error.message()),
-                  where);
+  AtomicFile file(path, {.operation = "write_npy", .has_many_writers = true}, where);
+  write_npy_array([&](std::span<const std::byte> bytes) { file.write(bytes); }, x, where);
+  file.commit();
 }
 
 }  // namespace ringrad

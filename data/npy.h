@@ -25,8 +25,7 @@ namespace ringrad {
 ///          library lacks, such as int8, complex numbers, records or Python objects
 Tensor read_npy(const std::filesystem::path& path, Where where = Where::current());
 
-/// Writes x row-major as version 1.0, replacing an existing file. The new file appears as a whole:
-/// it is written beside its place, under the name `path` + ".tmp", and then renamed.
+/// Writes x row-major as version 1.0, as a whole or not at all (core/file/atomic_file.h).
 ///
 /// DTypes:  all but bfloat16, which NumPy lacks
 /// Throws:  DTypeError for bfloat16; DataError if the file cannot be written

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <sstream>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/data/npy_array.h"
 
@@ -21,18 +22,19 @@ constexpr std::string_view kSuffix = ".npy";
 struct Discard {
   void operator()(zip_t* archive) const { zip_discard(archive); }
   void operator()(zip_file_t* member) const { zip_fclose(member); }
+  void operator()(zip_source_t* source) const { zip_source_free(source); }
 };
 using Archive = std::unique_ptr<zip_t, Discard>;
 
-Archive open(const char* operation, const std::filesystem::path& path, int flags, Where where) {
+Archive open(const std::filesystem::path& path, Where where) {
   int code = 0;
-  Archive archive(zip_open(path.c_str(), flags, &code));
+  Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code));
   if (archive) return archive;
   zip_error_t error;
   zip_error_init_with_code(&error, code);
   const std::string reason = zip_error_strerror(&error);
   zip_error_fini(&error);
-  throw DataError(concat(operation, ": ", path.string(),
+  throw DataError(concat("read_npz: ", path.string(),
                          " must be a zip archive with one member of each name; got ", reason),
                   where);
 }
@@ -104,7 +106,7 @@ std::map<std::string, Tensor> read(const std::filesystem::path& path,
                 "read_npz: ", path.string(), " must be a regular file; got ",
                 error ? error.message() : "another kind");
   std::uint64_t unclaimed_bytes = std::filesystem::file_size(path, error);
-  const Archive archive = open("read_npz", path, ZIP_RDONLY | ZIP_CHECKCONS, where);
+  const Archive archive = open(path, where);
   auto members = members_of(*archive);
   if (names) {
     std::map<std::string, std::uint64_t> asked;
@@ -130,6 +132,68 @@ std::map<std::string, Tensor> read(const std::filesystem::path& path,
   return tensors;
 }
 
+// --- Writing ---
+
+class ArchiveInMemory {
+ public:
+  ArchiveInMemory(const std::filesystem::path& path, Where where)
+      : path_(path),
+        where_(where),
+        bytes_(zip_source_buffer_create(nullptr, 0, 0, nullptr)),
+        archive_(bytes_ ? zip_open_from_source(bytes_.get(), ZIP_TRUNCATE, nullptr) : nullptr) {
+    check(archive_ != nullptr, "no memory");
+    zip_source_keep(bytes_.get());  // the archive frees it once
+  }
+
+  /// REQUIRES: content outlives finish()
+  void add(const std::string& name, const std::string& content, bool deflates) {
+    zip_t* const archive = archive_.get();
+    zip_source_t* const source = zip_source_buffer(archive, content.data(), content.size(), 0);
+    check(source != nullptr, zip_strerror(archive));
+    const zip_int64_t index = zip_file_add(archive, name.c_str(), source, ZIP_FL_ENC_UTF_8);
+    if (index < 0) zip_source_free(source);
+    check(index >= 0, zip_strerror(archive));
+    const auto at = static_cast<std::uint64_t>(index);
+    constexpr std::uint16_t kFirstDay = 1 << 5 | 1;  // 1 January 1980, as NumPy has
+    const zip_int32_t method = deflates ? ZIP_CM_DEFLATE : ZIP_CM_STORE;
+    check(zip_file_set_dostime(archive, at, 0, kFirstDay, 0) == 0 &&
+              zip_set_file_compression(archive, at, method, 0) == 0,
+          zip_strerror(archive));
+  }
+
+  /// The archive's bytes.
+  std::string finish() {
+    // libzip writes nothing for an archive without members. Its format: the record of the end.
+    if (zip_get_num_entries(archive_.get(), 0) == 0)
+      return std::string("PK\5\6").append(kEmptyEndBytes, '\0');
+    check(zip_close(archive_.get()) == 0, zip_strerror(archive_.get()));
+    [[maybe_unused]] const zip_t* const closed = archive_.release();
+    zip_source_t* const source = bytes_.get();
+    zip_stat_t facts;
+    zip_stat_init(&facts);
+    const bool is_open = zip_source_open(source) == 0 && zip_source_stat(source, &facts) == 0;
+    std::string bytes(is_open ? facts.size : 0, '\0');
+    const bool is_read = is_open && zip_source_read(source, bytes.data(), bytes.size()) ==
+                                        static_cast<zip_int64_t>(bytes.size());
+    check(is_read, zip_error_strerror(zip_source_error(source)));
+    zip_source_close(source);
+    return bytes;
+  }
+
+ private:
+  static constexpr std::size_t kEmptyEndBytes = 18;
+
+  void check(bool holds, const char* got) const {
+    RINGRAD_CHECK(holds, DataError, where_, "write_npz: ", path_.string(),
+                  " must be writable; got ", got);
+  }
+
+  const std::filesystem::path path_;
+  const Where where_;
+  std::unique_ptr<zip_source_t, Discard> bytes_;
+  Archive archive_;
+};
+
 }  // namespace
 
 std::map<std::string, Tensor> read_npz(const std::filesystem::path& path, Where where) {
@@ -141,7 +205,6 @@ std::map<std::string, Tensor> read_npz(const std::filesystem::path& path,
   return read(path, &names, where);
 }
 
-// libzip writes beside the place and renames.
 void write_npz(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
                bool deflates, Where where) {
   std::vector<std::string> contents;  // libzip reads them when it closes the archive
@@ -149,33 +212,18 @@ void write_npz(const std::filesystem::path& path, const std::map<std::string, Te
     check_npy_dtype("write_npz", x, where);
     RINGRAD_CHECK(!name.empty() && name.find('\0') == std::string::npos, ValueError, where,
                   "write_npz: a name must have bytes, none of them 0; got ", name.size(), " bytes");
-    std::ostringstream out;
-    write_npy_array(out, x, where);
-    contents.push_back(std::move(out).str());
+    std::string& content = contents.emplace_back();
+    write_npy_array(
+        [&](std::span<const std::byte> bytes) {
+          content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        },
+        x, where);
   }
-  Archive archive = open("write_npz", path, ZIP_CREATE | ZIP_TRUNCATE, where);
-  const auto check = [&](bool holds) {
-    RINGRAD_CHECK(holds, DataError, where, "write_npz: ", path.string(), " must be writable; got ",
-                  zip_strerror(archive.get()));
-  };
+  ArchiveInMemory archive(path, where);
   auto content = contents.begin();
-  for (const auto& [name, x] : tensors) {
-    zip_source_t* const source =
-        zip_source_buffer(archive.get(), content->data(), content->size(), 0);
-    ++content;
-    check(source != nullptr);
-    const zip_int64_t index = zip_file_add(archive.get(), (name + std::string(kSuffix)).c_str(),
-                                           source, ZIP_FL_ENC_UTF_8);
-    if (index < 0) zip_source_free(source);
-    check(index >= 0);
-    const auto at = static_cast<std::uint64_t>(index);
-    constexpr std::uint16_t kFirstDay = 1 << 5 | 1;  // 1 January 1980, as NumPy has
-    check(zip_file_set_dostime(archive.get(), at, 0, kFirstDay, 0) == 0);
-    check(zip_set_file_compression(archive.get(), at, deflates ? ZIP_CM_DEFLATE : ZIP_CM_STORE,
-                                   0) == 0);
-  }
-  check(zip_close(archive.get()) == 0);
-  archive.release();
+  for (const auto& [name, x] : tensors)
+    archive.add(name + std::string(kSuffix), *content++, deflates);
+  write_file("write_npz", path, archive.finish(), where);
 }
 
 }  // namespace ringrad

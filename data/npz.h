@@ -36,8 +36,9 @@ std::map<std::string, Tensor> read_npz(const std::filesystem::path& path,
                                        const std::vector<std::string>& names,
                                        Where where = Where::current());
 
-/// Writes tensors by name, deflated if asked for, replacing an existing file as a whole. Equal
-/// tensors give equal bytes, whatever the time.
+/// Writes tensors by name, deflated if asked for, as a whole or not at all
+/// (core/file/atomic_file.h). Without tensors the archive is empty. Equal tensors give equal bytes,
+/// whatever the time. Needs as much memory as the file, and the tensors' bytes once more.
 ///
 /// DTypes:  all but bfloat16, which NumPy lacks
 /// Throws:  DTypeError for bfloat16; ValueError for an empty name or one with a zero byte;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ringrad/core/draw/svg.h"
-#include "ringrad/nn/checkpoint/atomic_file.h"
+#include "ringrad/core/file/atomic_file.h"
 
 namespace ringrad::nn {
 namespace {
@@ -145,10 +145,7 @@ std::string LossCurve::svg(Where where) const {
 }
 
 void LossCurve::write(const std::filesystem::path& path, Where where) const {
-  const std::string text = svg(where);
-  AtomicFile file(path, where);
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  write_file("LossCurve", path, svg(where), where);
 }
 
 }  // namespace ringrad::nn

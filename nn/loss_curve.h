@@ -41,7 +41,7 @@ class LossCurve {
   /// Throws:  ValueError if there is no point, or all of them are gaps
   std::string svg(Where where = Where::current()) const;
 
-  /// Writes svg() to a file, replacing an existing one as a whole or not at all.
+  /// Writes svg() to a file as a whole or not at all (core/file/atomic_file.h).
   ///
   /// Throws:  as svg(); DataError if the file cannot be written
   void write(const std::filesystem::path& path, Where where = Where::current()) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "ringrad/sim/fault_handler.h"
@@ -61,11 +63,13 @@ void read(const char* variable, Number& value) {
 void write_trace_at_exit() {
   const char* path = std::getenv("RINGRAD_SIM_TRACE");
   if (!path) return;
+  errno = 0;
   std::ofstream file(path);
   file << chrome_trace();
   file.close();
   if (!file)
-    std::fprintf(stderr, "simulated CUDA: RINGRAD_SIM_TRACE must be writable; got '%s'\n", path);
+    std::fprintf(stderr, "simulated CUDA: RINGRAD_SIM_TRACE must be writable; got '%s', \"%s\"\n",
+                 path, std::generic_category().message(errno).c_str());
 }
 
 }  // namespace

@@ -1,14 +1,17 @@
 #include "ringrad/core/untrusted/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <numeric>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -89,10 +92,27 @@ CLI::Validator whole(std::int64_t least, std::int64_t most) {
 
 CLI::Validator number(double least, double most) { return in_range("number", least, most); }
 
+// Opening it would create the file, or wait for a pipe's reader. A link's target may not exist yet.
+bool may_be_written(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  using Type = std::filesystem::file_type;
+  if (status.type() != Type::not_found && status.type() != Type::none)
+    return !std::filesystem::is_directory(status) && access(path.c_str(), W_OK) == 0;
+  if (status.type() == Type::none) return false;  // a loop of links, say
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, error))) {
+    const auto target = path.parent_path() / std::filesystem::read_symlink(path, error);
+    return !error && may_be_written(target);
+  }
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  return path.has_filename() && access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
 CLI::Validator writable_file() {
   return {[](const std::string& path) {
-            const bool is_writable = std::ofstream(path, std::ios::app).is_open();
-            return is_writable ? "" : "the file must be writable; got " + quoted_bytes(path, 4096);
+            return may_be_written(path)
+                       ? ""
+                       : "the file must be writable; got " + quoted_bytes(path, 4096);
           },
           "FILE"};
 }

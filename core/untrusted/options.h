@@ -17,6 +17,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -33,7 +34,10 @@ CLI::Validator whole(std::int64_t least, std::int64_t most);
 /// A finite number in [least, most]; 1e-3 is also accepted.
 CLI::Validator number(double least, double most);
 
-/// A file that can be opened for appending. The check creates the file.
+/// True for a file that exists and can be written, and for a new one in a folder that can be
+/// written. Opens nothing.
+bool may_be_written(const std::filesystem::path& path);
+/// Such a file.
 CLI::Validator writable_file();
 
 /// Passes over the training data.

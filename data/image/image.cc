@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/data/file_reader.h"
 #include "ringrad/data/image/decode.h"
@@ -116,12 +117,15 @@ void write_png(const std::filesystem::path& path, const Tensor& image, Where whe
   facts.height = static_cast<png_uint_32>(shape[1]);
   facts.width = static_cast<png_uint_32>(shape[2]);
   facts.format = kFormats[shape[0] - 1];
-  const bool is_written =
-      png_image_write_to_file(&facts, path.c_str(), 0, samples.data(), 0, nullptr) != 0;
+  std::string bytes(PNG_IMAGE_PNG_SIZE_MAX(facts), '\0');
+  png_alloc_size_t size = bytes.size();
+  const bool is_made =
+      png_image_write_to_memory(&facts, bytes.data(), &size, 0, samples.data(), 0, nullptr) != 0;
   const std::string reason = facts.message;
   png_image_free(&facts);
-  RINGRAD_CHECK(is_written, DataError, where, "write_png: ", path.string(),
-                " must be writable; got ", reason);
+  RINGRAD_CHECK(is_made, DataError, where, "write_png: ", path.string(), " must be writable; got ",
+                reason);
+  write_file("write_png", path, std::string_view(bytes).substr(0, size), where);
 }
 
 }  // namespace ringrad

@@ -52,7 +52,8 @@ Tensor read_image(const std::filesystem::path& path, const ImageOptions& options
 Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options = {},
                     const std::string& name = "the image", Where where = Where::current());
 
-/// Writes a PNG file; read_image gives the same bytes back.
+/// Writes a PNG file, as a whole or not at all (core/file/atomic_file.h); read_image gives the same
+/// bytes back.
 ///
 /// Shapes:  (C, H, W) with 1 channel for gray or 3 for colors, or one more for transparency
 /// DTypes:  uint8

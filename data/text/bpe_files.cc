@@ -1,11 +1,9 @@
 // BpeTokenizer::load and save: GPT-2's vocab.json and merges.txt.
 
-#include <cerrno>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <system_error>
 
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/json.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/data/text/bpe_tokenizer.h"
@@ -97,26 +95,19 @@ BpeTokenizer BpeTokenizer::load(const std::filesystem::path& vocabulary,
 
 void BpeTokenizer::save(const std::filesystem::path& vocabulary,
                         const std::filesystem::path& merges, Where where) const {
-  const auto write = [&](const std::filesystem::path& path, const std::string& text) {
-    errno = 0;
-    std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
-    if (!out)
-      throw DataError(
-          concat("BpeTokenizer::save: ", path.string(), " must be writable; got ",
-                 std::error_code(errno != 0 ? errno : EIO, std::generic_category()).message()),
-          where);
-  };
+  const AtomicFileOptions options{.operation = "BpeTokenizer::save", .has_many_writers = true};
+  AtomicFile vocabulary_file(vocabulary, options, where), merges_file(merges, options, where);
   nlohmann::ordered_json tokens;
   for (std::size_t token = 0; token < bytes_.size(); ++token)
     tokens[bytes_to_characters(bytes_[token])] = token;
-  write(vocabulary, tokens.dump());
+  vocabulary_file.write(tokens.dump());
   std::string lines = "#version: 0.2\n";
   for (const auto& [left, right] : merges_)
     lines += bytes_to_characters(bytes_[static_cast<std::size_t>(left)]) + ' ' +
              bytes_to_characters(bytes_[static_cast<std::size_t>(right)]) + '\n';
-  write(merges, lines);
+  merges_file.write(lines);
+  vocabulary_file.commit();
+  merges_file.commit();
 }
 
 }  // namespace ringrad

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ringrad/core/error.h"
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/json.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"
 
@@ -133,8 +134,6 @@ void KeptChoices::keep(const std::string& problem, const std::string& choice) {
   if (!file_.empty()) write();
 }
 
-// Writes a temporary file and renames it once it is complete: readers see the old file or the new
-// one.
 void KeptChoices::write() {
   const std::string text =
       json{{"library", library_}, {"device", device_}, {"choices", choices_}}.dump(
@@ -143,15 +142,13 @@ void KeptChoices::write() {
   if (text.size() > kMostBytes) return ignore("must have room for one more; got a full file");
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
-  std::string temporary = file_.string() + ".XXXXXX";
-  const int file = mkstemp(temporary.data());
-  if (file < 0) return ignore("must be in a folder that can be written; got one that cannot");
-  const bool is_whole =
-      ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const bool is_closed = close(file) == 0;
-  if (is_whole && is_closed && std::rename(temporary.c_str(), file_.c_str()) == 0) return;
-  unlink(temporary.c_str());
-  ignore("must be written as a whole; got a failure");
+  try {
+    AtomicFile file(file_, {.operation = "keep", .has_many_writers = true});
+    file.write(text);
+    file.commit();
+  } catch (const DataError& failure) {
+    ignore(concat("must be kept as a whole; got ", failure.message()));
+  }
 }
 
 void KeptChoices::ignore(std::string_view why) {

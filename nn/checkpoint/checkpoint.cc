@@ -179,8 +179,9 @@ void Checkpoint::save(const std::filesystem::path& path, Where where) const {
 
 bool Checkpoint::load(const std::filesystem::path& path, Where where) {
   if (!may_be_file(path)) return false;
-  load_state(read_tensors(path, where), 0, where);
-  if (const auto facts = tensor_file_facts(path)) continue_from_generation(facts->generation);
+  std::int64_t generation = 0;
+  load_state(read_tensors(path, generation, where), 0, where);
+  continue_from_generation(generation);
   return true;
 }
 

@@ -15,7 +15,7 @@
 // complete, a run that loads continues bit by bit like the run that saved: schedules are functions
 // of the step, a loader's state is two numbers, `epoch` and `consumed` (data/sampler.h), and all
 // randomness comes from generators. Saving and loading each happen as a whole or not at all
-// (atomic_file.h). The format is that of tensor_file.h, with tensors "model.0.weight",
+// (core/file/atomic_file.h). The format is that of tensor_file.h, with tensors "model.0.weight",
 // "optimizer.0.momentum", "step" ().
 //
 // For many ranks: parallel/train/checkpoint/distributed_checkpoint.h.

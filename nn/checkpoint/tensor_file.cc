@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/checkpoint/atomic_file.h"
 #include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/nn/checkpoint/tensor_file_format.h"
 
@@ -112,24 +112,29 @@ std::optional<TensorFileFacts> tensor_file_facts(const std::filesystem::path& pa
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
   const std::uint64_t num_bytes = std::filesystem::file_size(path, error);
-  std::string text(kFixedBytes + kGeneration.size() + kGenerationDigits, '\0');
+  std::string text(kMostFrontBytes, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(text.data(), std::ssize(text));
   if (error || text.compare(kLengthBytes, kFront.size(), kFront) != 0) return {};
-  TensorFileFacts facts{text.substr(kDigitsAt, kNoDigits.size()), 0, num_bytes};
-  const char* const digits = text.data() + kFixedBytes + kGeneration.size();
+  const auto generation = generation_after_front(text);
+  if (!generation) return {};
+  return TensorFileFacts{text.substr(kDigitsAt, kNoDigits.size()), *generation, num_bytes};
+}
+
+std::optional<std::int64_t> tensor_file::generation_after_front(std::string_view bytes) {
+  if (bytes.size() < kMostFrontBytes ||
+      bytes.substr(kFixedBytes, kGeneration.size()) != kGeneration)
+    return 0;
+  const char* const digits = bytes.data() + kFixedBytes + kGeneration.size();
   const char* const end = digits + kGenerationDigits;
   std::int64_t generation = 0;
-  if (text.compare(kFixedBytes, kGeneration.size(), kGeneration) != 0) return facts;
-  if (std::from_chars(digits, end, generation).ptr != end || generation <= 0 ||
-      generation > kLastGeneration)
-    return {};
-  facts.generation = generation;
-  return facts;
+  const bool can_be = std::from_chars(digits, end, generation).ptr == end && generation > 0 &&
+                      generation <= kLastGeneration;
+  return can_be ? std::optional(generation) : std::nullopt;
 }
 
 void write_tensors(const std::filesystem::path& path, const StateDict& tensors, Where where) {
-  AtomicFile file(path, where);
+  AtomicFile file(path, {}, where);
   write_all(file, tensors, 0, where);
   file.commit();
 }
@@ -137,7 +142,9 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors, 
 void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
                    std::int64_t generation, Where where) {
   const auto refuse_later = [&] {
-    if (!may_be_file(path)) return;
+    std::error_code unknown;
+    const bool is_stream = std::filesystem::is_other(std::filesystem::status(path, unknown));
+    if (is_stream || !may_be_file(path)) return;
     const auto there = tensor_file_facts(path);
     RINGRAD_CHECK(there, DataError, where, "save: ", path.string(),
                   " must be a tensor file, or removed; got another, which may be of a later run");
@@ -146,7 +153,7 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
                   ", later than ", generation);
   };
   refuse_later();  // before anything is written
-  AtomicFile file(path, generation, where);
+  AtomicFile file(path, {.version = generation_digits(generation)}, where);
   write_all(file, tensors, generation, where);
   file.commit(refuse_later);
 }

@@ -32,8 +32,7 @@
 namespace ringrad::nn {
 
 /// Writes a file, replacing an existing one; if that fails, the existing file stays as it is
-/// (atomic_file.h). A symbolic link is replaced, not followed. The tensors may be on any device and
-/// have any strides.
+/// (core/file/atomic_file.h). The tensors may be on any device and have any strides.
 ///
 /// Throws:  DataError if the file cannot be written; ValueError for a name that is not UTF-8, or is
 ///          "__metadata__"
@@ -46,6 +45,11 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
 /// Throws:  DataError that names the file and what is wrong with it, unless the file is exactly as
 ///          it was written
 StateDict read_tensors(const std::filesystem::path& path, Where where = Where::current());
+
+/// The same, and the generation that this file carries, 0 for none, even if another process
+/// replaces the file meanwhile.
+StateDict read_tensors(const std::filesystem::path& path, std::int64_t& generation,
+                       Where where = Where::current());
 
 /// Reads a safetensors file of any program; the tensors are on cpu:0. A file that begins as
 /// write_tensors begins it must match its checksum; other files need none.

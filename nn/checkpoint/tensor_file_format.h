@@ -8,10 +8,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
 
 namespace ringrad::nn::tensor_file {
@@ -24,7 +26,13 @@ inline constexpr std::uint64_t kLengthBytes = 8;
 inline constexpr std::uint64_t kDigitsAt = kLengthBytes + kFront.size();
 inline constexpr std::uint64_t kFixedBytes = kDigitsAt + kNoDigits.size();
 inline constexpr std::string_view kGeneration = R"(","generation":")";  // after the checksum
-inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;          // the format's own limit
+inline constexpr std::uint64_t kMostFrontBytes =
+    kFixedBytes + kGeneration.size() + kGenerationDigits;
+inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the format's own limit
+
+/// The generation in a file's first bytes, of which kMostFrontBytes are enough: 0 if the file has
+/// none, nothing if it has one that cannot be.
+std::optional<std::int64_t> generation_after_front(std::string_view bytes);
 
 /// The checksum of bytes that come piece by piece.
 class Crc {

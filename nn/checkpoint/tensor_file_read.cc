@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ using namespace tensor_file;
 using Json = nlohmann::json;
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
+constexpr std::string_view kCutOff = ", which is cut off: the file holds ";
 constexpr int kMostDepth = 3;  // of the header: an object of objects of lists
 
 // The format's dtypes that the library lacks, and their bits.
@@ -61,15 +63,9 @@ enum class Source { ours, any };
 enum class Memory { own, mapped };
 
 // A file's pages, copied when written to. Empty if the system refuses.
-std::shared_ptr<std::byte> map_pages(const std::filesystem::path& path, std::uint64_t bytes) {
+std::shared_ptr<std::byte> map_pages(int file, std::uint64_t bytes) {
   if (bytes == 0) return {};
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
-  struct stat facts = {};
-  void* const pages = fstat(file, &facts) == 0 && static_cast<std::uint64_t>(facts.st_size) >= bytes
-                          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0)
-                          : MAP_FAILED;
-  close(file);
+  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
   if (pages == MAP_FAILED) return {};
   return {static_cast<std::byte*>(pages), [bytes](std::byte* begin) { munmap(begin, bytes); }};
 }
@@ -80,21 +76,41 @@ struct Entry {
   std::uint64_t begin, end;  // of its bytes, relative to the end of the header
 };
 
+// A file that is open for reading.
+class OpenFile {
+ public:
+  /// -1, and errno, if the system refuses. O_NONBLOCK: opening a pipe would wait for a writer.
+  explicit OpenFile(const std::filesystem::path& path)
+      : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  ~OpenFile() {
+    if (number_ >= 0) close(number_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int number() const { return number_; }
+
+ private:
+  const int number_;
+};
+
+// The path is opened once, since another process may put another file there at any time.
 class Reader {
  public:
   Reader(const std::filesystem::path& path, Source source, Memory memory, Where where)
-      : path_(path), source_(source), where_(where) {
-    std::error_code error;
-    // Opening a pipe would wait for a writer.
-    if (!std::filesystem::is_regular_file(path, error))
-      fail("be a file", error ? error.message() : "another kind of file");
-    file_.open(path, std::ios::binary);
-    file_.seekg(0, std::ios::end);
-    const auto end = file_.tellg();
-    if (!file_ || end < 0) fail("be readable", "an error");
-    size_ = static_cast<std::uint64_t>(end);
-    if (memory == Memory::mapped && !(pages_ = map_pages(path, size_)))
+      : path_(path), source_(source), where_(where), file_(path) {
+    if (file_.number() < 0) fail("be a file", std::generic_category().message(errno));
+    struct stat facts {};
+    if (fstat(file_.number(), &facts) != 0 || !S_ISREG(facts.st_mode))
+      fail("be a file", "another kind of file");
+    size_ = static_cast<std::uint64_t>(facts.st_size);
+    if (memory == Memory::mapped && !(pages_ = map_pages(file_.number(), size_)))
       fail("be a file whose pages can be mapped", concat("an error, or 0 of ", size_, " bytes"));
+  }
+
+  /// The file's generation; 0 if it has none.
+  std::int64_t generation() {
+    return generation_after_front(text(0, std::min(size_, kMostFrontBytes))).value_or(0);
   }
 
   StateDict read() {
@@ -152,9 +168,15 @@ class Reader {
       std::copy_n(&pages_.get()[offset], out.size(), out.data());
       return;
     }
-    file_.seekg(static_cast<std::streamoff>(offset));
-    file_.read(reinterpret_cast<char*>(out.data()), std::ssize(out));
-    if (!file_) fail("be readable to its end", "an error");
+    for (std::size_t done = 0; done < out.size();) {
+      const ssize_t count = pread(file_.number(), out.data() + done, out.size() - done,
+                                  static_cast<off_t>(offset + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail("be readable to its end", std::generic_category().message(errno));
+      if (count == 0)
+        fail(concat("hold ", out.size(), " bytes at ", offset).c_str(), concat(done, " of them"));
+      done += static_cast<std::size_t>(count);
+    }
   }
 
   std::string text(std::uint64_t offset, std::uint64_t count) {
@@ -181,11 +203,28 @@ class Reader {
     }
     if (sum.digits() != expected)
       fail("be as it was written: its checksum must match",
-           concat(size_, " bytes of checksum ", sum.digits(), " for ", quoted_bytes(expected)));
+           concat(size_, " bytes of checksum ", sum.digits(), " for ", quoted_bytes(expected),
+                  where_it_is_cut_off()));
+  }
+
+  // "; it is cut off in "weight" ..." for a file that is shorter than its header says.
+  std::string where_it_is_cut_off() {
+    try {
+      const Json all = header();
+      for (const auto& [name, value] : all.items())
+        if (name != "__metadata__") entry(name, value);
+    } catch (const DataError& error) {
+      const std::string_view message = error.message();
+      const auto at = message.find(kCutOff);
+      if (at != message.npos) return concat("; ", message.substr(message.rfind("; got ", at) + 6));
+    }
+    return {};
   }
 
   Json header() {
     std::uint64_t length = 0;
+    if (size_ < kLengthBytes)
+      fail("begin with a header's length of 8 bytes", concat("a file of ", size_, " bytes"));
     read(0, std::as_writable_bytes(std::span(&length, 1)));
     if (length > std::min(kMostHeaderBytes, size_ - kLengthBytes))
       fail("hold its header", concat("a header of ", length, " bytes in ", size_));
@@ -231,9 +270,9 @@ class Reader {
   }
 
   Entry entry(const std::string& name, const Json& value) const {
-    const auto refuse = [&] {
+    const auto refuse = [&](const auto&... why) {
       fail("describe tensors by dtype, shape and data_offsets",
-           concat(quoted_bytes(name), ": ", quoted_bytes(value.dump())));
+           concat(quoted_bytes(name), ": ", quoted_bytes(value.dump()), why...));
     };
     const auto are_numbers = [](const Json& list) {
       return list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& number) {
@@ -253,28 +292,32 @@ class Reader {
                 offsets[1].get<std::uint64_t>()};
     // Bits are counted in 64 signed bits, so that bytes and strides cannot overflow either.
     auto bits = static_cast<std::int64_t>(bits_of(entry.kind));
-    if (bits == 0) refuse();
-    if (source_ == Source::ours && (shape.size() > kMaxDims || !dtype_of_name(entry.kind)))
-      refuse();
+    if (bits == 0) refuse(", whose dtype ", quoted_bytes(entry.kind), " the format lacks");
+    if (source_ == Source::ours && !dtype_of_name(entry.kind))
+      refuse(", whose dtype ", quoted_bytes(entry.kind), " the library lacks");
+    if (source_ == Source::ours && shape.size() > kMaxDims)
+      refuse(", which has more than ", kMaxDims, " axes");
     bool is_empty = false;
     for (const Json& number : shape) {
       const auto extent = number.get<std::uint64_t>();
       is_empty |= extent == 0;
-      if (__builtin_mul_overflow(bits, std::max<std::uint64_t>(extent, 1), &bits)) refuse();
+      if (__builtin_mul_overflow(bits, std::max<std::uint64_t>(extent, 1), &bits))
+        refuse(", whose bytes 64 bits cannot count");
       entry.extents.push_back(static_cast<std::int64_t>(extent));
     }
-    if (bits % 8 != 0 && !is_empty) refuse();
-    const auto bytes = is_empty ? 0 : bits / 8;
-    if (entry.begin > entry.end || entry.end > size_ - data_begin_ ||
-        entry.end - entry.begin != static_cast<std::uint64_t>(bytes))
-      refuse();
+    if (bits % 8 != 0 && !is_empty) refuse(", which ends within a byte");
+    const auto bytes = static_cast<std::uint64_t>(is_empty ? 0 : bits / 8);
+    if (entry.begin > entry.end || entry.end - entry.begin != bytes)
+      refuse(", whose dtype and shape take ", bytes, " bytes");
+    if (entry.end > size_ - data_begin_)
+      refuse(kCutOff, size_ - data_begin_, " of the ", entry.end, " bytes up to its end");
     return entry;
   }
 
   const std::filesystem::path path_;
   const Source source_;
   const Where where_;
-  std::ifstream file_;
+  const OpenFile file_;
   std::shared_ptr<std::byte> pages_;  // of a mapped file
   std::uint64_t size_ = 0, data_begin_ = 0;
 };
@@ -283,6 +326,13 @@ class Reader {
 
 StateDict read_tensors(const std::filesystem::path& path, Where where) {
   return Reader(path, Source::ours, Memory::own, where).read();
+}
+
+StateDict read_tensors(const std::filesystem::path& path, std::int64_t& generation, Where where) {
+  Reader reader(path, Source::ours, Memory::own, where);
+  StateDict tensors = reader.read();
+  generation = reader.generation();
+  return tensors;
 }
 
 StateDict read_safetensors(const std::filesystem::path& path, Where where) {

@@ -191,5 +191,16 @@ TEST_F(TraceTest, AFileThatCannotBeWrittenIsNamed) {
   EXPECT_FALSE(is_tracing());
 }
 
+TEST_F(TraceTest, EventsThatAreLostAreAnErrorAtTheEnd) {
+  trace_to("/dev/full");
+  { const TraceSpan span("lost", "compute"); }
+  { const TraceSpan span("also", "compute"); }
+  testing::expect_throws<DataError>(
+      [] { end_trace(); }, "trace: /dev/full must be writable; got \"No space left on device\"");
+  end_trace();  // there is none any more
+  testing::expect_throws<DataError>([] { trace_to("/none/trace.json"); },
+                                    "/none/trace.json, \"No such file or directory\"");
+}
+
 }  // namespace
 }  // namespace ringrad

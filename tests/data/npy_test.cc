@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "ringrad/core/view.h"
+#include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/data/idx_file.h"
 #include "ringrad/tests/testing.h"
 
@@ -157,9 +158,21 @@ TEST(NpyTest, RefusesWhatCannotBeWritten) {
   const auto folder = testing::test_folder();
   expect_throws<DTypeError>([&] { write_npy(folder / "x", ones({1}, {.dtype = DType::bfloat16})); },
                             "got bfloat16");
+  expect_throws<DataError>([&] { write_npy(folder / "none" / "x", ones({1})); }, "write_npy: ");
   expect_throws<DataError>([&] { write_npy(folder / "none" / "x", ones({1})); },
-                           "must be writable; got No such file");
+                           "must lie in a folder that can be opened; got \"No such file");
   expect_throws<DataError>([&] { write_npy("/dev/full/x", ones({1})); }, "must be writable");
+}
+
+TEST(NpyTest, FilesAreWrittenAsAllFiles) {
+  testing::expect_file_rules([](const auto& path) { write_npy(path, ones({3, 2})); });
+}
+
+TEST(NpyTest, AnUnknownDTypeIsNamed) {
+  const auto path =
+      file_with(npy("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", {0, 0}));
+  expect_throws<DataError>([&] { read_npy(path); },
+                           "'descr' one of f4 f8 f2 i4 i8 u1 b1; got \"<c8\" in ");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "ringrad/core/view.h"
 #include "ringrad/data/npy_array.h"
+#include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/data/idx_file.h"
 #include "ringrad/tests/testing.h"
 
@@ -33,9 +34,13 @@ Bytes content_of(const std::filesystem::path& path) {
 }
 
 std::string npy_of(const Tensor& x) {
-  std::ostringstream out;
-  write_npy_array(out, x, Where::current());
-  return std::move(out).str();
+  std::string text;
+  write_npy_array(
+      [&](std::span<const std::byte> bytes) {
+        text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      },
+      x, Where::current());
+  return text;
 }
 
 struct Member {
@@ -132,6 +137,23 @@ TEST(NpzTest, EqualTensorsGiveEqualBytes) {
   EXPECT_EQ(content_of(again), content_of(path));
   write_npz(again, tensors);
   EXPECT_GT(content_of(again).size(), content_of(path).size());
+}
+
+TEST(NpzTest, FilesAreWrittenAsAllFiles) {
+  testing::expect_file_rules([](const auto& path) { write_npz(path, {{"x", ones({3, 2})}}); });
+  testing::expect_file_rules([](const auto& path) { write_npz(path, {}); });
+}
+
+// Python's zipfile writes the same 22 bytes.
+TEST(NpzTest, AnArchiveOfNothingReplacesTheFile) {
+  const auto path = test_folder() / "x.npz";
+  write_npz(path, {{"x", ones({3})}});
+  write_npz(path, {});
+  Bytes end(22, 0);
+  const std::string signature = "PK\5\6";
+  std::copy(signature.begin(), signature.end(), end.begin());
+  EXPECT_EQ(content_of(path), end);
+  EXPECT_TRUE(read_npz(path).empty());
 }
 
 TEST(NpzTest, ADamagedByteIsSeenOrChangesNoNumber) {

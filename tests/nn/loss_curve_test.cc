@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+#include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/testing.h"
 
@@ -82,6 +83,7 @@ TEST(LossCurveTest, WritesTheWholeFile) {
   EXPECT_EQ(text.str(), curve.svg());
   EXPECT_EQ(folder.files(), std::vector<std::string>{"loss.svg"});
   expect_throws<DataError>([&] { curve.write(folder / "absent" / "loss.svg"); }, "absent");
+  ringrad::testing::expect_file_rules([&](const auto& path) { curve.write(path); });
 }
 
 TEST(LossCurveTest, RefusesWhatItCannotDraw) {

@@ -49,6 +49,24 @@ class MergeTracesTest(unittest.TestCase):
         result = subprocess.run(['tools/merge_traces', one, one], capture_output=True, text=True)
         self.assertEqual((result.returncode, one.read_text()), (2, '[]'))
 
+    def test_the_result_is_written_as_all_files_are(self):
+        trace = self.folder / 'trace.json'
+        trace.write_text(json.dumps([span('a', 0, 1)]))
+        (self.folder / 'all.json').write_text('old')
+        (self.folder / 'all.json').chmod(0o640)
+        (self.folder / 'link').symlink_to('all.json')
+        for target in 'link', '/dev/stdout':
+            result = subprocess.run(['tools/merge_traces', self.folder / target, trace], capture_output=True, text=True)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            text = result.stdout if target == '/dev/stdout' else (self.folder / 'all.json').read_text()
+            self.assertEqual(json.loads(text)[0]['name'], 'a')
+        self.assertTrue((self.folder / 'link').is_symlink())
+        self.assertEqual((self.folder / 'all.json').stat().st_mode & 0o777, 0o640)
+        result = subprocess.run(['tools/merge_traces', '/dev/full', trace], capture_output=True, text=True)
+        self.assertEqual((result.returncode, result.stderr),
+                         (2, 'merge_traces: /dev/full must be writable; got "No space left on device"\n'))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ['all.json', 'link', 'trace.json'])
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -19,6 +19,8 @@
 #include <x86intrin.h>
 #endif
 
+#include "ringrad/core/file/atomic_file.h"
+
 namespace ringrad {
 namespace {
 
@@ -40,28 +42,6 @@ std::string text_of(const T& value) {
   std::ostringstream out;
   out << value;
   return std::move(out).str();
-}
-
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = write(file, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return true;
-}
-
-// A reader finds the whole file or none, although this process may be killed at any moment: other
-// ranks have just failed. No other user can guess or open the temporary file (O_EXCL, 0600),
-// whatever folder this is.
-void write_whole(const std::string& path, std::string_view text) {
-  std::string temporary = path + ".XXXXXX";
-  const int file = mkostemp(temporary.data(), O_CLOEXEC);
-  if (file < 0) return;
-  const bool is_written = write_all(file, text);
-  close(file);
-  if (!is_written || rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
 }
 
 // Where the environment wants records; null if nowhere.
@@ -165,8 +145,11 @@ void FlightRecorder::dump(int rank, int world_size, const std::string& failure) 
   try {
     std::ostringstream text;
     write_json(text, rank, world_size, failure);
-    write_whole(concat(folder, "/flight_", as_file_name(group_), "_rank", rank, ".json"),
-                text.view());
+    // Other ranks have just failed, so this process may be killed at any moment.
+    AtomicFile file(concat(folder, "/flight_", as_file_name(group_), "_rank", rank, ".json"),
+                    {.operation = "flight", .has_many_writers = true, .is_private = true});
+    file.write(text.view());
+    file.commit();
   } catch (...) {  // no memory, say
   }
 }

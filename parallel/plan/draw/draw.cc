@@ -11,7 +11,6 @@
 #include <CLI/CLI.hpp>
 #include <cctype>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -19,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/options.h"
 #include "ringrad/parallel/plan/collective/algorithms.h"
 #include "ringrad/parallel/plan/draw/draw_collective.h"
@@ -148,10 +148,12 @@ std::string file_name(const Picture& picture) {
 }
 
 void write(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw std::invalid_argument("draw: the file must be writable; got " + path);
+  try {
+    write_file("draw", path, text);
+  } catch (const DataError& error) {
+    throw std::invalid_argument("draw: the file must be writable; got " + path + ", " +
+                                std::string(error.message()));
+  }
   std::fprintf(stderr, "draw: wrote %s\n", path.c_str());
 }
 

@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
+#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/checkpoint/atomic_file.h"
 #include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/parallel/comm/common/same_text.h"
@@ -57,7 +57,8 @@ void write_index(const std::filesystem::path& folder, const CheckpointIndex& ind
   const std::string text = index.text();
   RINGRAD_CHECK(text.size() <= kMostIndexBytes, DataError, where,
                 "save: the index must have at most ", kMostIndexBytes, " bytes; got ", text.size());
-  nn::AtomicFile file(folder / kIndexName, index.generation, where);
+  const std::string version = nn::generation_digits(index.generation);
+  AtomicFile file(folder / kIndexName, {.version = version}, where);
   file.write(std::as_bytes(std::span(text)));
   file.commit([&] { refuse_later(folder, index.generation, where); });
 }

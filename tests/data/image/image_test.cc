@@ -21,6 +21,7 @@
 #include "ringrad/core/view.h"
 #include "ringrad/data/image/resize.h"
 #include "ringrad/data/npy.h"
+#include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/data/idx_file.h"
 #include "ringrad/tests/testing.h"
 
@@ -115,6 +116,22 @@ TEST(ImageTest, WhatWasWrittenIsReadAgain) {
     expect_same_bits(read_image(path), image);
     write_png(path, view::transpose(image, 1, 2));
     expect_same_bits(read_image(path), random.strided(view::transpose(image, 1, 2)));
+  }
+}
+
+TEST(ImageTest, FilesAreWrittenAsAllFiles) {
+  testing::expect_file_rules([](const auto& path) {
+    write_png(path, ones({3, 2, 2}, {.dtype = DType::uint8}));
+  });
+}
+
+TEST(ImageTest, ACutNamesTheSize) {
+  for (const char* name : {"rgb.png", "rgb.jpg"}) {
+    const Bytes bytes = content_of(kFiles / name);
+    const Tensor whole = decoded(bytes);
+    expect_throws<DataError>([&] { decoded(Bytes(bytes.begin(), bytes.end() - 20)); },
+                             concat(" in ", whole.shape()[1], " x ", whole.shape()[2],
+                                    " pixels of ", bytes.size() - 20));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "ringrad/data/text/text_file.h"
 #include "ringrad/data/text/word_splitter.h"
+#include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/testing.h"
 
@@ -134,6 +135,12 @@ TEST(BpeTokenizerTest, RefusesDamagedFiles) {
   expect_throws<DataError>(load(good, merge + merge), "each merge once");
   expect_throws<DataError>([&] { BpeTokenizer::load(folder / "none", folder / "m"); }, "none");
   expect_throws<DataError>([&] { trained().save(folder / "no" / "v", folder / "m"); }, "writable");
+}
+
+TEST(BpeTokenizerTest, FilesAreWrittenAsAllFiles) {
+  const BpeTokenizer tokenizer = trained();
+  testing::expect_file_rules([&](const auto& path) { tokenizer.save(path, "/dev/null"); });
+  testing::expect_file_rules([&](const auto& path) { tokenizer.save("/dev/null", path); });
 }
 
 }  // namespace

@@ -113,6 +113,25 @@ TEST(SafetensorsTest, DTypesThatTheLibraryLacksAreRefusedByName) {
                              {kind + " in \"" + name + '"'});
 }
 
+TEST(SafetensorsTest, ErrorsNameTensorDTypeAndSize) {
+  const Folder folder;
+  const auto path = folder.path() / "file";
+  const auto refused = [&](const std::string& header, const std::string& text) {
+    write_bytes(path, foreign_file(header, std::string(8, 'x')));
+    expect_throws<DataError>([&] { read_safetensors(path); }, text);
+    expect_throws<DataError>([&] { map_safetensors(path); }, text);
+  };
+  refused(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})",
+          ", which is cut off: the file holds 8 of the 12 bytes up to its end");
+  refused(R"({"w":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}})",
+          ", whose dtype \"F33\" the format lacks");
+  refused(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})",
+          ", whose dtype and shape take 12 bytes");
+  write_bytes(path, "1234567");
+  expect_throws<DataError>([&] { read_safetensors(path); },
+                           "must begin with a header's length of 8 bytes; got a file of 7 bytes");
+}
+
 TEST(SafetensorsTest, MappedTensorsShareTheFilesPages) {
   const Folder folder;
   const auto path = folder.path() / "file";

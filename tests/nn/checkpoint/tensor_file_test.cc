@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "ringrad/nn/checkpoint/generation.h"
+#include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/testing.h"
 
@@ -81,6 +82,29 @@ TEST(TensorFileTest, BitsThatAreNoNumbersAreKept) {
   std::memcpy(x.raw_data(), bits, sizeof bits);
   write_tensors(folder / "x", {{"x", x}});
   EXPECT_EQ(std::memcmp(read_tensors(folder / "x").at("x").raw_data(), bits, sizeof bits), 0);
+}
+
+TEST(TensorFileTest, FilesAreWrittenAsAllFiles) {
+  ringrad::testing::expect_file_rules(
+      [](const auto& path) { write_tensors(path, some_tensors()); });
+  // An existing file that is no tensor file may be of a later run: it is not replaced.
+  ringrad::testing::expect_file_rules([](const auto& path) {
+    if (std::filesystem::is_regular_file(path)) write_tensors(path, {});
+    write_tensors(path, some_tensors(), 7);
+  });
+}
+
+TEST(TensorFileTest, ATruncationNamesTheTensorThatIsCut) {
+  const Folder folder;
+  write_tensors(folder / "whole",
+                {{"first", zeros({3}, {.dtype = DType::float64})}, {"weight", zeros({2, 2})}});
+  const std::string whole = bytes_of(folder / "whole");
+  write_bytes(folder / "cut", whole.substr(0, whole.size() - 5));
+  expect_throws<DataError>([&] { read_tensors(folder / "cut"); }, "its checksum must match; got ");
+  for (const char* fact : {"; \"weight\": ", "F32", "[2,2]"})
+    expect_throws<DataError>([&] { read_tensors(folder / "cut"); }, fact);
+  expect_throws<DataError>([&] { read_tensors(folder / "cut"); },
+                           "which is cut off: the file holds 35 of the 40 bytes up to its end");
 }
 
 TEST(TensorFileTest, EveryTruncationIsRefused) {
