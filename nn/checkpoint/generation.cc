@@ -1,5 +1,6 @@
 #include "ringrad/nn/checkpoint/generation.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -19,6 +20,7 @@ std::atomic<std::int64_t>& current() {
 std::int64_t run_generation() { return current(); }
 
 void raise_generation(std::int64_t least) {
+  least = std::min(least, kLastGeneration);
   std::int64_t known = current();
   while (known < least && !current().compare_exchange_weak(known, least)) {
   }

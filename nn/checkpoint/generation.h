@@ -18,14 +18,15 @@ namespace ringrad::nn {
 /// This process's generation. All functions here are thread-safe.
 std::int64_t run_generation();
 
-/// Makes this process's generation at least `least`.
+/// Makes this process's generation at least `least`, or kLastGeneration if that is smaller.
 void raise_generation(std::int64_t least);
 
 /// To be called after a checkpoint of generation `loaded` has been loaded. A checkpoint that this
 /// process saved itself raises nothing.
 void continue_from_generation(std::int64_t loaded);
 
-/// The largest valid generation. One more still fits into an int64.
+/// The largest valid generation. One more still fits into an int64. No clock reaches it. All runs
+/// that continue from a checkpoint that carries it have it too, and may replace each other's.
 constexpr std::int64_t kLastGeneration = std::int64_t{1} << 62;
 
 /// Number of digits in names and headers: texts of equal length sort in the order of their numbers.

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <exception>
-#include <fstream>
 
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/generation.h"
-#include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/parallel/comm/common/gather_values.h"
 
 namespace ringrad {
@@ -78,24 +76,6 @@ std::string error_of(const std::function<void()>& body) {
     return "an exception of another type";
   }
   return {};
-}
-
-std::string read_index(const std::filesystem::path& folder, Where where) {
-  const std::filesystem::path path = folder / kIndexName;
-  if (!nn::may_be_file(path)) return {};
-  const auto check = [&](bool holds, const char* rule, const char* got) {
-    RINGRAD_CHECK(holds, DataError, where, "load: ", path.string(), " must ", rule, "; got ", got);
-  };
-  std::error_code unknown;  // opening a pipe would wait for a writer
-  check(std::filesystem::is_regular_file(path, unknown), "be a file", "something else");
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  for (char block[4096]; file.read(block, sizeof block) || file.gcount() > 0;) {
-    text.append(block, static_cast<std::size_t>(file.gcount()));
-    check(text.size() <= kMostIndexBytes, "have at most 16 MiB", "more");
-  }
-  check(!text.empty(), "be readable", "nothing");
-  return text;
 }
 
 }  // namespace ringrad

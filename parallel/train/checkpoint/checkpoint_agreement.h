@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -28,12 +27,6 @@ void throw_of_any(const std::string& error, Communicator& comm, Where where);
 
 /// The message of the exception that body() throws; empty if it throws none.
 std::string error_of(const std::function<void()>& body);
-
-/// The text of the folder's index; empty if there is no index.
-///
-/// Throws: DataError unless it is a readable file of at most 16 MiB
-std::string read_index(const std::filesystem::path& folder, Where where);
-constexpr const char* kIndexName = "index.json";
 
 /// A contiguous copy in host memory of its own.
 Tensor host_copy(const Tensor& x, Where where);

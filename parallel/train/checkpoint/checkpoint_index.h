@@ -1,9 +1,6 @@
 // CheckpointIndex: which file of a checkpoint holds which part of which tensor.
 //
-//     run.ckpt/
-//       index.json                                      written last; completes the checkpoint
-//       00001767225600000000.6b5fc1.0.safetensors       rank 0's file: generation, save, rank
-//       00001767225600000000.6b5fc1.1.safetensors       rank 1's
+// It is the text of a file beside those of the ranks (checkpoint_folder.h).
 //
 // A tensor is treated as a grid of rows x columns, whatever its shape. A piece of it is a range of
 // columns in all rows:

@@ -76,10 +76,10 @@ bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& pa
   const auto read = [&] {
     found = nn::may_be_file(path);
     if (!found) return;
-    state = checkpoint.completed(nn::read_tensors(path, where));
+    std::int64_t generation = 0;
+    state = checkpoint.completed(nn::read_tensors(path, generation, where));
     checkpoint.check_state(state, 0, where);
-    if (const auto facts = nn::tensor_file_facts(path))
-      nn::continue_from_generation(facts->generation);
+    nn::continue_from_generation(generation);
   };
   on_root<DataError>(comm, where, read, deadline);
   if (!number_of_root(found, comm, where)) return false;

@@ -126,7 +126,8 @@ class ShardedCheckpoint {
   /// Returns when the latest save_async is in place; at once if there is none. Throws as save.
   void wait(Where where = Where::current());
 
-  /// Returns false, and changes nothing, if the folder has no index.
+  /// Returns false, and changes nothing, if the folder has no index. Another job may save to the
+  /// folder meanwhile: this one then loads its earlier or its later checkpoint.
   ///
   /// Throws: on all ranks, before anything has changed: DataError for files that are missing,
   ///         damaged, or not those of the index; ValueError, ShapeError or DTypeError unless it
@@ -174,6 +175,9 @@ class ShardedCheckpoint {
              const TensorSlice& from) const;
   void take(const Piece& piece, const CheckpointIndex::Entry& entry, const TensorSlice& from,
             const Tensor& given, Where where) const;
+  std::string index_of_root(const std::filesystem::path& folder, Where where) const;
+  void read_on_all_ranks(const std::filesystem::path& folder, const CheckpointIndex& index,
+                         const std::vector<Piece>& pieces, Where where) const;
   void read_pieces(const std::filesystem::path& folder, const CheckpointIndex& index,
                    const std::vector<Piece>& pieces, Where where) const;
 

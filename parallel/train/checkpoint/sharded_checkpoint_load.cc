@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -12,11 +13,15 @@
 #include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/parallel/comm/common/same_text.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
+#include "ringrad/parallel/train/checkpoint/checkpoint_folder.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
 #include "ringrad/parallel/train/common/on_root.h"
 
 namespace ringrad {
 namespace {
+
+// How often another job may save while this one reads.
+constexpr int kMostAttempts = 100;
 
 void check_file(const std::filesystem::path& folder, const CheckpointIndex::File& file,
                 Where where) {
@@ -33,27 +38,66 @@ std::span<std::byte> bytes_of(const Tensor& x) {
 
 }  // namespace
 
+// Another job's save may remove the files that an index names while they are read. The folder then
+// has another index, and reading starts again with that one.
 bool ShardedCheckpoint::load(const std::filesystem::path& folder, Where where) {
   wait(where);
+  std::string text = index_of_root(folder, where);
+  for (int attempt = 1; !text.empty(); ++attempt) {
+    const CheckpointIndex index = parse_checkpoint_index(text, where);
+    nn::StateDict staged;
+    std::vector<Piece> pieces;
+    const auto stage = [&] {
+      staged = staged_for(index, where);
+      pieces = pieces_of(staged, where);
+    };
+    throw_of_any(error_of(stage), comm_, where);
+    check_layouts(index, pieces, where);
+    std::optional<DataError> failure;
+    try {
+      read_on_all_ranks(folder, index, pieces, where);
+    } catch (const DataError& error) {
+      failure = error;
+    }
+    if (!failure) {
+      set_state(std::move(staged), where);
+      nn::continue_from_generation(index.generation);
+      agree_on_generation(comm_, where);
+      return true;
+    }
+    const std::string next = index_of_root(folder, where);
+    if (next.empty() || next == text || attempt == kMostAttempts) throw *failure;
+    text = next;
+  }
+  return false;
+}
+
+// The text of rank 0's index, whose files are there.
+std::string ShardedCheckpoint::index_of_root(const std::filesystem::path& folder,
+                                             Where where) const {
   std::string text;
   const auto read = [&] {
-    text = read_index(folder, where);
-    if (text.empty()) return;
-    for (const CheckpointIndex::File& file : parse_checkpoint_index(text, where).files)
-      check_file(folder, file, where);
+    IndexFile file = read_index(folder, where);
+    for (int attempt = 1; !file.text.empty(); ++attempt) {
+      const CheckpointIndex index = parse_index(file, where);
+      try {
+        for (const CheckpointIndex::File& named : index.files) check_file(folder, named, where);
+        break;
+      } catch (const DataError&) {
+        IndexFile next = read_index(folder, where);
+        if (next.text.empty() || next.text == file.text || attempt == kMostAttempts) throw;
+        file = std::move(next);
+      }
+    }
+    text = file.text;
   };
   on_root<DataError>(comm_, where, read, options_.deadline);
-  text = text_of_root(text, comm_, where);
-  if (text.empty()) return false;
-  const CheckpointIndex index = parse_checkpoint_index(text, where);
-  nn::StateDict staged;
-  std::vector<Piece> pieces;
-  const auto stage = [&] {
-    staged = staged_for(index, where);
-    pieces = pieces_of(staged, where);
-  };
-  throw_of_any(error_of(stage), comm_, where);
-  check_layouts(index, pieces, where);
+  return text_of_root(text, comm_, where);
+}
+
+void ShardedCheckpoint::read_on_all_ranks(const std::filesystem::path& folder,
+                                          const CheckpointIndex& index,
+                                          const std::vector<Piece>& pieces, Where where) const {
   std::future<std::string> error;
   const auto start = [&] {
     error = std::async(std::launch::async, [&] {
@@ -68,10 +112,6 @@ bool ShardedCheckpoint::load(const std::filesystem::path& folder, Where where) {
       },
       comm_, options_.deadline, where);
   throw_of_any(error.get(), comm_, where);
-  set_state(std::move(staged), where);
-  nn::continue_from_generation(index.generation);
-  agree_on_generation(comm_, where);
-  return true;
 }
 
 // Checks the pieces of all ranks, so that all ranks throw the same.

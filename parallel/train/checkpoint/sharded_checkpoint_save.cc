@@ -9,59 +9,20 @@
 #include <thread>
 #include <utility>
 
-#include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/parallel/comm/common/same_text.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
+#include "ringrad/parallel/train/checkpoint/checkpoint_folder.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
 #include "ringrad/parallel/train/common/on_root.h"
 
 namespace ringrad {
 namespace {
 
-constexpr std::string_view kSuffix = ".safetensors";
 constexpr auto kTick = std::chrono::milliseconds(10);
-
-// "00001767225600000000.6b5fc1d2.": names have equal length and begin with their generation.
-std::string prefix_of(std::int64_t generation, const std::string& save) {
-  return nn::generation_digits(generation) + '.' + save + '.';
-}
-
-std::string file_name(std::int64_t generation, const std::string& save, int rank) {
-  return concat(prefix_of(generation, save), rank, kSuffix);
-}
-
-// The generation in the folder's index, or 0 if there is none.
-std::int64_t generation_of(const std::filesystem::path& folder, Where where) {
-  std::int64_t generation = 0;
-  const std::string error = error_of([&] {
-    const std::string text = read_index(folder, where);
-    if (!text.empty()) generation = parse_checkpoint_index(text, where).generation;
-  });
-  RINGRAD_CHECK(error.empty(), DataError, where, "save: ", (folder / kIndexName).string(),
-                " must be readable, or removed, because it may be of a later run; got: ", error);
-  return generation;
-}
-
-void refuse_later(const std::filesystem::path& folder, std::int64_t generation, Where where) {
-  const std::int64_t there = generation_of(folder, where);
-  RINGRAD_CHECK(there <= generation, DataError, where, "save: ", folder.string(),
-                " must be of this run or an earlier one; got generation ", there, ", later than ",
-                generation);
-}
-
-void write_index(const std::filesystem::path& folder, const CheckpointIndex& index, Where where) {
-  const std::string text = index.text();
-  RINGRAD_CHECK(text.size() <= kMostIndexBytes, DataError, where,
-                "save: the index must have at most ", kMostIndexBytes, " bytes; got ", text.size());
-  const std::string version = nn::generation_digits(index.generation);
-  AtomicFile file(folder / kIndexName, {.version = version}, where);
-  file.write(std::as_bytes(std::span(text)));
-  file.commit([&] { refuse_later(folder, index.generation, where); });
-}
 
 // Replaces each piece's rank by the index of the file that holds it.
 void name_files(CheckpointIndex& index) {
@@ -70,27 +31,10 @@ void name_files(CheckpointIndex& index) {
     for (const CheckpointIndex::Piece& piece : entry.pieces) files.emplace(piece.file, 0);
   for (auto& [rank, file] : files) {
     file = static_cast<int>(index.files.size());
-    index.files.push_back({file_name(index.generation, index.save, rank), 0, {}});
+    index.files.push_back({rank_file_name(index, rank), 0, {}});
   }
   for (auto& [name, entry] : index.tensors)
     for (CheckpointIndex::Piece& piece : entry.pieces) piece.file = files.at(piece.file);
-}
-
-// Removes files of saves that the index has replaced. Files of a later generation are left alone.
-void remove_old_files(const std::filesystem::path& folder, const CheckpointIndex& index) {
-  constexpr std::size_t kDigits = nn::kGenerationDigits;
-  const std::string ours = prefix_of(index.generation, index.save);
-  std::error_code ignored;
-  std::vector<std::filesystem::path> old;
-  std::filesystem::directory_iterator entry(folder, ignored);
-  for (; entry != std::filesystem::directory_iterator(); entry.increment(ignored)) {
-    const std::string name = entry->path().filename();
-    const bool is_ours_to_remove = name.find_first_not_of("0123456789") == kDigits &&
-                                   name.find(kSuffix) != std::string::npos &&
-                                   name.compare(0, kDigits, ours, 0, kDigits) <= 0;
-    if (is_ours_to_remove && !name.starts_with(ours)) old.push_back(entry->path());
-  }
-  for (const auto& path : old) std::filesystem::remove(path, ignored);
 }
 
 }  // namespace
@@ -104,7 +48,13 @@ struct ShardedCheckpoint::Saving {
   }
 
   void write_own(const nn::StateDict& tensors, Where where) {
-    if (!tensors.empty()) nn::write_tensors(own_path, tensors, generation, where);
+    if (tensors.empty()) return;
+    try {
+      nn::write_tensors(own_path, tensors, generation, where);
+    } catch (const DataError&) {
+      refuse_later(own_path.parent_path(), generation, where);  // which may have removed our file
+      throw;
+    }
   }
 
   // Each file is in place complete, or not at all.
@@ -114,6 +64,7 @@ struct ShardedCheckpoint::Saving {
       if (const auto facts = nn::tensor_file_facts(path)) return *facts;
       const auto now = std::chrono::steady_clock::now();
       if (all_written && !until) until = now + visible;
+      if (until && now > *until) refuse_later(path.parent_path(), generation, where);
       RINGRAD_CHECK(!is_given_up && !(until && now > *until), DataError, where,
                     "save: ", path.string(),
                     " must be there for rank 0 to see, as for the rank that wrote it");
@@ -128,7 +79,7 @@ struct ShardedCheckpoint::Saving {
       file.crc32 = facts.crc32;
     }
     write_index(folder, index_to_be, where);
-    remove_old_files(folder, index_to_be);
+    remove_replaced_files(folder, index_to_be);
   }
 
   // Finishes this rank's part without the other ranks. Returns the error, empty if there is none.
@@ -202,7 +153,7 @@ void ShardedCheckpoint::begin(const std::filesystem::path& folder, bool copies, 
     saving_ = std::make_unique<Saving>();
     saving_->generation = index.generation;
     saving_->visible = options_.visible;
-    saving_->own_path = folder / file_name(index.generation, index.save, comm_.rank());
+    saving_->own_path = folder / rank_file_name(index, comm_.rank());
     Saving* const task = saving_.get();
     saving_->own = std::async(std::launch::async, [=] { task->write_own(part, where); });
     if (comm_.rank() == 0)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <limits>
 #include <utility>
 
 #include "ringrad/nn/checkpoint/checkpoint.h"
@@ -118,6 +119,18 @@ TEST(CheckpointGenerationTest, ListsOfOneProcessMayReplaceEachOthersCheckpoints)
   EXPECT_TRUE(second.load(folder / "run"));
   second.save(folder / "run");
   first.save(folder / "run");
+}
+
+// The last test: from here on this process has the last generation.
+TEST(CheckpointGenerationTest, TheLastGenerationIsSavedAndLoaded) {
+  const Folder folder;
+  raise_generation(std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(run_generation(), kLastGeneration);
+  for (const std::int64_t step : {1, 2}) {
+    EXPECT_EQ(run_job(folder / "run", step, step), 0);
+    EXPECT_EQ(step_in(folder / "run"), step);
+  }
+  EXPECT_EQ(run_generation(), kLastGeneration);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <thread>
 
+#include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/parallel/comm/processes.h"
@@ -224,6 +225,86 @@ TEST_F(ShardedCheckpointFailureTest, ALastSaveThatIsLostIsReported) {
   for (const char* line : {"rank 0: the last checkpoint has not been saved: ",
                            "rank 1: the last checkpoint has not been saved: "})
     EXPECT_NE(said.find(line), said.npos) << said;
+}
+
+// --- Jobs on one folder ---
+
+// A writer is stopped with its file complete but without its name. Its successor does not wait for
+// it, and what the stopped one does afterwards is never read.
+TEST_F(ShardedCheckpointFailureTest, AStoppedWriterNeitherBlocksNorReplacesItsSuccessor) {
+  for (const std::string_view stops_at : {kIndex, kFileOfRank1}) {
+    SCOPED_TRACE(stops_at);
+    const Folder folder;
+    std::atomic<bool> is_first = true, is_stopped = false, goes_on = false;
+    before_rename = [&](std::string_view to) {
+      if (!to.ends_with(stops_at) || !is_first.exchange(false)) return 0;
+      is_stopped = true;
+      is_stopped.notify_all();
+      goes_on.wait(false);
+      return 0;
+    };
+    std::jthread stopped([&] {
+      run_ranks(2, [&](Communicator& comm) {
+        Rows job(comm, {.visible = 10ms});
+        job.go_to(1);
+        expect_throws<DataError>([&] { job.checkpoint.save(folder / "run"); },
+                                 "must be of this run or an earlier one; got generation");
+      });
+    });
+    is_stopped.wait(false);
+    nn::raise_generation(nn::run_generation() + 1);  // as a process has that starts later
+    save(folder / "run", 2);
+    goes_on = true;
+    goes_on.notify_all();
+    stopped.join();
+    expect_step(folder / "run", 2);
+    save(folder / "run", 3);
+    EXPECT_EQ(names_in(folder / "run").size(), 3u);
+    clear();
+  }
+}
+
+// Another job saves after this one has read the index, and before it reads the files.
+TEST_F(ShardedCheckpointFailureTest, AnIndexThatIsReplacedDuringALoadIsReadAgain) {
+  for (const bool is_of_a_later_run : {false, true}) {
+    const Folder folder;
+    save(folder / "run", 1);
+    run_ranks(2, [&](Communicator& comm) {
+      Rows job(comm);
+      int saves = 0;
+      if (comm.rank() == 0)
+        job.on_get = [&] {
+          if (saves == 3) return;
+          if (is_of_a_later_run) nn::raise_generation(nn::run_generation() + 1);
+          std::thread([&] { save(folder / "run", 10 + ++saves); }).join();
+        };
+      ASSERT_TRUE(job.checkpoint.load(folder / "run"));
+      job.expect(13);
+    });
+  }
+}
+
+TEST_F(ShardedCheckpointFailureTest, LoadsSucceedWhileAnotherJobSaves) {
+  const Folder folder;
+  save(folder / "run", 1);
+  std::jthread saving([&](const std::stop_token& stop) {
+    run_ranks(2, [&](Communicator& comm) {
+      Rows job(comm);
+      for (int step = 2;; ++step) {
+        job.go_to(step);
+        job.checkpoint.save(folder / "run");
+        const Tensor done = full({1}, stop.stop_requested() ? 1. : 0.);
+        comm.broadcast(done, 0);
+        if (done.item() != 0) break;
+      }
+    });
+  });
+  for (int i = 0; i < 100; ++i)
+    run_ranks(2, [&](Communicator& comm) {
+      Rows job(comm);
+      ASSERT_TRUE(job.checkpoint.load(folder / "run"));
+      job.expect(job.step);
+    });
 }
 
 // --- State that one rank cannot give, or take ---

@@ -5,7 +5,10 @@
 
 #include <csignal>
 #include <fstream>
+#include <system_error>
+#include <thread>
 
+#include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
@@ -21,6 +24,14 @@ using testing::Folder;
 using testing::names_in;
 using testing::Rows;
 using testing::save;
+
+// The folder's index; empty if it has none.
+std::filesystem::path index_in(const std::filesystem::path& folder) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (entry.path().string().ends_with("index.json")) return entry.path();
+  return {};
+}
 
 void expect_refused(const std::filesystem::path& folder, std::string_view message) {
   run_ranks(2, [&](Communicator& comm) {
@@ -39,7 +50,7 @@ TEST(ShardedCheckpointFilesTest, ASaveLeavesItsFilesAndNoOthers) {
     ASSERT_EQ(names.size(), 3u);
     EXPECT_TRUE(names[0].ends_with(".0.safetensors"));
     EXPECT_TRUE(names[1].ends_with(".1.safetensors"));
-    EXPECT_EQ(names[2], "index.json");
+    EXPECT_TRUE(names[2].ends_with(".index.json"));
   }
   std::ofstream(folder / "run" / "notes.txt") << "the user's own";
   save(folder / "run", 4);
@@ -49,7 +60,7 @@ TEST(ShardedCheckpointFilesTest, ASaveLeavesItsFilesAndNoOthers) {
 TEST(ShardedCheckpointFilesTest, WithoutAnIndexThereIsNoCheckpoint) {
   const Folder folder;
   save(folder / "run", 1);
-  std::filesystem::remove(folder / "run" / "index.json");
+  std::filesystem::remove(index_in(folder / "run"));
   run_ranks(2, [&](Communicator& comm) {
     Rows job(comm);
     EXPECT_FALSE(job.checkpoint.load(folder / "run"));
@@ -83,7 +94,7 @@ TEST(ShardedCheckpointFilesTest, FilesThatAreNotTheIndexsAreRefused) {
   damaged.put('x');
   damaged.close();
   expect_refused(folder / "run", "rank 1: load: ");
-  std::ofstream(folder / "run" / "index.json") << "{}";
+  std::ofstream(index_in(folder / "run")) << "{}";
   expect_refused(folder / "run", "its index must have its checksum at the front");
 }
 
@@ -139,7 +150,7 @@ TEST(ShardedCheckpointFilesTest, AnAsynchronousSaveIsCompleteWithoutFurtherCalls
     Rows job(comm);
     job.go_to(7);
     job.checkpoint.save_async(folder / "run");
-    while (!std::filesystem::exists(folder / "run" / "index.json")) std::this_thread::yield();
+    while (index_in(folder / "run").empty()) std::this_thread::yield();
   });
   expect_step(folder / "run", 7);
 }
@@ -153,27 +164,64 @@ void expect_save_refused(const std::filesystem::path& folder, std::string_view m
   });
 }
 
+// Gives the folder's checkpoint another generation. Earlier versions of the library called every
+// index "index.json".
+void put_index(const std::filesystem::path& folder, std::int64_t generation, bool is_old) {
+  const auto before = index_in(folder);
+  CheckpointIndex index = parse_checkpoint_index(testing::bytes_of(before));
+  index.generation = generation;
+  std::filesystem::remove(before);
+  const std::string name = nn::generation_digits(generation) + ".index.json";
+  std::ofstream(folder / (is_old ? "index.json" : name)) << index.text();
+}
+
 TEST(ShardedCheckpointFilesTest, AnEarlierGenerationReplacesNothing) {
+  for (const bool is_old : {false, true}) {
+    const Folder folder;
+    save(folder / "run", 1);
+    put_index(folder / "run", nn::run_generation() + 1, is_old);
+    expect_save_refused(folder / "run", "must be of this run or an earlier one; got generation");
+    expect_step(folder / "run", 1);
+    // This process has loaded the checkpoint, and so has a later generation still.
+    save(folder / "run", 3);
+    expect_step(folder / "run", 3);
+    EXPECT_EQ(names_in(folder / "run").size(), 3u);
+  }
+}
+
+TEST(ShardedCheckpointFilesTest, ACheckpointOfAnEarlierVersionIsReadAndReplaced) {
   const Folder folder;
   save(folder / "run", 1);
-  const auto index_file = folder / "run" / "index.json";
-  const std::string text = testing::bytes_of(index_file);
-  CheckpointIndex later = parse_checkpoint_index(text);
-  ++later.generation;
-  std::ofstream(index_file) << later.text();
-  expect_save_refused(folder / "run", "must be of this run or an earlier one; got generation");
+  put_index(folder / "run", nn::run_generation(), true);
   expect_step(folder / "run", 1);
-  // This process has loaded the checkpoint, and so has a later generation still.
-  save(folder / "run", 3);
-  expect_step(folder / "run", 3);
+  save(folder / "run", 2);
   EXPECT_EQ(names_in(folder / "run").size(), 3u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run" / "index.json"));
+  expect_step(folder / "run", 2);
+}
+
+TEST(ShardedCheckpointFilesTest, TheGreatestGenerationCounts) {
+  const Folder folder;
+  save(folder / "run", 1);
+  const std::int64_t generation = nn::run_generation();
+  const std::string name = nn::generation_digits(generation - 1) + ".index.json";
+  std::ofstream(folder / "run" / name) << "of an earlier run that was stopped";
+  expect_step(folder / "run", 1);
+  std::ofstream(folder / "run" / "index.json") << "{}";  // may be of a later run
+  expect_refused(folder / "run", "its index must have its checksum at the front");
+  std::filesystem::remove(folder / "run" / "index.json");
+  save(folder / "run", 2);
+  EXPECT_EQ(names_in(folder / "run").size(), 3u);
+  std::filesystem::rename(index_in(folder / "run"),
+                          folder / "run" / (nn::generation_digits(generation + 1) + ".index.json"));
+  expect_refused(folder / "run", "must have the name of its generation");
 }
 
 // The index may be of a later generation, or of a later version of this format.
 TEST(ShardedCheckpointFilesTest, AnIndexThatCannotBeReadIsNotReplaced) {
   const Folder folder;
   save(folder / "run", 1);
-  const auto index_file = folder / "run" / "index.json";
+  const auto index_file = index_in(folder / "run");
   const std::string text = testing::bytes_of(index_file);
   for (const std::string& damaged : {std::string("{}"), std::string(), text.substr(0, 100)}) {
     std::ofstream(index_file) << damaged;
@@ -186,6 +234,19 @@ TEST(ShardedCheckpointFilesTest, AnIndexThatCannotBeReadIsNotReplaced) {
   save(folder / "run", 2);
   expect_step(folder / "run", 2);
   EXPECT_EQ(names_in(folder / "run").size(), 3u);
+}
+
+// The last test: from here on this process has the last generation.
+TEST(ShardedCheckpointFilesTest, ACheckpointOfTheLastGenerationIsReadAndReplaced) {
+  for (const bool is_old : {true, false}) {
+    const Folder folder;
+    save(folder / "run", 1);
+    put_index(folder / "run", nn::kLastGeneration, is_old);
+    expect_step(folder / "run", 1);
+    save(folder / "run", 2);
+    expect_step(folder / "run", 2);
+    EXPECT_EQ(names_in(folder / "run").size(), 3u);
+  }
 }
 
 }  // namespace
