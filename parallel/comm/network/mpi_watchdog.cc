@@ -11,6 +11,7 @@
 
 #include "ringrad/core/error.h"
 #include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/parallel/comm/network/mpi_launcher.h"
 
 namespace ringrad {
 namespace {
@@ -149,6 +150,7 @@ void MpiWatchdog::end_process(const std::string& missing) {
                                   duration<double>(limit_).count(), " s; got ", missing, '\n');
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   at_end_();
+  watch_launcher();
   _exit(kExitCode);
 }
 

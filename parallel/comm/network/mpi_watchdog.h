@@ -6,11 +6,11 @@
 //     rank 2   [ MPI_Init .... waits .... ] likewise
 //
 // MPI can neither give up such a call nor tell which ranks are missing. So a thread watches the
-// call, and at the deadline ends the process: mpirun then ends the job. While a rank is in the call
-// its thread signs a roll again and again: a file per rank in the folder that mpirun makes for the
-// job on each host and removes after it. A rank without a file has not made the call; one whose
-// signature is old died or was stopped. Each host has its own roll. A rank that finds all ranks of
-// its host on it reports that none of them is missing.
+// call, and at the deadline ends the process: mpirun then ends the job, or mpi_launcher.h does.
+// While a rank is in the call its thread signs a roll again and again: a file per rank in the
+// folder that mpirun makes for the job on each host and removes after it. A rank without a file has
+// not made the call; one whose signature is old died or was stopped. Each host has its own roll. A
+// rank that finds all ranks of its host on it reports that none of them is missing.
 
 #pragma once
 

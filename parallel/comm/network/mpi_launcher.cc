@@ -1,0 +1,131 @@
+#include "ringrad/parallel/comm/network/mpi_launcher.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "ringrad/parallel/comm/common/descriptor.h"
+
+namespace ringrad {
+namespace {
+
+constexpr std::string_view kLaunchers[] = {"mpirun", "mpiexec", "orterun", "orted"};
+constexpr const char* kOwnName = "ringrad-watch";
+constexpr auto kTick = std::chrono::milliseconds(20);
+constexpr int kMostAncestors = 16;  // shells and the like between mpirun and a rank
+
+struct Process {
+  pid_t id = 0, parent = 0;
+  std::string name, state, start;  // id and start together belong to no other process
+
+  bool operator==(const Process& other) const { return id == other.id && start == other.start; }
+  bool is_alive() const { return state != "Z" && state != "X"; }
+};
+
+// /proc/<id>/stat: "7 (name) S 1 ...". The name may hold spaces and brackets.
+std::optional<Process> process_of(pid_t id) {
+  std::ifstream file("/proc/" + std::to_string(id) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t begin = text.find('('), end = text.rfind(')');
+  if (begin == text.npos || end == text.npos) return {};
+  std::istringstream words(text.substr(end + 1));
+  const std::vector<std::string> fields(std::istream_iterator<std::string>(words), {});
+  constexpr std::size_t kState = 0, kParent = 1, kStart = 19;
+  if (fields.size() <= kStart) return {};
+  Process process{id, 0, text.substr(begin + 1, end - begin - 1), fields[kState], fields[kStart]};
+  std::from_chars(fields[kParent].data(), fields[kParent].data() + fields[kParent].size(),
+                  process.parent);
+  return process;
+}
+
+std::optional<Process> launcher_of_this_process() {
+  auto process = process_of(getppid());
+  for (int i = 0; process && i < kMostAncestors; ++i) {
+    if (std::find(std::begin(kLaunchers), std::end(kLaunchers), process->name) !=
+        std::end(kLaunchers))
+      return process;
+    process = process_of(process->parent);
+  }
+  return {};
+}
+
+// Those that are alive, without watching processes, which the launcher may have adopted.
+std::vector<Process> children_of(const Process& launcher) {
+  std::vector<Process> children;
+  std::error_code gone;
+  std::filesystem::directory_iterator entry("/proc", gone);
+  for (; entry != std::filesystem::directory_iterator(); entry.increment(gone)) {
+    const std::string name = entry->path().filename();
+    pid_t id = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), id).ptr !=
+        name.data() + name.size())
+      continue;
+    const auto process = process_of(id);
+    if (process && process->parent == launcher.id && process->is_alive() &&
+        process->name != kOwnName)
+      children.push_back(*process);
+  }
+  return children;
+}
+
+void kill_those_alive(const std::vector<Process>& processes) {
+  for (const Process& process : processes)
+    if (const auto now = process_of(process.id); now && *now == process && now->is_alive())
+      kill(process.id, SIGKILL);
+}
+
+// `handle` is readable once the launcher has ended. Ticks are counted, not time: on a starved
+// machine the launcher may need longer.
+void watch(const Process& launcher, int handle, std::chrono::milliseconds patience,
+           std::vector<Process> ranks) {
+  std::chrono::milliseconds without_ranks{};
+  pollfd end{handle, POLLIN, 0};
+  while (poll(&end, 1, static_cast<int>(kTick.count())) == 0) {
+    std::vector<Process> now = children_of(launcher);
+    without_ranks = now.empty() ? without_ranks + kTick : std::chrono::milliseconds(0);
+    if (!now.empty()) ranks = std::move(now);
+    if (without_ranks > patience) kill_those_alive({launcher});
+  }
+  kill_those_alive(ranks);
+}
+
+}  // namespace
+
+// The process is the launcher's no longer, and holds none of the rank's files: mpirun waits until
+// all ends of the ranks' pipes are closed.
+void watch_launcher(std::chrono::milliseconds patience) {
+  const auto launcher = launcher_of_this_process();
+  if (!launcher) return;
+  const Descriptor handle(static_cast<int>(syscall(SYS_pidfd_open, launcher->id, 0)));
+  if (!handle.is_open()) return;
+  std::vector<Process> ranks = children_of(*launcher);
+  std::erase_if(ranks, [](const Process& process) { return process.id == getpid(); });
+  const pid_t child = fork();
+  if (child > 0) waitpid(child, nullptr, 0);
+  if (child != 0) return;
+  if (fork() == 0) {
+    setsid();
+    prctl(PR_SET_NAME, kOwnName);
+    constexpr int kHandle = 0;
+    if (dup2(handle.number(), kHandle) == kHandle && syscall(SYS_close_range, 1, ~0U, 0) == 0)
+      watch(*launcher, kHandle, patience, std::move(ranks));
+  }
+  _exit(0);
+}
+
+}  // namespace ringrad

@@ -1,0 +1,88 @@
+// Processes act as mpirun, which is known by its name, and as its ranks.
+
+#include "ringrad/parallel/comm/network/mpi_launcher.h"
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+
+namespace ringrad {
+namespace {
+
+pid_t start(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  return child;
+}
+
+// Its children are ranks.
+pid_t start_mpirun(const std::function<void()>& body) {
+  return start([&] {
+    prctl(PR_SET_NAME, "mpirun");
+    body();
+  });
+}
+
+int status_of(pid_t process) {
+  int status = 0;
+  EXPECT_EQ(waitpid(process, &status, 0), process);
+  return status;
+}
+
+void rank_that_gives_up() { watch_launcher(); }
+
+TEST(MpiLauncherTest, AnMpirunThatHangsAfterItsRanksHaveEndedIsKilled) {
+  const int status = status_of(start_mpirun([] {
+    status_of(start(rank_that_gives_up));
+    for (;;) pause();
+  }));
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+}
+
+TEST(MpiLauncherTest, AnMpirunWhoseRanksAreAliveIsLeftAlone) {
+  const int status = status_of(start_mpirun([] {
+    const pid_t other = start([] { sleep(4); });
+    status_of(start(rank_that_gives_up));
+    status_of(other);
+    _exit(3);
+  }));
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
+// A stopped rank cannot end by itself. It holds a pipe's end until it does.
+TEST(MpiLauncherTest, ARankThatOutlivesItsMpirunIsKilled) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  status_of(start_mpirun([&] {
+    close(ends[0]);
+    int status = 0;
+    const pid_t stopped = start([] { raise(SIGSTOP); });
+    waitpid(stopped, &status, WUNTRACED);
+    close(ends[1]);
+    status_of(start(rank_that_gives_up));
+  }));
+  close(ends[1]);
+  char none;
+  EXPECT_EQ(read(ends[0], &none, 1), 0);
+  close(ends[0]);
+}
+
+TEST(MpiLauncherTest, AnotherParentIsNoLauncher) {
+  status_of(start([] {
+    prctl(PR_SET_NAME, "bash");
+    status_of(start(rank_that_gives_up));
+  }));
+  status_of(start(rank_that_gives_up));
+}
+
+}  // namespace
+}  // namespace ringrad
