@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "ringrad/parallel/plan/predict/collective_cost.h"
@@ -70,6 +74,60 @@ TEST(PublishedFiguresTest, ARingsLatencyLacksNcclsPerCall) {
     SCOPED_TRACE(name);
     const CostModel model{.within_host = {.alpha_s = hop_us * 1e-6}, .ranks_per_host = kRanks};
     expect_error(1e6 * all_reduce_seconds("ring", kRanks, 0, model), published_us, error_percent);
+  }
+}
+
+// --- Whole sweeps over sizes ---
+//
+// published_all_reduces.csv holds what the sources in docs/prediction.md publish: seconds of an
+// all_reduce of so many bytes. The error of a sweep is the geometric mean of the factors by which
+// predictions are off, either way, minus 1.
+
+struct Sweep {
+  std::string machine;
+  int ranks;
+  double nvlink_gbps, network_gbps, memory_gbps;  // of a device, one way, by the data sheets
+  double percent, percent_from_16_mib;            // as stated; < 0: none so large
+};
+
+double percent_of(double sum_of_logs, int count) {
+  return count == 0 ? -1 : 100 * (std::exp(sum_of_logs / count) - 1);
+}
+
+TEST(PublishedFiguresTest, WholeSweepsAreOffByWhatIsStated) {
+  constexpr int kPerHost = 8;
+  const Sweep sweeps[] = {
+      {"dgx_h100", 8, 450, 0, 3350, 248, 22},       {"a100", 8, 300, 0, 2039, 177, 27},
+      {"h200", 8, 450, 0, 4800, 150, 22},           {"b200", 8, 900, 0, 8000, 233, 35},
+      {"b200_4_hosts", 32, 900, 50, 8000, 287, 49}, {"ndmv4", 8, 300, 25, 2039, 53, 11},
+      {"ndmv4", 16, 300, 25, 2039, 31, 31},         {"ndmv5", 8, 450, 50, 3350, 113, -1},
+      {"ndmv5", 16, 450, 50, 3350, 25, 18},         {"p3dn", 16, 150, 1.5625, 900, 585, -1},
+      {"p3dn", 32, 150, 1.5625, 900, 605, -1},      {"p3dn", 64, 150, 1.5625, 900, 850, -1}};
+  for (const Sweep& sweep : sweeps) {
+    SCOPED_TRACE(sweep.machine + ' ' + std::to_string(sweep.ranks));
+    CostModel model = eight_h100();
+    model.ranks_per_host = kPerHost;
+    model.within_host.beta_s_per_byte = 1e-9 / sweep.nvlink_gbps;
+    if (sweep.network_gbps > 0) model.between_hosts.beta_s_per_byte = 1e-9 / sweep.network_gbps;
+    model.gamma_s_per_byte = 3e-9 / sweep.memory_gbps;
+    std::ifstream file("tests/parallel/plan/predict/published_all_reduces.csv");
+    double sum = 0, large_sum = 0;
+    int count = 0, large_count = 0;
+    for (std::string line; std::getline(file, line);) {
+      std::replace(line.begin(), line.end(), ',', ' ');
+      std::istringstream words(line);
+      std::string machine;
+      int ranks = 0;
+      double bytes = 0, seconds = 0;
+      words >> machine >> ranks >> bytes >> seconds;
+      if (machine != sweep.machine || ranks != sweep.ranks) continue;
+      const double off =
+          std::abs(std::log(fastest_all_reduce(ranks, bytes, model).seconds / seconds));
+      sum += off, ++count;
+      if (bytes >= 16 * kMiB) large_sum += off, ++large_count;
+    }
+    EXPECT_NEAR(percent_of(sum, count), sweep.percent, 0.5);
+    EXPECT_NEAR(percent_of(large_sum, large_count), sweep.percent_from_16_mib, 0.5);
   }
 }
 
