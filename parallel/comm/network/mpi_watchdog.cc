@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "ringrad/core/error.h"
+#include "ringrad/parallel/comm/common/rank_names.h"
 #include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/comm/network/mpi_launcher.h"
 
@@ -42,12 +44,6 @@ std::string name_in_folder(const std::string& call) {
   return name;
 }
 
-std::string list(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (const int rank : ranks) text += concat(rank == ranks.front() ? "" : ", ", rank);
-  return text;
-}
-
 }  // namespace
 
 // --- Roll ---
@@ -74,6 +70,7 @@ void Roll::write(nanoseconds time) const {
 std::string Roll::missing(int world_size, int local_world_size, nanoseconds age) const {
   if (!file_.is_open()) return {};
   const auto now = Clock::now().time_since_epoch();
+  const RankNames names;
   std::vector<int> absent, silent;
   for (int rank = 0; rank < world_size; ++rank) {
     const Descriptor file(open(path(rank).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
@@ -86,15 +83,23 @@ std::string Roll::missing(int world_size, int local_world_size, nanoseconds age)
   }
   std::string text;
   if (!silent.empty())
-    text = concat("no sign of life from ", list(silent), ", which died or ",
+    text = concat("no sign of life from ", names.list(silent), ", which died or ",
                   silent.size() == 1 ? "was" : "were", " stopped");
   const int num_absent = local_world_size - (world_size - static_cast<int>(absent.size()));
   if (num_absent <= 0) return text;
   text += text.empty() ? "" : ", and ";
   // Which of the ranks without a file belong to this host is known if all do.
-  return text + (local_world_size == world_size ? concat("no call from ", list(absent))
+  return text + (local_world_size == world_size ? concat("no call from ", names.list(absent))
                                                 : concat("no call from ", num_absent, " of the ",
                                                          local_world_size, " ranks of this host"));
+}
+
+bool Roll::is_first_to_report() const {
+  if (!file_.is_open()) return true;
+  const std::string report = concat(folder_, '/', call_, "-report");
+  const Descriptor own(
+      open(report.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+  return own.is_open() || errno != EEXIST;
 }
 
 // --- MpiWatchdog ---
@@ -148,7 +153,9 @@ void MpiWatchdog::end_process(const std::string& missing) {
   const std::string line = concat("ringrad: rank ", rank_environment().rank, ": mpi group: ", call_,
                                   " must return on every rank within ",
                                   duration<double>(limit_).count(), " s; got ", missing, '\n');
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  if (roll_.is_first_to_report()) {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  }
   at_end_();
   watch_launcher();
   _exit(kExitCode);

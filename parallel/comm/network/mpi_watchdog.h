@@ -10,7 +10,8 @@
 // While a rank is in the call its thread signs a roll again and again: a file per rank in the
 // folder that mpirun makes for the job on each host and removes after it. A rank without a file has
 // not made the call; one whose signature is old died or was stopped. Each host has its own roll. A
-// rank that finds all ranks of its host on it reports that none of them is missing.
+// rank that finds all ranks of its host on it reports that none of them is missing. One rank per
+// host reports: the others would say the same.
 
 #pragma once
 
@@ -44,6 +45,9 @@ class Roll {
   /// `age`.
   std::string missing(int world_size, int local_world_size, std::chrono::nanoseconds age) const;
 
+  /// True for the first rank of this host that asks, and for every rank without a roll.
+  bool is_first_to_report() const;
+
  private:
   void write(std::chrono::nanoseconds time) const;
   std::string path(int rank) const;
@@ -55,8 +59,8 @@ class Roll {
 /// Watches one call, from its construction to its destruction.
 class MpiWatchdog {
  public:
-  /// Ends the process with exit code 1 and a line on stderr if the call has not returned after
-  /// `limit`, or up to a second later. Calls at_end() before.
+  /// Ends the process with exit code 1 if the call has not returned after `limit`, or up to a
+  /// second later; with a line on stderr if it is the first of its host. Calls at_end() before.
   MpiWatchdog(std::string call, std::chrono::nanoseconds limit, std::function<void()> at_end);
   ~MpiWatchdog();
   MpiWatchdog(const MpiWatchdog&) = delete;

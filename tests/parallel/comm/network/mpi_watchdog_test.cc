@@ -53,6 +53,19 @@ TEST_F(RollTest, KnowsNothingOfOtherHosts) {
   EXPECT_EQ(Roll("/no/such/folder", "init", 0).missing(4, 4, kNoTime), "");
 }
 
+TEST_F(RollTest, OneRankOfAHostReports) {
+  const Roll zero(folder_, "init", 0), one(folder_, "init", 1), end(folder_, "end", 1);
+  EXPECT_TRUE(one.is_first_to_report());
+  EXPECT_FALSE(zero.is_first_to_report());
+  EXPECT_TRUE(end.is_first_to_report());
+  EXPECT_TRUE(Roll("", "init", 0).is_first_to_report());
+}
+
+TEST_F(RollTest, ALongListIsShortened) {
+  const Roll zero(folder_, "init", 0);
+  EXPECT_EQ(zero.missing(64, 64, kLong), "no call from ranks 1, 2, 3, 4, 5, 6, 7, 8 and 55 more");
+}
+
 TEST_F(RollTest, IsForItsUserOnlyAndTouchesNoOtherFile) {
   const Roll zero(folder_, "init", 0);
   struct stat file {};
