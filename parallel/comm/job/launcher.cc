@@ -282,8 +282,8 @@ class Job {
   bool sent_term_ = false, ending_ = false, is_holding_ = false;
 };
 
-// Waits until all output is written. A signal ends that, at once or after a last chance for a slow
-// reader. Returns the signal, or 0.
+// Waits until all output is written. After a signal has ended the job, a reader that takes nothing
+// has a last chance only. A further signal ends this at once, and is returned; otherwise 0.
 int write_the_rest(JobOutput& output, const SignalReader& signals, bool is_interrupted) {
   RunningTime idle(kListenTime);
   std::size_t before = 0;
@@ -297,8 +297,7 @@ int write_the_rest(JobOutput& output, const SignalReader& signals, bool is_inter
     pollfd waited{signals.number(), POLLIN, 0};
     if (poll(&waited, 1, kPause_ms) <= 0) continue;
     const int signal = signals.take();
-    const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
-    if (ends && !is_interrupted) return signal;
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return signal;
   }
 }
 
