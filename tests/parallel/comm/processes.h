@@ -23,6 +23,7 @@
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/store/store_process.h"
 
 namespace ringrad::testing {
@@ -31,14 +32,6 @@ namespace ringrad::testing {
 using Body = std::function<std::string(Communicator&)>;
 /// Makes the communicator of a rank: (store, rank, world_size).
 using Join = std::function<std::unique_ptr<Communicator>(Store&, int, int)>;
-
-/// The longest that a rank may take before it counts as hanging: less than a test's time limit,
-/// which is longer with sanitizers, where ranks take several times as long.
-#ifdef RINGRAD_SANITIZE
-inline constexpr std::chrono::seconds kHangs(120);
-#else
-inline constexpr std::chrono::seconds kHangs(45);
-#endif
 
 /// The system's resources that this process holds: descriptors, and maps of shared memory. The
 /// driver of a real GPU opens files whenever it likes: there only what Ringrad has named counts.
@@ -99,11 +92,14 @@ class Processes {
 
   /// The rank's exit code, or minus the signal that ended it. A rank that hangs is killed, which
   /// counts as a failure.
-  int wait(int rank, std::chrono::milliseconds hangs = kHangs) {
+  int wait(int rank, std::chrono::nanoseconds hangs = kPatience) {
     pid_t& process = ranks_[static_cast<std::size_t>(rank)];
     const int file = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
     pollfd ended{file, POLLIN, 0};
-    if (poll(&ended, 1, static_cast<int>(hangs.count())) != 1) {
+    const auto has_ended = [&](std::chrono::milliseconds tick) {
+      return poll(&ended, 1, static_cast<int>(tick.count())) == 1;
+    };
+    if (!happens_in_time(has_ended, hangs)) {
       ADD_FAILURE() << "rank " << rank << " hangs";
       kill(process, SIGKILL);
     }

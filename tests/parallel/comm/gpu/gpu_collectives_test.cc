@@ -18,6 +18,7 @@
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/gpu/on_gpus.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 
 namespace ringrad {
 namespace {
@@ -235,7 +236,7 @@ TEST_F(GpuCollectivesTest, ALateRankIsNamed) {
             }
             EXPECT_THROW(comm.all_reduce(x), CollectiveError);
           },
-          {.deadline = milliseconds(200)});
+          {.deadline = testing::kShortDeadline});
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/parallel/comm/collective_values.h"
 #include "ringrad/tests/parallel/comm/gpu/on_gpus.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/stall.h"
 #include "ringrad/tests/testing.h"
 
@@ -214,9 +215,10 @@ TEST_F(GpuMessagesTest, AReceiverThatNeverTakesEndsAtTheDeadline) {
             for (int k = 0; k < 4; ++k) comm.send(ones({4}), 1);
             expect_throws<CollectiveError>(
                 [&] { comm.send(ones({4}), 1); },
-                "must receive within 0.5 s; got 4 messages that it has not taken");
+                concat("must receive within ", testing::kShortDeadline.count(),
+                       " s; got 4 messages that it has not taken"));
           },
-          {.deadline = milliseconds(500)});  // the first collective loads kernels
+          {.deadline = testing::kShortDeadline});  // the first collective loads kernels
 }
 
 TEST_F(GpuMessagesTest, ASenderThatLeftIsNotWaitedFor) {
@@ -266,9 +268,10 @@ void receive_from_a_gpu_that_stands_still(bool aborts, const GroupOptions& optio
 
 TEST_F(GpuMessagesTest, ASendersGpuThatIsLateEndsTheWaitOfTheReceiver) {
   receive_from_a_gpu_that_stands_still(
-      /*aborts=*/false, {.deadline = milliseconds(500)},
-      "recv(float32, 1000 elements on cuda, from 0) #2 on rank 1: every rank must arrive on its "
-      "GPU within 0.5 s; got no end of it");
+      /*aborts=*/false, {.deadline = testing::kShortDeadline},
+      concat("recv(float32, 1000 elements on cuda, from 0) #2 on rank 1: every rank must arrive on "
+             "its GPU within ",
+             testing::kShortDeadline.count(), " s; got no end of it"));
 }
 
 TEST_F(GpuMessagesTest, AnAbortEndsTheWaitForAMessage) {

@@ -18,6 +18,7 @@
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/gpu/on_gpus.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/stall.h"
 
 namespace ringrad {
@@ -218,10 +219,11 @@ TEST_P(KernelAllReduceTest, KernelsGiveUpAtTheDeadline) {
             if (comm.rank() == 1) stall.begin();
             comm.all_reduce(x);
             if (comm.rank() == 0) {
-              expect_throws<CollectiveError>([] { synchronize(default_device()); },
-                                             "all_reduce #2 on rank 0: every rank must arrive on "
-                                             "its GPU within 0.2 s; got nothing "
-                                             "from rank 1");
+              expect_throws<CollectiveError>(
+                  [] { synchronize(default_device()); },
+                  concat("all_reduce #2 on rank 0: every rank must "
+                         "arrive on its GPU within ",
+                         testing::kShortDeadline.count(), " s; got nothing from rank 1"));
               stall.end();
               expect_throws<CollectiveError>([&] { comm.all_reduce(x); },
                                              "its GPU gave up waiting for another rank's");
@@ -232,7 +234,7 @@ TEST_P(KernelAllReduceTest, KernelsGiveUpAtTheDeadline) {
             }
             EXPECT_EQ(comm.failed_rank(), 0);
           },
-          {.deadline = milliseconds(200)});
+          {.deadline = testing::kShortDeadline});
 }
 
 // Every rank that shares the GPU gets the error, not only one of them.
@@ -256,7 +258,7 @@ TEST_P(KernelAllReduceTest, EveryRankOfAGpuIsTold) {
             }
             finish();
           },
-          {.deadline = milliseconds(200)});
+          {.deadline = testing::kShortDeadline});
 }
 
 TEST_P(KernelAllReduceTest, AbortEndsKernelsThatWait) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -45,7 +46,10 @@ class MadeUpMemory final : public GroupMemory {
   std::uintptr_t base_of(int) const override { return 0; }
   bool is_visible(const void*) const override { return true; }
   std::shared_ptr<std::byte> allocate(std::size_t, Where) override { return nullptr; }
-  bool has_died(int rank) const override { return ranks[rank].state == ProcessState::ended; }
+  bool has_died(int rank) const override {
+    ++num_looks;
+    return ranks[rank].state == ProcessState::ended;
+  }
   ProcessState state_of(int rank) const override { return ranks[rank].state; }
   void expel(int rank, const char* reason) noexcept override {
     ranks[rank].killed_because = reason;
@@ -56,6 +60,7 @@ class MadeUpMemory final : public GroupMemory {
   int num_processors() const override { return 1; }
 
   std::vector<Rank> ranks;
+  mutable std::atomic<int> num_looks = 0;  // at processes
 
  private:
   struct alignas(128) Line {
@@ -164,6 +169,54 @@ TEST(RankGroupTest, TheRankThatReportsSecondBlamesTheSameRankAsTheFirst) {
   pipe.in = Descriptor();  // so that reading ends where nothing was written
   EXPECT_EQ(reap_child(child), 0);
   EXPECT_EQ(read_report(pipe.out), 2);
+}
+
+// Each look is a system call per rank, and with hundreds of ranks all of them wait.
+TEST(RankGroupTest, AWaitLooksAtTheProcessesOnceIn20Milliseconds) {
+  constexpr int kRanks = 50;
+  const auto memory = std::make_shared<MadeUpMemory>(std::vector<MadeUpMemory::Rank>(kRanks));
+  GroupOptions options;
+  options.deadline = milliseconds(300);
+  RankGroup group(0, kRanks, memory, options);
+  Operation operation{.call = {}, .rank = 0, .sequence = 1, .where = Where::current()};
+  const auto begin = Clock::now();
+  expect_throws<CollectiveError>([&] { group.wait(operation, 1, 1, 1); }, "every rank must arrive");
+  const auto most = (Clock::now() - begin) / milliseconds(20) + 2;  // the first, and at the end
+  EXPECT_LE(memory->num_looks, most * (kRanks - 1));
+}
+
+TEST(RankGroupTest, ARankThatDiesJustBeforeTheDeadlineIsNotCalledLate) {
+  const auto memory = std::make_shared<MadeUpMemory>(std::vector<MadeUpMemory::Rank>(3));
+  memory->ranks[2].state = ProcessState::ended;
+  GroupOptions options;
+  options.deadline = milliseconds(1);
+  RankGroup group(0, 3, memory, options);
+  Operation operation{.call = {}, .rank = 0, .sequence = 1, .where = Where::current()};
+  expect_throws<CollectiveError>([&] { group.wait(operation, 1, 1, 1); },
+                                 "got a failure of rank 2: it has died");
+}
+
+// The launcher must not take the rank that noticed for the culprit.
+TEST(RankGroupTest, AFailureOfNobodyBlamesNobody) {
+  Pipe pipe = make_pipe(Where::current());
+  const pid_t child = fork();
+  if (child == 0) {
+    retract_report();  // of other tests
+    dup2(pipe.in.number(), kReportDescriptor);
+    const std::string variable = report_variable(pipe.in);
+    setenv(kReportVariable, variable.substr(variable.find('=') + 1).c_str(), 1);
+    const auto memory = std::make_shared<MadeUpMemory>(std::vector<MadeUpMemory::Rank>(2));
+    RankGroup group(1, 2, memory, {});
+    try {
+      group.fail_and_throw({}, kNobody, "the calls differ");
+    } catch (const CollectiveError&) {
+      _exit(group.failed_rank() == 1 ? 0 : 1);  // the group is broken
+    }
+    _exit(1);
+  }
+  pipe.in = Descriptor();
+  EXPECT_EQ(reap_child(child), 0);
+  EXPECT_EQ(read_report(pipe.out), kNobody);
 }
 
 TEST(RankGroupTest, AProcessThatOutlivesItsKillIsAnError) {
