@@ -99,8 +99,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const BatchNormOptions& options, const Tensor& residual, Where where) {
   check_eps("batch_norm", options.eps, where);
   check_norm_momentum("batch_norm", options.momentum, where);
-  check_constant("batch_norm", "running_mean", running_mean, where);
-  check_constant("batch_norm", "running_var", running_var, where);
+  // In training they are written and not read, so calls between a checkpoint's two runs may have
+  // changed them.
+  const auto is_operand = [&](const Tensor& running) {
+    return !options.training || (running.defined() && running.requires_grad());
+  };
+  if (is_operand(running_mean)) check_constant("batch_norm", "running_mean", running_mean, where);
+  if (is_operand(running_var)) check_constant("batch_norm", "running_var", running_var, where);
   RINGRAD_CHECK(running_mean.defined() == running_var.defined(), ValueError, where,
                 "batch_norm: running_mean and running_var must be given together; got one of them");
   kernels::BatchNormTraining result;

@@ -1,6 +1,7 @@
 #include "ringrad/parallel/train/pipeline/pipeline_stages.h"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 
 #include "ringrad/autograd/activation_checkpoint.h"
@@ -63,12 +64,14 @@ void PipelineStages::forward(int s, int b, Where where) {
 
 Tensor PipelineStages::call(nn::Module& module, const Tensor& input, Where where) const {
   if (!checkpoints_ || !grad_enabled()) return module(input, where);
-  // The second run must leave running statistics as the first run left them.
-  const auto run = [&module, where, runs = 0](const std::vector<Tensor>& inputs) mutable {
+  // The second run must leave running statistics as the first run left them. The function is copied
+  // between the two.
+  const auto run = [&module, where,
+                    runs = std::make_shared<int>(0)](const std::vector<Tensor>& inputs) {
     std::vector<std::pair<Tensor, Tensor>> buffers;
-    if (++runs > 1)
+    if (++*runs > 1)
       for (const auto& [name, buffer] : module.named_buffers())
-        buffers.emplace_back(buffer, clone(buffer, where));
+        buffers.emplace_back(buffer, kernels::clone(buffer, where));
     const Tensor output = module(inputs[0], where);
     for (const auto& [buffer, value] : buffers) kernels::copy_(buffer, value, where);
     return output;
