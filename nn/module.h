@@ -94,9 +94,9 @@ class Module {
   Tensor operator()(const Tensor& x, Where where = Where::current());
 
   /// Adds a hook to calls by operator(), to which those by a Sequential, a Residual and what trains
-  /// modules in parallel belong. A module that calls another's forward() itself runs no hooks of it,
-  /// nor do overloads of forward() with other arguments. A hook may add and remove hooks, itself included: those that
-  /// it adds run from the next call on (autograd/hook_list.h).
+  /// modules in parallel belong. A module that calls another's forward() itself runs no hooks of
+  /// it, nor do overloads of forward() with other arguments. A hook may add and remove hooks,
+  /// itself included: those that it adds run from the next call on (autograd/hook_list.h).
   ModuleHookHandle add_forward_pre_hook(ForwardPreHook hook);
   ModuleHookHandle add_forward_hook(ForwardHook hook);
   std::size_t num_hooks() const {

@@ -1,8 +1,9 @@
 // AverageLoss: what makes optimizers that compare losses decide alike on all ranks.
 //
 // Where ranks train one model, each computes the loss of its own part of the batch, and gradients
-// are averaged. An optimizer that decides by the loss, as LBFGS's line search does, must then decide
-// by the average as well: otherwise ranks evaluate the loss at different points, differently often.
+// are averaged. An optimizer that decides by the loss, as LBFGS's line search does, must then
+// decide by the average as well. Otherwise ranks evaluate the loss at different points, and
+// differently often.
 
 #pragma once
 

@@ -10,9 +10,9 @@
 // step.
 //
 // Under DistributedDataParallel, which averages the gradients, the loss that counts is the average
-// of the ranks' losses too (average_loss.h), so all ranks take the same steps. That average must be
-// the loss whose gradient the average is: equal parts of the batch, or a rank's loss its sum times n
-// / global batch.
+// of the ranks' losses too (average_loss.h), so all ranks take the same steps. The one must be the
+// gradient of the other: parts of the batch are equal, or a rank's loss is its sum times n / global
+// batch.
 //
 // Not an Optimizer: one step evaluates the loss many times. It has no state dict; a run that
 // resumes begins with the gradient's direction.

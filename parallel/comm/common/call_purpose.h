@@ -1,5 +1,5 @@
-// What a collective is for: the model whose gradients it averages, say. Calls that are alike but for
-// their purpose do not match, so the values of two models are never added.
+// What a collective is for: the model whose gradients it averages, say. Calls that are alike but
+// for their purpose do not match, so the values of two models are never added.
 //
 //     const PurposeScope scope(number);       the same number on all ranks
 //     comm.all_reduce(gradients);             fails unless it is for this model on all ranks

@@ -46,7 +46,7 @@ void DistributedDataParallel::begin_forward(const Tensor& x, Where where) {
   if (join_) join_(x, /*by_hand=*/true, where);
 }
 
-// With a Join, buffers are shared at the end of a pass, when all ranks know which of them have data.
+// With a Join, buffers are shared at the end of a pass, when all ranks know who has data.
 void DistributedDataParallel::prepare(Where where) {
   reducer_->check_frozen(where);
   if (!broadcasts_buffers_ || join_ || reducer_->is_paused()) return;

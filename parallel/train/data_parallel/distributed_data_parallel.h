@@ -59,8 +59,8 @@ class DistributedDataParallel {
     const std::shared_ptr<Reducer> reducer_;
   };
 
-  /// module(x), with its hooks. In training it waits for reductions of a pass that failed, and sends
-  /// buffers from one rank to all if options ask for it.
+  /// module(x), with its hooks. In training it waits for reductions of a pass that failed, and
+  /// sends buffers from one rank to all if options ask for it.
   Tensor forward(const Tensor& x, Where at = Where::current());
   Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
 

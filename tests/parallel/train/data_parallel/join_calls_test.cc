@@ -1,5 +1,5 @@
-// Which calls a Join counts, and several models with a Join each. The reference is one rank that sees
-// all ranks' samples.
+// Which calls a Join counts, and several models with a Join each. The reference is one rank that
+// sees all ranks' samples.
 
 #include <gtest/gtest.h>
 
