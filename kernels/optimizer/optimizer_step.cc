@@ -1,8 +1,10 @@
 #include "ringrad/kernels/optimizer/optimizer_step.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ringrad/kernels/copy/dense.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/kernels/optimizer/optimizer_step_cuda.h"
 
 namespace ringrad::kernels {
@@ -62,6 +64,42 @@ double sum_of_squares(const Tensor& x, Where where) {
   return sum.item<double>(where);
 }
 
-double l2_norm(const Tensor& x, Where where) { return std::sqrt(sum_of_squares(x, where)); }
+bool Norm::is_finite() const { return std::isfinite(squares); }
+
+double Norm::value() const { return scale * std::sqrt(squares); }
+
+// Scales are powers of 2, so only a part that is negligible is rounded.
+void Norm::add(const Norm& other) {
+  if (other.squares == 0) return;
+  if (squares == 0) {
+    *this = other;
+    return;
+  }
+  const double larger = std::max(scale, other.scale);
+  const auto at_larger = [larger](const Norm& norm) {
+    const double ratio = norm.scale / larger;
+    return norm.squares * ratio * ratio;
+  };
+  squares = at_larger(*this) + at_larger(other);
+  scale = larger;
+}
+
+// Blue 1978, "A portable Fortran program to find the Euclidean norm of a vector": three ranges of
+// numbers, each with a scale at which no square overflows or vanishes. Here the range is that of
+// the sum, which only float64 can leave.
+Norm norm_of(const Tensor& x, Where where) {
+  constexpr double kLarge = 0x1p600, kSmall = 0x1p-600;
+  const double squares = sum_of_squares(x, where);
+  if (x.dtype() != DType::float64) return {1, squares};
+  const auto scaled = [&](double scale) {
+    return Norm{scale,
+                sum_of_squares(unary(ops::RightScalar<ops::Mul>(1 / scale), x, where), where)};
+  };
+  if (squares > 0x1p900) return scaled(kLarge);
+  if (squares < 0x1p-900) return scaled(kSmall);
+  return {1, squares};
+}
+
+double l2_norm(const Tensor& x, Where where) { return norm_of(x, where).value(); }
 
 }  // namespace ringrad::kernels

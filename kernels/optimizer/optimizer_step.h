@@ -77,10 +77,27 @@ void replayable_adam_step(const Tensor& parameters, const Tensor& gradients,
                           const std::function<AdamStep()>& step, Where where = Where::current());
 
 /// The sum of x_i^2, accumulated in double. The result does not depend on the number of threads.
+/// Squares of float64 numbers above 1e154 overflow: norm_of has no such limit.
 ///
 /// Async:   on a GPU, blocks until the host has the number
 /// Throws:  DTypeError unless floating
 double sum_of_squares(const Tensor& x, Where where = Where::current());
+
+/// A Euclidean norm as scale * sqrt(squares). The scale is a power of 2, 1 unless the squares of
+/// float64 numbers would overflow or vanish: no finite numbers have a norm that is not finite.
+struct Norm {
+  double scale = 1;
+  double squares = 0;  ///< the sum of (x_i / scale)^2; infinite or NaN if an x_i is
+
+  bool is_finite() const;
+  /// Infinite only if the norm exceeds what a double can hold, or if an x_i is infinite.
+  double value() const;
+  /// Makes this the norm of both tensors together.
+  void add(const Norm& other);
+};
+
+/// Async, Throws:  as sum_of_squares
+Norm norm_of(const Tensor& x, Where where = Where::current());
 
 /// sqrt(sum of x_i^2)
 double l2_norm(const Tensor& x, Where where = Where::current());

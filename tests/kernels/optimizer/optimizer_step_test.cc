@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
@@ -235,6 +236,47 @@ TEST(OptimizerStepTest, NormIsThatOfTheConcatenation) {
 
 TEST(OptimizerStepTest, NormDoesNotOverflowFloat32) {
   EXPECT_NEAR(l2_norm(full({4}, 1e30)) / 2e30, 1, 1e-6);
+}
+
+// Also for numbers whose squares do not fit.
+TEST(OptimizerStepTest, NormOfFiniteNumbersIsFinite) {
+  const Options wide{.dtype = DType::float64};
+  for (const double size : {1e-310, 1e-200, 1e-120, 1., 1e150, 1e200, 4e307}) {
+    const Norm norm = norm_of(full({4}, size, wide));
+    EXPECT_TRUE(norm.is_finite()) << size;
+    EXPECT_NEAR(norm.value() / (2 * size), 1, 1e-12) << size;
+  }
+  const double most = std::numeric_limits<double>::max();
+  const Norm beyond = norm_of(full({4}, most, wide));  // 2 most: no double, but finite
+  EXPECT_TRUE(beyond.is_finite());
+  EXPECT_NEAR(beyond.scale / most * std::sqrt(beyond.squares), 2, 1e-12);
+  EXPECT_EQ(norm_of(zeros({4}, wide)).value(), 0);
+  EXPECT_EQ(norm_of(zeros({0}, wide)).value(), 0);
+  for (const DType dtype : kFloats)
+    for (const double value : {INFINITY, -INFINITY, NAN})
+      EXPECT_FALSE(norm_of(full({3}, value, {.dtype = dtype})).is_finite());
+  EXPECT_NEAR(norm_of(full({9}, 3e38, {.dtype = DType::float32})).value() / 9e38, 1, 1e-6);
+  EXPECT_NEAR(norm_of(full({9}, 3e38, {.dtype = DType::bfloat16})).value() / 9e38, 1, 1e-2);
+  EXPECT_EQ(norm_of(full({9}, 65504, {.dtype = DType::float16})).value(), 3 * 65504);
+}
+
+TEST(OptimizerStepTest, NormsOfSeveralTensorsAddUpAtAnyScale) {
+  const auto norm = [](double value) {
+    return norm_of(full({1}, value, {.dtype = DType::float64}));
+  };
+  const std::array<double, 2> pairs[] = {{3e200, 4e200}, {3e-200, 4e-200}, {3, 4},
+                                         {1e200, 1},     {1, 1e-200},      {0, 1e-200},
+                                         {0, 1e200},     {3e135, 4e135},   {2.4e134, 3.2e135}};
+  for (const auto& [a, b] : pairs)
+    for (const bool swapped : {false, true}) {
+      Norm sum = norm(swapped ? b : a);
+      sum.add(norm(swapped ? a : b));
+      EXPECT_NEAR(sum.value() / std::hypot(a, b), 1, 1e-12) << a << ' ' << b;
+    }
+  Norm sum = norm(1);
+  sum.add(norm(INFINITY));
+  sum.add(norm(1e200));
+  EXPECT_FALSE(sum.is_finite());
 }
 
 TEST(OptimizerStepTest, NormDoesNotDependOnTheNumberOfThreads) {
