@@ -2,6 +2,7 @@
 
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/optimizer/adaptive_step.h"
+#include "ringrad/nn/optimizer/check_options.h"
 
 namespace ringrad::nn {
 
@@ -9,13 +10,11 @@ Adagrad::Adagrad(const ParameterGroups& parameters, const AdagradOptions& option
     : Optimizer(parameters, options.learning_rate, options.weight_decay, where),
       options_(options),
       square_sums_(zeros_like_arenas()) {
-  RINGRAD_CHECK(options.learning_rate_decay >= 0 && options.weight_decay >= 0 &&
-                    options.initial_sum >= 0 && options.eps >= 0,
-                ValueError, where,
-                "Adagrad: learning_rate_decay, weight_decay, initial_sum and eps must not be "
-                "negative; got ",
-                options.learning_rate_decay, ", ", options.weight_decay, ", ", options.initial_sum,
-                " and ", options.eps);
+  check_not_negative("Adagrad",
+                     {{"learning_rate_decay", options.learning_rate_decay},
+                      {"initial_sum", options.initial_sum},
+                      {"eps", options.eps}},
+                     where);
   if (options.initial_sum != 0)
     for (const Tensor& sums : square_sums_) kernels::fill_(sums, options.initial_sum, where);
 }

@@ -20,7 +20,7 @@ struct AdagradOptions {
 ///
 /// where t counts the steps that have changed this parameter.
 ///
-/// Throws:  ValueError if an option is negative
+/// Throws:  ValueError unless all options are finite and not negative
 /// Paper:   Duchi, Hazan, Singer 2011, "Adaptive subgradient methods for online learning and
 ///          stochastic optimization"
 class Adagrad : public Optimizer {

@@ -1,6 +1,7 @@
 #include "ringrad/nn/optimizer/adam.h"
 
 #include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/check_options.h"
 
 namespace ringrad::nn {
 
@@ -11,13 +12,8 @@ Adam::Adam(const ParameterGroups& parameters, const AdamOptions& options, bool d
       decoupled_decay_(decoupled_decay),
       first_moments_(zeros_like_arenas()),
       second_moments_(zeros_like_arenas()) {
-  const auto is_decay = [](double beta) { return beta >= 0 && beta < 1; };
-  RINGRAD_CHECK(is_decay(options.beta1) && is_decay(options.beta2), ValueError, where,
-                "Adam: beta1 and beta2 must be in [0, 1); got ", options.beta1, " and ",
-                options.beta2);
-  RINGRAD_CHECK(options.eps >= 0 && options.weight_decay >= 0, ValueError, where,
-                "Adam: eps and weight_decay must not be negative; got ", options.eps, " and ",
-                options.weight_decay);
+  check_decay("Adam", {{"beta1", options.beta1}, {"beta2", options.beta2}}, where);
+  check_not_negative("Adam", {{"eps", options.eps}}, where);
 }
 
 void Adam::update(const Range& range, double grad_scale, Where where) {

@@ -21,7 +21,7 @@ struct AdamOptions {
 ///
 /// where t counts the steps that have changed this parameter.
 ///
-/// Throws:  ValueError unless 0 <= beta < 1 and the other options are not negative
+/// Throws:  ValueError unless 0 <= beta < 1 and the other options are finite and not negative
 /// Paper:   Kingma and Ba 2014, arXiv:1412.6980
 class Adam : public Optimizer {
  public:

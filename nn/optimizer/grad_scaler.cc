@@ -5,16 +5,18 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/partial_gradients.h"
 
 namespace ringrad::nn {
 
 GradScaler::GradScaler(const GradScalerOptions& options, Where where)
     : options_(options), scale_(options.initial_scale) {
-  RINGRAD_CHECK(options.initial_scale > 0 && options.growth > 1 && options.backoff > 0 &&
+  RINGRAD_CHECK(std::isfinite(options.initial_scale) && options.initial_scale > 0 &&
+                    std::isfinite(options.growth) && options.growth > 1 && options.backoff > 0 &&
                     options.backoff < 1 && options.growth_interval > 0,
                 ValueError, where,
                 "GradScaler: must hold initial_scale > 0, growth > 1, 0 < backoff < 1 and "
-                "growth_interval > 0; got ",
+                "growth_interval > 0, all finite; got ",
                 options.initial_scale, ", ", options.growth, ", ", options.backoff, " and ",
                 options.growth_interval);
 }
@@ -22,12 +24,13 @@ GradScaler::GradScaler(const GradScalerOptions& options, Where where)
 Tensor GradScaler::scale(const Tensor& loss, Where where) const { return mul(loss, scale_, where); }
 
 bool GradScaler::step(Optimizer& optimizer, Where where) {
-  // A sum of squares, in double, is finite exactly if every float32 in it is.
+  check_not_partial("GradScaler: gradients must be whole on this rank", optimizer.parameters(), {},
+                    where);
   const bool finite = std::ranges::all_of(optimizer.arenas(), [&](const ParameterArena& arena) {
     arena.settle();
-    return std::isfinite(kernels::sum_of_squares(arena.gradients(), where));
+    return kernels::norm_of(arena.gradients(), where).is_finite();
   });
-  overflowed_ |= !finite;
+  report(finite);
   if (finite) optimizer.step(1 / scale_, where);
   return finite;
 }
@@ -52,9 +55,10 @@ void GradScaler::check_state_dict(const StateDict& state, Where where) const {
   check_same_layout("load_state_dict", state_dict(), state, where);
   const auto scale = state.at("scale").item<double>(where);
   const auto good_steps = state.at("good_steps").item<std::int64_t>(where);
-  RINGRAD_CHECK(scale > 0 && good_steps >= 0, ValueError, where,
-                "load_state_dict: scale must be positive and good_steps not negative; got ", scale,
-                " and ", good_steps);
+  RINGRAD_CHECK(
+      std::isfinite(scale) && scale > 0 && good_steps >= 0, ValueError, where,
+      "load_state_dict: scale must be positive and finite, and good_steps not negative; got ",
+      scale, " and ", good_steps);
 }
 
 void GradScaler::load_state_dict(const StateDict& state, Where where) {

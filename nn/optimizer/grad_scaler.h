@@ -30,7 +30,8 @@ struct GradScalerOptions {
 
 class GradScaler {
  public:
-  /// Throws ValueError unless initial_scale > 0, growth > 1, 0 < backoff < 1, growth_interval > 0.
+  /// Throws ValueError unless initial_scale > 0, growth > 1, 0 < backoff < 1, growth_interval > 0,
+  /// all finite.
   explicit GradScaler(const GradScalerOptions& options = {}, Where where = Where::current());
 
   /// loss * scale()
@@ -38,7 +39,13 @@ class GradScaler {
 
   /// optimizer.step() with the gradients divided by scale(). If a gradient is infinite or NaN,
   /// nothing changes, and the result is false. Waits for the gradients.
+  ///
+  /// Throws ValueError for gradients of which other ranks have parts: those ranks would not skip the
+  /// step. ModelGradients::step (parallel/train/gradients/model_gradients.h) makes all skip it.
   bool step(Optimizer& optimizer, Where where = Where::current());
+
+  /// Counts a step that was made without this object, or skipped since gradients were not finite.
+  void report(bool is_finite) { overflowed_ |= !is_finite; }
 
   /// Chooses the scale of the next step. Call it once per step, after the last optimizer.
   void update();

@@ -1,6 +1,7 @@
 #include "ringrad/nn/optimizer/lion.h"
 
 #include "ringrad/kernels/optimizer/adaptive_step.h"
+#include "ringrad/nn/optimizer/check_options.h"
 
 namespace ringrad::nn {
 
@@ -8,12 +9,7 @@ Lion::Lion(const ParameterGroups& parameters, const LionOptions& options, Where 
     : Optimizer(parameters, options.learning_rate, options.weight_decay, where),
       options_(options),
       momenta_(zeros_like_arenas()) {
-  const auto is_decay = [](double beta) { return beta >= 0 && beta < 1; };
-  RINGRAD_CHECK(is_decay(options.beta1) && is_decay(options.beta2), ValueError, where,
-                "Lion: beta1 and beta2 must be in [0, 1); got ", options.beta1, " and ",
-                options.beta2);
-  RINGRAD_CHECK(options.weight_decay >= 0, ValueError, where,
-                "Lion: weight_decay must not be negative; got ", options.weight_decay);
+  check_decay("Lion", {{"beta1", options.beta1}, {"beta2", options.beta2}}, where);
 }
 
 void Lion::update(const Range& range, double grad_scale, Where where) {

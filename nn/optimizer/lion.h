@@ -19,7 +19,7 @@ struct LionOptions {
 ///   p = p - learning_rate * (u + weight_decay * p)
 ///   m = beta2 * m + (1 - beta2) * grad
 ///
-/// Throws:  ValueError unless 0 <= beta < 1 and the other options are not negative
+/// Throws:  ValueError unless 0 <= beta < 1 and the other options are finite and not negative
 /// Paper:   Chen et al. 2023, arXiv:2302.06675, algorithm 2
 class Lion : public Optimizer {
  public:

@@ -11,6 +11,8 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/check_options.h"
+#include "ringrad/nn/optimizer/partial_gradients.h"
 
 namespace ringrad::nn {
 
@@ -32,17 +34,17 @@ Muon::Muon(const ParameterGroups& parameters, const MuonOptions& options, Where 
     : Optimizer(parameters, options.learning_rate, options.weight_decay, where),
       options_(options),
       momenta_(zeros_like_arenas()) {
-  RINGRAD_CHECK(options.momentum >= 0 && options.momentum < 1 && options.weight_decay >= 0 &&
-                    options.iterations > 0,
-                ValueError, where,
-                "Muon: must hold 0 <= momentum < 1, weight_decay >= 0 and iterations > 0; got ",
-                options.momentum, ", ", options.weight_decay, " and ", options.iterations);
+  check_decay("Muon", {{"momentum", options.momentum}}, where);
+  RINGRAD_CHECK(options.iterations > 0, ValueError, where,
+                "Muon: iterations must be positive; got ", options.iterations);
   RINGRAD_CHECK(is_floating(options.dtype), DTypeError, where, "Muon: dtype must be floating; got ",
                 options.dtype);
   for (const Tensor& parameter : this->parameters())
     RINGRAD_CHECK(parameter.dims() == 2, ShapeError, where,
                   "Muon: parameters must be matrices; got one of shape ", parameter.shape(),
                   "; give it to another optimizer");
+  check_not_partial("Muon: matrices must be whole on this rank", this->parameters(),
+                    {PartOf::stage, PartOf::summand}, where);
 }
 
 void Muon::update(const Range& range, double grad_scale, Where where) {

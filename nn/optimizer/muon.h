@@ -37,7 +37,9 @@ struct MuonOptions {
 /// where c = sqrt(max(1, n / m)), or 0.2 sqrt(max(n, m)) with match_adamw.
 ///
 /// Throws:  ShapeError unless all parameters have two axes; ValueError unless 0 <= momentum < 1,
-///          weight_decay >= 0 and iterations > 0; DTypeError unless dtype is floating
+///          iterations > 0 and the other options are finite and not negative, or for a matrix that
+///          is split over ranks (tensor_parallel.h), of which a rank's slice has other singular
+///          values; DTypeError unless dtype is floating
 /// Paper:   Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks";
 ///          match_adamw: Liu et al. 2025, arXiv:2502.16982, section 2.2
 class Muon : public Optimizer {

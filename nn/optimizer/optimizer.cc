@@ -1,10 +1,7 @@
 #include "ringrad/nn/optimizer/optimizer.h"
 
-#include <cmath>
 #include <utility>
 
-#include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
 #include "ringrad/core/gpu/capture.h"
@@ -12,6 +9,9 @@
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/check_options.h"
+#include "ringrad/nn/optimizer/clip_to_norm.h"
+#include "ringrad/nn/optimizer/partial_gradients.h"
 #include "ringrad/nn/optimizer/step_counts.h"
 
 namespace ringrad::nn {
@@ -19,8 +19,7 @@ namespace ringrad::nn {
 namespace {
 
 void check_learning_rate(double rate, Where where) {
-  RINGRAD_CHECK(rate >= 0, ValueError, where,
-                "optimizer: the learning rate must not be negative; got ", rate);
+  check_not_negative("optimizer", {{"the learning rate", rate}}, where);
   refuse_while_capturing("set_learning_rate(), which would not be repeated: call it outside",
                          where);
 }
@@ -34,18 +33,13 @@ void increment(std::int64_t& steps) {
 }
 
 double clip_norm(const std::vector<Tensor>& gradients, double max_norm, Where where) {
-  RINGRAD_CHECK(max_norm > 0, ValueError, where,
-                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
-  double squares = 0;
-  for (const Tensor& gradient : gradients) squares += kernels::sum_of_squares(gradient, where);
-  const double norm = std::sqrt(squares);
-  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
-                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
-  const NoGradGuard guard;  // a gradient that create_graph made requires one itself
-  if (norm > max_norm)
-    for (const Tensor& gradient : gradients) mul_(gradient, max_norm / norm, where);
-  return norm;
+  check_max_norm(max_norm, where);
+  kernels::Norm norm;
+  for (const Tensor& gradient : gradients) norm.add(kernels::norm_of(gradient, where));
+  return clip_to_norm(gradients, norm, max_norm, where);
 }
+
+constexpr const char* kWholeGradients = "clip_grad_norm: gradients must be whole on this rank";
 
 }  // namespace
 
@@ -56,13 +50,13 @@ Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double
                 "optimizer: there must be at least one parameter; got none; layers of a module "
                 "must be registered by child()");
   set_learning_rate(learning_rate, where);
+  check_not_negative("optimizer", {{"weight_decay", weight_decay}}, where);
   std::map<const TensorImpl*, std::size_t> group_of;
   for (const ParameterGroup& group : groups) {
-    RINGRAD_CHECK(group.learning_rate_scale >= 0 && group.weight_decay.value_or(0) >= 0, ValueError,
-                  where,
-                  "optimizer: a group's learning_rate_scale and weight_decay must not be negative; "
-                  "got ",
-                  group.learning_rate_scale, " and ", group.weight_decay.value_or(0));
+    check_not_negative("optimizer",
+                       {{"a group's learning_rate_scale", group.learning_rate_scale},
+                        {"a group's weight_decay", group.weight_decay.value_or(0)}},
+                       where);
     for (const Tensor& parameter : group.parameters)
       group_of.emplace(parameter.impl(), groups_.size());
     groups_.push_back({group.learning_rate_scale, group.weight_decay});
@@ -197,6 +191,7 @@ void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) 
 double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm, Where where) {
   std::vector<Tensor> gradients;
   for (const ParameterArena& arena : arenas) {
+    check_not_partial(kWholeGradients, arena.parameters(), {}, where);
     arena.settle();
     gradients.push_back(arena.gradients());
   }
@@ -204,6 +199,7 @@ double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm
 }
 
 double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm, Where where) {
+  check_not_partial(kWholeGradients, parameters, {}, where);
   std::vector<Tensor> gradients;
   for (const Tensor& parameter : parameters) {
     const Leaf* leaf = parameter.requires_grad(where) ? leaf_of(parameter) : nullptr;

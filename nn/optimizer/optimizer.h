@@ -45,7 +45,7 @@ class Optimizer {
 
   /// The rate of groups whose learning_rate_scale is 1.
   double learning_rate() const { return learning_rate_; }
-  /// Throws ValueError unless rate >= 0.
+  /// Throws ValueError unless the rate is finite and not negative.
   void set_learning_rate(double rate, Where where = Where::current());
 
   const std::vector<ParameterArena>& arenas() const { return arenas_; }
@@ -85,8 +85,8 @@ class Optimizer {
   void take_groups(const Optimizer& other) { groups_ = other.groups_; }
 
  protected:
-  /// Throws ValueError for no parameters, or a negative learning rate, scale or weight decay, and
-  /// as ParameterArena.
+  /// Throws ValueError for no parameters, or unless learning rates, scales and weight decays are
+  /// finite and not negative, and as make_arenas.
   Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay, Where where);
 
   /// What holds for the parameters of a group.
@@ -129,9 +129,12 @@ class Optimizer {
 };
 
 /// Scales all gradients by the same factor so that their joint Euclidean norm is at most max_norm;
-/// returns the norm before scaling.
+/// returns the norm before scaling. It does not overflow; a norm that no double can hold is
+/// returned as infinity. An infinite max_norm only measures.
 ///
-/// Throws:  ValueError unless max_norm > 0, or if the norm is not finite (nothing is scaled then)
+/// Throws:  ValueError unless max_norm > 0, if a gradient is not finite (nothing is scaled then), or
+///          for gradients of which other ranks have parts: see ModelGradients
+///          (parallel/train/gradients/model_gradients.h)
 /// Paper:   Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063
 double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm,
                       Where where = Where::current());

@@ -1,7 +1,10 @@
 #include "ringrad/nn/optimizer/plateau.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+
+#include "ringrad/nn/optimizer/check_options.h"
 
 namespace ringrad::nn {
 
@@ -10,20 +13,22 @@ Plateau::Plateau(double rate, const PlateauOptions& options, Where where)
       rate_(rate),
       best_(options.maximize ? -std::numeric_limits<double>::infinity()
                              : std::numeric_limits<double>::infinity()) {
-  RINGRAD_CHECK(rate >= 0 && options.factor > 0 && options.factor < 1, ValueError, where,
-                "Plateau: rate must not be negative and factor lie in (0, 1); got ", rate, " and ",
-                options.factor);
-  RINGRAD_CHECK(options.patience >= 0 && options.threshold >= 0 && options.cooldown >= 0 &&
-                    options.minimum >= 0,
-                ValueError, where,
-                "Plateau: patience, threshold, cooldown and minimum must not be negative; got ",
-                options.patience, ", ", options.threshold, ", ", options.cooldown, " and ",
-                options.minimum);
+  check_not_negative(
+      "Plateau", {{"rate", rate}, {"threshold", options.threshold}, {"minimum", options.minimum}},
+      where);
+  RINGRAD_CHECK(options.factor > 0 && options.factor < 1, ValueError, where,
+                "Plateau: factor must lie in (0, 1); got ", options.factor);
+  RINGRAD_CHECK(options.patience >= 0 && options.cooldown >= 0, ValueError, where,
+                "Plateau: patience and cooldown must not be negative; got ", options.patience,
+                " and ", options.cooldown);
 }
 
+// Before the first report the best metric is infinite, and so would be a relative threshold.
 bool Plateau::is_progress(double metric) const {
-  return options_.maximize ? metric > best_ * (1 + options_.threshold)
-                           : metric < best_ * (1 - options_.threshold);
+  const double least = std::isinf(best_)      ? 0
+                       : options_.is_absolute ? options_.threshold
+                                              : options_.threshold * std::abs(best_);
+  return options_.maximize ? metric > best_ + least : metric < best_ - least;
 }
 
 double Plateau::operator()(double metric) {
@@ -59,9 +64,10 @@ void Plateau::check_state_dict(const StateDict& state, Where where) const {
   const auto rate = state.at("rate").item<double>(where);
   const auto bad = state.at("bad_reports").item<std::int64_t>(where);
   const auto cooldown = state.at("cooldown_left").item<std::int64_t>(where);
-  RINGRAD_CHECK(rate >= 0 && bad >= 0 && cooldown >= 0, ValueError, where,
-                "load_state_dict: rate, bad_reports and cooldown_left must not be negative; got ",
-                rate, ", ", bad, " and ", cooldown);
+  check_not_negative("load_state_dict", {{"rate", rate}}, where);
+  RINGRAD_CHECK(bad >= 0 && cooldown >= 0, ValueError, where,
+                "load_state_dict: bad_reports and cooldown_left must not be negative; got ", bad,
+                " and ", cooldown);
 }
 
 void Plateau::load_state_dict(const StateDict& state, Where where) {

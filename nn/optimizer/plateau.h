@@ -20,15 +20,25 @@ namespace ringrad::nn {
 struct PlateauOptions {
   double factor = 0.1;
   std::int64_t patience = 10;  ///< reports without progress that are tolerated
-  double threshold = 1e-4;     ///< smallest relative change that is progress
+  double threshold = 1e-4;     ///< smallest change that is progress: see Plateau
+  bool is_absolute = false;    ///< the threshold is a difference; else it is relative
   bool maximize = false;       ///< the metric should grow, as an accuracy does
   std::int64_t cooldown = 0;   ///< reports after a reduction that do not count
   double minimum = 0;
 };
 
+/// A metric is progress if it is better than the best one so far by more than the threshold:
+///
+///   metric < best - threshold * |best|      or, with maximize,  metric > best + threshold * |best|
+///   metric < best - threshold               if is_absolute      metric > best + threshold
+///
+/// For positive metrics these are PyTorch's threshold_mode 'rel' and 'abs'. For a negative one
+/// PyTorch's 'rel' takes best * (1 - threshold), and so a metric that got worse, for progress. A
+/// relative change from a best metric of 0 is any change: where metrics may be 0, be absolute.
 class Plateau {
  public:
-  /// Throws ValueError unless rate >= 0, 0 < factor < 1, and the other options are not negative.
+  /// Throws ValueError unless 0 < factor < 1, and rate and the other options are finite and not
+  /// negative.
   explicit Plateau(double rate, const PlateauOptions& options = {}, Where where = Where::current());
 
   /// Reports a metric, such as an epoch's loss; NaN is no progress. Returns the rate from now on:

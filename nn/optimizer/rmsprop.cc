@@ -1,6 +1,7 @@
 #include "ringrad/nn/optimizer/rmsprop.h"
 
 #include "ringrad/kernels/optimizer/adaptive_step.h"
+#include "ringrad/nn/optimizer/check_options.h"
 
 namespace ringrad::nn {
 
@@ -10,9 +11,7 @@ RMSprop::RMSprop(const ParameterGroups& parameters, const RMSpropOptions& option
       square_averages_(zeros_like_arenas()) {
   RINGRAD_CHECK(options.alpha >= 0 && options.alpha <= 1, ValueError, where,
                 "RMSprop: alpha must be in [0, 1]; got ", options.alpha);
-  RINGRAD_CHECK(options.eps >= 0 && options.weight_decay >= 0 && options.momentum >= 0, ValueError,
-                where, "RMSprop: eps, weight_decay and momentum must not be negative; got ",
-                options.eps, ", ", options.weight_decay, " and ", options.momentum);
+  check_not_negative("RMSprop", {{"eps", options.eps}, {"momentum", options.momentum}}, where);
   if (options.momentum > 0) velocities_ = zeros_like_arenas();
 }
 

@@ -20,7 +20,7 @@ struct RMSpropOptions {
 ///   p = p - learning_rate * u                   or, with momentum,
 ///   v = momentum * v + u,    p = p - learning_rate * v
 ///
-/// Throws:  ValueError unless 0 <= alpha <= 1 and the other options are not negative
+/// Throws:  ValueError unless 0 <= alpha <= 1 and the other options are finite and not negative
 /// Paper:   Tieleman and Hinton 2012, "Lecture 6.5: rmsprop"
 class RMSprop : public Optimizer {
  public:

@@ -1,14 +1,14 @@
 #include "ringrad/nn/optimizer/sgd.h"
 
 #include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/check_options.h"
 
 namespace ringrad::nn {
 
 SGD::SGD(const ParameterGroups& parameters, const SGDOptions& options, Where where)
     : Optimizer(parameters, options.learning_rate, options.weight_decay, where), options_(options) {
-  RINGRAD_CHECK(options.momentum >= 0 && options.weight_decay >= 0, ValueError, where,
-                "SGD: momentum and weight_decay must not be negative; got ", options.momentum,
-                " and ", options.weight_decay);
+  check_not_negative("SGD", {{"momentum", options.momentum}, {"dampening", options.dampening}},
+                     where);
   RINGRAD_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0), ValueError,
                 where, "SGD: nesterov needs momentum and no dampening; got momentum ",
                 options.momentum, " and dampening ", options.dampening);

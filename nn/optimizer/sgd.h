@@ -20,7 +20,8 @@ struct SGDOptions {
 ///   p = p - learning_rate * v                   or, with nesterov,
 ///   p = p - learning_rate * (g + momentum * v)
 ///
-/// Throws:  ValueError for negative options, or for nesterov without momentum or with dampening
+/// Throws:  ValueError unless all options are finite and not negative, or for nesterov without
+///          momentum or with dampening
 /// Paper:   Sutskever, Martens, Dahl, Hinton 2013, "On the importance of initialization and
 ///          momentum in deep learning"
 class SGD : public Optimizer {

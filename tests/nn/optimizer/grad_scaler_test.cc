@@ -56,6 +56,16 @@ TEST(GradScalerTest, AStepWithInfiniteGradientsChangesNothing) {
   EXPECT_EQ(scaler.scale(), 2);
 }
 
+// The square of 1e200 is infinite, and 1e200 is not.
+TEST(GradScalerTest, LargeFiniteGradientsAreFinite) {
+  const Tensor x = zeros({2}, {.dtype = DType::float64}).set_requires_grad();
+  nn::SGD optimizer({x}, {.learning_rate = 1});
+  GradScaler scaler({.initial_scale = 2});
+  sum(x * tensor({1e200, -1e308}, DType::float64)).backward();
+  EXPECT_TRUE(scaler.step(optimizer));
+  EXPECT_EQ(x.to_vector<double>(), (std::vector<double>{-5e199, 5e307}));
+}
+
 TEST(GradScalerTest, TheScaleGrowsAfterGoodStepsOnly) {
   const Tensor x = parameter();
   nn::SGD optimizer({x}, {.learning_rate = 0});
@@ -106,6 +116,10 @@ TEST(GradScalerTest, SavesGradientsThatFloat16CannotHold) {
 TEST(GradScalerTest, RefusesOptionsThatMakeNoSense) {
   expect_throws<ValueError>([] { GradScaler({.initial_scale = 0}); }, "initial_scale > 0");
   expect_throws<ValueError>([] { GradScaler({.growth = 1}); }, "growth > 1");
+  expect_throws<ValueError>([] { GradScaler({.initial_scale = INFINITY}); }, "all finite; got inf");
+  expect_throws<ValueError>([] { GradScaler({.initial_scale = NAN}); }, "all finite; got nan");
+  expect_throws<ValueError>([] { GradScaler({.growth = INFINITY}); }, "inf");
+  expect_throws<ValueError>([] { GradScaler({.backoff = NAN}); }, "nan");
   expect_throws<ValueError>([] { GradScaler({.backoff = 1}); }, "backoff < 1");
   expect_throws<ValueError>([] { GradScaler({.growth_interval = 0}); }, "growth_interval > 0");
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "ringrad/nn/optimizer/plateau.h"
 #include "ringrad/tests/golden/golden.h"
@@ -51,6 +53,41 @@ TEST(ScheduleTest, PlateauMatchesPyTorchAndResumes) {
                  "plateau maximize");
 }
 
+// Each rate after a report of the metrics, with no patience and factor 1/2.
+std::vector<double> rates_of(const PlateauOptions& options, const std::vector<double>& metrics) {
+  PlateauOptions without_patience = options;
+  without_patience.factor = 0.5;
+  without_patience.patience = 0;
+  Plateau plateau(1, without_patience);
+  std::vector<double> rates;
+  for (const double metric : metrics) rates.push_back(plateau(metric));
+  return rates;
+}
+
+TEST(ScheduleTest, PlateauKnowsBetterFromWorseBelowZero) {
+  using Rates = std::vector<double>;
+  // -99.95 is worse than -100; -100.05 is better, by less than a thousandth; -102 by more.
+  const std::vector<double> losses{-100, -99.95, -100.05, -102};
+  EXPECT_EQ(rates_of({.threshold = 1e-3}, losses), (Rates{1, 0.5, 0.25, 0.25}));
+  EXPECT_EQ(rates_of({.threshold = 0}, losses), (Rates{1, 0.5, 0.5, 0.5}));
+  EXPECT_EQ(rates_of({.threshold = 1e-3, .maximize = true}, {-102, -102.05, -101.95, -100}),
+            (Rates{1, 0.5, 0.25, 0.25}));
+  // Through zero, where no change is relative.
+  EXPECT_EQ(rates_of({.threshold = 0.1}, {1, 0, -1e-9, -0.5}), (Rates{1, 1, 1, 1}));
+  EXPECT_EQ(rates_of({.threshold = 2}, {10, 5, -11}), (Rates{1, 0.5, 0.5}));
+}
+
+TEST(ScheduleTest, PlateauTakesAbsoluteThresholds) {
+  using Rates = std::vector<double>;
+  const PlateauOptions falling{.threshold = 0.25, .is_absolute = true};
+  for (const double origin : {-100., 0., 100.})
+    EXPECT_EQ(rates_of(falling, {origin, origin - 0.25, origin - 0.5, origin}),
+              (Rates{1, 0.5, 0.5, 0.25}));
+  PlateauOptions rising = falling;
+  rising.maximize = true;
+  EXPECT_EQ(rates_of(rising, {-1, -0.75, -0.5, -1}), (Rates{1, 0.5, 0.5, 0.25}));
+}
+
 TEST(ScheduleTest, PlateauTakesNanForNoProgress) {
   Plateau plateau(1, {.factor = 0.5, .patience = 1});
   EXPECT_EQ(plateau(3), 1);
@@ -86,6 +123,12 @@ TEST(ScheduleTest, ThrowsOnImpossibleLengths) {
   EXPECT_THROW(sequential({constant(1)}, {3}), ValueError);
   EXPECT_THROW(Plateau(1, {.factor = 1}), ValueError);
   EXPECT_THROW(Plateau(1, {.patience = -1}), ValueError);
+  for (const double bad : {std::numeric_limits<double>::infinity(), -1., std::nan("")}) {
+    EXPECT_THROW(Plateau(bad, {}), ValueError);
+    EXPECT_THROW(Plateau(1, {.factor = bad}), ValueError);
+    EXPECT_THROW(Plateau(1, {.threshold = bad}), ValueError);
+    EXPECT_THROW(Plateau(1, {.minimum = bad}), ValueError);
+  }
 }
 
 }  // namespace
