@@ -286,9 +286,10 @@ Tensor from_memory(void* data, const Shape& shape, const Options& options,
   RINGRAD_CHECK(beside == 0 || bytes == 0, ValueError, where,
                 "from_memory: the memory must be aligned to its elements of ",
                 size_bytes(options.dtype), " bytes; got an address at byte ", beside, " of one");
-  Tensor result(
-      make_ref<TensorImpl>(make_ref<Storage>(data, bytes, options.device, std::move(owner)), 0,
-                           shape, strides_for(shape, options.layout), options.dtype, where));
+  // A slice of a whole that is the owner's: never stolen for a gradient, nor moved into an arena.
+  const auto whole = make_ref<Storage>(data, bytes, options.device, std::move(owner));
+  Tensor result(make_ref<TensorImpl>(Storage::slice(whole, 0, bytes), 0, shape,
+                                     strides_for(shape, options.layout), options.dtype, where));
   set_leaf("from_memory", result, options, where);
   return result;
 }

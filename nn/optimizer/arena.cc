@@ -1,7 +1,9 @@
 #include "ringrad/nn/optimizer/arena.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "ringrad/autograd/node.h"
 #include "ringrad/core/view.h"
@@ -34,88 +36,157 @@ Tensor flat_view(const Ref<Storage>& whole, DType dtype, Where where) {
   return Tensor(make_ref<TensorImpl>(whole, 0, Shape{count}, Strides{1}, dtype, where));
 }
 
-}  // namespace
-
-ParameterArena::ParameterArena(const std::vector<Tensor>& parameters,
-                               const MakeGradients& make_gradients, Where where)
-    : parameters_(parameters) {
-  const std::int64_t end = lay_out(where);
-  if (find_existing()) return;
-  const Options options{.dtype = parameters.front().dtype(), .device = parameters.front().device()};
-  values_ = zeros({end}, options, where);
-  gradients_ = make_gradients ? make_gradients(end, options) : empty({end}, options, where);
-  kernels::zero_(gradients_, where);
-  pack(where);
+// Bytes [begin, end) of the memory as a flat tensor.
+Tensor flat_part(const Ref<Storage>& memory, std::size_t begin, std::size_t end, DType dtype,
+                 Where where) {
+  const bool is_all = begin == 0 && end == memory->bytes();
+  return flat_view(is_all ? memory : Storage::slice(memory, begin, end - begin), dtype, where);
 }
 
-std::optional<ParameterArena> ParameterArena::existing(const std::vector<Tensor>& parameters,
-                                                       Where where) {
-  ParameterArena arena;
-  arena.parameters_ = parameters;
-  arena.lay_out(where);
-  if (arena.find_existing()) return arena;
-  return {};
+// The number of elements up to the next slot.
+std::int64_t aligned(std::int64_t count, DType dtype) {
+  const std::int64_t alignment = kAlignmentBytes / static_cast<std::int64_t>(size_bytes(dtype));
+  return (count + alignment - 1) / alignment * alignment;
 }
 
-// Assigns each parameter its place; returns the number of elements.
-std::int64_t ParameterArena::lay_out(Where where) {
-  RINGRAD_CHECK(!parameters_.empty(), ValueError, where,
+// The memory that a tensor lies in, and its first byte there. A slot of an arena is a storage that
+// is a slice of the arena's.
+const Ref<Storage>& memory_of(const Tensor& x) {
+  return x.storage()->whole() ? x.storage()->whole() : x.storage();
+}
+std::size_t begin_of(const Tensor& x) {
+  return static_cast<std::size_t>(x.raw_data() - memory_of(x)->data());
+}
+
+// True if x fills a slot of an arena.
+bool fills_slot(const Tensor& x) {
+  return x.storage()->whole() && x.offset() == 0 && is_dense(x.shape(), x.strides()) &&
+         x.storage()->bytes() == static_cast<std::size_t>(x.numel()) * size_bytes(x.dtype());
+}
+
+// True if next's slot follows x's in one arena.
+bool is_followed_by(const Tensor& x, const Tensor& next) {
+  const std::size_t slot =
+      static_cast<std::size_t>(aligned(x.numel(), x.dtype())) * size_bytes(x.dtype());
+  return fills_slot(x) && fills_slot(next) && memory_of(x) == memory_of(next) &&
+         x.dtype() == next.dtype() && begin_of(x) + slot == begin_of(next);
+}
+
+// The leaf's gradient if it lies in an arena as the parameter does.
+Tensor placed_gradient(const Tensor& parameter) {
+  const Tensor& grad = leaf_of(parameter)->grad;
+  const bool is_placed = grad.defined() && fills_slot(grad) && grad.dtype() == parameter.dtype() &&
+                         grad.device() == parameter.device() &&
+                         grad.strides() == parameter.strides();
+  return is_placed ? grad : Tensor();
+}
+
+// True if two parameters that follow each other can share an arena: so do their gradients, or
+// neither has a place yet.
+bool may_share(const Tensor& x, const Tensor& next) {
+  if (!is_followed_by(x, next)) return false;
+  const Tensor grad = placed_gradient(x), next_grad = placed_gradient(next);
+  if (!grad.defined() || !next_grad.defined()) return grad.defined() == next_grad.defined();
+  return is_followed_by(grad, next_grad);
+}
+
+// Throws unless they can be trained together.
+void check_parameters(const std::vector<Tensor>& parameters, Where where) {
+  RINGRAD_CHECK(!parameters.empty(), ValueError, where,
                 "arena: there must be at least one parameter; got none");
-  const Tensor& first = parameters_.front();
-  const std::int64_t alignment =
-      kAlignmentBytes / static_cast<std::int64_t>(size_bytes(first.dtype()));
   std::set<const TensorImpl*> seen;
-  std::int64_t end = 0;
-  for (const Tensor& parameter : parameters_) {
+  for (const Tensor& parameter : parameters) {
     RINGRAD_CHECK(seen.insert(parameter.impl()).second, ValueError, where,
                   "arena: parameters must be distinct; got one of shape ", parameter.shape(),
                   " twice");
     RINGRAD_CHECK(leaf_of(parameter), AutogradError, where,
                   "arena: parameters must be leaves that require a gradient; got one of shape ",
                   parameter.shape(), " that is not; leave frozen ones out");
-    check_same_dtype("arena", first, parameter, where);
-    check_same_device("arena", first, parameter, where);
-    slices_.push_back({end, parameter.numel()});
-    end += (parameter.numel() + alignment - 1) / alignment * alignment;
   }
-  return end;
 }
 
-// True if every parameter and gradient is a slice, at our offset, of one common pair of storages.
-bool ParameterArena::find_existing() {
-  const Ref<Storage> values = parameters_.front().storage()->whole();
-  const Tensor first_grad = leaf_of(parameters_.front())->grad;
-  if (!values || !first_grad.defined() || !first_grad.storage()->whole()) return false;
-  const Ref<Storage> gradients = first_grad.storage()->whole();
-  const auto width = static_cast<std::int64_t>(size_bytes(parameters_.front().dtype()));
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor& grad = leaf_of(parameters_[i])->grad;
-    const auto lies_in = [&](const Tensor& x, const Ref<Storage>& whole) {
-      return x.storage()->whole() == whole &&
-             x.raw_data() == whole->data() + slices_[i].offset * width;
-    };
-    if (!lies_in(parameters_[i], values) || !grad.defined() || !lies_in(grad, gradients))
-      return false;
-  }
-  const Slice& last = slices_.back();
-  const auto end = static_cast<std::size_t>((last.offset + last.count) * width);
-  if (values->bytes() < end || values->bytes() >= end + kAlignmentBytes) return false;
-  for (const Tensor& parameter : parameters_) slots_.push_back(leaf_of(parameter)->grad);
-  values_ = flat_view(values, parameters_.front().dtype(), parameters_.front().made_at());
-  gradients_ = flat_view(gradients, parameters_.front().dtype(), parameters_.front().made_at());
-  return true;
+}  // namespace
+
+// Where an arena was made of a parameter in place, the gradient's slot shows it, also once the view
+// that kept the parameter there is gone.
+bool is_seen(const Tensor& parameter) {
+  if (fills_slot(parameter) || parameter.numel() == 0) return false;
+  return parameter.storage()->whole() || !parameter.storage()->unique() ||
+         (leaf_of(parameter) && placed_gradient(parameter).defined());
 }
 
-void ParameterArena::pack(Where where) {
+ParameterArena::ParameterArena(const std::vector<Tensor>& parameters,
+                               const MakeGradients& make_gradients, Where where) {
+  check_parameters(parameters, where);
+  for (const Tensor& parameter : parameters) {
+    check_same_dtype("arena", parameters.front(), parameter, where);
+    check_same_device("arena", parameters.front(), parameter, where);
+  }
+  std::vector<ParameterArena> arenas = make_arenas(parameters, make_gradients, where);
+  RINGRAD_CHECK(arenas.size() == 1, ValueError, where,
+                "arena: parameters that must not move must lie side by side; got ",
+                parameters.size(), " parameters in ", arenas.size(), " places; use make_arenas");
+  *this = std::move(arenas.front());
+}
+
+// Parameters whose slots follow each other, with the gap behind each, or a single one anywhere.
+ParameterArena ParameterArena::in_place(const std::vector<Tensor>& run, bool is_alone,
+                                        const MakeGradients& make_gradients, Where where) {
+  ParameterArena arena;
+  arena.parameters_ = run;
+  const Tensor& first = run.front();
+  const Ref<Storage> memory = memory_of(first);
+  const std::size_t width = size_bytes(first.dtype()), begin = begin_of(first);
+  std::int64_t end = 0;
+  for (const Tensor& parameter : run) {
+    arena.slices_.push_back({end, parameter.numel()});
+    end += is_alone ? parameter.numel() : aligned(parameter.numel(), first.dtype());
+  }
+  end = std::min(end, static_cast<std::int64_t>((memory->bytes() - begin) / width));
+  const std::size_t bytes = static_cast<std::size_t>(end) * width;
+  arena.values_ = flat_part(memory, begin, begin + bytes, first.dtype(), first.made_at());
+  const Tensor grad = placed_gradient(first);
+  if (!grad.defined() || begin_of(grad) + bytes > memory_of(grad)->bytes()) {
+    arena.place_gradients(make_gradients, where);
+    return arena;
+  }
+  arena.gradients_ = flat_part(memory_of(grad), begin_of(grad), begin_of(grad) + bytes,
+                               first.dtype(), first.made_at());
+  for (const Tensor& parameter : run) arena.slots_.push_back(leaf_of(parameter)->grad);
+  return arena;
+}
+
+ParameterArena ParameterArena::packed(const std::vector<Tensor>& parameters,
+                                      const MakeGradients& make_gradients, Where where) {
+  ParameterArena arena;
+  arena.parameters_ = parameters;
+  const Tensor& first = parameters.front();
+  std::int64_t end = 0;
+  for (const Tensor& parameter : parameters) {
+    arena.slices_.push_back({end, parameter.numel()});
+    end += aligned(parameter.numel(), first.dtype());
+  }
+  arena.values_ = zeros({end}, {.dtype = first.dtype(), .device = first.device()}, where);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor value = slice_of(arena.values_, arena.slices_[i].offset, parameters[i], where);
+    kernels::copy_(value, view::alias(parameters[i]), where);
+    parameters[i].set_data(value, where);
+  }
+  arena.place_gradients(make_gradients, where);
+  return arena;
+}
+
+// Makes memory for the gradients, and moves existing ones there.
+void ParameterArena::place_gradients(const MakeGradients& make_gradients, Where where) {
+  const std::int64_t count = values_.numel();
+  const Options options{.dtype = values_.dtype(), .device = values_.device()};
+  gradients_ = make_gradients ? make_gradients(count, options) : empty({count}, options, where);
+  kernels::zero_(gradients_, where);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor& parameter = parameters_[i];
-    const Tensor value = slice_of(values_, slices_[i].offset, parameter, where);
-    kernels::copy_(value, view::alias(parameter), where);
-    const Tensor gradient = slice_of(gradients_, slices_[i].offset, parameter, where);
-    Leaf* leaf = leaf_of(parameter);
-    const Tensor old = leaf->has_gradient() ? parameter.grad() : Tensor();
+    const Tensor gradient = slice_of(gradients_, slices_[i].offset, parameters_[i], where);
+    Leaf* leaf = leaf_of(parameters_[i]);
+    const Tensor old = leaf->has_gradient() ? parameters_[i].grad() : Tensor();
     if (old.defined()) kernels::copy_(gradient, old, where);
-    parameter.set_data(value, where);
     leaf->set(gradient);
     if (!old.defined()) leaf->clear();
     slots_.push_back(gradient);
@@ -159,60 +230,81 @@ void ParameterArena::settle() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) settle(i);
 }
 
+bool ParameterArena::is_in_place(std::size_t i) const {
+  const auto width = static_cast<std::int64_t>(size_bytes(values_.dtype()));
+  const Tensor& parameter = parameters_[i];
+  return parameter.dtype() == values_.dtype() && parameter.device() == values_.device() &&
+         parameter.raw_data() == values_.raw_data() + slices_[i].offset * width;
+}
+
 void ParameterArena::settle(std::size_t i) const {
   const Tensor &parameter = parameters_[i], &slot = slots_[i];
-  RINGRAD_CHECK(parameter.storage()->whole() == values_.storage(), AutogradError,
-                parameter.storage()->changed_at(),
+  RINGRAD_CHECK(is_in_place(i), AutogradError, parameter.storage()->changed_at(),
                 "arena: a parameter must stay where it was packed; got one of shape ",
                 parameter.shape(),
-                " that was moved here, by Module::to() or into another arena; move the module "
-                "first, and give all optimizers and data-parallel wrappers the same parameters");
+                " that was moved here, by Module::to(); move the module first, and then make "
+                "optimizers and data-parallel wrappers");
   Leaf* leaf = leaf_of(parameter);
   if (!leaf) return kernels::zero_(slot);  // frozen
-  if (!leaf->grad.defined()) {
-    leaf->set(slot);
-    leaf->clear();
-  }
-  if (leaf->grad.raw_data() == slot.raw_data()) return leaf->settle();
-  kernels::copy_(slot, view::alias(leaf->grad));
+  if (leaf->grad.defined() && leaf->grad.raw_data() == slot.raw_data()) return leaf->settle();
+  const bool is_there = leaf->has_gradient();
+  if (is_there) kernels::copy_(slot, view::alias(leaf->grad));
   leaf->set(slot);
+  if (is_there) return;
+  leaf->clear();
+  leaf->settle();
 }
 
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
-                                        const MakeGradients& make_gradients, Where where) {
-  // Groups are in the order of their first parameters.
-  const auto group_by = [](const std::vector<Tensor>& list, const auto& are_alike) {
-    std::vector<std::vector<Tensor>> groups;
-    for (const Tensor& x : list) {
-      const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& candidate) {
-        return are_alike(candidate.front(), x);
-      });
-      if (group == groups.end())
-        groups.push_back({x});
-      else
-        group->push_back(x);
-    }
-    return groups;
+                                        const MakeGradients& make_gradients, Where where,
+                                        const std::vector<bool>& alone) {
+  if (parameters.empty()) return {};
+  check_parameters(parameters, where);
+  struct Staying {
+    Tensor parameter;
+    bool is_alone;
   };
-  std::vector<ParameterArena> arenas;
-  std::vector<Tensor> others;
-  for (const auto& group : group_by(parameters, [](const Tensor&a, const Tensor&b) {
-         return a.storage()->whole() && a.storage()->whole() == b.storage()->whole();
-       })) {
-    // An arena may have been made in another order, such as that of a module.
-    std::vector<Tensor> in_memory_order = group;
-    std::stable_sort(in_memory_order.begin(), in_memory_order.end(),
-                     [](const Tensor& a, const Tensor& b) { return a.raw_data() < b.raw_data(); });
-    auto arena = ParameterArena::existing(in_memory_order, where);
-    if (arena)
-      arenas.push_back(std::move(*arena));
+  std::vector<Staying> staying;
+  std::vector<std::vector<Tensor>> moving;  // by dtype and device, in the order of the first ones
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& x = parameters[i];
+    const bool is_alone = is_seen(x) || (i < alone.size() && alone[i]);
+    if (is_alone || fills_slot(x)) {
+      RINGRAD_CHECK(is_dense(x.shape(), x.strides()), ValueError, where, "arena: parameter ", i,
+                    " must be dense, as others see it and it must stay where it is; got shape ",
+                    x.shape(), " with strides ", x.strides(), "; give the optimizer a clone()");
+      staying.push_back({x, is_alone});
+      continue;
+    }
+    const auto group = std::find_if(moving.begin(), moving.end(), [&](const auto& candidate) {
+      return candidate.front().dtype() == x.dtype() && candidate.front().device() == x.device();
+    });
+    if (group == moving.end())
+      moving.push_back({x});
     else
-      others.insert(others.end(), group.begin(), group.end());
+      group->push_back(x);
   }
-  for (const auto& group : group_by(others, [](const Tensor&a, const Tensor&b) {
-         return a.dtype() == b.dtype() && a.device() == b.device();
-       }))
-    arenas.emplace_back(group, make_gradients, where);
+  // Memory is in the order of its first parameter here, which is the same on all ranks; runs are in
+  // the order of memory.
+  std::map<const Storage*, std::size_t> order;
+  for (const auto& [x, is_alone] : staying) order.emplace(memory_of(x).get(), order.size());
+  std::stable_sort(staying.begin(), staying.end(), [&](const Staying& a, const Staying& b) {
+    return std::pair(order.at(memory_of(a.parameter).get()), begin_of(a.parameter)) <
+           std::pair(order.at(memory_of(b.parameter).get()), begin_of(b.parameter));
+  });
+  std::vector<ParameterArena> arenas;
+  std::vector<Tensor> run;
+  for (std::size_t i = 0; i < staying.size(); ++i) {
+    run.push_back(staying[i].parameter);
+    const bool goes_on = i + 1 < staying.size() && !staying[i].is_alone &&
+                         !staying[i + 1].is_alone &&
+                         may_share(run.back(), staying[i + 1].parameter);
+    if (goes_on) continue;
+    arenas.push_back(ParameterArena::in_place(run, staying[i].is_alone, make_gradients, where));
+    run.clear();
+  }
+  for (const auto& group : moving)
+    arenas.push_back(ParameterArena::packed(group, make_gradients, where));
   return arenas;
 }
 

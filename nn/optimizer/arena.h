@@ -9,14 +9,17 @@
 // bucket of gradients to communicate is a slice: nothing is packed or copied. Each parameter starts
 // at a multiple of 64 bytes; the gaps hold zeros.
 //
-// The arena is a property of the tensors. An optimizer and a data-parallel wrapper that both ask
-// for it get the same memory.
+// The arena is a property of the tensors. Whoever asks for parameters that lie in an arena gets them
+// where they are: an optimizer and a data-parallel wrapper share the memory, and an optimizer of
+// some of the parameters gets a piece of it for each run of neighbours. Nothing moves twice.
+//
+// A parameter that others see is not moved at all: a view of it, a detached alias or a NumPy array
+// made of it sees all later values. It is an arena by itself.
 
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "ringrad/core/tensor.h"
@@ -29,11 +32,12 @@ using MakeGradients = std::function<Tensor(std::int64_t count, const Options& op
 
 class ParameterArena {
  public:
-  /// Packs the parameters, in the given order, or finds the arena that already holds exactly these.
+  /// Packs the parameters, in the given order, or finds them where they already lie side by side.
   ///
   /// Values and existing gradients are kept; missing gradients become zero.
-  /// Throws:  ValueError for no or repeated parameters; AutogradError unless all are leaves that
-  ///          require gradients; DTypeError, DeviceError unless all have one dtype and device
+  /// Throws:  ValueError for no or repeated parameters, or if some of them lie elsewhere and must
+  ///          not move; AutogradError unless all are leaves that require gradients; DTypeError,
+  ///          DeviceError unless all have one dtype and device
   explicit ParameterArena(const std::vector<Tensor>& parameters,
                           const MakeGradients& make_gradients = {}, Where where = Where::current());
 
@@ -68,21 +72,24 @@ class ParameterArena {
   /// Brings the flat gradients up to date with the parameters' grad(). Writes zeros for parameters
   /// that no backward pass has reached since clear_gradients(), that are frozen, or whose gradient
   /// was dropped. Copies gradients that lie elsewhere (set_grad, create_graph).
-  /// Throws AutogradError if a parameter itself was moved out of the arena, by Module::to() or by
-  /// packing it into another arena.
+  /// Throws AutogradError if a parameter itself was moved out of the arena, by Module::to().
   void settle() const;
   /// The same for the gradient of parameter i alone.
   void settle(std::size_t i) const;
 
-  /// The arena that holds exactly these parameters, if there is one. Throws as the constructor.
-  static std::optional<ParameterArena> existing(const std::vector<Tensor>& parameters,
-                                                Where where = Where::current());
+  /// False if parameter i was moved out of the arena.
+  bool is_in_place(std::size_t i) const;
 
  private:
+  friend std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
+                                                 const MakeGradients& make_gradients, Where where,
+                                                 const std::vector<bool>& alone);
   ParameterArena() = default;
-  std::int64_t lay_out(Where where);
-  bool find_existing();
-  void pack(Where where);
+  static ParameterArena in_place(const std::vector<Tensor>& run, bool is_alone,
+                                 const MakeGradients& make_gradients, Where where);
+  static ParameterArena packed(const std::vector<Tensor>& parameters,
+                               const MakeGradients& make_gradients, Where where);
+  void place_gradients(const MakeGradients& make_gradients, Where where);
 
   std::vector<Tensor> parameters_;
   std::vector<Slice> slices_;
@@ -91,12 +98,20 @@ class ParameterArena {
   Tensor gradients_;
 };
 
-/// Arenas for these parameters: existing ones that hold some of the parameters and nothing else
-/// (such as those of a pipeline's stages), whatever their order, and one per dtype and device for
-/// the rest.
+/// Arenas for these parameters: one for each run of neighbours that lie in an existing arena,
+/// whatever the order here; one for each parameter that is_seen or that `alone` marks, in place; and
+/// one per dtype and device for the rest.
+///
+/// Throws:  as ParameterArena's constructor; ValueError, with its place and shape, for a parameter
+///          that must not move although its elements do not lie side by side
 std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
                                         const MakeGradients& make_gradients = {},
-                                        Where where = Where::current());
+                                        Where where = Where::current(),
+                                        const std::vector<bool>& alone = {});
+
+/// True if the parameter lies in no arena and must not move to one, since others would not see its
+/// later values: a view or alias of it, or another library.
+bool is_seen(const Tensor& parameter);
 
 /// Drops the parameter's gradient or, if it lives in an arena, marks it to be overwritten.
 void clear_gradient(const Tensor& parameter);

@@ -37,12 +37,11 @@ ExponentialMovingAverage::ExponentialMovingAverage(const Module& module,
 
 void ExponentialMovingAverage::check_in_place(Where where) const {
   for (const ParameterArena& arena : arenas_)
-    for (const Tensor& parameter : arena.parameters())
-      RINGRAD_CHECK(parameter.storage()->whole() == arena.values().storage(), AutogradError, where,
+    for (std::size_t i = 0; i < arena.parameters().size(); ++i)
+      RINGRAD_CHECK(arena.is_in_place(i), AutogradError, where,
                     "ExponentialMovingAverage: parameters must stay where they were; got one of "
                     "shape ",
-                    parameter.shape(),
-                    " that was moved; make the average after the optimizer and after to()");
+                    arena.parameters()[i].shape(), " that was moved; make the average after to()");
 }
 
 // SGD that minimises |average - weights|^2 / 2: its gradient is 1 * average + (-1) * weights.

@@ -15,7 +15,7 @@
 // running statistics, are averages already and stay the net's own. Averages of 16-bit parameters
 // are float32.
 //
-// Make it after the optimizer and wrappers, which may move parameters to other memory.
+// Make it after Module::to(), which moves parameters to other memory.
 
 #pragma once
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
@@ -9,6 +10,7 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/optimizer/average_loss.h"
+#include "ringrad/nn/optimizer/check_options.h"
 
 namespace ringrad::nn {
 namespace {
@@ -20,52 +22,77 @@ double largest(const Tensor& x) { return max(abs(x)).item<double>(); }
 }  // namespace
 
 LBFGS::LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options, Where where)
-    : options_(options), arena_([&] {
-        RINGRAD_CHECK(!parameters.empty(), ValueError, where,
-                      "LBFGS: there must be at least one parameter; got none");
-        auto arenas = make_arenas(parameters, {}, where);
-        RINGRAD_CHECK(arenas.size() == 1, ValueError, where,
-                      "LBFGS: all parameters must lie in one arena, of one dtype and device; got ",
-                      arenas.size(), " arenas");
-        return std::move(arenas.front());
-      }()) {
-  RINGRAD_CHECK(options.learning_rate > 0 && options.max_iterations > 0 &&
-                    options.max_evaluations > 0 && options.history > 0,
+    : parameters_(parameters), options_(options) {
+  RINGRAD_CHECK(!parameters.empty(), ValueError, where,
+                "LBFGS: there must be at least one parameter; got none");
+  for (const Tensor& parameter : parameters)
+    RINGRAD_CHECK(parameter.dtype() == parameters.front().dtype() &&
+                      parameter.device() == parameters.front().device(),
+                  ValueError, where, "LBFGS: all parameters must be of one dtype and device; got ",
+                  parameters.front().dtype(), " on ", parameters.front().device(), " and ",
+                  parameter.dtype(), " on ", parameter.device());
+  check_positive("LBFGS", {{"learning_rate", options.learning_rate}}, where);
+  check_not_negative("LBFGS",
+                     {{"gradient_tolerance", options.gradient_tolerance},
+                      {"change_tolerance", options.change_tolerance}},
+                     where);
+  RINGRAD_CHECK(options.max_iterations > 0 && options.max_evaluations > 0 && options.history > 0,
                 ValueError, where,
-                "LBFGS: learning_rate, max_iterations, max_evaluations and history must be "
-                "positive; got ",
-                options.learning_rate, ", ", options.max_iterations, ", ", options.max_evaluations,
-                " and ", options.history);
+                "LBFGS: max_iterations, max_evaluations and history must be positive; got ",
+                options.max_iterations, ", ", options.max_evaluations, " and ", options.history);
+  arenas_ = make_arenas(parameters, {}, where);
+}
+
+// A copy of all values, as one flat tensor.
+Tensor LBFGS::values() const {
+  std::vector<Tensor> parts;
+  for (const ParameterArena& arena : arenas_) parts.push_back(arena.values());
+  return parts.size() == 1 ? clone(parts.front()) : concatenate(parts, 0);
+}
+
+// Makes the parameters start + step * direction.
+void LBFGS::set_values(const Tensor& start, const Tensor& direction, double step,
+                       Where where) const {
+  std::int64_t begin = 0;
+  for (const ParameterArena& arena : arenas_) {
+    const std::int64_t end = begin + arena.values().numel();
+    copy_(arena.values(), slice(start, 0, begin, end), where);
+    add_(arena.values(), slice(direction, 0, begin, end), step, where);
+    for (const Tensor& parameter : arena.parameters()) parameter.storage()->mark_changed(where);
+    begin = end;
+  }
 }
 
 // The loss and its gradient at start + step * direction, where the parameters then are.
 LineTrial LBFGS::evaluate(const std::function<Tensor()>& loss, const Tensor& start,
                           const Tensor& direction, double step, Where where) {
-  if (step != 0) {
-    copy_(arena_.values(), start, where);
-    add_(arena_.values(), direction, step, where);
-    for (const Tensor& parameter : arena_.parameters()) parameter.storage()->mark_changed(where);
-  }
-  arena_.clear_gradients();
+  if (step != 0) set_values(start, direction, step, where);
+  for (const ParameterArena& arena : arenas_) arena.clear_gradients();
   const double value = [&] {
     const EnableGradGuard guard;
     const Tensor result = loss();
     result.backward({}, {}, where);
-    return AverageLoss::of(result.item<double>(where), arena_.parameters(), where);
+    return AverageLoss::of(result.item<double>(where), parameters_, where);
   }();
-  arena_.settle();
-  const Tensor gradient = clone(arena_.gradients());
+  std::vector<Tensor> parts;
+  for (const ParameterArena& arena : arenas_) {
+    arena.settle();
+    parts.push_back(arena.gradients());
+  }
+  const Tensor gradient = parts.size() == 1 ? clone(parts.front()) : concatenate(parts, 0);
   return {step, value, direction.defined() ? dot(gradient, direction) : 0, gradient};
 }
 
-// Adds what the last step has shown of the curvature. A pair of no or negative curvature would make
-// the estimate indefinite.
+// Adds what the last move has shown of the curvature, once. A pair of no or negative curvature would
+// make the estimate indefinite.
 void LBFGS::remember(const Tensor& gradient) {
-  const Tensor change = gradient - last_gradient_;
-  const double curvature = dot(change, last_change_);
-  if (curvature <= 1e-10) return;
+  const std::optional<Move> move = std::exchange(last_move_, {});
+  if (!move) return;
+  const Tensor change = gradient - move->gradient;
+  const double curvature = dot(change, move->change);
+  if (!(curvature > 1e-10)) return;
   if (pairs_.size() == options_.history) pairs_.pop_front();
-  pairs_.push_back({last_change_, change, curvature});
+  pairs_.push_back({move->change, change, curvature});
 }
 
 // Minus the product of the inverse Hessian's estimate and the gradient.
@@ -94,28 +121,25 @@ double LBFGS::step(const std::function<Tensor()>& loss, Where where) {
   const double first_value = now.value;
   if (largest(now.gradient) <= options_.gradient_tolerance) return first_value;
   for (int i = 0; i < options_.max_iterations && evaluations < options_.max_evaluations; ++i) {
-    const bool is_first = !last_gradient_.defined();
-    if (!is_first) remember(now.gradient);
+    remember(now.gradient);
     const Tensor direction = direction_at(now.gradient);
-    last_gradient_ = now.gradient;
     now.step = 0;
     now.slope = dot(now.gradient, direction);
     if (now.slope > -options_.change_tolerance) break;
     // Without an estimate of the curvature, the first step is at most of length 1.
     const double first_step =
         options_.learning_rate *
-        (is_first ? std::min(1.0, 1 / sum(abs(now.gradient)).item<double>()) : 1);
-    const Tensor start = clone(arena_.values());
+        (has_moved_ ? 1 : std::min(1.0, 1 / sum(abs(now.gradient)).item<double>()));
+    const Tensor start = values();
     const double size = largest(direction);
     const LineTrial next = strong_wolfe(now, first_step, options_.change_tolerance / size,
                                         options_.max_evaluations - evaluations, [&](double step) {
                                           ++evaluations;
                                           return evaluate(loss, start, direction, step, where);
                                         });
-    last_change_ = direction * next.step;
-    copy_(arena_.values(), start, where);
-    add_(arena_.values(), direction, next.step, where);
-    for (const Tensor& parameter : arena_.parameters()) parameter.storage()->mark_changed(where);
+    set_values(start, direction, next.step, where);
+    last_move_ = Move{now.gradient, direction * next.step};
+    has_moved_ = true;
     const double gain = std::abs(next.value - now.value);
     now = next;
     if (largest(now.gradient) <= options_.gradient_tolerance ||

@@ -21,6 +21,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "ringrad/nn/optimizer/arena.h"
@@ -37,8 +38,8 @@ struct LBFGSOptions {
   std::size_t history = 100;  ///< pairs (s, y), each as large as two copies of the parameters
 };
 
-/// Throws:  ValueError for no parameters, options that are not positive, or parameters of several
-///          dtypes or devices; as ParameterArena
+/// Throws:  ValueError for no parameters, options that are not finite and positive (tolerances may
+///          be 0), or parameters of several dtypes or devices; as ParameterArena
 /// Book:    Nocedal and Wright, "Numerical Optimization", 2nd edition, algorithm 7.4
 class LBFGS {
  public:
@@ -50,24 +51,33 @@ class LBFGS {
   /// Returns the loss before the step: under DistributedDataParallel, the ranks' average.
   double step(const std::function<Tensor()>& loss, Where where = Where::current());
 
-  const std::vector<Tensor>& parameters() const { return arena_.parameters(); }
+  const std::vector<Tensor>& parameters() const { return parameters_; }
 
  private:
-  // The state between iterations; all tensors have the arena's layout.
+  // The state between iterations; all tensors have the layout of values().
   struct Pair {
     Tensor step, gradient_change;  // s, y
     double curvature;              // s . y
   };
 
+  struct Move {
+    Tensor gradient;  // where it began
+    Tensor change;    // of the parameters
+  };
+
+  Tensor values() const;
+  void set_values(const Tensor& start, const Tensor& direction, double step, Where where) const;
   LineTrial evaluate(const std::function<Tensor()>& loss, const Tensor& start,
                      const Tensor& direction, double step, Where where);
   void remember(const Tensor& gradient);
   Tensor direction_at(const Tensor& gradient) const;
 
+  std::vector<Tensor> parameters_;
   LBFGSOptions options_;
-  ParameterArena arena_;
+  std::vector<ParameterArena> arenas_;  // of one dtype and device
   std::deque<Pair> pairs_;
-  Tensor last_gradient_, last_change_;  // undefined before the first direction
+  std::optional<Move> last_move_;  // until the gradient at its end has been seen
+  bool has_moved_ = false;
 };
 
 }  // namespace ringrad::nn

@@ -158,6 +158,25 @@ class Modules(unittest.TestCase):
         with self.assertRaises(ValueError):
             first.learning_rate = -1
 
+    def test_arrays_of_parameters_see_training(self):
+        net = Net()
+        weight = net.parameters()[0]
+        before, view = weight.detach().numpy(), weight.detach()
+        theirs = np.ones((1, 2), np.float32)
+        shared = rr.from_dlpack(theirs).set_requires_grad()
+        optimizer = nn.SGD([*net.parameters(), shared], learning_rate=0.1)
+        head = nn.SGD(net.parameters()[-1:], learning_rate=0.1)  # a second one of the same memory
+        old = before.copy()
+        train(net, 2, optimizer)
+        (shared * shared).sum().backward()
+        optimizer.step()
+        head.step()
+        self.assertFalse(np.array_equal(before, old))
+        np.testing.assert_array_equal(before, weight.detach().numpy())
+        np.testing.assert_array_equal(view.numpy(), before)
+        np.testing.assert_array_equal(theirs, shared.detach().numpy())
+        self.assertLess(theirs[0, 0], 1)
+
     def test_gradients_are_clipped(self):
         net = Net()
         optimizer = nn.SGD(net.parameters(), learning_rate=0)

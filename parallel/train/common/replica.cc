@@ -1,6 +1,7 @@
 #include "ringrad/parallel/train/common/replica.h"
 
 #include "ringrad/parallel/comm/common/call_purpose.h"
+#include "ringrad/parallel/train/common/same_arenas.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
@@ -13,7 +14,7 @@ Replica::Replica(const char* scheme, const nn::Module& module, Communicator& com
   std::vector<Tensor> trained;
   for (const Tensor& parameter : module.parameters())
     (parameter.requires_grad() ? trained : frozen_).push_back(parameter);
-  arenas_ = nn::make_arenas(trained, {}, where);
+  arenas_ = make_same_arenas(trained, comm, {}, where);
   for (const nn::ParameterArena& arena : arenas_) comm.broadcast(arena.values(), 0, where);
   for (const Tensor& parameter : frozen_) broadcast_value(parameter, comm, where);
   broadcast_buffers(module, comm, where);

@@ -17,6 +17,7 @@
 #include "ringrad/parallel/comm/job/fault_point.h"
 #include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
+#include "ringrad/parallel/train/common/same_arenas.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
@@ -53,7 +54,7 @@ std::vector<nn::ParameterArena> make_arenas(const nn::Module& module, Communicat
   const auto make_gradients = [&](std::int64_t count, const Options& options) {
     return comm.empty_shared({count}, options, where);
   };
-  return nn::make_arenas(trained, make_gradients, where);
+  return make_same_arenas(trained, comm, make_gradients, where);
 }
 
 // Elements [begin, end) of an arena, with a version counter of their own: the stream changes one

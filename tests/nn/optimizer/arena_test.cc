@@ -6,9 +6,12 @@
 #include "ringrad/autograd/hooks.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/view.h"
+#include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
 namespace {
@@ -47,11 +50,129 @@ TEST(ArenaTest, PackingAgainFindsTheSameArena) {
   EXPECT_EQ(second.values().numel(), first.values().numel());
 }
 
-TEST(ArenaTest, PartOfAnArenaIsPackedAnew) {
+// Two optimizers of one wrapped model: none takes the other's memory away.
+TEST(ArenaTest, PartOfAnArenaStaysWhereItIs) {
   const auto p = three_parameters();
   const ParameterArena whole(p);
-  const ParameterArena part({p[0], p[1]});
-  EXPECT_NE(whole.values().raw_data(), part.values().raw_data());
+  const ParameterArena front({p[0], p[1]}), back({p[2]});
+  EXPECT_EQ(front.values().raw_data(), whole.values().raw_data());
+  EXPECT_EQ(front.gradients().raw_data(), whole.gradients().raw_data());
+  EXPECT_EQ(front.values().numel() + back.values().numel(), whole.values().numel());
+  EXPECT_EQ(back.values().device_data<float>(),
+            whole.values().device_data<float>() + whole.slices()[2].offset);
+  EXPECT_EQ(back.slices()[0].offset, 0);
+  sum(p[2] * 5).backward();
+  EXPECT_EQ(gradient_at(back, 7), 5);
+  EXPECT_EQ(gradient_at(whole, whole.slices()[2].offset + 7), 5);
+  back.clear_gradients();
+  EXPECT_FALSE(whole.has_gradient(2));
+  for (const ParameterArena* arena : {&whole, &front, &back}) arena->settle();
+  EXPECT_EQ(gradient_at(whole, whole.slices()[2].offset + 7), 0);
+  // Not neighbours: two pieces, which one arena cannot be.
+  EXPECT_EQ(make_arenas({p[2], p[0]}).size(), 2u);
+  EXPECT_THROW((ParameterArena{{p[2], p[0]}}), ValueError);
+}
+
+TEST(ArenaTest, ViewsAndAliasesSeeLaterValues) {
+  const Tensor w = tensor({{1., 2.}, {3., 4.}}).set_requires_grad(),
+               b = ones({2}).set_requires_grad();
+  const Tensor alias = w.detach(), row = view::slice(w.detach(), 0, 1, 2);
+  const auto arenas = make_arenas({w, b});
+  ASSERT_EQ(arenas.size(), 2u);
+  EXPECT_EQ(w.raw_data(), alias.raw_data());
+  sum(w * 2).backward();
+  EXPECT_EQ(gradient_at(arenas[0], 3), 2);
+  const std::uint32_t version = alias.version();
+  fill_(arenas[0].values(), 7);
+  arenas[0].parameters()[0].storage()->mark_changed(Where::current());
+  EXPECT_EQ(row.to_vector<float>(), (std::vector<float>{7, 7}));
+  EXPECT_NE(alias.version(), version);
+  // A second one finds the same values and gradients.
+  const ParameterArena again({w});
+  EXPECT_EQ(again.values().raw_data(), alias.raw_data());
+  EXPECT_EQ(again.gradients().raw_data(), arenas[0].gradients().raw_data());
+  // Also once the view is gone: another rank may still have one.
+  {
+    const Tensor late = ones({3}).set_requires_grad();
+    Tensor view = late.detach();
+    const float* const place = late.device_data<float>();
+    make_arenas({late});
+    view = Tensor();
+    make_arenas({b, late});
+    EXPECT_EQ(late.device_data<float>(), place);
+  }
+  // Views of a parameter that was packed see later values as well.
+  const Tensor packed = b.detach();
+  fill_(arenas[1].values(), 5);
+  EXPECT_EQ(packed.to_vector<float>(), (std::vector<float>{5, 5}));
+  make_arenas({b, w});
+  EXPECT_EQ(packed.raw_data(), b.raw_data());
+}
+
+TEST(ArenaTest, PartsOfALargerTensorStayInIt) {
+  const Tensor all = arange(12.), transposed = reshape(arange(6.), {2, 3});
+  const Tensor first = view::slice(all, 0, 1, 5).set_requires_grad(),
+               second = view::slice(all, 0, 5, 12).set_requires_grad();
+  for (const ParameterArena& arena : make_arenas({first, second})) {
+    fill_(arena.values(), -1);
+    EXPECT_EQ(arena.values().numel(), arena.parameters()[0].numel());
+  }
+  EXPECT_EQ(all.to_vector<float>(),
+            (std::vector<float>{0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
+  const Tensor column = view::slice(transposed, 1, 1, 2).set_requires_grad();
+  ringrad::testing::expect_throws<ValueError>(
+      [&] {
+        make_arenas({ones({2}).set_requires_grad(), column});
+      },
+      "parameter 1 must be dense, as others see it and it must stay where it is; got shape (2, 1)");
+}
+
+// As a tensor that another library has made.
+TEST(ArenaTest, MemoryOfOthersIsChangedInPlace) {
+  std::vector<float> theirs{1, 2, 3};
+  const Tensor w =
+      from_memory(theirs.data(), {3}, {.device = Device()}, nullptr).set_requires_grad();
+  const Tensor other = ones({3}, {.device = Device()}).set_requires_grad();
+  const auto arenas = make_arenas({w, other});
+  ASSERT_EQ(arenas.size(), 2u);
+  fill_(arenas[0].values(), 4);
+  EXPECT_EQ(theirs, (std::vector<float>{4, 4, 4}));
+}
+
+TEST(ArenaTest, AGradientThatWasDroppedLiesElsewhereForTheSecondArena) {
+  const auto p = three_parameters();
+  const ParameterArena first(p);
+  p[1].set_grad({});
+  const auto second = make_arenas({p[0], p[1]});
+  ASSERT_EQ(second.size(), 2u);
+  EXPECT_EQ(second[1].values().raw_data(), p[1].raw_data());
+  for (const int pass : {1, 2}) {
+    for (const ParameterArena& arena : second) arena.clear_gradients();
+    sum(p[1] * pass).backward();
+    first.settle();  // as a data-parallel wrapper does
+    EXPECT_EQ(gradient_at(first, first.slices()[1].offset), pass);
+    for (const ParameterArena& arena : second) arena.settle();
+    EXPECT_EQ(gradient_at(second[1], 0), pass);
+    EXPECT_TRUE(first.has_gradient(1));
+  }
+  // Cleared, though the memory still holds numbers: no gradient, and zeros, for both.
+  second[1].clear_gradients();
+  first.settle();
+  EXPECT_EQ(gradient_at(first, first.slices()[1].offset), 0);
+  EXPECT_FALSE(first.has_gradient(1));
+  second[1].settle();
+  EXPECT_EQ(gradient_at(second[1], 0), 0);
+  EXPECT_FALSE(second[1].has_gradient(0));
+}
+
+TEST(ArenaTest, ParametersWithoutElementsStayInTheirArena) {
+  const std::vector<Tensor> p{ones({0, 3}).set_requires_grad(), ones({2}).set_requires_grad(),
+                              ones({0}).set_requires_grad()};
+  const ParameterArena whole(p);
+  make_arenas({p[1], p[0], p[2]});
+  make_arenas({p[2]});
+  whole.settle();
+  EXPECT_EQ(make_arenas(p).size(), 1u);
 }
 
 TEST(ArenaTest, GradientsThatExistMoveIn) {
@@ -149,9 +270,9 @@ TEST(ArenaTest, ArenasOfSomeOfTheParametersStayAsTheyAre) {
   ASSERT_EQ(reordered.size(), 1u);
   EXPECT_EQ(reordered[0].values().raw_data(), first.values().raw_data());
   EXPECT_EQ(reordered[0].parameters()[0].impl(), p[0].impl());
-  // Part of q only: the rest of its arena would have no owner.
+  // Part of q only stays there, too.
   EXPECT_EQ(make_arenas({q[0], q[1], p[0], p[1], p[2]}).size(), 2u);
-  EXPECT_NE(q[0].storage()->whole(), second.values().storage());
+  EXPECT_EQ(q[0].raw_data(), second.values().raw_data());
 }
 
 TEST(ArenaTest, FrozenParametersAndDroppedGradientsCountAsZero) {
@@ -180,8 +301,8 @@ TEST(ArenaTest, GradientsSetFromOutsideAreTakenIn) {
 
 TEST(ArenaTest, AParameterThatLeftIsNoticed) {
   const auto p = three_parameters();
-  const ParameterArena first(p);
-  const ParameterArena second({p[1]});
+  const ParameterArena first(p), second({p[1]});
+  p[0].set_data(zeros({3}));  // as Module::to() does
   EXPECT_THROW(first.settle(), AutogradError);
   second.settle();
 }

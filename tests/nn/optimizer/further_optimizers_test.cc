@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/in_place.h"
@@ -12,6 +15,7 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/adagrad.h"
+#include "ringrad/nn/optimizer/adam.h"
 #include "ringrad/nn/optimizer/exponential_moving_average.h"
 #include "ringrad/nn/optimizer/lbfgs.h"
 #include "ringrad/nn/optimizer/lion.h"
@@ -27,6 +31,14 @@ using ringrad::testing::expect_close;
 using ringrad::testing::expect_same_bits;
 using ringrad::testing::expect_throws;
 using ringrad::testing::Random;
+
+struct Net : Module {
+  nn::Linear& first = child("first", nn::Linear(3, 4));
+  nn::Linear& last = child("last", nn::Linear(4, 1));
+  Tensor forward(const Tensor& x, Where = Where::current()) override {
+    return last(tanh(first(x)));
+  }
+};
 
 TEST(LionTest, MovesEachElementByTheRateInTheDirectionOfTheMixedMomentum) {
   const Tensor p = tensor({1., 2., 3., 4.}).set_requires_grad();
@@ -89,6 +101,39 @@ TEST(MuonTest, TakesGroupsAndParametersInAnyMemoryOrder) {
   expect_close(results[0], results[1], 64);
 }
 
+// muon.h: matrices here, all the rest there, of one model that a wrapper has packed.
+TEST(MuonTest, SharesAWrappedModelWithAdamW) {
+  std::vector<StateDict> results;
+  for (const bool is_wrapped : {false, true}) {
+    Net net;
+    std::vector<Tensor> matrices, others;
+    for (const Tensor& parameter : net.parameters()) {
+      fill_(parameter.detach(), 0.5);
+      (parameter.dims() == 2 ? matrices : others).push_back(parameter);
+    }
+    std::optional<ParameterArena> wrapped;
+    if (is_wrapped) wrapped.emplace(net.parameters());
+    Muon muon(matrices, {.dtype = DType::float32});
+    AdamW adam(others);
+    Random random(1);
+    for (int step = 0; step < 3; ++step) {
+      muon.zero_grad();
+      adam.zero_grad();
+      for (const Tensor& parameter : net.parameters())
+        sum(parameter * random.tensor(parameter.shape())).backward();
+      if (is_wrapped) wrapped->settle();
+      muon.step();
+      adam.step();
+    }
+    StateDict& result = results.emplace_back();
+    for (const auto& [name, tensor] : net.state_dict()) result[name] = clone(tensor.detach());
+    std::int64_t count = 0;
+    for (const Tensor& parameter : others) count += parameter.numel();
+    EXPECT_LE(adam.state_bytes(), 2 * 4 * (count + 16 * static_cast<std::int64_t>(others.size())));
+  }
+  for (const auto& [name, tensor] : results[0]) expect_same_bits(tensor, results[1].at(name));
+}
+
 TEST(LBFGSTest, SolvesLeastSquaresToTheLastDigits) {
   Random random(3);
   const Tensor a = random.tensor({20, 4}, DType::float64),
@@ -107,6 +152,52 @@ TEST(LBFGSTest, SolvesLeastSquaresToTheLastDigits) {
   expect_close(x, solution, 64);
 }
 
+// The first step ends where the slope is less than the tolerance, before any move.
+TEST(LBFGSTest, GoesOnAfterAStepThatEndedEarly) {
+  const Tensor x = tensor({1., 2.}, DType::float64).set_requires_grad();
+  double size = 1e-6;
+  LBFGS optimizer({x});
+  const auto loss = [&] { return sum(square(x - tensor({3., -1.}, DType::float64))) * size; };
+  const std::vector<double> begin = x.to_vector<double>();
+  optimizer.step(loss);
+  EXPECT_EQ(x.to_vector<double>(), begin);
+  optimizer.step(loss);
+  size = 1;
+  for (int i = 0; i < 3; ++i) optimizer.step(loss);
+  EXPECT_NEAR(x.to_vector<double>()[0], 3, 1e-7);
+  EXPECT_NEAR(x.to_vector<double>()[1], -1, 1e-7);
+  // A later step that ends early, and a loss that throws, leave no half of a pair behind.
+  fill_(x.detach(), 5);
+  size = 1e-6;
+  optimizer.step(loss);
+  size = 1;
+  int calls = 0;
+  EXPECT_THROW(
+      optimizer.step([&] { return ++calls == 2 ? throw std::runtime_error("full") : loss(); }),
+      std::runtime_error);
+  for (int i = 0; i < 3; ++i) optimizer.step(loss);
+  EXPECT_NEAR(x.to_vector<double>()[0], 3, 1e-4);
+}
+
+TEST(LBFGSTest, TrainsPiecesOfAWrappedModel) {
+  Random random(5);
+  const Tensor a = random.tensor({20, 3}, DType::float64), y = random.tensor({20}, DType::float64);
+  const auto solution = [&](bool is_wrapped) {
+    const Options wide{.dtype = DType::float64};
+    const Tensor x = zeros({3}, wide).set_requires_grad(),
+                 other = ones({2}, wide).set_requires_grad(),
+                 c = zeros({1}, wide).set_requires_grad();
+    std::optional<ParameterArena> wrapped;
+    if (is_wrapped) wrapped.emplace(std::vector{x, other, c});
+    LBFGS optimizer({x, c});
+    for (int i = 0; i < 3; ++i) optimizer.step([&] { return sum(square(matmul(a, x) + c - y)); });
+    EXPECT_EQ(other.to_vector<double>(), (std::vector<double>{1, 1}));
+    return x.to_vector<double>();
+  };
+  const auto alone = solution(false), piece = solution(true);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(alone[i], piece[i], 1e-6);
+}
+
 // log(x) is NaN where the first trials of the search lie.
 TEST(LBFGSTest, AStepToNanIsTooLong) {
   const Tensor x = tensor({0.01}, DType::float64).set_requires_grad();
@@ -115,14 +206,6 @@ TEST(LBFGSTest, AStepToNanIsTooLong) {
   // 1 + 1 / (4 - x) - 1 / x = 0
   EXPECT_NEAR(x.item<double>(), 3 - std::sqrt(5.), 1e-5);
 }
-
-struct Net : Module {
-  nn::Linear& first = child("first", nn::Linear(3, 4));
-  nn::Linear& last = child("last", nn::Linear(4, 1));
-  Tensor forward(const Tensor& x, Where = Where::current()) override {
-    return last(tanh(first(x)));
-  }
-};
 
 TEST(ExponentialMovingAverageTest, TheNetHasTheAverageForAWhile) {
   Net net;
@@ -183,9 +266,28 @@ TEST(FurtherOptimizersTest, RefuseOptionsOutsideTheirDomain) {
       [&] {
         LBFGS optimizer({p[0], ones({2}, {.dtype = DType::float64}).set_requires_grad()});
       },
-      "2 arenas");
+      "one dtype and device; got float32 on");
+  for (const double bad : {std::numeric_limits<double>::infinity(), -1., std::nan("")}) {
+    expect_throws<ValueError>([&] { RMSprop o(p, {.alpha = bad}); }, "alpha");
+    expect_throws<ValueError>([&] { RMSprop o(p, {.eps = bad}); }, "eps");
+    expect_throws<ValueError>([&] { RMSprop o(p, {.weight_decay = bad}); }, "weight_decay");
+    expect_throws<ValueError>([&] { RMSprop o(p, {.momentum = bad}); }, "momentum");
+    expect_throws<ValueError>([&] { Adagrad o(p, {.learning_rate = bad}); }, "learning rate");
+    expect_throws<ValueError>([&] { Adagrad o(p, {.learning_rate_decay = bad}); }, "rate_decay");
+    expect_throws<ValueError>([&] { Adagrad o(p, {.weight_decay = bad}); }, "weight_decay");
+    expect_throws<ValueError>([&] { Adagrad o(p, {.initial_sum = bad}); }, "initial_sum");
+    expect_throws<ValueError>([&] { Adagrad o(p, {.eps = bad}); }, "eps");
+    expect_throws<ValueError>([&] { Lion o(p, {.beta1 = bad}); }, "beta1");
+    expect_throws<ValueError>([&] { Lion o(p, {.weight_decay = bad}); }, "weight_decay");
+    expect_throws<ValueError>([&] { Muon o(p, {.momentum = bad}); }, "momentum");
+    expect_throws<ValueError>([&] { Muon o(p, {.weight_decay = bad}); }, "weight_decay");
+    expect_throws<ValueError>([&] { LBFGS o(p, {.learning_rate = bad}); }, "learning_rate");
+    expect_throws<ValueError>([&] { LBFGS o(p, {.gradient_tolerance = bad}); }, "gradient_tol");
+    expect_throws<ValueError>([&] { LBFGS o(p, {.change_tolerance = bad}); }, "change_tolerance");
+  }
   Net net;
   expect_throws<ValueError>([&] { ExponentialMovingAverage(net, {.decay = 1.5}); }, "1.5");
+  expect_throws<ValueError>([&] { ExponentialMovingAverage(net, {.decay = NAN}); }, "nan");
 }
 
 }  // namespace

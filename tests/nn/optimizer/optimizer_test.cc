@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/in_place.h"
@@ -144,6 +146,86 @@ TEST(OptimizerTest, ClippingRefusesGradientsThatAreNotFinite) {
   (sum(p[0]) * INFINITY).backward();
   EXPECT_THROW(clip_grad_norm(optimizer.arenas(), 1), ValueError);
   EXPECT_THROW(clip_grad_norm(optimizer.arenas(), 0), ValueError);
+}
+
+TEST(OptimizerTest, ClippingTakesAnyFiniteGradient) {
+  const auto clip = [](DType dtype, std::vector<double> gradient, double max_norm) {
+    const Tensor p = zeros({2}, {.dtype = dtype}).set_requires_grad();
+    SGD optimizer({p});
+    p.set_grad(to(tensor(gradient), dtype));
+    const double norm = clip_grad_norm(optimizer.arenas(), max_norm);
+    return std::pair(norm, p.grad().to_vector<double>());
+  };
+  const auto expect_clipped = [&](DType dtype, double size, double max_norm, double error) {
+    const auto [norm, gradient] = clip(dtype, {3 * size, -4 * size}, max_norm);
+    EXPECT_NEAR(norm / size, 5, 5 * error);
+    EXPECT_NEAR(gradient[0] / max_norm, 0.6, error);
+    EXPECT_NEAR(gradient[1] / max_norm, -0.8, error);
+  };
+  for (const double max_norm : {1., 1e-6, 1e3}) {
+    expect_clipped(DType::float64, 1e200, max_norm, 1e-12);
+    expect_clipped(DType::float64, 2e307, max_norm, 1e-12);
+    expect_clipped(DType::float32, 8e37, max_norm, 1e-6);
+    expect_clipped(DType::bfloat16, 8e37, max_norm, 1e-2);
+  }
+  // The norm exceeds what a double can hold, and no gradient does.
+  const double most = std::numeric_limits<double>::max();
+  const auto [norm, gradient] = clip(DType::float64, {most, most}, 1);
+  EXPECT_EQ(norm, INFINITY);
+  EXPECT_NEAR(gradient[0], std::sqrt(0.5), 1e-12);
+  // Too small for their squares.
+  EXPECT_NEAR(clip(DType::float64, {3e-200, 4e-200}, 1).first / 5e-200, 1, 1e-12);
+  EXPECT_EQ(clip(DType::float32, {3, 4}, INFINITY).first, 5);
+  EXPECT_THROW(clip(DType::float64, {NAN, 1}, 1), ValueError);
+  EXPECT_THROW(clip(DType::float64, {1e200, INFINITY}, 1), ValueError);
+  EXPECT_THROW(clip(DType::float32, {1, 1}, NAN), ValueError);
+}
+
+// As of a wrapped model whose head has an optimizer of its own.
+TEST(OptimizerTest, SeveralOptimizersShareOneArena) {
+  const auto p = parameters();
+  const ParameterArena wrapped(p);
+  SGD body({p[0]}, {.learning_rate = 1, .momentum = 0.5}), head({p[1]}, {.learning_rate = 0.5});
+  EXPECT_EQ(p[1].raw_data(),
+            wrapped.values().raw_data() +
+                wrapped.slices()[1].offset * static_cast<std::int64_t>(sizeof(float)));
+  for (int step = 0; step < 2; ++step) {
+    body.zero_grad();
+    head.zero_grad();
+    (sum(p[0]) + sum(p[1] * 2)).backward();
+    wrapped.settle();
+    body.step();
+    head.step();
+  }
+  EXPECT_EQ(p[0].to_vector<float>(), (std::vector<float>{-1.5, -0.5, 0.5}));
+  EXPECT_EQ(p[1].to_vector<float>(), (std::vector<float>{2, 3}));
+}
+
+TEST(OptimizerTest, RefusesEveryOptionThatIsNotFinite) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double bad : {kInfinity, -kInfinity, std::nan("")}) {
+    const auto expect_refused = [](auto make, const char* name) {
+      expect_throws<ValueError>(make, name);
+    };
+    const auto p = parameters();
+    expect_refused([&] { SGD o(p, {.learning_rate = bad}); }, "learning rate");
+    expect_refused([&] { SGD o(p, {.momentum = bad}); }, "momentum");
+    expect_refused([&] { SGD o(p, {.momentum = 0.5, .dampening = bad}); }, "dampening");
+    expect_refused([&] { SGD o(p, {.weight_decay = bad}); }, "weight_decay");
+    expect_refused([&] { Adam o(p, {.learning_rate = bad}); }, "learning rate");
+    expect_refused([&] { Adam o(p, {.beta1 = bad}); }, "beta1");
+    expect_refused([&] { Adam o(p, {.beta2 = bad}); }, "beta2");
+    expect_refused([&] { Adam o(p, {.eps = bad}); }, "eps");
+    expect_refused([&] { AdamW o(p, {.weight_decay = bad}); }, "weight_decay");
+    using Groups = std::vector<ParameterGroup>;
+    expect_refused([&] { SGD o(Groups{{.parameters = p, .learning_rate_scale = bad}}); }, "scale");
+    expect_refused([&] { SGD o(Groups{{.parameters = p, .weight_decay = bad}}); }, "weight_decay");
+    SGD optimizer(p);
+    expect_refused([&] { optimizer.set_learning_rate(bad); }, "finite and not negative");
+    StateDict state = optimizer.state_dict();
+    state.at("learning_rate") = scalar_tensor(bad, {.dtype = DType::float64, .device = Device()});
+    expect_refused([&] { optimizer.load_state_dict(state); }, "learning rate");
+  }
 }
 
 TEST(OptimizerTest, ThrowsOnOptionsOutsideTheirDomain) {

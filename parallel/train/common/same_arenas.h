@@ -1,0 +1,24 @@
+// Arenas of parameters (nn/optimizer/arena.h) that all ranks cut alike.
+//
+// A rank on which others see a parameter, through a view or an array made of it, must not move the
+// parameter. Then no rank moves it: arenas are sent and reduced as a whole.
+
+#pragma once
+
+#include <vector>
+
+#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/parallel/comm/communicator.h"
+
+namespace ringrad {
+
+/// As nn::make_arenas, with the same arenas on all ranks. All ranks must call it.
+///
+/// REQUIRES: all ranks hold the same model
+/// Throws:   CollectiveError from the first use if a rank has packed parameters in another way
+std::vector<nn::ParameterArena> make_same_arenas(const std::vector<Tensor>& parameters,
+                                                 Communicator& comm,
+                                                 const nn::MakeGradients& make_gradients,
+                                                 Where where);
+
+}  // namespace ringrad
