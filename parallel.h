@@ -27,6 +27,7 @@
 #include "ringrad/parallel/train/data_parallel/join.h"
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"
 #include "ringrad/parallel/train/data_parallel/sync_batch_norm.h"
+#include "ringrad/parallel/train/gradients/model_gradients.h"
 #include "ringrad/parallel/train/loose/local_sgd.h"
 #include "ringrad/parallel/train/loose/parameter_server.h"
 #include "ringrad/parallel/train/pipeline/assumed_layers.h"

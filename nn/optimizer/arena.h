@@ -9,9 +9,9 @@
 // bucket of gradients to communicate is a slice: nothing is packed or copied. Each parameter starts
 // at a multiple of 64 bytes; the gaps hold zeros.
 //
-// The arena is a property of the tensors. Whoever asks for parameters that lie in an arena gets them
-// where they are: an optimizer and a data-parallel wrapper share the memory, and an optimizer of
-// some of the parameters gets a piece of it for each run of neighbours. Nothing moves twice.
+// The arena is a property of the tensors. Parameters that lie in one stay there: an optimizer and a
+// data-parallel wrapper share the memory, and an optimizer of some of the parameters gets a piece
+// of it for each run of neighbours. Nothing moves twice.
 //
 // A parameter that others see is not moved at all: a view of it, a detached alias or a NumPy array
 // made of it sees all later values. It is an arena by itself.

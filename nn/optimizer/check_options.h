@@ -1,5 +1,5 @@
-// What the options of optimizers, schedules and scalers must fulfil: no number of them may be NaN or
-// infinite, which would only show in the parameters.
+// What the options of optimizers, schedules and scalers must fulfil: none may be NaN or infinite,
+// which would only show in the parameters.
 
 #pragma once
 

@@ -40,8 +40,8 @@ class GradScaler {
   /// optimizer.step() with the gradients divided by scale(). If a gradient is infinite or NaN,
   /// nothing changes, and the result is false. Waits for the gradients.
   ///
-  /// Throws ValueError for gradients of which other ranks have parts: those ranks would not skip the
-  /// step. ModelGradients::step (parallel/train/gradients/model_gradients.h) makes all skip it.
+  /// Throws ValueError for gradients of which other ranks have parts: those ranks would not skip
+  /// the step. ModelGradients::step (parallel/train/gradients/model_gradients.h) makes all skip it.
   bool step(Optimizer& optimizer, Where where = Where::current());
 
   /// Counts a step that was made without this object, or skipped since gradients were not finite.

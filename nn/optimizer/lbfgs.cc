@@ -11,6 +11,7 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/optimizer/average_loss.h"
 #include "ringrad/nn/optimizer/check_options.h"
+#include "ringrad/nn/optimizer/partial_gradients.h"
 
 namespace ringrad::nn {
 namespace {
@@ -40,6 +41,7 @@ LBFGS::LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options,
                 ValueError, where,
                 "LBFGS: max_iterations, max_evaluations and history must be positive; got ",
                 options.max_iterations, ", ", options.max_evaluations, " and ", options.history);
+  check_not_partial("LBFGS: parameters must be whole on this rank", parameters, {}, where);
   arenas_ = make_arenas(parameters, {}, where);
 }
 
@@ -83,8 +85,8 @@ LineTrial LBFGS::evaluate(const std::function<Tensor()>& loss, const Tensor& sta
   return {step, value, direction.defined() ? dot(gradient, direction) : 0, gradient};
 }
 
-// Adds what the last move has shown of the curvature, once. A pair of no or negative curvature would
-// make the estimate indefinite.
+// Adds what the last move has shown of the curvature, once. A pair of no or negative curvature
+// would make the estimate indefinite.
 void LBFGS::remember(const Tensor& gradient) {
   const std::optional<Move> move = std::exchange(last_move_, {});
   if (!move) return;

@@ -38,8 +38,9 @@ struct LBFGSOptions {
   std::size_t history = 100;  ///< pairs (s, y), each as large as two copies of the parameters
 };
 
-/// Throws:  ValueError for no parameters, options that are not finite and positive (tolerances may
-///          be 0), or parameters of several dtypes or devices; as ParameterArena
+/// Throws:  ValueError for no parameters, parameters of which other ranks have parts, options that
+///          are not finite and positive (tolerances may be 0), or parameters of several dtypes or
+///          devices; as make_arenas
 /// Book:    Nocedal and Wright, "Numerical Optimization", 2nd edition, algorithm 7.4
 class LBFGS {
  public:

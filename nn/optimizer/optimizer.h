@@ -132,8 +132,8 @@ class Optimizer {
 /// returns the norm before scaling. It does not overflow; a norm that no double can hold is
 /// returned as infinity. An infinite max_norm only measures.
 ///
-/// Throws:  ValueError unless max_norm > 0, if a gradient is not finite (nothing is scaled then), or
-///          for gradients of which other ranks have parts: see ModelGradients
+/// Throws:  ValueError unless max_norm > 0, if a gradient is not finite (nothing is scaled then),
+///          or for gradients of which other ranks have parts: see ModelGradients
 ///          (parallel/train/gradients/model_gradients.h)
 /// Paper:   Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063
 double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm,

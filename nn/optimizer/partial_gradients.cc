@@ -58,7 +58,7 @@ PartialGradients::~PartialGradients() {
 }
 
 void check_not_partial(const char* rule, const std::vector<Tensor>& parameters,
-                       std::initializer_list<PartOf> allowed, Where where) {
+                       const std::vector<PartOf>& allowed, Where where) {
   const std::lock_guard lock(marks().mutex);
   if (marks().of.empty()) return;
   for (const Tensor& parameter : parameters) {

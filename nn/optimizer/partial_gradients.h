@@ -1,4 +1,4 @@
-// PartialGradients: a mark on parameters whose gradients on this rank are only a part of the model's.
+// PartialGradients: a mark on parameters whose gradients on this rank are a part of the model's.
 //
 //     slice     ColumnParallelLinear and its like: each rank has a slice of the tensor
 //     stage     Pipeline: other ranks have the model's other parameters
@@ -10,7 +10,6 @@
 
 #pragma once
 
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +38,6 @@ class PartialGradients {
 /// Throws ValueError, naming parameter and scheme, if a parameter has a mark that is not in
 /// `allowed`. `rule` opens the message: "clip_grad_norm: gradients must be whole on this rank".
 void check_not_partial(const char* rule, const std::vector<Tensor>& parameters,
-                       std::initializer_list<PartOf> allowed, Where where);
+                       const std::vector<PartOf>& allowed, Where where);
 
 }  // namespace ringrad::nn

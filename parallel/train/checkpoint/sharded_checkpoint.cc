@@ -10,7 +10,6 @@
 
 #include "ringrad/core/view.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
-#include "ringrad/parallel/train/tensor/tensor_parallel.h"
 
 namespace ringrad {
 namespace {
@@ -62,29 +61,14 @@ PieceFacts steps_facts(const std::string& optimizer, const std::string& paramete
 void ShardedCheckpoint::add_module(const std::string& name, const std::string& local,
                                    nn::Module& module, Spread spread, Where where) {
   local_.add(local, module, where);
-  std::map<std::string, Layout> layouts;
-  for (const auto& [path, tensor] : module.state_dict())
-    layouts[path] = {joined(name, path), tensor.shape(), whole_slice(tensor.shape()), spread};
-  module.visit([&](const std::string& path, nn::Module& child) {
-    auto* const layer = dynamic_cast<ParallelLinear*>(&child);
-    if (!layer) return;
-    for (const auto& [own, part] : layer->named_parameters()) {
-      const int axis = layer->split_axis(part);
-      if (axis < 0) continue;
-      const Shape shape = layer->whole_shape(part);
-      const std::int64_t extent = part.shape()[axis], begin = layer->part_index() * extent;
-      const std::string below_module = path.empty() ? own : path + '.' + own;
-      layouts[below_module] = {joined(name, below_module), shape,
-                               slice_along(shape, axis, begin, begin + extent), Spread::sharded};
-    }
-  });
+  const std::map<std::string, ParameterLayout> layouts = layouts_of(name, module, spread);
   for (const auto& [path, parameter] : module.named_parameters())
     parameters_.emplace(parameter.impl(), layouts.at(path));
   std::set<std::string> buffers;
   for (const auto& [path, buffer] : module.named_buffers()) buffers.insert(path);
   items_.push_back([=](const nn::StateDict& state, std::vector<Piece>& pieces, Where) {
     for (const auto& [path, tensor] : below(state, local)) {
-      const Layout& layout = layouts.at(path);
+      const ParameterLayout& layout = layouts.at(path);
       pieces.push_back({{layout.name, tensor.dtype(), layout.shape, layout.slice, layout.spread},
                         tensor,
                         buffers.contains(path)});
@@ -107,9 +91,8 @@ void ShardedCheckpoint::add_stages(const std::string& name, std::vector<nn::Sequ
       add_module(name, concat(name, '#', s), stages[s], Spread::owned, where);
 }
 
-const ShardedCheckpoint::Layout& ShardedCheckpoint::layout_of(const Tensor& parameter,
-                                                              const std::string& item,
-                                                              Where where) const {
+const ParameterLayout& ShardedCheckpoint::layout_of(const Tensor& parameter,
+                                                    const std::string& item, Where where) const {
   const auto found = parameters_.find(parameter.impl());
   RINGRAD_CHECK(
       found != parameters_.end(), ValueError, where,
@@ -120,7 +103,7 @@ const ShardedCheckpoint::Layout& ShardedCheckpoint::layout_of(const Tensor& para
 
 // A parameter's state is split like the parameter; a pipeline's ranks may have no optimizer at all.
 void ShardedCheckpoint::add(const std::string& name, nn::Optimizer& optimizer, Where where) {
-  std::vector<Layout> layouts;
+  std::vector<ParameterLayout> layouts;
   for (const Tensor& parameter : optimizer.parameters())
     layouts.push_back(layout_of(parameter, name, where));
   local_.add(name, optimizer, where);
@@ -131,7 +114,7 @@ void ShardedCheckpoint::add(const std::string& name, nn::Optimizer& optimizer, W
         pieces.push_back({whole_facts(joined(name, path), tensor, Spread::owned), tensor});
         continue;
       }
-      const Layout& layout = layouts.at(static_cast<std::size_t>(parsed.number));
+      const ParameterLayout& layout = layouts.at(static_cast<std::size_t>(parsed.number));
       if (parsed.counts_steps()) {
         pieces.push_back({steps_facts(name, layout.name, tensor), tensor});
         continue;
@@ -151,14 +134,14 @@ void ShardedCheckpoint::add(const std::string& name, nn::Optimizer& optimizer, W
 void ShardedCheckpoint::add_flat_pieces(const std::string& item, const Tensor& flat,
                                         const std::string& what, const ShardedOptimizer::Part& part,
                                         const nn::ParameterArena& arena,
-                                        const std::vector<Layout>& layouts,
+                                        const std::vector<ParameterLayout>& layouts,
                                         std::vector<Piece>& pieces) {
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const auto [offset, count] = arena.slices()[i];
     const std::int64_t begin = std::max(part.begin, offset),
                        end = std::min(part.begin + part.count, offset + count);
     if (begin >= end) continue;
-    const Layout& layout = layouts[i];
+    const ParameterLayout& layout = layouts[i];
     const std::int64_t first = layout.slice.begin - offset;
     pieces.push_back({{concat(item, '.', layout.name, '.', what),
                        flat.dtype(),
@@ -170,11 +153,11 @@ void ShardedCheckpoint::add_flat_pieces(const std::string& item, const Tensor& f
 }
 
 void ShardedCheckpoint::add(const std::string& name, ShardedOptimizer& optimizer, Where where) {
-  std::vector<std::vector<Layout>> layouts;  // by arena and parameter
+  std::vector<std::vector<ParameterLayout>> layouts;  // by arena and parameter
   for (const nn::ParameterArena& arena : optimizer.arenas()) {
     layouts.emplace_back();
     for (const Tensor& parameter : arena.parameters()) {
-      const Layout& layout = layout_of(parameter, name, where);
+      const ParameterLayout& layout = layout_of(parameter, name, where);
       RINGRAD_CHECK(layout.slice.rows == 1 && parameter.is_contiguous(), ValueError, where,
                     "checkpoint: a parameter whose optimizer state is sharded must lie in memory "
                     "as it does on one rank; got ",

@@ -36,6 +36,7 @@
 #include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_index.h"
+#include "ringrad/parallel/train/checkpoint/parameter_layout.h"
 #include "ringrad/parallel/train/common/on_root.h"
 #include "ringrad/parallel/train/data_parallel/hook_state.h"
 #include "ringrad/parallel/train/data_parallel/reducer.h"
@@ -145,22 +146,18 @@ class ShardedCheckpoint {
   /// Adds the pieces of an item, whose tensors are in `local` under its local name.
   using AddPieces =
       std::function<void(const nn::StateDict& local, std::vector<Piece>& pieces, Where where)>;
-  struct Layout {
-    std::string name;  // "model.0.weight"
-    Shape shape;
-    TensorSlice slice;
-    Spread spread;
-  };
   struct Saving;
 
   void add_whole(const std::string& name);
   static void add_flat_pieces(const std::string& item, const Tensor& flat, const std::string& what,
                               const ShardedOptimizer::Part& part, const nn::ParameterArena& arena,
-                              const std::vector<Layout>& layouts, std::vector<Piece>& pieces);
+                              const std::vector<ParameterLayout>& layouts,
+                              std::vector<Piece>& pieces);
   void add_rows(const std::string& name, OtherRanks other_ranks);
   void add_module(const std::string& name, const std::string& local, nn::Module& module,
                   Spread spread, Where where);
-  const Layout& layout_of(const Tensor& parameter, const std::string& item, Where where) const;
+  const ParameterLayout& layout_of(const Tensor& parameter, const std::string& item,
+                                   Where where) const;
   std::vector<Piece> pieces_of(const nn::StateDict& local, Where where) const;
   nn::StateDict local_state() const;
   nn::StateDict staged_for(const CheckpointIndex& index, Where where) const;
@@ -188,7 +185,7 @@ class ShardedCheckpoint {
   // local_.
   std::map<std::string, std::shared_ptr<HookState>> hooks_;
   std::vector<AddPieces> items_;
-  std::map<const TensorImpl*, Layout> parameters_;
+  std::map<const TensorImpl*, ParameterLayout> parameters_;
   std::unique_ptr<Saving> saving_;
 };
 

@@ -1,16 +1,17 @@
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
+#include <utility>
 
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/clip_to_norm.h"
 #include "ringrad/nn/optimizer/step_counts.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
+#include "ringrad/parallel/train/common/joint_norm.h"
 #include "ringrad/parallel/train/common/replica.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
@@ -40,6 +41,12 @@ nn::ParameterGroups trained_groups(const nn::Module& module, Communicator& comm,
   return groups;
 }
 
+std::vector<nn::NamedTensor> trained_ones(const nn::Module& module) {
+  std::vector<nn::NamedTensor> trained = module.named_parameters();
+  std::erase_if(trained, [](const auto& named) { return !named.second.requires_grad(); });
+  return trained;
+}
+
 // The optimizer of elements [begin, end) of the arena; null if there are none.
 std::unique_ptr<nn::Optimizer> optimizer_of(const nn::ParameterArena& arena, std::int64_t begin,
                                             std::int64_t end,
@@ -48,7 +55,22 @@ std::unique_ptr<nn::Optimizer> optimizer_of(const nn::ParameterArena& arena, std
   if (begin == end) return nullptr;
   const Tensor parameter = arena.flat_parameter(begin, end - begin);
   const std::byte* const place = parameter.raw_data();
-  std::unique_ptr<nn::Optimizer> made = make({parameter});
+  std::unique_ptr<nn::Optimizer> made;
+  // An optimizer that std::make_unique makes takes a line of the standard library for its caller's.
+  try {
+    made = make({parameter});
+  } catch (const ShapeError& error) {
+    throw ShapeError(
+        concat("ShardedOptimizer: make_optimizer must make an optimizer that treats each "
+               "element by itself, as a rank's part of the parameters is one flat tensor; "
+               "got: ",
+               error.message()),
+        where);
+  } catch (const ValueError& error) {
+    throw ValueError(concat("ShardedOptimizer: make_optimizer: ", error.message()), where);
+  } catch (const DTypeError& error) {
+    throw DTypeError(concat("ShardedOptimizer: make_optimizer: ", error.message()), where);
+  }
   RINGRAD_CHECK(made && made->arenas().size() == 1 &&
                     made->arenas().front().values().numel() == end - begin &&
                     made->arenas().front().values().raw_data() == place,
@@ -73,7 +95,9 @@ ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
                                    const nn::ParameterGroups& groups, Where where)
     : Optimizer(trained_groups(module, comm, groups, where), 0, 0, where),
       comm_(comm),
-      purpose_(purpose_of("ShardedOptimizer", module, comm, where)) {
+      purpose_(purpose_of("ShardedOptimizer", module, comm, where)),
+      summands_(nn::PartOf::summand, "ShardedOptimizer",
+                comm.world_size() > 1 ? trained_ones(module) : std::vector<nn::NamedTensor>()) {
   for (const nn::ParameterArena& arena : arenas()) {
     const std::int64_t count = arena.values().numel();
     const std::int64_t unit =
@@ -113,12 +137,12 @@ void ShardedOptimizer::agree_on_frozen(const Tensor& presence, Where where) {
   frozen_later_.agree("ShardedOptimizer", presence, describe, comm_, where);
 }
 
-void ShardedOptimizer::step(Where where) {
+void ShardedOptimizer::step(double grad_scale, Where where) {
   fault_step();
   average_gradients(where);
   for (nn::Optimizer* optimizer : local_optimizers())
     optimizer->set_learning_rate(learning_rate(), where);
-  Optimizer::step(where);
+  Optimizer::step(grad_scale, where);
   const PurposeScope scope(purpose_);
   for (std::size_t i = 0; i < cuts_.size(); ++i) {
     const auto& [parts_end, own, rest] = cuts_[i];
@@ -144,24 +168,20 @@ void ShardedOptimizer::update(const Range& range, double grad_scale, Where where
 }
 
 double ShardedOptimizer::clip_grad_norm(double max_norm, Where where) {
-  RINGRAD_CHECK(max_norm > 0, ValueError, where,
-                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
+  nn::check_max_norm(max_norm, where);
+  nn::check_not_partial("clip_grad_norm: a ShardedOptimizer's gradients must be the model's",
+                        parameters(), {nn::PartOf::summand}, where);
   average_gradients(where);
-  double own_squares = 0, rest_squares = 0;
+  kernels::Norm own_norm, norm;
+  std::vector<Tensor> gradients;
   for (const auto& [parts_end, own, rest] : cuts_) {
-    if (own) own_squares += kernels::sum_of_squares(gradients_of(*own), where);
-    if (rest) rest_squares += kernels::sum_of_squares(gradients_of(*rest), where);
+    if (own) own_norm.add(kernels::norm_of(gradients_of(*own), where));
+    if (rest) norm.add(kernels::norm_of(gradients_of(*rest), where));
   }
-  const Tensor squares =
-      full({1}, own_squares, {.dtype = DType::float64, .device = Device()}, where);
-  comm_.all_reduce(squares, ReduceOp::sum, where);
-  const double norm = std::sqrt(squares.item<double>() + rest_squares);
-  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
-                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
-  if (norm > max_norm)
-    for (const nn::Optimizer* optimizer : local_optimizers())
-      mul_(gradients_of(*optimizer), max_norm / norm, where);
-  return norm;
+  for (const nn::Optimizer* optimizer : local_optimizers())
+    gradients.push_back(gradients_of(*optimizer));
+  norm.add(joint_norm(own_norm, comm_, where));
+  return nn::clip_to_norm(gradients, norm, max_norm, where);
 }
 
 void ShardedOptimizer::zero_grad() {

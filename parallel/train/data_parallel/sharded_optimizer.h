@@ -31,6 +31,7 @@
 
 #include "ringrad/nn/module.h"
 #include "ringrad/nn/optimizer/optimizer.h"
+#include "ringrad/nn/optimizer/partial_gradients.h"
 #include "ringrad/nn/state_dict.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
@@ -62,19 +63,28 @@ class ShardedOptimizer : private nn::Optimizer {
   ///           DistributedDataParallel averages the same gradients
   /// Throws:   CollectiveError naming the ranks whose models differ; ValueError if no parameter is
   ///           trained, if make_optimizer returns null or an optimizer of other parameters, or if
-  ///           the groups hold others
+  ///           the groups hold others; what make_optimizer throws, with the line of this call.
+  ///           nn::Muon throws ShapeError: it needs whole matrices, and parts are flat
   ShardedOptimizer(nn::Module& module, Communicator& comm, const MakeOptimizer& make_optimizer,
                    const nn::ParameterGroups& groups = {}, Where where = Where::current());
 
   /// Averages the gradients and changes the parameters by them. All ranks must call it.
-  void step(Where where = Where::current());
+  void step(Where where = Where::current()) { step(1, where); }
+  /// The same, with gradients multiplied by `grad_scale`, the same on all ranks, during the step
+  /// (ModelGradients::step).
+  void step(double grad_scale, Where where = Where::current());
+
+  /// Averages the gradients now, once per step; step() then need not. Until zero_grad() this rank's
+  /// parts() hold the average. All ranks must call it.
+  void average_gradients(Where where = Where::current());
 
   /// Averages the gradients and scales them by one factor, so that their joint Euclidean norm is at
   /// most max_norm. Returns the norm before scaling, the same on all ranks. step() must come next,
   /// without a backward pass in between. All ranks must call it.
   ///
   /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite (nothing is
-  ///         scaled then)
+  ///         scaled then); ValueError for a pipeline's stage and for parallel layers, of whose
+  ///         model other ranks have the rest: ModelGradients takes the norm of all
   double clip_grad_norm(double max_norm, Where where = Where::current());
 
   /// Drops the gradients.
@@ -115,12 +125,12 @@ class ShardedOptimizer : private nn::Optimizer {
 
   nn::StateDict part_state(const nn::StateDict& state, std::size_t part) const;
   void update(const Range& range, double grad_scale, Where where) override;
-  void average_gradients(Where where);
   void agree_on_frozen(const Tensor& presence, Where where);
 
   Communicator& comm_;
-  const std::uint16_t purpose_;  // of its calls (comm/common/call_purpose.h)
-  std::vector<Cut> cuts_;        // one per arena
+  const std::uint16_t purpose_;    // of its calls (comm/common/call_purpose.h)
+  nn::PartialGradients summands_;  // marks the parameters
+  std::vector<Cut> cuts_;          // one per arena
   FrozenParameters frozen_later_;
   bool averaged_ = false;  // since the last step
 };

@@ -34,6 +34,11 @@ double Pipeline::clip_grad_norm(double max_norm, Where where) {
   return executor_->clip_grad_norm(max_norm, where);
 }
 
+const std::map<int, nn::Module*>& Pipeline::stages() const { return executor_->stages().modules(); }
+bool Pipeline::is_repeated(const Tensor& parameter) const {
+  return executor_->is_repeated(parameter);
+}
+
 void Pipeline::train(bool training) {
   for (const auto& [index, stage] : executor_->stages().modules()) stage->train(training);
 }

@@ -24,6 +24,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,8 +68,9 @@ struct PipelineOptions {
 /// With replicas, a second axis of ranks that hold the same stages for other parts of the batch
 /// (mesh.h), gradients are averaged as DistributedDataParallel does, bucket by bucket during a
 /// stage's last backward pass. For sharded optimizer state, leave replicas out here and give each
-/// stage a ShardedOptimizer. nn::clip_grad_norm and nn::GradScaler see one rank's gradients only:
-/// use clip_grad_norm() here, and no GradScaler.
+/// stage a ShardedOptimizer. nn::clip_grad_norm and nn::GradScaler refuse the parameters of one
+/// rank's stages: use clip_grad_norm() here, or ModelGradients (gradients/model_gradients.h), which
+/// also knows GradScaler, ShardedOptimizer and parallel layers.
 ///
 /// Between GPUs of one machine no host waits for a device: messages have streams of their own.
 /// Otherwise a message is copied when it is sent, and again when it is received.
@@ -117,8 +119,15 @@ class Pipeline {
   /// max_norm. Returns the norm before scaling, the same on all ranks. All ranks must call it.
   ///
   /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite: nothing is
-  ///         scaled then, and the pipeline remains usable
+  ///         scaled then, and the pipeline remains usable; ValueError if a ShardedOptimizer is yet
+  ///         to average the gradients, or a parallel layer has a part of them on other ranks, as
+  ///         this would not be the model's norm: ModelGradients knows it
   double clip_grad_norm(double max_norm, Where where = Where::current());
+
+  /// This rank's stages, by their index.
+  const std::map<int, nn::Module*>& stages() const;
+  /// True for a trained parameter that a stage of a lower rank has as well (PipelineOptions::tied).
+  bool is_repeated(const Tensor& parameter) const;
 
   /// Sets all stages of this rank to training or evaluation.
   void train(bool training = true);

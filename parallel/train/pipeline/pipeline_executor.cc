@@ -1,12 +1,10 @@
 #include "ringrad/parallel/train/pipeline/pipeline_executor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
@@ -14,12 +12,14 @@
 #include "ringrad/core/trace.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/clip_to_norm.h"
 #include "ringrad/parallel/comm/common/rethrow.h"
 #include "ringrad/parallel/comm/common/same_text.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
 #include "ringrad/parallel/comm/job/fault_point.h"
 #include "ringrad/parallel/comm/memory/tensor_message.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"
+#include "ringrad/parallel/train/common/joint_norm.h"
 
 namespace ringrad {
 namespace {
@@ -134,9 +134,20 @@ void PipelineExecutor::join(const std::vector<std::vector<StageParameter>>& ties
       replicas_.try_emplace(index, *stage, *replicas_comm_, options.data_parallel, where);
     }
   tied_.emplace(ties, stages, comm_, where);
+  mark_stages();
   if (options.measure) clock_.emplace(comm_, device_);
   activations_.emplace(*activation_comm_, device_, /*overlaps=*/device_.is_cuda());
   gradients_.emplace(*gradient_comm_, device_, /*overlaps=*/device_.is_cuda());
+}
+
+// Other ranks have the model's other parameters.
+void PipelineExecutor::mark_stages() {
+  if (comm_.world_size() == 1) return;
+  std::vector<nn::NamedTensor> all;
+  for (const auto& [index, stage] : stages_.modules())
+    for (const auto& [name, parameter] : stage->named_parameters())
+      all.emplace_back(concat("stage ", index, "'s ", name), parameter);
+  marked_.emplace(nn::PartOf::stage, "Pipeline", std::move(all));
 }
 
 // --- A step ------------------------------------------------------------------------------------
@@ -312,30 +323,22 @@ std::vector<Tensor> PipelineExecutor::parameters() const {
 }
 
 double PipelineExecutor::clip_grad_norm(double max_norm, Where where) {
-  RINGRAD_CHECK(max_norm > 0, ValueError, where,
-                "clip_grad_norm: the largest norm must be positive; got ", max_norm);
-  const NoGradGuard guard;
+  nn::check_max_norm(max_norm, where);
   std::vector<Tensor> gradients;
-  double norm = 0;
+  kernels::Norm norm;
   run("clip_grad_norm", [&] {
-    const Tensor squares = zeros({1}, {.dtype = DType::float64, .device = Device()}, where);
+    nn::check_not_partial("clip_grad_norm: a pipeline's gradients must be whole", parameters(),
+                          {nn::PartOf::stage}, where);
     for (const Tensor& parameter : parameters()) {
       // Scaling the zeros of an unused parameter would make them a gradient.
       if (!leaf_of(parameter)->has_gradient()) continue;
       gradients.push_back(parameter.grad());
-      if (!tied_->is_repeated(parameter))
-        squares.data<double>()[0] +=
-            kernels::sum_of_squares(kernels::contiguous(gradients.back(), where), where);
+      if (!tied_->is_repeated(parameter)) norm.add(kernels::norm_of(gradients.back(), where));
     }
-    comm_.all_reduce(squares, ReduceOp::sum, where);
-    norm = std::sqrt(squares.item<double>());
+    norm = joint_norm(norm, comm_, where);
   });
   // All ranks get the same norm, and may skip this step together.
-  RINGRAD_CHECK(std::isfinite(norm), ValueError, where,
-                "clip_grad_norm: gradients must be finite; got a norm of ", norm);
-  if (norm > max_norm)
-    for (const Tensor& gradient : gradients) mul_(gradient, max_norm / norm, where);
-  return norm;
+  return nn::clip_to_norm(gradients, norm, max_norm, where);
 }
 
 void PipelineExecutor::sync_buffers(Where where) {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "ringrad/nn/optimizer/partial_gradients.h"
 #include "ringrad/parallel/comm/communication_stream.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_plan.h"
 #include "ringrad/parallel/train/pipeline/pipeline.h"
@@ -39,6 +40,7 @@ class PipelineExecutor {
   PipelineTimes times(Where where);
 
   std::vector<Tensor> parameters() const;
+  bool is_repeated(const Tensor& parameter) const { return tied_->is_repeated(parameter); }
   const PipelinePlan& plan() const { return plan_; }
   const PipelineStages& stages() const { return stages_; }
 
@@ -50,6 +52,7 @@ class PipelineExecutor {
   void add_stages(const std::vector<nn::Module*>& stages, Where where);
   void join(const std::vector<std::vector<StageParameter>>& ties,
             const std::vector<nn::Module*>& stages, const PipelineOptions& options, Where where);
+  void mark_stages();
   void begin_step(Where where);
   template <class Body>
   void run(const char* what, Body body);
@@ -68,6 +71,7 @@ class PipelineExecutor {
   std::map<int, StageReplicas> replicas_;     // by stage
   std::map<int, std::size_t> last_backward_;  // by stage: an index into actions()
   std::optional<PipelineClock> clock_;
+  std::optional<nn::PartialGradients> marked_;
   // Activations and gradients may pass each other, so each kind has a group and a stream of its
   // own.
   std::unique_ptr<Communicator> activation_comm_, gradient_comm_;

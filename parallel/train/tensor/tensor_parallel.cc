@@ -1,6 +1,8 @@
 #include "ringrad/parallel/train/tensor/tensor_parallel.h"
 
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
@@ -53,6 +55,10 @@ ParallelLinear::ParallelLinear(const Kind& kind, std::int64_t in_features,
   weight = parameter("weight", kernels::clone(part_of(whole.weight, where), where));
   if (kind.with_bias) bias = parameter("bias", kernels::clone(part_of(whole.bias, where), where));
   purpose_ = purpose_of(kind.name, *this, comm, where);
+  std::vector<nn::NamedTensor> parts = named_parameters();
+  std::erase_if(parts, [this](const nn::NamedTensor& part) { return split_axis(part.second) < 0; });
+  if (comm.world_size() > 1)
+    split_ = std::make_shared<nn::PartialGradients>(nn::PartOf::slice, kind.name, std::move(parts));
 }
 
 std::string ParallelLinear::describe() const {

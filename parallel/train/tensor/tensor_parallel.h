@@ -27,9 +27,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "ringrad/nn/module.h"
+#include "ringrad/nn/optimizer/partial_gradients.h"
 #include "ringrad/nn/state_dict.h"
 #include "ringrad/parallel/comm/communicator.h"
 
@@ -81,6 +83,7 @@ class ParallelLinear : public nn::Module {
   Kind kind_;
   Communicator* comm_;
   std::uint16_t purpose_ = 0;
+  std::shared_ptr<nn::PartialGradients> split_;  // marks the parameters that are split
 };
 
 struct ColumnParallelOptions {

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/adam.h"
+#include "ringrad/nn/optimizer/muon.h"
 #include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"
@@ -57,6 +59,35 @@ TEST(ShardedOptimizerErrorsTest, WrongFactoriesAreRefused) {
         construct_with([](const Parameters&) { return kAdam(nn::Linear(4, 3).parameters()); });
       },
       "got one of others");
+}
+
+// std::make_unique is where the optimizer's constructor is called, and not where the user errs.
+TEST(ShardedOptimizerErrorsTest, WhatFactoriesThrowNamesTheLineOfTheCall) {
+  const auto error_of = [](const MakeOptimizer& make) {
+    std::string text;
+    run_ranks(1, [&](Communicator& comm) {
+      nn::Linear net(4, 3);
+      try {
+        ShardedOptimizer optimizer(net, comm, make);
+      } catch (const Error& error) {
+        text = error.what();
+      }
+    });
+    return text;
+  };
+  const std::string matrices =
+      error_of([](const Parameters& parameters) { return std::make_unique<nn::Muon>(parameters); });
+  EXPECT_NE(matrices.find("must make an optimizer that treats each element by itself"),
+            std::string::npos);
+  EXPECT_NE(matrices.find("got: Muon: parameters must be matrices"), std::string::npos);
+  const std::string rate = error_of([](const Parameters& parameters) {
+    return std::make_unique<nn::Adam>(parameters, nn::AdamOptions{.learning_rate = -1});
+  });
+  EXPECT_NE(rate.find("make_optimizer: optimizer: the learning rate must be"), std::string::npos);
+  for (const std::string& text : {matrices, rate}) {
+    EXPECT_NE(text.find("sharded_optimizer_errors_test.cc"), std::string::npos) << text;
+    EXPECT_EQ(text.find("unique_ptr"), std::string::npos) << text;
+  }
 }
 
 TEST(ShardedOptimizerErrorsTest, AModelWithoutTrainedParametersIsRefused) {

@@ -1,0 +1,28 @@
+#include "ringrad/parallel/train/checkpoint/parameter_layout.h"
+
+#include "ringrad/parallel/train/tensor/tensor_parallel.h"
+
+namespace ringrad {
+
+std::map<std::string, ParameterLayout> layouts_of(const std::string& item, nn::Module& module,
+                                                  Spread spread) {
+  std::map<std::string, ParameterLayout> layouts;
+  for (const auto& [path, tensor] : module.state_dict())
+    layouts[path] = {item + '.' + path, tensor.shape(), whole_slice(tensor.shape()), spread};
+  module.visit([&](const std::string& path, nn::Module& child) {
+    auto* const layer = dynamic_cast<ParallelLinear*>(&child);
+    if (!layer) return;
+    for (const auto& [own, part] : layer->named_parameters()) {
+      const int axis = layer->split_axis(part);
+      if (axis < 0) continue;
+      const Shape shape = layer->whole_shape(part);
+      const std::int64_t extent = part.shape()[axis], begin = layer->part_index() * extent;
+      const std::string below_module = path.empty() ? own : path + '.' + own;
+      layouts[below_module] = {item + '.' + below_module, shape,
+                               slice_along(shape, axis, begin, begin + extent), Spread::sharded};
+    }
+  });
+  return layouts;
+}
+
+}  // namespace ringrad
