@@ -99,8 +99,8 @@ class ParameterArena {
 };
 
 /// Arenas for these parameters: one for each run of neighbours that lie in an existing arena,
-/// whatever the order here; one for each parameter that is_seen or that `alone` marks, in place; and
-/// one per dtype and device for the rest.
+/// whatever the order here; one for each parameter that is_seen or that `alone` marks, in place;
+/// and one per dtype and device for the rest.
 ///
 /// Throws:  as ParameterArena's constructor; ValueError, with its place and shape, for a parameter
 ///          that must not move although its elements do not lie side by side

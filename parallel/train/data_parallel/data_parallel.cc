@@ -13,6 +13,7 @@
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
+#include "ringrad/nn/optimizer/arena.h"
 #include "ringrad/parallel/comm/common/rethrow.h"
 #include "ringrad/parallel/comm/common/same_text.h"
 #include "ringrad/parallel/train/common/caller_state.h"
@@ -308,6 +309,14 @@ DataParallel::DataParallel(nn::Module& module, const MakeReplica& make_replica,
     : module_(module), devices_(devices) {
   RINGRAD_CHECK(!devices.empty(), ValueError, where,
                 "DataParallel: there must be at least one device; got none");
+  // Replicas on devices[0] will read the parameters in place, where they must then stay: in an
+  // arena, so that an optimizer's step is one pass. Gradients stay as they are.
+  std::vector<Tensor> trained;
+  for (const Tensor& parameter : module.parameters())
+    if (parameter.requires_grad()) trained.push_back(parameter);
+  nn::make_arenas(trained, {}, where);
+  for (const Tensor& parameter : trained)
+    if (!leaf_of(parameter)->has_gradient()) parameter.set_grad({});
   replicas_ = std::make_shared<Replicas>(module, make_replica, devices, where);
 }
 

@@ -44,6 +44,25 @@ TEST(DataParallelTest, OutputsAndGradientsAreThoseOfOneDevice) {
     }
 }
 
+// Replicas share the module's parameters, which stay where they are; one arena has them all.
+TEST(DataParallelTest, AnOptimizerMadeAfterwardsStepsInOnePass) {
+  auto [reference, net] = twins(make_net);
+  DataParallel parallel(net, make_net, devices(2));
+  nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1}),
+      expected(reference.parameters(), {.learning_rate = 0.1});
+  EXPECT_EQ(optimizer.arenas().size(), 1u);
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    expected.zero_grad();
+    sum(square(parallel(batch_of(8)))).backward();
+    sum(square(reference(batch_of(8)))).backward();
+    optimizer.step();
+    expected.step();
+  }
+  for (std::size_t i = 0; i < net.parameters().size(); ++i)
+    expect_close(net.parameters()[i].detach(), reference.parameters()[i].detach(), 256);
+}
+
 // Sums, products and quotients of elements are rounded alike wherever they lie.
 TEST(DataParallelTest, OutputsOfElementwiseArithmeticHaveTheSameBits) {
   const auto function = [](const Tensor& x, const Tensor& weight, int) {
