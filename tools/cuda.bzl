@@ -69,6 +69,17 @@ _nvcc_objects = rule(
     },
 )
 
+def _include_of(src):
+    """The line by which the generated source includes a .cu file.
+
+    Bazel's folder of all repositories is on the include path in the main repository only, so elsewhere "$<" is not found.
+    """
+    if native.repository_name() == "@":
+        return "$<"
+    if native.repository_name() == "@" + Label("//:BUILD.bazel").workspace_name:
+        return "ringrad/%s/%s" % (native.package_name(), src)
+    return "%s/%s" % (native.package_name(), src)
+
 def ringrad_cuda_library(
         name,
         srcs,
@@ -86,9 +97,7 @@ def ringrad_cuda_library(
             name = cc + "_rule",
             srcs = [src],
             outs = [cc],
-            cmd = "echo '#include \"%s\"' > $@" % (
-                "ringrad/%s/%s" % (native.package_name(), src) if has_linked_headers() else "$<"
-            ),
+            cmd = "echo '#include \"%s\"' > $@" % _include_of(src),
         )
     headers = []
     if has_linked_headers():
