@@ -6,8 +6,8 @@
 
 namespace ringrad {
 
-/// Throws AutogradError if an operation is recorded and `argument`, which may be undefined, requires
-/// a gradient: it would get none, and a user who trains it would not notice.
+/// Throws AutogradError if an operation is recorded and `argument`, which may be undefined,
+/// requires a gradient: it would get none, and a user who trains it would not notice.
 inline void check_constant(const char* operation, const char* name, const Tensor& argument,
                            Where where) {
   RINGRAD_CHECK(!needs_grad(argument), AutogradError, where, operation, ": ", name,

@@ -2,8 +2,8 @@
 //
 // A hook may change the list that it is called from: it may add hooks, remove any hook, itself
 // included, and start another call. A call runs the hooks that were in the list when it began,
-// except those that have been removed since. It keeps these alive until it returns, even if the list
-// ends first.
+// except those that have been removed since. It keeps these alive until it returns, even if the
+// list ends first.
 
 #pragma once
 

@@ -66,8 +66,8 @@ bool may_start(int count) {
   return may;
 }
 
-// Holds the idle team until the machine has been calm for a while. The team's threads sleep, and end
-// with this thread.
+// Holds the idle team until the machine has been calm for a while. The team's threads sleep, and
+// end with this thread.
 void keep_team() {
   const int size = num_processors + 1;
   if (may_start(size)) {

@@ -26,8 +26,8 @@ namespace ringrad {
 ///          ->  () or, without a reduction, (N)
 /// DTypes:  every floating dtype; 16-bit scores become float32, and so do sums over chunks
 /// Saves:   x, linear_weight, targets, and the gradients of the inputs that require one
-/// Throws:  ShapeError, DTypeError, DeviceError, IndexError, ValueError, AutogradError as linear and
-///          cross_entropy
+/// Throws:  ShapeError, DTypeError, DeviceError, IndexError, ValueError, AutogradError as linear
+///          and cross_entropy
 /// Paper:   gradients in the forward pass: Hsu et al. 2024, arXiv:2410.10989, section 3.2;
 ///          recomputed scores: Wijmans et al. 2024, arXiv:2411.09009
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& linear_weight, const Tensor& targets,

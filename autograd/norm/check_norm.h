@@ -8,8 +8,8 @@
 
 namespace ringrad {
 
-/// Throws ValueError unless 0 <= eps, and eps is a finite float32. eps = 0 is for rows that are known
-/// not to be constant.
+/// Throws ValueError unless 0 <= eps, and eps is a finite float32. eps = 0 is for rows that are
+/// known not to be constant.
 inline void check_eps(const char* operation, double eps, Where where) {
   RINGRAD_CHECK(eps >= 0 && eps <= std::numeric_limits<float>::max(), ValueError, where, operation,
                 ": eps must be finite and not negative; got ", eps);

@@ -20,8 +20,7 @@
 // Extents: B batch, C input channels, K output channels, H W input pixels, P Q output pixels.
 // Images are channels_last.
 //
-// Tiles whose pixels differ too much, or are not finite, are computed by the definition
-// (winograd_uneven.h). README.md says more: "Winograd: accuracy".
+// Tiles of uneven pixels are computed by the definition (winograd_uneven.h; README.md).
 //
 // Paper: Lavin and Gray 2015, arXiv:1509.09308
 

@@ -80,8 +80,8 @@ struct Operation {
 /// job.
 std::ostream& operator<<(std::ostream& out, const Operation& operation);
 
-/// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1". calls[i] is
-/// that of ranks[i]; without `ranks`, of rank i.
+/// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1". calls[i]
+/// is that of ranks[i]; without `ranks`, of rank i.
 std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names,
                        std::span<const int> ranks = {});
 

@@ -50,8 +50,8 @@ class GroupMemory {
   virtual int num_processors() const = 0;
 
   /// Keeps memory that other ranks read after its rank has left, until `is_done()` or until this
-  /// object, and all objects made from it, are gone. A later call asks is_done(), and no longer once
-  /// it has been true.
+  /// object, and all objects made from it, are gone. A later call asks is_done(), and no longer
+  /// once it has been true.
   virtual void keep(std::shared_ptr<std::byte> memory, std::function<bool()> is_done) {
     const std::lock_guard lock(mutex_);
     std::erase_if(kept_, [](const Kept& kept) { return kept.is_done(); });

@@ -66,8 +66,8 @@ class MessageChannels {
 
 /// Waits until the message has a slot.
 ///
-/// Throws: CollectiveError, and breaks the group, if the receiver has left, waits for this rank in a
-///         collective instead, or does not come in time
+/// Throws: CollectiveError, and breaks the group, if the receiver has left, waits for this rank in
+///         a collective instead, or does not come in time
 void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation,
                    std::uint64_t next_entry);
 

@@ -1,5 +1,5 @@
-// Programs as numbers in memory that ranks share: one rank proves and compiles a plan, and the other
-// processes of the group read their programs there.
+// Programs as numbers in memory that ranks share: one rank proves and compiles a plan, and the
+// other processes of the group read their programs there.
 
 #pragma once
 

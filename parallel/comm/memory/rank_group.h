@@ -173,12 +173,10 @@ class RankGroup {
 
   /// Breaks the group if the process of a rank that has not left has ended. Thread-safe.
   void report_deaths() noexcept;
-  /// The same for a wait that asks often: looks at the processes once in 20 ms, since each look is a
-  /// system call per rank.
+  /// The same, at most once in 20 ms: each look is a system call per rank.
   void watch_for_deaths(std::chrono::steady_clock::time_point now) noexcept;
 
-  /// The rank whose failure broke the group, or -1 while it is whole; this rank if the culprit is
-  /// unknown.
+  /// The rank that broke the group; -1 while it is whole; this rank if the culprit is unknown.
   int failed_rank() const noexcept;
 
   /// Declares that this rank makes no more calls. Waiting for it is an error from now on.

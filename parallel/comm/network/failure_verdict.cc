@@ -18,8 +18,8 @@ namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(10);
 
-// How long a rank waits before it shows in which call, and how long a rank that has found a mismatch
-// waits for what the others show: the majority tells which call is the odd one.
+// How long a rank waits before it shows in which call, and how long a rank that has found a
+// mismatch waits for what the others show: the majority tells which call is the odd one.
 constexpr auto kCompareAfter = std::chrono::milliseconds(500);
 constexpr auto kMajorityAfter = std::chrono::seconds(5);
 

@@ -30,8 +30,8 @@ class HappensBefore {
   /// Goes on to the next step of the run. REQUIRES: the calls follow run.order
   void advance(int step);
 
-  /// True if step `a` has run by the time the latest step reads or writes its chunk. `a` is an index
-  /// into plan.steps.
+  /// True if step `a` has run by the time the latest step reads or writes its chunk. `a` is an
+  /// index into plan.steps.
   bool operator()(int a) const {
     const int rank = plan_.steps[a].rank;
     const int own = plan_.steps[now_].rank;

@@ -114,9 +114,9 @@ TEST(WinogradTest, BackwardWeightIsTheAdjoint) {
   });
 }
 
-// Uneven images: pixels of very different size, infinities and NaNs. Each place, a pixel of an image
-// or a tap of a filter, must be as accurate as its own terms allow, whatever its neighbours are.
-// expected is the definition in double, and `terms` the sum of the terms' magnitudes. Both are
+// Uneven images: pixels of very different size, infinities and NaNs. Each place, a pixel of an
+// image or a tap of a filter, must be as accurate as its own terms allow, whatever its neighbours
+// are. expected is the definition in double, and `terms` the sum of the terms' magnitudes. Both are
 // (.., channels, places) with `places` places.
 void expect_accurate_places(const Tensor& actual, const std::vector<double>& expected,
                             const std::vector<double>& terms, std::int64_t places,

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "ringrad/parallel/comm/store/store_server.h"
-#include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/tests/asleep.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"
@@ -373,87 +372,6 @@ TEST(ProcessGroupTest, ARankThatNeverComesIsNamed) {
   Store store(server.address(), milliseconds(100));
   expect_throws<CollectiveError>([&] { join_process_group(store, "lonely", 0, 2); },
                                  "\"lonely/1\" must be set within 0.1 s; got nothing");
-}
-
-// What they share, and the messages that were taken, go back to the heap of the whole group: 200 of
-// them would need 20 MiB.
-TEST(ProcessGroupTest, SubgroupsGiveTheirMemoryBack) {
-  ProcessGroupOptions options;
-  options.heap_bytes = 1 << 20;
-  on_ranks(
-      2,
-      [](Communicator& comm) -> std::string {
-        const int peer = 1 - comm.rank();
-        for (int i = 0; i < 200; ++i) {
-          const auto part = comm.split(0), part_of_part = part->split(0);
-          const Tensor x = full({10'000}, i), y = empty({10'000});
-          part_of_part->send(x, peer);
-          part_of_part->recv(y, peer);
-          if (y.to_vector<float>() != x.to_vector<float>()) return "a wrong message";
-        }
-        return "";
-      },
-      options);
-}
-
-// Its receiver has not left, and so its group stays, however many groups come and go.
-TEST(ProcessGroupTest, AMessageOfASubgroupOutlivesItsSenderAndLaterGroups) {
-  on_ranks(2, [](Communicator& comm) -> std::string {
-    auto part = comm.split(0);
-    if (comm.rank() == 0) {
-      part->send(full({1000}, 7), 1);
-      part.reset();
-    }
-    for (int i = 0; i < 20; ++i) {
-      const auto other = comm.split(0);
-      other->send(full({1000}, i), 1 - comm.rank());
-      other->recv(empty({1000}), 1 - comm.rank());
-    }
-    if (comm.rank() == 0) return "";
-    const Tensor x = empty({1000});
-    part->recv(x, 0);
-    return differs("the message", x, std::vector<float>(1000, 7));
-  });
-}
-
-// Rank 0 proves and compiles the plans; the others read their programs in its memory.
-TEST(ProcessGroupTest, ManyRanksFollowTheProgramsOfRank0) {
-  constexpr int kRanks = 12;
-  on_ranks(kRanks, [](Communicator& comm) -> std::string {
-    for (const int count : {300, 3000, 100'000}) {
-      const Tensor x = full({count}, comm.rank()), y = full({count}, comm.rank());
-      comm.all_reduce(x);
-      comm.broadcast(y, kRanks - 1);
-      const auto whole = static_cast<std::size_t>(count);
-      if (x.to_vector<float>() != std::vector<float>(whole, kRanks * (kRanks - 1) / 2))
-        return "all_reduce is wrong";
-      if (y.to_vector<float>() != std::vector<float>(whole, kRanks - 1))
-        return "broadcast is wrong";
-    }
-    return "";
-  });
-}
-
-// A plan of the user's own is proved on each rank, and one wrong plan ends the call for all.
-TEST(ProcessGroupTest, AWrongPlanOfOneRankIsRefused) {
-  const testing::Join join = [](Store& store, int rank, int size) {
-    ProcessGroupOptions options;
-    options.all_reduce = [rank](int n) {
-      CollectivePlan plan = two_shot_all_reduce(n);
-      if (rank == 1) plan.steps.pop_back();
-      return plan;
-    };
-    return join_process_group(store, "test", rank, size, options);
-  };
-  Processes processes(3, join, [](Communicator& comm) -> std::string {
-    const Tensor x = comm.empty_shared({5000});
-    if (comm.rank() == 1)
-      expect_throws<ValueError>([&] { comm.all_reduce(x); }, "the plan 'two_shot' must be proved");
-    else
-      expect_throws<CollectiveError>([&] { comm.all_reduce(x); }, "got a failure of rank 1");
-    return ::testing::Test::HasFailure() ? "not refused" : "";
-  });
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
 }
 
 }  // namespace
