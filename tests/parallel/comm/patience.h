@@ -18,8 +18,8 @@ inline constexpr std::chrono::seconds kPatience(120);
 inline constexpr std::chrono::seconds kPatience(45);
 #endif
 
-/// The deadline of groups in which a rank never comes, after calls that end. Some of these tests stall
-/// a GPU for 5 s at most (stall.h).
+/// The deadline of groups in which a rank never comes, after calls that end. Some of these tests
+/// stall a GPU for 5 s at most (stall.h).
 inline constexpr std::chrono::seconds kShortDeadline = kPatience / 45;
 
 /// How often a test looks.
