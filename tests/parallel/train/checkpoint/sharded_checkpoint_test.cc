@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 
+#include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
@@ -54,6 +55,7 @@ void set_gradients(nn::Module& net, std::int64_t step) {
 }
 
 void fill(nn::Module& net) {
+  const NoGradGuard no_grad;
   for (const auto& [name, parameter] : net.named_parameters())
     kernels::copy_(parameter, gradient_of(name, parameter.shape(), -1));
 }
