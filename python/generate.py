@@ -162,10 +162,11 @@ class Parameter:
             return f'"{self.name}"_a.none()' + (' = nb::none()' if self.default else '')
         if self.bare.startswith('std::optional') and self.default:
             return f'"{self.name}"_a = nb::none()'
+        exact = '.noconvert()' * (self.bare.split('::')[-1] in ENUMS)  # an enumeration is no number
         value = '' if self.default == '{}' else self.default.strip('{}')
         braces = '{}' if self.default.startswith('{') else '()'
         taken = self.taken().rpartition(' ')[0].removeprefix('const ').rstrip('&')
-        return f'"{self.name}"_a' + (f' = {taken}{braces[0]}{value}{braces[1]}' if self.default else '')
+        return f'"{self.name}"_a{exact}' + (f' = {taken}{braces[0]}{value}{braces[1]}' if self.default else '')
 
     def given(self):
         """What the C++ function gets."""

@@ -90,6 +90,9 @@ void bind_nn(nb::module_& m);
 void bind_ranks(nb::module_& m);
 void bind_plan_types(nb::module_& m);
 void bind_plan(nb::module_& m);
+/// From now on, arguments that fit no signature are explained in one line: by functions of a module
+/// or class, and of those within.
+void explain_arguments(nb::handle scope);
 
 }  // namespace ringrad::python
 

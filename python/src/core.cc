@@ -23,4 +23,5 @@ NB_MODULE(ringrad, m) {
   bind_ranks(m);
   bind_plan_types(plan);
   bind_plan(plan);
+  explain_arguments(m);
 }

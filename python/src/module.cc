@@ -227,7 +227,8 @@ void bind_module(nb::module_& m) {
       .def(
           "to",
           [](Module& self, DType dtype) { called([&](Where where) { self.to(dtype, where); }); },
-          "dtype"_a, "Casts every floating parameter and buffer; gradients are dropped.")
+          "dtype"_a.noconvert(),
+          "Casts every floating parameter and buffer; gradients are dropped.")
       .def("__repr__", printed<Module>);
 
   nb::class_<nn::Sequential, Module>(m, "Sequential", nb::is_final(), nb::type_slots(slots),

@@ -114,14 +114,14 @@ void bind_ranks(nb::module_& m) {
           [](Communicator& comm, const Tensor& x, ReduceOp op) {
             collective([&](Where where) { comm.all_reduce(x, op, where); });
           },
-          "tensor"_a, "op"_a = ReduceOp::sum,
+          "tensor"_a, "op"_a.noconvert() = ReduceOp::sum,
           "Replaces the tensor on every rank by the reduction over all ranks, in place.")
       .def(
           "reduce_scatter",
           [](Communicator& comm, const Tensor& output, const Tensor& input, ReduceOp op) {
             collective([&](Where where) { comm.reduce_scatter(output, input, op, where); });
           },
-          "output"_a, "input"_a, "op"_a = ReduceOp::sum,
+          "output"_a, "input"_a, "op"_a.noconvert() = ReduceOp::sum,
           "Reduces `input` over all ranks; rank r receives the r-th of world_size equal parts.")
       .def(
           "all_gather",
@@ -141,7 +141,7 @@ void bind_ranks(nb::module_& m) {
           [](Communicator& comm, const Tensor& x, int root, ReduceOp op) {
             collective([&](Where where) { comm.reduce(x, root, op, where); });
           },
-          "tensor"_a, "root"_a = 0, "op"_a = ReduceOp::sum,
+          "tensor"_a, "root"_a = 0, "op"_a.noconvert() = ReduceOp::sum,
           "Replaces the root's tensor by the reduction over all ranks; on other ranks it is "
           "scratch.")
       .def(
@@ -181,7 +181,7 @@ void bind_ranks(nb::module_& m) {
               return comm.empty_shared(shape, {.dtype = dtype, .device = Device()}, where);
             });
           },
-          "shape"_a, "dtype"_a = DType::float32,
+          "shape"_a, "dtype"_a.noconvert() = DType::float32,
           "A tensor that this group's collectives reduce in place.")
       .def("__repr__", [](const Communicator& comm) {
         return concat("Communicator(rank ", comm.rank(), " of ", comm.world_size(), ")");

@@ -144,7 +144,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           [](AutocastScope* self, DType dtype) {
             new (self) AutocastScope{{dtype, caller()}};
           },
-          "dtype"_a)
+          "dtype"_a.noconvert())
       .def("__enter__", &AutocastScope::enter)
       .def("__exit__", &AutocastScope::exit);
   m.def(

@@ -115,6 +115,36 @@ class Values(unittest.TestCase):
             with self.subTest(stride=stride), self.assertRaises(TypeError):
                 rr.conv2d(x, w, stride=stride)
 
+    def test_arguments_that_fit_no_signature_are_named_in_one_line(self):
+        x = rr.ones([1, 2, 4, 4])
+        for must, call in (
+                (r'conv2d: keywords must be among x, weight, .*, groups; got strid, nearest to stride',
+                 lambda: rr.conv2d(x, x, strid=2)),
+                (r'Linear: keywords must be among in_features, out_features, with_bias; got bias.*', lambda: nn.Linear(2, 3, bias=True)),
+                (r'sum: keywords must be among axes, keepdim; got axis, nearest to axes', lambda: x.sum(axis=1)),
+                (r'SGD: keywords must be among .*; got learning_rat, nearest to learning_rate',
+                 lambda: nn.SGD([x], learning_rat=0.1)),
+                (r'relu: keywords must be among x; got inplace', lambda: rr.relu(x, inplace=True)),
+                (r'exp: there must be no keywords; got out', lambda: x.exp(out=x)),
+                (r'sum: argument x must be Tensor; got str', lambda: rr.sum('a')),
+                (r'Linear: argument out_features must be given; got 2 arguments', lambda: nn.Linear(2)),
+                (r'Linear: argument out_features must be int; got str', lambda: nn.Linear(2, 'a')),
+                (r'conv2d: argument stride must be Sequence\[int\] \| int; got str', lambda: rr.conv2d(x, x, stride='2')),
+                (r'conv2d: arguments must fit \(x: Tensor, .*\); got \(Tensor, Tensor, stride: list\)',
+                 lambda: rr.conv2d(x, x, stride=[2])),
+                (r'maximum: argument b must be .*; got list', lambda: rr.maximum(x, [1])),
+                (r'relu: there must be at most 1 arguments without a name; got 2', lambda: rr.relu(x, x)),
+                (r'concatenate: argument list must be Sequence\[Tensor\]; got list', lambda: rr.concatenate([x, 'a'])),
+                (r'zeros: argument dtype must be DType; got int', lambda: rr.zeros([2], dtype=1)),
+                (r'to: argument dtype must be DType; got bool', lambda: x.to(False)),
+                (r'inv: argument x must be Tensor; got NoneType', lambda: rr.linalg.inv(None)),
+                (r'make_plan: .*', lambda: rr.plan.make_plan('ring'))):
+            with self.subTest(must), self.assertRaises(TypeError) as caught:
+                call()
+            self.assertRegex(str(caught.exception), f'^{must}$')
+        with self.assertRaisesRegex(TypeError, 'no number'):  # what a function of Python raises stays
+            rr.jacobian(lambda x: (_ for _ in ()).throw(TypeError('no number')), x)
+
     def test_a_guard_is_open_once(self):
         guard = rr.no_grad()
         with guard, self.assertRaises(rr.ValueError):

@@ -1,0 +1,309 @@
+// One line for arguments that fit no signature: which argument, what it must be, what it was.
+//
+// nanobind answers such a call with a TypeError that lists all signatures. Python calls an object
+// through a pointer in the object (the vectorcall protocol), so each function of this module gets
+// another pointer there, which calls nanobind's and says more if that fails.
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "bindings.h"
+
+namespace ringrad::python {
+namespace {
+
+// --- Signatures, as nanobind writes them ---
+
+struct Argument {
+  std::string name, type;
+  bool is_required = true;
+  bool is_keyword_only = false;
+};
+
+struct Signature {
+  std::string name;
+  std::vector<Argument> arguments;
+  bool is_variadic = false;
+};
+
+// Parts between separators that lie in no brackets.
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : separator;
+    depth += (c == '(' || c == '[') - (c == ')' || c == ']');
+    if (c != separator || (depth != 0 && i < text.size())) continue;
+    std::string_view part = text.substr(begin, i - begin);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    if (!part.empty()) parts.push_back(part);
+    begin = i + 1;
+  }
+  return parts;
+}
+
+// "def name(a: type, *, b: type = value) -> type"
+Signature signature_of(std::string_view text) {
+  Signature signature;
+  if (text.starts_with("def ")) text.remove_prefix(4);
+  const std::size_t open = text.find('(');
+  if (open == std::string_view::npos) return signature;
+  signature.name = text.substr(0, open);
+  std::size_t close = open;
+  for (int depth = 0; close < text.size(); ++close) {
+    depth += (text[close] == '(') - (text[close] == ')');
+    if (depth == 0) break;
+  }
+  bool is_keyword_only = false;
+  for (const std::string_view part : split(text.substr(open + 1, close - open - 1), ',')) {
+    if (part == "*") is_keyword_only = true;
+    if (part.starts_with('*')) signature.is_variadic |= part != "*";
+    if (part.starts_with('*') || part == "/") continue;
+    const std::string_view declared = part.substr(0, part.find(" = "));
+    const std::size_t colon = declared.find(": ");
+    Argument argument;
+    argument.name = declared.substr(0, colon);
+    if (colon != std::string_view::npos) argument.type = declared.substr(colon + 2);
+    argument.is_required = declared.size() == part.size();
+    argument.is_keyword_only = is_keyword_only;
+    signature.arguments.push_back(std::move(argument));
+  }
+  return signature;
+}
+
+// --- Whether a value fits a type ---
+
+std::string full_name(PyTypeObject* type) {
+  return nb::type_name(nb::handle(reinterpret_cast<PyObject*>(type))).c_str();
+}
+
+bool is_instance(PyObject* value, std::string_view name) {
+  const nb::tuple types = nb::borrow<nb::tuple>(Py_TYPE(value)->tp_mro);
+  return std::any_of(types.begin(), types.end(), [&](nb::handle type) {
+    return full_name(reinterpret_cast<PyTypeObject*>(type.ptr())) == name;
+  });
+}
+
+bool fits(PyObject* value, std::string_view type);
+
+bool is_sequence_of(PyObject* value, std::string_view type) {
+  const std::size_t open = type.find('[');
+  if (PyUnicode_Check(value) || !PySequence_Check(value)) return false;
+  if ((!PyList_Check(value) && !PyTuple_Check(value)) || open == std::string_view::npos)
+    return true;
+  const std::string_view element = type.substr(open + 1, type.size() - open - 2);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+    if (!fits(PySequence_Fast_GET_ITEM(value, i), element)) return false;
+  return true;
+}
+
+// True if it may fit: types that this does not know fit all values.
+bool fits(PyObject* value, std::string_view type) {
+  const auto alternatives = split(type, '|');
+  return alternatives.empty() ||
+         std::any_of(alternatives.begin(), alternatives.end(), [&](std::string_view one) {
+           if (one == "None") return value == Py_None;
+           if (one == "bool") return PyBool_Check(value) != 0;
+           if (one == "int") return PyIndex_Check(value) != 0;
+           if (one == "float") return PyNumber_Check(value) != 0;
+           if (one == "str") return PyUnicode_Check(value) != 0;
+           if (one.starts_with("collections.abc.Sequence") || one.starts_with("list") ||
+               one.starts_with("tuple"))
+             return is_sequence_of(value, one);
+           if (one.starts_with("collections.abc.Callable")) return PyCallable_Check(value) != 0;
+           return !one.starts_with("ringrad.") || is_instance(value, one);
+         });
+}
+
+// --- What is said ---
+
+std::string without_modules(std::string text) {
+  for (const std::string_view module : {"collections.abc.", "ringrad.nn.", "ringrad."})
+    for (std::size_t at; (at = text.find(module)) != std::string::npos;)
+      text.erase(at, module.size());
+  return text;
+}
+
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j)
+      diagonal = std::exchange(
+          row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
+  }
+  return row.back();
+}
+
+struct Call {
+  PyObject* const* values;
+  std::size_t num_positional;
+  std::vector<std::string> keywords;
+
+  std::size_t size() const { return num_positional + keywords.size(); }
+  const char* type_of(std::size_t i) const { return Py_TYPE(values[i])->tp_name; }
+  // The value of an argument at this place; null if there is none.
+  PyObject* value_of(const Signature& signature, std::size_t place) const {
+    const Argument& argument = signature.arguments[place];
+    if (place < num_positional) return argument.is_keyword_only ? nullptr : values[place];
+    for (std::size_t k = 0; k < keywords.size(); ++k)
+      if (keywords[k] == argument.name) return values[num_positional + k];
+    return nullptr;
+  }
+};
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// The names of all signatures, without self.
+std::vector<std::string> names_of(const std::vector<Signature>& signatures) {
+  std::vector<std::string> names;
+  for (const Signature& signature : signatures)
+    for (const Argument& argument : signature.arguments)
+      if (argument.name != "self" &&
+          std::find(names.begin(), names.end(), argument.name) == names.end())
+        names.push_back(argument.name);
+  return names;
+}
+
+// "" if each keyword is one of some signature's.
+std::string about_keywords(const std::vector<Signature>& signatures, const Call& call) {
+  const std::vector<std::string> names = names_of(signatures);
+  for (const std::string& keyword : call.keywords) {
+    if (std::find(names.begin(), names.end(), keyword) != names.end()) continue;
+    if (names.empty()) return concat("there must be no keywords; got ", keyword);
+    const auto nearest = std::min_element(
+        names.begin(), names.end(),
+        [&](const auto& a, const auto& b) { return distance(a, keyword) < distance(b, keyword); });
+    const bool is_near = distance(*nearest, keyword) <= (keyword.size() + 1) / 2;
+    return concat("keywords must be among ", joined(names), "; got ", keyword,
+                  is_near ? concat(", nearest to ", *nearest) : "");
+  }
+  return "";
+}
+
+// What is wrong with the call by one signature, and how many of its arguments are right.
+std::pair<std::size_t, std::string> about(const Signature& signature, const Call& call) {
+  std::size_t num_by_position = 0;
+  for (const Argument& argument : signature.arguments) num_by_position += !argument.is_keyword_only;
+  if (call.num_positional > num_by_position && !signature.is_variadic)
+    return {0, concat("there must be at most ", num_by_position, " arguments without a name; got ",
+                      call.num_positional)};
+  for (std::size_t place = 0; place < signature.arguments.size(); ++place) {
+    const Argument& argument = signature.arguments[place];
+    PyObject* const value = call.value_of(signature, place);
+    if (!value && argument.is_required)
+      return {place, concat("argument ", argument.name, " must be given; got ", call.size(),
+                            call.size() == 1 ? " argument" : " arguments")};
+    if (value && argument.name != "self" && !fits(value, argument.type))
+      return {place, concat("argument ", argument.name, " must be ", without_modules(argument.type),
+                            "; got ", Py_TYPE(value)->tp_name)};
+  }
+  std::vector<std::string> given;
+  for (std::size_t i = 0; i < call.size(); ++i)
+    given.push_back(i < call.num_positional
+                        ? call.type_of(i)
+                        : concat(call.keywords[i - call.num_positional], ": ", call.type_of(i)));
+  std::vector<std::string> wanted;
+  for (const Argument& argument : signature.arguments)
+    wanted.push_back(argument.name + ": " + argument.type);
+  return {signature.arguments.size(), without_modules(concat("arguments must fit (", joined(wanted),
+                                                             "); got (", joined(given), ")"))};
+}
+
+std::string explanation(nb::handle function, const Call& call) {
+  std::vector<Signature> signatures;
+  for (const nb::handle overload : function.attr("__nb_signature__"))
+    signatures.push_back(signature_of(nb::str(overload[0]).c_str()));
+  std::string text = about_keywords(signatures, call);
+  if (text.empty()) {
+    std::size_t most = 0;
+    for (const Signature& signature : signatures) {
+      auto [num_right, complaint] = about(signature, call);
+      if (!text.empty() && num_right <= most) continue;
+      most = num_right;
+      text = std::move(complaint);
+    }
+  }
+  const bool is_constructor = signatures.front().name == "__init__" && call.num_positional > 0;
+  const char* const type = is_constructor ? call.type_of(0) : "";
+  const char* const dot = std::strrchr(type, '.');
+  return concat(is_constructor ? (dot ? dot + 1 : type) : signatures.front().name, ": ", text);
+}
+
+// Replaces nanobind's error, and leaves every other.
+void explain(PyObject* function, PyObject* const* values, std::size_t count, PyObject* keywords) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  const nb::object text = value ? nb::steal(PyObject_Str(value)) : nb::object();
+  if (type == PyExc_TypeError && text.is_valid() &&
+      std::string_view(nb::str(text).c_str()).find("incompatible function arguments") !=
+          std::string_view::npos) {
+    Call call{values, count, {}};
+    for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); ++k)
+      call.keywords.push_back(nb::str(nb::borrow(PyTuple_GET_ITEM(keywords, k))).c_str());
+    try {
+      const std::string said = explanation(function, call);
+      PyErr_SetString(PyExc_TypeError, said.c_str());
+      Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
+      return;
+    } catch (const std::exception&) {  // nanobind's own text then
+    }
+  }
+  PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+}
+
+// --- The pointers ---
+
+// nanobind has a few functions there, for calls of different complexity.
+std::array<vectorcallfunc, 8> originals{};
+
+template <std::size_t k>
+PyObject* explained(PyObject* function, PyObject* const* values, std::size_t count,
+                    PyObject* keywords) {
+  PyObject* const result = originals[k](function, values, count, keywords);
+  if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) [[unlikely]]
+    explain(function, values, count & 0xffff, keywords);  // the bits above are flags
+  return result;
+}
+
+template <std::size_t... k>
+constexpr std::array<vectorcallfunc, sizeof...(k)> all_explained(std::index_sequence<k...>) {
+  return {explained<k>...};
+}
+constexpr auto kExplained = all_explained(std::make_index_sequence<8>());
+
+void set_pointer(nb::handle function) {
+  auto& pointer = *reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(function.ptr()) +
+                                                     Py_TYPE(function.ptr())->tp_vectorcall_offset);
+  if (std::find(kExplained.begin(), kExplained.end(), pointer) != kExplained.end()) return;
+  for (std::size_t k = 0; k < originals.size(); ++k)
+    if (!originals[k] || originals[k] == pointer) {
+      originals[k] = pointer;
+      pointer = kExplained[k];
+      return;
+    }
+}
+
+}  // namespace
+
+void explain_arguments(nb::handle scope) {
+  for (const nb::handle value : nb::list(scope.attr("__dict__").attr("values")())) {
+    const std::string type = full_name(Py_TYPE(value.ptr()));
+    if (type == "nanobind.nb_func" || type == "nanobind.nb_method")
+      set_pointer(value);
+    else if (PyModule_Check(value.ptr()) || nb::type_check(value))
+      explain_arguments(value);
+  }
+}
+
+}  // namespace ringrad::python
