@@ -120,8 +120,10 @@ class PlannedFaultTest : public ::testing::Test {
   static void step_in(const char* rank, const char* restart,
                       const char* plan = "exit:1=7@step=1,exit:2=7@step=1@restart=1") {
     setenv("RINGRAD_INJECT", plan, 1);
-    if (rank) setenv("RANK", rank, 1);
-    setenv("WORLD_SIZE", "3", 1);
+    if (rank) {
+      setenv("RANK", rank, 1);
+      setenv("WORLD_SIZE", "3", 1);
+    }
     setenv("RINGRAD_RESTART_COUNT", restart, 1);
     fault_step();
     fault_point(FaultPoint::bucket_launched);
