@@ -33,7 +33,7 @@ struct Settings {
   nn::GPTOptions model{.context = 128};
   int pipeline = 1, tensor = 1, micro_batches = 1;
   bool sharded = false;
-  std::int64_t batch = 32, steps = 300, warmup = 30, every = 50;
+  std::int64_t batch = 32, steps = 300, warmup = 0, every = 50;
   double learning_rate = 1e-3, weight_decay = 0.1;
   double temperature = 0.8;
   std::uint64_t seed = 0;
@@ -332,7 +332,8 @@ Settings parse(Job& job, int argc, char** argv) {
       ->check(option::batch());
   app.add_option("--steps", settings.steps)->check(option::steps());
   app.add_option("--warmup", settings.warmup, "steps in which the learning rate grows")
-      ->check(option::whole(0, 1 << 20));
+      ->check(option::whole(0, 1 << 20))
+      ->default_str("a tenth of --steps");
   app.add_option("--learning-rate", settings.learning_rate, "peak")
       ->check(option::number(1e-12, 1e3));
   app.add_option("--weight-decay", settings.weight_decay)->check(option::number(0, 1e3));
@@ -345,6 +346,7 @@ Settings parse(Job& job, int argc, char** argv) {
       ->check(option::number(1e-3, 1e3));
   app.add_option("--seed", settings.seed, "of initial values and batches")->check(option::seed());
   job.parse(argc, argv);
+  if (app.count("--warmup") == 0) settings.warmup = settings.steps / 10;
   check(settings, job.world_size());
   return settings;
 }
