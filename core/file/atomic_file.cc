@@ -1,7 +1,9 @@
 #include "ringrad/core/file/atomic_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +33,12 @@ bool are_same(const struct stat& a, const struct stat& b) {
   return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
+bool are_same(const std::filesystem::path& a, const std::filesystem::path& b) {
+  struct stat of_a {
+  }, of_b{};
+  return stat(a.c_str(), &of_a) == 0 && stat(b.c_str(), &of_b) == 0 && are_same(of_a, of_b);
+}
+
 bool are_same(int file, const std::filesystem::path& path) {
   struct stat ours {
   }, named{};
@@ -55,14 +63,20 @@ bool is_ours_alone(int file) {
          facts.st_nlink == 1;
 }
 
-// For the same reason no link of another user is followed there, as Linux has it in
-// fs.protected_symlinks.
-bool may_follow(const std::filesystem::path& path, const struct stat& link) {
+// For the same reason no link or pipe of another user is used there, as Linux has it in
+// fs.protected_symlinks and fs.protected_fifos.
+bool may_use(const std::filesystem::path& path, const struct stat& facts) {
   struct stat folder {};
   constexpr mode_t kOpenToAll = S_ISVTX | S_IWOTH;
   return stat(folder_of(path).c_str(), &folder) != 0 ||
-         (folder.st_mode & kOpenToAll) != kOpenToAll || link.st_uid == geteuid() ||
-         link.st_uid == folder.st_uid;
+         (folder.st_mode & kOpenToAll) != kOpenToAll || facts.st_uid == geteuid() ||
+         facts.st_uid == folder.st_uid;
+}
+
+// Links there may lead to files that have no name, and are the system's own.
+bool is_in_proc(const std::filesystem::path& path) {
+  struct statfs facts {};
+  return statfs(folder_of(path).c_str(), &facts) == 0 && facts.f_type == PROC_SUPER_MAGIC;
 }
 
 // The number of the standard output or error that the path names, or -1. Opening it by its path
@@ -108,28 +122,27 @@ void AtomicFile::close_all() {
 void AtomicFile::open() {
   errno = ENOENT;
   check(path_.has_filename(), "name a file");
+  target_ = followed();
   struct stat facts {};
-  const bool exists = stat(path_.c_str(), &facts) == 0;
+  std::error_code ignored;
+  const bool has_name = !is_in_proc(target_) || !std::filesystem::is_symlink(target_, ignored);
+  const bool exists =
+      fstatat(AT_FDCWD, target_.c_str(), &facts, has_name ? AT_SYMLINK_NOFOLLOW : 0) == 0;
   errno = EISDIR;
   check(!exists || !S_ISDIR(facts.st_mode), "be replaceable");
-  if (exists && (!S_ISREG(facts.st_mode) || standard_stream(path_, facts) >= 0))
-    return open_stream(facts);
-  target_ = followed();
-  struct stat named {};
-  // A link in /proc may lead to a file that has no name.
-  const bool has_name = !exists || (stat(target_.c_str(), &named) == 0 && are_same(facts, named));
-  if (!has_name) return open_stream(facts);
+  if (exists && (!has_name || !S_ISREG(facts.st_mode) || standard_stream(path_, facts) >= 0))
+    return open_stream(facts, has_name ? O_NOFOLLOW : 0);  // a link may have come meanwhile
   if (exists) check(faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) == 0, "be writable");
-  mode_ = exists                ? facts.st_mode & 0777
-          : options_.is_private ? mode_t{0600}
-                                : usual_mode();  // later there may be no descriptor left to read it
-  exists_ = exists;
+  mode_ = options_.is_private ? mode_t{0600}
+          : exists            ? facts.st_mode & 0777
+                              : usual_mode();  // later there may be no descriptor left to read it
+  has_owner_ = exists && !options_.is_private;
   owner_ = facts.st_uid;
   group_ = facts.st_gid;
   open_temporary();
 }
 
-// The file that the path names, whether or not there is one.
+// The file that the path names, whether or not there is one. If it has no name, the link to it.
 std::filesystem::path AtomicFile::followed() const {
   constexpr int kMostLinks = 40;  // as Linux has it
   std::filesystem::path at = path_;
@@ -137,12 +150,14 @@ std::filesystem::path AtomicFile::followed() const {
     struct stat facts {};
     if (lstat(at.c_str(), &facts) != 0 || !S_ISLNK(facts.st_mode)) return at;
     errno = EACCES;
-    check(may_follow(at, facts), "be no link of another user in a folder that is open to all");
+    check(may_use(at, facts), "be no link of another user in a folder that is open to all");
     std::error_code error;
     const std::filesystem::path to = std::filesystem::read_symlink(at, error);
     errno = error.value();
     check(!error, "be writable");
-    at = folder_of(at) / to;
+    const std::filesystem::path next = folder_of(at) / to;
+    if (is_in_proc(at) && !are_same(at, next)) return at;
+    at = next;
   }
   errno = ELOOP;
   check(false, "be writable");
@@ -151,21 +166,28 @@ std::filesystem::path AtomicFile::followed() const {
 
 // O_NONBLOCK: opening a pipe would wait for its reader for ever. It is given up afterwards, because
 // a reader may be slow.
-void AtomicFile::open_stream(const struct stat& facts) {
-  target_.clear();
+void AtomicFile::open_stream(const struct stat& facts, int flags) {
+  const std::filesystem::path path = std::exchange(target_, {});
   if (const int number = standard_stream(path_, facts); number >= 0) {
     std::fflush(number == STDOUT_FILENO ? stdout : stderr);
     file_ = fcntl(number, F_DUPFD_CLOEXEC, 0);
     return check(file_ >= 0, "be writable");
   }
+  errno = EACCES;
+  check(!S_ISFIFO(facts.st_mode) || may_use(path, facts),
+        "be no pipe of another user in a folder that is open to all");
   const auto until = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
-    file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    file_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags);
     const bool may_come = file_ < 0 && errno == ENXIO && S_ISFIFO(facts.st_mode);
     if (!may_come || std::chrono::steady_clock::now() > until) break;
     std::this_thread::sleep_for(kTick);
   }
   check(file_ >= 0, "be writable");
+  struct stat opened {};
+  errno = ESTALE;
+  check(fstat(file_, &opened) == 0 && are_same(opened, facts),
+        "stay the same file while it is opened");
   check(fcntl(file_, F_SETFL, fcntl(file_, F_GETFL) & ~O_NONBLOCK) == 0, "be writable");
 }
 
@@ -244,11 +266,11 @@ void AtomicFile::overwrite(std::int64_t offset, std::span<const std::byte> bytes
 }
 
 void AtomicFile::sync() {
-  if (exists_) {
+  if (has_owner_) {
     [[maybe_unused]] const int given = fchown(file_, owner_, group_);  // the superuser may
   }
   [[maybe_unused]] const int opened = fchmod(file_, mode_);  // some file systems have no modes
-  check(fsync(file_) == 0, "be written to the disk");
+  check(!options_.is_durable || fsync(file_) == 0, "be written to the disk");
 }
 
 // A pipe's reader waits until the file is closed.
@@ -259,6 +281,7 @@ void AtomicFile::commit_stream() {
 }
 
 void AtomicFile::sync_folder() {
+  if (!options_.is_durable) return;
   const bool synced = fsync(folder_) == 0 || errno == EINVAL;  // EINVAL: no syncing of folders
   check(synced, "be written to the disk");
 }

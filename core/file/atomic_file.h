@@ -13,7 +13,8 @@
 // existing one keeps its mode and, where the system allows it, its owner. A read-only file is
 // refused. A pipe, a device or this process's standard output is written into, at commit(); a
 // pipe's reader may come up to 10 s late. Other names (hard links) of an existing file keep the old
-// contents.
+// contents. In a folder that is open to all, such as /tmp, a link or a pipe of another user is
+// refused.
 //
 // Files that are written while their contents come to be, such as traces, are opened in place.
 
@@ -42,7 +43,10 @@ struct AtomicFileOptions {
   /// Each writer has a temporary file of its own, which stays if the process is killed, and the
   /// last one wins. Else only one process at a time may write the file.
   bool has_many_writers = false;
-  bool is_private = false;  ///< a new file has mode 0600
+  /// The file has mode 0600 and is this user's, whatever was there before.
+  bool is_private = false;
+  /// False for what may be lost in a power failure: then nothing waits for the disk.
+  bool is_durable = true;
 };
 
 class AtomicFile {
@@ -75,7 +79,7 @@ class AtomicFile {
 
  private:
   void open();
-  void open_stream(const struct stat& facts);
+  void open_stream(const struct stat& facts, int flags);
   void open_temporary();
   void write_all(std::span<const std::byte> bytes);
   void sync();
@@ -97,7 +101,7 @@ class AtomicFile {
   mode_t mode_ = 0;  // of the new file
   uid_t owner_ = 0;  // of the existing file
   gid_t group_ = 0;  // of the existing file
-  bool exists_ = false, committed_ = false;
+  bool has_owner_ = false, committed_ = false;
 };
 
 /// Writes a file as a whole or not at all. Of several writers at a time the last one wins.

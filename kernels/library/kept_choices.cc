@@ -143,7 +143,7 @@ void KeptChoices::write() {
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
   try {
-    AtomicFile file(file_, {.operation = "keep", .has_many_writers = true});
+    AtomicFile file(file_, {.operation = "keep", .has_many_writers = true, .is_durable = false});
     file.write(text);
     file.commit();
   } catch (const DataError& failure) {

@@ -146,8 +146,9 @@ void FlightRecorder::dump(int rank, int world_size, const std::string& failure) 
     std::ostringstream text;
     write_json(text, rank, world_size, failure);
     // Other ranks have just failed, so this process may be killed at any moment.
-    AtomicFile file(concat(folder, "/flight_", as_file_name(group_), "_rank", rank, ".json"),
-                    {.operation = "flight", .has_many_writers = true, .is_private = true});
+    AtomicFile file(
+        concat(folder, "/flight_", as_file_name(group_), "_rank", rank, ".json"),
+        {.operation = "flight", .has_many_writers = true, .is_private = true, .is_durable = false});
     file.write(text.view());
     file.commit();
   } catch (...) {  // no memory, say

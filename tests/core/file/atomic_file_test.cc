@@ -2,13 +2,13 @@
 
 #include "ringrad/core/file/atomic_file.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <atomic>
 #include <functional>
 #include <span>
 #include <string>
@@ -16,8 +16,20 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/testing.h"
+
+namespace {
+
+std::atomic<int> num_syncs = 0;
+
+}  // namespace
+
+extern "C" int fsync(int file) {
+  ++num_syncs;
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
 
 namespace ringrad {
 namespace {
@@ -25,7 +37,12 @@ namespace {
 using ringrad::testing::bytes_of;
 using ringrad::testing::expect_throws;
 using ringrad::testing::Folder;
+using ringrad::testing::mode_of;
 using ringrad::testing::write_bytes;
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  write_file("test", path, text);
+}
 
 TEST(AtomicFileTest, OneProcessWritesAtATime) {
   const Folder folder;
@@ -61,12 +78,6 @@ TEST(AtomicFileTest, APipeIsNotWaitedFor) {
   const Folder folder;
   ASSERT_EQ(mkfifo((folder / "file.tmp").c_str(), 0600), 0);
   expect_throws<DataError>([&] { AtomicFile file(folder / "file"); }, "must be writable; got");
-}
-
-mode_t mode_of(const std::filesystem::path& path) {
-  struct stat facts {};
-  EXPECT_EQ(stat(path.c_str(), &facts), 0);
-  return facts.st_mode & 0777;
 }
 
 TEST(AtomicFileTest, OnlyThisUserCanOpenItUntilItIsWhole) {
@@ -113,141 +124,14 @@ TEST(AtomicFileTest, AnOldTemporaryFileIsOverwritten) {
   EXPECT_EQ(folder.files(), std::vector<std::string>{"file"});
 }
 
-// --- What the path means ---
-
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  write_file("test", path, text);
-}
-
-TEST(AtomicFileTest, ALinkIsFollowedAndStays) {
+TEST(AtomicFileTest, OnlyADurableFileWaitsForTheDisk) {
   const Folder folder;
-  std::filesystem::create_directory(folder / "data");
-  write_bytes(folder / "data" / "target", "old");
-  std::filesystem::create_symlink("data/target", folder / "link");
-  std::filesystem::create_symlink(folder / "link", folder / "second");
-  std::filesystem::create_symlink("data/new", folder / "dangling");
-  write_text(folder / "second", "new");
-  EXPECT_EQ(bytes_of(folder / "data" / "target"), "new");
-  write_text(folder / "dangling", "made");
-  EXPECT_EQ(bytes_of(folder / "data" / "new"), "made");
-  for (const char* link : {"link", "second", "dangling"})
-    EXPECT_TRUE(std::filesystem::is_symlink(folder / link)) << link;
-  EXPECT_EQ(folder.files(), (std::vector<std::string>{"dangling", "data", "link", "second"}));
-  std::filesystem::create_symlink("circle", folder / "circle");
-  expect_throws<DataError>([&] { write_text(folder / "circle", ""); }, "symbolic links");
-}
-
-TEST(AtomicFileTest, ALinkOfAnotherUserInAFolderOpenToAllIsNotFollowed) {
-  const Folder folder;
-  std::filesystem::create_directory(folder / "open");
-  ASSERT_EQ(chmod((folder / "open").c_str(), 01777), 0);
-  write_bytes(folder / "ours", "precious");
-  const auto link = folder / "open" / "link";
-  std::filesystem::create_symlink(folder / "ours", link);
-  write_text(link, "by our own link");
-  if (lchown(link.c_str(), 1234, 1234) != 0) GTEST_SKIP() << "not root";
-  expect_throws<DataError>([&] { write_text(link, "by theirs"); }, "no link of another user");
-  EXPECT_EQ(bytes_of(folder / "ours"), "by our own link");
-}
-
-// The umask is the process's.
-class Umask {
- public:
-  explicit Umask(mode_t mask) : before_(umask(mask)) {}
-  ~Umask() { umask(before_); }
-
- private:
-  mode_t before_;
-};
-
-TEST(AtomicFileTest, ANewFileHasTheUmasksModeAndAnExistingOneKeepsItsOwn) {
-  const Folder folder;
-  for (const mode_t mask : {022u, 077u, 002u}) {
-    const Umask set(mask);
-    const auto path = folder / std::to_string(mask);
-    write_text(path, "new");
-    EXPECT_EQ(mode_of(path), 0666u & ~mask);
-    for (const mode_t mode : {0640u, 0755u, 0600u}) {
-      ASSERT_EQ(chmod(path.c_str(), mode), 0);
-      write_text(path, "again");
-      EXPECT_EQ(mode_of(path), mode);
-    }
-  }
-  AtomicFile file(folder / "private", {.is_private = true});
-  file.commit();
-  EXPECT_EQ(mode_of(folder / "private"), 0600u);
-}
-
-TEST(AtomicFileTest, AnExistingFileKeepsItsOwner) {
-  const Folder folder;
-  write_bytes(folder / "file", "theirs");
-  if (chown((folder / "file").c_str(), 1234, 4321) != 0) GTEST_SKIP() << "not root";
-  write_text(folder / "file", "new");
-  struct stat facts {};
-  ASSERT_EQ(stat((folder / "file").c_str(), &facts), 0);
-  EXPECT_EQ(facts.st_uid, 1234u);
-  EXPECT_EQ(facts.st_gid, 4321u);
-  EXPECT_EQ(bytes_of(folder / "file"), "new");
-}
-
-TEST(AtomicFileTest, APipesReaderGetsTheFileAndThePipeStays) {
-  const Folder folder;
-  const auto pipe = folder / "pipe";
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  std::string got;
-  std::thread reader([&] { got = bytes_of(pipe); });  // may come later than the writer
-  const std::string text(100'000, 'x');               // more than a pipe holds
-  AtomicFile file(pipe);
-  file.write("----");
-  file.write(text);
-  file.overwrite(0, std::as_bytes(std::span("head", 4)));
-  file.commit();
-  reader.join();
-  EXPECT_EQ(got, "head" + text);
-  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
-  EXPECT_EQ(folder.files(), std::vector<std::string>{"pipe"});
-}
-
-TEST(AtomicFileTest, AReaderThatLeavesIsAnErrorAndNoSignal) {
-  const Folder folder;
-  const auto pipe = folder / "pipe";
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  AtomicFile file(pipe);
-  close(reader);
-  file.write("text");
-  expect_throws<DataError>([&] { file.commit(); }, "pipe must be writable; got \"Broken pipe\"");
-}
-
-TEST(AtomicFileTest, ADeviceIsWrittenIntoAndStays) {
-  for (const char* device : {"/dev/null", "/dev/full"}) {
-    const bool is_full = std::string(device) == "/dev/full";
-    const auto call = [&] { write_text(device, "text"); };
-    if (is_full)
-      expect_throws<DataError>(call, "test: /dev/full must be writable; got \"No space left");
-    else
-      call();
-    EXPECT_TRUE(std::filesystem::is_character_file(device));
-    EXPECT_FALSE(std::filesystem::exists(std::string(device) + ".tmp"));
-  }
-}
-
-// Opening it by its name would start a redirected file anew.
-TEST(AtomicFileTest, TheStandardOutputGoesOn) {
-  const Folder folder;
-  ::testing::internal::CaptureStdout();
-  std::printf("before ");
-  write_text("/dev/stdout", "within ");
-  std::printf("after");
-  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "before within after");
-}
-
-TEST(AtomicFileTest, WhatIsNoFileIsRefused) {
-  const Folder folder;
-  expect_throws<DataError>([&] { write_text(folder.path(), ""); }, "got \"Is a directory\"");
-  expect_throws<DataError>([] { write_text("", ""); }, "must name a file");
-  expect_throws<DataError>([&] { write_text(folder / "none" / "x", ""); },
-                           "must lie in a folder that can be opened; got \"No such file");
+  num_syncs = 0;
+  AtomicFile(folder / "cache", {.is_durable = false}).commit();
+  EXPECT_EQ(num_syncs, 0);
+  AtomicFile(folder / "file").commit();
+  EXPECT_EQ(num_syncs, 2);  // the file and its folder
+  EXPECT_EQ(folder.files(), (std::vector<std::string>{"cache", "file"}));
 }
 
 // SIGXFSZ would end the process.
