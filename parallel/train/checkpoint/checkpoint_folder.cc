@@ -58,14 +58,18 @@ IndexNames index_names(const fs::path& folder, Where where) {
   return names;
 }
 
-// Nothing if another process has removed it meanwhile.
+// Nothing if another process has removed it meanwhile. A link that leads nowhere stays.
 std::optional<std::string> text_of_file(const fs::path& path, Where where) {
   const auto check = [&](bool holds, const char* rule, std::string_view got) {
     RINGRAD_CHECK(holds, DataError, where, "load: ", path.string(), " must ", rule, "; got ", got);
   };
   std::error_code error;  // opening a pipe would wait for a writer
   const auto type = fs::status(path, error).type();
-  if (type == fs::file_type::not_found) return std::nullopt;
+  if (type == fs::file_type::not_found) {
+    check(!fs::is_symlink(fs::symlink_status(path, error)), "be a file",
+          "a link that leads nowhere");
+    return std::nullopt;
+  }
   check(type == fs::file_type::regular, "be a file", error ? error.message() : "something else");
   errno = 0;
   std::ifstream file(path, std::ios::binary);

@@ -299,7 +299,7 @@ TEST_F(ShardedCheckpointFailureTest, LoadsSucceedWhileAnotherJobSaves) {
       }
     });
   });
-  for (int i = 0; i < 100; ++i)
+  for (int i = 0; i < 30; ++i)
     run_ranks(2, [&](Communicator& comm) {
       Rows job(comm);
       ASSERT_TRUE(job.checkpoint.load(folder / "run"));

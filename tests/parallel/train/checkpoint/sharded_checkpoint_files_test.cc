@@ -217,6 +217,32 @@ TEST(ShardedCheckpointFilesTest, TheGreatestGenerationCounts) {
   expect_refused(folder / "run", "must have the name of its generation");
 }
 
+// It is in the folder, and yet there is nothing to read.
+TEST(ShardedCheckpointFilesTest, AnIndexThatIsALinkToNothingIsRefused) {
+  const Folder folder;
+  save(folder / "run", 1);
+  const std::int64_t generation = nn::run_generation();
+  for (const std::string& name :
+       {std::string("index.json"), nn::generation_digits(generation + 1) + ".index.json"}) {
+    SCOPED_TRACE(name);
+    std::filesystem::create_symlink("none", folder / "run" / name);
+    expect_refused(folder / "run", name + " must be a file; got a link that leads nowhere");
+    expect_save_refused(folder / "run", name + " must be a file; got a link that leads nowhere");
+    std::filesystem::remove(folder / "run" / name);
+    expect_step(folder / "run", 1);
+  }
+}
+
+// A link to an index is as good as the index.
+TEST(ShardedCheckpointFilesTest, AnIndexMayBeALink) {
+  const Folder folder;
+  save(folder / "run", 1);
+  const auto index_file = index_in(folder / "run");
+  std::filesystem::rename(index_file, folder / "elsewhere");
+  std::filesystem::create_symlink(folder / "elsewhere", index_file);
+  expect_step(folder / "run", 1);
+}
+
 // The index may be of a later generation, or of a later version of this format.
 TEST(ShardedCheckpointFilesTest, AnIndexThatCannotBeReadIsNotReplaced) {
   const Folder folder;
