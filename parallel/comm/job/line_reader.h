@@ -21,6 +21,10 @@ namespace ringrad {
 /// A longer line comes in pieces.
 inline constexpr std::size_t kLongestLine = 16 << 20;
 
+/// No terminal shows a longer line in one place. Such a line is taken once, when it is whole: if it
+/// were taken again with everything that is read, its cost would grow as the square of its length.
+inline constexpr std::size_t kLongestProgress = 4096;
+
 class LineReader {
  public:
   explicit LineReader(Descriptor from) : from_(std::move(from)) {}
@@ -29,7 +33,7 @@ class LineReader {
   bool is_open() const { return from_.is_open(); }
 
   /// Reads what is there. Calls take(line, true) for each line that is complete, and take(text,
-  /// false) for what a line that a carriage return has begun anew shows so far.
+  /// false) for what a line that a carriage return has begun anew shows so far, if it is short.
   ///
   /// REQUIRES: something is there, or the end
   template <class Take>
@@ -39,7 +43,7 @@ class LineReader {
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (count <= 0) return end(take);  // a terminal ends with EIO
     for (ssize_t i = 0; i < count; ++i) add(buffer[i], take);
-    if (is_returned_ || is_progress_) show(take);
+    if (is_returned_ || (is_progress_ && line_.size() <= kLongestProgress)) show(take);
   }
 
   /// Takes the last line, complete or not, and closes.

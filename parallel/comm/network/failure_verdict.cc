@@ -140,10 +140,11 @@ Failure FailureBoard::judge_without_store(const Operation& operation, const std:
   int culprit = kNobody;  // where the rank is in another group
   for (int r = 0; r < world_size_; ++r)
     if (names_(r) == *server && r != rank_) culprit = r;
-  return {culprit, culprit == kNobody ? std::vector<int>() : std::vector<int>{culprit},
-          concat(operation, ": every rank must take part; got no answer from rank ", *server,
-                 ", whose process serves the store and therefore died or was stopped (", got, "; ",
-                 error, ')')};
+  return {
+      culprit, culprit == kNobody ? std::vector<int>() : std::vector<int>{culprit},
+      concat(operation, ": every rank must take part; got no answer from rank ", *server,
+             ", whose process serves the store: it died, was stopped, or is too busy to answer (",
+             got, "; ", error, ')')};
 }
 
 void FailureBoard::investigate(const Operation& operation, const std::string& got) {

@@ -89,7 +89,7 @@ GroupStore open_store(Transport& transport, const Members& members, TransportCal
                       std::chrono::milliseconds timeout, Where where) {
   struct Host {
     char name[MPI_MAX_PROCESSOR_NAME];
-    char token[64];
+    char token[64], listens_at[16];
     int port, group;
   };
   const auto n = static_cast<std::size_t>(members.world_size);
@@ -100,19 +100,22 @@ GroupStore open_store(Transport& transport, const Members& members, TransportCal
   int length = 0;
   mpi::check(MPI_Get_processor_name(hosts[members.rank].name, &length));
   transport.all_gather(memory.raw_data(), std::vector<std::size_t>(n, sizeof(Host)), call);
-  const bool is_one_host = std::all_of(hosts, hosts + n, [&](const Host& host) {
+  const auto is_servers_host = [&](const Host& host) {
     return std::strcmp(host.name, hosts[0].name) == 0;
-  });
+  };
+  const bool is_one_host = std::all_of(hosts, hosts + n, is_servers_host);
   if (members.rank == 0) {
     const StoreAddress& address = serve_store(is_one_host, where);
     hosts[0].port = address.port;
     hosts[0].group = next_group();
     address.token.copy(hosts[0].token, sizeof hosts[0].token - 1);
+    address.host.copy(hosts[0].listens_at, sizeof hosts[0].listens_at - 1);
   }
   transport.broadcast(memory.raw_data(), sizeof(Host), 0, call);
-  return {Store({is_one_host ? "127.0.0.1" : hosts[0].name, hosts[0].port, hosts[0].token}, timeout,
-                where),
-          hosts[0].group};
+  // The name of the server's Unix socket follows from where it listens.
+  const char* const host =
+      is_servers_host(hosts[members.rank]) ? hosts[0].listens_at : hosts[0].name;
+  return {Store({host, hosts[0].port, hosts[0].token}, timeout, where), hosts[0].group};
 }
 
 std::chrono::milliseconds limit_of(const TransportOptions& options) {

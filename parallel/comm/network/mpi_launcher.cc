@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <filesystem>
@@ -64,21 +65,23 @@ std::optional<Process> launcher_of_this_process() {
   return {};
 }
 
-// Those that are alive, without watching processes, which the launcher may have adopted.
-std::vector<Process> children_of(const Process& launcher) {
-  std::vector<Process> children;
+// Those that are alive, without watching processes, which the launcher may have adopted. None if
+// the system does not say, or the launcher has gone.
+std::optional<std::vector<Process>> children_of(const Process& launcher) {
+  std::optional<std::vector<Process>> children;
   std::error_code gone;
-  std::filesystem::directory_iterator entry("/proc", gone);
-  for (; entry != std::filesystem::directory_iterator(); entry.increment(gone)) {
-    const std::string name = entry->path().filename();
-    pid_t id = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), id).ptr !=
-        name.data() + name.size())
-      continue;
-    const auto process = process_of(id);
-    if (process && process->parent == launcher.id && process->is_alive() &&
-        process->name != kOwnName)
-      children.push_back(*process);
+  std::filesystem::directory_iterator thread("/proc/" + std::to_string(launcher.id) + "/task",
+                                             gone);
+  for (; thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
+    std::ifstream ids(thread->path() / "children");
+    if (!ids) continue;
+    if (!children) children.emplace();
+    for (pid_t id = 0; ids >> id;) {
+      const auto process = process_of(id);
+      if (process && process->parent == launcher.id && process->is_alive() &&
+          process->name != kOwnName)
+        children->push_back(*process);
+    }
   }
   return children;
 }
@@ -95,10 +98,17 @@ void watch(const Process& launcher, int handle, std::chrono::milliseconds patien
            std::vector<Process> ranks) {
   std::chrono::milliseconds without_ranks{};
   pollfd end{handle, POLLIN, 0};
-  while (poll(&end, 1, static_cast<int>(kTick.count())) == 0) {
-    std::vector<Process> now = children_of(launcher);
-    without_ranks = now.empty() ? without_ranks + kTick : std::chrono::milliseconds(0);
-    if (!now.empty()) ranks = std::move(now);
+  for (;;) {
+    const int num_ready = poll(&end, 1, static_cast<int>(kTick.count()));
+    if (num_ready > 0) break;
+    if (num_ready < 0 && errno == EINTR) continue;  // a signal that the rank's program handles
+    if (num_ready < 0) return;
+    auto now = children_of(launcher);
+    if (!now) continue;
+    without_ranks = now->empty() ? without_ranks + kTick : std::chrono::milliseconds(0);
+    for (Process& rank : *now)  // a list that is read while a process ends may lack others
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
+        ranks.push_back(std::move(rank));
     if (without_ranks > patience) kill_those_alive({launcher});
   }
   kill_those_alive(ranks);
@@ -113,7 +123,7 @@ void watch_launcher(std::chrono::milliseconds patience) {
   if (!launcher) return;
   const Descriptor handle(static_cast<int>(syscall(SYS_pidfd_open, launcher->id, 0)));
   if (!handle.is_open()) return;
-  std::vector<Process> ranks = children_of(*launcher);
+  std::vector<Process> ranks = children_of(*launcher).value_or(std::vector<Process>());
   std::erase_if(ranks, [](const Process& process) { return process.id == getpid(); });
   const pid_t child = fork();
   if (child > 0) waitpid(child, nullptr, 0);

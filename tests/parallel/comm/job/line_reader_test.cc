@@ -51,6 +51,17 @@ TEST(LineReaderTest, ProgressIsTakenWhenItIsWritten) {
   EXPECT_EQ(take_of({"\r\r"}), Taken());
 }
 
+TEST(LineReaderTest, ALongLineAfterAReturnIsTakenOnce) {
+  constexpr std::size_t kNumBlocks = 64;
+  std::vector<std::string> writes(kNumBlocks, std::string(16 << 10, 'x'));
+  writes.insert(writes.begin(), "\r10 %");
+  std::size_t num_taken = 0;
+  for (const auto& [text, is_complete] : take_of(writes)) num_taken += text.size();
+  EXPECT_EQ(num_taken, 4 + 4 + kNumBlocks * (16 << 10));  // "10 %", and then the whole line
+  const std::string longest(kLongestProgress, 'x');
+  EXPECT_EQ(take_of({'\r' + longest, "x\n"}), (Taken{{longest, false}, {longest + 'x', true}}));
+}
+
 TEST(LineReaderTest, AReturnBeforeANewLineBelongsToTheLine) {
   EXPECT_EQ(take_of({"a\r\nb\r\n\r\n"}), (Taken{{"a\r", true}, {"b\r", true}, {"\r", true}}));
   EXPECT_EQ(take_of({"a\r", "\n"}), (Taken{{"a", false}, {"a\r", true}}));

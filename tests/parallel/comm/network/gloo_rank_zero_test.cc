@@ -37,7 +37,8 @@ std::string be_rank_without_ringrun(int rank, int signal) {
   setenv("MASTER_PORT", std::to_string(20'000 + signal).c_str(), 1);  // tells the jobs apart
   setenv("TMPDIR", ::testing::TempDir().c_str(), 1);
   TransportOptions options;
-  options.deadline = options.verdict_time = milliseconds(2000);
+  options.deadline = milliseconds(15'000);  // also of a barrier that must succeed
+  options.verdict_time = milliseconds(2000);
   options.join_timeout = std::chrono::seconds(60);
   const auto comm = join_gloo_group(options);
   comm->barrier();

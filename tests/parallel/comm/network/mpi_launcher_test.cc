@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <functional>
+#include <string>
 
 namespace ringrad {
 namespace {
@@ -53,6 +55,39 @@ TEST(MpiLauncherTest, AnMpirunWhoseRanksAreAliveIsLeftAlone) {
     status_of(start(rank_that_gives_up));
     status_of(other);
     _exit(3);
+  }));
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
+// The process that watches, of a rank whose orphans this process inherits.
+pid_t wait_for_watcher() {
+  const std::string self = std::to_string(getpid());
+  for (;; usleep(1000)) {
+    std::ifstream children("/proc/self/task/" + self + "/children");
+    for (pid_t child = 0; children >> child;) {
+      std::string name;
+      std::ifstream("/proc/" + std::to_string(child) + "/comm") >> name;
+      if (name == "ringrad-watch") return child;
+    }
+  }
+}
+
+// It has the handlers of the rank's program.
+TEST(MpiLauncherTest, ASignalToTheWatchingProcessEndsNoRank) {
+  const int status = status_of(start_mpirun([] {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    const pid_t other = start([] { sleep(4); });
+    status_of(start([] {
+      std::signal(SIGUSR1, [](int) {});
+      rank_that_gives_up();
+    }));
+    const pid_t watcher = wait_for_watcher();
+    for (int i = 0; i < 50; ++i) {
+      kill(watcher, SIGUSR1);
+      usleep(10'000);
+    }
+    _exit(status_of(other) == 0 ? 3 : 4);
   }));
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 3);
