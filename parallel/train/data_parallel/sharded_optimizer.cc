@@ -181,6 +181,7 @@ double ShardedOptimizer::clip_grad_norm(double max_norm, Where where) {
   for (const nn::Optimizer* optimizer : local_optimizers())
     gradients.push_back(gradients_of(*optimizer));
   norm.add(joint_norm(own_norm, comm_, where));
+  if (!norm.is_finite()) zero_grad();  // averages, which the next backward pass must not add to
   return nn::clip_to_norm(gradients, norm, max_norm, where);
 }
 

@@ -82,9 +82,9 @@ class ShardedOptimizer : private nn::Optimizer {
   /// most max_norm. Returns the norm before scaling, the same on all ranks. step() must come next,
   /// without a backward pass in between. All ranks must call it.
   ///
-  /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite (nothing is
-  ///         scaled then); ValueError for a pipeline's stage and for parallel layers, of whose
-  ///         model other ranks have the rest: ModelGradients takes the norm of all
+  /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite (the
+  ///         gradients are dropped then); ValueError for a pipeline's stage and for parallel
+  ///         layers, of whose model other ranks have the rest: ModelGradients takes the norm of all
   double clip_grad_norm(double max_norm, Where where = Where::current());
 
   /// Drops the gradients.

@@ -154,7 +154,13 @@ double ModelGradients::clip_norm(double max_norm, Where where) {
   Sum sum = sum_over_ranks(where);
   // A copy that no rank counts is not finite: the copies differ, and no norm is right.
   if (sum.is_finite == 0 && sum.norm.is_finite()) sum.norm.squares = NAN;
+  if (!sum.norm.is_finite()) drop_averages();
   return nn::clip_to_norm(scaled_gradients(), sum.norm, max_norm, where);
+}
+
+// The next backward pass must not add to averages, and its gradients must be averaged.
+void ModelGradients::drop_averages() {
+  for (ShardedOptimizer* optimizer : averagers_) optimizer->zero_grad();
 }
 
 bool ModelGradients::are_finite(Where where) { return sum_over_ranks(where).is_finite != 0; }
@@ -163,7 +169,10 @@ bool ModelGradients::step(nn::GradScaler& scaler, const std::vector<AnyOptimizer
                           Where where) {
   const bool is_finite = are_finite(where);
   scaler.report(is_finite);
-  if (!is_finite) return false;
+  if (!is_finite) {
+    drop_averages();
+    return false;
+  }
   for (const AnyOptimizer& any : optimizers)
     std::visit([&](auto* optimizer) { optimizer->step(1 / scaler.scale(), where); }, any);
   return true;

@@ -63,9 +63,10 @@ class ModelGradients {
   /// averaged before. Frozen parameters, and those without a gradient, do not count.
   ///
   /// Throws: ValueError unless max_norm > 0; on all ranks, ValueError if a gradient is not finite
-  ///         (nothing is scaled then), or with the parameter's name if its pieces do not cover it,
-  ///         or if a pipeline's stages are not all on ranks of comm; ValueError for a parameter of
-  ///         a ShardedOptimizer or a Pipeline that was not added
+  ///         (nothing is scaled then, and ShardedOptimizers' gradients are dropped), or with the
+  ///         parameter's name if its pieces do not cover it, or if a pipeline's stages are not all
+  ///         on ranks of comm; ValueError for a parameter of a ShardedOptimizer or a Pipeline that
+  ///         was not added
   double clip_norm(double max_norm, Where where = Where::current());
 
   /// True on all ranks if all gradients of all ranks are finite, else false on all.
@@ -73,8 +74,9 @@ class ModelGradients {
 
   using AnyOptimizer = std::variant<nn::Optimizer*, ShardedOptimizer*>;
   /// As scaler.step() for each of this rank's optimizers, which may be none: if are_finite(), all
-  /// ranks step, with gradients divided by the scale; else none does, and the result is false.
-  /// The scaler of each rank must have the same state.
+  /// ranks step, with gradients divided by the scale; else none does, ShardedOptimizers drop their
+  /// gradients as after a step, and the result is false. The scaler of each rank must have the same
+  /// state.
   bool step(nn::GradScaler& scaler, const std::vector<AnyOptimizer>& optimizers,
             Where where = Where::current());
 
@@ -100,6 +102,7 @@ class ModelGradients {
   Tensor gradient_of(const Own& own) const;
   std::vector<Tensor> scaled_gradients() const;
   Sum sum_over_ranks(Where where);
+  void drop_averages();
 
   Communicator& comm_;
   std::vector<Own> own_;
