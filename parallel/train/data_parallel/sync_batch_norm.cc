@@ -142,8 +142,13 @@ Tensor sync_batch_norm(const std::shared_ptr<Communicator>& comm, const Tensor& 
                        const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, const BatchNormOptions& options,
                        const Tensor& residual, Where where) {
-  check_constant("synchronised batch norm", "running_mean", running_mean, where);
-  check_constant("synchronised batch norm", "running_var", running_var, where);
+  // They are written and not read, so calls between a checkpoint's two runs may have changed them.
+  const auto check_no_grad = [&](const char* name, const Tensor& running) {
+    if (running.defined() && running.requires_grad())
+      check_constant("synchronised batch norm", name, running, where);
+  };
+  check_no_grad("running_mean", running_mean);
+  check_no_grad("running_var", running_var);
   const auto [moments, rows] = global_moments(x, *comm, where);
   const Tensor rstd = kernels::batch_norm_rstd(moments.var, options.eps, where);
   const Tensor y =

@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "ringrad/autograd/activation_checkpoint.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
@@ -271,6 +272,29 @@ TEST(SyncBatchNormTest, RunningStatisticsAreConstants) {
     synchronize_batch_norm(norm, comm);
     norm.running_var.set_requires_grad();
     EXPECT_THROW(norm(ones({2, kChannels, 1, 1})), AutogradError);
+  });
+}
+
+// The second micro-batch updates the running statistics before the first one's segment runs again.
+TEST(SyncBatchNormTest, SegmentsMayBeCheckpointed) {
+  on_ranks(2, [](Communicator& comm) {
+    const auto gradients_of = [&](bool is_checkpointed) {
+      nn::BatchNorm2d norm(kChannels);
+      synchronize_batch_norm(norm, comm);
+      const auto segment = [&](const std::vector<Tensor>& v) { return exp(norm(v[0])); };
+      Random random(static_cast<std::uint64_t>(comm.rank()));
+      std::vector<Tensor> x;
+      Tensor loss = zeros({});
+      for (int batch = 0; batch < 2; ++batch) {
+        x.push_back(random.tensor({2, kChannels, kHeight, kWidth}).set_requires_grad());
+        loss = loss + sum(is_checkpointed ? activation_checkpoint(segment, {x.back()})
+                                          : segment({x.back()}));
+      }
+      loss.backward();
+      return std::vector{x[0].grad(), x[1].grad(), norm.weight.grad(), norm.bias.grad()};
+    };
+    const std::vector<Tensor> expected = gradients_of(false), actual = gradients_of(true);
+    for (std::size_t i = 0; i < 4; ++i) expect_close(actual[i], expected[i], 64);
   });
 }
 
