@@ -1,6 +1,8 @@
 #include "ringrad/autograd/activation_checkpoint.h"
 
+#include <algorithm>
 #include <memory>
+#include <mutex>
 
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/function.h"
@@ -54,10 +56,12 @@ class RewoundGenerator {
 // The numbers that generators of the function's own have drawn: their seeds and first counters. The
 // default generator is not among them, as RewoundGenerator resets it.
 struct Draw {
+  const Generator* generator;  // only compared: it may be gone
   std::uint64_t seed, num_words, first;
 };
 
-// While it exists, sees the draws of this thread. Watches may nest: an inner one asks the outer.
+// While it exists, sees the draws of this thread, and of those that do a part of its work
+// (parallel/train/common/caller_state.h). Watches may nest: an inner one asks the outer.
 class ScopedDrawWatch : public detail::DrawWatch {
  public:
   ScopedDrawWatch() : outer_(std::exchange(detail::draw_watch, this)) {}
@@ -78,35 +82,57 @@ class RecordedDraws final : public ScopedDrawWatch {
  public:
   std::uint64_t reserve(Generator& generator, std::uint64_t num_words) override {
     const std::uint64_t first = draw(generator, num_words);
-    if (&generator != &default_generator()) draws_.push_back({generator.seed(), num_words, first});
+    if (&generator == &default_generator()) return first;
+    const std::lock_guard lock(mutex_);
+    draws_.push_back({&generator, generator.seed(), num_words, first});
     return first;
   }
+  /// REQUIRES: no thread draws
   const std::vector<Draw>& draws() const { return draws_; }
 
  private:
+  std::mutex mutex_;
   std::vector<Draw> draws_;
 };
 
-// Gives the numbers again. The generators stay as they are, as if they had not been asked.
+// Gives the numbers again, to each generator in the order of its own draws: threads may draw in
+// another order than before. The generators stay as they are, as if they had not been asked.
 class RepeatedDraws final : public ScopedDrawWatch {
  public:
-  RepeatedDraws(const std::vector<Draw>& draws, Where where) : draws_(draws), where_(where) {}
+  RepeatedDraws(const std::vector<Draw>& draws, Where where)
+      : draws_(draws), where_(where), is_used_(draws.size()) {}
 
   std::uint64_t reserve(Generator& generator, std::uint64_t num_words) override {
     if (&generator == &default_generator()) return draw(generator, num_words);
-    const bool is_same = next_ < draws_.size() && draws_[next_].seed == generator.seed() &&
-                         draws_[next_].num_words == num_words;
+    const std::lock_guard lock(mutex_);
+    const std::size_t i = next_of(generator);
+    const bool is_same = i < draws_.size() && draws_[i].num_words == num_words;
     RINGRAD_CHECK(is_same, AutogradError, where_,
                   "backward of activation_checkpoint: the function must draw the same random "
                   "numbers again; got draw ",
-                  next_ + 1, " of ", draws_.size(), " with seed ", generator.seed());
-    return draws_[next_++].first;
+                  num_used_ + 1, " of ", draws_.size(), " with seed ", generator.seed());
+    is_used_[i] = true;
+    ++num_used_;
+    return draws_[i].first;
   }
 
  private:
+  // The first draw left of this generator, or of one with its seed, if it is made anew in each run.
+  std::size_t next_of(const Generator& generator) const {
+    std::size_t of_seed = draws_.size();
+    for (std::size_t i = 0; i < draws_.size(); ++i) {
+      if (is_used_[i] || draws_[i].seed != generator.seed()) continue;
+      if (draws_[i].generator == &generator) return i;
+      of_seed = std::min(of_seed, i);
+    }
+    return of_seed;
+  }
+
   const std::vector<Draw>& draws_;
   Where where_;
-  std::size_t next_ = 0;
+  std::mutex mutex_;
+  std::vector<bool> is_used_;
+  std::size_t num_used_ = 0;
 };
 
 // Refuses what was changed in place since a number of changes, until the end of the scope.

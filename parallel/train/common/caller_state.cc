@@ -22,6 +22,14 @@ AsCaller::AsCaller(const CallerState& caller, int k, Device device)
     : device_(device), mode_(caller.records_), autocast_(caller.autocast_) {
   for (const Stream& stream : caller.streams_) streams_.emplace_front(stream);
   default_generator() = generator_of_part(caller.generator_, k);
+  detail::draw_watch = caller.draw_watch_;
+  detail::quiet_time = caller.quiet_time_;
+}
+
+AsCaller::~AsCaller() {
+  default_generator() = own_generator_;
+  detail::draw_watch = own_draw_watch_;
+  detail::quiet_time = own_quiet_time_;
 }
 
 }  // namespace ringrad

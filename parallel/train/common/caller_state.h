@@ -1,7 +1,7 @@
 // CallerState: the state of a thread that decides, besides its inputs, what its operators do:
-// whether they record, in which dtype, on which device and streams they work, and which random
-// numbers they draw. Divided work gets the caller's state in every part, whichever thread runs that
-// part.
+// whether they record, in which dtype, on which device and streams they work, which random numbers
+// they draw, and which changes they refuse while a checkpoint runs again. Divided work gets the
+// caller's state in every part, whichever thread runs that part.
 //
 //     caller's thread     CallerState caller;
 //     any thread          AsCaller guard(caller, k, caller.device());   part k, as the caller would
@@ -17,6 +17,7 @@
 
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/saved_tensor.h"
 #include "ringrad/core/device.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random/random.h"
@@ -28,7 +29,7 @@ Generator generator_of_part(const Generator& caller, int k);
 
 class CallerState {
  public:
-  /// The state of the calling thread.
+  /// The state of the calling thread, which must wait for those that take it on.
   CallerState();
 
   Device device() const { return device_; }
@@ -40,6 +41,8 @@ class CallerState {
   bool records_ = grad_enabled();
   DType autocast_ = autocast_dtype();
   Generator generator_ = default_generator();
+  detail::DrawWatch* draw_watch_ = detail::draw_watch;
+  const detail::QuietTime* quiet_time_ = detail::quiet_time;
   std::vector<Stream> streams_;  // those that are not a device's default stream
 };
 
@@ -48,12 +51,14 @@ class CallerState {
 class AsCaller {
  public:
   AsCaller(const CallerState& caller, int k, Device device);
-  ~AsCaller() { default_generator() = own_generator_; }
+  ~AsCaller();
   AsCaller(const AsCaller&) = delete;
   AsCaller& operator=(const AsCaller&) = delete;
 
  private:
   const Generator own_generator_ = default_generator();
+  detail::DrawWatch* const own_draw_watch_ = detail::draw_watch;
+  const detail::QuietTime* const own_quiet_time_ = detail::quiet_time;
   const DefaultDeviceGuard device_;
   const GradMode mode_;
   const Autocast autocast_;
