@@ -21,15 +21,18 @@ template <class Visit>
 int visit_callbacks(const Tensor& x, Visit visit) {
   if (callbacks().empty() || num_unlocked_calls > 0 || !x.defined() || !x.impl()->unique())
     return 0;
+  std::size_t num_left = callbacks().size();  // a graph without any more is not walked to its end
   std::vector<Node*> next{node_of(x)};
-  while (!next.empty()) {
+  while (!next.empty() && num_left > 0) {
     Node* const node = next.back();
     next.pop_back();
     if (!node || !node->unique()) continue;
     const auto [first, last] = callbacks().equal_range(node);
-    for (auto entry = first; entry != last; ++entry)
+    for (auto entry = first; entry != last; ++entry) {
+      --num_left;
       if (entry->second->weak_from_this().use_count() == 1)
         if (const int result = visit(*entry->second)) return result;
+    }
     for (const Edge& edge : node->edges()) next.push_back(edge.node.get());
   }
   return 0;
