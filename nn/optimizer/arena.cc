@@ -58,9 +58,20 @@ std::size_t begin_of(const Tensor& x) {
   return static_cast<std::size_t>(x.raw_data() - memory_of(x)->data());
 }
 
+// Memory for an arena is a slice itself, so that its slots are slices of a slice. A caller's memory
+// (from_memory) is a slice of a whole, and no slot.
+Tensor arena_memory(const Tensor& memory, Where where) {
+  const Ref<Storage>& storage = memory.storage();
+  if (storage->whole()) return memory;
+  return flat_view(Storage::slice(storage, 0, storage->bytes()), memory.dtype(), where);
+}
+bool lies_in_arena(const Tensor& x) {
+  return x.storage()->whole() && x.storage()->whole()->whole();
+}
+
 // True if x fills a slot of an arena.
 bool fills_slot(const Tensor& x) {
-  return x.storage()->whole() && x.offset() == 0 && is_dense(x.shape(), x.strides()) &&
+  return lies_in_arena(x) && x.offset() == 0 && is_dense(x.shape(), x.strides()) &&
          x.storage()->bytes() == static_cast<std::size_t>(x.numel()) * size_bytes(x.dtype());
 }
 
@@ -166,7 +177,8 @@ ParameterArena ParameterArena::packed(const std::vector<Tensor>& parameters,
     arena.slices_.push_back({end, parameter.numel()});
     end += aligned(parameter.numel(), first.dtype());
   }
-  arena.values_ = zeros({end}, {.dtype = first.dtype(), .device = first.device()}, where);
+  arena.values_ =
+      arena_memory(zeros({end}, {.dtype = first.dtype(), .device = first.device()}, where), where);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor value = slice_of(arena.values_, arena.slices_[i].offset, parameters[i], where);
     kernels::copy_(value, view::alias(parameters[i]), where);
@@ -180,7 +192,8 @@ ParameterArena ParameterArena::packed(const std::vector<Tensor>& parameters,
 void ParameterArena::place_gradients(const MakeGradients& make_gradients, Where where) {
   const std::int64_t count = values_.numel();
   const Options options{.dtype = values_.dtype(), .device = values_.device()};
-  gradients_ = make_gradients ? make_gradients(count, options) : empty({count}, options, where);
+  gradients_ = arena_memory(
+      make_gradients ? make_gradients(count, options) : empty({count}, options, where), where);
   kernels::zero_(gradients_, where);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor gradient = slice_of(gradients_, slices_[i].offset, parameters_[i], where);
@@ -263,8 +276,10 @@ std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
   struct Staying {
     Tensor parameter;
     bool is_alone;
+    std::size_t first;  // parameter here in its memory, or itself
   };
   std::vector<Staying> staying;
+  std::map<const Storage*, std::size_t> first_in;
   std::vector<std::vector<Tensor>> moving;  // by dtype and device, in the order of the first ones
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& x = parameters[i];
@@ -273,7 +288,9 @@ std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
       RINGRAD_CHECK(is_dense(x.shape(), x.strides()), ValueError, where, "arena: parameter ", i,
                     " must be dense, as others see it and it must stay where it is; got shape ",
                     x.shape(), " with strides ", x.strides(), "; give the optimizer a clone()");
-      staying.push_back({x, is_alone});
+      const std::size_t first =
+          is_alone ? i : first_in.emplace(memory_of(x).get(), i).first->second;
+      staying.push_back({x, is_alone, first});
       continue;
     }
     const auto group = std::find_if(moving.begin(), moving.end(), [&](const auto& candidate) {
@@ -284,13 +301,10 @@ std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
     else
       group->push_back(x);
   }
-  // Memory is in the order of its first parameter here, which is the same on all ranks; runs are in
-  // the order of memory.
-  std::map<const Storage*, std::size_t> order;
-  for (const auto& [x, is_alone] : staying) order.emplace(memory_of(x).get(), order.size());
-  std::stable_sort(staying.begin(), staying.end(), [&](const Staying& a, const Staying& b) {
-    return std::pair(order.at(memory_of(a.parameter).get()), begin_of(a.parameter)) <
-           std::pair(order.at(memory_of(b.parameter).get()), begin_of(b.parameter));
+  // Memory is in the order of its first parameter here, which is the same on all ranks, and so is
+  // what stays alone, wherever it lies; runs are in the order of memory.
+  std::stable_sort(staying.begin(), staying.end(), [](const Staying& a, const Staying& b) {
+    return std::pair(a.first, begin_of(a.parameter)) < std::pair(b.first, begin_of(b.parameter));
   });
   std::vector<ParameterArena> arenas;
   std::vector<Tensor> run;
@@ -311,7 +325,7 @@ std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
 void clear_gradient(const Tensor& parameter) {
   Leaf* leaf = leaf_of(parameter);
   if (!leaf || !leaf->grad.defined()) return;
-  if (leaf->grad.storage()->whole())
+  if (lies_in_arena(leaf->grad))
     leaf->clear();
   else
     leaf->set({});

@@ -139,6 +139,30 @@ TEST(ArenaTest, MemoryOfOthersIsChangedInPlace) {
   EXPECT_EQ(theirs, (std::vector<float>{4, 4, 4}));
 }
 
+// A gradient in the caller's memory is dropped and not written to, before and after packing.
+TEST(ArenaTest, GradientsInMemoryOfOthersStayTheirs) {
+  std::vector<float> theirs{1, 2, 3};
+  const auto given = [&] { return from_memory(theirs.data(), {3}, {.device = Device()}, nullptr); };
+  const Tensor w = ones({3}, {.device = Device()}).set_requires_grad();
+  w.set_grad(given());
+  clear_gradient(w);
+  EXPECT_FALSE(w.grad().defined());
+  w.set_grad(given());
+  const ParameterArena arena({w});
+  EXPECT_EQ(arena.gradients().to_vector<float>()[2], 3);
+  EXPECT_NE(arena.gradients().raw_data(), reinterpret_cast<std::byte*>(theirs.data()));
+  sum(w * 4).backward();
+  w.set_grad(given());
+  const auto again = make_arenas({w});
+  again[0].clear_gradients();
+  sum(w * 5).backward();
+  arena.settle();
+  EXPECT_EQ(arena.gradients().to_vector<float>()[2], 5);
+  w.set_grad(given());
+  clear_gradient(w);
+  EXPECT_EQ(theirs, (std::vector<float>{1, 2, 3}));
+}
+
 TEST(ArenaTest, AGradientThatWasDroppedLiesElsewhereForTheSecondArena) {
   const auto p = three_parameters();
   const ParameterArena first(p);

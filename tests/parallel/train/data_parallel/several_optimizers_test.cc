@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "ringrad/autograd/elementwise.h"
@@ -227,6 +229,70 @@ TEST(SeveralOptimizersTest, ViewsSeeWhatTrainingWrites) {
       EXPECT_TRUE(replicas_identical(sharded_net, comm));
       expect_equal(net.state_dict(), sharded_net.state_dict());
     });
+}
+
+// What only one rank has: memory of others, for a parameter or a gradient, a view from before an
+// optimizer that all have, or an optimizer that packs in another order.
+TEST(SeveralOptimizersTest, RanksMayHaveMemoryOfDifferentKinds) {
+  using Prepare = std::function<void(nn::Sequential & net, bool is_odd_one)>;
+  std::vector<float> theirs;
+  std::array<std::optional<nn::SGD>, kRanks> earlier;
+  Tensor view;
+  const auto foreign = [&] {
+    return from_memory(theirs.data(), {8}, {.device = Device()}, nullptr);
+  };
+  const std::vector<std::pair<const char*, Prepare>> cases{
+      {"foreign parameter",
+       [&](nn::Sequential& net, bool is_odd_one) {
+         if (!is_odd_one) return;
+         theirs = net.parameters()[1].to_vector<float>();
+         net.parameters()[1].set_data(foreign());
+       }},
+      {"foreign gradient",
+       [&](nn::Sequential& net, bool is_odd_one) {
+         earlier[is_odd_one].emplace(net.parameters());
+         if (!is_odd_one) return;
+         theirs.assign(8, 0.25);
+         net.parameters()[3].set_grad(foreign());
+       }},
+      {"view before an optimizer",
+       [&](nn::Sequential& net, bool is_odd_one) {
+         if (is_odd_one) view = net.parameters()[2].detach();
+         earlier[is_odd_one].emplace(net.parameters());
+       }},
+      {"another order", [&](nn::Sequential& net, bool is_odd_one) {
+         std::vector<Tensor> all = net.parameters();
+         std::swap(all[0], all[4]);
+         if (is_odd_one) earlier[is_odd_one].emplace(all);
+       }}};
+  for (const auto& [name, prepare] : cases) {
+    SCOPED_TRACE(name);
+    run_ranks(kRanks, [&](Communicator& comm) {
+      nn::Sequential net = make_net(), alone = make_net();
+      prepare(net, comm.rank() == 0);
+      DistributedDataParallel model(net, comm);
+      nn::SGD optimizer(net.parameters(), {.learning_rate = 0.1}),
+          reference(alone.parameters(), {.learning_rate = 0.1});
+      for (int step = 0; step < kSteps; ++step) {
+        net.zero_grad();
+        alone.zero_grad();
+        loss_of(model(rows(step, &comm))).backward();
+        loss_of(alone(rows(step, nullptr))).backward();
+        optimizer.step();
+        reference.step();
+      }
+      EXPECT_TRUE(replicas_identical(net, comm));
+      expect_equal(net.state_dict(), alone.state_dict());
+      earlier[comm.rank() == 0].reset();
+      if (comm.rank() != 0) return;
+      if (name == std::string("foreign parameter")) {
+        EXPECT_EQ(theirs, net.parameters()[1].to_vector<float>());
+      } else if (name == std::string("foreign gradient")) {
+        EXPECT_EQ(theirs, std::vector<float>(8, 0.25));
+      }
+      if (view.defined()) expect_same_bits(std::exchange(view, {}), net.parameters()[2].detach());
+    });
+  }
 }
 
 }  // namespace
