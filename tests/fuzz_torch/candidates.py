@@ -849,6 +849,53 @@ def jvp(m, x):
     return ([X, m.like(x)], {}) if x.numel() and m.kind != 'extreme' else None
 
 
+# Training
+
+def hook(m, x):
+    return [X], {'factor': m.pick(2, -0.5, 0.25)}
+
+
+def hook_on_input(m, x):
+    """On a step's result in memory of its own, as the result of, say, to() is x itself in one of the libraries only.
+
+    Whether grad() runs hooks of leaves differs among PyTorch's versions.
+    """
+    made = m.made_of(x)
+    return hook(m, x) if made.learns and not made.is_leaf and m.tensors[made.memory.members[0]] is made else None
+
+
+def checkpoint(m, x):
+    """The segment captures the third tensor, a leaf. If x wants no gradient, only that leaf does."""
+    shape, dtype = list(x.shape), NAMES[x.dtype]
+    return [X, m.like(x) if m.made_of(x).learns else New(shape, dtype, learns=False), New(shape, dtype, learns=True)], {}
+
+
+def ranks(m, **more):
+    count = m.rng.randint(1, 4)
+    return dict(more, ranks=count, rank=m.rng.randrange(count))
+
+
+def reduce_on_ranks(m, x):
+    """Of finite x: which NaN or infinity min and max keep is a choice."""
+    if not x.isfinite().all():
+        return None
+    choices = ['sum', 'product', 'min', 'max'] + ['mean'] * x.dtype.is_floating_point
+    return [X], ranks(m, reduce=m.pick(*choices))
+
+
+def broadcast_on_ranks(m, x):
+    w = ranks(m)
+    return [X], dict(w, root=m.rng.randrange(w['ranks']))
+
+
+def gather_on_ranks(m, x):
+    return ([X], ranks(m)) if x.dim() else None
+
+
+def scatter_on_ranks(m, x):
+    return reduce_on_ranks(m, x) if x.dim() else None
+
+
 CANDIDATES = {
     # Each element of one tensor by itself
     'neg': (NUMBERS, plain), 'abs': (NUMBERS, plain), 'sign': (NUMBERS, plain), 'square': (NUMBERS, plain),
@@ -943,6 +990,13 @@ CANDIDATES = {
     'huber_loss': (FLOATS, pointwise_loss), 'smooth_l1_loss': (FLOATS, pointwise_loss),
     'kl_div': (FLOATS, kl_div), 'mse_loss': (FLOATS, pointwise_loss), 'l1_loss': (FLOATS, pointwise_loss),
     'bce_with_logits': (FLOATS, bce),
+    # Training
+    'hook_on_result': (FLOATS, hook), 'hook_on_input': (FLOATS, hook_on_input), 'checkpoint': (FLOATS, checkpoint),
+    'all_reduce': (NUMBERS, reduce_on_ranks), 'broadcast': (NUMBERS, broadcast_on_ranks),
+    'all_gather': (NUMBERS, gather_on_ranks), 'reduce_scatter': (NUMBERS, scatter_on_ranks),
+    'all_to_all': (NUMBERS, gather_on_ranks),
+    'uniform_': (FLOATS, plain), 'normal_': (FLOATS, plain), 'exponential_': (FLOATS, plain),
+    'bernoulli_': (FLOATS, plain),
     # Derivatives
     'jacobian': (FLOATS, derivative), 'hessian': (FLOATS, derivative), 'jvp': (FLOATS, jvp),
 }

@@ -5,8 +5,9 @@ namespace ringrad::fuzz_torch {
 const Operators& operators() {
   static const Operators all = [] {
     Operators result;
-    for (Operators some : {elementwise_operators(), movement_operators(), index_operators(),
-                           reduction_operators(), layer_operators(), loss_operators()})
+    for (Operators some :
+         {elementwise_operators(), movement_operators(), index_operators(), reduction_operators(),
+          layer_operators(), loss_operators(), training_operators()})
       result.merge(some);
     return result;
   }();

@@ -27,5 +27,6 @@ Operators index_operators();      ///< also those of order
 Operators reduction_operators();  ///< also products and linear algebra
 Operators layer_operators();      ///< convolution, windows, normalization, attention
 Operators loss_operators();
+Operators training_operators();  ///< hooks, checkpointed segments, collectives, random fills
 
 }  // namespace ringrad::fuzz_torch

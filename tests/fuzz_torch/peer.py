@@ -11,7 +11,10 @@ import torch.nn.functional as F
 DTYPES = {'float32': torch.float32, 'float64': torch.float64, 'float16': torch.float16, 'bfloat16': torch.bfloat16,
           'int64': torch.int64, 'bool': torch.bool}
 IN_PLACE = {'add_', 'sub_', 'mul_', 'div_', 'copy_', 'add_number_', 'mul_number_', 'fill_', 'zero_', 'assign',
-            'assign_positions', 'assign_mask'}
+            'assign_positions', 'assign_mask', 'uniform_', 'normal_', 'exponential_', 'bernoulli_'}
+# Random fills: what holds for each value. The two libraries draw different numbers.
+RANDOM = {'uniform_': lambda x: (x >= 0) & (x <= 1), 'normal_': torch.isfinite, 'exponential_': lambda x: x >= 0,
+          'bernoulli_': lambda x: (x == 0) | (x == 1)}
 NARROW = (torch.float16, torch.bfloat16)
 IS_OLD = int(torch.__version__.split('.')[0]) < 2
 
@@ -28,7 +31,7 @@ OLD_IN_FLOAT32 = {
     'conv_transpose3d': 'dilation is ignored in bfloat16',
     'unique': '0 and -0 differ in bfloat16',
 }
-# Other forms stand below: squeezed(), rms_norm(), masked_select().
+# Other forms stand below: squeezed(), rms_norm(), lerp(), masked_select().
 
 # --- Forms that PyTorch lacks, or has in some versions only ---
 
@@ -131,9 +134,22 @@ def interpolated(x, w):
     return F.interpolate(x, w.get('size'), w.get('scale'), w['mode'], **corners)
 
 
+class ContiguousGradient(torch.autograd.Function):
+    """x, whose gradient is made contiguous."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.contiguous()
+
+
 def batch_norm(x, mean=None, var=None):
-    """Of contiguous tensors, because PyTorch's gradients in evaluation misread other strides of x and weight."""
-    return F.batch_norm(x[0].contiguous(), mean, var, x[1].contiguous(), x[2], training=mean is None)
+    """Contiguous everywhere: PyTorch's gradients misread other strides of x, weight and the result's gradient."""
+    y = F.batch_norm(x[0].contiguous(), mean, var, x[1].contiguous(), x[2], training=mean is None)
+    return ContiguousGradient.apply(y)
 
 
 def batch_norm_evaluation(x):
@@ -185,9 +201,46 @@ def index_fill(x, value, w):
     return x.index_fill(w['axis'], indices_of(w) % max(x.shape[w['axis']], 1), value)
 
 
+def lerp(a, b, weight):
+    """Before 2.0 weights below -0.5 take the formula of small ones, which is of other infinities."""
+    if not IS_OLD:
+        return torch.lerp(a, b, weight)
+    is_small = abs(torch.as_tensor(weight)) < 0.5
+    return torch.where(is_small, a + weight * (b - a), b - (b - a) * (1 - weight))
+
+
 def masked_select(x, mask):
     """Of contiguous x: before 2.0 the gradient misreads other strides."""
     return x.contiguous().masked_select(mask)
+
+
+def scale_gradient(x, factor):
+    if x.requires_grad:
+        x.register_hook(lambda grad: grad * factor)
+
+
+def hook_on_result(x, w):
+    y = x[0].clone()
+    scale_gradient(y, w['factor'])
+    return y
+
+
+def hook_on_input(x, w):
+    scale_gradient(x[0], w['factor'])
+    return x[0].clone()
+
+
+def of_ranks(x, w):
+    return [x.detach() * (rank + 1) for rank in range(w['ranks'])]
+
+
+def reduced(parts, w):
+    """16-bit sums are added in float32 and rounded once."""
+    narrow = parts[0].dtype in NARROW and w['reduce'] in ('sum', 'mean')
+    wide = torch.stack([part.float() if narrow else part for part in parts])
+    y = {'sum': lambda: wide.sum(0), 'mean': lambda: wide.mean(0), 'product': lambda: wide.prod(0),
+         'min': lambda: wide.amin(0), 'max': lambda: wide.amax(0)}[w['reduce']]()
+    return y.to(parts[0].dtype)
 
 
 def as_tensor(value, x):
@@ -241,7 +294,7 @@ OPERATORS = {
     'bitwise_or': two(torch.bitwise_or), 'bitwise_xor': two(torch.bitwise_xor), 'eq': two(torch.eq),
     'ne': two(torch.ne), 'lt': two(torch.lt), 'le': two(torch.le), 'gt': two(torch.gt), 'ge': two(torch.ge),
     'logical_and': two(torch.logical_and), 'logical_or': two(torch.logical_or),
-    'lerp': lambda x, w: torch.lerp(*x), 'where': lambda x, w: torch.where(*x),
+    'lerp': lambda x, w: lerp(*x), 'where': lambda x, w: torch.where(*x),
     # Of a tensor and a number
     'add_number': number(torch.add), 'sub_number': number(torch.sub), 'mul_number': number(torch.mul),
     'div_number': number(torch.div), 'pow_number': number(torch.pow),
@@ -252,7 +305,7 @@ OPERATORS = {
     'eq_number': number(torch.eq), 'lt_number': number(torch.lt), 'ge_number': number(torch.ge),
     'number_sub': lambda x, w: w['number'] - x[0], 'number_div': lambda x, w: w['number'] / x[0],
     'number_pow': lambda x, w: torch.pow(w['number'], x[0]),
-    'lerp_number': lambda x, w: torch.lerp(x[0], x[1], w['number']),
+    'lerp_number': lambda x, w: lerp(x[0], x[1], w['number']),
     # Tensors from nothing
     'zeros': lambda x, w: torch.zeros(w['shape'], dtype=w['dtype']),
     'ones': lambda x, w: torch.ones(w['shape'], dtype=w['dtype']),
@@ -394,6 +447,18 @@ OPERATORS = {
     'l1_loss': lambda x, w: F.l1_loss(*x, reduction=w['reduction']),
     'bce_with_logits': lambda x, w: F.binary_cross_entropy_with_logits(
         x[0], x[1], pos_weight=x[2].detach(), reduction=w['reduction']),
+    # Training
+    'hook_on_result': hook_on_result, 'hook_on_input': hook_on_input,
+    'checkpoint': lambda x, w: x[0].tanh() * x[1] + x[2] * x[0],
+    'all_reduce': lambda x, w: reduced(of_ranks(x[0], w), w), 'broadcast': lambda x, w: of_ranks(x[0], w)[w['root']],
+    'all_gather': lambda x, w: torch.cat(of_ranks(x[0], w)),
+    'reduce_scatter': lambda x, w: reduced(of_ranks(x[0], w), w),
+    'all_to_all': lambda x, w: torch.cat(of_ranks(x[0], w)),
+    # Not in 16 bits, for which 1.13 lacks kernels that fill in place.
+    'uniform_': lambda x, w: x[0].copy_(torch.rand(x[0].shape)),
+    'normal_': lambda x, w: x[0].copy_(torch.randn(x[0].shape)),
+    'exponential_': lambda x, w: x[0].copy_(torch.empty(x[0].shape).exponential_()),
+    'bernoulli_': lambda x, w: x[0].copy_(torch.rand(x[0].shape) < 0.5),
     # Derivatives of wave()
     'jacobian': lambda x, w: torch.autograd.functional.jacobian(wave, x[0].detach()),
     'hessian': lambda x, w: torch.autograd.functional.hessian(lambda y: wave(y).sum(), x[0].detach()),

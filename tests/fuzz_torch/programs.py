@@ -31,6 +31,7 @@ PERHAPS_VIEWS = {'reshape', 'flatten', 'squeeze', 'contiguous', 'to', 'to_layout
                  'einsum', 'brackets_positions'}
 # Of a tensor and itself, their derivatives are 0, or what is left by rounding.
 CANCELLING = {'div', 'atan2'}
+COLLECTIVES = {'all_reduce', 'broadcast', 'all_gather', 'reduce_scatter', 'all_to_all'}
 OVERLAPPING = {'expand', 'unfold', 'meshgrid'}
 
 
@@ -55,6 +56,7 @@ class Maker:
     def __init__(self, seed, number, devices='cpu'):
         self.rng = random.Random(f'{seed} {number}')
         self.number = number
+        torch.manual_seed(self.rng.getrandbits(32))  # of random fills in the dry run
         self.on_cpu = devices == 'cpu'
         rng = self.rng
         self.kind = rng.choices(['plain', 'grid', 'extreme', 'offset'], [6, 2, 1, 1])[0]
@@ -105,6 +107,9 @@ class Maker:
 
     # -- Choices of candidates --
 
+    def made_of(self, x):
+        return next(made for made in self.tensors if made.value is x)
+
     def broadcastable(self, x):
         shape = list(x.shape)[self.rng.randint(0, x.dim()):] if self.rng.random() < 0.3 else list(x.shape)
         return [1 if self.rng.random() < 0.15 else extent for extent in shape]
@@ -115,21 +120,14 @@ class Maker:
         return self.rng.choice(same) if same and self.rng.random() < 0.4 else New(list(x.shape), NAMES[x.dtype])
 
     def operand(self, x, dtypes):
-        """An operand of an elementwise operator, of any dtype if this program mixes them.
-
-        In PyTorch, but not here, a tensor without axes never widens the dtype of one with axes.
-        """
+        """An operand of an elementwise operator, of any dtype if this program mixes them."""
         rng = self.rng
-
-        def may_differ(shape):
-            return self.is_mixed and x.dim() > 0 and len(shape) > 0
-
         fitting = [n for n, t in enumerate(self.tensors) if NAMES[t.value.dtype] in dtypes
-                   and (may_differ(t.value.shape) or t.value.dtype == x.dtype) and broadcasts(t.value.shape, x.shape)]
+                   and (self.is_mixed or t.value.dtype == x.dtype) and broadcasts(t.value.shape, x.shape)]
         if fitting and rng.random() < 0.5:
             return rng.choice(fitting)
-        shape = self.broadcastable(x)
-        return New(shape, rng.choice(dtypes) if may_differ(shape) else NAMES[x.dtype])
+        shape = [] if self.is_mixed and rng.random() < 0.2 else self.broadcastable(x)
+        return New(shape, rng.choice(dtypes) if self.is_mixed else NAMES[x.dtype])
 
     def mask(self, x):
         fitting = [n for n, t in enumerate(self.tensors) if t.value.dtype == torch.bool
@@ -219,7 +217,7 @@ class Maker:
         first = self.tensors[numbers[0]] if numbers else None
         read = [self.tensors[n] for n in numbers]
         learns = step['recorded'] and y.dtype.is_floating_point and any(t.learns for t in read) and name not in (
-            'detach', 'jacobian', 'hessian', 'jvp', 'zeros_like', 'ones_like', 'full_like')
+            'detach', 'jacobian', 'hessian', 'jvp', 'zeros_like', 'ones_like', 'full_like', *COLLECTIVES)
         if any(t.learns for t in read) and name not in IN_PLACE:
             for t in read:
                 t.memory.recorded = True
@@ -256,7 +254,7 @@ class Maker:
     def program(self):
         names = [name for name in CANDIDATES if not (IS_OLD and name in OLD)]
         if not self.on_cpu:
-            names = [name for name in names if CANDIDATES[name][0] != LAPACK]
+            names = [name for name in names if CANDIDATES[name][0] != LAPACK and name not in COLLECTIVES]
         rng = self.rng
         length = rng.randint(3, 8 if self.kind == 'extreme' else 30)
         self.start(names[self.number % len(names)])
@@ -295,7 +293,8 @@ class Maker:
         steps = [dict(step, **{'in': [place[n] for n in step['in']]}) for step in self.steps]
         used = {n for step in self.steps for n in step['in']}
         sinks = [place[n] for n in self.step_numbers if self.tensors[n].learns and n not in used]
-        return {'kind': self.kind, 'inputs': self.inputs, 'steps': steps, 'sinks': sinks}
+        has_checkpoint = any(step['op'] == 'checkpoint' for step in steps)
+        return {'kind': self.kind, 'inputs': self.inputs, 'steps': steps, 'sinks': sinks, 'checkpoint': has_checkpoint}
 
 
 def broadcasts(shape, to):
