@@ -205,13 +205,8 @@ void Communicator::all_gather(const Tensor& output, const Tensor& input, Where w
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
+  check_target("broadcast", tensor, where);
   check_root("broadcast", root, world_size_, where);
-  // The root may send what an operation recorded. A leaf is refused there as on the others, where
-  // the same call would fill the same parameter.
-  if (rank_ == root && tensor.defined() && !tensor.is_leaf())
-    check_tensor("broadcast", tensor, where);
-  else
-    check_target("broadcast", tensor, where);
   perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, [&] {
     if (rank_ != root) tensor.mark_changed(where);
     const HostTensor reached(tensor, reaches(tensor.device()), where);
