@@ -14,6 +14,7 @@
 #include "ringrad/parallel/comm/gpu/nccl_communicator.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/gpu/use_mock_nccl.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 
 namespace ringrad {
 namespace {
@@ -27,7 +28,7 @@ using testing::run_nccl_ranks;
 using testing::use_mock_nccl;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kShort = milliseconds(200);
+constexpr auto kShort = testing::kShortDeadline;
 
 class NcclFailureTest : public ::testing::Test {
  protected:
@@ -113,9 +114,10 @@ TEST_F(NcclFailureTest, ACallThatNeverEndsIsGivenUpAtTheDeadline) {
       3,
       [](Communicator& comm) {
         call_and_wait(comm);
-        const std::string text = error_of(kShort + seconds(1), [&] { call_and_wait(comm); });
+        const std::string text = error_of(testing::kPatience, [&] { call_and_wait(comm); });
         expect_contains(text, concat("all_reduce #2 on rank ", comm.rank(),
-                                     ": every rank must arrive on its GPU within 0.2 s; got "));
+                                     ": every rank must arrive on its GPU within ", kShort.count(),
+                                     " s; got "));
         expect_broken(comm);
       },
       kShort);
@@ -132,7 +134,7 @@ TEST_F(NcclFailureTest, LeavesAGroupWhoseCallNeverEnds) {
         comm.all_reduce(results[comm.rank()]);
       },
       kShort);
-  EXPECT_LT(Clock::now() - begin, kShort + seconds(1));
+  EXPECT_LT(Clock::now() - begin, testing::kPatience);
   for (const Tensor& x : results) EXPECT_THROW(x.to_vector<float>(), CollectiveError);
 }
 
@@ -142,11 +144,11 @@ TEST_F(NcclFailureTest, NobodyWaitsLongForAnAbort) {
   run_nccl_ranks(
       2,
       [](Communicator& comm) {
-        expect_contains(error_of(kShort + seconds(1), [&] { call_and_wait(comm); }), "#1 on rank");
+        expect_contains(error_of(testing::kPatience, [&] { call_and_wait(comm); }), "#1 on rank");
         expect_broken(comm);
       },
       kShort);
-  EXPECT_LT(Clock::now() - begin, seconds(3));
+  EXPECT_LT(Clock::now() - begin, testing::kPatience);
   use_mock_nccl();  // lets the abort end
 }
 
@@ -157,7 +159,7 @@ TEST_F(NcclFailureTest, InitThatNeverEndsIsGivenUp) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
-      errors[rank] = error_of(kShort + seconds(1), [&] {
+      errors[rank] = error_of(testing::kPatience, [&] {
         with_nccl(std::move(hosts[rank]), Device(DeviceType::cuda, rank),
                   {.deadline = kShort, .library = kMockNcclFile});
       });
@@ -165,7 +167,8 @@ TEST_F(NcclFailureTest, InitThatNeverEndsIsGivenUp) {
   for (std::thread& thread : threads) thread.join();
   for (int rank = 0; rank < 2; ++rank) {
     expect_contains(errors[rank], concat("nccl: rank ", rank, ": "));
-    EXPECT_TRUE(errors[rank].find("must be ready within 0.2 s") != std::string::npos ||
+    EXPECT_TRUE(errors[rank].find(concat("must be ready within ", kShort.count(), " s")) !=
+                    std::string::npos ||
                 errors[rank].find("the group must be whole") != std::string::npos)
         << errors[rank];
   }
@@ -207,7 +210,7 @@ TEST_F(NcclFailureTest, ARankThatDoesNotCallIsNamed) {
       [](Communicator& comm) {
         call_and_wait(comm);
         if (comm.rank() == 1) return expect_broken(comm);
-        const std::string text = error_of(kShort + seconds(1), [&] { call_and_wait(comm); });
+        const std::string text = error_of(testing::kPatience, [&] { call_and_wait(comm); });
         expect_contains(text, concat("all_reduce(sum, float32, 1000 elements on cuda) #2 on rank ",
                                      comm.rank()));
       },
