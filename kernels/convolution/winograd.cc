@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "ringrad/core/simd.h"
 #include "ringrad/core/tensor.h"
+#include "ringrad/kernels/convolution/winograd_tiles.h"
 #include "ringrad/kernels/convolution/winograd_transforms.h"
 #include "ringrad/kernels/convolution/winograd_uneven.h"
 #include "ringrad/kernels/parallel_for.h"
@@ -32,9 +32,9 @@ struct Planes {
 
 // Transforms a block's windows by Rule into rows of `planes`; those of uneven tiles are zeros.
 template <class Rule>
-RINGRAD_CLONES void windows_to_planes(const Windows<Rule::kFrom>& windows,
-                                      const UnevenTiles& uneven, std::int64_t first,
-                                      const float* zeros, const Planes& planes) {
+RINGRAD_AVX512_CLONES void windows_to_planes(const Windows<Rule::kFrom>& windows,
+                                             const UnevenTiles& uneven, std::int64_t first,
+                                             const float* zeros, const Planes& planes) {
   for (std::int64_t t = 0; t < kBlock; ++t) {
     const auto& window = windows.at[t];
     const bool is_even = !uneven[first + t];
@@ -53,9 +53,9 @@ RINGRAD_CLONES void windows_to_planes(const Windows<Rule::kFrom>& windows,
 
 // Transforms the block's rows of `planes` (tiles, K) into pixels of y, but not those of uneven
 // tiles.
-RINGRAD_CLONES void planes_to_image(const Planes& planes, const Tiles& tiles,
-                                    const UnevenTiles& uneven, std::int64_t first,
-                                    const float* bias, const Image& y, float* pixels) {
+RINGRAD_AVX512_CLONES void planes_to_image(const Planes& planes, const Tiles& tiles,
+                                           const UnevenTiles& uneven, std::int64_t first,
+                                           const float* bias, const Image& y, float* pixels) {
   const std::int64_t count = std::min(kBlock, tiles.count - first);
   for (std::int64_t t = 0; t < count; ++t) {
     if (uneven[first + t]) continue;
@@ -80,8 +80,9 @@ RINGRAD_CLONES void planes_to_image(const Planes& planes, const Tiles& tiles,
 }
 
 // Writes the planes (from, to) of the transformed filter.
-RINGRAD_CLONES void filter_to_planes(const FilterView& view, const float* weight,
-                                     const Planes& planes, std::int64_t begin, std::int64_t end) {
+RINGRAD_AVX512_CLONES void filter_to_planes(const FilterView& view, const float* weight,
+                                            const Planes& planes, std::int64_t begin,
+                                            std::int64_t end) {
   constexpr int kSize = kTaps * kTaps;
   for (std::int64_t c = begin; c < end; ++c)
     for (std::int64_t k = 0; k < view.to; k += kLanes) {
@@ -101,8 +102,8 @@ RINGRAD_CLONES void filter_to_planes(const FilterView& view, const float* weight
 }
 
 // Writes weight (K, C, 3, 3) for input channels [begin, end) from planes (C, K).
-RINGRAD_CLONES void planes_to_filter(const Planes& planes, std::int64_t C, std::int64_t begin,
-                                     std::int64_t end, float* weight) {
+RINGRAD_AVX512_CLONES void planes_to_filter(const Planes& planes, std::int64_t C,
+                                            std::int64_t begin, std::int64_t end, float* weight) {
   constexpr int kSize = kTaps * kTaps;
   for (std::int64_t c = begin; c < end; ++c)
     for (std::int64_t k = 0; k < planes.columns; k += kLanes) {
@@ -122,8 +123,8 @@ RINGRAD_CLONES void planes_to_filter(const Planes& planes, std::int64_t C, std::
 
 // c (M, N) = [c +] a (M, depth) * b (depth, N); M and N are multiples of 16.
 template <bool kAccumulate>
-RINGRAD_CLONES void multiply(std::int64_t M, std::int64_t N, std::int64_t depth, Operand<float> a,
-                             const float* b, float* c) {
+RINGRAD_AVX512_CLONES void multiply(std::int64_t M, std::int64_t N, std::int64_t depth,
+                                    Operand<float> a, const float* b, float* c) {
   std::int64_t j = 0;
   for (; j + 2 * kLanes <= N; j += 2 * kLanes)
     for (std::int64_t i = 0; i < M; i += 8)
@@ -221,8 +222,8 @@ class FilterGradient {
       add_to(bias_.data<float>(), gradients_.at(kInputs + 1, t), 36, y_.channels);
   }
 
-  RINGRAD_CLONES static void add_to(float* sum, const float* values, float factor,
-                                    std::int64_t size) {
+  RINGRAD_AVX512_CLONES static void add_to(float* sum, const float* values, float factor,
+                                           std::int64_t size) {
     for (std::int64_t i = 0; i < size; ++i) sum[i] += factor * values[i];
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "ringrad/core/simd.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/parallel_for.h"
 
@@ -30,7 +29,7 @@ constexpr std::int32_t kAllButSign = 0x7fffffff;
   return std::bit_cast<float>(largest);
 }
 
-RINGRAD_CLONES float largest_of(const float* values, std::int64_t size) {
+RINGRAD_AVX512_CLONES float largest_of(const float* values, std::int64_t size) {
   Bits largest{};
   for (std::int64_t i = 0; i < size; i += kLanes) raise_to(largest, values + i);
   return largest_lane(largest);
@@ -54,8 +53,8 @@ struct Glance {
 
 // The outputs' windows are those of `height` x `width` outputs: cells beyond need not be large.
 template <int kSize>
-RINGRAD_CLONES Glance glance_at(const Windows<kSize>& windows, std::int64_t tile, int height,
-                                int width) {
+RINGRAD_AVX512_CLONES Glance glance_at(const Windows<kSize>& windows, std::int64_t tile, int height,
+                                       int width) {
   constexpr int kCells = kSize / 2;
   const auto& window = windows.at[tile];
   Bits cells[kCells][kCells] = {};
@@ -131,8 +130,8 @@ bool are_products_uneven(const Glance& of_x, const Glance& of_y, const WindowOf&
 
 // c (R, N) += a (R, depth) * b (depth, N)
 template <int R>
-RINGRAD_CLONES void add_product(std::int64_t N, std::int64_t depth, Operand<float> a,
-                                const float* b, float* c) {
+RINGRAD_AVX512_CLONES void add_product(std::int64_t N, std::int64_t depth, Operand<float> a,
+                                       const float* b, float* c) {
   std::int64_t j = 0;
   for (; j + 2 * kLanes <= N; j += 2 * kLanes)
     multiply_tile<float, R, 2, true>(depth, a, b + j, N, c + j, N);
@@ -181,9 +180,9 @@ void add_tile_products(const WindowOf& x, const WindowOf& grad_y, int tap, std::
   if (begin >= end) return;
   for (int i = 0; i < height; ++i) {
     if (x.h + i + r < 0 || x.h + i + r >= x.image.rows) continue;
-    for (std::int64_t half = 0; half < kLanes; half += 8)
-      add_product<8>(K, end - begin, {x.at(i + r, begin + s) + c + half, 1, C}, grad_y.at(i, begin),
-                     sum + half * K);
+    for (std::int64_t part = 0; part < kLanes; part += 4)
+      add_product<4>(K, end - begin, {x.at(i + r, begin + s) + c + part, 1, C}, grad_y.at(i, begin),
+                     sum + part * K);
   }
 }
 
