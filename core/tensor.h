@@ -212,9 +212,11 @@ inline DType promote(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() ? a.dtype() : promote({&a, &b});
 }
 
+/// Throws DTypeError unless a and b have the same dtype.
 inline void check_same_dtype(const char* operation, const Tensor& a, const Tensor& b, Where where) {
   check_same_dtype(operation, a.dtype(where), b.dtype(where), where);
 }
+/// Throws DeviceError unless a and b are on the same device.
 inline void check_same_device(const char* operation, const Tensor& a, const Tensor& b,
                               Where where) {
   check_same_device(operation, a.device(where), b.device(where), where);

@@ -72,6 +72,7 @@ class ModelGradients {
   /// True on all ranks if all gradients of all ranks are finite, else false on all.
   bool are_finite(Where where = Where::current());
 
+  /// An optimizer of whole parameters, or of the slices of a rank.
   using AnyOptimizer = std::variant<nn::Optimizer*, ShardedOptimizer*>;
   /// As scaler.step() for each of this rank's optimizers, which may be none: if are_finite(), all
   /// ranks step, with gradients divided by the scale; else none does, ShardedOptimizers drop their
