@@ -37,6 +37,8 @@ class GroupMemory {
   /// True if the rank's process has ended. Always false for thread ranks, which report their own
   /// exit.
   virtual bool has_died(int rank) const = 0;
+  /// False only if no rank's process has ended: one look at all of them, however many they are.
+  virtual bool has_any_died() const { return true; }
   /// The state of the rank's process. `running` if the rank is a thread.
   virtual ProcessState state_of(int /*rank*/) const { return ProcessState::running; }
   /// Sends SIGKILL to the rank's process, and reports on stderr that the rank `reason` (a

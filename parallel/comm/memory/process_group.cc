@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/common/rank_names.h"
 #include "ringrad/parallel/comm/common/system_limits.h"
 #include "ringrad/parallel/comm/job/job_store.h"
@@ -28,28 +30,50 @@ class Process {
  public:
   Process(pid_t number, Where where)
       : number_(number), file_(static_cast<int>(syscall(SYS_pidfd_open, number, 0))) {
-    RINGRAD_CHECK(file_ >= 0, CollectiveError, where, "process group: process ", number,
+    RINGRAD_CHECK(file_.is_open(), CollectiveError, where, "process group: process ", number,
                   " must live on this machine; got \"", text_of_errno(errno), '"');
-  }
-  Process(Process&& other) noexcept
-      : number_(other.number_), file_(std::exchange(other.file_, -1)) {}
-  Process& operator=(Process&&) = delete;
-  ~Process() {
-    if (file_ >= 0) close(file_);
   }
 
   bool has_ended() const {
-    pollfd ended{file_, POLLIN, 0};
+    pollfd ended{file_.number(), POLLIN, 0};
     return poll(&ended, 1, 0) == 1;
   }
 
   pid_t number() const { return number_; }
+  int file() const { return file_.number(); }
 
-  void kill() const { syscall(SYS_pidfd_send_signal, file_, SIGKILL, nullptr, 0); }
+  void kill() const { syscall(SYS_pidfd_send_signal, file(), SIGKILL, nullptr, 0); }
 
  private:
   pid_t number_;
-  int file_;
+  Descriptor file_;
+};
+
+// Tells with one system call, which costs the same for any number of processes, whether one of them
+// has ended.
+class Ends {
+ public:
+  explicit Ends(Where where) : file_(epoll_create1(EPOLL_CLOEXEC)) {
+    check(file_.is_open(), where);
+  }
+
+  void add(const Process& process, Where where) {
+    epoll_event ended{.events = EPOLLIN, .data = {}};
+    check(epoll_ctl(file_.number(), EPOLL_CTL_ADD, process.file(), &ended) == 0, where);
+  }
+
+  bool has_any() const {
+    epoll_event ended;
+    return epoll_wait(file_.number(), &ended, 1, 0) != 0;  // an error is no proof of life
+  }
+
+ private:
+  static void check(bool is_watched, Where where) {
+    RINGRAD_CHECK(is_watched, CollectiveError, where, "process group: the ends of processes must ",
+                  "be watched by epoll; got \"", text_of_errno(errno), '"');
+  }
+
+  Descriptor file_;
 };
 
 // What a rank tells the others in the store.
@@ -79,7 +103,8 @@ class ProcessMemory final : public GroupMemory {
                 const ProcessGroupOptions& options, Where where)
       : rank_(rank),
         names_(options.rank_names),
-        heap_(std::make_shared<SharedHeap>(options.heap_bytes, where)) {
+        heap_(std::make_shared<SharedHeap>(options.heap_bytes, where)),
+        ends_(where) {
     RINGRAD_CHECK(store.add(concat(name, '/', rank, "/claims"), 1, where) == 1, CollectiveError,
                   where, "process group: each rank must be one process; got a second rank ",
                   options.rank_names(rank), " of ", name);
@@ -101,6 +126,7 @@ class ProcessMemory final : public GroupMemory {
                     options.rank_names(rank));
       // In this order: if the heap is the one that was named, so was the process.
       processes_.emplace_back(card.process, where);
+      if (r != rank) ends_.add(processes_.back(), where);
       cpu_set_t of_rank;
       if (sched_getaffinity(card.process, sizeof of_rank, &of_rank) == 0)
         CPU_OR(&all, &all, &of_rank);
@@ -122,6 +148,7 @@ class ProcessMemory final : public GroupMemory {
   bool has_died(int rank) const override {
     return rank != rank_ && processes_[static_cast<std::size_t>(rank)].has_ended();
   }
+  bool has_any_died() const override { return ends_.has_any(); }
   ProcessState state_of(int rank) const override {
     return rank == rank_ ? ProcessState::running
                          : process_state(processes_[static_cast<std::size_t>(rank)].number());
@@ -142,6 +169,7 @@ class ProcessMemory final : public GroupMemory {
   std::byte* shared_ = nullptr;
   int num_processors_ = 0;
   std::vector<Process> processes_;                     // (world_size)
+  Ends ends_;                                          // of processes_
   std::vector<std::unique_ptr<SharedMapping>> views_;  // (world_size), none of this rank
   std::vector<std::byte*> bases_;                      // (world_size)
 };

@@ -254,6 +254,7 @@ void RankGroup::report_failure(int culprit, const std::string& text) noexcept {
 }
 
 void RankGroup::report_deaths() noexcept {
+  if (!memory_->has_any_died()) return;
   for (int r = 0; r < world_size_; ++r)
     if (r != rank_ && !ranks_[r].left.load(std::memory_order_acquire) && memory_->has_died(r))
       report_failure(r, "it has died");

@@ -51,6 +51,7 @@ class SubgroupMemory final : public GroupMemory {
     return whole_->allocate(bytes, where);
   }
   bool has_died(int rank) const override { return whole_->has_died(in_whole(rank)); }
+  bool has_any_died() const override { return whole_->has_any_died(); }
   ProcessState state_of(int rank) const override { return whole_->state_of(in_whole(rank)); }
   void expel(int rank, const char* reason) noexcept override {
     whole_->expel(in_whole(rank), reason);

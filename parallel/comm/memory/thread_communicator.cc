@@ -31,6 +31,7 @@ class ThreadMemory final : public GroupMemory {
     return {memory.raw_data(), [memory](std::byte*) {}};
   }
   bool has_died(int) const override { return false; }
+  bool has_any_died() const override { return false; }
   bool is_one_process() const override { return true; }
   int num_processors() const override {
     cpu_set_t mine;
