@@ -16,12 +16,14 @@ struct Names {
 
 constexpr int kDefaultPort = 29500;  // torchrun's
 
+constexpr const char* kHydraRank = "PMI_RANK";
 constexpr const char* kSlurmRank = "SLURM_PROCID";
 
 constexpr Names kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {kHydraRank, "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {kSlurmRank, "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
 };
 
@@ -86,10 +88,16 @@ void check_no_remains(Where where) {
     }
 }
 
+// srun sets PMI_RANK as well, but says the local rank under its own name only. (Hydra in a job of
+// Slurm starts its helpers by srun, so what is called SLURM_PROCID there is a helper's number.)
+bool is_of_srun(const Names& names) {
+  return names.rank == kHydraRank && !std::getenv(names.local_rank) && std::getenv(kSlurmRank);
+}
+
 // The variables of the launcher that started this process; null if none did.
 const Names* launcher() {
   for (const Names& names : kLaunchers)
-    if (std::getenv(names.rank)) return &names;
+    if (std::getenv(names.rank) && !is_of_srun(names)) return &names;
   return nullptr;
 }
 

@@ -2,6 +2,8 @@
 //
 //     ringrun, torchrun   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 //     mpirun (OpenMPI)    OMPI_COMM_WORLD_RANK ..._SIZE ..._LOCAL_RANK ..._LOCAL_SIZE
+//     mpiexec (MPICH's and Intel's, which are Hydra)
+//                         PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS
 //     srun                SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_NTASKS_PER_NODE
 //
 // The first line wins where several are set. ringrun also sets RINGRAD_TOKEN and

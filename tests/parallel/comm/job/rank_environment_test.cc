@@ -41,6 +41,10 @@ class RankEnvironmentTest : public ::testing::Test {
                                            "OMPI_COMM_WORLD_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_RANK",
                                            "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "PMI_RANK",
+                                           "PMI_SIZE",
+                                           "MPI_LOCALRANKID",
+                                           "MPI_LOCALNRANKS",
                                            "SLURM_PROCID",
                                            "SLURM_NTASKS",
                                            "TORCHELASTIC_USE_AGENT_STORE",
@@ -118,6 +122,30 @@ TEST_F(RankEnvironmentTest, ReadsWhatMpirunAndSrunSet) {
   EXPECT_EQ(job.rank_variable, "OMPI_COMM_WORLD_RANK");
 }
 
+// What `mpiexec.hydra -n 2 env` prints; alone, and in a job of Slurm, which numbers its helpers.
+TEST_F(RankEnvironmentTest, ReadsWhatMpichsMpiexecSets) {
+  set({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}});
+  for (const auto& of_slurm : {false, true}) {
+    if (of_slurm) set({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}});
+    const RankEnvironment job = rank_environment();
+    EXPECT_EQ(job.rank, 1);
+    EXPECT_EQ(job.world_size, 2);
+    EXPECT_EQ(job.local_rank, 0);
+    EXPECT_EQ(job.local_world_size, 1);
+    EXPECT_EQ(job.rank_variable, "PMI_RANK");
+    EXPECT_TRUE(job.launched);
+  }
+}
+
+TEST_F(RankEnvironmentTest, SrunMaySetThePmisVariablesToo) {
+  set({{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}});
+  set({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "3"}, {"SLURM_LOCALID", "0"}});
+  const RankEnvironment job = rank_environment();
+  EXPECT_EQ(job.rank, 2);
+  EXPECT_EQ(job.local_rank, 0);
+  EXPECT_EQ(job.rank_variable, "SLURM_PROCID");
+}
+
 TEST_F(RankEnvironmentTest, CountsTheHostsOfSlurm) {
   set({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "5"}});
   EXPECT_EQ(rank_environment().local_world_size, 5);
@@ -149,6 +177,9 @@ TEST_F(RankEnvironmentTest, RefusesWhatALauncherHasSetByHalves) {
       {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
       {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_RANK"},
       {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK"},
+      {"PMI_SIZE", "PMI_RANK"},
+      {"MPI_LOCALRANKID", "PMI_RANK"},
+      {"MPI_LOCALNRANKS", "PMI_RANK"},
       {"SLURM_LOCALID", "SLURM_PROCID"},
   };
   for (const auto& [set_alone, lacking] : remains) {
@@ -160,7 +191,7 @@ TEST_F(RankEnvironmentTest, RefusesWhatALauncherHasSetByHalves) {
                                      set_alone, "=2 alone"));
     unsetenv(set_alone);
   }
-  for (const char* rank : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+  for (const char* rank : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     set({{rank, "0"}});
     expect_throws<ValueError>([] { rank_environment(); }, "must be set as well");
     unsetenv(rank);
@@ -191,7 +222,7 @@ TEST_F(RankEnvironmentTest, LocalRanksAreBelowTheirNumber) {
 // Even of a process that never joins a group.
 TEST_F(RankEnvironmentTest, TracesNameTheRankThatTheLauncherHasGiven) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // the variables are read when a program begins
-  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     SCOPED_TRACE(variable);
     const std::string path = ::testing::TempDir() + "rank_environment_test." + variable;
     set({{"RINGRAD_TRACE", path}, {variable, "1"}});
