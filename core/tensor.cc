@@ -88,11 +88,6 @@ void Tensor::set_data(const Tensor& data, Where where) const {
   storage()->mark_changed(where);
 }
 
-void Tensor::mark_changed(Where where) const {
-  check_writable("mark_changed", where);
-  if (numel() > 0) impl_->storage->mark_changed(where);
-}
-
 void Tensor::check_unrecorded(const char* operation, Where where) const {
   RINGRAD_CHECK(!requires_grad(where) || !grad_enabled(), AutogradError, where, operation,
                 ": a tensor that requires a gradient must not be changed while operations are "

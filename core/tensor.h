@@ -129,9 +129,11 @@ class Tensor : public TensorMethods {
   std::uint32_t version(Where where = Where::current()) const { return storage(where)->version(); }
   /// Counts a change. Every writer calls this, before or after it writes, so that no writer passes
   /// by the checks of check_writable(). An optimizer's writes, which are never recorded, are
-  /// counted by storage()->mark_changed(). A tensor without elements cannot change, so threads may
-  /// share one.
-  void mark_changed(Where where = Where::current()) const;
+  /// counted by storage()->mark_changed().
+  void mark_changed(Where where = Where::current()) const {
+    check_writable("mark_changed", where);
+    storage(where)->mark_changed(where);
+  }
   /// What every in-place operation checks before it writes into its caller's tensor. Throws
   /// AutogradError if this tensor requires a gradient while operations are recorded: the change
   /// would not be in its history. Throws ValueError if two elements share one place in memory.

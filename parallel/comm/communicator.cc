@@ -30,6 +30,12 @@ void check_target(const char* operation, const Tensor& tensor, Where where) {
   tensor.check_writable(operation, where);
 }
 
+// Ranks on threads may share a tensor without elements, since nothing is written to it: no version
+// either.
+void mark_changed(const Tensor& target, Where where) {
+  if (target.numel() > 0) target.mark_changed(where);
+}
+
 void check_reducible(const char* operation, DType dtype, ReduceOp op, Where where) {
   RINGRAD_CHECK(op != ReduceOp::mean || is_floating(dtype), DTypeError, where, operation,
                 ": mean needs a floating dtype; got ", dtype);
@@ -171,7 +177,7 @@ void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
   check_target("all_reduce", tensor, where);
   check_reducible("all_reduce", tensor.dtype(), op, where);
   perform(call_of(CollectiveOp::all_reduce, tensor, op), where, [&] {
-    tensor.mark_changed(where);
+    mark_changed(tensor, where);
     const HostTensor reached(tensor, reaches(tensor.device()), where);
     do_all_reduce(reached, op, where);
     reached.put_back(where);
@@ -184,7 +190,7 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
   output.check_writable("reduce_scatter", where);
   check_reducible("reduce_scatter", input.dtype(), op, where);
   perform(call_of(CollectiveOp::reduce_scatter, input, op), where, [&] {
-    output.mark_changed(where);
+    mark_changed(output, where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
     const HostTensor out(output, is_reached, where), in(input, is_reached, where);
     do_reduce_scatter(out, in, op, where);
@@ -196,7 +202,7 @@ void Communicator::all_gather(const Tensor& output, const Tensor& input, Where w
   check_parts("all_gather", output, input, world_size_, where);
   output.check_writable("all_gather", where);
   perform(call_of(CollectiveOp::all_gather, output), where, [&] {
-    output.mark_changed(where);
+    mark_changed(output, where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
     const HostTensor out(output, is_reached, where), in(input, is_reached, where);
     do_all_gather(out, in, where);
@@ -208,7 +214,7 @@ void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
   check_target("broadcast", tensor, where);
   check_root("broadcast", root, world_size_, where);
   perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, [&] {
-    if (rank_ != root) tensor.mark_changed(where);
+    if (rank_ != root) mark_changed(tensor, where);
     const HostTensor reached(tensor, reaches(tensor.device()), where);
     do_broadcast(reached, root, where);
     reached.put_back(where);
@@ -220,7 +226,7 @@ void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where whe
   check_reducible("reduce", tensor.dtype(), op, where);
   check_root("reduce", root, world_size_, where);
   perform(call_of(CollectiveOp::reduce, tensor, op, root), where, [&] {
-    tensor.mark_changed(where);
+    mark_changed(tensor, where);
     const HostTensor reached(tensor, reaches(tensor.device()), where);
     do_reduce(reached, root, op, where);
     if (rank_ == root) reached.put_back(where);
@@ -230,7 +236,7 @@ void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where whe
 void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where where) {
   check_exchange(output, input, world_size_, where);
   perform(call_of(CollectiveOp::all_to_all, input), where, [&] {
-    output.mark_changed(where);
+    mark_changed(output, where);
     const bool is_reached = reaches(output.device()) && reaches(input.device());
     const HostTensor out(output, is_reached, where), in(input, is_reached, where);
     do_all_to_all(out, in, where);
@@ -305,7 +311,7 @@ void Communicator::recv(const Tensor& tensor, int from, Where where) {
                 "recv: the sender must be another rank in [0, ", world_size_, "); got ", from,
                 " on rank ", rank_, " of the group");
   perform(call_of(CollectiveOp::recv, tensor, ReduceOp::sum, from), where, [&] {
-    tensor.mark_changed(where);
+    mark_changed(tensor, where);
     const HostTensor reached(tensor, reaches(tensor.device()), where);
     do_recv(reached, from, where);
     reached.put_back(where);
