@@ -19,6 +19,7 @@ count() {
   read -r passed failed < <(sed -nE '$s/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$log")
   if [ -z "${failed:-}" ] || { [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; }; then
     failed=$((${failed:-0} + 1))
+    failures+=("FAILED $name: it ended with status $status after:" "$(tail -n 15 "$log")")
   fi
   mapfile -t -O ${#skipped[@]} skipped < <(grep '^skipped: ' "$log")
   mapfile -t -O ${#failures[@]} failures < <(sed -n "s/^FAILED /FAILED in $name: /p" "$log")
