@@ -22,21 +22,21 @@ struct Algorithm {
 };
 
 // Adapts the algorithms' arguments to PlanOptions.
-template <CollectivePlan (*planner)(int)>
-CollectivePlan plain(int n, const PlanOptions&) {
-  return planner(n);
+template <CollectivePlan (*planner)(WorldSize)>
+CollectivePlan plain(int n, const PlanOptions& options) {
+  return planner({n, options.only_rank});
 }
-template <CollectivePlan (*planner)(int, int)>
+template <CollectivePlan (*planner)(WorldSize, int)>
 CollectivePlan segmented(int n, const PlanOptions& options) {
-  return planner(n, options.segments);
+  return planner({n, options.only_rank}, options.segments);
 }
-template <CollectivePlan (*planner)(int, int)>
+template <CollectivePlan (*planner)(WorldSize, int)>
 CollectivePlan rooted(int n, const PlanOptions& options) {
-  return planner(n, options.root);
+  return planner({n, options.only_rank}, options.root);
 }
-template <CollectivePlan (*planner)(int, int, int)>
+template <CollectivePlan (*planner)(WorldSize, int, int)>
 CollectivePlan rooted_segmented(int n, const PlanOptions& options) {
-  return planner(n, options.root, options.segments);
+  return planner({n, options.only_rank}, options.root, options.segments);
 }
 
 CollectivePlan hierarchical(int n, const PlanOptions& options) {
@@ -44,7 +44,8 @@ CollectivePlan hierarchical(int n, const PlanOptions& options) {
     throw std::invalid_argument(
         "hierarchical all_reduce: ranks per host must divide the world size; got " +
         std::to_string(options.ranks_per_host) + " and " + std::to_string(n));
-  return hierarchical_all_reduce(n / options.ranks_per_host, options.ranks_per_host);
+  return hierarchical_all_reduce(n / options.ranks_per_host, options.ranks_per_host,
+                                 options.only_rank);
 }
 
 constexpr Algorithm kAlgorithms[] = {

@@ -24,6 +24,7 @@ struct PlanOptions {
   int segments = 1;
   int root = 0;
   int ranks_per_host = 1;
+  int only_rank = kAllRanks;  ///< the plan is to hold the steps of this rank alone
 };
 
 /// Throws: std::invalid_argument for an unknown name, listing the known ones; what the algorithm

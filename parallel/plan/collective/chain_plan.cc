@@ -31,7 +31,7 @@ void copy_along(CollectivePlan& plan, int slot, const std::vector<int>& line) {
 
 }  // namespace
 
-CollectivePlan chain_all_reduce(int world_size, int segments) {
+CollectivePlan chain_all_reduce(WorldSize world_size, int segments) {
   CollectivePlan plan = empty_plan(Collective::all_reduce, "chain", world_size);
   std::vector<int> line = line_from(0, world_size);
   reduce_along(plan, line);
@@ -40,13 +40,13 @@ CollectivePlan chain_all_reduce(int world_size, int segments) {
   return pipelined(plan, segments);
 }
 
-CollectivePlan chain_broadcast(int world_size, int root, int segments) {
+CollectivePlan chain_broadcast(WorldSize world_size, int root, int segments) {
   CollectivePlan plan = empty_rooted_plan(Collective::broadcast, "chain", world_size, root);
   copy_along(plan, 0, line_from(root, world_size));
   return pipelined(plan, segments);
 }
 
-CollectivePlan chain_reduce(int world_size, int root, int segments) {
+CollectivePlan chain_reduce(WorldSize world_size, int root, int segments) {
   CollectivePlan plan = empty_rooted_plan(Collective::reduce, "chain", world_size, root);
   reduce_along(plan, line_from((root + 1) % world_size, world_size));
   return pipelined(plan, segments);

@@ -26,12 +26,12 @@
 namespace ringrad {
 
 /// Throws: std::invalid_argument unless world_size >= 1 and segments >= 1
-CollectivePlan chain_all_reduce(int world_size, int segments = 1);
+CollectivePlan chain_all_reduce(WorldSize world_size, int segments = 1);
 
 /// Throws: std::invalid_argument unless 0 <= root < world_size and segments >= 1
-CollectivePlan chain_broadcast(int world_size, int root, int segments = 1);
+CollectivePlan chain_broadcast(WorldSize world_size, int root, int segments = 1);
 
 /// Throws: std::invalid_argument unless 0 <= root < world_size and segments >= 1
-CollectivePlan chain_reduce(int world_size, int root, int segments = 1);
+CollectivePlan chain_reduce(WorldSize world_size, int root, int segments = 1);
 
 }  // namespace ringrad

@@ -22,6 +22,7 @@
 #include <string>
 
 #include "ringrad/parallel/plan/collective/collective_plan.h"
+#include "ringrad/parallel/plan/collective/symmetry.h"
 
 namespace ringrad {
 
@@ -50,6 +51,14 @@ struct CounterExample {
 ///
 /// REQUIRES: slots >= 1
 std::optional<CounterExample> plan_check(const CollectivePlan& plan, int slots = 1);
+
+/// The same for a plan that is made rank by rank. If all ranks do the same, renamed (symmetry.h),
+/// the proof needs one rank's list at a time, and the plan is never held as a whole.
+///
+///     plan_check([](int rank) { return ring_all_reduce({1024, rank}); });
+///
+/// REQUIRES: as above; plan_of(kAllRanks) has the steps of plan_of(0), plan_of(1), ...
+std::optional<CounterExample> plan_check(const PlanOfRank& plan_of, int slots = 1);
 
 /// The beginning of the proof alone: ranks, chunks, peers and root exist, so that code may index by
 /// them.

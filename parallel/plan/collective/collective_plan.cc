@@ -8,26 +8,26 @@
 namespace ringrad {
 
 void CollectivePlan::send(int step, int rank, int chunk, int to) {
-  steps.push_back({step, rank, StepOp::send, chunk, {to}});
+  add({step, rank, StepOp::send, chunk, {to}});
 }
 
 void CollectivePlan::recv(int step, int rank, int chunk, int from) {
-  steps.push_back({step, rank, StepOp::recv, chunk, {from}});
+  add({step, rank, StepOp::recv, chunk, {from}});
 }
 
 void CollectivePlan::recv_reduce(int step, int rank, int chunk, std::vector<int> terms) {
-  steps.push_back({step, rank, StepOp::recv_reduce, chunk, std::move(terms)});
+  add({step, rank, StepOp::recv_reduce, chunk, std::move(terms)});
 }
 
 void CollectivePlan::stage(int step, int rank, int chunk) {
-  steps.push_back({step, rank, StepOp::stage, chunk, {}});
+  add({step, rank, StepOp::stage, chunk, {}});
 }
 
 void CollectivePlan::send_staged(int step, int rank, int chunk, int to) {
-  steps.push_back({step, rank, StepOp::send_staged, chunk, {to}});
+  add({step, rank, StepOp::send_staged, chunk, {to}});
 }
 
-CollectivePlan empty_plan(Collective collective, std::string algorithm, int world_size,
+CollectivePlan empty_plan(Collective collective, std::string algorithm, WorldSize world_size,
                           int num_chunks) {
   if (world_size < 1 || num_chunks < 1)
     throw std::invalid_argument(algorithm + " " + name(collective) +
@@ -37,17 +37,18 @@ CollectivePlan empty_plan(Collective collective, std::string algorithm, int worl
   plan.collective = collective;
   plan.algorithm = std::move(algorithm);
   plan.world_size = world_size;
+  plan.only_rank = world_size.only_rank;
   plan.num_chunks = num_chunks;
   return plan;
 }
 
-CollectivePlan empty_rooted_plan(Collective collective, std::string algorithm, int world_size,
+CollectivePlan empty_rooted_plan(Collective collective, std::string algorithm, WorldSize world_size,
                                  int root) {
   CollectivePlan plan = empty_plan(collective, std::move(algorithm), world_size);
-  if (root < 0 || root >= world_size)
+  if (root < 0 || root >= plan.world_size)
     throw std::invalid_argument(plan.algorithm + " " + name(collective) +
                                 ": root must be a rank; got root " + std::to_string(root) +
-                                " and world size " + std::to_string(world_size));
+                                " and world size " + std::to_string(plan.world_size));
   plan.root = root;
   return plan;
 }

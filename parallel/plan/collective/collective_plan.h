@@ -27,7 +27,9 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <ranges>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ringrad {
@@ -71,13 +73,40 @@ struct Step {
 /// True if `next`, which follows `send` in its rank's list, belongs to the same message.
 bool continues_message(const Step& send, const Step& next);
 
+inline constexpr int kAllRanks = -1;
+
+/// The number of ranks to make a plan for. It may also ask for the steps of one rank alone.
+struct WorldSize {
+  WorldSize(int world_size, int only_rank = kAllRanks)
+      : world_size(world_size), only_rank(only_rank) {}
+
+  operator int() const { return world_size; }
+
+  int world_size;
+  int only_rank;  ///< the plan is to hold the steps of this rank alone
+};
+
 struct CollectivePlan {
   Collective collective = Collective::all_reduce;
   std::string algorithm;  ///< "ring", "two_shot", or the name of your own
   int world_size = 1;
   int num_chunks = 1;
-  int root = 0;  ///< broadcast and reduce only
+  int root = 0;               ///< broadcast and reduce only
+  int only_rank = kAllRanks;  ///< the rank whose steps alone it holds
   std::vector<Step> steps;
+
+  /// True if the plan holds the rank's steps. Steps of other ranks are not added.
+  bool holds(int rank) const { return only_rank == kAllRanks || only_rank == rank; }
+
+  /// The ranks whose steps it holds.
+  auto ranks() const {
+    return only_rank == kAllRanks ? std::views::iota(0, world_size)
+                                  : std::views::iota(only_rank, only_rank + 1);
+  }
+
+  void add(Step step) {
+    if (holds(step.rank)) steps.push_back(std::move(step));
+  }
 
   void send(int step, int rank, int chunk, int to);
   void recv(int step, int rank, int chunk, int from);
@@ -91,13 +120,13 @@ struct CollectivePlan {
 /// A plan without steps.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1 and num_chunks >= 1
-CollectivePlan empty_plan(Collective collective, std::string algorithm, int world_size,
+CollectivePlan empty_plan(Collective collective, std::string algorithm, WorldSize world_size,
                           int num_chunks = 1);
 
 /// The same for the collectives that have a root.
 ///
 /// Throws: std::invalid_argument also unless 0 <= root < world_size
-CollectivePlan empty_rooted_plan(Collective collective, std::string algorithm, int world_size,
+CollectivePlan empty_rooted_plan(Collective collective, std::string algorithm, WorldSize world_size,
                                  int root);
 
 /// Half-open range of elements.

@@ -8,6 +8,7 @@ namespace ringrad {
 
 void embed(CollectivePlan& plan, const CollectivePlan& part, const Placement& placement) {
   for (const Step& step : part.steps) {
+    if (!plan.holds(placement.ranks[step.rank])) continue;
     Step placed = step;
     placed.step += placement.first_slot;
     placed.rank = placement.ranks[step.rank];

@@ -6,8 +6,8 @@
 //
 //   one after the other    a hierarchical all-reduce is a reduce-scatter inside each host, then an
 //                          all-reduce between hosts, then an all-gather inside each host
-//   side by side           a bidirectional ring is two rings; a pipelined chain is one chain per
-//                          segment of the buffer, each one slot behind the last:
+//   side by side           a pipelined chain is one chain per segment of the buffer, each one slot
+//                          behind the last:
 //
 //     slot         0        1        2        3
 //     segment 0    0 > 1    1 > 2    2 > 3

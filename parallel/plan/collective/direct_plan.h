@@ -35,36 +35,36 @@ namespace ringrad {
 ///   steps: segments + 1
 ///
 /// Throws: std::invalid_argument unless world_size >= 1 and segments >= 1
-CollectivePlan two_shot_all_reduce(int world_size, int segments = 1);
+CollectivePlan two_shot_all_reduce(WorldSize world_size, int segments = 1);
 
 /// One-shot all-reduce in canonical order, one chunk.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan one_shot_all_reduce(int world_size);
+CollectivePlan one_shot_all_reduce(WorldSize world_size);
 
 /// The first shot alone: rank r ends with chunk r, in canonical order.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan direct_reduce_scatter(int world_size);
+CollectivePlan direct_reduce_scatter(WorldSize world_size);
 
 /// The second shot alone: rank r begins with chunk r.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan direct_all_gather(int world_size);
+CollectivePlan direct_all_gather(WorldSize world_size);
 
 /// Broadcast in one step: every rank reads the root's buffer, one chunk.
 ///
 /// Throws: std::invalid_argument unless 0 <= root < world_size
-CollectivePlan direct_broadcast(int world_size, int root);
+CollectivePlan direct_broadcast(WorldSize world_size, int root);
 
 /// Reduce in one step: the root reads every rank's buffer and adds in canonical order, one chunk.
 ///
 /// Throws: std::invalid_argument unless 0 <= root < world_size
-CollectivePlan direct_reduce(int world_size, int root);
+CollectivePlan direct_reduce(WorldSize world_size, int root);
 
 /// All-to-all in pairs, so that in every step each rank sends one message and receives one.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan pairwise_all_to_all(int world_size);
+CollectivePlan pairwise_all_to_all(WorldSize world_size);
 
 }  // namespace ringrad

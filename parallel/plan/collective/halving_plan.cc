@@ -48,6 +48,7 @@ class Phases {
   void exchange(int distance, Way way) {
     for (int node = 0; node < nodes_.num_nodes; ++node) {
       const int rank = nodes_.rank_of(node), partner = nodes_.rank_of(node ^ distance);
+      if (!plan_.holds(rank)) continue;
       const Chunks mine = chunks_of(node, distance), theirs = chunks_of(node ^ distance, distance);
       send(rank, partner, way == Way::halving ? theirs : mine);
       receive(rank, partner, way == Way::halving ? mine : theirs, way);
@@ -103,7 +104,7 @@ Chunks all_but(int excluded, int num_chunks) {
 
 }  // namespace
 
-CollectivePlan halving_doubling_all_reduce(int world_size) {
+CollectivePlan halving_doubling_all_reduce(WorldSize world_size) {
   CollectivePlan plan = empty_plan(Collective::all_reduce, "halving_doubling", world_size);
   const FoldedRanks nodes(world_size);
   plan.num_chunks = nodes.num_nodes;
@@ -117,7 +118,7 @@ CollectivePlan halving_doubling_all_reduce(int world_size) {
   return plan;
 }
 
-CollectivePlan halving_reduce_scatter(int world_size) {
+CollectivePlan halving_reduce_scatter(WorldSize world_size) {
   CollectivePlan plan = empty_plan(Collective::reduce_scatter, "halving", world_size, world_size);
   const FoldedRanks nodes(world_size);
   Phases phases(plan, nodes, home_of_owners(nodes, world_size));
@@ -127,7 +128,7 @@ CollectivePlan halving_reduce_scatter(int world_size) {
   return plan;
 }
 
-CollectivePlan doubling_all_gather(int world_size) {
+CollectivePlan doubling_all_gather(WorldSize world_size) {
   CollectivePlan plan = empty_plan(Collective::all_gather, "doubling", world_size, world_size);
   const FoldedRanks nodes(world_size);
   Phases phases(plan, nodes, home_of_owners(nodes, world_size));

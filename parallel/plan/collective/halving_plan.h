@@ -32,16 +32,16 @@ namespace ringrad {
 /// Halving, then doubling; one chunk per folded pair or single rank.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan halving_doubling_all_reduce(int world_size);
+CollectivePlan halving_doubling_all_reduce(WorldSize world_size);
 
 /// Rank r ends with chunk r, in `tree` order.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan halving_reduce_scatter(int world_size);
+CollectivePlan halving_reduce_scatter(WorldSize world_size);
 
 /// Rank r begins with chunk r.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan doubling_all_gather(int world_size);
+CollectivePlan doubling_all_gather(WorldSize world_size);
 
 }  // namespace ringrad

@@ -19,13 +19,16 @@ std::vector<int> ranks_from(int first, int stride, int count) {
 
 }  // namespace
 
-CollectivePlan hierarchical_all_reduce(int hosts, int ranks_per_host) {
+CollectivePlan hierarchical_all_reduce(int hosts, int ranks_per_host, int only_rank) {
   if (hosts < 1 || ranks_per_host < 1)
     throw std::invalid_argument(
         "hierarchical all_reduce: hosts and ranks per host must be positive; got " +
         std::to_string(hosts) + " and " + std::to_string(ranks_per_host));
   const int n = hosts * ranks_per_host;
-  CollectivePlan plan = empty_plan(Collective::all_reduce, "hierarchical", n, n);
+  CollectivePlan plan = empty_plan(Collective::all_reduce, "hierarchical", {n, only_rank}, n);
+  const bool is_whole = only_rank == kAllRanks;
+  const WorldSize inner{ranks_per_host, is_whole ? kAllRanks : only_rank % ranks_per_host};
+  const WorldSize outer{hosts, is_whole ? kAllRanks : only_rank / ranks_per_host};
 
   const auto inside_hosts = [&](const CollectivePlan& part) {
     const int slot = num_steps(plan);
@@ -43,9 +46,9 @@ CollectivePlan hierarchical_all_reduce(int hosts, int ranks_per_host) {
              .first_chunk = l * hosts,
              .first_slot = slot});
   };
-  inside_hosts(direct_reduce_scatter(ranks_per_host));
-  between_hosts(ring_all_reduce(hosts));
-  inside_hosts(direct_all_gather(ranks_per_host));
+  inside_hosts(direct_reduce_scatter(inner));
+  between_hosts(ring_all_reduce(outer));
+  inside_hosts(direct_all_gather(inner));
   return plan;
 }
 

@@ -26,6 +26,6 @@
 namespace ringrad {
 
 /// Throws: std::invalid_argument unless hosts >= 1 and ranks_per_host >= 1
-CollectivePlan hierarchical_all_reduce(int hosts, int ranks_per_host);
+CollectivePlan hierarchical_all_reduce(int hosts, int ranks_per_host, int only_rank = kAllRanks);
 
 }  // namespace ringrad

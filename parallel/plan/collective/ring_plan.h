@@ -36,7 +36,7 @@ namespace ringrad {
 ///   steps: (world_size - 1) * (segments + 1)
 ///
 /// Throws: std::invalid_argument unless world_size >= 1 and segments >= 1
-CollectivePlan ring_all_reduce(int world_size, int segments = 1);
+CollectivePlan ring_all_reduce(WorldSize world_size, int segments = 1);
 
 /// Two rings of half the buffer each, one in each direction, for wires that carry both directions
 /// at once: rank r sends to r + 1 and to r - 1 in every step.
@@ -45,16 +45,16 @@ CollectivePlan ring_all_reduce(int world_size, int segments = 1);
 ///   chunk that goes downwards and ends at rank r:  world_size + (world_size - r) % world_size
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan bidirectional_ring_all_reduce(int world_size);
+CollectivePlan bidirectional_ring_all_reduce(WorldSize world_size);
 
 /// Ring reduce-scatter: rank r ends with chunk r; the other chunks hold partial sums.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan ring_reduce_scatter(int world_size);
+CollectivePlan ring_reduce_scatter(WorldSize world_size);
 
 /// Ring all-gather: rank r begins with chunk r.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1
-CollectivePlan ring_all_gather(int world_size);
+CollectivePlan ring_all_gather(WorldSize world_size);
 
 }  // namespace ringrad

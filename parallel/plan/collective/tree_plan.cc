@@ -20,7 +20,7 @@ std::vector<int> children_of(int rank, int world_size) {
 
 }  // namespace
 
-CollectivePlan tree_all_reduce(int world_size, int segments) {
+CollectivePlan tree_all_reduce(WorldSize world_size, int segments) {
   CollectivePlan plan = empty_plan(Collective::all_reduce, "tree", world_size);
   const int height = depth_of(world_size - 1);
   // From the deepest rank to the root: a rank sends its sum one slot after making it.
@@ -40,7 +40,7 @@ CollectivePlan tree_all_reduce(int world_size, int segments) {
   return pipelined(plan, segments);
 }
 
-CollectivePlan binomial_broadcast(int world_size, int root) {
+CollectivePlan binomial_broadcast(WorldSize world_size, int root) {
   CollectivePlan plan = empty_rooted_plan(Collective::broadcast, "binomial", world_size, root);
   const std::vector<Join> joins = balanced_tree(world_size, root);
   for (auto join = joins.rbegin(); join != joins.rend(); ++join) {
@@ -51,7 +51,7 @@ CollectivePlan binomial_broadcast(int world_size, int root) {
   return plan;
 }
 
-CollectivePlan binomial_reduce(int world_size, int root) {
+CollectivePlan binomial_reduce(WorldSize world_size, int root) {
   CollectivePlan plan = empty_rooted_plan(Collective::reduce, "binomial", world_size, root);
   for (const Join& join : balanced_tree(world_size, root)) {
     plan.send(join.round, join.other(), 0, join.head);

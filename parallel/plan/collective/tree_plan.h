@@ -32,12 +32,12 @@ namespace ringrad {
 /// Pipelined all-reduce on the binary tree drawn above. A sum is x_r + left + right.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1 and segments >= 1
-CollectivePlan tree_all_reduce(int world_size, int segments = 1);
+CollectivePlan tree_all_reduce(WorldSize world_size, int segments = 1);
 
 /// Throws: std::invalid_argument unless 0 <= root < world_size
-CollectivePlan binomial_broadcast(int world_size, int root);
+CollectivePlan binomial_broadcast(WorldSize world_size, int root);
 
 /// Throws: std::invalid_argument unless 0 <= root < world_size
-CollectivePlan binomial_reduce(int world_size, int root);
+CollectivePlan binomial_reduce(WorldSize world_size, int root);
 
 }  // namespace ringrad
