@@ -20,7 +20,10 @@ void bind_plan_types(nb::module_& m) {
       .def_ro("rank", &Step::rank)
       .def_prop_ro("op", [](const Step& step) { return std::string(name(step.op)); })
       .def_ro("chunk", &Step::chunk, "Index of the chunk in the rank's buffer.")
-      .def_ro("peers", &Step::peers, "Sends, recv: the one peer; recv_reduce: the terms, in order.")
+      .def_prop_ro(
+          "peers",
+          [](const Step& step) { return std::vector<int>(step.peers.begin(), step.peers.end()); },
+          "Sends, recv: the one peer; recv_reduce: the terms, in order.")
       .def("__repr__", printed<Step>);
 
   nb::class_<CollectivePlan>(m, "CollectivePlan",
@@ -35,8 +38,13 @@ void bind_plan_types(nb::module_& m) {
            "Offers a chunk to another rank.")
       .def("recv", &CollectivePlan::recv, "step"_a, "rank"_a, "chunk"_a, "source"_a,
            "The chunk becomes the one that `source` offers next.")
-      .def("recv_reduce", &CollectivePlan::recv_reduce, "step"_a, "rank"_a, "chunk"_a, "terms"_a,
-           "The chunk becomes the sum of the terms' chunks, added in this order.")
+      .def(
+          "recv_reduce",
+          [](CollectivePlan& plan, int step, int rank, int chunk, const std::vector<int>& terms) {
+            plan.recv_reduce(step, rank, chunk, terms);
+          },
+          "step"_a, "rank"_a, "chunk"_a, "terms"_a,
+          "The chunk becomes the sum of the terms' chunks, added in this order.")
       .def(
           "__eq__", [](const CollectivePlan& a, const CollectivePlan& b) { return a == b; },
           nb::is_operator())

@@ -15,7 +15,7 @@ void CollectivePlan::recv(int step, int rank, int chunk, int from) {
   add({step, rank, StepOp::recv, chunk, {from}});
 }
 
-void CollectivePlan::recv_reduce(int step, int rank, int chunk, std::vector<int> terms) {
+void CollectivePlan::recv_reduce(int step, int rank, int chunk, FewInts terms) {
   add({step, rank, StepOp::recv_reduce, chunk, std::move(terms)});
 }
 

@@ -32,6 +32,8 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/parallel/plan/collective/few_ints.h"
+
 namespace ringrad {
 
 /// The promise: what each rank holds in the end. Chunk c belongs to rank `owner(plan, c)`.
@@ -61,11 +63,11 @@ constexpr bool is_send(StepOp op) { return op == StepOp::send || op == StepOp::s
 constexpr bool is_receive(StepOp op) { return op == StepOp::recv || op == StepOp::recv_reduce; }
 
 struct Step {
-  int step;                ///< time slot, for readers
-  int rank;                ///< the rank that takes the step
-  StepOp op;               ///< what it does
-  int chunk;               ///< index of the chunk in the rank's buffer
-  std::vector<int> peers;  ///< sends, recv: the one peer; recv_reduce: the terms, in order
+  int step;       ///< time slot, for readers
+  int rank;       ///< the rank that takes the step
+  StepOp op;      ///< what it does
+  int chunk;      ///< index of the chunk in the rank's buffer
+  FewInts peers;  ///< sends, recv: the one peer; recv_reduce: the terms, in order
 
   bool operator==(const Step&) const = default;
 };
@@ -110,7 +112,7 @@ struct CollectivePlan {
 
   void send(int step, int rank, int chunk, int to);
   void recv(int step, int rank, int chunk, int from);
-  void recv_reduce(int step, int rank, int chunk, std::vector<int> terms);
+  void recv_reduce(int step, int rank, int chunk, FewInts terms);
   void stage(int step, int rank, int chunk);
   void send_staged(int step, int rank, int chunk, int to);
 

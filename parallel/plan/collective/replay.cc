@@ -92,14 +92,14 @@ class Machine {
     replay_.order.push_back(index);
     if (is_send(step.op)) push(channel(step.rank, step.peers[0]), index, continues(step.rank));
     if (!is_receive(step.op)) return;
-    for (int peer : step.peers) {
-      int send = -1;
-      if (peer != step.rank) {
-        send = pop(channel(peer, step.rank));
-        replay_.partners[send] = {index};
-      }
-      replay_.partners[index].push_back(send);
+    FewInts sends = step.peers;
+    for (int& send : sends) {
+      const int peer = std::exchange(send, -1);
+      if (peer == step.rank) continue;
+      send = pop(channel(peer, step.rank));
+      replay_.partners[send] = {index};
     }
+    replay_.partners[index] = std::move(sends);
   }
 
   const CollectivePlan& plan_;

@@ -22,7 +22,7 @@ struct Replay {
 
   /// For a step that receives: the send that met each of its peers, -1 for the rank's own chunk.
   /// For a send: the step that took it. Empty for steps that did not run or were not taken.
-  std::vector<std::vector<int>> partners;
+  std::vector<FewInts> partners;
 
   /// Per rank: the step at which it is stuck, -1 for a rank that finished.
   std::vector<int> stuck_at;

@@ -179,7 +179,7 @@ class Proof {
 
   // Lent chunks are not written, so a sender still holds what it has sent.
   Value received(int i, int chunk) {
-    const std::vector<int>& peers = group(i).peers;
+    const FewInts& peers = group(i).peers;
     std::vector<Value> terms;
     for (std::size_t t = 0; t < peers.size(); ++t) {
       const int send = met_[i][t];
@@ -192,7 +192,7 @@ class Proof {
 
   // Nothing if a term has no value, or a contribution occurs twice. If every rank adds the peers'
   // own contributions to it, all of them and in ascending order, then all make the same sum.
-  Value sum_of(const std::vector<Value>& terms, const std::vector<int>& peers, bool ascending) {
+  Value sum_of(const std::vector<Value>& terms, const FewInts& peers, bool ascending) {
     std::vector<int> contributions;
     std::vector<bool> is_in(plan_.world_size, false);
     for (std::size_t t = 0; t < terms.size(); ++t) {

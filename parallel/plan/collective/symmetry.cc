@@ -158,8 +158,7 @@ class Search {
   }
 
   // In whatever order. REQUIRES: `peers` are different ranks
-  bool are_renamed(const std::vector<int>& renamed, const std::vector<int>& peers,
-                   const std::vector<int>& ranks) {
+  bool are_renamed(const FewInts& renamed, const FewInts& peers, const std::vector<int>& ranks) {
     if (renamed.size() != peers.size()) return false;
     if (peers.size() == 1) return renamed[0] == ranks[peers[0]];
     for (int peer : peers) is_term_[ranks[peer]] = true;

@@ -30,7 +30,7 @@ struct StepGroup {
   int step;
   StepOp op;
   std::vector<int> chunks;
-  std::vector<int> peers;
+  FewInts peers;
 };
 
 struct Symmetry {

@@ -147,7 +147,7 @@ class Simulation {
   bool receive(Rank& rank) {
     const int index = rank.program[rank.next];
     const Step& step = plan_.steps[index];
-    const std::vector<int>& sends = run_.partners[index];
+    const FewInts& sends = run_.partners[index];
     for (; rank.num_arrived < sends.size(); ++rank.num_arrived)
       if (!has_arrived(sends[rank.num_arrived])) return false;
     double start = rank.clock;

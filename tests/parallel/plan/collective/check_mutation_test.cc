@@ -115,13 +115,13 @@ TEST(PlanCheckMutationTest, RejectsEveryOtherOperation) {
                      : step.peers[0] == step.rank ? step.peers[1]
                                                   : step.peers[0];
     if (ops[variant] == step.op) {  // the same operation, without peers, or with one
-      step.peers = step.op == StepOp::stage ? std::vector<int>{peer} : std::vector<int>{};
+      step.peers = step.op == StepOp::stage ? FewInts{peer} : FewInts();
       return true;
     }
     step.op = ops[variant];
     step.peers = {peer};
     if (step.op == StepOp::recv_reduce) step.peers = {peer, step.rank};
-    if (step.op == StepOp::stage) step.peers.clear();
+    if (step.op == StepOp::stage) step.peers = {};
     return true;
   });
 }
@@ -131,7 +131,9 @@ TEST(PlanCheckMutationTest, RejectsAMissingOrForeignTerm) {
     Step& step = plan.steps[i];
     if (step.op != StepOp::recv_reduce || variant >= static_cast<int>(step.peers.size()))
       return false;
-    step.peers.erase(step.peers.begin() + variant);
+    std::vector<int> terms(step.peers.begin(), step.peers.end());
+    terms.erase(terms.begin() + variant);
+    step.peers = terms;
     return true;
   });
 }

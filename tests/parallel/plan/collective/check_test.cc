@@ -354,7 +354,9 @@ TEST(PlanCheckTest, FindsOneFaultAmongManyRanks) {
              std::count(step.peers.begin(), step.peers.end(), kFaulty) == 1;
     });
     ASSERT_NE(sum, broken.steps.end()) << algorithm;
-    std::erase(sum->peers, kFaulty);
+    std::vector<int> terms(sum->peers.begin(), sum->peers.end());
+    std::erase(terms, kFaulty);
+    sum->peers = terms;
     EXPECT_NE(verdict(broken), "proved") << algorithm;
   }
   // Two ranks send their sums, in which rank 170 is already, to rank 0.

@@ -189,12 +189,13 @@ void damage(ByRank& plan, int n, int num_chunks, bool flips, testing::Random& ra
         if (!step.peers.empty()) step.peers[0] = moved(step.peers[0], by, n, flips);
         break;
       case 5:
-        if (op == StepOp::stage) step.peers.clear();
-        if (op == StepOp::recv_reduce && is_send(step.op)) step.peers.push_back(rank);
+        if (op == StepOp::stage) step.peers = {};
+        if (op == StepOp::recv_reduce && step.peers.size() == 1) step.peers = {step.peers[0], rank};
         step.op = op;
         break;
       case 6:
-        if (step.op == StepOp::recv_reduce) step.peers.pop_back();
+        if (step.op == StepOp::recv_reduce && !step.peers.empty())
+          step.peers = std::vector<int>(step.peers.begin(), step.peers.end() - 1);
         break;
       case 7: {  // everything from there on again, in later time slots
         std::vector<Step> again(list.begin() + from, list.end());

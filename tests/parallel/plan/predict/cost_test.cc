@@ -156,7 +156,7 @@ TEST(CostTest, NothingIsUsedBeforeItIsThere) {
           const bool is_sent = is_send(plan.steps[i].op);
           EXPECT_GE(times[i].start_s, clock[plan.steps[i].rank]);
           if (!is_sent) clock[plan.steps[i].rank] = times[i].end_s;
-          for (int send : is_sent ? std::vector<int>{} : run.partners[i])
+          for (int send : is_sent ? FewInts() : run.partners[i])
             if (send >= 0) {
               EXPECT_GE(times[i].start_s, times[send].end_s);
             }
