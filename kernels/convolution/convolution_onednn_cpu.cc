@@ -3,11 +3,14 @@
 // Channels stay last throughout: on AVX-512 that is as fast as oneDNN's blocked layouts, and
 // only the filter, which is small, has to be reordered. oneDNN chooses the filter's order.
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/convolution/convolution_cpu.h"
 #include "ringrad/kernels/library/onednn.h"
+#include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels::cpu::onednn {
 namespace {
@@ -94,6 +97,39 @@ const float* ordered_filter(ConvolutionPlan& plan, const float* filter, Tensor& 
   return ordered;
 }
 
+/// True where oneDNN's weight gradient writes beyond its scratch memory, in all versions up to 3.12
+/// (its issue 6035): filters of one tap that skip pixels, on fewer channels than a vector has lanes.
+bool overruns(const ConvolutionGeometry& g) {
+  constexpr std::int64_t kMostLanes = 16;
+  constexpr std::array<std::int64_t, 3> kNone = {0, 0, 0}, kOnes = {1, 1, 1};
+  return g.taps() == 1 && g.options.padding == kNone && g.options.stride != kOnes &&
+         g.group_inputs() < kMostLanes;
+}
+
+/// What such a filter sees: every stride-th pixel.
+Tensor seen_pixels(const ConvolutionGeometry& g, const float* x, Where where) {
+  const Tensor seen = empty({g.B, g.Z, g.P, g.Q, g.C}, {}, where);
+  float* const to = seen.data<float>();
+  const auto& stride = g.options.stride;
+  const std::int64_t grain = 4096 / (g.Q * g.C) + 1;
+  parallel_for(g.B * g.Z * g.P, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t volume = row / g.P / g.Z, z = row / g.P % g.Z, p = row % g.P;
+      const std::int64_t from = (volume * g.D + z * stride[0]) * g.H + p * stride[1];
+      for (std::int64_t q = 0; q < g.Q; ++q)
+        std::copy_n(x + (from * g.W + q * stride[2]) * g.C, g.C, to + (row * g.Q + q) * g.C);
+    }
+  });
+  return seen;
+}
+
+/// The same convolution of those pixels.
+ConvolutionGeometry of_seen_pixels(ConvolutionGeometry g) {
+  g.D = g.Z, g.H = g.P, g.W = g.Q;
+  g.options.stride = {1, 1, 1};
+  return g;
+}
+
 }  // namespace
 
 void convolution(const ConvolutionGeometry& g, const float* x, const float* weight,
@@ -140,6 +176,9 @@ void convolution_backward_input(const ConvolutionGeometry& g, const float* grad_
 
 void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
                                  float* grad_weight, float* grad_bias, Where where) {
+  if (overruns(g))
+    return convolution_backward_weight(of_seen_pixels(g), seen_pixels(g, x, where).data<float>(),
+                                       grad_y, grad_weight, grad_bias, where);
   const char* operation = g.name(ConvolutionProduct::backward_weight);
   const bool with_bias = grad_bias != nullptr;
   auto& plan = glue::find_or_make_plan(key_of(g, with_bias), operation, where, [&] {
