@@ -47,13 +47,14 @@ struct CounterExample {
 };
 
 /// Returns nothing if `plan` is proved for channels of `slots` messages, and therefore for larger
-/// ones; else the first failure.
+/// ones; else the first failure. A plan in which all ranks do the same, renamed (symmetry.h), is
+/// proved from the list of one.
 ///
 /// REQUIRES: slots >= 1
 std::optional<CounterExample> plan_check(const CollectivePlan& plan, int slots = 1);
 
-/// The same for a plan that is made rank by rank. If all ranks do the same, renamed (symmetry.h),
-/// the proof needs one rank's list at a time, and the plan is never held as a whole.
+/// The same for a plan that is made rank by rank. If all ranks do the same, the plan is never held
+/// as a whole.
 ///
 ///     plan_check([](int rank) { return ring_all_reduce({1024, rank}); });
 ///
