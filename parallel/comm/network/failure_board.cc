@@ -24,7 +24,7 @@ constexpr int kStoreShare = 2;
 
 FailureBoard::FailureBoard(Store store, std::string group, int rank, int world_size,
                            const GroupOptions& options, std::function<void()> interrupt,
-                           Where where)
+                           std::function<void()> tend, Where where)
     : group_(std::move(group)),
       rank_(rank),
       world_size_(world_size),
@@ -33,6 +33,7 @@ FailureBoard::FailureBoard(Store store, std::string group, int rank, int world_s
       silence_(longest_silence(options)),
       verdict_time_(options.verdict_time),
       interrupt_(std::move(interrupt)),
+      tend_(std::move(tend)),
       num_sent_(static_cast<std::size_t>(world_size), 0),
       num_received_(static_cast<std::size_t>(world_size), 0),
       store_(std::move(store)),
@@ -92,6 +93,7 @@ void FailureBoard::watch() {
   auto next_look = Clock::now();
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kTick, [&] { return ending_ || broken_; })) {
+    if (in_call_ && tend_) tend_();
     if (in_call_ && !interrupted_ && Clock::now() >= call_deadline_) {
       interrupted_ = true;
       interrupt_();

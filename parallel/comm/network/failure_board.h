@@ -57,10 +57,11 @@ class FailureBoard {
   /// `store` is the board's own connection. Joining may take as long as its timeouts allow; later
   /// answers must come within a share of verdict_time.
   ///
-  /// `interrupt` makes this rank's current call, if any, throw soon. Another thread calls it, and
-  /// it must not throw.
+  /// `interrupt` makes this rank's current call, if any, throw soon. `tend`, if any, may do so: it
+  /// is called every 20 ms of a call. Another thread calls both, and they must not throw.
   FailureBoard(Store store, std::string group, int rank, int world_size,
-               const GroupOptions& options, std::function<void()> interrupt, Where where);
+               const GroupOptions& options, std::function<void()> interrupt,
+               std::function<void()> tend, Where where);
   /// This rank leaves the group.
   ~FailureBoard();
   FailureBoard(const FailureBoard&) = delete;
@@ -153,7 +154,7 @@ class FailureBoard {
   const int rank_, world_size_;
   const RankNames names_;
   const std::chrono::nanoseconds deadline_, silence_, verdict_time_;
-  const std::function<void()> interrupt_;
+  const std::function<void()> interrupt_, tend_;
   std::atomic<bool> broken_{false};
 
   mutable std::mutex mutex_;  // never waits for the store

@@ -2,9 +2,7 @@
 
 #include <gloo/allgatherv.h>
 #include <gloo/alltoallv.h>
-#include <gloo/barrier.h>
 #include <gloo/broadcast.h>
-#include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
@@ -15,17 +13,19 @@
 
 #include <atomic>
 #include <exception>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "ringrad/parallel/comm/common/no_broken_pipe.h"
 #include "ringrad/parallel/comm/job/job_store.h"
+#include "ringrad/parallel/comm/network/gloo_context.h"
 
 namespace ringrad {
 namespace {
 
 using Network = std::shared_ptr<gloo::transport::Device>;
-using Context = std::shared_ptr<gloo::rendezvous::Context>;
+using Context = std::shared_ptr<GlooContext>;
 using gloo::transport::UnboundBuffer;
 
 // Messages lie beyond the slots of Gloo's collectives, of which it says that they leave the upper
@@ -110,7 +110,7 @@ class GlooSending final : public Sending {
   // Waiting for a send is not in const's way.
   GlooSending(const Context& context, const std::byte* data, std::size_t bytes, int to,
               std::uint64_t slot)
-      : buffer_(context->createUnboundBuffer(const_cast<std::byte*>(data), bytes)) {
+      : buffer_(context->make_buffer(const_cast<std::byte*>(data), bytes)) {
     buffer_->send(to, slot);
   }
   void wait(TransportCall& call) override {
@@ -132,16 +132,14 @@ class GlooTransport final : public Transport {
         next_tag_(first_tag),
         num_messages_to_(static_cast<std::size_t>(world_size), 0),
         num_messages_from_(static_cast<std::size_t>(world_size), 0),
-        context_(std::make_shared<gloo::rendezvous::Context>(rank, world_size)) {
+        context_(std::make_shared<GlooContext>(rank, world_size)) {
     context_->setTimeout(timeout);
     Meeting meeting(store, name, where);
     const NoBrokenPipe guard;
     try {
       context_->connectFullMesh(meeting, network_);
-      // Without the barrier, a rank that ends early would break connections that a slower rank
-      // still makes.
-      gloo::BarrierOptions all_connected(context_);
-      gloo::barrier(all_connected);
+      context_->begin_lookout();
+      meet(timeout);
     } catch (const CollectiveError&) {
       throw;
     } catch (const std::exception& error) {
@@ -155,7 +153,8 @@ class GlooTransport final : public Transport {
   void all_gather(std::byte* out, Sizes bytes, TransportCall& call) override {
     guarded([&] {
       gloo::AllgathervOptions options(context_);
-      options.setOutput(reinterpret_cast<char*>(out), {bytes.begin(), bytes.end()});
+      options.setOutput<char>(context_->make_buffer(out, total(bytes)),
+                              {bytes.begin(), bytes.end()});
       options.setTag(next_tag_++);
       options.setTimeout(call.time_left());
       gloo::allgatherv(options);
@@ -166,9 +165,10 @@ class GlooTransport final : public Transport {
                   TransportCall& call) override {
     guarded([&] {
       gloo::AlltoallvOptions options(context_);
-      options.setInput(reinterpret_cast<char*>(const_cast<std::byte*>(in)),
-                       {in_bytes.begin(), in_bytes.end()});
-      options.setOutput(reinterpret_cast<char*>(out), {out_bytes.begin(), out_bytes.end()});
+      options.setInput<char>(context_->make_buffer(const_cast<std::byte*>(in), total(in_bytes)),
+                             {in_bytes.begin(), in_bytes.end()});
+      options.setOutput<char>(context_->make_buffer(out, total(out_bytes)),
+                              {out_bytes.begin(), out_bytes.end()});
       options.setTag(next_tag_++);
       options.setTimeout(call.time_left());
       gloo::alltoallv(options);
@@ -178,7 +178,7 @@ class GlooTransport final : public Transport {
   void broadcast(std::byte* data, std::size_t bytes, int root, TransportCall& call) override {
     guarded([&] {
       gloo::BroadcastOptions options(context_);
-      options.setOutput(reinterpret_cast<char*>(data), bytes);
+      options.setOutput<char>(context_->make_buffer(data, bytes));
       options.setRoot(root);
       options.setTag(next_tag_++);
       options.setTimeout(call.time_left());
@@ -195,7 +195,7 @@ class GlooTransport final : public Transport {
   void recv(std::byte* data, std::size_t bytes, int from, TransportCall& call) override {
     const std::uint64_t slot = kMessageSlots + num_messages_from_[static_cast<std::size_t>(from)]++;
     guarded([&] {
-      const auto buffer = context_->createUnboundBuffer(data, bytes);
+      const auto buffer = context_->make_buffer(data, bytes);
       buffer->recv(from, slot);
       buffer->waitRecv(call.time_left());
     });
@@ -208,7 +208,9 @@ class GlooTransport final : public Transport {
       context_->createUnboundBuffer(&nothing, 1)->waitRecv(std::chrono::milliseconds(1));
     } catch (const std::exception&) {
     }
+    context_->end_lost_waits();
   }
+  void end_lost_waits() noexcept override { context_->end_lost_waits(); }
 
   std::unique_ptr<Transport> split(Store& store, const std::vector<int>& ranks, int own,
                                    const std::string& name, Where where) override {
@@ -218,6 +220,21 @@ class GlooTransport final : public Transport {
   bool outlives_ranks() const override { return true; }
 
  private:
+  static std::size_t total(Sizes bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
+  }
+
+  // Each rank hears from every other. Without it, a rank that ends early would break connections
+  // that a slower rank still makes, or end what the lookouts have sent unread, which resets a
+  // connection.
+  void meet(std::chrono::milliseconds timeout) {
+    const std::atomic<bool> is_broken = false;
+    TransportCall call(TransportCall::Clock::now() + timeout, is_broken, {});
+    const std::vector<std::size_t> nothing(static_cast<std::size_t>(context_->size), 0);
+    std::byte from{}, to{};
+    all_to_all(&to, nothing, &from, nothing, call);
+  }
+
   Network network_;
   const std::chrono::milliseconds timeout_;                         // of connecting
   std::uint32_t next_tag_;                                          // wraps around

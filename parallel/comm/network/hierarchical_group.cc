@@ -79,7 +79,7 @@ class HierarchicalCommunicator final : public BlockCommunicator {
         leaders_(network_->split(hosts_.own.local == 0 ? 0 : -1, 0, where)),
         board_(
             store_.another(options.join_timeout, where), group(), rank(), world_size(), options_,
-            [this] { interrupt(); }, where) {
+            [this] { interrupt(); }, nullptr, where) {
     try {
       if (leaders_ && options.leaders) leaders_ = options.leaders(std::move(leaders_));
     } catch (...) {

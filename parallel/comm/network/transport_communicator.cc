@@ -84,6 +84,9 @@ class TransportCommunicator final : public Communicator {
             [this] {
               if (Transport* const working = collectives_.transport()) working->interrupt();
             },
+            [this] {
+              if (Transport* const working = collectives_.transport()) working->end_lost_waits();
+            },
             where) {}
 
   // Waits until the other ranks have received what this one has sent, or the deadline has passed.

@@ -31,7 +31,8 @@ class FailureBoardTest : public ::testing::Test {
     GroupOptions options;
     options.deadline = std::chrono::seconds(10);
     FailureBoard board(
-        store_.another(std::chrono::seconds(10)), "group", 0, 2, options, [] {}, Where::current());
+        store_.another(std::chrono::seconds(10)), "group", 0, 2, options, [] {}, nullptr,
+        Where::current());
     board.begin_call(true);
     const Operation operation{{.op = CollectiveOp::barrier}, 0, 1, Where::current(), {}};
     expect_throws<CollectiveError>([&] { board.investigate(operation, "a connection that ended"); },
@@ -116,7 +117,8 @@ TEST(FailureBoardJoinTest, AStoreThatAnswersOneSecondLateIsAwaited) {
     server.send_signal(SIGCONT);
   });
   EXPECT_NO_THROW(FailureBoard(
-      store.another(std::chrono::seconds(20)), "group", 0, 2, options, [] {}, Where::current()));
+      store.another(std::chrono::seconds(20)), "group", 0, 2, options, [] {}, nullptr,
+      Where::current()));
   late.join();
 }
 
@@ -133,7 +135,7 @@ TEST(FailureBoardJoinTest, AStoreThatStopsAfterConnectingIsAwaited) {
     server.send_signal(SIGCONT);
   });
   EXPECT_NO_THROW(FailureBoard(
-      std::move(own), "group", 0, 2, options, [] {}, Where::current()));
+      std::move(own), "group", 0, 2, options, [] {}, nullptr, Where::current()));
   late.join();
 }
 

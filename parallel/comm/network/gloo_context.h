@@ -1,0 +1,56 @@
+// GlooContext: Gloo's ranks, with waits that end when a connection does.
+//
+// When a connection breaks, Gloo (its gloo::transport::tcp::Pair::signalException) tells those who
+// wait for messages that have not begun. It does not tell who waits for one that it has partly read
+// or written, or could not write any more: such a wait would last until the deadline. So
+//
+//   - every connection has a lookout, a receive that nobody answers. It gets the error.
+//   - each message has a buffer of Gloo's own, so that it is known which connection it needs.
+//   - another thread looks at the lookout of the connection that this rank waits for.
+
+#pragma once
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace ringrad {
+
+class GlooContext final : public gloo::rendezvous::Context {
+ public:
+  using gloo::rendezvous::Context::Context;
+
+  /// Sets up the lookouts. REQUIRES: connectFullMesh() has returned
+  void begin_lookout();
+
+  /// For Gloo's functions: a buffer for any number of messages, whose waits end in the order in
+  /// which they began. One buffer is waited for at a time. It must not outlive this context.
+  std::unique_ptr<gloo::transport::UnboundBuffer> make_buffer(std::byte* data, std::size_t bytes);
+
+  /// Makes a wait throw whose connection has ended. For another thread.
+  void end_lost_waits() noexcept;
+
+ private:
+  class Buffer;
+  struct Message {
+    std::unique_ptr<gloo::transport::UnboundBuffer> memory;
+    int peer = 0;
+    bool is_send = false;
+  };
+
+  void wait(Message& message, std::chrono::milliseconds timeout);
+  std::exception_ptr error_of_connection(int peer);
+
+  std::mutex mutex_;
+  // Guarded by mutex_:
+  std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> lookouts_;  // (size), null: own
+  Message* awaited_ = nullptr;
+};
+
+}  // namespace ringrad
