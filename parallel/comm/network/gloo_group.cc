@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <numeric>
@@ -31,6 +32,9 @@ using gloo::transport::UnboundBuffer;
 // Messages lie beyond the slots of Gloo's collectives, of which it says that they leave the upper
 // bits free.
 constexpr std::uint64_t kMessageSlots = std::uint64_t{0x7272} << 48;
+
+// While it connects, Gloo waits five times as long as its timeout says.
+constexpr int kConnectingShare = 5;
 
 // Our store, where Gloo's ranks leave their addresses.
 class Meeting final : public gloo::rendezvous::Store {
@@ -133,7 +137,7 @@ class GlooTransport final : public Transport {
         num_messages_to_(static_cast<std::size_t>(world_size), 0),
         num_messages_from_(static_cast<std::size_t>(world_size), 0),
         context_(std::make_shared<GlooContext>(rank, world_size)) {
-    context_->setTimeout(timeout);
+    context_->setTimeout(std::max(timeout / kConnectingShare, std::chrono::milliseconds(1)));
     Meeting meeting(store, name, where);
     const NoBrokenPipe guard;
     try {

@@ -320,10 +320,19 @@ std::unique_ptr<Communicator> TransportCommunicator::make_subgroup(const std::ve
   return make_transport_communicator(store_, name, own, size, std::move(transport), options, where);
 }
 
+// The ranks have exchanged what they want. One that dies before it has connected is named as if it
+// had died in that call.
 std::unique_ptr<Communicator> TransportCommunicator::do_split(const std::vector<int>& ranks,
                                                               const std::string& name,
                                                               Where where) {
-  return ranks.empty() ? nullptr : make_subgroup(ranks, name, where);
+  if (ranks.empty()) return nullptr;
+  try {
+    return make_subgroup(ranks, name, where);
+  } catch (const CollectiveError& error) {
+    const CollectiveCall exchange{
+        .op = CollectiveOp::all_gather, .dtype = DType::int64, .count = 2 * world_size()};
+    board_.investigate(operation(exchange, sequence_, where), std::string(error.message()));
+  }
 }
 
 std::unique_ptr<Communicator> TransportCommunicator::do_shrink(Where where) {

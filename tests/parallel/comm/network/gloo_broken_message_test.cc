@@ -1,6 +1,6 @@
 // A process is killed while Gloo writes or reads a message. The library does not tell those who
 // wait for that message (gloo_context.h). The other rank must get its error all the same, long
-// before the deadline of a minute.
+// before the deadline of a minute. Likewise where ranks connect.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -116,6 +116,27 @@ TEST(GlooBrokenMessageTest, EndsLeaving) {
     }
     comm.barrier();
   });
+}
+
+// Rank 0 has told what it wants, and dies before the others can connect to it.
+TEST(GlooBrokenMessageTest, EndsASplit) {
+  const testing::Join join = [](Store& store, int rank, int world_size) {
+    TransportOptions options;
+    options.join_timeout = std::chrono::seconds(3);
+    return join_gloo_group(store, "test", rank, world_size, options);
+  };
+  testing::Processes processes(3, join, [](Communicator& comm) -> std::string {
+    if (comm.rank() == 0) {
+      const Options numbers{.dtype = DType::int64, .device = Device()};
+      comm.all_gather(zeros({3, 2}, numbers), zeros({2}, numbers));
+      raise(SIGKILL);
+    }
+    expect_contains(error_of([&] { comm.split(0); }), "got no sign of life from rank 0,");
+    EXPECT_EQ(comm.failed_rank(), 0);
+    return "";
+  });
+  EXPECT_EQ(processes.wait(0), -SIGKILL);
+  for (const int rank : {1, 2}) EXPECT_EQ(processes.wait(rank), 0);
 }
 
 }  // namespace
