@@ -98,7 +98,8 @@ const float* ordered_filter(ConvolutionPlan& plan, const float* filter, Tensor& 
 }
 
 /// True where oneDNN's weight gradient writes beyond its scratch memory, in all versions up to 3.12
-/// (its issue 6035): filters of one tap that skip pixels, on fewer channels than a vector has lanes.
+/// (its issue 6035): filters of one tap that skip pixels, on fewer channels than a vector has
+/// lanes.
 bool overruns(const ConvolutionGeometry& g) {
   constexpr std::int64_t kMostLanes = 16;
   constexpr std::array<std::int64_t, 3> kNone = {0, 0, 0}, kOnes = {1, 1, 1};
