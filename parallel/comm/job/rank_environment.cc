@@ -63,6 +63,9 @@ void read_ranks(const Names& names, RankEnvironment& job, Where where) {
   job.local_world_size =
       number_in(names.local_world_size, 1, where)
           .value_or(is_slurm ? (job.world_size + num_hosts - 1) / num_hosts : job.world_size);
+  // Without it, ranks of two hosts would take themselves for ranks of one.
+  RINGRAD_CHECK(names.rank != kHydraRank || std::getenv(names.local_rank), ValueError, where,
+                names.rank, ": ", names.local_rank, " must be set as well; got nothing");
   job.local_rank = number_in(names.local_rank, 0, where).value_or(job.rank % job.local_world_size);
   // srun's number per node is what the user asked for at most.
   if (is_slurm) return;

@@ -42,8 +42,9 @@ struct RankEnvironment {
 /// Reads the environment; without any of these variables it is the only rank.
 ///
 /// Throws: ValueError for a variable that makes no sense: no number, a rank that is not below the
-///         size, a rank without a size, a size or local rank without a rank (but SLURM_NTASKS,
-///         which salloc sets), a RINGRAD_TOKEN that could be guessed (check_token)
+///         size, a rank without a size (or PMI_RANK without MPI_LOCALRANKID), a size or local rank
+///         without a rank (but SLURM_NTASKS, which salloc sets), a RINGRAD_TOKEN that could be
+///         guessed (check_token)
 RankEnvironment rank_environment(Where where = Where::current());
 
 }  // namespace ringrad

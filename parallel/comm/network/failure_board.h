@@ -58,7 +58,8 @@ class FailureBoard {
   /// answers must come within a share of verdict_time.
   ///
   /// `interrupt` makes this rank's current call, if any, throw soon. `tend`, if any, may do so: it
-  /// is called every 20 ms of a call. Another thread calls both, and they must not throw.
+  /// is called every 20 ms of a call, while the store answers at once. Another thread calls both,
+  /// and they must not throw.
   FailureBoard(Store store, std::string group, int rank, int world_size,
                const GroupOptions& options, std::function<void()> interrupt,
                std::function<void()> tend, Where where);

@@ -151,8 +151,8 @@ void FailureBoard::investigate(const Operation& operation, const std::string& go
   bool late = false;
   {
     const std::lock_guard lock(mutex_);
+    late = in_call_ && Clock::now() >= call_deadline_;  // else it failed between two calls
     in_call_ = false;
-    late = Clock::now() >= call_deadline_;
   }
   if (!broken_.load(std::memory_order_acquire)) {
     try {

@@ -140,10 +140,11 @@ class GlooTransport final : public Transport {
     context_->setTimeout(std::max(timeout / kConnectingShare, std::chrono::milliseconds(1)));
     Meeting meeting(store, name, where);
     const NoBrokenPipe guard;
+    const auto deadline = TransportCall::Clock::now() + timeout;
     try {
       context_->connectFullMesh(meeting, network_);
       context_->begin_lookout();
-      meet(timeout);
+      meet(deadline);
     } catch (const CollectiveError&) {
       throw;
     } catch (const std::exception& error) {
@@ -205,7 +206,8 @@ class GlooTransport final : public Transport {
     });
   }
 
-  // A wait that times out breaks all connections of its context, and so every other wait.
+  // A wait that times out breaks all connections of its context. That ends most other waits, and
+  // end_lost_waits() the rest.
   void interrupt() noexcept override {
     try {
       std::byte nothing{};
@@ -231,9 +233,9 @@ class GlooTransport final : public Transport {
   // Each rank hears from every other. Without it, a rank that ends early would break connections
   // that a slower rank still makes, or end what the lookouts have sent unread, which resets a
   // connection.
-  void meet(std::chrono::milliseconds timeout) {
+  void meet(TransportCall::Clock::time_point deadline) {
     const std::atomic<bool> is_broken = false;
-    TransportCall call(TransportCall::Clock::now() + timeout, is_broken, {});
+    TransportCall call(deadline, is_broken, {});
     const std::vector<std::size_t> nothing(static_cast<std::size_t>(context_->size), 0);
     std::byte from{}, to{};
     all_to_all(&to, nothing, &from, nothing, call);

@@ -98,8 +98,8 @@ class Transport {
   /// Makes a waiting call throw soon. Called by another thread. Not needed if calls poll
   /// TransportCall::check().
   virtual void interrupt() noexcept {}
-  /// Makes a call throw that waits for a connection which has ended. Another thread calls it every
-  /// few milliseconds of a call. Not needed if calls throw by themselves then.
+  /// Makes a call throw that waits for a connection which has ended. Another thread calls it all
+  /// through a call, about every 20 ms. Not needed if calls throw by themselves then.
   virtual void end_lost_waits() noexcept {}
 
   /// A transport of the given ranks, in the given order; called on those ranks alone.

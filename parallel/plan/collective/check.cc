@@ -238,10 +238,6 @@ class Proof {
   Replay replay_;
 };
 
-}  // namespace
-
-namespace {
-
 // Makes the lists of single ranks from the whole plan.
 PlanOfRank by_rank(const CollectivePlan& plan) {
   std::vector<std::vector<int>> lists(plan.world_size);

@@ -33,11 +33,16 @@ CollectivePlan empty_plan(Collective collective, std::string algorithm, WorldSiz
     throw std::invalid_argument(algorithm + " " + name(collective) +
                                 ": ranks and chunks must be positive; got " +
                                 std::to_string(world_size) + " and " + std::to_string(num_chunks));
+  const int only = world_size.only_rank;
+  if (only != kAllRanks && (only < 0 || only >= world_size))
+    throw std::invalid_argument(algorithm + " " + name(collective) +
+                                ": the only rank must be one of " + std::to_string(world_size) +
+                                "; got " + std::to_string(only));
   CollectivePlan plan;
   plan.collective = collective;
   plan.algorithm = std::move(algorithm);
   plan.world_size = world_size;
-  plan.only_rank = world_size.only_rank;
+  plan.only_rank = only;
   plan.num_chunks = num_chunks;
   return plan;
 }

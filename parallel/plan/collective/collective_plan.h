@@ -121,7 +121,8 @@ struct CollectivePlan {
 
 /// A plan without steps.
 ///
-/// Throws: std::invalid_argument unless world_size >= 1 and num_chunks >= 1
+/// Throws: std::invalid_argument unless world_size >= 1, num_chunks >= 1, and the only rank, if the
+///         plan is to have one, is below world_size
 CollectivePlan empty_plan(Collective collective, std::string algorithm, WorldSize world_size,
                           int num_chunks = 1);
 

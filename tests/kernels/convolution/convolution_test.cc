@@ -37,6 +37,7 @@ const Case kCases[] = {
     {2, 3, 7, 7, 16, 3, 3, {.stride = {2, 2}, .padding = {1, 1}}},
     {1, 4, 5, 6, 8, 1, 1, {}},
     {2, 8, 9, 7, 4, 1, 1, {.stride = {2, 2}}},
+    {2, 3, 9, 7, 4, 1, 1, {.stride = {1, 3}}},
     {2, 16, 7, 9, 32, 3, 3, {.padding = {1, 1}}},
     {1, 32, 8, 8, 16, 3, 3, {}},
     {2, 16, 6, 6, 16, 3, 3, {.stride = {2, 2}, .padding = {1, 1}}},
@@ -66,6 +67,7 @@ const Case kCases[] = {
     {{1, 6, 7, 6, 5},
      {4, 3, 2, 3, 2},
      Conv3dOptions{.stride = {2, 1, 2}, .padding = {1, 2, 0}, .dilation = {3, 1, 2}, .groups = 2}},
+    {{2, 6, 5, 6, 7}, {4, 3, 1, 1, 1}, Conv3dOptions{.stride = {2, 1, 3}, .groups = 2}},
     {{2, 8, 5, 6, 7}, {8, 1, 3, 2, 3}, Conv3dOptions{.stride = {1, 2, 1}, .groups = 8}},
     {{1, 24, 5, 6, 6}, {40, 12, 2, 3, 3}, Conv3dOptions{.stride = {2, 1, 1}, .groups = 2}},
 };

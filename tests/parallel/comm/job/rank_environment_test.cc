@@ -196,6 +196,11 @@ TEST_F(RankEnvironmentTest, RefusesWhatALauncherHasSetByHalves) {
     expect_throws<ValueError>([] { rank_environment(); }, "must be set as well");
     unsetenv(rank);
   }
+  set({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}});
+  expect_throws<ValueError>([] { rank_environment(); },
+                            "PMI_RANK: MPI_LOCALRANKID must be set as well; got nothing");
+  unsetenv("PMI_RANK");
+  unsetenv("PMI_SIZE");
   // What another launcher has set completely counts.
   set({{"WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   EXPECT_EQ(rank_environment().rank, 1);

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,14 @@ TEST(SymmetricProofTest, ARanksStepsAreThoseOfTheWholePlan) {
                 << algorithm << ' ' << name(collective) << ", rank " << rank << " of " << n;
           }
         }
+}
+
+TEST(SymmetricProofTest, TheOnlyRankIsOneOfTheRanks) {
+  for (const auto& algorithm : algorithm_names(Collective::all_reduce))
+    for (int rank : {-2, 4})
+      EXPECT_THROW(make_plan(Collective::all_reduce, algorithm, 4, {.only_rank = rank}),
+                   std::invalid_argument)
+          << algorithm << ", rank " << rank;
 }
 
 TEST(SymmetricProofTest, ProvesEveryPlanInWhichRanksDoTheSame) {
