@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
@@ -15,6 +17,13 @@
 
 namespace ringrad::linalg {
 namespace {
+
+// LAPACK counts its workspace in 32 bits, and takes a number that wraps around for enough.
+void check_workspace(const char* operation, std::int64_t extent, double numbers, Where where) {
+  RINGRAD_CHECK(numbers <= std::numeric_limits<std::int32_t>::max(), ShapeError, where, operation,
+                ": LAPACK's workspace must be below 2^31 numbers; got matrices of extent ", extent,
+                ", which need ", static_cast<std::int64_t>(numbers));
+}
 
 Tensor symmetric(const Tensor& x) { return (x + transposed(x)) / 2; }
 Tensor antisymmetric(const Tensor& x) { return x - transposed(x); }
@@ -119,6 +128,7 @@ QrResult qr(const Tensor& x, Where where) {
 SvdResult svd(const Tensor& x, Where where) {
   check_matrices("svd", x, where);
   const std::int64_t m = x.size(-2), n = x.size(-1), k = std::min(m, n);
+  check_workspace("svd", k, 4. * k * k + 7. * k, where);
   const Tensor columns = by_columns(x, where), u = empty_batch(x, {k, m}, where),
                s = empty_batch(x, {k}, where), vt = empty_batch(x, {n, k}, where);
   const std::int64_t failed = kernels::lapack::svd(columns, u, s, vt);
@@ -139,6 +149,8 @@ SvdResult svd(const Tensor& x, Where where) {
 
 EighResult eigh(const Tensor& x, Where where) {
   check_square("eigh", x, where);
+  const auto size = static_cast<double>(x.size(-1));
+  check_workspace("eigh", x.size(-1), 1 + 6 * size + 2 * size * size, where);
   const Tensor columns = by_columns(x, where), values = empty_batch(x, {x.size(-1)}, where);
   const std::int64_t failed = kernels::lapack::eigh(columns, values);
   RINGRAD_CHECK(failed < 0, ValueError, where,

@@ -53,7 +53,7 @@ struct SvdResult {
 /// DTypes:  float32, float64
 /// Saves:   the results
 /// Throws:  ValueError, naming the element of the batch, if the iteration does not converge, as for
-///          NaN; ShapeError, DTypeError, DeviceError
+///          NaN; ShapeError, also for k above 23169, DTypeError, DeviceError
 SvdResult svd(const Tensor& x, Where where = Where::current());
 
 struct EighResult {
@@ -69,7 +69,7 @@ struct EighResult {
 /// Shapes:  x (..., n, n)
 /// DTypes:  float32, float64
 /// Saves:   the results
-/// Throws:  as svd
+/// Throws:  as svd; ShapeError for n above 32766
 EighResult eigh(const Tensor& x, Where where = Where::current());
 
 }  // namespace ringrad::linalg

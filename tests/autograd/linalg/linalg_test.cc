@@ -306,6 +306,15 @@ TEST(LinalgTest, ValuesAndGradientsMatchPyTorch) {
 
 // -- Errors ---------------------------------------------------------------------------------------
 
+// No memory is behind these matrices: they are refused before they are copied.
+TEST(LinalgTest, WorkspacesBeyond32BitsAreRefused) {
+  const auto square = [](std::int64_t n) { return expand(ones({1, 1}), {n, n}); };
+  expect_throws<ShapeError>([&] { svd(square(23'170)); },
+                            "svd: LAPACK's workspace must be below 2^31 numbers; got matrices of "
+                            "extent 23170, which need 2147557790");
+  expect_throws<ShapeError>([&] { eigh(square(32'767)); }, "which need 2147549181");
+}
+
 TEST(LinalgTest, ErrorsNameTheElementOfTheBatch) {
   const Tensor x = contiguous(expand(identity(2), {2, 3, 2, 2}));
   x.data<double>()[4 * 4] = x.data<double>()[4 * 4 + 3] = -1;  // element (1, 1)

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/reference/matmul.h"
 #include "ringrad/tests/testing.h"
@@ -43,6 +44,50 @@ TEST(MatmulTest, IsTheDefinitionForEveryShapeDtypeAndOrderOfMemory) {
     expect_product(view::transpose(random.tensor({K, M}, dtype), 0, 1),
                    view::transpose(random.tensor({N, K}, dtype), 0, 1));
   }
+}
+
+// Windows overlap, and whole batches repeat. (Copies have neither.)
+TEST(MatmulTest, OperandsMayRepeatAndOverlap) {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    Random random(5);
+    const Tensor numbers = random.tensor({4000}, dtype), right = random.tensor({64, 60}, dtype);
+    const auto expect_as_of_copies = [](const Tensor& a, const Tensor& b) {
+      expect_close(matmul(a, b), matmul(contiguous(a), contiguous(b)).to_vector<double>(),
+                   slack(a.shape().back()));
+    };
+    expect_as_of_copies(view::as_strided(numbers, {7, 16, 64}, {16, 64, 1}, 0), right);
+    expect_as_of_copies(view::as_strided(numbers, {100, 64}, {1, 1}, 0), right);
+    expect_as_of_copies(view::as_strided(numbers, {50, 64}, {3, 7}, 0), right);
+    expect_as_of_copies(random.tensor({5, 40, 100}, dtype),
+                        view::as_strided(numbers, {5, 100, 64}, {10, 20, 1}, 0));
+    expect_as_of_copies(view::expand(random.tensor({40, 64}, dtype), {5, 40, 64}),
+                        view::expand(right, {5, 64, 60}));
+  }
+}
+
+// Long sums of a batch whose left matrices lie transposed, as in the gradient of a batch's weight.
+TEST(MatmulTest, ABatchMayHaveLongSumsOfTransposedMatrices) {
+  Random random(6);
+  const Team team(2);
+  const Tensor a = view::transpose(random.tensor({2, 2500, 8}), 1, 2),
+               b = random.tensor({2, 2500, 16});
+  const Tensor product = matmul(a, b);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const auto left = view::select(a, 0, i).to_vector<double>(),
+               right = view::select(b, 0, i).to_vector<double>();
+    expect_close(view::select(product, 0, i),
+                 reference::matmul(8, 16, 2500, left.data(), right.data()), slack(2500));
+  }
+}
+
+TEST(MatmulTest, ReluKeepsNaN) {
+  for (const std::int64_t rows : {2, 9, 200})  // few rows, packed loops, and oneDNN
+    for (const DType dtype : kFloats) {
+      const Tensor a = full({rows, 40}, std::numeric_limits<double>::quiet_NaN(), {.dtype = dtype});
+      for (const double y :
+           matmul(a, ones({40, 50}, {.dtype = dtype}), {.relu = true}).to_vector<double>())
+        ASSERT_TRUE(std::isnan(y)) << rows << " rows, " << dtype;
+    }
 }
 
 // Up to four rows, the other matrix is read where it lies: rows or columns may be contiguous.
