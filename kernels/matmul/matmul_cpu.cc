@@ -119,7 +119,7 @@ dnnl::memory::desc describe(std::int64_t batch, std::int64_t batch_stride, std::
                           std::array{std::max(rows * row, columns * column), row, column});
 }
 
-/// True if oneDNN can describe these matrices: it refuses axes that overlap, as those of windows do.
+/// True if oneDNN can describe these matrices. It refuses axes that overlap, as those of windows.
 bool is_describable(std::int64_t batch, std::int64_t batch_stride, std::int64_t rows,
                     std::int64_t columns, std::int64_t row, std::int64_t column) {
   std::array<std::pair<std::int64_t, std::int64_t>, 3> axes = {
