@@ -1,11 +1,19 @@
 #include "ringrad/parallel/plan/collective/collective_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <ostream>
 #include <stdexcept>
 #include <utility>
 
 namespace ringrad {
+
+std::vector<int> CollectivePlan::ranks() const {
+  if (only_rank != kAllRanks) return {only_rank};
+  std::vector<int> all(static_cast<std::size_t>(world_size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
 
 void CollectivePlan::send(int step, int rank, int chunk, int to) {
   add({step, rank, StepOp::send, chunk, {to}});

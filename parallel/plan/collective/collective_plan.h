@@ -27,7 +27,6 @@
 
 #include <cstdint>
 #include <iosfwd>
-#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,8 +78,7 @@ inline constexpr int kAllRanks = -1;
 
 /// The number of ranks to make a plan for. It may also ask for the steps of one rank alone.
 struct WorldSize {
-  WorldSize(int world_size, int only_rank = kAllRanks)
-      : world_size(world_size), only_rank(only_rank) {}
+  WorldSize(int size, int only = kAllRanks) : world_size(size), only_rank(only) {}
 
   operator int() const { return world_size; }
 
@@ -101,10 +99,7 @@ struct CollectivePlan {
   bool holds(int rank) const { return only_rank == kAllRanks || only_rank == rank; }
 
   /// The ranks whose steps it holds.
-  auto ranks() const {
-    return only_rank == kAllRanks ? std::views::iota(0, world_size)
-                                  : std::views::iota(only_rank, only_rank + 1);
-  }
+  std::vector<int> ranks() const;
 
   void add(Step step) {
     if (holds(step.rank)) steps.push_back(std::move(step));
