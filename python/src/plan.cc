@@ -15,6 +15,12 @@ std::string picture(const PipelinePlan& plan) {
 }  // namespace
 
 void bind_plan_types(nb::module_& m) {
+  nb::class_<WorldSize>(m, "WorldSize", "The number of ranks to make a plan for: an int will do.")
+      .def(nb::init_implicit<int>())
+      .def(nb::init<int, int>(), "size"_a, "only"_a, "The steps of rank `only` alone.")
+      .def_ro("world_size", &WorldSize::world_size)
+      .def_ro("only_rank", &WorldSize::only_rank);
+
   nb::class_<Step>(m, "Step", "One step of one rank in a collective plan.")
       .def_ro("step", &Step::step, "Time slot, for readers.")
       .def_ro("rank", &Step::rank)

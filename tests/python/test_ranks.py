@@ -262,6 +262,13 @@ class Plans(unittest.TestCase):
         plan.recv(1, 0, 0, 1)
         self.assertIsNone(rr.plan.plan_check(plan))
 
+    def test_a_plan_may_hold_one_ranks_steps(self):
+        whole = rr.plan.ring_all_reduce(4)
+        own = rr.plan.ring_all_reduce(rr.plan.WorldSize(4, 1))
+        self.assertEqual([str(step) for step in own.steps], [str(step) for step in whole.steps if step.rank == 1])
+        with self.assertRaisesRegex(ValueError, 'the only rank must be one of 4; got 7'):
+            rr.plan.ring_all_reduce(rr.plan.WorldSize(4, 7))
+
     def test_a_plan_with_ranks_that_it_lacks_is_an_error(self):
         plan = rr.plan.empty_plan(rr.Collective.all_reduce, 'own', 2, 1)
         plan.send(0, 0, 5, 99)
