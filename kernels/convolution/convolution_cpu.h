@@ -2,8 +2,8 @@
 //
 // Channels are last: x (B, D, H, W, C), y (B, Z, P, Q, K). Filters are (K, C / G, U, R, S). Each of
 // the three products has two implementations: `onednn` for float32; and `direct`, plain loops over
-// the definition, for float64 and for extents of zero. winograd.h and `depthwise` compute some
-// shapes faster.
+// the definition, for float64, for extents of zero, and for padding as wide as a filter. winograd.h
+// and `depthwise` compute some shapes faster.
 
 #pragma once
 

@@ -17,7 +17,7 @@ namespace ringrad::kernels {
 /// Operations on a product while it is still in registers.
 struct MatmulEpilogue {
   Tensor bias = {};   ///< (N), or undefined for none
-  bool relu = false;  ///< negative results become 0
+  bool relu = false;  ///< negative results become 0; CPUs keep NaN
 };
 
 /// The product of two matrices, or of two batches of them.
