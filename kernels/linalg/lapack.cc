@@ -14,6 +14,7 @@
 #define RINGRAD_LAPACK(T, p)                                                                       \
   void p##potrf_(const char* uplo, const int* n, T* a, const int* lda, int* info, std::size_t);    \
   void p##getrf_(const int* m, const int* n, T* a, const int* lda, int* pivots, int* info);        \
+  void p##getrf2_(const int* m, const int* n, T* a, const int* lda, int* pivots, int* info);       \
   void p##getrs_(const char* trans, const int* n, const int* k, const T* a, const int* lda,        \
                  const int* pivots, T* b, const int* ldb, int* info, std::size_t);                 \
   void p##geqrf_(const int* m, const int* n, T* a, const int* lda, T* tau, T* work,                \
@@ -37,16 +38,17 @@ namespace {
 
 template <class T>
 struct Lapack;
-#define RINGRAD_LAPACK_NAMES(T, p)           \
-  template <>                                \
-  struct Lapack<T> {                         \
-    static constexpr auto potrf = p##potrf_; \
-    static constexpr auto getrf = p##getrf_; \
-    static constexpr auto getrs = p##getrs_; \
-    static constexpr auto geqrf = p##geqrf_; \
-    static constexpr auto orgqr = p##orgqr_; \
-    static constexpr auto gesdd = p##gesdd_; \
-    static constexpr auto syevd = p##syevd_; \
+#define RINGRAD_LAPACK_NAMES(T, p)             \
+  template <>                                  \
+  struct Lapack<T> {                           \
+    static constexpr auto potrf = p##potrf_;   \
+    static constexpr auto getrf = p##getrf_;   \
+    static constexpr auto getrf2 = p##getrf2_; \
+    static constexpr auto getrs = p##getrs_;   \
+    static constexpr auto geqrf = p##geqrf_;   \
+    static constexpr auto orgqr = p##orgqr_;   \
+    static constexpr auto gesdd = p##gesdd_;   \
+    static constexpr auto syevd = p##syevd_;   \
   };
 RINGRAD_LAPACK_NAMES(float, s)
 RINGRAD_LAPACK_NAMES(double, d)
@@ -112,6 +114,17 @@ bool all_finite(const T* x, std::int64_t count) {
 
 double cube(int n) { return static_cast<double>(n) * n * n; }
 
+// OpenBLAS multiplies by a pivot's reciprocal, which overflows for a subnormal pivot: then there are NaN.
+// getrf2 and, with one right side, getrs divide.
+template <class T>
+bool has_subnormal_pivot(const T* factors, int n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    if (const T pivot = std::abs(factors[i * n + i]);
+        pivot > 0 && pivot < std::numeric_limits<T>::min())
+      return true;
+  return false;
+}
+
 }  // namespace
 
 std::int64_t cholesky(const Tensor& a) {
@@ -141,7 +154,12 @@ std::int64_t lu(const Tensor& a, const Tensor& pivots) {
     int* const exchanged = pivots.data<std::int32_t>();
     return for_each_element(batch_of(a, 2), cube(n), [&](std::int64_t element) {
       int info = 0;
-      Lapack<T>::getrf(&n, &n, all + element * n * n, &n, exchanged + element * n, &info);
+      T* const matrix = all + element * n * n;
+      const std::vector<T> given(matrix, matrix + std::int64_t{n} * n);
+      Lapack<T>::getrf(&n, &n, matrix, &n, exchanged + element * n, &info);
+      if (!has_subnormal_pivot(matrix, n)) return info;
+      std::copy(given.begin(), given.end(), matrix);
+      Lapack<T>::getrf2(&n, &n, matrix, &n, exchanged + element * n, &info);
       return info;
     });
   });
@@ -156,9 +174,12 @@ void solve_lu(const Tensor& factors, const Tensor& pivots, const Tensor& b) {
     T* const sides = b.data<T>();
     const auto multiplications = static_cast<double>(n) * n * k;
     return for_each_element(batch_of(b, 2), multiplications, [&](std::int64_t element) {
+      const T* const matrix = all + element * n * n;
+      const int at_once = has_subnormal_pivot(matrix, n) ? 1 : k;
       int info = 0;
-      Lapack<T>::getrs("N", &n, &k, all + element * n * n, &n, exchanged + element * n,
-                       sides + element * n * k, &n, &info, 1);
+      for (std::int64_t i = 0; i < k; i += at_once)
+        Lapack<T>::getrs("N", &n, &at_once, matrix, &n, exchanged + element * n,
+                         sides + (element * k + i) * n, &n, &info, 1);
       return info;
     });
   });

@@ -127,6 +127,21 @@ TEST(LinalgTest, SolutionsSolveTheirEquations) {
   }
 }
 
+// A pivot whose reciprocal overflows. Powers of two, so that scaling a column is exact.
+TEST(LinalgTest, SubnormalColumnsHaveTheSolutionsOfScaledOnes) {
+  for (const auto& [dtype, bits] :
+       {std::pair(DType::float32, 129), std::pair(DType::float64, 1025)})
+    for (const std::int64_t n : {3, 70}) {
+      Random random(7);
+      const Tensor a = round(random.tensor({n, n}, dtype) * 64) / 64 + eye(n, {.dtype = dtype}) * n;
+      const Tensor b = random.tensor({n, 5}, dtype) / 8, scaled = clone(a);
+      mul_(select(scaled, -1, 1), std::ldexp(1., -bits));
+      const Tensor x = solve(scaled, b);
+      mul_(x[1], std::ldexp(1., -bits));
+      expect_close(x, solve(a, b), kSlack);
+    }
+}
+
 TEST(LinalgTest, DeterminantsAgreeWithTheirDefinition) {
   Random random(4);
   for (const std::int64_t n : {1, 2, 3, 4, 5}) {
