@@ -33,7 +33,12 @@ constexpr int kSpins = 200;
 // The skew between ranks that do equal work. After that, sleeping costs little compared to what is
 // being waited for.
 constexpr auto kYieldTime = std::chrono::milliseconds(1);
-constexpr auto kLongestSleep = std::chrono::milliseconds(1);
+
+// Progress wakes a sleeper; failures do not, and are looked for after a share of the time waited so
+// far. With hundreds of ranks more looks would take the processors from those that all wait for.
+constexpr int kSleepShare = 8;
+constexpr auto kShortestSleep = std::chrono::milliseconds(1);
+constexpr auto kLongestSleep = std::chrono::milliseconds(20);
 
 // Between looks at the ranks that are still inside after a failure.
 constexpr auto kLook = std::chrono::milliseconds(1);
@@ -120,7 +125,8 @@ bool RankGroup::Pause::once() {
     std::this_thread::yield();
   } else {
     group_.watch_for_deaths(now);
-    group_.sleep_on(peer_);
+    group_.sleep_on(peer_, std::clamp<Clock::duration>((now - sleep_from_) / kSleepShare,
+                                                       kShortestSleep, kLongestSleep));
   }
   return true;
 }
@@ -141,12 +147,12 @@ void RankGroup::wait_long(Operation& operation, int peer, std::uint64_t progress
   if (!in_time) fail_late(operation, peer, entered);
 }
 
-void RankGroup::sleep_on(int peer) {
+void RankGroup::sleep_on(int peer, std::chrono::nanoseconds longest) {
   RankState& state = ranks_[peer];
   state.num_sleepers.fetch_add(1, std::memory_order_relaxed);
   const auto seen = static_cast<std::uint32_t>(state.progress.load(std::memory_order_relaxed));
-  const timespec longest{0, std::chrono::nanoseconds(kLongestSleep).count()};
-  syscall(SYS_futex, low_half(state.progress), FUTEX_WAIT, seen, &longest, nullptr, 0);
+  const timespec time{0, longest.count()};
+  syscall(SYS_futex, low_half(state.progress), FUTEX_WAIT, seen, &time, nullptr, 0);
   state.num_sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -222,7 +222,7 @@ class RankGroup {
   std::vector<int> ranks_not_at(std::uint64_t progress) const;
   int first_stopped(int otherwise) const;
   void wake_sleepers();
-  void sleep_on(int peer);
+  void sleep_on(int peer, std::chrono::nanoseconds longest);
   void wait_long(Operation& operation, int peer, std::uint64_t progress, std::uint64_t entered);
   bool is_inside(int rank) const;
   struct Stay;
