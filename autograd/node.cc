@@ -117,6 +117,7 @@ void Leaf::follow(const Tensor& tensor) {
 }
 
 void Leaf::clear() {
+  is_average = false;
   overwrite = true;
   zeros_at_.reset();
 }
@@ -130,6 +131,7 @@ void Leaf::settle() {
 }
 
 void Leaf::set(Tensor x) {
+  is_average = is_average && x.defined();
   grad = std::move(x);
   overwrite = false;
   zeros_at_.reset();
@@ -148,6 +150,9 @@ void Leaf::apply(BackwardContext& context) {
                 " for a leaf of ", shape_);
   check_same_dtype("backward", incoming.dtype(), dtype_, where());
   check_same_device("backward", incoming.device(), device_, where());
+  RINGRAD_CHECK(!is_average, AutogradError, where(),
+                "backward: a gradient that was averaged over ranks must be cleared before the next "
+                "pass; call zero_grad()");
   const bool may_steal = exclusively_owned(incoming) && incoming.strides() == strides_;
   if (grad_enabled()) {
     settle();

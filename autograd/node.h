@@ -125,6 +125,9 @@ class Leaf final : public Node {
 
   /// The accumulated gradient; undefined if there is none.
   Tensor grad;
+  /// True while grad is an average over ranks, to which no backward pass may add: it must be cleared
+  /// or taken away first.
+  bool is_average = false;
   /// If true, the next gradient replaces the contents of grad instead of being added. This clears a
   /// gradient that lives in an arena without writing zeros. Readers call Tensor::grad(), which
   /// settles it.
@@ -161,6 +164,12 @@ inline Node* node_of(const Tensor& x) { return static_cast<Node*>(x.impl()->hist
 /// The leaf of a tensor that requires a gradient and has no recorded producer; created on first
 /// use. Returns null for the result of a recorded operation and for tensors that need no gradient.
 Leaf* leaf_of(const Tensor& x);
+
+/// The leaf that x has, also while it is frozen; null if there is none.
+inline Leaf* known_leaf_of(const Tensor& x) {
+  Node* const node = node_of(x);
+  return node && node->is_leaf() ? static_cast<Leaf*>(node) : nullptr;
+}
 
 /// The edge along which x's gradient flows; empty if x needs none.
 Edge edge_to(const Tensor& x);

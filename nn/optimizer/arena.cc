@@ -224,7 +224,7 @@ Tensor ParameterArena::flat_parameter(std::int64_t offset, std::int64_t count) c
 
 void ParameterArena::clear_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (Leaf* leaf = leaf_of(parameters_[i])) {
+    if (Leaf* leaf = known_leaf_of(parameters_[i])) {
       leaf->set(slots_[i]);
       leaf->clear();
     }
@@ -323,7 +323,7 @@ std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
 }
 
 void clear_gradient(const Tensor& parameter) {
-  Leaf* leaf = leaf_of(parameter);
+  Leaf* leaf = known_leaf_of(parameter);
   if (!leaf || !leaf->grad.defined()) return;
   if (lies_in_arena(leaf->grad))
     leaf->clear();

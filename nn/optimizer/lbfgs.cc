@@ -85,6 +85,16 @@ LineTrial LBFGS::evaluate(const std::function<Tensor()>& loss, const Tensor& sta
   return {step, value, direction.defined() ? dot(gradient, direction) : 0, gradient};
 }
 
+// What was learnt with other parameters frozen would move those, and tells of another function.
+void LBFGS::forget_unless_same_are_trained() {
+  std::vector<bool> trained;
+  for (const Tensor& parameter : parameters_) trained.push_back(parameter.requires_grad());
+  if (trained == trained_) return;
+  trained_ = std::move(trained);
+  pairs_.clear();
+  last_move_.reset();
+}
+
 // Adds what the last move has shown of the curvature, once. A pair of no or negative curvature
 // would make the estimate indefinite.
 void LBFGS::remember(const Tensor& gradient) {
@@ -118,6 +128,7 @@ Tensor LBFGS::direction_at(const Tensor& gradient) const {
 
 double LBFGS::step(const std::function<Tensor()>& loss, Where where) {
   const NoGradGuard guard;
+  forget_unless_same_are_trained();
   int evaluations = 1;
   LineTrial now = evaluate(loss, {}, {}, 0, where);
   const double first_value = now.value;

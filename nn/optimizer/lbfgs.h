@@ -70,12 +70,14 @@ class LBFGS {
   void set_values(const Tensor& start, const Tensor& direction, double step, Where where) const;
   LineTrial evaluate(const std::function<Tensor()>& loss, const Tensor& start,
                      const Tensor& direction, double step, Where where);
+  void forget_unless_same_are_trained();
   void remember(const Tensor& gradient);
   Tensor direction_at(const Tensor& gradient) const;
 
   std::vector<Tensor> parameters_;
   LBFGSOptions options_;
   std::vector<ParameterArena> arenas_;  // of one dtype and device
+  std::vector<bool> trained_;           // which parameters, at the last step
   std::deque<Pair> pairs_;
   std::optional<Move> last_move_;  // until the gradient at its end has been seen
   bool has_moved_ = false;

@@ -44,8 +44,8 @@ constexpr const char* kWholeGradients = "clip_grad_norm: gradients must be whole
 }  // namespace
 
 Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
-                     Where where)
-    : parameters_(groups.parameters()), weight_decay_(weight_decay) {
+                     std::vector<ParameterArena> arenas, Where where)
+    : parameters_(groups.parameters()), arenas_(std::move(arenas)), weight_decay_(weight_decay) {
   RINGRAD_CHECK(!parameters_.empty(), ValueError, where,
                 "optimizer: there must be at least one parameter; got none; layers of a module "
                 "must be registered by child()");
@@ -61,7 +61,7 @@ Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double
       group_of.emplace(parameter.impl(), groups_.size());
     groups_.push_back({group.learning_rate_scale, group.weight_decay});
   }
-  arenas_ = make_arenas(parameters_, {}, where);
+  if (arenas_.empty()) arenas_ = make_arenas(parameters_, {}, where);
   for (const ParameterArena& arena : arenas_) {
     steps_.emplace_back(arena.parameters().size(), 0);
     group_of_.emplace_back();

@@ -87,7 +87,11 @@ class Optimizer {
  protected:
   /// Throws ValueError for no parameters, or unless learning rates, scales and weight decays are
   /// finite and not negative, and as make_arenas.
-  Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay, Where where);
+  Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay, Where where)
+      : Optimizer(groups, learning_rate, weight_decay, {}, where) {}
+  /// The same for parameters that lie in `arenas` already, which hold no others.
+  Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
+            std::vector<ParameterArena> arenas, Where where);
 
   /// What holds for the parameters of a group.
   double learning_rate(std::size_t group) const {

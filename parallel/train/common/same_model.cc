@@ -1,5 +1,7 @@
 #include "ringrad/parallel/train/common/same_model.h"
 
+#include <cstring>
+
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
@@ -66,8 +68,21 @@ void average_value(const Tensor& tensor, Communicator& comm, Where where) {
                      [&](const Tensor& x) { comm.all_reduce(x, ReduceOp::mean, where); });
 }
 
-void broadcast_buffers(const nn::Module& module, Communicator& comm, Where where) {
-  for (const auto& [name, buffer] : module.named_buffers()) broadcast_value(buffer, comm, where);
+// What is the root's already must not count as changed: a recorded operator may have saved it, as a
+// batch norm in evaluation does. On a GPU, comparing would wait for it.
+void broadcast_buffers(const nn::Module& module, Communicator& comm, Where where, int root) {
+  for (const auto& [name, buffer] : module.named_buffers()) {
+    if (buffer.device().is_cuda()) {
+      broadcast_value(buffer, comm, where, root);
+      continue;
+    }
+    const Tensor own = once_each(buffer.detach(), where);
+    const Tensor before = kernels::contiguous(own, where), value = kernels::clone(before, where);
+    comm.broadcast(value, root, where);
+    const std::size_t bytes = static_cast<std::size_t>(value.numel()) * size_bytes(value.dtype());
+    if (bytes > 0 && std::memcmp(value.raw_data(), before.raw_data(), bytes) != 0)
+      kernels::copy_(own, value, where);
+  }
 }
 
 }  // namespace ringrad

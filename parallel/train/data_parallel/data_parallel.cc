@@ -81,7 +81,7 @@ std::vector<Part> cut(std::int64_t batch, std::int64_t num_devices) {
 // Takes a replica's gradient away from it.
 Tensor take_gradient(const Tensor& parameter) {
   const Tensor gradient = parameter.grad();
-  if (Node* leaf = node_of(parameter)) static_cast<Leaf*>(leaf)->grad = {};
+  if (Leaf* leaf = known_leaf_of(parameter)) leaf->grad = {};
   return gradient;
 }
 

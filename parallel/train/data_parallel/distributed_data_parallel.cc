@@ -61,8 +61,7 @@ void DistributedDataParallel::sync_buffers(Where where) {
 }
 
 void DistributedDataParallel::broadcast_buffers(Where where) const {
-  for (const auto& [name, buffer] : module_.named_buffers())
-    broadcast_value(buffer, comm_, where, buffers_root_);
+  ringrad::broadcast_buffers(module_, comm_, where, buffers_root_);
 }
 
 bool replicas_identical(const nn::Module& module, Communicator& comm, Where where) {

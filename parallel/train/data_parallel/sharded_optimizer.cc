@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "ringrad/autograd/node.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
 #include "ringrad/nn/optimizer/clip_to_norm.h"
@@ -20,10 +21,8 @@ namespace {
 
 constexpr std::int64_t kCutBytes = 64;
 
-// The arenas that the replica makes are those of an optimizer of the same parameters.
-nn::ParameterGroups trained_groups(const nn::Module& module, Communicator& comm,
-                                   const nn::ParameterGroups& groups, Where where) {
-  const Replica replica("ShardedOptimizer", module, comm, where);
+nn::ParameterGroups trained_groups(const nn::Module& module, const nn::ParameterGroups& groups,
+                                   Where where) {
   std::vector<Tensor> trained;
   for (const Tensor& parameter : module.parameters())
     if (parameter.requires_grad()) trained.push_back(parameter);
@@ -93,9 +92,15 @@ const Tensor& gradients_of(const nn::Optimizer& optimizer) {
 ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
                                    const MakeOptimizer& make_optimizer,
                                    const nn::ParameterGroups& groups, Where where)
-    : Optimizer(trained_groups(module, comm, groups, where), 0, 0, where),
+    : ShardedOptimizer(Replica("ShardedOptimizer", module, comm, where), module, comm,
+                       make_optimizer, groups, where) {}
+
+ShardedOptimizer::ShardedOptimizer(const Replica& replica, nn::Module& module, Communicator& comm,
+                                   const MakeOptimizer& make_optimizer,
+                                   const nn::ParameterGroups& groups, Where where)
+    : Optimizer(trained_groups(module, groups, where), 0, 0, replica.arenas(), where),
       comm_(comm),
-      purpose_(purpose_of("ShardedOptimizer", module, comm, where)),
+      purpose_(replica.purpose()),
       summands_(nn::PartOf::summand, "ShardedOptimizer",
                 comm.world_size() > 1 ? trained_ones(module) : std::vector<nn::NamedTensor>()) {
   for (const nn::ParameterArena& arena : arenas()) {
@@ -111,8 +116,24 @@ ShardedOptimizer::ShardedOptimizer(nn::Module& module, Communicator& comm,
   for (nn::Optimizer* optimizer : local_optimizers()) optimizer->take_groups(*this);
 }
 
+// Whether the gradients are averages, of which a part may have been cleared.
+bool ShardedOptimizer::are_averaged(Where where) const {
+  bool has_averages = false, has_others = false;
+  for (const nn::ParameterArena& arena : arenas())
+    for (const Tensor& parameter : arena.parameters()) {
+      const Leaf* const leaf = known_leaf_of(parameter);
+      if (!leaf) continue;
+      has_averages = has_averages || leaf->is_average;
+      has_others = has_others || (!leaf->is_average && leaf->has_gradient());
+    }
+  RINGRAD_CHECK(!has_averages || !has_others, AutogradError, where,
+                "ShardedOptimizer: all gradients must be averages, or none; got new ones beside "
+                "averages; call zero_grad() before the backward pass");
+  return has_averages;
+}
+
 void ShardedOptimizer::average_gradients(Where where) {
-  if (averaged_) return;
+  if (are_averaged(where)) return;
   const PurposeScope scope(purpose_);
   for (std::size_t i = 0; i < cuts_.size(); ++i) {
     const auto& [parts_end, own, rest] = cuts_[i];
@@ -126,7 +147,9 @@ void ShardedOptimizer::average_gradients(Where where) {
   reduce_presence(presence, comm_, where);
   if (FrozenParameters::is_marked(presence)) agree_on_frozen(presence, where);
   adopt_gradients(arenas(), presence);
-  averaged_ = true;
+  for (const nn::ParameterArena& arena : arenas())
+    for (const Tensor& parameter : arena.parameters())
+      if (Leaf* const leaf = known_leaf_of(parameter)) leaf->is_average = true;
 }
 
 void ShardedOptimizer::agree_on_frozen(const Tensor& presence, Where where) {
@@ -183,11 +206,6 @@ double ShardedOptimizer::clip_grad_norm(double max_norm, Where where) {
   norm.add(joint_norm(own_norm, comm_, where));
   if (!norm.is_finite()) zero_grad();  // averages, which the next backward pass must not add to
   return nn::clip_to_norm(gradients, norm, max_norm, where);
-}
-
-void ShardedOptimizer::zero_grad() {
-  Optimizer::zero_grad();
-  averaged_ = false;
 }
 
 std::int64_t ShardedOptimizer::state_bytes() const {

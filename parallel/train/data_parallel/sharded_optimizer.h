@@ -38,6 +38,8 @@
 
 namespace ringrad {
 
+class Replica;
+
 /// Gradients are averaged once per step, however many backward passes they come from. step() uses
 /// them up: the next pass starts from zero. Until then a parameter's grad() is this rank's
 /// contribution; after clip_grad_norm() it is the average, in this rank's part alone. Buffers, such
@@ -74,8 +76,11 @@ class ShardedOptimizer : private nn::Optimizer {
   /// (ModelGradients::step).
   void step(double grad_scale, Where where = Where::current());
 
-  /// Averages the gradients now, once per step; step() then need not. Until zero_grad() this rank's
-  /// parts() hold the average. All ranks must call it.
+  /// Averages the gradients now, unless they are averages since the last pass; step() then need not.
+  /// Until they are cleared this rank's parts() hold the average. All ranks must call it.
+  ///
+  /// Throws: AutogradError if some gradients are averages, and others came later; so does a backward
+  ///         pass that would add to an average
   void average_gradients(Where where = Where::current());
 
   /// Averages the gradients and scales them by one factor, so that their joint Euclidean norm is at
@@ -87,13 +92,11 @@ class ShardedOptimizer : private nn::Optimizer {
   ///         layers, of whose model other ranks have the rest: ModelGradients takes the norm of all
   double clip_grad_norm(double max_norm, Where where = Where::current());
 
-  /// Drops the gradients.
-  void zero_grad();
-
   using Optimizer::arenas;
   using Optimizer::learning_rate;
   using Optimizer::parameters;
   using Optimizer::set_learning_rate;
+  using Optimizer::zero_grad;
 
   /// The size of the optimizer's state on this rank, in bytes.
   std::int64_t state_bytes() const;
@@ -123,6 +126,11 @@ class ShardedOptimizer : private nn::Optimizer {
     std::unique_ptr<nn::Optimizer> own, rest;
   };
 
+  ShardedOptimizer(const Replica& replica, nn::Module& module, Communicator& comm,
+                   const MakeOptimizer& make_optimizer, const nn::ParameterGroups& groups,
+                   Where where);
+
+  bool are_averaged(Where where) const;
   nn::StateDict part_state(const nn::StateDict& state, std::size_t part) const;
   void update(const Range& range, double grad_scale, Where where) override;
   void agree_on_frozen(const Tensor& presence, Where where);
@@ -132,7 +140,6 @@ class ShardedOptimizer : private nn::Optimizer {
   nn::PartialGradients summands_;  // marks the parameters
   std::vector<Cut> cuts_;          // one per arena
   FrozenParameters frozen_later_;
-  bool averaged_ = false;  // since the last step
 };
 
 }  // namespace ringrad

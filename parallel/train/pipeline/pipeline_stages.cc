@@ -68,12 +68,17 @@ Tensor PipelineStages::call(nn::Module& module, const Tensor& input, Where where
   // between the two.
   const auto run = [&module, where,
                     runs = std::make_shared<int>(0)](const std::vector<Tensor>& inputs) {
-    std::vector<std::pair<Tensor, Tensor>> buffers;
+    struct Before {
+      Tensor buffer, value;
+      std::uint32_t version;
+    };
+    std::vector<Before> buffers;
     if (++*runs > 1)
       for (const auto& [name, buffer] : module.named_buffers())
-        buffers.emplace_back(buffer, kernels::clone(buffer, where));
+        buffers.push_back({buffer, kernels::clone(buffer, where), buffer.version()});
     const Tensor output = module(inputs[0], where);
-    for (const auto& [buffer, value] : buffers) kernels::copy_(buffer, value, where);
+    for (const auto& [buffer, value, version] : buffers)  // those that stay may be saved
+      if (buffer.version() != version) kernels::copy_(buffer, value, where);
     return output;
   };
   return activation_checkpoint(run, {input}, where);

@@ -28,7 +28,14 @@ void StageReplicas::begin_step(Where where) {
     trained_->begin_forward({}, where);
     num_passes_ = trained_->num_passes();
     not_yet_.emplace(*trained_);
-  } else if (broadcasts_buffers_ && stage_.is_training()) {
+    return;
+  }
+  for (const Tensor& parameter : stage_.parameters())
+    RINGRAD_CHECK(!parameter.requires_grad(), AutogradError, where,
+                  "Pipeline: a stage that was frozen when it was made must stay so; got a "
+                  "parameter of shape ",
+                  parameter.shape(), " that requires a gradient now; make a new one");
+  if (broadcasts_buffers_ && stage_.is_training()) {
     const PurposeScope scope(purpose_);
     broadcast_buffers(stage_, comm_, where);
   }

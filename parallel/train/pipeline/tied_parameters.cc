@@ -87,13 +87,13 @@ TiedParameters::TiedParameters(const std::vector<std::vector<StageParameter>>& t
                     concat(own.dtype(), ' ', own.shape(), own.requires_grad() ? "" : " frozen"),
                     *group, where);
     broadcast_value(own, *group, where);
-    if (own.requires_grad()) ties_.push_back({own, std::move(group)});
+    ties_.push_back({own, own.requires_grad(), std::move(group)});
   }
 }
 
 // The lowest rank's gradient is the sum so far.
 void TiedParameters::begin_step() const {
-  for (const auto& [parameter, group] : ties_)
+  for (const auto& [parameter, is_trained, group] : ties_)
     if (group->rank() > 0) nn::clear_gradient(parameter);
 }
 
@@ -104,12 +104,13 @@ bool TiedParameters::is_repeated(const Tensor& parameter) const {
 }
 
 void TiedParameters::add_gradients(Where where) const {
-  for (const auto& [parameter, group] : ties_) {
+  for (const auto& [parameter, is_trained, group] : ties_) {
     RINGRAD_CHECK(
-        parameter.requires_grad(), AutogradError, where,
+        parameter.requires_grad() == is_trained, AutogradError, where,
         "Pipeline: tied parameters must be trained as they were in the beginning; got one "
         "of shape ",
-        parameter.shape(), " that is frozen now");
+        parameter.shape(), is_trained ? " that is frozen now" : " that was frozen");
+    if (!is_trained) continue;
     const Tensor is_present =
         full({1}, leaf_of(parameter)->has_gradient(), {.dtype = DType::int32, .device = Device()});
     group->all_reduce(is_present, ReduceOp::max, where);

@@ -57,6 +57,7 @@ class TiedParameters {
  private:
   struct Tie {
     Tensor parameter;
+    bool is_trained;
     std::unique_ptr<Communicator> group;
   };
   std::vector<Tie> ties_;  // those that this rank shares with others

@@ -69,7 +69,7 @@ std::vector<Part> parts_of(const Tensor& x, const std::vector<std::vector<Tensor
 void backward_of(Part& part, const Tensor& grad_output, Where where) {
   if (!grad_output.defined() || !part.y.requires_grad()) return;
   const StandIn guard(part);
-  const auto leaf = [&](std::size_t i) { return leaf_of(part.parameters[i]); };
+  const auto leaf = [&](std::size_t i) { return known_leaf_of(part.parameters[i]); };
   for (std::size_t i = 0; i < part.parameters.size(); ++i) {
     leaf(i)->overwrite = part.destinations[i].defined();
     leaf(i)->grad = std::exchange(part.destinations[i], {});

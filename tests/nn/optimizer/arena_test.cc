@@ -314,6 +314,25 @@ TEST(ArenaTest, FrozenParametersAndDroppedGradientsCountAsZero) {
   EXPECT_EQ(gradient_at(arena, 0), 1);
 }
 
+// As two nets do that train in turn.
+TEST(ArenaTest, FrozenParametersAreCleared) {
+  const auto p = three_parameters();
+  const auto alone = ones({3}).set_requires_grad();
+  const ParameterArena arena(p);
+  for (const bool settles : {false, true}) {
+    (sum(p[0]) + sum(alone)).backward();
+    for (const Tensor& x : {p[0], alone}) x.set_requires_grad(false);
+    arena.clear_gradients();
+    clear_gradient(alone);
+    if (settles) arena.settle();
+    for (const Tensor& x : {p[0], alone}) x.set_requires_grad();
+    EXPECT_FALSE(arena.has_gradient(0));
+    EXPECT_FALSE(alone.grad().defined());
+  }
+  sum(p[0]).backward();
+  EXPECT_EQ(gradient_at(arena, 0), 1);
+}
+
 TEST(ArenaTest, GradientsSetFromOutsideAreTakenIn) {
   const auto p = three_parameters();
   const ParameterArena arena(p);

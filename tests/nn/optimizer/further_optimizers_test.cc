@@ -198,6 +198,19 @@ TEST(LBFGSTest, TrainsPiecesOfAWrappedModel) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(alone[i], piece[i], 1e-6);
 }
 
+// What it has learnt of the curvature would move them.
+TEST(LBFGSTest, LeavesParametersAloneThatAreFrozenLater) {
+  const Tensor x = zeros({2}).set_requires_grad(), y = zeros({2}).set_requires_grad();
+  LBFGS optimizer({x, y}, {.max_iterations = 2});
+  const auto loss = [&] { return sum(square(x + y - 1) + square(x - 3) * 5 + square(y) * 2); };
+  for (int i = 0; i < 2; ++i) optimizer.step(loss);
+  x.set_requires_grad(false);
+  fill_(x.detach(), 2);
+  for (int i = 0; i < 5; ++i) optimizer.step(loss);
+  EXPECT_EQ(x.to_vector<double>(), (std::vector<double>{2, 2}));
+  EXPECT_NEAR(y.to_vector<double>()[0], -1. / 3, 1e-4);  // 2 (2 + y - 1) + 4 y = 0
+}
+
 // log(x) is NaN where the first trials of the search lie.
 TEST(LBFGSTest, AStepToNanIsTooLong) {
   const Tensor x = tensor({0.01}, DType::float64).set_requires_grad();

@@ -195,6 +195,34 @@ TEST(WrappedModuleTest, EverySchemeSharesBuffersOfAnyStrides) {
     });
 }
 
+// A batch norm in evaluation is saved with its buffers, which then must not count as changed.
+nn::Sequential net_with_fixed_norm() {
+  manual_seed(1);
+  nn::Sequential net(nn::Linear(2, 3), nn::BatchNorm1d(3), nn::Linear(3, 1));
+  net.layer(1).eval();
+  return net;
+}
+
+TEST(WrappedModuleTest, TwoPassesOfFixedBuffersMayComeBeforeBackward) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Sequential net = net_with_fixed_norm(), alone = net_with_fixed_norm();
+    DistributedDataParallel model(net, comm);
+    (sum(model(batch())) - sum(model(batch() * 3))).backward();
+    (sum(alone(batch())) - sum(alone(batch() * 3))).backward();
+    testing::expect_close(net.parameters()[0].grad(), alone.parameters()[0].grad());
+  });
+}
+
+TEST(WrappedModuleTest, CheckpointedStagesMayHaveFixedBuffers) {
+  run_ranks(1, [](Communicator& comm) {
+    nn::Sequential net = net_with_fixed_norm(), alone = net_with_fixed_norm();
+    Pipeline pipeline({&net}, comm, gpipe(1, 2), sum_of, {.checkpoint_activations = true});
+    pipeline.train_step(batch(), zeros({4}));
+    (sum(alone(batch())) / 2).backward();
+    testing::expect_close(net.parameters()[0].grad(), alone.parameters()[0].grad());
+  });
+}
+
 TEST(WrappedModuleTest, LocalSGDAveragesBuffersOfAnyStrides) {
   run_ranks(2, [](Communicator& comm) {
     Odd net(10);

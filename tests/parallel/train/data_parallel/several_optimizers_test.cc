@@ -199,6 +199,24 @@ TEST(SeveralOptimizersTest, OneRankMayMakeItsOptimizerBeforeTheWrapper) {
   });
 }
 
+TEST(SeveralOptimizersTest, OneRankMayMakeItsOptimizerBeforeAShardedOne) {
+  run_ranks(kRanks, [&](Communicator& comm) {
+    nn::Sequential net = make_net();
+    std::optional<nn::ExponentialMovingAverage> average;
+    std::optional<nn::SGD> optimizer;
+    if (comm.rank() == 0) average.emplace(net);
+    if (comm.rank() == 0) optimizer.emplace(net.parameters());
+    ShardedOptimizer sharded(net, comm, [](const auto& parameters) {
+      return std::make_unique<nn::SGD>(parameters, nn::SGDOptions{.learning_rate = 0.1});
+    });
+    for (int step = 0; step < kSteps; ++step) {
+      loss_of(net(rows(step, &comm))).backward();
+      sharded.step();
+    }
+    EXPECT_TRUE(replicas_identical(net, comm));
+  });
+}
+
 // Views from before packing, on all ranks or on one only, which then packs nothing else.
 TEST(SeveralOptimizersTest, ViewsSeeWhatTrainingWrites) {
   for (const bool on_all : {true, false})

@@ -268,6 +268,31 @@ TEST(ShardedOptimizerTest, GradientsOfSeveralPassesAreAddedUpAndUsedUpByAStep) {
 }
 
 // Momentum and weight decay would move what is frozen; zero gradients do not keep it.
+// The next pass's gradients are averaged, whoever has cleared the averages.
+TEST(ShardedOptimizerTest, AveragesMayBeDroppedInsteadOfAStep) {
+  run_ranks(2, [](Communicator& comm) {
+    nn::Linear net(40, 2);
+    ShardedOptimizer optimizer(net, comm, kPlain);
+    const auto pass = [&] {
+      sum(net(ones({1, 40})) * static_cast<double>(comm.rank())).backward();
+    };
+    pass();
+    EXPECT_GT(optimizer.clip_grad_norm(1e6), 0);
+    EXPECT_THROW(pass(), AutogradError);  // it would add to an average
+    const Tensor before = clone(net.bias.detach());
+    net.zero_grad();
+    pass();
+    optimizer.step();
+    expect_close(net.bias.detach(), before - 0.5);
+    EXPECT_TRUE(replicas_identical(net, comm));
+    pass();
+    optimizer.average_gradients();
+    nn::clear_gradient(net.weight);
+    sum(net.weight).backward();
+    EXPECT_THROW(optimizer.step(), AutogradError);  // new ones beside averages
+  });
+}
+
 TEST(ShardedOptimizerTest, FrozenParametersKeepTheirValues) {
   on_ranks([](Communicator& comm) {
     seed(comm);

@@ -170,16 +170,42 @@ TEST(HybridTest, ReplicasHaveOneSetOfRunningStatistics) {
   });
 }
 
-TEST(HybridTest, AParameterThatIsTrainedLaterIsRefused) {
-  std::vector<std::string> errors(
-      2);  // of the ranks; the first error ends the other rank wherever it is
+// A part of a stage, or all of it.
+TEST(HybridTest, WhatIsTrainedLaterIsRefused) {
+  for (const bool all : {false, true}) {
+    std::vector<std::string> errors(
+        2);  // of the ranks; the first error ends the other rank wherever it is
+    run_ranks(2, [&](Communicator& comm) {
+      const auto line = comm.split(comm.rank());
+      nn::Linear layer(6, 3);
+      layer.bias.set_requires_grad(false);
+      layer.weight.set_requires_grad(!all);
+      try {
+        Pipeline pipeline({&layer}, *line, gpipe(1, 2), cross_entropy_loss, {.replicas = &comm});
+        layer.bias.set_requires_grad();
+        const LabelledBatch batch = mlp_batch(4);
+        pipeline.train_step(batch.x, batch.y);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(comm.rank())] = error.what();
+      }
+    });
+    for (const std::string& error : errors)
+      EXPECT_NE(error.find(all ? "a stage that was frozen" : "a parameter that was frozen"),
+                std::string::npos)
+          << error;
+  }
+}
+
+TEST(HybridTest, ATieThatIsTrainedLaterIsRefused) {
+  std::vector<std::string> errors(2);
   run_ranks(2, [&](Communicator& comm) {
-    const auto line = comm.split(comm.rank());
-    nn::Linear layer(6, 3);
-    layer.bias.set_requires_grad(false);
+    nn::Sequential first(nn::Linear(6, 6)), last(nn::Linear(6, 6));
+    std::vector<nn::Module*> stages = {&first, &last};
+    for (nn::Module* stage : stages) stage->parameters()[0].set_requires_grad(false);
     try {
-      Pipeline pipeline({&layer}, *line, gpipe(1, 2), cross_entropy_loss, {.replicas = &comm});
-      layer.bias.set_requires_grad();
+      Pipeline pipeline(stages, comm, gpipe(2, 2), cross_entropy_loss,
+                        {.tied = {{{0, "0.weight"}, {1, "0.weight"}}}});
+      for (nn::Module* stage : stages) stage->parameters()[0].set_requires_grad();
       const LabelledBatch batch = mlp_batch(4);
       pipeline.train_step(batch.x, batch.y);
     } catch (const Error& error) {
@@ -187,7 +213,7 @@ TEST(HybridTest, AParameterThatIsTrainedLaterIsRefused) {
     }
   });
   for (const std::string& error : errors)
-    EXPECT_NE(error.find("a parameter that was frozen"), std::string::npos) << error;
+    EXPECT_NE(error.find("got one of shape (6, 6) that was frozen"), std::string::npos) << error;
 }
 
 TEST(HybridTest, GradientsAreReducedOnceAStepInTheStagesLastBackwardPass) {

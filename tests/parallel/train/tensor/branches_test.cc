@@ -287,6 +287,22 @@ TEST(BranchesTest, FrozenAndUnusedParametersGetNoGradient) {
   }
 }
 
+TEST(BranchesTest, AParameterMayBeFrozenBeforeBackward) {
+  const auto scale = [](const Tensor& x, const Tensor& weight, int) { return x * weight; };
+  Branches net(Join::sum, Told(scale), Told(scale));
+  const std::vector<Tensor> weights = net.parameters();
+  for (const Mode mode : kModes) {
+    net.set_mode(mode);
+    const Tensor loss = sum(net(ones({2, 6})));
+    weights[0].set_requires_grad(false);
+    loss.backward();
+    expect_same_bits(weights[1].grad(), full({6}, 2));
+    weights[0].set_requires_grad();
+    expect_same_bits(weights[0].grad(), full({6}, 2));  // as without branches
+    net.zero_grad();
+  }
+}
+
 TEST(BranchesTest, OutputsMayBeJoinedInAnotherWay) {
   const Team team(2);
   Branches net = make_branches(Join::sum, with_identity);
