@@ -42,7 +42,7 @@ class RunAllTest(unittest.TestCase):
 
     def run_all(self, *arguments, **environment):
         return subprocess.run(self.command(*arguments), text=True, capture_output=True, cwd=self.bundle,
-                              env={**os.environ, **environment}, timeout=200, check=False)
+                              env={**os.environ, **environment}, check=False)
 
     def outcomes(self, run):
         """{step: outcome} of the table."""
@@ -114,7 +114,7 @@ class PlantedTest(RunAllTest):
             while not (self.bundle / 'log').exists():
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
-            output, _ = process.communicate(timeout=100)
+            output, _ = process.communicate()
         self.assertEqual(process.returncode, 1)
         self.assertEqual(output.splitlines()[-1], '0 passed, 0 failed, 1 timed out, 6 not run, 0 skipped')
         self.assertEqual(self.log(), ['slow'])

@@ -22,7 +22,7 @@ class GtestIsolatedTest(unittest.TestCase):
 
     def run_tests(self, *arguments, program=PROGRAM):
         """(exit status, {test: outcome}, stdout) of a run."""
-        run = subprocess.run([*self.command, *arguments, program], text=True, capture_output=True, timeout=100,
+        run = subprocess.run([*self.command, *arguments, program], text=True, capture_output=True,
                              check=False)
         results = json.loads(self.json.read_text()) if self.json.exists() else {}
         return run.returncode, {name: one['outcome'] for name, one in results.items()}, run.stdout + run.stderr
@@ -80,7 +80,7 @@ class GtestIsolatedTest(unittest.TestCase):
         while not self.running():
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=100)
+        output, _ = process.communicate()
         self.assertEqual(process.returncode, 1)
         self.assertIn('2 not run', output)
         self.assertFalse(self.running())

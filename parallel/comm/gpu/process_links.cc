@@ -10,12 +10,14 @@
 
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/gpu/process_exports.h"
 
 namespace ringrad {
 namespace {
 
 constexpr auto kLongestFarewell = std::chrono::seconds(1);
+constexpr auto kLook = std::chrono::milliseconds(1);
 // A name holds a segment's number above these bits, and the distance from its begin in them.
 constexpr int kSegmentShift = 40;
 constexpr std::size_t kMaxSegments = ProcessCard::kMaxSegments;
@@ -85,10 +87,10 @@ class ProcessLinks final : public DeviceLinks {
     if (own_kernels_.abort_word != nullptr) cudaFreeHost(own_kernels_.abort_word);
     mail_.reset();
     // Ranks that work together leave together, as a rule.
-    const auto begin = std::chrono::steady_clock::now();
-    while (!exports_->nobody_uses_them() && session_.group().failed_rank() < 0 &&
-           std::chrono::steady_clock::now() - begin < kLongestFarewell)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (RunningTime waited(kLook); !exports_->nobody_uses_them() &&
+                                    session_.group().failed_rank() < 0 &&
+                                    waited.advance() < kLongestFarewell;)
+      std::this_thread::sleep_for(kLook);
     retire(std::move(exports_));
   }
 

@@ -45,7 +45,7 @@ def parse(path):
 
 
 def run(*arguments, **options):
-    return subprocess.run([WRITER, *map(str, arguments)], text=True, capture_output=True, timeout=60, **options)
+    return subprocess.run([WRITER, *map(str, arguments)], text=True, capture_output=True, **options)
 
 
 class CheckpointFileTest(unittest.TestCase):
@@ -113,7 +113,7 @@ class CheckpointFileTest(unittest.TestCase):
         disk = self.folder / 'disk'
         disk.mkdir()
         done = subprocess.run(['unshare', '-rm', 'bash', '-c', script, 'bash', WRITER, str(disk)], text=True,
-                              capture_output=True, timeout=60)
+                              capture_output=True)
         if done.returncode == 99 or 'unshare' in done.stderr:
             self.skipTest('no file system may be mounted here')
         self.assertEqual(done.returncode, 0, done.stderr)

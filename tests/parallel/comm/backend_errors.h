@@ -10,6 +10,7 @@
 
 #include "ringrad/tests/parallel/comm/backend_traits.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad::testing {
@@ -144,7 +145,7 @@ inline void expect_abort_told(Communicator& comm, const BackendTraits& traits) {
   expect_contains(error_of([&] { part->all_reduce(ones({8})); }),
                   "the group must be whole; got a failure of rank 0: enough");
   EXPECT_EQ(part->failed_rank(), 0);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
   expect_sum_works(comm);
 }
 
@@ -184,8 +185,8 @@ inline void expect_second_thread_refused(Communicator& comm) {
 
 /// The last rank calls only after the others have left, and is named.
 ///
-/// REQUIRES: a group with a deadline of deadline_s seconds; the test breaks it
-inline void expect_late_rank_named(Communicator& comm, double deadline_s) {
+/// REQUIRES: a group with a deadline of kShortDeadline; the test breaks it
+inline void expect_late_rank_named(Communicator& comm) {
   using Clock = std::chrono::steady_clock;
   const int last = comm.world_size() - 1;
   comm.barrier();
@@ -193,10 +194,10 @@ inline void expect_late_rank_named(Communicator& comm, double deadline_s) {
   if (comm.rank() == last)
     while (comm.failed_rank() < 0) std::this_thread::yield();
   const std::string error = error_of([&] { comm.all_reduce(ones({8})); });
-  EXPECT_LT(std::chrono::duration<double>(Clock::now() - begin).count(), deadline_s + 1);
+  EXPECT_LT(Clock::now() - begin, kShortDeadline + kPatience);
   EXPECT_EQ(error.find("all_reduce(sum, float32, 8 elements) #"), 0U) << error;
   expect_contains(error, concat(" on rank ", comm.rank(), ": "));
-  expect_contains(error, concat("every rank must arrive within ", deadline_s,
+  expect_contains(error, concat("every rank must arrive within ", kShortDeadline.count(),
                                 " s; got no call from rank ", last));
 }
 

@@ -7,6 +7,7 @@
 #include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 
 namespace ringrad {
@@ -49,11 +50,10 @@ TEST(BackendTest, PlansThatAreChosenAddInRankOrder) {
 
 TEST(BackendTest, ALateRankIsNamed) {
   ProcessGroupOptions options;
-  options.deadline = milliseconds(300);
-  constexpr auto kBody = [](Communicator& comm) { testing::expect_late_rank_named(comm, 0.3); };
+  options.deadline = testing::kShortDeadline;
   for (const int n : {2, 4}) {
-    run_ranks(n, kBody, options);
-    on_processes(n, kBody, options);
+    run_ranks(n, testing::expect_late_rank_named, options);
+    on_processes(n, testing::expect_late_rank_named, options);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "ringrad/parallel/comm/network/gloo_group.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"
 
@@ -242,8 +243,7 @@ TEST(LogicalRanksTest, ARankThatIsLateEndsAll) {
                    while (comm.failed_rank() < 0) std::this_thread::yield();
                  expect_contains(error_of([&] { comm.barrier(); }), "got no call from rank");
                },
-               {.deadline = std::chrono::milliseconds(600)},
-               {.deadline = std::chrono::milliseconds(300)});
+               {.deadline = 2 * testing::kShortDeadline}, {.deadline = testing::kShortDeadline});
 }
 
 TEST(LogicalRanksTest, ARankThatLeavesEndsAll) {

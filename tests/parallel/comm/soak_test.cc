@@ -20,6 +20,7 @@
 #include <string>
 #include <thread>
 
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/parallel/comm/random_calls.h"
 #include "ringrad/tests/testing.h"
@@ -27,7 +28,6 @@
 namespace ringrad {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::Processes;
 using testing::Random;
 
@@ -60,7 +60,7 @@ Fault draw_fault(Random& random, std::int64_t number) {
   fault.calls_seed = static_cast<std::uint64_t>(random.integer(0, 1 << 30));
   fault.after = std::chrono::microseconds(random.integer(0, 20'000));
   if (fault.stops) {
-    fault.options.deadline = milliseconds(1000);
+    fault.options.deadline = testing::kShortDeadline;
     if (number % 20 == 9)
       fault.signal = SIGSTOP;
     else

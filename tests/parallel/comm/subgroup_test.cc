@@ -8,11 +8,11 @@
 
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 
 namespace ringrad {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::expect_exact;
 using testing::expect_throws;
 
@@ -136,7 +136,8 @@ TEST(SubgroupTest, ShrinkWaitsForTheDeadlineAndNoLonger) {
                 both_have_gone_on.wait();
                 expect_throws<CollectiveError>(
                     [&] { comm.shrink(); },
-                    "shrink: ranks must come within 0.2 s; rank 2 was late");
+                    concat("shrink: ranks must come within ", testing::kShortDeadline.count(),
+                           " s; rank 2 was late"));
                 return;
               }
               EXPECT_THROW(comm.barrier(), CollectiveError);
@@ -145,7 +146,7 @@ TEST(SubgroupTest, ShrinkWaitsForTheDeadlineAndNoLonger) {
               expect_all_exact(*rest);
               both_have_gone_on.count_down();
             },
-            {.deadline = milliseconds(200)});
+            {.deadline = testing::kShortDeadline});
 }
 
 TEST(SubgroupTest, AWholeGroupDoesNotShrink) {

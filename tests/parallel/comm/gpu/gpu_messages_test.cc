@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,7 +46,7 @@ TEST_F(GpuMessagesTest, ArriveInOrderWithTheirValues) {
       const int right = (comm.rank() + 1) % 3, left = (comm.rank() + 2) % 3;
       for (int k = 0; k < 60; ++k) {
         const std::int64_t count = k % 7 * (k % 5) * 1000;
-        const DType dtype = testing::kAllDTypes[k % 8];
+        const DType dtype = testing::kAllDTypes[k % std::size(testing::kAllDTypes)];
         const Tensor x = empty({count}, {.dtype = dtype});
         comm.send(input_of(dtype, ReduceOp::max, comm.rank() + k, count), right);
         comm.recv(x, left);

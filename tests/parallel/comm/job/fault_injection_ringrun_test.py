@@ -2,7 +2,6 @@
 """ringrun --inject: how ranks see planned faults, and that no process or file stays behind."""
 import json
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
@@ -84,11 +83,9 @@ class FaultInjectionTest(Unique):
     def test_a_plan_is_checked_before_anything_starts(self):
         for plan, text in (('kill:3@step=1', 'the rank must be a number in [0, 2]; got "3"'),
                            ('kill:1', 'must say when'), ('kill:1@step=1@restart=1', 'got restart 1')):
-            begin = time.monotonic()
             run = ringrun('-n', '3', '--inject', plan, script='echo started')
             self.assertEqual((run.returncode, run.stdout), (2, ''), plan)
             self.assertIn(text, run.stderr)
-            self.assertLess(time.monotonic() - begin, 5)
 
 
 if __name__ == '__main__':

@@ -21,7 +21,7 @@ import time
 import unittest
 from pathlib import Path
 
-from launched import RINGRUN, processes_with
+from launched import PATIENCE, RINGRUN, processes_with
 
 PROGRAM = str(Path('examples/restart_after_crash').absolute())
 NUM_JOBS = int(os.environ.get('RINGRAD_SOAK_JOBS', '5'))
@@ -94,7 +94,7 @@ class FaultSoak(unittest.TestCase):
         return self.parameters[backend, ranks]
 
     def assert_nothing_left(self, job, shared_before):
-        end = time.monotonic() + 2
+        end = time.monotonic() + PATIENCE
         while processes_with(str(job.checkpoint)) and time.monotonic() < end:
             time.sleep(0.01)
         self.assertEqual(processes_with(str(job.checkpoint)), [])

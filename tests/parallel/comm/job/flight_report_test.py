@@ -66,7 +66,7 @@ class ProgramTest(unittest.TestCase):
     def report(self, *arguments):
         limit = 1 << 30  # bytes of address space
         return subprocess.run(['tools/flight_report', str(self.folder), *arguments], text=True, capture_output=True,
-                              timeout=30, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
 
     def write(self, rank, data, group='0'):
         data = data if isinstance(data, bytes) else json.dumps(data).encode()

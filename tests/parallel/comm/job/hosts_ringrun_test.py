@@ -9,7 +9,7 @@ import time
 import unittest
 from pathlib import Path
 
-from launched import RINGRUN, Unique, processes_with, ringrun
+from launched import PATIENCE, RINGRUN, Unique, processes_with, ringrun
 
 # Remote shells, called with the host and the command. 'joined' joins the words as ssh does;
 # 'pumped' has two pipes that can be stopped.
@@ -108,7 +108,7 @@ class HostsTest(Unique):
         self.assertEqual(sorted(job.stdout.readline() for _ in range(3)),
                          ['[0@localhost] told\n', '[1@far] told\n', '[2@far] told\n'])
         job.send_signal(signal.SIGTERM)
-        self.assertEqual(job.wait(10), 128 + signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM)
         self.assertEqual(job.stdout.read().count('bye'), 3)
 
     # Starts a child that has left the rank's process group and session.
@@ -127,7 +127,7 @@ class HostsTest(Unique):
         for which, why in enumerate(('the first process of its agent was ended', 'its connection ended')):
             job = self.start(self.rank(), '--grace', '0.2')
             os.kill(self.agents_of(job)[which], signal.SIGKILL)
-            self.assertEqual(job.wait(20), 1)
+            self.assertEqual(job.wait(), 1)
             self.assertIn(f'ringrun: host far failed first: {why}', job.stderr.read())
             self.assert_nothing_left()
 
@@ -136,7 +136,7 @@ class HostsTest(Unique):
         children = Path(f'/proc/{job.pid}/task/{job.pid}/children').read_text().split()
         self.assertEqual(len(children), 1)
         os.kill(int(children[0]), signal.SIGKILL)
-        self.assertEqual(job.wait(20), 1)
+        self.assertEqual(job.wait(), 1)
         self.assertIn('host localhost failed first: its connection ended', job.stderr.read())
         self.assert_nothing_left()
 
@@ -147,10 +147,10 @@ class HostsTest(Unique):
         for pump in pumps:
             os.kill(int(pump), signal.SIGSTOP)
             self.addCleanup(subprocess.run, ['kill', '-9', pump], stderr=subprocess.DEVNULL)
-        self.assertEqual(job.wait(20), 1)
+        self.assertEqual(job.wait(), 1)
         self.assertIn('ringrun: host far failed first: silent for 1.5 s', job.stderr.read())
         # The agent no longer receives anything either: it has ended its ranks by itself.
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while set(processes_with(self.word)) - set(pumps) and time.monotonic() < end:
             time.sleep(0.05)
         self.assertEqual(set(processes_with(self.word)) - set(pumps), set())
@@ -177,11 +177,9 @@ class HostsTest(Unique):
         for kind, text in (('endless', 'must speak in messages; got "???'),
                            ('dripping', 'host far failed first: its ringrun must be "ringrad agent'),
                            ('steals', 'host far failed first: its ringrun must be "ringrad agent')):
-            begin = time.monotonic()
             run = self.run_hosts('sleep 100', '--grace', '0.2', '--host-timeout', '2', kind=kind)
             self.assertEqual(run.returncode, 1, run.stderr)
             self.assertIn(text, run.stderr)
-            self.assertLess(time.monotonic() - begin, 20)
         self.assertNotIn('RINGRAD_TOKEN', stolen.read_text() if stolen.exists() else '')
 
     def test_that_are_lost_are_all_left_out_of_the_next_run(self):
@@ -196,7 +194,7 @@ class HostsTest(Unique):
         self.assertEqual(len(agents), 2)
         for agent in agents:
             os.kill(int(agent), signal.SIGKILL)
-        self.assertEqual(job.wait(20), 0)
+        self.assertEqual(job.wait(), 0)
         self.assertEqual(job.stdout.read(), '[0] 0 of 1\n')
         self.assertIn('ringrun: restart 1 of 1 on 1 ranks\n', job.stderr.read())
         self.assert_nothing_left()
@@ -214,7 +212,7 @@ class HostsTest(Unique):
             os.kill(int(pump), signal.SIGSTOP)
             self.addCleanup(subprocess.run, ['kill', '-9', pump], stderr=subprocess.DEVNULL)
         Path(self.folder.name, 'flag').touch()
-        self.assertEqual(job.wait(20), 0)
+        self.assertEqual(job.wait(), 0)
         self.assertEqual(job.stdout.read(), '[0] 0 of 1\n')
         self.assertIn('ringrun: restart 1 of 1 on 1 ranks\n', job.stderr.read())
 

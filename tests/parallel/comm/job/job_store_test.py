@@ -11,6 +11,8 @@ import time
 import unittest
 from pathlib import Path
 
+from launched import PATIENCE
+
 RANKS = Path('tests/parallel/comm/job/job_store_ranks').absolute()
 LAUNCHERS = ('RANK', 'WORLD_SIZE', 'LOCAL_', 'MASTER_', 'OMPI_', 'PMIX_', 'PMI_', 'SLURM_', 'RINGRAD_', 'TORCHELASTIC_')
 NOBODY = 65534
@@ -74,7 +76,7 @@ class JobStoreTest(unittest.TestCase):
         return self.start(str(self.ranks), 'job', '0', RANK=str(rank), WORLD_SIZE='2', **variables)
 
     def assert_met(self, job, num_ranks=2):
-        out, err = job.communicate(timeout=60)
+        out, err = job.communicate()
         self.assertEqual((job.returncode, out, err), (0, 'met\n' * num_ranks, ''))
 
     def files(self, user=None):
@@ -115,7 +117,7 @@ class MixTest(JobStoreTest):
 
 class FileTest(JobStoreTest):
     def wait_for_file(self):
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             found = [path for path in self.files() if not path.name.startswith('new-')]
             if found:
@@ -146,7 +148,7 @@ class FileTest(JobStoreTest):
         killed.communicate()
         token = path.read_text().split()[1]
         with socket.create_server(('127.0.0.1', 0)) as stranger:  # has the old port now
-            stranger.settimeout(30)
+            stranger.settimeout(PATIENCE)
             path.write_text(f'{stranger.getsockname()[1]} {token}\n')
             late = self.rank(1)
             stranger.accept()[0].close()  # the late rank has read the old file
@@ -165,7 +167,7 @@ class FileTest(JobStoreTest):
         first = self.rank(0)
         self.wait_for_file()
         second = self.rank(0)
-        self.assertIn('each must have a MASTER_PORT of its own; got a second rank 0', second.communicate(timeout=60)[1])
+        self.assertIn('each must have a MASTER_PORT of its own; got a second rank 0', second.communicate()[1])
         self.assert_met(self.rank(1), 1)
         self.assert_met(first, 1)
 
@@ -173,14 +175,14 @@ class FileTest(JobStoreTest):
         folder = self.folder / f'ringrad-{os.geteuid()}'
         folder.mkdir(mode=0o755)
         expected = 'which must be a folder of this user with mode 0700; got another owner or mode'
-        self.assertIn(expected, self.rank(0).communicate(timeout=60)[1])
-        self.assertIn(expected, self.rank(1).communicate(timeout=60)[1])
+        self.assertIn(expected, self.rank(0).communicate()[1])
+        self.assertIn(expected, self.rank(1).communicate()[1])
         folder.rmdir()
         elsewhere = self.folder / 'elsewhere'
         elsewhere.mkdir(mode=0o700)
         folder.symlink_to(elsewhere)
         self.assertIn('set RINGRAD_TOKEN on all ranks to one output of `openssl rand -hex 16`',
-                      self.rank(0).communicate(timeout=60)[1])
+                      self.rank(0).communicate()[1])
 
 
 class SecretTest(JobStoreTest):
@@ -196,21 +198,21 @@ class SecretTest(JobStoreTest):
         port = str(free_port())
         first = self.rank(0, MASTER_PORT=port, RINGRAD_TOKEN=secrets.token_hex(16))
         stranger = self.rank(1, MASTER_PORT=port, RINGRAD_TOKEN=secrets.token_hex(16))
-        self.assertIn("must have this job's token; got one of another job", stranger.communicate(timeout=60)[1])
+        self.assertIn("must have this job's token; got one of another job", stranger.communicate()[1])
         first.kill()
 
     def test_a_weak_secret_is_refused(self):
         for weak in 'job', 'a' * 40:
-            err = self.rank(0, RINGRAD_TOKEN=weak).communicate(timeout=60)[1]
+            err = self.rank(0, RINGRAD_TOKEN=weak).communicate()[1]
             self.assertIn("RINGRAD_TOKEN: the job's secret must have at least 22 characters, 8 of them different", err)
             self.assertIn('openssl rand -hex 16', err)
             self.assertNotIn('a' * 40, err)
 
     def test_ranks_on_several_hosts_must_have_one(self):
-        err = self.rank(0, LOCAL_WORLD_SIZE='1').communicate(timeout=60)[1]
+        err = self.rank(0, LOCAL_WORLD_SIZE='1').communicate()[1]
         self.assertIn('ranks on several hosts must share a secret: set RINGRAD_TOKEN on all ranks', err)
         err = self.start(str(self.ranks), 'job', '0', SLURM_PROCID='0', SLURM_NTASKS='2',
-                         SLURM_STEP_NUM_NODES='2').communicate(timeout=60)[1]
+                         SLURM_STEP_NUM_NODES='2').communicate()[1]
         self.assertIn('set RINGRAD_TOKEN on all ranks', err)
 
 

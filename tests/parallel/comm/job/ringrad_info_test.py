@@ -11,7 +11,7 @@ INFO = str(Path('parallel/comm/job/ringrad-info').absolute())
 
 
 def info(*arguments):
-    return subprocess.run([INFO, *arguments], text=True, capture_output=True, timeout=60)
+    return subprocess.run([INFO, *arguments], text=True, capture_output=True)
 
 
 class RingradInfo(unittest.TestCase):

@@ -9,7 +9,7 @@ import time
 import unittest
 from pathlib import Path
 
-from launched import RINGRUN, Unique, ringrun
+from launched import PATIENCE, RINGRUN, Unique, ringrun
 
 
 def has_terminals():
@@ -37,7 +37,7 @@ class OutputTest(Unique):
         return job
 
     def wait_for(self, *files):
-        end = time.monotonic() + 200
+        end = time.monotonic() + PATIENCE
         while not all((self.folder / name).exists() for name in files):
             self.assertLess(time.monotonic(), end, files)
             time.sleep(0.01)
@@ -53,7 +53,7 @@ class OutputTest(Unique):
         time.sleep(3)  # a host that were silent for that long would be lost
         self.assertIsNone(job.poll())
         (self.folder / 'go').touch()
-        out, err = job.communicate(timeout=200)
+        out, err = job.communicate()
         self.assertEqual((job.returncode, err), (0, ''))
         for rank in 0, 1:
             lines = [line for line in out.splitlines() if line.startswith(f'[{rank}] ')]
@@ -64,7 +64,7 @@ class OutputTest(Unique):
         job = self.start(f'echo $BASHPID > {self.folder}/rank$RANK; exec yes {"y" * 1000}')
         self.wait_for('rank0', 'rank1')
         ranks = [int((self.folder / f'rank{rank}').read_text()) for rank in (0, 1)]
-        end, before = time.monotonic() + 200, None
+        end, before = time.monotonic() + PATIENCE, None
         while True:  # until both ranks wait, which then write nothing more
             written = [Path(f'/proc/{rank}/io').read_text() for rank in ranks]
             if written == before or time.monotonic() > end:
@@ -76,21 +76,21 @@ class OutputTest(Unique):
         self.assertLess(int(resident.split()[1]), 1 << 20)  # KiB: sanitizers need a multiple
         self.assertIsNone(job.poll())
         job.send_signal(signal.SIGTERM)
-        self.assertEqual(job.wait(200), 128 + signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM)
 
     def test_that_nobody_reads_delays_no_signal_and_no_failure(self):
         chatter = f'for i in {{1..20}}; do {self.CHATTER} done; touch {self.folder}/printed$RANK; '
         job = self.start(f'{chatter} while :; do sleep 0.05; done # {self.word}')
         self.wait_for('printed0', 'printed1')
         job.send_signal(signal.SIGTERM)
-        self.assertEqual(job.wait(200), 128 + signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM)
         self.assert_nothing_left()
         for name in 'printed0', 'printed1':
             (self.folder / name).unlink()
         job = self.start(f'{chatter} [ $RANK = 1 ] || sleep 1000; [ $RINGRAD_RESTART_COUNT = 1 ] && touch '
                          f'{self.folder}/again; exit 3 # {self.word}', '--max-restarts', '1', '--grace', '0.1')
         self.wait_for('again')  # the job has been started anew
-        out, err = job.communicate(timeout=200)
+        out, err = job.communicate()
         self.assertEqual(job.returncode, 3)
         self.assertEqual(err.count('ringrun: rank 1 failed first: exit code 3\n'), 2)
         self.assertEqual(sum(line.startswith('[1] ') for line in out.splitlines()), 2 * 800)
@@ -98,7 +98,7 @@ class OutputTest(Unique):
     def test_errors_do_not_wait_for_a_reader_of_stdout(self):
         job = self.start(f'for i in {{1..20}}; do {self.CHATTER} done; echo "the cause" >&2; exit 3', '--grace', '0.1')
         self.assertIn('the cause', job.stderr.readline())
-        job.communicate(timeout=200)
+        job.communicate()
         self.assertEqual(job.returncode, 3)
 
     @unittest.skipUnless(has_terminals(), 'the system has no terminals to give')
@@ -118,17 +118,17 @@ class OutputTest(Unique):
                     expected = f'[0] {part} %\r'.encode()
                     self.assertEqual(b''.join(out.read(1) for _ in expected), expected)
                     (self.folder / part).touch()
-                self.assertEqual(b''.join(job.communicate(timeout=200)), b'[0] done\n')
+                self.assertEqual(b''.join(job.communicate()), b'[0] done\n')
 
     def test_keeps_long_lines_whole(self):
         job = self.start(f'{sys.executable} -c "print(\'$RANK\' * 3_000_000)"')
-        out, _ = job.communicate(timeout=200)
+        out, _ = job.communicate()
         self.assertEqual(sorted(out.splitlines()), [f'[{r}] ' + str(r) * 3_000_000 for r in (0, 1)])
 
     @unittest.skipUnless(has_terminals(), 'the system has no terminals to give')
     def test_comes_from_terminals_that_change_nothing(self):
         run = subprocess.run([RINGRUN, '-n', '1', 'bash', '-c', '[ -t 1 ] && echo $TERM; printf "a\\r\\n\\tb\\x03\\x04c\\n"'],
-                             capture_output=True, timeout=60, check=True)
+                             capture_output=True, check=True)
         self.assertEqual(run.stdout, b'[0] dumb\n[0] a\r\n[0] \tb\x03\x04c\n')
 
     def test_goes_to_a_file_per_rank(self):
@@ -153,7 +153,7 @@ class OutputTest(Unique):
                                      'No space left on device\n')
         with open('/dev/full', 'wb') as full:
             run = subprocess.run([RINGRUN, '-n', '2', 'bash', '-c', 'echo $RANK; echo $RANK >&2'], stdout=full,
-                                 stderr=subprocess.PIPE, text=True, timeout=60, check=True)
+                                 stderr=subprocess.PIPE, text=True, check=True)
         self.assertEqual(sorted(run.stderr.splitlines()), [
             '[0] 0', '[1] 1', 'ringrun: output must be writable; got stdout: No space left on device'])
 

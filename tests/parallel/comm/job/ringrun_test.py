@@ -9,7 +9,7 @@ import time
 import unittest
 from pathlib import Path
 
-from launched import RINGRUN, Unique, ringrun
+from launched import PATIENCE, RINGRUN, Unique, ringrun
 
 # Clients of the store that all begin to connect before any of them ends.
 REQUESTS = f"""
@@ -113,12 +113,10 @@ class FailsTest(Unique):
         self.assertIn('ringrun: rank 1 failed first: exit code 7\n', run.stderr)
 
     def test_ends_when_its_agent_is_stopped(self):
-        begin = time.monotonic()
         run = ringrun('-n', '2', '--host-timeout', '1', '--grace', '0.2',
                       script=f'[ $RANK = 0 ] && kill -STOP $PPID; sleep 1000 # {self.word}')
         self.assertEqual(run.returncode, 1)
         self.assertIn('ringrun: host localhost failed first: silent for 1 s\n', run.stderr)
-        self.assertLess(time.monotonic() - begin, 10)
         self.assert_nothing_left()
 
     def test_goes_on_when_its_agent_was_stopped_for_a_while(self):
@@ -128,7 +126,7 @@ class FailsTest(Unique):
         self.addCleanup(job.communicate)
         self.addCleanup(job.kill)
         children = Path(f'/proc/{job.pid}/task/{job.pid}/children')
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while not children.read_text() and time.monotonic() < end:
             time.sleep(0.01)
         agent = int(children.read_text())
@@ -136,17 +134,15 @@ class FailsTest(Unique):
         time.sleep(11.5)
         self.assertIsNone(job.poll())
         os.kill(agent, signal.SIGCONT)
-        out, err = job.communicate(timeout=60)
+        out, err = job.communicate()
         self.assertEqual((job.returncode, sorted(out.splitlines()), err), (0, ['[0] end', '[1] end'], ''))
 
     def test_ends_ranks_that_do_not_end(self):
-        begin = time.monotonic()
         run = ringrun('-n', '3', '--grace', '0.3',
                       script=f'if [ $RANK = 0 ]; then kill -9 $$; fi; trap "" TERM; while :; do sleep 1; done '
                              f'# {self.word}')
         self.assertEqual(run.returncode, 128 + 9)
         self.assertIn('rank 0 failed first: killed by signal 9 (Killed)', run.stderr)
-        self.assertLess(time.monotonic() - begin, 10)
         self.assert_nothing_left()
 
     def test_leaves_no_descendants(self):
@@ -253,20 +249,20 @@ class SignalsTest(Unique):
         job.send_signal(signal.SIGUSR1)
         self.assertEqual(sorted(job.stdout.readline() for _ in range(2)), ['[0] told\n', '[1] told\n'])
         job.send_signal(signal.SIGTERM)
-        self.assertEqual(job.wait(10), 128 + signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM)
         self.assertEqual(sorted(job.stdout.read().splitlines()), ['[0] bye', '[1] bye'])
 
     def test_end_ranks_that_ignore_them(self):
         job = self.start(f'trap "" INT TERM; echo ready; while :; do sleep 0.05; done # {self.word}',
                          '--grace', '0.2')
         job.send_signal(signal.SIGINT)
-        self.assertEqual(job.wait(10), 130)
+        self.assertEqual(job.wait(), 130)
         self.assert_nothing_left()
 
     def test_that_are_ignored_are_left_alone(self):
         job = self.start('echo ready; sleep 0.5; echo done', before='trap "" HUP CHLD;')
         job.send_signal(signal.SIGHUP)
-        self.assertEqual(job.wait(10), 0)
+        self.assertEqual(job.wait(), 0)
         self.assertEqual(sorted(job.stdout.read().splitlines()), ['[0] done', '[1] done'])
 
     def test_a_launcher_that_is_killed_takes_its_ranks_along(self):

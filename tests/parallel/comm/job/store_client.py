@@ -17,7 +17,7 @@ def hello(nonce):
 class StoreClient:
     def __init__(self, address, token, enter=True):
         self.token = token.encode()
-        self.socket = socket.create_connection(address, timeout=30)
+        self.socket = socket.create_connection(address)
         self.num_sent = self.num_received = 0
         self.sent = b''
         if enter:

@@ -64,7 +64,7 @@ class Attacker(threading.Thread):
                 connection.close()
 
     def attack(self, kind):
-        connection = socket.create_connection(self.address, timeout=30)
+        connection = socket.create_connection(self.address)
         try:
             getattr(self, kind.replace(' ', '_'))(connection)
         except OSError:
@@ -148,7 +148,7 @@ class StoreSoakTest(unittest.TestCase):
         growth = resident(job.pid, 'VmHWM') - before
         client.set('captured', b'twice')
         client.set('stop', b'')
-        out, err = job.communicate(timeout=120)
+        out, err = job.communicate()
         rounds += [line.split()[-1] for line in out.splitlines()]
         self.assertEqual((job.returncode, err), (0, ''), out)
         self.assertEqual(len(set(rounds)), 1, rounds)

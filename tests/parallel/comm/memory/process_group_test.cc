@@ -17,6 +17,7 @@
 
 #include "ringrad/parallel/comm/store/store_server.h"
 #include "ringrad/tests/asleep.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"
 
@@ -153,13 +154,13 @@ TEST(ProcessGroupTest, ARankThatIsKilledAnywhereIsNamedByTheOthers) {
     EXPECT_EQ(codes[0], 0);
     EXPECT_EQ(codes[1], 0);
     EXPECT_EQ(processes.wait(1), -SIGKILL);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, testing::kPatience);
   }
 }
 
 TEST(ProcessGroupTest, AStoppedRankIsLateAndFindsItselfEvicted) {
   ProcessGroupOptions options;
-  options.deadline = milliseconds(300);
+  options.deadline = testing::kShortDeadline;
   Processes processes(2, options, [](Communicator& comm) -> std::string {
     const Tensor x = zeros({8});
     if (comm.rank() == 1) raise(SIGSTOP);
@@ -168,9 +169,10 @@ TEST(ProcessGroupTest, AStoppedRankIsLateAndFindsItselfEvicted) {
       return "no error";
     } catch (const CollectiveError& error) {
       const std::string text = error.what();
-      const char* expected = comm.rank() == 0
-                                 ? "every rank must arrive within 0.3 s; got no call from rank 1"
-                                 : "the group must be whole; got a failure of rank 1";
+      const std::string expected =
+          comm.rank() == 0 ? concat("every rank must arrive within ",
+                                    testing::kShortDeadline.count(), " s; got no call from rank 1")
+                           : "the group must be whole; got a failure of rank 1";
       return text.find(expected) != std::string::npos ? "" : text;
     }
   });

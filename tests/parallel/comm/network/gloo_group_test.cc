@@ -13,6 +13,7 @@
 
 #include "ringrad/parallel/comm/store/store_server.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 
 namespace ringrad {
@@ -91,10 +92,8 @@ TEST(GlooGroupTest, CutsWhatIsTooLarge) {
 
 TEST(GlooGroupTest, ALateRankIsNamed) {
   TransportOptions options;
-  options.deadline = milliseconds(300);
-  for (const int n : {2, 4})
-    on_threads(
-        n, [](Communicator& comm) { testing::expect_late_rank_named(comm, 0.3); }, options);
+  options.deadline = testing::kShortDeadline;
+  for (const int n : {2, 4}) on_threads(n, testing::expect_late_rank_named, options);
 }
 
 TEST(GlooGroupTest, ARankThatHasLeftIsNotWaitedFor) {
@@ -148,7 +147,7 @@ std::string reduce_until_rank_1_is_lost(Communicator& comm, milliseconds deadlin
   std::string error = error_of([&] {
     for (;; begin = Clock::now()) comm.all_reduce(x, ReduceOp::max);
   });
-  if (Clock::now() - begin > deadline + std::chrono::seconds(1)) return "late: " + error;
+  if (Clock::now() - begin > deadline + testing::kPatience) return "late: " + error;
   if (error.find("all_reduce(max, float32, 100000 elements) #") != 0 ||
       error.find("every rank must take part; got no sign of life from rank 1, which died or was "
                  "stopped") == std::string::npos)
@@ -198,7 +197,7 @@ TEST(GlooGroupTest, ARankThatIsKilledAnywhereIsNamedByTheOthers) {
 }
 
 TEST(GlooGroupTest, AStoppedRankIsNamedByTheOthersAndFindsItselfEvicted) {
-  constexpr milliseconds kDeadline(400);
+  constexpr milliseconds kDeadline = testing::kShortDeadline;
   testing::Processes processes(3, join_with(kDeadline), [](Communicator& comm) -> std::string {
     if (comm.rank() != 1) return reduce_until_rank_1_is_lost(comm, kDeadline);
     const Tensor x = ones({100'000});
@@ -286,7 +285,7 @@ TEST(GlooGroupTest, WhereTheStoreIsGoneTooTheErrorSaysSo) {
     ranks.emplace_back([&, rank] {
       Store own = store.another(milliseconds(5000));
       TransportOptions options;
-      options.deadline = milliseconds(300);
+      options.deadline = testing::kShortDeadline;
       comms[rank] = join_gloo_group(own, "test", rank, 2, options);
     });
   for (std::thread& rank : ranks) rank.join();
@@ -296,19 +295,19 @@ TEST(GlooGroupTest, WhereTheStoreIsGoneTooTheErrorSaysSo) {
   peer.join();
   const auto begin = Clock::now();
   const std::string error = error_of([&] { comms[0]->barrier(); });
-  EXPECT_LT(Clock::now() - begin, milliseconds(1300));
+  EXPECT_LT(Clock::now() - begin, testing::kPatience);
   expect_contains(error, "barrier() #4 on rank 0: the ranks must find out who failed; got ");
   expect_contains(error, "and then: store: the server at 127.0.0.1:");
 }
 
 // As when a cable is cut, connections stay open and no data arrives. Each rank waits for the store
-// only once. The deadline is chosen such that the thread that checks it is waiting when the call
-// ends.
+// only once, half of verdict_time; the thread that looks is waiting when the deadline passes.
 TEST(GlooGroupTest, AStoreThatIsSilentIsWaitedForOnce) {
-  constexpr milliseconds kDeadline(1650);
+  constexpr milliseconds kDeadline(1500), kVerdictTime(10'000);
   const testing::StoreProcess server;
   TransportOptions options;
   options.deadline = kDeadline;
+  options.verdict_time = kVerdictTime;
   std::vector<std::thread> ranks;
   std::vector<std::unique_ptr<Communicator>> comms(2);
   for (int rank : {0, 1})
@@ -320,7 +319,7 @@ TEST(GlooGroupTest, AStoreThatIsSilentIsWaitedForOnce) {
   server.send_signal(SIGSTOP);
   const auto begin = Clock::now();
   const std::string error = error_of([&] { comms[0]->barrier(); });
-  EXPECT_LT(Clock::now() - begin, kDeadline + milliseconds(800));
+  EXPECT_LT(Clock::now() - begin, kDeadline + kVerdictTime * 4 / 5);
   expect_contains(error, "barrier() #2 on rank 0: the ranks must find out who failed; got ");
   expect_contains(error, "and then: store: ");
   server.send_signal(SIGCONT);

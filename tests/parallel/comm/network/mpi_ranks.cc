@@ -21,6 +21,7 @@
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
 #include "ringrad/tests/parallel/comm/large_calls.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/testing.h"
 
 namespace {
@@ -61,7 +62,6 @@ extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provi
 namespace ringrad {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::error_of;
 using testing::expect_contains;
 using testing::expect_throws;
@@ -100,10 +100,10 @@ TEST(MpiGroupTest, CutsWhatIsTooLarge) {
 
 TEST(MpiGroupTest, ALateRankIsNamed) {
   TransportOptions options;
-  options.deadline = milliseconds(300);
+  options.deadline = testing::kShortDeadline;
   const auto comm = join_mpi_group(options);
   if (comm->world_size() == 1) return;
-  testing::expect_late_rank_named(*comm, 0.3);
+  testing::expect_late_rank_named(*comm);
   expect_throws<CollectiveError>([&] { comm->shrink(); },
                                  "this backend cannot continue with fewer ranks");
   testing::expect_sum_works(*join_mpi_group());  // a new group works
@@ -119,12 +119,12 @@ TEST(MpiGroupTest, ADeadlineMayBeForever) {
 
 TEST(MpiGroupTest, DISABLED_AStoppedRankIsNamedByTheOthers) {
   TransportOptions options;
-  options.deadline = milliseconds(400);
+  options.deadline = testing::kShortDeadline;
   const auto comm = join_mpi_group(options);
   if (comm->rank() == 1) raise(SIGSTOP);
   const auto begin = std::chrono::steady_clock::now();
   const std::string error = error_of([&] { comm->all_reduce(ones({8})); });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(1400));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, options.deadline + testing::kPatience);
   expect_contains(
       error,
       "every rank must take part; got no sign of life from rank 1, which died or was stopped");

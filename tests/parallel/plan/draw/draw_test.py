@@ -33,7 +33,7 @@ def tearDownModule():
 
 
 def draw(*arguments):
-    return subprocess.run([DRAW, *map(str, arguments)], text=True, capture_output=True, timeout=60)
+    return subprocess.run([DRAW, *map(str, arguments)], text=True, capture_output=True)
 
 
 def drawn(*arguments):
@@ -280,7 +280,7 @@ class Collectives(unittest.TestCase):
         out = subprocess.run([CHROMIUM, '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage',
                               f'--user-data-dir={folder.name}/browser', '--dump-dom',
                               Path('page.html').absolute().as_uri() + at],
-                             text=True, capture_output=True, timeout=60)
+                             text=True, capture_output=True)
         found = re.search(r'<pre id="log">(.+?)</pre>', out.stdout, re.S)
         self.assertTrue(found, out.stdout[-2000:] + out.stderr[-2000:])
         return json.loads(html.unescape(found[1]))

@@ -12,7 +12,7 @@ CHECK = str(Path('parallel/plan/file/ringrad-check').absolute())
 
 
 def check(*paths):
-    return subprocess.run([CHECK, *map(str, paths)], text=True, capture_output=True, timeout=60)
+    return subprocess.run([CHECK, *map(str, paths)], text=True, capture_output=True)
 
 
 def write_run(path, *devices):

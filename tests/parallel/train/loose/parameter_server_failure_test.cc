@@ -11,13 +11,13 @@
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/loose/parameter_server.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/train/small_training.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::Counter;
 using testing::expect_throws;
 
@@ -79,7 +79,7 @@ TEST(ParameterServerTest, AWorkerThatStopsCallingIsNamed) {
                 expect_named([&] { client.pull(); });
               }
             },
-            {.deadline = milliseconds(300)});
+            {.deadline = testing::kShortDeadline});
 }
 
 TEST(ParameterServerTest, AWorkerThatLeavesWithoutFinishIsNamed) {

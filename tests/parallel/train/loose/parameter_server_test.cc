@@ -14,6 +14,7 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/train/ranks_on_devices.h"
 #include "ringrad/tests/parallel/train/small_training.h"
 #include "ringrad/tests/testing.h"
@@ -21,7 +22,6 @@
 namespace ringrad {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::copies_of;
 using testing::Counter;
 using testing::expect_close;
@@ -231,7 +231,7 @@ TEST(ParameterServerTest, APullIncludesTheWorkersOwnGradientsAndOldOnesOfAll) {
 
 // The slow worker keeps calling, but makes no step for longer than the deadline.
 TEST(ParameterServerTest, AWorkerThatWaitsLongerThanTheDeadlineIsNotTakenForDead) {
-  constexpr auto kDeadline = milliseconds(400);
+  constexpr auto kDeadline = testing::kShortDeadline;
   run_ranks(3,
             [&](Communicator& comm) {
               Counter net;

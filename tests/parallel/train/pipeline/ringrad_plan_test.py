@@ -12,7 +12,7 @@ PLAN = str(Path('parallel/train/pipeline/ringrad-plan').absolute())
 
 
 def plan(*arguments):
-    return subprocess.run([PLAN, *arguments], text=True, capture_output=True, timeout=300)
+    return subprocess.run([PLAN, *arguments], text=True, capture_output=True)
 
 
 class RingradPlan(unittest.TestCase):
