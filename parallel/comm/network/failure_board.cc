@@ -95,7 +95,7 @@ void FailureBoard::watch() {
   while (!changed_.wait_for(lock, kTick, [&] { return ending_ || broken_; })) {
     if (in_call_ && tend_) tend_();
     if (in_call_ && !interrupted_ && Clock::now() >= call_deadline_) {
-      interrupted_ = true;
+      interrupted_ = late_ = true;
       interrupt_();
     }
     if (Clock::now() < next_look) continue;
@@ -166,13 +166,13 @@ void FailureBoard::testify() {
 // With store_mutex_ held.
 void FailureBoard::answer() {
   if (std::exchange(has_answered_, true)) return;
-  std::uint64_t num_collectives = 0;
+  std::string text;
   {
     const std::lock_guard lock(mutex_);
-    num_collectives = num_collectives_;
+    text = concat(num_collectives_, late_ ? kLate : "");
     alarm_heard_ = Clock::now();
   }
-  store_.set(place("rank", rank_), std::to_string(num_collectives));
+  store_.set(place("rank", rank_), text);
 }
 
 std::string FailureBoard::to_text(const Failure& failure) {

@@ -34,6 +34,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -116,6 +117,8 @@ class FailureBoard {
  private:
   // The answer of a rank that has left the group.
   static constexpr const char* kLeft = "left";
+  // The end of the answer of one whose call has met its deadline.
+  static constexpr std::string_view kLate = " late";
   // The other ranks leave the judge a start of 1 / kJudgeShare of GroupOptions::verdict_time. By
   // four fifths of it the judge has heard everybody.
   static constexpr int kJudgeShare = 10;
@@ -162,6 +165,7 @@ class FailureBoard {
   std::condition_variable changed_;
   bool ending_ = false;
   bool in_call_ = false, interrupted_ = false;
+  bool late_ = false;  // a call has met its deadline
   Clock::time_point call_deadline_{};
   std::uint64_t num_calls_ = 0, num_collectives_ = 0;  // that this rank has entered
   std::optional<Operation> operation_;                 // of the current call, if it is known

@@ -56,6 +56,11 @@ void FailureBoard::collect(Answers& answers) {
 
 Failure FailureBoard::judge(const Operation& operation, const Answers& answers, bool late,
                             const std::string& got) const {
+  // The collectives that a rank has entered; none if its answer is unreadable.
+  const auto num_entered = [](std::string_view answer) {
+    if (answer.ends_with(kLate)) answer.remove_suffix(kLate.size());
+    return parse_number(answer);
+  };
   const double deadline_s = std::chrono::duration<double>(deadline_).count();
   if (const std::vector<int>& lost = answers.lost; !lost.empty())
     return {lost[0], lost,
@@ -67,7 +72,7 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
             concat(operation, ": every rank must take part; got ", names_.list(left),
                    ", which has left the group")};
   const auto unreadable = answers.ranks(
-      [](const std::string& answer) { return !answer.empty() && !parse_number(answer); });
+      [&](const std::string& answer) { return !answer.empty() && !num_entered(answer); });
   if (!unreadable.empty())
     return {unreadable[0],
             {},
@@ -85,9 +90,15 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
   if (late && op == CollectiveOp::recv) return late_peer("send", "no message");
   if (late && op == CollectiveOp::send)
     return late_peer("receive", "messages that it has not taken");
-  const auto absent = answers.ranks([&](const std::string& answer) {
-    return parse_number(answer).value_or(0) < static_cast<std::int64_t>(operation.sequence);
+  const auto sequence = static_cast<std::int64_t>(operation.sequence);
+  const auto absent = answers.ranks(
+      [&](const std::string& answer) { return num_entered(answer).value_or(0) < sequence; });
+  // A rank that meets its deadline first ends the connections of the others, which are not late yet.
+  const bool is_collective = op != CollectiveOp::recv && op != CollectiveOp::send;
+  const auto late_here = answers.ranks([&](const std::string& answer) {
+    return answer.ends_with(kLate) && num_entered(answer) == sequence;
   });
+  late = late || (is_collective && !late_here.empty());
   if (late && !absent.empty())
     return {absent[0],
             {},
@@ -151,7 +162,7 @@ void FailureBoard::investigate(const Operation& operation, const std::string& go
   bool late = false;
   {
     const std::lock_guard lock(mutex_);
-    late = in_call_ && Clock::now() >= call_deadline_;  // else it failed between two calls
+    late = late_ = in_call_ && Clock::now() >= call_deadline_;  // else it failed between two calls
     in_call_ = false;
   }
   if (!broken_.load(std::memory_order_acquire)) {

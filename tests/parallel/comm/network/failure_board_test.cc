@@ -27,11 +27,11 @@ using testing::expect_throws;
 // rank and shows the value.
 class FailureBoardTest : public ::testing::Test {
  protected:
-  void expect_judgement(const std::string& expected) {
+  void expect_judgement(const std::string& expected, int world_size = 2) {
     GroupOptions options;
     options.deadline = std::chrono::seconds(10);
     FailureBoard board(
-        store_.another(std::chrono::seconds(10)), "group", 0, 2, options, [] {}, nullptr,
+        store_.another(std::chrono::seconds(10)), "group", 0, world_size, options, [] {}, nullptr,
         Where::current());
     board.begin_call(true);
     const Operation operation{{.op = CollectiveOp::barrier}, 0, 1, Where::current(), {}};
@@ -86,6 +86,15 @@ TEST_F(BlameTest, WhereAllHaveCalledNobodyIsBlamed) {
   EXPECT_EQ(culprit_, -1);
   report_culprit(0);  // a consequence of that failure
   EXPECT_EQ(report(), kNobody);
+}
+
+// A rank whose deadline passes first ends the connections of one that is not late yet.
+TEST_F(BlameTest, WhoKeepsALateRankWaitingIsBlamed) {
+  store_.set("group/rank1", "1 late");
+  store_.set("group/rank2", "0");
+  expect_judgement("every rank must arrive within 10 s; got no call from rank 2", 3);
+  EXPECT_EQ(culprit_, 2);
+  EXPECT_EQ(report(), 2);
 }
 
 TEST_F(BlameTest, AFailureOfNobodyInTheStoreNamesNobody) {
