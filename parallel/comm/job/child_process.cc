@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +26,18 @@ extern char** environ;
 
 namespace ringrad {
 namespace {
+
+// Children that this process had when it began to inherit orphans, and has not reaped.
+std::vector<pid_t> foreign;
+
+bool is_foreign(pid_t child) {
+  return std::find(foreign.begin(), foreign.end(), child) != foreign.end();
+}
+
+std::vector<pid_t> children() {
+  std::ifstream file(concat("/proc/self/task/", getpid(), "/children"));
+  return {std::istream_iterator<pid_t>(file), {}};
+}
 
 // Strings as exec wants them.
 std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
@@ -181,11 +194,9 @@ std::vector<int> allowed_cpus() {
   return allowed;
 }
 
-void inherit_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
-
-void kill_children() {
-  std::ifstream children(concat("/proc/self/task/", getpid(), "/children"));
-  for (pid_t child = 0; children >> child;) kill(child, SIGKILL);
+void inherit_orphans() {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  foreign = children();
 }
 
 std::optional<pid_t> find_ended_child(bool waits) {
@@ -201,6 +212,7 @@ int reap_child(pid_t process) {
   int status = 0;
   while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
+  std::erase(foreign, process);  // another process may get the number
   return status;
 }
 
@@ -212,6 +224,20 @@ std::string text_of_status(int status) {
 int reap_group(pid_t leader) {
   kill(-leader, SIGKILL);
   return reap_child(leader);
+}
+
+void end_children(const std::function<void(pid_t process, int status)>& ended) {
+  for (;;) {
+    bool has_own = false;
+    for (const pid_t child : children())
+      if (!is_foreign(child)) {
+        kill(child, SIGKILL);
+        has_own = true;
+      }
+    const auto process = find_ended_child(/*waits=*/has_own);
+    if (!process) return;
+    ended(*process, is_foreign(*process) ? reap_child(*process) : reap_group(*process));
+  }
 }
 
 }  // namespace ringrad

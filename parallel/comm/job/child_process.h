@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,7 +73,8 @@ std::vector<std::string> environment_with(std::vector<std::string> own);
 /// The CPUs that this process may run on, ascending.
 std::vector<int> allowed_cpus();
 
-/// From now on, this process adopts the orphans of its descendants.
+/// From now on, this process adopts the orphans of its descendants. Children that it already has
+/// are foreign: a shell that became this program by `exec` may have started them.
 void inherit_orphans();
 
 /// A child that has ended and is not reaped yet, if there is one. With `waits`, blocks until a
@@ -91,23 +93,9 @@ std::string text_of_status(int status);
 /// REQUIRES: find_ended_child() returned it, and the child led a process group of its own
 int reap_group(pid_t leader);
 
-/// Kills all children of this process, and the orphans that it adopts from them, until there are
-/// none. Calls ended(process, status) for each.
-template <class Ended>
-void end_children(Ended ended);
-
-// Implementation details follow.
-
-void kill_children();
-
-template <class Ended>
-void end_children(Ended ended) {
-  for (;;) {
-    kill_children();
-    const auto process = find_ended_child(true);
-    if (!process) return;
-    ended(*process, reap_group(*process));
-  }
-}
+/// Kills all children of this process but foreign ones, and the orphans that it adopts from them,
+/// until there are none. Calls ended(process, status) for each, and for a foreign one that has
+/// ended.
+void end_children(const std::function<void(pid_t process, int status)>& ended);
 
 }  // namespace ringrad

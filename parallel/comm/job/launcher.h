@@ -76,8 +76,10 @@ struct LaunchOptions {
 /// the signal that ended it, or that this process was sent; if that rank did not end by itself, the
 /// code of the rank that blames it; 1 if a host failed.
 ///
-/// REQUIRES: the caller is the program's only thread, and the program has no other children, which
-///           would be killed
+/// Children that the program already has go on, such as those of a shell that became it by `exec`.
+/// One that ends meanwhile is reaped.
+///
+/// REQUIRES: the caller is the program's only thread
 ///
 /// Throws: ValueError unless there is a program, the number of ranks is in [1, kMaxRanks],
 ///         max_restarts >= 0, min_ranks is in [0, number of ranks], grace >= 0, host_timeout > 0,

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,21 @@ TEST(ChildProcessTest, ChildrenEndTogetherAndEachIsReported) {
   for (const GroupSignal& signal : group_signals) EXPECT_TRUE(signal.is_taken);
   EXPECT_EQ(read_all(a.out) + read_all(b.out), "");
   EXPECT_FALSE(find_ended_child(true));
+}
+
+TEST(ChildProcessTest, ChildrenThatTheProgramHadBeforeAreNotKilled) {
+  const ChildProcess old = start_shell("sleep 1000"), ended = start_shell("exit 3");
+  inherit_orphans();
+  group_signals.clear();
+  const ChildProcess own = start_shell("sleep 1000");
+  std::map<pid_t, int> statuses;
+  end_children([&](pid_t process, int status) { statuses[process] = status; });
+  EXPECT_EQ(WTERMSIG(statuses.at(own.process)), SIGKILL);
+  for (const GroupSignal& signal : group_signals) EXPECT_EQ(signal.leader, own.process);
+  EXPECT_FALSE(statuses.contains(old.process));
+  EXPECT_EQ(kill(old.process, SIGKILL), 0);
+  EXPECT_EQ(WTERMSIG(reap_child(old.process)), SIGKILL);
+  if (!statuses.contains(ended.process)) reap_child(ended.process);
 }
 
 TEST(ChildProcessTest, LooksWithoutWaiting) {

@@ -48,6 +48,15 @@ class RunsTest(Unique):
         run = ringrun('-n', '1', script='echo out; echo err >&2')
         self.assertEqual((run.stdout, run.stderr), ('[0] out\n', '[0] err\n'))
 
+    def test_leaves_the_children_of_its_shell_alone(self):
+        with tempfile.NamedTemporaryFile('r') as log:
+            subprocess.run(['bash', '-c', 'exec > >(sleep 1; cat > $1); shift; exec "$@"', 'bash', log.name, RINGRUN,
+                            '-n', '1', 'echo', 'hello'], check=True, timeout=60)
+            end = time.monotonic() + 30
+            while not (text := log.read()) and time.monotonic() < end:
+                time.sleep(0.01)
+        self.assertEqual(text, '[0] hello\n')
+
     def test_gives_ranks_an_ordinary_world(self):
         run = ringrun('-n', '2', script='while :; do echo y; done | head -1; cat; echo end', stdin=subprocess.PIPE)
         self.assertEqual(sorted(run.stdout.splitlines()), ['[0] end', '[0] y', '[1] end', '[1] y'])
