@@ -43,26 +43,6 @@ Host parse_host(const std::string& text, Where where) {
   return host;
 }
 
-// Nothing is sent: the system says which way it would go. Empty if there is none.
-std::string source_address_towards(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(name.c_str(), "9", &hints, &found) != 0) return "";
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  const Descriptor probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_in own{};
-  socklen_t size = sizeof own;
-  auto* const address = reinterpret_cast<sockaddr*>(&own);
-  char text[NI_MAXHOST];
-  if (connect(probe.number(), found->ai_addr, found->ai_addrlen) != 0 ||
-      getsockname(probe.number(), address, &size) != 0 ||
-      getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
-    return "";
-  return text;
-}
-
 }  // namespace
 
 std::vector<Host> parse_hosts(const std::string& text, Where where) {
@@ -93,16 +73,43 @@ int num_ranks_of(const std::vector<Host>& hosts) {
   return sum;
 }
 
+bool are_all_here(const std::vector<Host>& hosts) {
+  return std::all_of(hosts.begin(), hosts.end(), [](const Host& host) { return host.is_here(); });
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127."); }
+
+// Nothing is sent: the system says which way it would go.
+std::string source_address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  const Descriptor probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  char text[NI_MAXHOST];
+  if (connect(probe.number(), found->ai_addr, found->ai_addrlen) != 0 ||
+      getsockname(probe.number(), address, &size) != 0 ||
+      getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
+  return text;
+}
+
+// A machine's own name often leads to a loopback address, which other hosts must not be given.
 std::string address_for(const std::vector<Host>& hosts, Where where) {
-  const auto elsewhere =
-      std::find_if(hosts.begin(), hosts.end(), [](const Host& h) { return !h.is_here(); });
-  if (elsewhere == hosts.end()) return "127.0.0.1";
-  const std::string& name = elsewhere->name;
-  const std::string address = source_address_towards(name.substr(name.find('@') + 1));
-  RINGRAD_CHECK(!address.empty(), CollectiveError, where,
-                "launch: master_addr must say how other hosts reach this one; got none, and \"",
-                name, "\" has no address here that would tell");
-  return address;
+  for (const Host& host : hosts) {
+    if (host.is_here()) continue;
+    const std::string address = source_address_towards(host.name.substr(host.name.find('@') + 1));
+    RINGRAD_CHECK(!address.empty(), CollectiveError, where,
+                  "launch: master_addr must say how other hosts reach this one; got none, and \"",
+                  host.name, "\" has no address here that would tell");
+    if (!is_loopback(address)) return address;
+  }
+  return "127.0.0.1";
 }
 
 }  // namespace ringrad

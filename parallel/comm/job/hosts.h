@@ -31,11 +31,21 @@ std::string boot_id();
 /// The ranks on all of them.
 int num_ranks_of(const std::vector<Host>& hosts);
 
-/// The address from which this machine reaches the first of these hosts that is another machine;
-/// "127.0.0.1" if all are this machine.
+/// True if the ranks on all of them need no remote shell.
+bool are_all_here(const std::vector<Host>& hosts);
+
+/// True for an IPv4 address at which a machine reaches itself alone.
+bool is_loopback(const std::string& address);
+
+/// The IPv4 address from which this machine reaches a host; empty if the host's name has none. A
+/// loopback address if the name leads to this machine.
+std::string source_address_towards(const std::string& host);
+
+/// The address from which this machine reaches the first of these hosts that is another machine; a
+/// loopback address if the names of all lead to this machine.
 ///
-/// Throws: CollectiveError if that host's name has no address, as names known only to the remote
-///         shell
+/// Throws: CollectiveError if a host's name before has no address, as names known only to the
+///         remote shell
 std::string address_for(const std::vector<Host>& hosts, Where where = Where::current());
 
 }  // namespace ringrad

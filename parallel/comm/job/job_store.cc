@@ -4,6 +4,7 @@
 #include <optional>
 #include <thread>
 
+#include "ringrad/parallel/comm/job/hosts.h"
 #include "ringrad/parallel/comm/job/job_file.h"
 #include "ringrad/parallel/comm/store/store_connection.h"
 #include "ringrad/parallel/comm/store/store_server.h"
@@ -69,12 +70,28 @@ StoreAddress wait_for_file(const RankEnvironment& job, milliseconds timeout, Whe
   }
 }
 
+// On the host itself, its name often leads to a loopback address, where ranks of other hosts do not
+// reach the store. An explicit loopback address is for several launchers on one host.
+void check_reachable(const RankEnvironment& job, Where where) {
+  const std::string& host = job.store.host;
+  if (job.local_world_size == job.world_size || host == "localhost" || is_loopback(host)) return;
+  const std::string address = source_address_towards(host);
+  RINGRAD_CHECK(
+      !is_loopback(address), ValueError, where, "group: MASTER_ADDR must be an address at ",
+      "which other hosts reach rank 0; got \"", host, "\", which rank 0's host takes for ", address,
+      ". Set it to one that `hostname -I` prints on that host");
+}
+
 // The store that rank 0 serves, as soon as this rank knows where.
 StoreAddress address_of_rank_0(const RankEnvironment& job, milliseconds timeout, Where where) {
   if (job.world_size == 1) return serve({}, where);
   RINGRAD_CHECK(job.store.port > 0, ValueError, where, "group: MASTER_PORT must say where ",
                 job.world_size, " ranks meet; got nothing");
-  if (!job.store.token.empty()) return job.rank == 0 ? serve(job.store, where) : job.store;
+  if (!job.store.token.empty()) {
+    if (job.rank != 0) return job.store;
+    check_reachable(job, where);
+    return serve(job.store, where);
+  }
   RINGRAD_CHECK(job.local_world_size == job.world_size, ValueError, where,
                 "group: ranks on several hosts must ", kHowToShareSecret, "; got ",
                 job.local_world_size, " of ", job.world_size, " ranks on this host, and no secret");

@@ -20,8 +20,8 @@ namespace ringrad {
 /// A connection to it. Where rank 0 serves it, it does so as long as its process lives, and
 /// Store::server_rank() says so.
 ///
-/// Throws: ValueError if ranks on several hosts share no secret, or no port; CollectiveError if the
-///         store does not
+/// Throws: ValueError if ranks on several hosts share no secret, or no port, or if MASTER_ADDR is a
+///         name that leads rank 0 to a loopback address; CollectiveError if the store does not
 ///         answer in time, or cannot be served
 Store job_store(const RankEnvironment& job, std::chrono::milliseconds timeout,
                 Where where = Where::current());

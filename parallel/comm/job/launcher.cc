@@ -106,7 +106,7 @@ class Job {
                      concat("LOCAL_WORLD_SIZE=", own.num_ranks),
                      concat("GROUP_RANK=", host),
                      concat("GROUP_WORLD_SIZE=", links_.size()),
-                     "MASTER_ADDR=" + options_.master_addr,
+                     concat("MASTER_ADDR=", own.is_here() ? options_.bind : options_.master_addr),
                      concat("MASTER_PORT=", server_->address().port),
                      "RINGRAD_TOKEN=" + server_->address().token,
                      "RINGRAD_LAUNCHER_SERVES_STORE=1",
@@ -334,9 +334,7 @@ LaunchOptions complete(LaunchOptions options, Where where) {
   RINGRAD_CHECK(options.min_ranks >= 0 && options.min_ranks <= num_ranks, ValueError, where,
                 "launch: min_ranks must be in [0, ", num_ranks, "], the ranks there are; got ",
                 options.min_ranks);
-  const bool all_here = std::all_of(options.hosts.begin(), options.hosts.end(),
-                                    [](const Host& host) { return host.is_here(); });
-  if (!all_here) {
+  if (!are_all_here(options.hosts)) {
     check_ringrun(options.ringrun, where);
     RINGRAD_CHECK(!options.remote_shell.empty(), ValueError, where,
                   "launch: there must be a remote shell for hosts elsewhere; got none");
@@ -384,6 +382,10 @@ int launch(const LaunchOptions& wanted, Where where) {
   const SignalReader signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
   JobOutput output(options.log_folder, where);
   inherit_orphans();
+  if (wanted.master_addr.empty() && is_loopback(options.master_addr) &&
+      !are_all_here(options.hosts))
+    output.write(2, concat("ringrun: all hosts' names lead to this machine, so ranks look for the ",
+                           "store at ", options.master_addr, "; --master-addr says otherwise\n"));
   try {
     const Outcome outcome = run_attempts(options, signals, output, where);
     const int signal = write_the_rest(output, signals, outcome.signal != 0);

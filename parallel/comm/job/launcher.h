@@ -55,7 +55,9 @@ struct LaunchOptions {
   std::vector<std::string> remote_shell{"ssh", "-o", "BatchMode=yes"};
   std::string ringrun = "ringrun";  ///< where the program is found on every host
   std::string master_addr{};        ///< where ranks find the store; empty: address_for(hosts)
-  std::string bind{};               ///< where the store listens; empty: at master_addr
+  /// Where the store listens; empty: at master_addr. Ranks of this host get this address, from
+  /// which the name of the store's Unix socket follows.
+  std::string bind{};
   /// Silence that means a host is lost; by default, 10 s for other hosts. The agent of this host
   /// is a child, whose end is noticed: by default it may be silent for ever, since it may wait for
   /// a processor; otherwise it is lost once it has been stopped for that long.

@@ -97,8 +97,10 @@ struct Arguments {
     app.add_option(
         "--master-addr", options.master_addr,
         "Where ranks find the store; by default, the address that faces the first other host");
-    app.add_option("--bind", options.bind,
-                   "Address on which the store listens; by default, --master-addr");
+    app.add_option(
+        "--bind", options.bind,
+        "Address on which the store listens, which ranks of this host get as MASTER_ADDR; "
+        "by default, --master-addr");
     host_timeout_option =
         app.add_option("--host-timeout", host_timeout_s,
                        "Seconds of silence after which another host is lost. The agent of this "

@@ -75,6 +75,17 @@ class HostsTest(Unique):
             self.assertEqual((run.returncode, run.stderr), (0, ''))
             self.assertEqual(sorted(run.stdout.splitlines()), expected)
 
+    def test_of_this_machine_are_told_where_the_store_listens(self):
+        # The store's Unix socket has a name that follows from that address.
+        run = self.run_hosts('echo $MASTER_ADDR', '--bind', '0.0.0.0', hosts='localhost,far')
+        self.assertEqual(sorted(run.stdout.splitlines()), ['[0@localhost] 0.0.0.0', '[1@far] 127.0.0.1'])
+
+    def test_whose_names_all_lead_to_this_machine_are_mentioned(self):
+        run = ringrun('--hosts', 'localhost,127.0.1.1', '--rsh', self.shell('direct'), script='echo $MASTER_ADDR')
+        self.assertEqual(sorted(run.stdout.splitlines()), ['[0@localhost] 127.0.0.1', '[1@127.0.1.1] 127.0.0.1'])
+        self.assertEqual(run.stderr, "ringrun: all hosts' names lead to this machine, so ranks look for the store at "
+                                     '127.0.0.1; --master-addr says otherwise\n')
+
     def test_keep_the_token_out_of_command_lines(self):
         run = self.run_hosts('echo "$RINGRAD_TOKEN" | grep -lFf - /proc/[0-9]*/cmdline; '
                              'echo "$MASTER_PORT" | grep -c ^ ')

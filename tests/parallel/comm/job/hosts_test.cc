@@ -34,5 +34,18 @@ TEST(HostsTest, HostsElsewhereNeedAnAddressOfThisOne) {
       "master_addr must say how other hosts reach this one");
 }
 
+// As when a machine is in its own list, under a name that leads to 127.0.1.1.
+TEST(HostsTest, AHostThatIsThisOneByANameOfItsOwnTellsNothingAboutOthers) {
+  const auto found = [](const std::vector<Host>& hosts) {
+    try {
+      return address_for(hosts);
+    } catch (const CollectiveError& error) {  // there is no network
+      return std::string(error.message());
+    }
+  };
+  EXPECT_EQ(found({{"127.0.1.1", 1}, {"192.0.2.1", 1}}), found({{"192.0.2.1", 1}}));
+  EXPECT_NE(found({{"192.0.2.1", 1}}), "127.0.0.1");
+}
+
 }  // namespace
 }  // namespace ringrad

@@ -194,6 +194,15 @@ class SecretTest(JobStoreTest):
                 self.assert_met(job, 1)
         self.assertEqual(self.files(), [])
 
+    def test_a_name_that_leads_rank_0_to_itself_is_no_address_for_other_hosts(self):
+        variables = {'RINGRAD_TOKEN': secrets.token_hex(16), 'MASTER_PORT': str(free_port()),
+                     'MASTER_ADDR': '0x7f000101'}  # means 127.0.1.1, as a host's own name does on Debian
+        err = self.rank(0, LOCAL_WORLD_SIZE='1', **variables).communicate(timeout=60)[1]
+        self.assertIn('MASTER_ADDR must be an address at which other hosts reach rank 0; got "0x7f000101"', err)
+        jobs = [self.rank(rank, LOCAL_WORLD_SIZE='2', **variables) for rank in (0, 1)]
+        for job in jobs:
+            self.assert_met(job, 1)
+
     def test_a_wrong_secret_does_not_join(self):
         port = str(free_port())
         first = self.rank(0, MASTER_PORT=port, RINGRAD_TOKEN=secrets.token_hex(16))
