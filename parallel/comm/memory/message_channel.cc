@@ -2,6 +2,9 @@
 
 #include <cstring>
 #include <new>
+#include <string>
+
+#include "ringrad/parallel/comm/common/culprit_report.h"
 
 namespace ringrad {
 
@@ -30,20 +33,28 @@ bool wait_for_peer(RankGroup& group, Operation& operation, std::uint64_t next_en
   return in_time;
 }
 
+// The peer may be late because it waits for a rank that is stopped.
+[[noreturn]] void fail_late(RankGroup& group, const Operation& operation, const char* must,
+                            const std::string& got) {
+  const int peer = operation.call.peer, culprit = group.first_stopped(peer);
+  group.fail_and_throw(
+      operation, culprit,
+      concat(operation, ": rank ", group.name(peer), " must ", must, " within ", group.deadline_s(),
+             " s; got ", got,
+             culprit == peer ? "" : concat(", while rank ", group.name(culprit), " is stopped")));
+}
+
 }  // namespace
 
 void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation,
                    std::uint64_t next_entry) {
-  const CollectiveCall& call = operation.call;
   const bool in_time = wait_for_peer(group, operation, next_entry, [&] {
     return operation.sequence - channel.taken.load(std::memory_order_acquire) <=
            MessageChannel::kSlots;
   });
   if (!in_time)
-    group.fail_and_throw(operation, call.peer,
-                         concat(operation, ": rank ", group.name(call.peer),
-                                " must receive within ", group.deadline_s(), " s; got ",
-                                MessageChannel::kSlots, " messages that it has not taken"));
+    fail_late(group, operation, "receive",
+              concat(MessageChannel::kSlots, " messages that it has not taken"));
 }
 
 void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& operation,
@@ -60,16 +71,13 @@ const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& c
   const bool in_time = wait_for_peer(group, operation, next_entry, [&] {
     return channel.sent.load(std::memory_order_acquire) >= operation.sequence;
   });
-  if (!in_time)
-    group.fail_and_throw(operation, call.peer,
-                         concat(operation, ": rank ", group.name(call.peer), " must send within ",
-                                group.deadline_s(), " s; got no message"));
+  if (!in_time) fail_late(group, operation, "send", "no message");
   const MessageChannel::Slot& slot = channel.slot(operation.sequence);
   if (slot.dtype != call.dtype || slot.count != call.count)
-    group.fail_and_throw(
-        operation, concat(operation, ": the message must be ", slot.dtype, ", ", slot.count,
-                          " elements as sent by rank ", group.name(call.peer), "; got a tensor of ",
-                          call.dtype, ", ", call.count, " elements"));
+    group.fail_and_throw(operation, kNobody,
+                         concat(operation, ": the message must be ", slot.dtype, ", ", slot.count,
+                                " elements as sent by rank ", group.name(call.peer),
+                                "; got a tensor of ", call.dtype, ", ", call.count, " elements"));
   return slot;
 }
 

@@ -147,12 +147,8 @@ class RankGroup {
   /// Breaks the group unless it is broken already. `text` tells the other ranks why. Thread-safe.
   void fail(const std::string& text) noexcept { report_failure(rank_, text); }
 
-  /// Breaks the group with a failure of this rank, or of `culprit`, and throws CollectiveError with
-  /// `text`, which starts with the operation.
-  [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text) {
-    fail_and_throw(operation, rank_, text);
-  }
-  /// The culprit may be kNobody.
+  /// Breaks the group with a failure of `culprit`, which may be kNobody, and throws CollectiveError
+  /// with `text`, which starts with the operation.
   [[noreturn]] void fail_and_throw(const Operation& operation, int culprit,
                                    const std::string& text);
 
@@ -175,6 +171,9 @@ class RankGroup {
   void report_deaths() noexcept;
   /// The same, at most once in 20 ms: each look is a system call per rank.
   void watch_for_deaths(std::chrono::steady_clock::time_point now) noexcept;
+
+  /// The first rank whose process is stopped; `otherwise` if none is.
+  int first_stopped(int otherwise) const;
 
   /// The rank that broke the group; -1 while it is whole; this rank if the culprit is unknown.
   int failed_rank() const noexcept;
@@ -220,7 +219,6 @@ class RankGroup {
   void report_failure(int culprit, const std::string& text) noexcept;
   void tell_launcher() const noexcept;
   std::vector<int> ranks_not_at(std::uint64_t progress) const;
-  int first_stopped(int otherwise) const;
   void wake_sleepers();
   void sleep_on(int peer, std::chrono::nanoseconds longest);
   void wait_long(Operation& operation, int peer, std::uint64_t progress, std::uint64_t entered);

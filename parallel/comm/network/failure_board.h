@@ -96,10 +96,7 @@ class FailureBoard {
       throw_broken(operation);
   }
   /// Breaks the group and throws CollectiveError with `text`, which starts with the operation. The
-  /// failure is this rank's, or that of `culprit`, which may be kNobody.
-  [[noreturn]] void fail_and_throw(const Operation& operation, const std::string& text) {
-    fail_and_throw(operation, rank_, text);
-  }
+  /// failure is that of `culprit`, which may be kNobody.
   [[noreturn]] void fail_and_throw(const Operation& operation, int culprit,
                                    const std::string& text);
   /// After the transport failed with `got`: finds out together with the other ranks which rank

@@ -66,21 +66,24 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
     return {lost[0], lost,
             concat(operation, ": every rank must take part; got no sign of life from ",
                    names_.list(lost), ", which died or was stopped")};
-  const auto left = answers.ranks([](const std::string& answer) { return answer == kLeft; });
+  const CollectiveOp op = operation.call.op;
+  const int peer = operation.call.peer;
+  const bool is_collective = op != CollectiveOp::recv && op != CollectiveOp::send;
+  auto left = answers.ranks([](const std::string& answer) { return answer == kLeft; });
+  if (!is_collective) std::erase_if(left, [&](int rank) { return rank != peer; });
   if (!left.empty())
     return {left[0], left,
             concat(operation, ": every rank must take part; got ", names_.list(left),
                    ", which has left the group")};
-  const auto unreadable = answers.ranks(
-      [&](const std::string& answer) { return !answer.empty() && !num_entered(answer); });
+  const auto unreadable = answers.ranks([&](const std::string& answer) {
+    return !answer.empty() && answer != kLeft && !num_entered(answer);
+  });
   if (!unreadable.empty())
     return {unreadable[0],
             {},
             concat(operation, ": rank ", names_(unreadable[0]),
                    " must tell how many calls it has entered; got ",
                    quoted_bytes(answers.of_rank[static_cast<std::size_t>(unreadable[0])]))};
-  const CollectiveOp op = operation.call.op;
-  const int peer = operation.call.peer;
   const auto late_peer = [&](const char* must, const char* got_instead) {
     return Failure{peer,
                    {},
@@ -93,8 +96,7 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
   const auto sequence = static_cast<std::int64_t>(operation.sequence);
   const auto absent = answers.ranks(
       [&](const std::string& answer) { return num_entered(answer).value_or(0) < sequence; });
-  // A rank that meets its deadline first ends the connections of the others, which are not late yet.
-  const bool is_collective = op != CollectiveOp::recv && op != CollectiveOp::send;
+  // A rank that meets its deadline first ends the connections of others, which are not late yet.
   const auto late_here = answers.ranks([&](const std::string& answer) {
     return answer.ends_with(kLate) && num_entered(answer) == sequence;
   });

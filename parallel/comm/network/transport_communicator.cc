@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ringrad/parallel/comm/common/collective_call.h"
+#include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/common/reduce_terms.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/network/failure_board.h"
@@ -296,9 +297,10 @@ void TransportCommunicator::do_recv(const Tensor& tensor, int from, Where where)
     std::memcpy(&sent, header.raw_data(), sizeof sent);
     if (sent.dtype != call.dtype || sent.count != call.count)
       board_.fail_and_throw(
-          operation, concat(operation, ": the message must be ", sent.dtype, ", ", sent.count,
-                            " elements as sent by rank ", rank_names()(from), "; got a tensor of ",
-                            call.dtype, ", ", call.count, " elements"));
+          operation, kNobody,
+          concat(operation, ": the message must be ", sent.dtype, ", ", sent.count,
+                 " elements as sent by rank ", rank_names()(from), "; got a tensor of ", call.dtype,
+                 ", ", call.count, " elements"));
     collectives_.for_pieces(bytes_in(tensor), [&](std::size_t first, std::size_t bytes) {
       transport.recv(tensor.raw_data() + first, bytes, from, transport_call);
     });

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ringrad/parallel/comm/memory/process_group.h"
@@ -170,6 +171,34 @@ TEST(ProcessFailureTest, ARankWithoutMemoryIsNamedByTheOthers) {
     }
   });
   for (const int rank : {0, 1}) EXPECT_EQ(processes.wait(rank), 0);
+}
+
+// As where rank 1 waits for rank 2.
+TEST(ProcessFailureTest, ALateMessageIsBlamedOnTheRankThatIsStopped) {
+  ProcessGroupOptions options;
+  options.deadline = testing::kShortDeadline;
+  for (const bool sends : {false, true}) {
+    Processes processes(3, options, [sends](Communicator& comm) -> std::string {
+      const Tensor x = zeros({2});
+      comm.barrier();
+      if (comm.rank() == 2) raise(SIGSTOP);
+      while (comm.rank() == 1 && comm.failed_rank() < 0) std::this_thread::yield();
+      try {
+        const int peer = comm.rank() == 1 ? 0 : 1;
+        for (int i = 0; i < 5; ++i) sends ? comm.send(x, peer) : comm.recv(x, peer);
+        return "no error";
+      } catch (const CollectiveError& error) {
+        const std::string text = error.what();
+        const char* expected = comm.rank() == 1 ? "got a failure of rank 2: "
+                               : sends
+                                   ? "got 4 messages that it has not taken, while rank 2 is stopped"
+                                   : "got no message, while rank 2 is stopped";
+        if (comm.failed_rank() != 2) return "another rank is blamed";
+        return text.find(expected) != text.npos ? "" : text;
+      }
+    });
+    for (const int rank : {0, 1}) EXPECT_EQ(processes.wait(rank), 0);
+  }
 }
 
 TEST(ProcessFailureTest, ASubgroupNamesRanksByTheirNumbersInTheJob) {

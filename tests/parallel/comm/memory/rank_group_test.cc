@@ -90,7 +90,7 @@ class FailedCall {
     try {
       const RankGroup::Inside own(*groups[0], operation);
       begin = Clock::now();
-      groups[0]->fail_and_throw(operation, "it failed");
+      groups[0]->fail_and_throw(operation, 0, "it failed");
     } catch (const CollectiveError&) {
     }
   }

@@ -77,6 +77,19 @@ TEST(ThreadMessagesTest, AnotherShapeThanSentNamesBothAndBreaksTheGroup) {
       "sent by rank 0; got a tensor of float32, 5 elements");
 }
 
+// The sender's failed_rank() is its own number, as where the culprit is unknown.
+TEST(ThreadMessagesTest, AnotherShapeThanSentIsBlamedOnNobody) {
+  run_ranks(2, [](Communicator& comm) {
+    if (comm.rank() == 0) comm.send(ones({4}), 1);
+    if (comm.rank() == 1)
+      expect_throws<CollectiveError>([&] { comm.recv(ones({5}), 0); }, "the message must be");
+    while (comm.failed_rank() < 0) std::this_thread::yield();
+    EXPECT_EQ(comm.failed_rank(), comm.rank());
+    expect_throws<CollectiveError>([&] { comm.barrier(); },
+                                   "got a failure of an unknown rank: recv(");
+  });
+}
+
 TEST(ThreadMessagesTest, AMessageThatNeverComesEndsAtTheDeadline) {
   expect_throws<CollectiveError>(
       [] {

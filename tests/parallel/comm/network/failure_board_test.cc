@@ -15,6 +15,7 @@
 #include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/job/message_stream.h"
 #include "ringrad/parallel/comm/store/store_server.h"
+#include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/store/store_process.h"
 #include "ringrad/tests/testing.h"
 
@@ -59,6 +60,26 @@ TEST_F(FailureBoardTest, ANumberThatFitsNowhereIsNone) {
 TEST_F(FailureBoardTest, AJudgementThatIsNoneIsShown) {
   store_.set("group/failure", "nonsense");
   expect_judgement("the store must hold a failure; got \"nonsense\"");
+}
+
+// A message needs its peer alone.
+TEST_F(FailureBoardTest, OfTheRanksThatHaveLeftOnlyThePeerOfAMessageIsBlamed) {
+  GroupOptions options;
+  options.deadline = testing::kShortDeadline;
+  for (const CollectiveOp op : {CollectiveOp::recv, CollectiveOp::send}) {
+    const std::string group = op == CollectiveOp::recv ? "receives" : "sends";
+    store_.set(group + "/rank1", "0");
+    store_.set(group + "/rank2", "left");
+    FailureBoard board(
+        store_.another(std::chrono::seconds(10)), group, 0, 3, options, [] {}, nullptr,
+        Where::current());
+    std::this_thread::sleep_until(board.begin_call(false));
+    const Operation operation{{.op = op, .peer = 1}, 0, 1, Where::current(), {}};
+    expect_throws<CollectiveError>(
+        [&] { board.investigate(operation, "a timeout"); },
+        op == CollectiveOp::recv ? "rank 1 must send within " : "rank 1 must receive within ");
+    EXPECT_EQ(board.failure().culprit, 1);
+  }
 }
 
 // The launcher learns which rank this process blames, or that no rank is known to be to blame.

@@ -107,6 +107,17 @@ TEST(GlooGroupTest, ARankThatHasLeftIsNotWaitedFor) {
   });
 }
 
+TEST(GlooGroupTest, AMessageOfAnotherSizeIsBlamedOnNobody) {
+  on_threads(2, [](Communicator& comm) {
+    if (comm.rank() == 0) comm.send(ones({4}), 1);
+    if (comm.rank() == 1)
+      expect_throws<CollectiveError>([&] { comm.recv(ones({5}), 0); }, "the message must be");
+    while (comm.failed_rank() < 0) std::this_thread::yield();
+    EXPECT_EQ(comm.failed_rank(), comm.rank());  // where the culprit is unknown
+    expect_contains(error_of([&] { comm.barrier(); }), "got a failure of an unknown rank: recv(");
+  });
+}
+
 TEST(GlooGroupTest, ADeadlineMayBeForever) {
   TransportOptions options;
   options.deadline = std::chrono::nanoseconds::max();
