@@ -9,6 +9,7 @@
 #include "ringrad/core/transfer.h"
 #include "ringrad/parallel/comm/common/collective_call.h"
 #include "ringrad/parallel/comm/common/culprit_report.h"
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/gpu/device_runner.h"
 #include "ringrad/parallel/comm/memory/host_runner.h"
@@ -46,6 +47,7 @@ class SharedCommunicator final : public Communicator {
         outboxes_(world_size) {}
 
   ~SharedCommunicator() override {
+    if (!in_own_process_) return;
     if (unwinding_) abort(kEndedByException);
     for (int r = 0; r < world_size(); ++r)
       outboxes_[static_cast<std::size_t>(r)].leave_to(group_, r, channels_.between(rank(), r));
@@ -125,6 +127,7 @@ class SharedCommunicator final : public Communicator {
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
   std::vector<Outbox> outboxes_;                                    // (world_size)
   const Unwinding unwinding_;
+  const OwnProcess in_own_process_;
 };
 
 // --- Collectives ---

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/memory/group_memory.h"
 
 namespace ringrad {
@@ -40,7 +41,9 @@ class SubgroupMemory final : public GroupMemory {
         ranks_(std::move(ranks)),
         users_(*reinterpret_cast<Users*>(begin)),
         shared_(begin + kHeaderBytes) {}
-  ~SubgroupMemory() override { users_.fetch_sub(1, std::memory_order_acq_rel); }
+  ~SubgroupMemory() override {
+    if (in_own_process_) users_.fetch_sub(1, std::memory_order_acq_rel);
+  }
   SubgroupMemory(const SubgroupMemory&) = delete;
   SubgroupMemory& operator=(const SubgroupMemory&) = delete;
 
@@ -78,6 +81,7 @@ class SubgroupMemory final : public GroupMemory {
   const std::vector<int> ranks_;
   Users& users_;
   std::byte* const shared_;
+  const OwnProcess in_own_process_;
 };
 
 }  // namespace ringrad

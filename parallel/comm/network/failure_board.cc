@@ -34,22 +34,24 @@ FailureBoard::FailureBoard(Store store, std::string group, int rank, int world_s
       verdict_time_(options.verdict_time),
       interrupt_(std::move(interrupt)),
       tend_(std::move(tend)),
+      changed_(new std::condition_variable),
       num_sent_(static_cast<std::size_t>(world_size), 0),
       num_received_(static_cast<std::size_t>(world_size), 0),
       store_(std::move(store)),
       signs_(group_, rank, world_size, silence_) {
   signs_.announce(store_, where);
   store_.answer_within(std::chrono::ceil<std::chrono::milliseconds>(verdict_time_ / kStoreShare));
-  thread_ = std::thread([this] { watch(); });
+  thread_.reset(new std::thread([this] { watch(); }));
 }
 
 FailureBoard::~FailureBoard() {
+  if (!in_own_process_) return;
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
-  changed_.notify_all();
-  thread_.join();
+  changed_->notify_all();
+  thread_->join();
   try {
     store_.set(place("rank", rank_), kLeft);
   } catch (const CollectiveError&) {  // the store is gone, and so are its readers
@@ -92,7 +94,7 @@ void FailureBoard::end_call() {
 void FailureBoard::watch() {
   auto next_look = Clock::now();
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kTick, [&] { return ending_ || broken_; })) {
+  while (!changed_->wait_for(lock, kTick, [&] { return ending_ || broken_; })) {
     if (in_call_ && tend_) tend_();
     if (in_call_ && !interrupted_ && Clock::now() >= call_deadline_) {
       interrupted_ = late_ = true;
@@ -202,7 +204,7 @@ void FailureBoard::record(const Failure& failure) {
   failure_ = failure;
   broken_.store(true, std::memory_order_release);
   report_culprit(names_(failure.culprit));  // kNobody too: it stays kNobody
-  changed_.notify_all();
+  changed_->notify_all();
   if (in_call_ && !std::exchange(interrupted_, true)) interrupt_();
 }
 

@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "ringrad/parallel/comm/common/collective_call.h"
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/network/signs_of_life.h"
 #include "ringrad/parallel/comm/store/store.h"
@@ -64,7 +65,7 @@ class FailureBoard {
   FailureBoard(Store store, std::string group, int rank, int world_size,
                const GroupOptions& options, std::function<void()> interrupt,
                std::function<void()> tend, Where where);
-  /// This rank leaves the group.
+  /// This rank leaves the group. Does nothing in a forked child.
   ~FailureBoard();
   FailureBoard(const FailureBoard&) = delete;
   FailureBoard& operator=(const FailureBoard&) = delete;
@@ -159,7 +160,7 @@ class FailureBoard {
   std::atomic<bool> broken_{false};
 
   mutable std::mutex mutex_;  // never waits for the store
-  std::condition_variable changed_;
+  const OwnedByProcess<std::condition_variable> changed_;
   bool ending_ = false;
   bool in_call_ = false, interrupted_ = false;
   bool late_ = false;  // a call has met its deadline
@@ -181,7 +182,8 @@ class FailureBoard {
   Clock::time_point silent_at_{};    // when this rank found the store unreachable, and
   std::string silence_of_store_;     // the error it got
 
-  std::thread thread_;
+  OwnedByProcess<std::thread> thread_;
+  const OwnProcess in_own_process_;
 };
 
 }  // namespace ringrad

@@ -8,6 +8,7 @@
 
 #include "ringrad/parallel/comm/common/block_communicator.h"
 #include "ringrad/parallel/comm/common/gather_values.h"
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/job/hosts.h"
 #include "ringrad/parallel/comm/network/failure_board.h"
@@ -89,7 +90,7 @@ class HierarchicalCommunicator final : public BlockCommunicator {
   }
 
   ~HierarchicalCommunicator() override {
-    if (unwinding_) board_.fail(kEndedByException);
+    if (unwinding_ && in_own_process_) board_.fail(kEndedByException);
   }
 
   Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
@@ -135,6 +136,7 @@ class HierarchicalCommunicator final : public BlockCommunicator {
   std::unique_ptr<Communicator> leaders_;  // null unless this rank leads its host
   std::uint64_t num_collectives_ = 0, num_messages_ = 0;
   const Unwinding unwinding_;
+  const OwnProcess in_own_process_;
   FailureBoard board_;  // ends before what it interrupts
 };
 

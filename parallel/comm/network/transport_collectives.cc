@@ -24,7 +24,7 @@ void move_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 TransportCollectives::TransportCollectives(std::unique_ptr<Transport> transport, int rank,
                                            int world_size, std::size_t largest_piece)
-    : transport_(std::move(transport)),
+    : transport_(transport.release()),
       rank_(rank),
       world_size_(world_size),
       largest_piece_(std::max(largest_piece / kElement * kElement, kElement)) {}

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/network/transport.h"
 #include "ringrad/parallel/comm/reduce_op.h"
 
@@ -82,7 +83,7 @@ class TransportCollectives {
   void reduce_piece(std::byte* data, std::size_t bytes, int root, const Terms& terms,
                     TransportCall& call);
 
-  const std::unique_ptr<Transport> transport_;
+  const OwnedByProcess<Transport> transport_;
   const int rank_, world_size_;
   const std::size_t largest_piece_;
 };

@@ -9,6 +9,7 @@
 
 #include "ringrad/parallel/comm/common/collective_call.h"
 #include "ringrad/parallel/comm/common/culprit_report.h"
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/reduce_terms.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/network/failure_board.h"
@@ -33,7 +34,7 @@ std::size_t bytes_in(const Tensor& tensor) {
 // What one rank sends to another: what it is, and then the elements.
 struct Message {
   Tensor memory;
-  std::vector<std::unique_ptr<Sending>> pieces;
+  std::vector<OwnedByProcess<Sending>> pieces;
 
   void wait(TransportCall& call) {
     for (const auto& piece : pieces) piece->wait(call);
@@ -92,6 +93,7 @@ class TransportCommunicator final : public Communicator {
 
   // Waits until the other ranks have received what this one has sent, or the deadline has passed.
   ~TransportCommunicator() override {
+    if (!in_own_process_) return;
     if (unwinding_) board_.fail(kEndedByException);
     TransportCall call(board_.begin_call(false), board_.broken(), {});
     try {
@@ -147,6 +149,7 @@ class TransportCommunicator final : public Communicator {
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
   std::vector<std::deque<Message>> outbox_;                         // (world_size)
   const Unwinding unwinding_;
+  const OwnProcess in_own_process_;
   FailureBoard board_;  // ends before what it interrupts
 };
 
@@ -277,9 +280,9 @@ void TransportCommunicator::do_send(const Tensor& tensor, int to, Where where) {
     std::memcpy(header, &call, sizeof call);
     if (tensor.numel() > 0) std::memcpy(elements, tensor.raw_data(), bytes_in(tensor));
     Message& message = messages.emplace_back(Message{memory, {}});
-    message.pieces.push_back(transport.send(header, sizeof call, to, memory));
+    message.pieces.emplace_back(transport.send(header, sizeof call, to, memory).release());
     collectives_.for_pieces(bytes_in(tensor), [&](std::size_t first, std::size_t bytes) {
-      message.pieces.push_back(transport.send(elements + first, bytes, to, memory));
+      message.pieces.emplace_back(transport.send(elements + first, bytes, to, memory).release());
     });
   });
   ++number;

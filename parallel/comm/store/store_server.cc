@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <asio/executor_work_guard.hpp>
@@ -164,14 +163,13 @@ StoreServer::StoreServer(StoreAddress wanted, Where where)
     : StoreServer(std::move(wanted), StoreLimits(), where) {}
 
 StoreServer::StoreServer(StoreAddress wanted, const StoreLimits& limits, Where where)
-    : address_(std::move(wanted)), process_(getpid()) {
+    : address_(std::move(wanted)) {
   if (address_.token.empty()) address_.token = make_token();
   check_token(address_.token, "store", where);
   StoreListener listener = listen_at(address_, where);
   address_.port = listener.port;
   try {
-    state_ = std::make_unique<State>(std::move(listener), listen_locally(address_), address_.token,
-                                     limits);
+    state_.reset(new State(std::move(listener), listen_locally(address_), address_.token, limits));
   } catch (const std::system_error& error) {
     throw CollectiveError(
         concat("store: the server must be able to wait for clients; got ", error.what()), where);
@@ -179,13 +177,6 @@ StoreServer::StoreServer(StoreAddress wanted, const StoreLimits& limits, Where w
   state_->start_thread(where);
 }
 
-// A forked child has copies of the sockets, of Asio's epoll instance (which it shares with its
-// parent), and of state that the parent's thread may have been changing; it does not have the
-// thread. It must leave all of them alone.
-StoreServer::~StoreServer() {
-  if (getpid() == process_) return;
-  static auto* const kept = new std::vector<State*>;
-  kept->push_back(state_.release());
-}
+StoreServer::~StoreServer() = default;
 
 }  // namespace ringrad

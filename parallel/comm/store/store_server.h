@@ -23,11 +23,8 @@
 
 #pragma once
 
-#include <sys/types.h>
-
-#include <memory>
-
 #include "ringrad/core/error.h"
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/store/store_address.h"
 #include "ringrad/parallel/comm/store/store_limits.h"
 
@@ -53,8 +50,7 @@ class StoreServer {
   class State;
 
   StoreAddress address_;
-  std::unique_ptr<State> state_;
-  pid_t process_;
+  OwnedByProcess<State> state_;
 };
 
 }  // namespace ringrad

@@ -67,6 +67,29 @@ TEST(ProcessMemoryTest, AMessageOfASubgroupOutlivesItsSenderAndLaterGroups) {
   });
 }
 
+// Its rank is still in the group, and the group's memory is not used for other groups.
+TEST(ProcessMemoryTest, AForkedChildThatDestroysItsCopyDoesNotLeave) {
+  on_ranks(2, [](Communicator& comm) -> std::string {
+    auto part = comm.split(0);
+    if (comm.rank() == 1) {
+      const pid_t child = fork();
+      if (child == 0) {
+        part.reset();
+        _exit(0);
+      }
+      int status = -1;
+      if (waitpid(child, &status, 0) != child || status != 0) return "the child has failed";
+    }
+    comm.barrier();
+    const Tensor x = ones({1000});
+    part->all_reduce(x);
+    if (comm.rank() == 0) part.reset();
+    for (int i = 0; i < 20; ++i) comm.split(0)->abort("enough");
+    if (part && part->failed_rank() >= 0) return "the group has another one's memory";
+    return differs("the sum", x, std::vector<float>(1000, 2));
+  });
+}
+
 // Rank 0 proves and compiles the plans; the others read their programs in its memory.
 TEST(ProcessMemoryTest, ManyRanksFollowTheProgramsOfRank0) {
   constexpr int kRanks = 12;

@@ -229,6 +229,27 @@ TEST(GlooGroupTest, AStoppedRankIsNamedByTheOthersAndFindsItselfEvicted) {
   EXPECT_EQ(processes.wait(1), 0);
 }
 
+TEST(GlooGroupTest, AForkedChildThatDestroysItsCopyDoesNotLeave) {
+  testing::Processes processes(2, join_with(testing::kPatience), [](Communicator& comm) {
+    auto part = comm.split(0);
+    if (comm.rank() == 1) {
+      const pid_t child = fork();
+      if (child == 0) {
+        part.reset();
+        _exit(0);
+      }
+      int status = -1;
+      EXPECT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }
+    comm.barrier();
+    EXPECT_EQ(part->failed_rank(), -1);
+    testing::expect_sum_works(*part);
+    return std::string();
+  });
+  for (const int rank : {0, 1}) EXPECT_EQ(processes.wait(rank), 0);
+}
+
 // This holds for any group in which they fail.
 TEST(GlooGroupTest, ASubgroupNamesRanksByTheirNumbersInTheJob) {
   testing::Processes processes(4, join_with(milliseconds(5000)),

@@ -1,0 +1,42 @@
+// What a forked child must leave alone.
+//
+// A child has a copy of each of its parent's objects, but none of the threads that they wait for.
+// What an object has of the system is not copied but shared: memory of a group, sockets, an epoll
+// instance. Destroying the copy would hang, or break what the parent goes on using.
+
+#pragma once
+
+#include <unistd.h>
+
+#include <memory>
+#include <vector>
+
+namespace ringrad {
+
+/// A member that is true in the process that made the object, and false in a forked child's copy.
+class OwnProcess {
+ public:
+  explicit operator bool() const noexcept { return getpid() == process_; }
+
+ private:
+  pid_t process_ = getpid();
+};
+
+/// Deletes an object in the process that made it. A forked child keeps its copy to the end.
+template <class T>
+class DeleteInOwnProcess {
+ public:
+  void operator()(T* object) const {
+    if (in_own_process_) return delete object;
+    static auto* const kept = new std::vector<T*>;
+    kept->push_back(object);
+  }
+
+ private:
+  OwnProcess in_own_process_;
+};
+
+template <class T>
+using OwnedByProcess = std::unique_ptr<T, DeleteInOwnProcess<T>>;
+
+}  // namespace ringrad
