@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ringrad/parallel/comm/common/block_communicator.h"
+#include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/memory/thread_communicator.h"
@@ -22,6 +23,7 @@ namespace {
 struct Failure {
   int culprit = -1;  // -1: none yet
   std::string text;
+  bool is_known_elsewhere = false;  // other processes find it by themselves
 };
 
 // Failures travel between physical ranks as the reason of an abort.
@@ -94,10 +96,7 @@ class LogicalCommunicator final : public BlockCommunicator {
     return {blocks_, *local_, leads() ? &site_->physical() : nullptr, SumOrder::tree};
   }
   void perform(const CollectiveCall& call, Where where, const std::function<void()>& body) override;
-  void refuse(const Operation& operation, int culprit, const std::string& reason) override {
-    fail({culprit < 0 ? rank() : culprit, reason});
-    throw CollectiveError(concat(operation, ": ", reason), operation.where);
-  }
+  void refuse(const Operation& operation, int culprit, const std::string& reason) override;
   void do_send(const Tensor&, int, Where where) override { refuse_message("send", where); }
   void do_recv(const Tensor&, int, Where where) override { refuse_message("recv", where); }
   std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
@@ -148,11 +147,22 @@ void LogicalCommunicator::guarded(const Operation& operation, Body body) {
 
 // --- Failures ---
 
+// Every process has all calls to compare. An abort blames the process that makes it, so only that
+// of the culprit does.
+void LogicalCommunicator::refuse(const Operation& operation, int culprit,
+                                 const std::string& reason) {
+  const std::vector<int>& here = own_block();
+  const bool is_here = std::find(here.begin(), here.end(), culprit) != here.end();
+  if (culprit == kNobody) report_culprit(kNobody);
+  fail({culprit == kNobody ? rank() : culprit, reason, /*is_known_elsewhere=*/!is_here});
+  throw CollectiveError(concat(operation, ": ", reason), operation.where);
+}
+
 // Tells all ranks, here and elsewhere.
 Failure LogicalCommunicator::fail(const Failure& failure) noexcept {
   const Failure first = site_->fail(failure);
   local_->abort(first.text);
-  site_->physical().abort(as_reason(first));
+  if (!first.is_known_elsewhere) site_->physical().abort(as_reason(first));
   return first;
 }
 
@@ -250,20 +260,25 @@ void run_logical_ranks(Communicator& comm, int num_logical,
                          .order = SumOrder::tree,
                          .rank_names = RankNames(blocks[static_cast<std::size_t>(comm.rank())])},
                         where);
-  const auto site = std::make_shared<Site>(comm.split(0, 0, where));
+  auto site = std::make_shared<Site>(comm.split(0, 0, where));
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int i = 0; i < share; ++i)
     ranks.push_back(std::make_unique<LogicalCommunicator>(
         comm.group() + ".logical", RankBlocks(blocks, comm.rank() * share + i),
         std::move(locals[static_cast<std::size_t>(i)]), site, RankNames()));
   const Device device = default_device();
-  run_on_threads(
-      std::move(ranks), options.num_threads,
-      [&](Communicator& logical) {
-        const DefaultDeviceGuard guard(device);
-        body(logical);
-      },
-      where);
+  try {
+    run_on_threads(
+        std::move(ranks), options.num_threads,
+        [&](Communicator& logical) {
+          const DefaultDeviceGuard guard(device);
+          body(logical);
+        },
+        where);
+  } catch (...) {
+    site.reset();  // now, since the physical group would blame this process if the stack unwound
+    throw;
+  }
 }
 
 }  // namespace ringrad

@@ -4,8 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <mutex>
+#include <optional>
 
+#include "ringrad/parallel/comm/common/culprit_report.h"
+#include "ringrad/parallel/comm/common/descriptor.h"
+#include "ringrad/parallel/comm/job/message_stream.h"
 #include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"
 #include "ringrad/parallel/comm/ranks.h"
@@ -69,6 +74,38 @@ const testing::Join kGloo = [](Store& store, int rank, int size) {
 TEST(LogicalRanksTest, ProcessesDoWhatEveryBackendDoes) {
   on_processes(2, 4, kSharedMemory, run_suite);
   on_processes(2, 4, kGloo, run_suite);
+}
+
+// The process that notices first is not to blame.
+TEST(LogicalRanksTest, ProcessesBlameThatOfTheOddRankOrNobody) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "a process that has used a GPU cannot fork";
+  const auto expect_blame = [](Communicator& comm, bool is_one_odd) {
+    const Pipe pipe = make_pipe(Where::current());
+    make_non_blocking(pipe.out);
+    dup2(pipe.in.number(), kReportDescriptor);
+    const std::string variable = report_variable(pipe.in);
+    setenv(kReportVariable, variable.substr(variable.find('=') + 1).c_str(), 1);
+    for (int round = 0; round < 20; ++round) {
+      retract_report();
+      EXPECT_THROW(run_logical_ranks(comm, 6,
+                                     [&](Communicator& logical) {
+                                       const int rank = logical.rank();
+                                       const bool is_odd = !is_one_odd || rank == 3;
+                                       logical.all_reduce(ones({is_odd ? 9 + rank : 8}));
+                                     }),
+                   CollectiveError);
+      std::optional<int> report = read_report(pipe.out);
+      if (is_one_odd && comm.rank() != 1 && !report) report = 1;  // rank 1 says so
+      EXPECT_EQ(report, is_one_odd ? 1 : kNobody);
+    }
+  };
+  for (const bool is_one_odd : {true, false}) {
+    testing::Processes processes(3, kSharedMemory, [&](Communicator& comm) -> std::string {
+      expect_blame(comm, is_one_odd);
+      return "";
+    });
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+  }
 }
 
 // --- Bits ---
