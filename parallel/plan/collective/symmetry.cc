@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -178,6 +179,10 @@ class Search {
 }  // namespace
 
 std::optional<Symmetry> find_symmetry(const CollectivePlan& first, const PlanOfRank& plan_of) {
+  // Each rank has a renaming. A plan from a file may have any number of ranks.
+  constexpr std::int64_t kMostNumbers = std::int64_t{1} << 26;  // 256 MiB
+  const std::int64_t n = first.world_size;
+  if (n * (n + first.num_chunks) > kMostNumbers) return {};
   for (const Digits& digits : ways_to_write(first.world_size))
     if (auto symmetry = Search(first, plan_of).with(digits)) return symmetry;
   return {};

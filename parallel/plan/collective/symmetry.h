@@ -52,7 +52,8 @@ struct Symmetry {
   std::vector<bool> ascending;
 };
 
-/// The symmetry of a plan; nothing if it has none of those above, or leaves a chunk unused.
+/// The symmetry of a plan; nothing if it has none of those above, leaves a chunk unused, or has so
+/// many ranks that their renamings would take much memory.
 ///
 /// REQUIRES: first = plan_of(0) has the right shape (plan_shape_check), and steps of rank 0 alone
 std::optional<Symmetry> find_symmetry(const CollectivePlan& first, const PlanOfRank& plan_of);

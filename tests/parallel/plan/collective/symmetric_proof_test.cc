@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ringrad/parallel/plan/collective/check.h"
+#include "ringrad/parallel/plan/collective/symmetry.h"
 #include "ringrad/tests/parallel/plan/collective/every_plan.h"
 #include "ringrad/tests/testing.h"
 
@@ -282,6 +283,20 @@ TEST(SymmetricProofTest, ProvesPlansOf1024RanksInLittleMemory) {
         EXPECT_LT(most_bytes - before, std::size_t{24} << 20)
             << algorithm << ' ' << name(collective);
       }
+}
+
+// A renaming for each of a million ranks would take terabytes, however few steps there are.
+TEST(SymmetricProofTest, OfVeryManyRanksNoSymmetryIsSought) {
+  constexpr int kRanks = 1 << 20;
+  CollectivePlan plan = empty_plan(Collective::all_reduce, "test", kRanks, 1);
+  plan.stage(0, 0, 0);
+  bool was_asked = false;
+  const auto plan_of = [&](int) {
+    was_asked = true;
+    return CollectivePlan();
+  };
+  EXPECT_FALSE(find_symmetry(plan, plan_of));
+  EXPECT_FALSE(was_asked);
 }
 
 }  // namespace
