@@ -1,5 +1,6 @@
 #include "ringrad/parallel/comm/job/rank_environment.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
@@ -49,6 +50,16 @@ std::string text_in(const char* name, const char* otherwise) {
   return text ? text : otherwise;
 }
 
+// srun does not say how many ranks this node has. The number per node is what the user has asked
+// for at most, maybe for a larger step. Each node has a rank.
+int most_ranks_per_node(int world_size, std::optional<int> wanted, Where where) {
+  const auto num_nodes = number_in("SLURM_STEP_NUM_NODES", 1, where);
+  if (!num_nodes) return std::min(wanted.value_or(world_size), world_size);
+  if (*num_nodes == 1) return world_size;
+  const int equal_share = (world_size + *num_nodes - 1) / *num_nodes;
+  return std::clamp(wanted.value_or(equal_share), 1, std::max(1, world_size - (*num_nodes - 1)));
+}
+
 void read_ranks(const Names& names, RankEnvironment& job, Where where) {
   const auto size = number_in(names.world_size, 1, where);
   RINGRAD_CHECK(size.has_value(), ValueError, where, names.rank, ": ", names.world_size,
@@ -57,18 +68,15 @@ void read_ranks(const Names& names, RankEnvironment& job, Where where) {
   job.rank = number_in(names.rank, 0, where).value_or(0);
   RINGRAD_CHECK(job.rank < job.world_size, ValueError, where, names.rank, ": it must be below ",
                 names.world_size, " = ", job.world_size, "; got ", job.rank);
-  // By default, all ranks are on one host.
-  const int num_hosts = number_in("SLURM_STEP_NUM_NODES", 1, where).value_or(1);
   const bool is_slurm = names.rank == kSlurmRank;
-  job.local_world_size =
-      number_in(names.local_world_size, 1, where)
-          .value_or(is_slurm ? (job.world_size + num_hosts - 1) / num_hosts : job.world_size);
+  const auto local_world_size = number_in(names.local_world_size, 1, where);
+  job.local_world_size = is_slurm ? most_ranks_per_node(job.world_size, local_world_size, where)
+                                  : local_world_size.value_or(job.world_size);  // on one host
   // Without it, ranks of two hosts would take themselves for ranks of one.
   RINGRAD_CHECK(names.rank != kHydraRank || std::getenv(names.local_rank), ValueError, where,
                 names.rank, ": ", names.local_rank, " must be set as well; got nothing");
   job.local_rank = number_in(names.local_rank, 0, where).value_or(job.rank % job.local_world_size);
-  // srun's number per node is what the user asked for at most.
-  if (is_slurm) return;
+  if (is_slurm) return;  // whose nodes need not have equal numbers of ranks
   RINGRAD_CHECK(job.local_world_size <= job.world_size, ValueError, where, names.local_world_size,
                 ": it must be at most ", names.world_size, " = ", job.world_size, "; got ",
                 job.local_world_size);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "ringrad/core/trace.h"
 #include "ringrad/tests/testing.h"
@@ -150,6 +151,20 @@ TEST_F(RankEnvironmentTest, CountsTheHostsOfSlurm) {
   set({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "5"}});
   EXPECT_EQ(rank_environment().local_world_size, 5);
   set({{"SLURM_STEP_NUM_NODES", "2"}});
+  EXPECT_EQ(rank_environment().local_world_size, 3);
+}
+
+// As for `srun -n 3` in an allocation with --ntasks-per-node=4.
+TEST_F(RankEnvironmentTest, SlurmsRanksPerNodeAreAMaximum) {
+  set({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "3"}, {"SLURM_NTASKS_PER_NODE", "4"}});
+  for (const auto& [num_nodes, expected] :
+       {std::pair("1", 3), std::pair("2", 2), std::pair("3", 1), std::pair("4", 1)}) {
+    set({{"SLURM_STEP_NUM_NODES", num_nodes}});
+    EXPECT_EQ(rank_environment().local_world_size, expected) << num_nodes;
+  }
+  unsetenv("SLURM_STEP_NUM_NODES");
+  EXPECT_EQ(rank_environment().local_world_size, 3);
+  set({{"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_NTASKS_PER_NODE", "1"}});
   EXPECT_EQ(rank_environment().local_world_size, 3);
 }
 
