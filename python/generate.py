@@ -306,6 +306,9 @@ class Headers:
             for access, note, parameters in constructors:
                 if access == 'public:':
                     taken, notes, given = self.call(scope, name, parameters, note)
+                    for place, one in enumerate(split(taken), start=2):  # 1 is self
+                        if '& ' in one and not one.startswith('const '):
+                            notes += f', nb::keep_alive<1, {place}>()'
                     yield (f'\n    .def("__init__", []({full}* self{", " * bool(taken)}{taken}) {{\n      called('
                            f'[&](Where where) {{ (void)where; new (self) {full}({given}); }});\n    }}, {notes})')
             for tensor in tensors:

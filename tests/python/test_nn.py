@@ -2,6 +2,7 @@
 import gc
 import tempfile
 import unittest
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -197,6 +198,25 @@ class Modules(unittest.TestCase):
                 np.testing.assert_array_equal(theirs[name], np.asarray(value.detach()))
             safetensors.save_file({'a': np.arange(6, dtype=np.int64).reshape(2, 3)}, path)
             self.assertEqual(nn.read_safetensors(path)['a'].tolist(), [[0, 1, 2], [3, 4, 5]])
+
+    def test_a_generator_keeps_its_model(self):
+        class Same(nn.Module):
+            def forward(self, x):
+                return x
+
+        net = nn.gpt(vocabulary=5, context=8, width=8, heads=2, layers=1)
+        net.append(Same())
+        tokens = rr.tensor([[1, 2, 3]])
+        net.eval()
+        logits = net(tokens)[:, -1].tolist()
+        ended = weakref.ref(net[len(net) - 1])
+        generator = nn.GPTGenerator(net)
+        del net
+        gc.collect()
+        self.assertIsNotNone(ended())
+        np.testing.assert_allclose(generator.next(tokens).tolist(), logits, atol=1e-5)
+        del generator
+        self.assertIsNone(ended())
 
     def test_models_and_schedules_are_there(self):
         net = nn.make_model('mlp', nn.ImageTask(height=4, width=4, classes=3))
