@@ -15,6 +15,16 @@ std::chrono::nanoseconds seconds(double s, const char* what) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * s));
 }
 
+// --- What Python holds ---
+
+// A Communicator of Python's. Python may keep it for longer than its group lives, so it has memory
+// of its own: another group's communicator may get the address of this one's.
+struct PythonCommunicator {
+  std::shared_ptr<Communicator> comm;  // not the owner of one that run_ranks has made
+
+  Communicator* operator->() const { return comm.get(); }
+};
+
 // --- Threads ---
 
 // A rank's objects that stand for its place in the group. Python may keep them for longer than the
@@ -24,7 +34,7 @@ thread_local std::vector<nb::weakref>* objects_of_rank = nullptr;
 void end_objects(const nb::handle& comm, const std::vector<nb::weakref>& objects) {
   for (const nb::weakref& reference : objects)
     if (const nb::object object = reference(); !object.is_none()) nb::inst_destruct(object);
-  nb::inst_set_state(comm, /*ready=*/false, /*destruct=*/false);
+  nb::inst_destruct(comm);
 }
 
 // The ranks that run Python now, for the thread that waits for them. Under the interpreter's lock.
@@ -55,7 +65,7 @@ void run_python_ranks(int world_size, const nb::callable& body, double deadline)
     std::vector<nb::weakref> objects;
     objects_of_rank = &objects;
     running.push_back({&comm, PyThread_get_thread_ident()});
-    const nb::object ours = nb::cast(comm, nb::rv_policy::reference);
+    const nb::object ours = nb::cast(PythonCommunicator{{&comm, [](Communicator*) {}}});
     const auto leave = [&] {
       std::erase_if(running, [&](const RunningRank& rank) { return rank.comm == &comm; });
       end_objects(ours, objects);
@@ -105,86 +115,91 @@ void collective(const Call& call) {
 }  // namespace
 
 void bind_ranks(nb::module_& m) {
-  nb::class_<Communicator>(m, "Communicator",
-                           "A rank's place in a group, and what the group's ranks do together.")
-      .def_prop_ro("rank", &Communicator::rank)
-      .def_prop_ro("world_size", &Communicator::world_size)
+  nb::class_<PythonCommunicator>(
+      m, "Communicator", "A rank's place in a group, and what the group's ranks do together.")
+      .def_prop_ro("rank", [](const PythonCommunicator& comm) { return comm->rank(); })
+      .def_prop_ro("world_size", [](const PythonCommunicator& comm) { return comm->world_size(); })
       .def(
           "all_reduce",
-          [](Communicator& comm, const Tensor& x, ReduceOp op) {
-            collective([&](Where where) { comm.all_reduce(x, op, where); });
+          [](const PythonCommunicator& comm, const Tensor& x, ReduceOp op) {
+            collective([&](Where where) { comm->all_reduce(x, op, where); });
           },
           "tensor"_a, "op"_a.noconvert() = ReduceOp::sum,
           "Replaces the tensor on every rank by the reduction over all ranks, in place.")
       .def(
           "reduce_scatter",
-          [](Communicator& comm, const Tensor& output, const Tensor& input, ReduceOp op) {
-            collective([&](Where where) { comm.reduce_scatter(output, input, op, where); });
+          [](const PythonCommunicator& comm, const Tensor& output, const Tensor& input,
+             ReduceOp op) {
+            collective([&](Where where) { comm->reduce_scatter(output, input, op, where); });
           },
           "output"_a, "input"_a, "op"_a.noconvert() = ReduceOp::sum,
           "Reduces `input` over all ranks; rank r receives the r-th of world_size equal parts.")
       .def(
           "all_gather",
-          [](Communicator& comm, const Tensor& output, const Tensor& input) {
-            collective([&](Where where) { comm.all_gather(output, input, where); });
+          [](const PythonCommunicator& comm, const Tensor& output, const Tensor& input) {
+            collective([&](Where where) { comm->all_gather(output, input, where); });
           },
           "output"_a, "input"_a,
           "Concatenates the inputs of all ranks, in rank order, on every rank.")
       .def(
           "broadcast",
-          [](Communicator& comm, const Tensor& x, int root) {
-            collective([&](Where where) { comm.broadcast(x, root, where); });
+          [](const PythonCommunicator& comm, const Tensor& x, int root) {
+            collective([&](Where where) { comm->broadcast(x, root, where); });
           },
           "tensor"_a, "root"_a = 0, "Replaces the tensor on every rank by the root's.")
       .def(
           "reduce",
-          [](Communicator& comm, const Tensor& x, int root, ReduceOp op) {
-            collective([&](Where where) { comm.reduce(x, root, op, where); });
+          [](const PythonCommunicator& comm, const Tensor& x, int root, ReduceOp op) {
+            collective([&](Where where) { comm->reduce(x, root, op, where); });
           },
           "tensor"_a, "root"_a = 0, "op"_a.noconvert() = ReduceOp::sum,
           "Replaces the root's tensor by the reduction over all ranks; on other ranks it is "
           "scratch.")
       .def(
           "all_to_all",
-          [](Communicator& comm, const Tensor& output, const Tensor& input) {
-            collective([&](Where where) { comm.all_to_all(output, input, where); });
+          [](const PythonCommunicator& comm, const Tensor& output, const Tensor& input) {
+            collective([&](Where where) { comm->all_to_all(output, input, where); });
           },
           "output"_a, "input"_a, "Sends the d-th of world_size equal parts of `input` to rank d.")
       .def(
           "barrier",
-          [](Communicator& comm) { collective([&](Where where) { comm.barrier(where); }); },
+          [](const PythonCommunicator& comm) {
+            collective([&](Where where) { comm->barrier(where); });
+          },
           "Returns after every rank has called it.")
       .def(
           "send",
-          [](Communicator& comm, const Tensor& x, int to) {
-            collective([&](Where where) { comm.send(x, to, where); });
+          [](const PythonCommunicator& comm, const Tensor& x, int to) {
+            collective([&](Where where) { comm->send(x, to, where); });
           },
           "tensor"_a, "to"_a, "Sends to one rank.")
       .def(
           "recv",
-          [](Communicator& comm, const Tensor& x, int from) {
-            collective([&](Where where) { comm.recv(x, from, where); });
+          [](const PythonCommunicator& comm, const Tensor& x, int from) {
+            collective([&](Where where) { comm->recv(x, from, where); });
           },
           "tensor"_a, "source"_a, "Receives the next message of a rank into the tensor.")
       .def(
           "split",
-          [](Communicator& comm, int color, int key) {
-            return called([&](Where where) { return comm.split(color, key, where); });
+          [](const PythonCommunicator& comm, int color, int key) {
+            std::shared_ptr<Communicator> made =
+                called([&](Where where) { return comm->split(color, key, where); });
+            return made ? std::optional(PythonCommunicator{std::move(made)}) : std::nullopt;
           },
           "color"_a, "key"_a = 0,
           "A new group of the ranks that pass the same color, ordered by key; None for a negative "
           "color.")
       .def(
           "empty_shared",
-          [](Communicator& comm, const Shape& shape, DType dtype) {
+          [](const PythonCommunicator& comm, const Shape& shape, DType dtype) {
             return called([&](Where where) {
-              return comm.empty_shared(shape, {.dtype = dtype, .device = Device()}, where);
+              return comm->empty_shared(shape, {.dtype = dtype, .device = Device()}, where);
             });
           },
           "shape"_a, "dtype"_a.noconvert() = DType::float32,
           "A tensor that this group's collectives reduce in place.")
-      .def("__repr__", [](const Communicator& comm) {
-        return concat("Communicator(rank ", comm.rank(), " of ", comm.world_size(), ")");
+      .def("__repr__", [](const PythonCommunicator& comm) {
+        return concat("Communicator(rank ", comm->rank(), " of ", comm->world_size(), ")");
       });
 
   m.def("run_ranks", run_python_ranks, "world_size"_a, "body"_a, nb::kw_only(), "deadline"_a = 60.0,
@@ -197,7 +212,8 @@ void bind_ranks(nb::module_& m) {
       [](double deadline) {
         ProcessGroupOptions options;
         options.deadline = seconds(deadline, "join_process_group");
-        return called([&](Where where) { return join_process_group(options, where); });
+        return PythonCommunicator{
+            called([&](Where where) { return join_process_group(options, where); })};
       },
       nb::kw_only(), "deadline"_a = 60.0,
       "The communicator of this process among those that `ringrun -n 4 python train.py` has "
@@ -210,9 +226,10 @@ void bind_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](nb::pointer_and_handle<DistributedDataParallel> self, nn::Module& module,
-             Communicator& comm, std::int64_t bucket_bytes, bool allow_unused, bool static_graph) {
+             const PythonCommunicator& comm, std::int64_t bucket_bytes, bool allow_unused,
+             bool static_graph) {
             called([&](Where where) {
-              new (self.p) DistributedDataParallel(module, comm,
+              new (self.p) DistributedDataParallel(module, *comm.comm,
                                                    {.bucket_bytes = bucket_bytes,
                                                     .allow_unused = allow_unused,
                                                     .static_graph = static_graph},
@@ -234,8 +251,8 @@ void bind_ranks(nb::module_& m) {
           "What communication has cost so far, and how much of it backward did not wait for.");
   m.def(
       "replicas_identical",
-      [](const nn::Module& module, Communicator& comm) {
-        return called([&](Where where) { return replicas_identical(module, comm, where); });
+      [](const nn::Module& module, const PythonCommunicator& comm) {
+        return called([&](Where where) { return replicas_identical(module, *comm.comm, where); });
       },
       "module"_a, "comm"_a,
       "True on every rank if all ranks' parameters and buffers are equal bit by bit. Every rank "

@@ -137,6 +137,18 @@ class Threads(unittest.TestCase):
             with self.assertRaises(TypeError):
                 thing.all_reduce(rr.ones([1])) if isinstance(thing, rr.Communicator) else thing(rr.ones([1, 2]))
 
+    def test_a_communicator_that_was_kept_is_no_later_groups(self):
+        kept = []
+
+        def body(comm):
+            for group in (comm, comm.split(0)):
+                group.barrier()
+                kept.append(group)
+
+        for _ in range(20):
+            rr.run_ranks(2, body)
+        self.assertEqual(len(set(map(id, kept))), 20 * 2 * 2)
+
     def test_ctrl_c_ends_ranks_that_wait_and_ranks_that_compute(self):
         # A background job of a shell starts with SIGINT ignored, and Python leaves it so.
         program = ('import ringrad as rr, signal\n'
