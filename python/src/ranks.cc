@@ -25,6 +25,17 @@ struct PythonCommunicator {
   Communicator* operator->() const { return comm.get(); }
 };
 
+// Its end waits for collectives that other ranks may need the interpreter's lock to begin.
+struct PythonReplica {
+  std::unique_ptr<DistributedDataParallel> model;
+
+  ~PythonReplica() {
+    const UnlockedCall counted;
+    const nb::gil_scoped_release unlocked;
+    model.reset();
+  }
+};
+
 // --- Threads ---
 
 // A rank's objects that stand for its place in the group. Python may keep them for longer than the
@@ -74,11 +85,13 @@ void run_python_ranks(int world_size, const nb::callable& body, double deadline)
       body(ours);
       leave();
     } catch (nb::python_error& error) {
-      leave();
       if (!first) first = std::current_exception();
-      throw Error(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",
-                         nb::str(error.value()).c_str()),
-                  where);
+      const Error told(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",
+                              nb::str(error.value()).c_str()),
+                       where);
+      comm.abort(told.what());  // before this rank's objects end, which may wait for the others
+      leave();
+      throw told;
     }
   };
   const int team = omp_get_max_threads();
@@ -219,35 +232,40 @@ void bind_ranks(nb::module_& m) {
       "The communicator of this process among those that `ringrun -n 4 python train.py` has "
       "started.");
 
-  nb::class_<DistributedDataParallel>(
+  nb::class_<PythonReplica>(
       m, "DistributedDataParallel", nb::is_weak_referenceable(),
       "Every rank holds the whole model and works on its own part of the batch; "
       "gradients are averaged.")
       .def(
           "__init__",
-          [](nb::pointer_and_handle<DistributedDataParallel> self, nn::Module& module,
-             const PythonCommunicator& comm, std::int64_t bucket_bytes, bool allow_unused,
-             bool static_graph) {
-            called([&](Where where) {
-              new (self.p) DistributedDataParallel(module, *comm.comm,
-                                                   {.bucket_bytes = bucket_bytes,
-                                                    .allow_unused = allow_unused,
-                                                    .static_graph = static_graph},
-                                                   where);
-            });
+          [](nb::pointer_and_handle<PythonReplica> self, nn::Module& module,
+             const PythonCommunicator& comm, std::int64_t bucket_bytes, Overlap overlap,
+             bool allow_unused, bool static_graph) {
+            new (self.p) PythonReplica{called([&](Where where) {
+              return std::make_unique<DistributedDataParallel>(
+                  module, *comm.comm,
+                  DistributedDataParallelOptions{.bucket_bytes = bucket_bytes,
+                                                 .overlap = overlap,
+                                                 .allow_unused = allow_unused,
+                                                 .static_graph = static_graph},
+                  where);
+            })};
             if (objects_of_rank) objects_of_rank->push_back(nb::weakref(self.h));
           },
           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "module"_a, "comm"_a, nb::kw_only(),
-          "bucket_bytes"_a = 0, "allow_unused"_a = true, "static_graph"_a = false)
+          "bucket_bytes"_a = 0, "overlap"_a.noconvert() = Overlap::automatic,
+          "allow_unused"_a = true, "static_graph"_a = false)
       .def(
           "__call__",
-          [](DistributedDataParallel& self, const Tensor& x) {
-            return called([&](Where where) { return self(x, where); });
+          [](const PythonReplica& self, const Tensor& x) {
+            return called([&](Where where) { return (*self.model)(x, where); });
           },
           "x"_a, "The module's forward.")
-      .def_prop_ro("module", &DistributedDataParallel::module, nb::rv_policy::reference)
+      .def_prop_ro(
+          "module", [](const PythonReplica& self) -> nn::Module& { return self.model->module(); },
+          nb::rv_policy::reference)
       .def(
-          "summary", [](DistributedDataParallel& self) { return printed(self.summary()); },
+          "summary", [](const PythonReplica& self) { return printed(self.model->summary()); },
           "What communication has cost so far, and how much of it backward did not wait for.");
   m.def(
       "replicas_identical",

@@ -149,6 +149,47 @@ class Threads(unittest.TestCase):
             rr.run_ranks(2, body)
         self.assertEqual(len(set(map(id, kept))), 20 * 2 * 2)
 
+    def test_a_rank_that_fails_during_backward_ends_the_others_at_once(self):
+        def fail(grad):
+            raise KeyError('mine')
+
+        def body(comm):
+            net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+            model = rr.DistributedDataParallel(net, comm, bucket_bytes=1, overlap=rr.Overlap.always)
+            if comm.rank == 0:
+                net[0].weight.register_hook(fail)  # when the reduction of the last layer has begun
+            y = model(rr.ones([1, 2])).sum()
+            if comm.rank == 1:
+                time.sleep(0.5)
+            y.backward()
+
+        begin = time.monotonic()
+        with self.assertRaisesRegex(KeyError, 'mine'):
+            rr.run_ranks(2, body, deadline=20)
+        self.assertLess(time.monotonic() - begin, 10)
+
+    def test_a_model_that_ends_after_an_error_leaves_the_interpreter_to_others(self):
+        # Rank 0 waits for rank 1's part of the reduction that it has begun.
+        def fail(grad):
+            raise KeyError('mine')
+
+        def body(comm):
+            net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+            model = rr.DistributedDataParallel(net, comm, bucket_bytes=1, overlap=rr.Overlap.always)
+            hook = net[0].weight.register_hook(fail)
+            y = model(rr.ones([1, 2])).sum()
+            if comm.rank == 1:
+                time.sleep(0.5)
+            try:
+                y.backward()
+            except KeyError:
+                hook.remove()
+            del model
+
+        begin = time.monotonic()
+        rr.run_ranks(2, body, deadline=20)
+        self.assertLess(time.monotonic() - begin, 10)
+
     def test_ctrl_c_ends_ranks_that_wait_and_ranks_that_compute(self):
         # A background job of a shell starts with SIGINT ignored, and Python leaves it so.
         program = ('import ringrad as rr, signal\n'
