@@ -38,28 +38,44 @@ struct PythonReplica {
 
 // --- Threads ---
 
-// A rank's objects that stand for its place in the group. Python may keep them for longer than the
-// group lives, so they end with the rank; to use them later is a TypeError.
-thread_local std::vector<nb::weakref>* objects_of_rank = nullptr;
+struct RunningRank;
+thread_local RunningRank* this_rank = nullptr;
 
-void end_objects(const nb::handle& comm, const std::vector<nb::weakref>& objects) {
-  for (const nb::weakref& reference : objects)
-    if (const nb::object object = reference(); !object.is_none()) nb::inst_destruct(object);
-  nb::inst_destruct(comm);
-}
-
-// The ranks that run Python now, for the thread that waits for them. Under the interpreter's lock.
+// A rank that runs Python now. Used with the interpreter's lock.
 struct RunningRank {
-  Communicator* comm;
-  unsigned long thread;
+  std::vector<RunningRank*>& all;  // for the thread that waits for them
+  unsigned long thread = PyThread_get_thread_ident();
+  // Objects that stand for the rank's place in groups, in the order in which they were made. They
+  // end with the rank; to use them later is a TypeError.
+  std::vector<nb::weakref> objects{};
+
+  // Breaks all groups of the rank.
+  void abort(const std::string& reason) const {
+    for (const nb::weakref& reference : objects)
+      if (const nb::object object = reference(); nb::isinstance<PythonCommunicator>(object))
+        nb::cast<PythonCommunicator&>(object)->abort(reason);
+  }
+
+  // A model ends before its group.
+  ~RunningRank() {
+    this_rank = nullptr;
+    std::erase(all, this);
+    for (auto reference = objects.rbegin(); reference != objects.rend(); ++reference)
+      if (const nb::object object = (*reference)(); !object.is_none()) nb::inst_destruct(object);
+  }
 };
+
+nb::object of_this_rank(nb::object object) {
+  if (this_rank) this_rank->objects.push_back(nb::weakref(object));
+  return object;
+}
 
 // Ctrl-C reaches the main thread alone. The ranks that wait for others stop waiting, and those that
 // run Python get a KeyboardInterrupt.
-void interrupt(const std::vector<RunningRank>& ranks) {
-  for (const RunningRank& rank : ranks) {
-    rank.comm->abort("KeyboardInterrupt");
-    PyThreadState_SetAsyncExc(rank.thread, PyExc_KeyboardInterrupt);
+void interrupt(const std::vector<RunningRank*>& ranks) {
+  for (const RunningRank* rank : ranks) {
+    rank->abort("KeyboardInterrupt");
+    PyThreadState_SetAsyncExc(rank->thread, PyExc_KeyboardInterrupt);
   }
 }
 
@@ -70,27 +86,21 @@ void run_python_ranks(int world_size, const nb::callable& body, double deadline)
   GroupOptions options;
   options.deadline = seconds(deadline, "run_ranks");
   std::exception_ptr first;
-  std::vector<RunningRank> running;
+  std::vector<RunningRank*> running;
   const auto run_rank = [&](Communicator& comm) {
     const nb::gil_scoped_acquire locked;
-    std::vector<nb::weakref> objects;
-    objects_of_rank = &objects;
-    running.push_back({&comm, PyThread_get_thread_ident()});
-    const nb::object ours = nb::cast(PythonCommunicator{{&comm, [](Communicator*) {}}});
-    const auto leave = [&] {
-      std::erase_if(running, [&](const RunningRank& rank) { return rank.comm == &comm; });
-      end_objects(ours, objects);
-    };
+    RunningRank rank{running};
+    running.push_back(this_rank = &rank);
+    const nb::object ours =
+        of_this_rank(nb::cast(PythonCommunicator{{&comm, [](Communicator*) {}}}));
     try {
       body(ours);
-      leave();
     } catch (nb::python_error& error) {
       if (!first) first = std::current_exception();
       const Error told(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",
                               nb::str(error.value()).c_str()),
                        where);
-      comm.abort(told.what());  // before this rank's objects end, which may wait for the others
-      leave();
+      rank.abort(told.what());  // before its objects end, which may wait for the other ranks
       throw told;
     }
   };
@@ -129,7 +139,8 @@ void collective(const Call& call) {
 
 void bind_ranks(nb::module_& m) {
   nb::class_<PythonCommunicator>(
-      m, "Communicator", "A rank's place in a group, and what the group's ranks do together.")
+      m, "Communicator", nb::is_weak_referenceable(),
+      "A rank's place in a group, and what the group's ranks do together.")
       .def_prop_ro("rank", [](const PythonCommunicator& comm) { return comm->rank(); })
       .def_prop_ro("world_size", [](const PythonCommunicator& comm) { return comm->world_size(); })
       .def(
@@ -197,9 +208,10 @@ void bind_ranks(nb::module_& m) {
           [](const PythonCommunicator& comm, int color, int key) {
             std::shared_ptr<Communicator> made =
                 called([&](Where where) { return comm->split(color, key, where); });
-            return made ? std::optional(PythonCommunicator{std::move(made)}) : std::nullopt;
+            return made ? of_this_rank(nb::cast(PythonCommunicator{std::move(made)})) : nb::none();
           },
           "color"_a, "key"_a = 0,
+          nb::sig("def split(self, color: int, key: int = 0) -> Communicator | None"),
           "A new group of the ranks that pass the same color, ordered by key; None for a negative "
           "color.")
       .def(
@@ -250,7 +262,7 @@ void bind_ranks(nb::module_& m) {
                                                  .static_graph = static_graph},
                   where);
             })};
-            if (objects_of_rank) objects_of_rank->push_back(nb::weakref(self.h));
+            of_this_rank(nb::borrow(self.h));
           },
           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "module"_a, "comm"_a, nb::kw_only(),
           "bucket_bytes"_a = 0, "overlap"_a.noconvert() = Overlap::automatic,

@@ -128,8 +128,9 @@ class Threads(unittest.TestCase):
         kept = []
 
         def train(comm):
-            model = rr.DistributedDataParallel(nn.Linear(2, 2), comm)
-            kept.extend([comm, model])
+            half = comm.split(0)
+            model = rr.DistributedDataParallel(nn.Linear(2, 2), half)
+            kept.extend([comm, half, model])
             model(rr.ones([1, 2])).sum().backward()
 
         rr.run_ranks(2, train)
@@ -190,25 +191,39 @@ class Threads(unittest.TestCase):
         rr.run_ranks(2, body, deadline=20)
         self.assertLess(time.monotonic() - begin, 10)
 
+    def test_a_failing_rank_ends_waits_in_groups_of_its_own(self):
+        def body(comm):
+            half = comm.split(0)
+            if comm.rank == 0:
+                raise KeyError('mine')
+            half.barrier()
+
+        begin = time.monotonic()
+        with self.assertRaisesRegex(KeyError, 'mine'):
+            rr.run_ranks(2, body, deadline=20)
+        self.assertLess(time.monotonic() - begin, 10)
+
     def test_ctrl_c_ends_ranks_that_wait_and_ranks_that_compute(self):
         # A background job of a shell starts with SIGINT ignored, and Python leaves it so.
         program = ('import ringrad as rr, signal\n'
                    'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
                    'def body(comm):\n'
+                   '    half = comm.split(0)\n'
                    '    print("begun\\n", end="", flush=True)  # one write: ranks share the stream\n'
-                   '    if comm.rank == 0: comm.recv(rr.ones([1]), 1)\n'
+                   '    {}\n'
                    '    while True: pass\n'
                    'try: rr.run_ranks(2, body, deadline=500)\n'
                    'except KeyboardInterrupt: print("interrupted")\n')
-        with subprocess.Popen([sys.executable, '-c', program], text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT) as run:
-            try:
-                for _ in range(2):
-                    self.assertEqual(run.stdout.readline(), 'begun\n')
-                run.send_signal(signal.SIGINT)
-                self.assertEqual(run.communicate(timeout=60)[0], 'interrupted\n')
-            finally:
-                run.kill()
+        for work in ('if comm.rank == 0: comm.recv(rr.ones([1]), 1)', 'half.recv(rr.ones([1]), 1 - comm.rank)'):
+            with self.subTest(work), subprocess.Popen([sys.executable, '-c', program.format(work)], text=True,
+                                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+                try:
+                    for _ in range(2):
+                        self.assertEqual(run.stdout.readline(), 'begun\n')
+                    run.send_signal(signal.SIGINT)
+                    self.assertEqual(run.communicate(timeout=60)[0], 'interrupted\n')
+                finally:
+                    run.kill()
 
     def test_bad_arguments_are_errors(self):
         for deadline in (0, -1, float('nan'), 1e10):
