@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <memory>
 
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/gpu/capture.h"
@@ -110,10 +111,12 @@ std::uint64_t Generator::below(std::uint64_t bound) {
   }
 }
 
-Generator& default_generator() {
-  thread_local Generator generator;
+const std::shared_ptr<Generator>& detail::thread_generator() {
+  thread_local const auto generator = std::make_shared<Generator>();
   return generator;
 }
+
+Generator& default_generator() { return *detail::thread_generator(); }
 
 void manual_seed(std::uint64_t seed) { default_generator() = Generator(seed); }
 

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "ringrad/core/tensor.h"
 
@@ -22,6 +23,9 @@ namespace ringrad {
 class Generator;
 
 namespace detail {
+
+/// The calling thread's generator. Its owners may outlive the thread.
+const std::shared_ptr<Generator>& thread_generator();
 
 /// Sees the draws of the calling thread's generators, for code that must draw the same numbers
 /// again.

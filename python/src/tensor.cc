@@ -125,8 +125,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
 
   nb::class_<Generator>(m, "Generator", "A stream of random numbers, Philox 4x32-10.")
       .def(nb::init<std::uint64_t>(), "seed"_a = 0);
-  m.def("default_generator", &default_generator, nb::rv_policy::reference,
-        "The calling thread's generator.");
+  m.def("default_generator", &detail::thread_generator, "The calling thread's generator.");
 
   using NoGradScope = Scope<NoGradGuard>;
   nb::class_<NoGradScope>(m, "no_grad",

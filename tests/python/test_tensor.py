@@ -3,6 +3,7 @@ import array
 import gc
 import io
 import sys
+import threading
 import unittest
 import weakref
 
@@ -49,6 +50,21 @@ class Values(unittest.TestCase):
             x[3]
         with self.assertRaisesRegex(rr.IndexError, 'whole number'):
             x['a']
+
+    def test_a_threads_generator_may_outlive_the_thread(self):
+        kept = []
+
+        def seeded(seed):
+            rr.manual_seed(seed)
+            kept.append(rr.default_generator())
+
+        for seed in range(8):
+            thread = threading.Thread(target=seeded, args=[seed])
+            thread.start()
+            thread.join()
+        for seed, generator in enumerate(kept):
+            self.assertEqual(rr.rand([4], generator=generator).tolist(), rr.rand([4], generator=rr.Generator(seed)).tolist())
+        self.assertIs(rr.default_generator(), rr.default_generator())
 
     def test_errors_have_cpps_text_and_pythons_types(self):
         with self.assertRaisesRegex(ValueError, r'^add: shapes must broadcast; got \(2,\) and \(3,\)$') as caught:
