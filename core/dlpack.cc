@@ -98,22 +98,19 @@ Tensor tensor_over(Managed* theirs, bool is_read_only, Where where) {
                 ValueError, where, "from_dlpack: the memory must be aligned to its elements of ",
                 size_bytes(dtype), " bytes; got an address at byte ",
                 reinterpret_cast<std::uintptr_t>(data) % size_bytes(dtype), " of one");
-  const auto end = [](Managed* managed) {
-    if (managed->deleter) managed->deleter(managed);
-  };
   const Options options{.dtype = dtype, .device = device};
   if (is_read_only) {
     const Tensor memory = empty({span}, options, where);
     copy_bytes(memory.raw_data(), device, data, device, memory.storage()->bytes(), where);
     Tensor result = view::as_strided(memory, shape, strides, 0, where);
     check_truth_values("from_dlpack", result, where);
-    end(theirs);
+    free_dlpack(theirs);
     return result;
   }
   // Everything is allocated before the owner takes over, so that a failure leaves `theirs` alone.
   auto release = std::make_shared<Managed*>(nullptr);
-  const std::shared_ptr<void> owner(release.get(), [release, end](void*) {
-    if (*release) end(*release);
+  const std::shared_ptr<void> owner(release.get(), [release](void*) {
+    if (*release) free_dlpack(*release);
   });
   const Tensor memory = from_memory(data, {span}, options, owner, where);
   Tensor result = view::as_strided(memory, shape, strides, 0, where);
@@ -183,6 +180,14 @@ Tensor from_dlpack(DLManagedTensorVersioned* theirs, Where where) {
 Tensor from_dlpack(DLManagedTensor* theirs, Where where) {
   RINGRAD_CHECK(theirs, DataError, where, "from_dlpack: there must be a tensor; got null");
   return tensor_over(theirs, false, where);
+}
+
+void free_dlpack(DLManagedTensorVersioned* managed) noexcept {
+  if (managed->deleter) managed->deleter(managed);
+}
+
+void free_dlpack(DLManagedTensor* managed) noexcept {
+  if (managed->deleter) managed->deleter(managed);
 }
 
 }  // namespace ringrad

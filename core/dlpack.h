@@ -48,4 +48,8 @@ DLManagedTensor* to_dlpack_unversioned(const Tensor& x, Where where = Where::cur
 Tensor from_dlpack(DLManagedTensorVersioned* theirs, Where where = Where::current());
 Tensor from_dlpack(DLManagedTensor* theirs, Where where = Where::current());
 
+/// Calls the deleter of what no consumer has taken.
+void free_dlpack(DLManagedTensorVersioned* managed) noexcept;
+void free_dlpack(DLManagedTensor* managed) noexcept;
+
 }  // namespace ringrad

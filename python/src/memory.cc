@@ -13,11 +13,11 @@ constexpr const char *kVersioned = "dltensor_versioned", *kUnversioned = "dltens
 
 constexpr int kCpu = 1, kCuda = 2;  // DLPack's numbers of devices
 
-// An unused capsule still owns what it carries: a tensor takes it, and ends.
+// An unused capsule still owns what it carries.
 template <class Managed>
 void free_unused(PyObject* capsule, const char* name) {
   if (PyCapsule_IsValid(capsule, name))
-    from_dlpack(static_cast<Managed*>(PyCapsule_GetPointer(capsule, name)));
+    free_dlpack(static_cast<Managed*>(PyCapsule_GetPointer(capsule, name)));
 }
 
 nb::object to_capsule(const Tensor& x, const nb::object& stream,

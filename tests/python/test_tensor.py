@@ -384,6 +384,10 @@ class SharedMemory(unittest.TestCase):
         for version in (None, (1, 0)):
             del capsule
             capsule = x.__dlpack__(max_version=version)
+            flags = rr.tensor([True])
+            unused = flags.__dlpack__(max_version=version)
+            np.from_dlpack(flags).view(np.uint8)[0] = 7  # which from_dlpack refuses
+            del unused
         with self.assertRaises(rr.AutogradError):
             rr.ones([2], requires_grad=True).__dlpack__()
         with self.assertRaises(ValueError):
