@@ -51,10 +51,14 @@ IndexNames index_names(const fs::path& folder, Where where) {
         begins_with_generation(name))
       names.latest = std::max(names.latest, name);
   }
+  // A file, or a link that leads nowhere, may have its name; or the folder is made meanwhile.
+  std::error_code ignored;
+  const auto type = fs::symlink_status(folder, ignored).type();
   const bool is_absent =
-      error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+      (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) &&
+      (type == fs::file_type::not_found || type == fs::file_type::directory);
   RINGRAD_CHECK(!error || is_absent, DataError, where, "load: ", folder.string(),
-                " must be readable; got ", error.message());
+                " must be a folder that can be read; got ", error.message());
   return names;
 }
 

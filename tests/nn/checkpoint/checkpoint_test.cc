@@ -259,6 +259,21 @@ TEST(CheckpointTest, WithoutAFileNothingIsLoaded) {
   EXPECT_EQ(step, 3);
 }
 
+// A link stands for the file that it names, which the first save makes.
+TEST(CheckpointTest, ALinkMayBeThereBeforeItsFile) {
+  const Folder folder;
+  std::filesystem::create_symlink("file", folder / "link");
+  std::int64_t step = 3;
+  Checkpoint checkpoint;
+  checkpoint.add("step", step);
+  EXPECT_FALSE(checkpoint.load(folder / "link"));
+  checkpoint.save(folder / "link");
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder / "file"));
+  step = 4;
+  EXPECT_TRUE(checkpoint.load(folder / "link"));
+  EXPECT_EQ(step, 3);
+}
+
 TEST(CheckpointTest, WhatMayBeAFileIsNotTakenForNone) {
   const Folder folder;
   std::filesystem::create_symlink("itself", folder / "itself");

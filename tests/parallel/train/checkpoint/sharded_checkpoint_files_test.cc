@@ -68,6 +68,14 @@ TEST(ShardedCheckpointFilesTest, WithoutAnIndexThereIsNoCheckpoint) {
   });
 }
 
+TEST(ShardedCheckpointFilesTest, WhatIsNoFolderIsNotTakenForNone) {
+  const Folder folder;
+  testing::write_bytes(folder / "file", "no folder");
+  std::filesystem::create_symlink("none", folder / "link");
+  expect_refused(folder / "file", "file must be a folder that can be read; got Not a directory");
+  expect_refused(folder / "link", "link must be a folder that can be read; got No such file");
+}
+
 TEST(ShardedCheckpointFilesTest, FilesThatAreNotTheIndexsAreRefused) {
   const Folder folder;
   save(folder / "old", 1);
