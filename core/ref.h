@@ -32,7 +32,8 @@ class RefCounted {
     return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
-  bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
+  bool unique() const { return num_references() == 1; }
+  std::int32_t num_references() const { return count_.load(std::memory_order_acquire); }
 
  private:
   mutable std::atomic<std::int32_t> count_{1};

@@ -181,6 +181,9 @@ class Module {
   /// Throws ValueError if this module's contents were moved to another.
   void check_not_moved_from(Where where) const;
 
+  /// The parameters of this module without those below it.
+  const std::vector<NamedTensor>& own_parameters() const { return parameters_; }
+
   /// The i-th child, and its name.
   Module& child_at(std::size_t i) { return *children_[i].second; }
   const std::shared_ptr<Module>& shared_child(std::size_t i) const { return children_[i].second; }

@@ -13,13 +13,14 @@ std::unordered_multimap<const Node*, Callback*>& callbacks() {
   return *all;
 }
 
-// Calls visit(callback) for those of the nodes that x alone keeps alive. Each of these nodes has
-// one owner, x or another such node, so no callback is met twice. The collector's two looks at x
-// meet the same callbacks, because nothing changes between them: the collector holds the lock, and
-// no other thread runs C++.
+// Calls visit(callback) for those of the nodes that x and its likes, `num_tensors` in all, alone
+// keep alive. Each of these nodes has one owner, x or another such node, so no callback is met
+// twice. The collector's two looks at x meet the same callbacks, because nothing changes between
+// them: the collector holds the lock, and no other thread runs C++.
 template <class Visit>
-int visit_callbacks(const Tensor& x, Visit visit) {
-  if (callbacks().empty() || num_unlocked_calls > 0 || !x.defined() || !x.impl()->unique())
+int visit_callbacks(const Tensor& x, int num_tensors, Visit visit) {
+  if (callbacks().empty() || num_unlocked_calls > 0 || !x.defined() ||
+      x.impl()->num_references() != num_tensors)
     return 0;
   std::size_t num_left = callbacks().size();  // a graph without any more is not walked to its end
   std::vector<Node*> next{node_of(x)};
@@ -71,22 +72,29 @@ void CallbackHandle::remove() {
   if (const auto callback = callback_.lock()) const_cast<Node*>(callback->node())->remove_hook(id_);
 }
 
-int traverse_tensor(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  return visit_callbacks(*nb::inst_ptr<Tensor>(self), [&](const Callback& callback) {
+int traverse_callbacks(const Tensor& x, int num_tensors, visitproc visit, void* arg) {
+  return visit_callbacks(x, num_tensors, [&](const Callback& callback) {
     PyObject* const function = callback.function().ptr();
     return function ? visit(function, arg) : 0;
   });
 }
 
-int clear_tensor(PyObject* self) {
-  if (!nb::inst_ready(self)) return 0;
-  std::vector<nb::object> functions;  // end after the walk: their end may run code of Python's
-  visit_callbacks(*nb::inst_ptr<Tensor>(self), [&](Callback& callback) {
+std::vector<nb::object> release_callbacks(const Tensor& x, int num_tensors) {
+  std::vector<nb::object> functions;
+  visit_callbacks(x, num_tensors, [&](Callback& callback) {
     functions.push_back(callback.release());
     return 0;
   });
+  return functions;
+}
+
+int traverse_tensor(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? traverse_callbacks(*nb::inst_ptr<Tensor>(self), 1, visit, arg) : 0;
+}
+
+int clear_tensor(PyObject* self) {
+  if (nb::inst_ready(self)) release_callbacks(*nb::inst_ptr<Tensor>(self), 1);
   return 0;
 }
 

@@ -10,8 +10,10 @@
 //            ^---------------------------------------------------------------'
 //
 // So a callback may belong to a node, and a Tensor of Python shows the collector the callbacks of
-// the nodes that it alone keeps alive. A callback of a node that other code in C++ holds as well (a
-// module, an optimizer, a graph that is still needed) is not shown: it ends with that code.
+// the nodes that it alone keeps alive. A Module of Python does so for its own parameters, which its
+// members may hold as well: self.scale = self.parameter("scale", x). A callback of a node that
+// other code in C++ also holds (a layer, an optimizer, a graph that is still needed) is not shown:
+// it ends with that code.
 
 #pragma once
 
@@ -126,6 +128,11 @@ struct UnlockedCall {
   UnlockedCall(const UnlockedCall&) = delete;
   UnlockedCall& operator=(const UnlockedCall&) = delete;
 };
+
+/// Shows the collector the callbacks of nodes that `num_tensors` Tensors like x alone keep alive.
+int traverse_callbacks(const Tensor& x, int num_tensors, visitproc visit, void* arg);
+/// Takes their functions away. The end of a function may run code of Python's.
+std::vector<nb::object> release_callbacks(const Tensor& x, int num_tensors);
 
 // What the class of tensors tells Python's garbage collector.
 int traverse_tensor(PyObject* self, visitproc visit, void* arg);

@@ -58,8 +58,8 @@ class PythonModule : public Module {
 
 // What is protected in C++, since only a module itself may add to its state.
 struct Open : Module {
-  using Module::add_child, Module::buffer, Module::num_children, Module::parameter,
-      Module::release_child, Module::shared_child;
+  using Module::add_child, Module::buffer, Module::num_children, Module::own_parameters,
+      Module::parameter, Module::release_child, Module::shared_child;
 };
 
 // --- Garbage collection ---
@@ -73,15 +73,35 @@ PyObject* python_child(const Module& self, std::size_t i) {
   return reference && child.use_count() == 1 ? reference->o : nullptr;
 }
 
+// How many Tensors like x the module and its members hold; 0 if other code of Python's holds one of
+// these, which could then call x's hooks without the module.
+int num_held(PyObject* members, const Tensor& x) {
+  int count = 1;
+  Py_ssize_t place = 0;
+  PyObject *name, *value;
+  while (members && PyDict_Next(members, &place, &name, &value))
+    if (nb::isinstance<Tensor>(value) && nb::inst_ready(value) &&
+        nb::inst_ptr<Tensor>(value)->is(x)) {
+      if (Py_REFCNT(value) > 1) return 0;
+      ++count;
+    }
+  return count;
+}
+
 int traverse_module(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
 #if PY_VERSION_HEX >= 0x030d0000
   if (PyType_HasFeature(Py_TYPE(self), Py_TPFLAGS_MANAGED_DICT))
     if (const int result = PyObject_VisitManagedDict(self, visit, arg)) return result;
 #endif
-  if (PyObject** const members = _PyObject_GetDictPtr(self)) Py_VISIT(*members);
+  PyObject** const members = _PyObject_GetDictPtr(self);
+  if (members) Py_VISIT(*members);
   if (!nb::inst_ready(self)) return 0;
   const Module& module = *nb::inst_ptr<Module>(self);
+  for (const auto& [name, x] : (module.*(&Open::own_parameters))())
+    if (const int result =
+            traverse_callbacks(x, num_held(members ? *members : nullptr, x), visit, arg))
+      return result;
   for (std::size_t i = 0; i < (module.*(&Open::num_children))(); ++i)
     Py_VISIT(python_child(module, i));
   return 0;
@@ -91,6 +111,8 @@ int clear_module(PyObject* self) {
   if (PyObject** const members = _PyObject_GetDictPtr(self)) Py_CLEAR(*members);
   if (!nb::inst_ready(self)) return 0;
   Module& module = *nb::inst_ptr<Module>(self);
+  for (std::size_t i = 0; i < (module.*(&Open::own_parameters))().size(); ++i)
+    release_callbacks((module.*(&Open::own_parameters))()[i].second, 1);
   for (std::size_t i = 0; i < (module.*(&Open::num_children))(); ++i)
     if (python_child(module, i)) (module.*(&Open::release_child))(i);
   return 0;

@@ -218,6 +218,31 @@ class Modules(unittest.TestCase):
         del generator
         self.assertIsNone(ended())
 
+    def test_a_hook_of_a_parameter_that_refers_to_the_module_ends_with_it(self):
+        class Logged(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.seen = []
+                self.scale = self.parameter('scale', rr.ones([1]))
+                self.scale.register_hook(lambda grad: self.seen.append(grad.item()))
+
+            def forward(self, x):
+                return x * self.scale
+
+        for hold in (lambda net: net.scale, lambda net: net.parameters()[0], lambda net: net(rr.ones([1]))):
+            net = Logged()
+            net(rr.full([1], 2.0)).backward()
+            self.assertEqual(net.seen, [2])
+            held, ended = hold(net), weakref.ref(net)
+            del net
+            gc.collect()
+            self.assertIsNotNone(ended())  # the hook can still be called
+            (held * 3).backward()
+            self.assertEqual(ended().seen, [2, 3])
+            del held
+            gc.collect()
+            self.assertIsNone(ended())
+
     def test_models_and_schedules_are_there(self):
         net = nn.make_model('mlp', nn.ImageTask(height=4, width=4, classes=3))
         self.assertEqual(net(rr.zeros([2, 1, 4, 4])).shape, (2, 3))
