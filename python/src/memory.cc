@@ -80,7 +80,9 @@ struct BufferExtents {
 
 int export_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   try {
-    const Tensor x = nb::cast<Tensor>(nb::handle(self));
+    RINGRAD_CHECK(nb::inst_ready(self), ValueError, caller(),
+                  "memoryview: a tensor must be initialised; got one that __new__ made alone");
+    const Tensor x = *nb::inst_ptr<Tensor>(self);
     const char* const format = kFormats[static_cast<std::size_t>(x.dtype())];
     RINGRAD_CHECK(
         format && x.device().is_cpu() && !x.requires_grad(), ValueError, caller(),
@@ -116,8 +118,9 @@ int export_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     view->internal = extents.release();
     view->obj = nb::borrow(self).release().ptr();
     return 0;
-  } catch (const Error& error) {
-    PyErr_SetString(PyExc_BufferError, std::string(error.message()).c_str());
+  } catch (const std::exception& error) {
+    const auto* const ours = dynamic_cast<const Error*>(&error);
+    PyErr_SetString(PyExc_BufferError, ours ? std::string(ours->message()).c_str() : error.what());
     view->obj = nullptr;
     return -1;
   }

@@ -404,6 +404,8 @@ class SharedMemory(unittest.TestCase):
             rr.from_buffer(b'read only')
         with self.assertRaises(BufferError):
             memoryview(rr.zeros([2], dtype=rr.bfloat16))
+        with self.assertRaisesRegex(BufferError, 'initialised'):
+            memoryview(rr.Tensor.__new__(rr.Tensor))
         with self.assertRaises(BufferError):
             owner.append(4)  # x looks at this memory
         del x
