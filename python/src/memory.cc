@@ -184,10 +184,8 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
                 !nb::cast<const Tensor&>(x).requires_grad(), AutogradError, caller(),
                 "__array__: a tensor must require no gradient, because NumPy records none; "
                 "got one that does; take x.detach()");
-            const nb::object array = x.attr("numpy")();
             return nb::module_::import_("numpy").attr("array")(
-                array, nb::arg("dtype") = dtype,
-                nb::arg("copy") = copy.is_none() ? nb::cast(false) : copy);
+                x.attr("numpy")(), nb::arg("dtype") = dtype, nb::arg("copy") = copy);
           },
           "dtype"_a = nb::none(), "copy"_a = nb::none())
       .def("__dlpack__", to_capsule, nb::kw_only(), "stream"_a = nb::none(),

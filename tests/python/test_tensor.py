@@ -433,6 +433,10 @@ class SharedMemory(unittest.TestCase):
     def test_numpy_takes_tensors_as_arrays(self):
         x = rr.ones([3])
         self.assertEqual(np.asarray(x).sum(), 3)
+        self.assertEqual(x.__array__(np.float64).dtype, np.float64)
+        self.assertEqual(x.__array__()[0], 1)
+        with self.assertRaises(ValueError):
+            x.__array__(np.float64, copy=False)
         self.assertEqual(np.concatenate([rr.ones([2]), rr.zeros([1])]).tolist(), [1, 1, 0])
         with self.assertRaises(TypeError):
             np.exp(x)  # would lose the gradient without a word; np.exp(np.asarray(x)) says that it does
