@@ -107,8 +107,10 @@ class Lanes {
     const std::int64_t elements = rows * width_, whole = elements / lanes_;
     merge_long(x, whole, lanes_);
     const std::int64_t rest = elements - whole * lanes_;
-    if (rest > 0) merge_rows<Op>(partial_, x + whole * lanes_, 1, 0, rest, center_);
-    pending_ += rest > 0;
+    if (rest == 0) return;
+    make_room();  // a run shorter than the lanes is all rest
+    merge_rows<Op>(partial_, x + whole * lanes_, 1, 0, rest, center_);
+    ++pending_;
   }
 
   // The reduction of all rows, `width` totals.
@@ -119,12 +121,16 @@ class Lanes {
   }
 
  private:
+  // Makes the partials ready for one more row at least.
+  void make_room() {
+    if (pending_ < kBlock) return;
+    flush_lanes<Op>(total_, partial_, lanes_);
+    pending_ = 0;
+  }
+
   void merge_long(const T* x, std::int64_t rows, std::int64_t row_stride) {
     while (rows > 0) {
-      if (pending_ >= kBlock) {
-        flush_lanes<Op>(total_, partial_, lanes_);
-        pending_ = 0;
-      }
+      make_room();
       const std::int64_t taken = std::min(rows, kBlock - pending_);
       merge_rows<Op>(partial_, x, taken, row_stride, lanes_, center_);
       pending_ += taken;

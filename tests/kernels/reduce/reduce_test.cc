@@ -123,6 +123,12 @@ TEST(ReduceTest, TenMillionFloatsSumToTheLastPlaces) {
               static_cast<double>(n) / 10 * double{0.1f}, 0.02);
 }
 
+// Two neighbours at a time, far fewer than the lanes.
+TEST(ReduceTest, MillionsOfShortRunsSumToTheLastPlaces) {
+  const Tensor tenths = full({1'000'000, 5, 2}, 0.1f);
+  expect_close(kernels::sum(tenths, {0, 2}), std::vector<double>(5, 2e6 * double{0.1f}));
+}
+
 TEST(ReduceTest, HalvesAccumulateInFloat) {
   const Tensor ones_ = ones({5000}, {.dtype = DType::bfloat16});
   EXPECT_EQ(kernels::sum(ones_).item<double>(),
