@@ -2,8 +2,9 @@
 // the product of two images, summed over their pixels.
 //
 // Sixteen channels are one vector. The sums of a row of taps stay in registers while the loop runs
-// over the pixels, and each output's gradient meets S inputs. Images are summed in fixed chunks, so
-// the result does not depend on the number of threads.
+// over some rows of pixels, and each output's gradient meets S inputs; then they are added to
+// totals in double. Images are summed in fixed chunks, so the result does not depend on the number
+// of threads.
 
 #include <algorithm>
 #include <vector>
@@ -18,16 +19,31 @@ namespace {
 
 using Vec = Vector<float>;
 constexpr std::int64_t kLanes = Vec::kLanes;
+constexpr std::int64_t kBlock = 64;  // pixels that floats sum, or a row if it has more
 
-/// sums[s] = sum over images [begin, end), p and q of grad_y[b, p, q] * x[b, h, w] for tap (r, s),
-/// each a vector of channels.
+/// Adds N vectors of float sums to their totals, and clears them.
+template <int N>
+[[gnu::always_inline]] inline void flush(Vec::type* sum, double* totals) {
+  float sums[N * kLanes];
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) {
+    Vec::at(sums + i * kLanes) = sum[i];
+    sum[i] = Vec::type{};
+  }
+  for (int i = 0; i < N * kLanes; ++i) totals[i] += static_cast<double>(sums[i]);
+}
+
+/// totals[s] += sum over images [begin, end), p and q of grad_y[b, p, q] * x[b, h, w] for tap
+/// (r, s), each a vector of channels.
 template <int S>
 RINGRAD_CLONES void sum_row_of_taps(const ConvolutionGeometry& g, std::int64_t r,
                                     std::int64_t begin, std::int64_t end, const float* x,
-                                    const float* grad_y, float* sums) {
+                                    const float* grad_y, double* totals) {
   const auto& [rank, stride, padding, dilation, groups] = g.options;
   typename Vec::type sum[S] = {};
+  const std::int64_t rows = std::max<std::int64_t>(1, kBlock / g.Q);  // between flushes
   for (std::int64_t row = begin * g.P; row < end * g.P; ++row) {
+    if (row % rows == 0) flush<S>(sum, totals);
     const std::int64_t h = row % g.P * stride[1] + r * dilation[1] - padding[1];
     if (h < 0 || h >= g.H) continue;
     const float* in = x + (row / g.P * g.H + h) * g.W * g.C;
@@ -43,14 +59,18 @@ RINGRAD_CLONES void sum_row_of_taps(const ConvolutionGeometry& g, std::int64_t r
       }
     }
   }
-  for (int s = 0; s < S; ++s) Vec::at(sums + s * kLanes) = sum[s];
+  flush<S>(sum, totals);
 }
 
-/// The sum of `count` vectors that are `step` apart.
-RINGRAD_CLONES void sum_vectors(std::int64_t count, std::int64_t step, const float* x, float* sum) {
-  typename Vec::type total = {};
-  for (std::int64_t i = 0; i < count; ++i) total += Vec::at(x + i * step);
-  Vec::at(sum) = total;
+/// Adds `count` vectors that are `step` apart to the totals.
+RINGRAD_CLONES void sum_vectors(std::int64_t count, std::int64_t step, const float* x,
+                                double* totals) {
+  Vec::type sum = {};
+  for (std::int64_t i = 0; i < count; ++i) {
+    sum += Vec::at(x + i * step);
+    if ((i + 1) % kBlock == 0) flush<1>(&sum, totals);
+  }
+  flush<1>(&sum, totals);
 }
 
 template <int S>
@@ -58,12 +78,12 @@ void backward_weight(const ConvolutionGeometry& g, const float* x, const float* 
                      float* grad_weight, float* grad_bias) {
   constexpr std::int64_t kMostChunks = 8;
   const std::int64_t chunks = std::min(g.B, kMostChunks), sums = g.R * S + 1;  // and the bias
-  std::vector<float> parts(static_cast<std::size_t>(g.C * chunks * sums));
+  std::vector<double> parts(static_cast<std::size_t>(g.C * chunks * sums));
   parallel_for(g.C / kLanes * chunks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t piece = first; piece < last; ++piece) {
       const std::int64_t channel = piece / chunks * kLanes, chunk = piece % chunks;
       const std::int64_t begin = chunk * g.B / chunks, end = (chunk + 1) * g.B / chunks;
-      float* part = parts.data() + piece * sums * kLanes;
+      double* part = parts.data() + piece * sums * kLanes;
       for (std::int64_t r = 0; r < g.R; ++r)
         sum_row_of_taps<S>(g, r, begin, end, x + channel, grad_y + channel, part + r * S * kLanes);
       sum_vectors((end - begin) * g.P * g.Q, g.C, grad_y + begin * g.P * g.Q * g.C + channel,
@@ -72,13 +92,13 @@ void backward_weight(const ConvolutionGeometry& g, const float* x, const float* 
   });
   for (std::int64_t c = 0; c < g.C; ++c)
     for (std::int64_t i = 0; i < sums; ++i) {
-      const float* part = parts.data() + (c / kLanes * chunks * sums + i) * kLanes + c % kLanes;
-      float total = 0;
+      const double* part = parts.data() + (c / kLanes * chunks * sums + i) * kLanes + c % kLanes;
+      double total = 0;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += part[chunk * sums * kLanes];
       if (i < sums - 1)
-        grad_weight[c * (sums - 1) + i] = total;
+        grad_weight[c * (sums - 1) + i] = static_cast<float>(total);
       else if (grad_bias)
-        grad_bias[c] = total;
+        grad_bias[c] = static_cast<float>(total);
     }
 }
 

@@ -57,20 +57,26 @@ struct Groups {
 
 // y[:] = sum over the group's members i of x[i, :], for `count` columns: kColumns, whose sums then
 // stay in registers, or fewer. Members are scattered, so those up to `end`, of later groups, are
-// fetched in advance.
+// fetched in advance. At most kBlock members are summed before they are added to totals in double.
 template <std::int64_t kColumns, class T>
 [[gnu::always_inline]] inline void sum_columns(const T* x, std::int64_t inner, std::int64_t count,
                                                const std::int64_t* first, const std::int64_t* last,
                                                const std::int64_t* end, T* y) {
-  constexpr std::int64_t kAhead = 6, kLine = 64 / sizeof(T);
-  MathType<T> sum[kColumns] = {};
-  for (const std::int64_t* i = first; i != last; ++i) {
-    if (end - i > kAhead)
-      for (std::int64_t j = 0; j < count; j += kLine) __builtin_prefetch(x + i[kAhead] * inner + j);
-    const T* row = x + *i * inner;
-    for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<MathType<T>>(row[j]);
+  constexpr std::int64_t kAhead = 6, kLine = 64 / sizeof(T), kBlock = 64;
+  using Math = MathType<T>;
+  double total[kColumns] = {};
+  for (const std::int64_t* i = first; i != last;) {
+    Math sum[kColumns] = {};
+    for (const std::int64_t* stop = i + std::min(last - i, kBlock); i != stop; ++i) {
+      if (end - i > kAhead)
+        for (std::int64_t j = 0; j < count; j += kLine)
+          __builtin_prefetch(x + i[kAhead] * inner + j);
+      const T* row = x + *i * inner;
+      for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<Math>(row[j]);
+    }
+    for (std::int64_t j = 0; j < count; ++j) total[j] += static_cast<double>(sum[j]);
   }
-  for (std::int64_t j = 0; j < count; ++j) y[j] = static_cast<T>(sum[j]);
+  for (std::int64_t j = 0; j < count; ++j) y[j] = static_cast<T>(static_cast<Math>(total[j]));
 }
 
 template <class T>

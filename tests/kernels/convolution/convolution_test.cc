@@ -206,6 +206,16 @@ TEST(ConvolutionTest, IsTheDefinitionForManyPixels) {
                slack(c) * 66);
 }
 
+TEST(ConvolutionTest, DepthwiseGradientsOfManyPixelsAreExactToTheLastPlaces) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "GPUs may be simulated";
+  const Tensor x = ones({1, 16, 300, 300}), grad = full(x.shape(), 0.1f);
+  const auto gradients = convolution_backward_weight(
+      grad, x, {16, 1, 5, 5}, true, Conv2dOptions{.padding = {2, 2}, .groups = 16});
+  const double sum = 90'000 * double{0.1f};
+  expect_close(gradients.bias, std::vector<double>(16, sum));
+  EXPECT_NEAR(gradients.weight.to_vector<double>()[12], sum, 1e-5 * sum);  // the middle tap
+}
+
 TEST(ConvolutionTest, ReturnsChannelsLastMemory) {
   Random random(1);
   const Tensor x = random.tensor({2, 4, 5, 6}), weight = random.tensor({8, 4, 3, 3});

@@ -101,6 +101,14 @@ TEST(IndexSelectTest, SumsOfManyIndicesAgreeWithReference) {
     }
 }
 
+TEST(IndexSelectTest, AMillionRowsOfOneIndexSumToTheLastPlaces) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "GPUs may be simulated";
+  const std::int64_t n = 1'000'000;
+  const Tensor indices = zeros({n}, {.dtype = DType::int64});
+  expect_close(index_sum(full({n, 2}, 0.1f), 0, indices, 1),
+               std::vector<double>(2, 1e6 * double{0.1f}));
+}
+
 TEST(IndexSelectTest, SumsOfUnevenGroupsAgreeWithReference) {
   // Lengths on both sides of a GPU's cuts, which come every 64 or 128 positions.
   std::vector<std::int64_t> numbers;
