@@ -1,6 +1,7 @@
 #include "ringrad/autograd/recurrent/recurrent.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "ringrad/autograd/autocast.h"
@@ -63,12 +64,18 @@ std::vector<Tensor> composed(Cell cell, const std::vector<Tensor>& inputs, bool 
 // Runs the sequence again by public operators, whose gradients can be differentiated.
 void backward_recorded(BackwardContext& context, Cell cell, const std::vector<SavedTensor>& saved,
                        bool reverse) {
-  // Copies of the inputs in the history: one input may depend on another.
+  // Aliases of the inputs in the history, at which the pass below ends: one input may depend on
+  // another, and what is before them belongs to the pass that runs now.
+  const auto hands_on = std::make_shared<bool>(false);
   std::vector<Tensor> inputs, wanted;
   for (std::size_t i = 0; i < saved.size(); ++i) {
     const Tensor x = saved[i].defined() ? saved[i].get() : Tensor();
-    inputs.push_back(x.defined() ? reshape(x, x.shape()) : x);
-    if (context.needs(static_cast<int>(i))) wanted.push_back(inputs.back());
+    inputs.push_back(x.defined() ? view::alias(x) : x);
+    if (!context.needs(static_cast<int>(i))) continue;
+    record("alias", context.where(), inputs.back(), {&x}, [hands_on](BackwardContext& later) {
+      if (*hands_on) later.set(0, later.grad_output());
+    });
+    wanted.push_back(inputs.back());
   }
   const std::vector<Tensor> all = composed(cell, inputs, reverse);
   std::vector<Tensor> outputs, grads;
@@ -78,6 +85,7 @@ void backward_recorded(BackwardContext& context, Cell cell, const std::vector<Sa
       grads.push_back(grad);
     }
   const auto found = grad(outputs, wanted, grads, {.create_graph = true}, context.where());
+  *hands_on = true;
   for (std::size_t i = 0, next = 0; i < saved.size(); ++i)
     if (context.needs(static_cast<int>(i))) context.set(static_cast<int>(i), found[next++]);
 }

@@ -6,7 +6,9 @@
 
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/hooks.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
@@ -168,6 +170,30 @@ TEST(RecurrentTest, SecondDerivativesKeepThePathsApart) {
   };
   EXPECT_EQ(gradient_check(f, {x}), "");
   EXPECT_EQ(gradient_gradient_check(f, {x}), "");
+}
+
+// The second sequence starts from the last states of the first, which depend on its weight as well.
+TEST(RecurrentTest, RecordedGradientsOfAChainEqualTheOthers) {
+  for (const Cell cell : kCells) {
+    Random random(11);
+    auto in = problem(random, cell, 3, 2, 3, DType::float64);
+    const Tensor weight = in[1].set_requires_grad();
+    int calls = 0;
+    const auto gradient = [&](bool create_graph) {
+      auto second = in;
+      const RecurrentOutput first = run(cell, in);
+      register_hook(first.last_hidden, [&](const Tensor&) {
+        ++calls;
+        return Tensor();
+      });
+      second[3] = first.last_hidden;
+      second[4] = first.last_cell;
+      return grad(sum(square(run(cell, second).output)), weight, {},
+                  {.create_graph = create_graph});
+    };
+    expect_close(gradient(true), gradient(false), 64);
+    EXPECT_EQ(calls, 2);
+  }
 }
 
 TEST(RecurrentTest, StridedInputsAndAutocastWork) {
