@@ -38,7 +38,7 @@ Tensor look_up(const Tensor& weight, const Tensor& indices, std::int64_t padding
             padding_index](BackwardContext& context) {
              const Tensor& grad = context.grad_output();
              const Tensor destination = context.destination(0);
-             if (grad_enabled() || !destination.defined())
+             if (grad_enabled() || !destination.defined() || !destination.is_contiguous())
                return context.set(0, sum_by_row(grad, indices.get(), num_rows, padding_index));
              kernels::embedding_backward(grad, indices.get(), padding_index, destination);
              context.set(0, destination);

@@ -40,6 +40,8 @@ void embedding_backward(const Tensor& grad_output, const Tensor& indices,
   check_floating(kName, grad_output, where);
   check_same_dtype(kName, grad_output, grad_weight, where);
   check_same_device(kName, grad_output, indices, where);
+  RINGRAD_CHECK(grad_weight.is_contiguous(), ShapeError, where, kName,
+                ": grad_weight must be contiguous; got strides ", grad_weight.strides());
   const std::int64_t num_rows = grad_weight.shape()[0], length = grad_weight.shape()[1];
   Shape expected = indices.shape();
   expected.push_back(length);

@@ -23,7 +23,8 @@ Tensor embedding_backward(const Tensor& grad_output, const Tensor& indices, std:
                           std::int64_t padding_index, Where where = Where::current());
 
 /// The same into existing memory; every element of it is written.
-/// REQUIRES: grad_weight is contiguous
+///
+/// Throws:  ShapeError unless grad_weight is contiguous
 void embedding_backward(const Tensor& grad_output, const Tensor& indices,
                         std::int64_t padding_index, const Tensor& grad_weight,
                         Where where = Where::current());

@@ -4,6 +4,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/gradient_check.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/core/view.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -53,6 +54,15 @@ TEST(EmbeddingTest, AddsToAnEarlierGradient) {
   const Tensor indices = full({2}, 1, {.dtype = DType::int64});
   for (int i = 0; i < 2; ++i) sum(embedding(weight, indices)).backward();
   expect_close(weight.grad(), {0, 4, 0});
+}
+
+TEST(EmbeddingTest, ReplacesAGradientThatIsNotContiguous) {
+  const Tensor weight = view::transpose(zeros({2, 3}), 0, 1).set_requires_grad();
+  const Tensor first = zeros({1}, {.dtype = DType::int64}), grad = tensor({{1., 2.}});
+  embedding(weight, first).backward(grad);
+  leaf_of(weight)->clear();
+  embedding(weight, first).backward(grad);
+  expect_close(weight.grad(), tensor({{1., 2.}, {0., 0.}, {0., 0.}}));
 }
 
 TEST(EmbeddingTest, ThrowsAtTheCallersLine) {

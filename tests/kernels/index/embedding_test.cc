@@ -88,6 +88,12 @@ TEST(EmbeddingTest, ThrowsForArgumentsThatDoNotFit) {
         embedding_backward(zeros({2, 3}), indices, 6, kNoPadding);
       },
       "got (2, 3) and (2, 2)");
+  expect_throws<ShapeError>(
+      [&] {
+        embedding_backward(zeros({2, 2, 3}), zeros({2, 2}, {.dtype = DType::int64}), kNoPadding,
+                           view::transpose(zeros({3, 5}), 0, 1));
+      },
+      "grad_weight must be contiguous; got strides (1, 5)");
 }
 
 }  // namespace
