@@ -46,6 +46,10 @@ Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Te
     const Autocast off(DType::float32);
     return ctc_loss(wide, targets, input_lengths, target_lengths, options, where);
   }
+  if (const DType dtype = log_probabilities.dtype(where); math_dtype(dtype) != dtype)
+    return to(ctc_loss(to(log_probabilities, math_dtype(dtype), where), targets, input_lengths,
+                       target_lengths, options, where),
+              dtype, where);  // a loss may leave the range of 16 bits before the mean
   const Device device = log_probabilities.device(where);
   if (device.is_cuda()) {
     const Device cpu(DeviceType::cpu, 0);

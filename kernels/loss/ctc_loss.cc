@@ -15,6 +15,7 @@ namespace {
 constexpr double kNever = -std::numeric_limits<double>::infinity();  // the logarithm of 0
 
 double log_add(double a, double b) {
+  if (a != a || b != b) return a + b;  // std::max may drop a NaN
   const double larger = std::max(a, b);
   return larger == kNever ? kNever : larger + std::log1p(std::exp(std::min(a, b) - larger));
 }

@@ -188,9 +188,10 @@ Tensor batch_norm_var(const Tensor& rstd, double eps, Where where) {
   }
   dispatch_floating(rstd.dtype(), [&]<class T>() {
     const auto values = channel_values<double>(rstd, rstd.numel(), 0);
-    for (std::size_t c = 0; c < values.size(); ++c)
-      var.data<T>()[c] =
-          T(static_cast<MathType<T>>(std::fmax(1 / (values[c] * values[c]) - eps, 0.0)));
+    for (std::size_t c = 0; c < values.size(); ++c) {
+      const double value = 1 / (values[c] * values[c]) - eps;
+      var.data<T>()[c] = T(static_cast<MathType<T>>(value < 0 ? 0 : value));  // NaN stays NaN
+    }
   });
   return var;
 }

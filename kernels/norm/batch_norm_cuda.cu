@@ -175,8 +175,8 @@ __global__ void invert_deviation(Channels var, double eps, Channels rstd, std::i
 __global__ void restore_variance(Channels rstd, double eps, Channels var, std::int64_t C) {
   const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (c >= C) return;
-  const double r = rstd.load(c);
-  var.store(c, std::fmax(1 / (r * r) - eps, 0.0));
+  const double r = rstd.load(c), value = 1 / (r * r) - eps;
+  var.store(c, value < 0 ? 0 : value);  // NaN stays NaN
 }
 
 __global__ void move_towards(Channels running, Channels moment, double correction, double momentum,

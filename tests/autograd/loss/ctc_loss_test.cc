@@ -131,6 +131,29 @@ TEST(CTCLossTest, TooFewFramesMakeTheLossInfinite) {
   expect_close(grad(loss, x), {0, 0, third, 2 * third, 0, 0, third, 2 * third}, 16);
 }
 
+TEST(CTCLossTest, LossesOfFloat16MayLeaveItsRangeBeforeTheMean) {
+  const Problem problem{{{1, 1}}, {4}, 0};
+  const Tensor x = full({4, 1, 2}, -20'000, {.dtype = DType::float16});
+  const Tensor loss = ctc_loss(x, padded(problem.targets), vector_of(problem.frames),
+                               lengths_of(problem), {.reduction = Reduction::mean});
+  expect_close(loss, {40'000});
+  EXPECT_EQ(loss.dtype(), DType::float16);
+}
+
+// Wherever it is: at a blank, at a label, in the first frame or in the last.
+TEST(CTCLossTest, NanSpreadsFromAnyPlace) {
+  const Problem problem{{{1, 2}, {2}}, {4, 4}, 0};
+  for (const std::int64_t frame : {0, 1, 3})
+    for (const std::int64_t label : {0, 1, 2}) {
+      std::vector<float> values(24, -std::log(3.f));
+      values[static_cast<std::size_t>(6 * frame + label)] = std::nanf("");  // of the first example
+      const auto losses = loss_of(problem, reshape(tensor(values), {4, 2, 3})).to_vector<double>();
+      const bool matters = !(frame == 0 && label == 2) && !(frame == 3 && label == 1);
+      EXPECT_EQ(std::isnan(losses[0]), matters) << frame << ' ' << label;
+      EXPECT_TRUE(std::isfinite(losses[1]));
+    }
+}
+
 TEST(CTCLossTest, NothingSpellsOnlyTheEmptyTarget) {
   const Problem problem{{{}, {1}}, {0, 0}, 0};
   expect_close(loss_of(problem, zeros({0, 2, 2})), {0, kInfinity});

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/library/backend.h"
@@ -79,6 +81,10 @@ TEST(BatchNormTrainingTest, VarianceComesBackFromItsRoot) {
       EXPECT_NEAR(back[c], expected[c], 4 * epsilon(dtype) * (expected[c] + kEps));
     }
   }
+}
+
+TEST(BatchNormTrainingTest, VarianceOfANanIsNan) {
+  EXPECT_TRUE(std::isnan(batch_norm_var(full({1}, std::nanf("")), kEps).item<double>()));
 }
 
 TEST(BatchNormTrainingTest, RefusesWhatThePassesRefuse) {
