@@ -8,7 +8,6 @@
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/kernels/reduce/argmax.h"
 #include "ringrad/kernels/reduce/reduce.h"
 
@@ -100,13 +99,13 @@ Tensor product_of_others(const Tensor& x) {
 }
 
 // Gradients of the Euclidean norm and the standard deviation y of the deviations d: grad d / y,
-// over `divisor`, and 0 where y is 0. Quotients by a small y would overflow in float16. No quotient
-// by 0 is formed: its own derivative would be NaN.
+// over `divisor`, and 0 where y is 0. d is divided first, because grad / y may overflow. No
+// quotient by 0 is formed: its own derivative would be NaN.
 Tensor root_gradient(const Tensor& grad, const Tensor& y, const Tensor& d, double divisor) {
   const DType wide = math_dtype(y.dtype());
   const Tensor root = to(y, wide);
-  const Tensor quotient = to(grad, wide) / (where(root == 0, 1, root) * divisor);
-  return to(d * where(root == 0, 0, quotient), y.dtype());
+  const Tensor part = where(root == 0, 0, to(grad, wide) / divisor);
+  return to(d / where(root == 0, 1, root) * part, y.dtype());
 }
 
 Tensor euclidean_norm(const Tensor& x, const Shape& axes, bool keepdim, const Reduced& reduced,
@@ -224,10 +223,10 @@ Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool kee
 Tensor stddev(const Tensor& x, const Shape& axes, std::int64_t correction, bool keepdim,
               Where where) {
   check_floating("stddev", x, where);
-  if (is_16_bit(x))  // whose square may overflow
+  if (is_16_bit(x))  // a mean rounded to 16 bits is too inexact for the gradient
     return to(stddev(to(x, DType::float32, where), axes, correction, keepdim, where), x.dtype(),
               where);
-  Tensor y = kernels::unary(ops::Sqrt(), kernels::var(x, axes, correction, keepdim, where), where);
+  Tensor y = kernels::stddev(x, axes, correction, keepdim, where);
   if (needs_grad(x))
     record("stddev", where, y, {&x},
            [x = save(x), y = save_output(y), axes, correction,

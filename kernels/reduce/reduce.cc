@@ -33,6 +33,10 @@ struct Reduction {
   // Writes the sum over x divided by `divisor`, or `empty` if x has no elements.
   void run_sum(double divisor, double empty, Where where) const;
 
+  // The sums of distances from `center`, or of their squares; all float64.
+  Tensor sum_deviations(const Tensor& center, Where where) const;
+  Tensor sum_squared_deviations(const Tensor& center, Where where) const;
+
   // One element of each group, in the shape of `result`.
   Tensor first_elements(Where where) const;
 
@@ -94,6 +98,24 @@ void Reduction::run_sum(double divisor, double empty, Where where) const {
     cpu::sum(plan, x, divisor, result);
 }
 
+Tensor Reduction::sum_deviations(const Tensor& center, Where where) const {
+  const Tensor sum = empty_like(center, where);
+  if (x.device().is_cuda())
+    cuda::sum_deviations(plan, x, center, sum, where);
+  else
+    cpu::sum_deviations(plan, x, center, sum);
+  return sum;
+}
+
+Tensor Reduction::sum_squared_deviations(const Tensor& center, Where where) const {
+  const Tensor sum = empty_like(center, where);
+  if (x.device().is_cuda())
+    cuda::sum_squared_deviations(plan, x, center, sum, where);
+  else
+    cpu::sum_squared_deviations(plan, x, center, sum);
+  return sum;
+}
+
 Tensor Reduction::first_elements(Where where) const {
   Tensor elements = x;
   for (int i = 0; i < x.dims(); ++i)
@@ -113,39 +135,60 @@ Tensor Reduction::shaped(bool keepdim, Where where) const {
   return view::as_strided(result, shape, strides, 0, where);
 }
 
-// Two passes over x. The first sums distances from the group's first element, which are small even
-// if the elements are large. So the mean is known more exactly than x's dtype can represent. The
-// second pass uses the rounded mean, and the resulting excess in the sum is subtracted.
-void compute_var(const Reduction& reduction, std::int64_t correction, Where where) {
+// The float64 variances, in two passes over x. The first sums distances from the group's first
+// element, which are small even if the elements are large. So the mean is known more exactly than
+// x's dtype can represent.
+Tensor variances(const Reduction& reduction, std::int64_t correction, Where where) {
   using namespace ops;
-  const DType dtype = reduction.x.dtype(), wide = DType::float64;
-  const auto sum_over_x = [&](auto on_cpu, auto on_cuda, const Tensor& center) {
-    const Tensor sum = empty_like(cast(center, wide, where), where);
-    if (reduction.x.device().is_cuda())
-      on_cuda(reduction.plan, reduction.x, center, sum, where);
-    else
-      on_cpu(reduction.plan, reduction.x, center, sum);
-    return sum;
-  };
-  const auto times = [&](const Tensor& a, double number) {
-    return unary(RightScalar<Mul>(number), a, where);
-  };
-  const auto count = static_cast<double>(reduction.count);
-  const Tensor first = empty_like(reduction.result, where);
+  const Tensor first = empty_like(reduction.result, DType::float64, where);
   copy_(first, reduction.first_elements(where), where);
-  const Tensor distance =
-      times(sum_over_x(cpu::sum_deviations, cuda::sum_deviations, first), 1 / count);
-  const Tensor mean = binary<Add>(cast(first, wide, where), distance, where);
-  const Tensor center = cast(mean, dtype, where);
+  const Tensor distance = unary(RightScalar<Div>(static_cast<double>(reduction.count)),
+                                reduction.sum_deviations(first, where), where);
   const Tensor squares =
-      sum_over_x(cpu::sum_squared_deviations, cuda::sum_squared_deviations, center);
-  const Tensor rounding = binary<Sub>(mean, cast(center, wide, where), where);
-  const Tensor excess = times(unary(Square(), rounding, where), count);
-  // For equal elements, rounding may make the difference negative.
-  const Tensor sum = unary(RightScalar<Maximum>(0), binary<Sub>(squares, excess, where), where);
+      reduction.sum_squared_deviations(binary<Add>(first, distance, where), where);
   const double divisor =
       static_cast<double>(std::max<std::int64_t>(0, reduction.count - correction));
-  copy_(reduction.result, unary(RightScalar<Div>(divisor), sum, where), where);
+  return unary(RightScalar<Div>(divisor), squares, where);
+}
+
+// What float64 elements are divided by, so that their squares neither overflow nor vanish: 1,
+// unless a group's largest element is extreme.
+Tensor scale_of(const Tensor& x, const Shape& axes, Where where) {
+  using namespace ops;
+  const auto clamp = [&](const Tensor& a, double low, double high) {
+    return unary(RightScalar<Minimum>(high), unary(RightScalar<Maximum>(low), a, where), where);
+  };
+  const Tensor largest = max(unary(Abs(), x, where), axes, true, where);
+  const Tensor scale = binary<Div>(largest, clamp(largest, 0x1p-400, 0x1p400), where);
+  return clamp(scale, 0x1p-674, 0x1p624);  // elements of 0 and infinity stay what they are
+}
+
+// The root of squares(reduction), which is float64; `empty` if x has no elements.
+template <class Squares>
+Tensor root(const char* operation, const Tensor& x, const Shape& axes, bool keepdim, double empty,
+            Where where, Squares squares) {
+  check_floating(operation, x, where);
+  axes_mask(operation, axes, x.dims(), where);  // so that an error names the operation
+  if (size_bytes(x.dtype()) == 2)
+    return cast(
+        root(operation, cast(x, DType::float32, where), axes, keepdim, empty, where, squares),
+        x.dtype(), where);
+  const bool is_scaled = x.dtype() == DType::float64 && x.numel() > 0;
+  const Tensor scale = is_scaled ? scale_of(x, axes, where) : Tensor();
+  const Reduction reduction(operation, is_scaled ? binary<ops::Div>(x, scale, where) : x, axes,
+                            x.dtype(), where);
+  if (x.numel() == 0) {
+    fill_(reduction.result, empty, where);
+  } else {
+    const Tensor y = unary(ops::Sqrt(), squares(reduction), where);
+    copy_(reduction.result, is_scaled ? binary<ops::Mul>(y, scale, where) : y, where);
+  }
+  return reduction.shaped(keepdim, where);
+}
+
+void check_correction(const char* operation, std::int64_t correction, Where where) {
+  RINGRAD_CHECK(correction >= 0, ValueError, where, operation,
+                ": correction must not be negative; got ", correction);
 }
 
 struct Choice {
@@ -187,8 +230,7 @@ Tensor mean(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
 
 Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool keepdim, Where where) {
   check_floating("var", x, where);
-  RINGRAD_CHECK(correction >= 0, ValueError, where, "var: correction must not be negative; got ",
-                correction);
+  check_correction("var", correction, where);
   if (size_bytes(x.dtype()) == 2)  // a mean rounded to 16 bits is too inexact as a center
     return cast(var(cast(x, DType::float32, where), axes, correction, keepdim, where), x.dtype(),
                 where);
@@ -196,8 +238,15 @@ Tensor var(const Tensor& x, const Shape& axes, std::int64_t correction, bool kee
   if (x.numel() == 0)
     fill_(reduction.result, kNan, where);
   else
-    compute_var(reduction, correction, where);
+    copy_(reduction.result, variances(reduction, correction, where), where);
   return reduction.shaped(keepdim, where);
+}
+
+Tensor stddev(const Tensor& x, const Shape& axes, std::int64_t correction, bool keepdim,
+              Where where) {
+  check_correction("stddev", correction, where);
+  return root("stddev", x, axes, keepdim, kNan, where,
+              [&](const Reduction& reduction) { return variances(reduction, correction, where); });
 }
 
 Tensor prod(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
@@ -216,24 +265,12 @@ Tensor prod(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
   return is_floating(given) ? cast(y, given, where) : y;
 }
 
-// The root of the sum of squared distances from 0.
 Tensor norm(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  check_floating("norm", x, where);
-  if (size_bytes(x.dtype()) == 2)
-    return cast(norm(cast(x, DType::float32, where), axes, keepdim, where), x.dtype(), where);
-  const Reduction reduction("norm", x, axes, x.dtype(), where);
-  if (x.numel() == 0) {
-    fill_(reduction.result, 0, where);
-    return reduction.shaped(keepdim, where);
-  }
-  const Tensor origin = zeros_like(reduction.result, where);
-  const Tensor squares = empty_like(reduction.result, DType::float64, where);
-  if (x.device().is_cuda())
-    cuda::sum_squared_deviations(reduction.plan, reduction.x, origin, squares, where);
-  else
-    cpu::sum_squared_deviations(reduction.plan, reduction.x, origin, squares);
-  copy_(reduction.result, unary(ops::Sqrt(), squares, where), where);
-  return reduction.shaped(keepdim, where);
+  return root("norm", x, axes, keepdim, 0, where, [&](const Reduction& reduction) {
+    const Tensor origin = empty_like(reduction.result, DType::float64, where);
+    fill_(origin, 0, where);
+    return reduction.sum_squared_deviations(origin, where);
+  });
 }
 
 Tensor max(const Tensor& x, const Shape& axes, bool keepdim, Where where) {

@@ -8,9 +8,9 @@
 // tensor with the channels innermost.
 //
 // Numerics: floats are added in float32, at most 64 at a time, spread over many lanes; these
-// partial sums are added in float64. Doubles are added in double, integers modulo 2^64. So the sum
-// of ten million floats is as exact as a float can represent. The order of additions depends only
-// on shape and strides, never on the number of threads.
+// partial sums are added in float64. Squares are formed in float64. Doubles are added in double,
+// integers modulo 2^64. So the sum of ten million floats is as exact as a float can represent. The
+// order of additions depends only on shape and strides, never on the number of threads.
 //
 // Cost: one pass at memory bandwidth, in any order of the axes, if the innermost axis in memory has
 // stride 1; other tensors are copied first.
@@ -48,6 +48,13 @@ Tensor mean(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
 Tensor var(const Tensor& x, const Shape& axes = {}, std::int64_t correction = 1,
            bool keepdim = false, Where where = Where::current());
 
+/// The standard deviation, sqrt(var), without overflow where the result has none.
+///
+/// DTypes:  floats
+/// Throws:  as var
+Tensor stddev(const Tensor& x, const Shape& axes = {}, std::int64_t correction = 1,
+              bool keepdim = false, Where where = Where::current());
+
 /// The product; 1 if there are no elements. Factors are multiplied in float64.
 ///
 /// DTypes:  floats stay; integers and bool give int64
@@ -55,7 +62,8 @@ Tensor var(const Tensor& x, const Shape& axes = {}, std::int64_t correction = 1,
 Tensor prod(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
             Where where = Where::current());
 
-/// The Euclidean norm, sqrt(sum x^2), in one pass; 0 if there are no elements.
+/// The Euclidean norm, sqrt(sum x^2), without overflow where the result has none; 0 if there are no
+/// elements. In one pass, unless x is float64.
 ///
 /// DTypes:  floats
 /// Throws:  ShapeError for an absent or repeated axis, DTypeError

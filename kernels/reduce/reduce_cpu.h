@@ -15,7 +15,7 @@ void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& 
 void product(const ReducePlan& plan, const Tensor& x, const Tensor& result);
 
 /// result = sum of x - center, or of its square.
-/// REQUIRES: x and center are float32 or float64, result is float64; center has result's layout
+/// REQUIRES: x is float32 or float64, center and result are float64 and have one layout
 void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
                     const Tensor& result);
 void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,

@@ -33,14 +33,19 @@ struct Sum {
   }
 };
 
+// Distances are double, because the square of a float may overflow or vanish.
 template <class T>
 struct SumDeviations : Sum<T> {
-  static constexpr T map(T x, T center) { return x - center; }
+  using Partial = double;
+  static constexpr double map(T x, double center) { return static_cast<double>(x) - center; }
 };
 
 template <class T>
-struct SumSquaredDeviations : Sum<T> {
-  static constexpr T map(T x, T center) { return (x - center) * (x - center); }
+struct SumSquaredDeviations : SumDeviations<T> {
+  static constexpr double map(T x, double center) {
+    const double distance = SumDeviations<T>::map(x, center);
+    return distance * distance;
+  }
 };
 
 // A product may leave the range of its factors' dtype before it reaches a value inside that range,

@@ -38,7 +38,8 @@ template <template <class> class Op>
 void reduce_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
                        const Tensor& result) {
   const auto run = [&]<class T>() {
-    reduce<Op<T>>(plan, x.data<T>(), center.data<T>(), Quotients<double>{result.data<double>(), 1});
+    reduce<Op<T>>(plan, x.data<T>(), center.data<double>(),
+                  Quotients<double>{result.data<double>(), 1});
   };
   x.dtype() == DType::float64 ? run.template operator()<double>()
                               : run.template operator()<float>();

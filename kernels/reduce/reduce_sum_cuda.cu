@@ -8,22 +8,22 @@ namespace {
 // An operation on the distance of an element from the center of its result.
 template <template <class> class Op, class T>
 struct Deviations : Op<T> {
-  using Center = T;
-  const T* centers;  // (num_results)
+  using Center = double;
+  const double* centers;  // (num_results)
   std::int64_t num_results;
 
-  Deviations(const T* centers, std::int64_t num_results)
+  Deviations(const double* centers, std::int64_t num_results)
       : centers(centers), num_results(num_results) {}
 
-  __device__ T center(std::int64_t result) const { return centers[result % num_results]; }
-  constexpr T map(T x, std::int64_t, T center) const { return Op<T>::map(x, center); }
+  __device__ double center(std::int64_t result) const { return centers[result % num_results]; }
+  constexpr double map(T x, std::int64_t, double center) const { return Op<T>::map(x, center); }
 };
 
 template <template <class> class Op>
 void reduce_deviations(const char* name, const ReducePlan& plan, const Tensor& x,
                        const Tensor& center, const Tensor& result, Where where) {
   const auto run = [&]<class T>() {
-    reduce(name, plan, Deviations<Op, T>(center.device_data<T>(), plan.num_results),
+    reduce(name, plan, Deviations<Op, T>(center.device_data<double>(), plan.num_results),
            x.device_data<T>(), Quotient<double>{result.device_data<double>(), 1}, x.device(),
            where);
   };

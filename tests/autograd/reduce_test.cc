@@ -159,6 +159,32 @@ TEST(AutogradReduceTest, NormsOfEveryOrderAgreeWithTheirFormulas) {
     expect_close(vector_norm(x, 3, {1}), {std::cbrt(91.), std::cbrt(729.)});
     expect_close(
         vector_norm(x, 1.5),
+TEST(AutogradReduceTest, SquaresOfANormMayLeaveItsRange) {
+  const double root = std::sqrt(2.);
+  for (const double unit : {1e20, 1e-25, 1e37}) {
+    const Tensor x = tensor({{unit, unit}, {unit, -unit}}).set_requires_grad();
+    const Tensor norm = vector_norm(x, 2, {1}), deviation = stddev(x, {1});
+    expect_close(norm / unit, {root, root});
+    expect_close(deviation / unit, {0, root});
+    (sum(norm) + sum(deviation)).backward();
+    expect_close(x.grad(), {1 / root, 1 / root, root, -root});
+  }
+  for (const double unit : {1e200, 1e-200, 3e307, 1e-310}) {
+    const Tensor x = tensor({{3., 4.}, {1., -1.}}, DType::float64) * unit;
+    expect_close(vector_norm(x, 2, {1}) / unit, {5, root}, 256);
+    expect_close(stddev(x, {1}) / unit, {1 / root, root}, 256);
+    expect_close(stddev(x, {1}, 0) / unit, {.5, 1}, 256);
+  }
+  const Tensor special = tensor({{0., 0.}, {kInfinity, 1.}}, DType::float64);
+  expect_close(vector_norm(special, 2, {1}), {0, kInfinity});
+}
+
+TEST(AutogradReduceTest, GradientsOfTheSmallestNormsAreFinite) {
+  const Tensor x = tensor({3e-40, -4e-40}).set_requires_grad();
+  vector_norm(x).backward();
+  expect_close(x.grad(), {.6, -.8}, 1e3);  // of numbers with few digits
+}
+
         {std::pow(std::pow(3, 1.5) + 8 + std::pow(6, 1.5) + std::pow(8, 1.5) + 1, 1 / 1.5)});
     expect_close(vector_norm(x, 0.5, {0}, true),
                  {std::pow(std::sqrt(3.) + std::sqrt(6.), 2), std::pow(2 + std::sqrt(8.), 2), 1});
