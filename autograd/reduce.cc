@@ -245,8 +245,10 @@ Tensor prod(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
   if (needs_grad(x))
     record("prod", where, y, {&x},
            [x = save(x), reduced = Reduced(x, axes, where)](BackwardContext& context) {
-             const Tensor others = product_of_others(reduced.gathered(x.get()));
-             context.set(0, reduced.spread(context.grad_output()) * reduced.scattered(others));
+             // A product of some factors may leave the range of their dtype.
+             const Tensor wide = to(x.get(), DType::float64);
+             const Tensor others = reduced.scattered(product_of_others(reduced.gathered(wide)));
+             context.set(0, to(reduced.spread(context.grad_output()) * others, x.get().dtype()));
            });
   return y;
 }
