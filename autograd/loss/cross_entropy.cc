@@ -102,8 +102,9 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets,
   kernels::check_indices(kName, "targets", targets, C, where, options.ignore_index);
   const Tensor counts = targets != options.ignore_index;
   const Tensor classes = ringrad::where(counts, targets, 0);
-  const Tensor chosen = squeeze(gather(x, -1, unsqueeze(classes, -1)), {-1});
-  Tensor weights = to(counts, x.dtype());
+  const DType math = math_dtype(x.dtype());  // sums may leave the range of 16 bits
+  const Tensor chosen = to(squeeze(gather(x, -1, unsqueeze(classes, -1)), {-1}), math);
+  Tensor weights = to(counts, math);
   if (options.weight.defined()) {
     check_same_dtype(kName, x, options.weight, where);
     RINGRAD_CHECK(options.weight.shape() == Shape{C}, ShapeError, where,
@@ -113,8 +114,9 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets,
         weights * reshape(index_select(options.weight, 0, reshape(classes, {-1})), targets.shape());
   }
   const Tensor losses = ringrad::where(counts, -chosen * weights, 0);  // even of -inf
-  if (options.reduction == Reduction::none) return losses;
-  return options.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(weights);
+  if (options.reduction == Reduction::none) return to(losses, x.dtype());
+  const Tensor total = sum(losses);
+  return to(options.reduction == Reduction::sum ? total : total / sum(weights), x.dtype());
 }
 
 }  // namespace ringrad

@@ -4,6 +4,7 @@
 
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/check_fits.h"
 
@@ -26,7 +27,11 @@ void check_rows(const char* operation, const Tensor& a, const Tensor& b, Where w
 
 Tensor sum_of_row(const Tensor& x) { return sum(x, {-1}); }
 
-// In float16 eps may vanish beside a - b, or its square may. vector_norm has a gradient of 0 at 0.
+// In 16 bits a sum of squares may overflow, and eps may vanish beside a - b.
+bool is_narrow(const Tensor& x) { return size_bytes(x.dtype()) == 2; }
+Tensor wide(const Tensor& x, Where where) { return to(x, DType::float32, where); }
+
+// vector_norm has a gradient of 0 at 0.
 Tensor distance(const Tensor& a, const Tensor& b, double p, double eps) {
   const Tensor difference = a - b + eps;
   if (p == 1 || p == 2 || std::isinf(p)) return vector_norm(difference, p, {-1});
@@ -51,6 +56,10 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
                 ShapeError, where, kName,
                 ": rows must be (B, D) or (D), with one target each; got rows ", a.shape(),
                 " and targets ", targets.shape());
+  if (is_narrow(a))
+    return to(
+        cosine_embedding_loss(wide(a, where), wide(b, where), targets, margin, reduction, where),
+        a.dtype(), where);
   const auto squares = [](const Tensor& x) { return sum_of_row(square(x)) + kEps; };
   const Tensor cosine = sum_of_row(a * b) / sqrt(squares(a) * squares(b));
   const Tensor losses = ringrad::where(targets == 1, 1 - cosine,
@@ -72,6 +81,10 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   RINGRAD_CHECK(options.p > 0, ValueError, where, kName, ": p must be positive; got ", options.p);
   check_finite(kName, "margin", options.margin, where);
   check_finite(kName, "eps", options.eps, where);
+  if (is_narrow(anchor))
+    return to(triplet_margin_loss(wide(anchor, where), wide(positive, where), wide(negative, where),
+                                  options, where),
+              anchor.dtype(), where);
   const auto between = [&](const Tensor& a, const Tensor& b) {
     return distance(a, b, options.p, options.eps);
   };

@@ -115,6 +115,16 @@ TEST(NLLLossTest, IgnoresInfinityAndIsNanWithoutTargets) {
   EXPECT_EQ(nll_loss(halves, zeros({2}, {.dtype = DType::int64})).dtype(), DType::bfloat16);
 }
 
+TEST(NLLLossTest, SumsOfFloat16MayLeaveItsRange) {
+  const Tensor x = full({8192, 2}, -10, {.dtype = DType::float16}).set_requires_grad();
+  const Tensor weight = tensor({10., 10.}, DType::float16);
+  const Tensor loss = nll_loss(x, zeros({8192}, {.dtype = DType::int64}), {.weight = weight});
+  expect_close(loss, {10});
+  EXPECT_EQ(loss.dtype(), DType::float16);
+  (loss * 8192).backward();
+  expect_close(select(x.grad(), 0, 8191), {-1, 0});
+}
+
 TEST(CrossEntropyTest, GradientsOfEachExampleSumToZero) {
   Random random(3);
   const Tensor targets = randint(0, 100, {8}, random.generator());

@@ -1,5 +1,6 @@
 #include "ringrad/autograd/loss/embedding_loss.h"
 
+#include <cmath>
 #include <limits>
 
 #include "ringrad/autograd/elementwise.h"
@@ -78,6 +79,12 @@ TEST(TripletMarginLossTest, GradientsAgreeWithDifferences) {
         EXPECT_EQ(gradient_check(f, leaves(random, 3, {2, 3})), "");
         EXPECT_EQ(gradient_gradient_check(f, leaves(random, 3, {2, 3})), "");
       }
+}
+
+TEST(EmbeddingLossTest, SumsOfFloat16MayLeaveItsRange) {
+  const Tensor x = full({1, 3}, 300, {.dtype = DType::float16});
+  expect_close(cosine_embedding_loss(x, x, tensor({1})), {0});
+  expect_close(triplet_margin_loss(x, zeros_like(x), x, {.p = 3}), {300 * std::cbrt(3.) + 1});
 }
 
 TEST(TripletMarginLossTest, EqualRowsOfFloat16HaveFiniteGradients) {
