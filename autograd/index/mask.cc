@@ -1,5 +1,7 @@
 #include "ringrad/autograd/index/mask.h"
 
+#include <limits>
+
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/index/index_select.h"
@@ -47,7 +49,11 @@ Tensor one_hot(const Tensor& indices, std::int64_t num_classes, Where where) {
     RINGRAD_CHECK(indices.numel() > 0, ShapeError, where,
                   "one_hot: without a number of classes there must be an index; got shape ",
                   indices.shape());
-    num_classes = kernels::max(indices, {}, false, where).item<std::int64_t>(where) + 1;
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    const auto largest = kernels::max(indices, {}, false, where).item<std::int64_t>(where);
+    RINGRAD_CHECK(largest < kMost, IndexError, where, "one_hot: an index must be in [0, ", kMost,
+                  "); got ", largest);
+    num_classes = largest + 1;
   }
   kernels::check_indices("one_hot", "an index", indices, num_classes, where);
   RINGRAD_CHECK(indices.dims() < kMaxDims, ShapeError, where, "one_hot: at most ", kMaxDims,

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -289,6 +290,10 @@ TEST(MaskTest, OneHotMarksTheClass) {
   EXPECT_EQ(one_hot(tensor({{2, 0}})).shape(), (Shape{1, 2, 3}));
   expect_throws<IndexError>([] { one_hot(tensor({3}), 3); },
                             "one_hot: an index must be in [0, 3); got 3");
+  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  expect_throws<IndexError>(
+      [&] { one_hot(full({1}, largest, {.dtype = DType::int64})); },
+      concat("one_hot: an index must be in [0, ", largest, "); got ", largest));
 }
 
 TEST(ScatterTest, OnlyTheElementThatStaysGetsTheGradient) {
