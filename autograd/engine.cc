@@ -8,6 +8,19 @@
 
 namespace ringrad {
 
+namespace {
+
+// Otherwise a later sum would broadcast it, or a kernel read beyond its end.
+void check_gradient(const Tensor& grad, const Node::Output& input, const Node& node, int i) {
+  RINGRAD_CHECK(grad.shape() == input.shape, ShapeError, node.where(), "backward of ", node.name(),
+                ": the gradient of input ", i, " must have the input's shape; got ", grad.shape(),
+                " for ", input.shape);
+  check_same_dtype("backward", grad.dtype(), input.dtype, node.where());
+  check_same_device("backward", grad.device(), input.device, node.where());
+}
+
+}  // namespace
+
 Tensor BackwardContext::destination(int i) const {
   Node* node = edges_[static_cast<unsigned>(i)].node.get();
   if (!node || !node->is_leaf()) return {};
@@ -19,6 +32,8 @@ void BackwardContext::set(int i, Tensor grad_input) {
   const auto at = static_cast<unsigned>(i);
   Node* node = edges_[at].node.get();
   if (!node && !Pass::innermost()->keeps_all_gradients()) return;
+  if (node && grad_input.defined())
+    check_gradient(grad_input, node->output(edges_[at].output), node_, i);
   if (node && node->is_leaf() && grad_input.defined()) {
     auto& leaf = static_cast<Leaf&>(*node);
     // The function wrote into the destination, so the memory now holds the leaf's gradient.

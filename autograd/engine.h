@@ -41,6 +41,7 @@ class BackwardContext {
   bool needs(int i) const { return static_cast<bool>(edges_[static_cast<unsigned>(i)].node); }
 
   /// Sets d(root)/d(input i). An undefined tensor means zero. Ignored if input i wants no gradient.
+  /// Throws ShapeError, DTypeError or DeviceError for a gradient that is not like the input.
   /// There is one exception: if the first half of a split pass sets everything that the second half
   /// will need, the second half does not call the function again. A function that computes several
   /// gradients at once should therefore set them all.

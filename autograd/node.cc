@@ -18,12 +18,6 @@ thread_local std::uint64_t next_sequence = 0;
 thread_local Node* deletion_queue = nullptr;
 thread_local bool deleting = false;
 
-// True if no other code can see this tensor's memory, so that it can become a gradient without a
-// copy.
-bool exclusively_owned(const Tensor& x) {
-  return x.impl()->unique() && x.storage()->unique() && !x.storage()->whole();
-}
-
 }  // namespace
 
 struct Node::Hooks {
@@ -42,7 +36,7 @@ Node::Node(const char* name, Where where, int num_outputs, std::size_t object_by
       object_bytes_(static_cast<std::uint32_t>(object_bytes)),
       is_leaf_(is_leaf) {
   if (num_outputs > 1)
-    more_gradients_ = std::make_unique<Tensor[]>(static_cast<std::size_t>(num_outputs - 1));
+    more_outputs_ = std::make_unique<Output[]>(static_cast<std::size_t>(num_outputs - 1));
 }
 
 Node::Node(const Node& other, std::size_t object_bytes)
@@ -52,7 +46,7 @@ Node::Node(const Node& other, std::size_t object_bytes)
       num_outputs_(other.num_outputs_),
       object_bytes_(static_cast<std::uint32_t>(object_bytes)) {
   if (num_outputs_ > 1)
-    more_gradients_ = std::make_unique<Tensor[]>(static_cast<std::size_t>(num_outputs_ - 1));
+    more_outputs_ = std::make_unique<Output[]>(static_cast<std::size_t>(num_outputs_ - 1));
 }
 
 Node::~Node() = default;
@@ -102,17 +96,13 @@ void Node::run_hooks() {
 }
 
 Leaf::Leaf(const Tensor& tensor, Where where)
-    : Node("leaf", where, 1, sizeof(Leaf), true),
-      shape_(tensor.shape()),
-      strides_(tensor.strides()),
-      dtype_(tensor.dtype()),
-      device_(tensor.device()) {}
+    : Node("leaf", where, 1, sizeof(Leaf), true), strides_(tensor.strides()) {
+  describe_output(0, tensor);
+}
 
 void Leaf::follow(const Tensor& tensor) {
-  shape_ = tensor.shape();
+  describe_output(0, tensor);
   strides_ = tensor.strides();
-  dtype_ = tensor.dtype();
-  device_ = tensor.device();
   set({});
 }
 
@@ -145,20 +135,18 @@ bool Leaf::has_gradient() const {
 // added in place.
 void Leaf::apply(BackwardContext& context) {
   const Tensor& incoming = context.grad_output();
-  RINGRAD_CHECK(incoming.shape() == shape_, ShapeError, where(),
-                "backward: a gradient must have the shape of its leaf; got ", incoming.shape(),
-                " for a leaf of ", shape_);
-  check_same_dtype("backward", incoming.dtype(), dtype_, where());
-  check_same_device("backward", incoming.device(), device_, where());
   RINGRAD_CHECK(!is_average, AutogradError, where(),
                 "backward: a gradient that was averaged over ranks must be cleared before the next "
                 "pass; call zero_grad()");
-  const bool may_steal = exclusively_owned(incoming) && incoming.strides() == strides_;
+  const Options like{.dtype = incoming.dtype(), .device = incoming.device()};
+  const bool keeps_strides = is_dense(incoming.shape(), strides_);
+  const bool may_steal =
+      keeps_strides && exclusively_owned(incoming) && incoming.strides() == strides_;
   if (grad_enabled()) {
     settle();
     // A gradient that other code sees is copied, recorded as a sum with zero, because a later pass
     // adds to grad in place.
-    const auto other = [&] { return zeros({}, {.dtype = dtype_, .device = device_}, where()); };
+    const auto other = [&] { return zeros({}, like, where()); };
     const bool is_first = !grad.defined();
     if (!is_first || !may_steal)
       grad = add_gradients(is_first ? other() : grad, incoming, where());
@@ -174,9 +162,8 @@ void Leaf::apply(BackwardContext& context) {
   } else if (may_steal) {
     grad = incoming;
   } else {
-    const Tensor fresh = empty(shape_, {.dtype = dtype_, .device = device_}, where());
-    grad =
-        is_dense(shape_, strides_) ? view::as_strided(fresh, shape_, strides_, 0, where()) : fresh;
+    const Tensor fresh = empty(incoming.shape(), like, where());
+    grad = keeps_strides ? view::as_strided(fresh, incoming.shape(), strides_, 0, where()) : fresh;
     kernels::copy_(grad, incoming);
   }
   zeros_at_.reset();
@@ -200,6 +187,7 @@ Edge edge_to(const Tensor& x) {
 void set_history(const Tensor& y, Ref<Node> node, int output) {
   TensorImpl* impl = y.impl();
   if (y.device().is_cuda()) name_block(impl->storage->data(), y.device(), node->name());
+  node->describe_output(output, y);
   impl->requires_grad = true;
   impl->history = std::move(node);
   impl->output = static_cast<std::uint16_t>(output);

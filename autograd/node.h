@@ -75,9 +75,22 @@ class Node : public History {
   void run_hooks();
   bool has_hooks() const { return hooks_ != nullptr; }
 
-  /// The gradient that has flowed into an output so far, in the pass that is running.
-  Tensor& gradient(int output) {
-    return output == 0 ? first_gradient_ : more_gradients_[static_cast<unsigned>(output - 1)];
+  struct Output {
+    Tensor gradient;  ///< what has flowed into it so far, in the pass that is running
+    Shape shape;      ///< what its gradients must have
+    DType dtype{};
+    Device device;
+  };
+  Output& output(int k) {
+    return k == 0 ? first_output_ : more_outputs_[static_cast<unsigned>(k - 1)];
+  }
+  Tensor& gradient(int k) { return output(k).gradient; }
+  /// Gradients of output k must be like y from now on.
+  void describe_output(int k, const Tensor& y) {
+    Output& made = output(k);
+    made.shape = y.shape();
+    made.dtype = y.dtype();
+    made.device = y.device();
   }
 
   /// The notes of the running backward pass; see pass.h.
@@ -108,8 +121,8 @@ class Node : public History {
   std::uint32_t object_bytes_;
   bool is_leaf_ = false;
   Node* next_to_delete_ = nullptr;
-  Tensor first_gradient_;
-  std::unique_ptr<Tensor[]> more_gradients_;
+  Output first_output_;
+  std::unique_ptr<Output[]> more_outputs_;
   std::unique_ptr<Hooks> hooks_;
 };
 
@@ -152,10 +165,7 @@ class Leaf final : public Node {
 
  private:
   std::optional<std::uint32_t> zeros_at_;  // version of grad in which settle() left it
-  Shape shape_;
   Strides strides_;
-  DType dtype_;
-  Device device_;
 };
 
 /// The node that made x; null if it has none (also for a leaf that has not been used yet).
@@ -173,6 +183,12 @@ inline Leaf* known_leaf_of(const Tensor& x) {
 
 /// The edge along which x's gradient flows; empty if x needs none.
 Edge edge_to(const Tensor& x);
+
+/// True if no other code can see this tensor's memory, so that it can become a gradient without a
+/// copy.
+inline bool exclusively_owned(const Tensor& x) {
+  return x.impl()->unique() && x.storage()->unique() && !x.storage()->whole();
+}
 
 /// Makes y the given output of node.
 void set_history(const Tensor& y, Ref<Node> node, int output = 0);

@@ -177,9 +177,8 @@ void Pass::deliver(const Edge& edge, Tensor gradient) {
   }
   // Adds in place if no other code holds the sum so far and its elements do not share memory, as
   // those of an expanded gradient do.
-  const bool in_place = !options_.create_graph && sum.impl()->unique() && sum.storage()->unique() &&
-                        sum.dtype() == gradient.dtype() && sum.shape() == gradient.shape() &&
-                        is_dense(sum.shape(), sum.strides());
+  const bool in_place =
+      !options_.create_graph && exclusively_owned(sum) && is_dense(sum.shape(), sum.strides());
   if (in_place)
     kernels::add_(sum, gradient, 1, where_);
   else

@@ -11,11 +11,13 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/allocator.h"
+#include "ringrad/core/view.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
 namespace {
 
+using testing::expect_throws;
 using testing::host_device;
 
 Tensor leaf(float value) { return tensor({value}).set_requires_grad(); }
@@ -197,6 +199,41 @@ TEST(EngineTest, WrongShapeFromACustomFunctionIsNamed) {
   EXPECT_THROW(y.backward(), ShapeError);
 }
 
+// Of an input that is not a leaf, and of a leaf that also gets another gradient: both would
+// broadcast it.
+TEST(EngineTest, WrongGradientsFromACustomFunctionAreNamedWhereverTheyGo) {
+  const auto careless = [](const Tensor& x, const Tensor& gradient) {
+    const Tensor y = x.detach();
+    record("careless", Where::current(), y, {&x},
+           [=](BackwardContext& context) { context.set(0, gradient); });
+    return sum(y);
+  };
+  const Tensor x = ones({3}).set_requires_grad();
+  expect_throws<ShapeError>(
+      [&] { careless(exp(x), ones({})).backward(); },
+      "backward of careless: the gradient of input 0 must have the input's shape; got () for (3,)");
+  expect_throws<ShapeError>([&] { (careless(x, ones({})) + sum(x)).backward(); },
+                            "got () for (3,)");
+  expect_throws<DTypeError>(
+      [&] { careless(exp(x), ones({3}, {.dtype = DType::float64})).backward(); }, "float64");
+}
+
+// The second gradient is added to the first in place, unless other code sees its memory.
+TEST(EngineTest, AGradientThatIsPartOfAnArenaIsNotAddedTo) {
+  const Tensor x = leaf(1), arena = full({2}, 5);
+  const auto part = [&] {
+    Ref<Storage> storage = Storage::slice(arena.storage(), 0, sizeof(float));
+    return Tensor(make_ref<TensorImpl>(std::move(storage), 0, Shape{1}, Strides{1}, DType::float32,
+                                       Where::current()));
+  };
+  const Tensor middle = x * 1, other = middle * 2, y = tensor({1.f});
+  record("in_arena", Where::current(), y, {&middle},
+         [&](BackwardContext& context) { context.set(0, part()); });
+  (other + y).backward();
+  EXPECT_EQ(x.grad().item(), 7);
+  EXPECT_EQ(arena.to_vector<float>(), (std::vector<float>{5, 5}));
+}
+
 // A chain this long overflows the stack of any engine that recurses, in backward or when it is
 // freed. The tape is the same for all devices, and a million kernels take a simulated GPU too long.
 Tensor host_leaf() { return ones({1}, {.device = host_device()}).set_requires_grad(); }
@@ -309,6 +346,12 @@ TEST(EngineTest, ExpandedGradientsAreAddedToOthers) {
             (std::vector<float>{3, 5, 7}));
   EXPECT_EQ(gradient_of([](const Tensor& x) { return sum(x) + sum(square(x)); }),
             (std::vector<float>{3, 5, 7}));
+}
+
+TEST(EngineTest, AnExpandedLeafAccumulatesGradients) {
+  const Tensor x = view::expand(zeros({1}), {3}).set_requires_grad();
+  for (int i = 0; i < 2; ++i) sum(x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{2, 2, 2}));
 }
 
 TEST(EngineTest, AFrozenLeafKeepsItsHooksAndItsGradient) {
