@@ -138,8 +138,8 @@ class Leaf final : public Node {
 
   /// The accumulated gradient; undefined if there is none.
   Tensor grad;
-  /// True while grad is an average over ranks, to which no backward pass may add: it must be cleared
-  /// or taken away first.
+  /// True while grad is an average over ranks, to which no backward pass may add: it must be
+  /// cleared or taken away first.
   bool is_average = false;
   /// If true, the next gradient replaces the contents of grad instead of being added. This clears a
   /// gradient that lives in an arena without writing zeros. Readers call Tensor::grad(), which

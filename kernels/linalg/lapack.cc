@@ -114,8 +114,8 @@ bool all_finite(const T* x, std::int64_t count) {
 
 double cube(int n) { return static_cast<double>(n) * n * n; }
 
-// OpenBLAS multiplies by a pivot's reciprocal, which overflows for a subnormal pivot: then there are NaN.
-// getrf2 and, with one right side, getrs divide.
+// OpenBLAS multiplies by a pivot's reciprocal, which overflows for a subnormal pivot: then there
+// are NaN. getrf2 and, with one right side, getrs divide.
 template <class T>
 bool has_subnormal_pivot(const T* factors, int n) {
   for (std::int64_t i = 0; i < n; ++i)

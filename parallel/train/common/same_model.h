@@ -32,8 +32,8 @@ void broadcast_value(const Tensor& tensor, Communicator& comm, Where where = Whe
 /// Gives all ranks the mean of their values, whatever the tensor's strides.
 void average_value(const Tensor& tensor, Communicator& comm, Where where = Where::current());
 
-/// Gives all ranks the root's buffers. Call it before evaluation, so that all ranks evaluate the same
-/// model.
+/// Gives all ranks the root's buffers. Call it before evaluation, so that all ranks evaluate the
+/// same model.
 void broadcast_buffers(const nn::Module& module, Communicator& comm, Where where = Where::current(),
                        int root = 0);
 

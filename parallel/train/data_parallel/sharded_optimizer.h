@@ -76,11 +76,11 @@ class ShardedOptimizer : private nn::Optimizer {
   /// (ModelGradients::step).
   void step(double grad_scale, Where where = Where::current());
 
-  /// Averages the gradients now, unless they are averages since the last pass; step() then need not.
-  /// Until they are cleared this rank's parts() hold the average. All ranks must call it.
+  /// Averages the gradients now, unless they are averages since the last pass; step() then need
+  /// not. Until they are cleared this rank's parts() hold the average. All ranks must call it.
   ///
-  /// Throws: AutogradError if some gradients are averages, and others came later; so does a backward
-  ///         pass that would add to an average
+  /// Throws: AutogradError if some gradients are averages, and others came later; so does a
+  ///         backward pass that would add to an average
   void average_gradients(Where where = Where::current());
 
   /// Averages the gradients and scales them by one factor, so that their joint Euclidean norm is at

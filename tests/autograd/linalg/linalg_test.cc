@@ -129,8 +129,7 @@ TEST(LinalgTest, SolutionsSolveTheirEquations) {
 
 // A pivot whose reciprocal overflows. Powers of two, so that scaling a column is exact.
 TEST(LinalgTest, SubnormalColumnsHaveTheSolutionsOfScaledOnes) {
-  for (const auto& [dtype, bits] :
-       {std::pair(DType::float32, 129), std::pair(DType::float64, 1025)})
+  for (const auto& [dtype, bits] : {std::pair(DType::float32, 129), {DType::float64, 1025}})
     for (const std::int64_t n : {3, 70}) {
       Random random(7);
       const Tensor a = round(random.tensor({n, n}, dtype) * 64) / 64 + eye(n, {.dtype = dtype}) * n;
