@@ -191,7 +191,7 @@ void Module::to(Device device, Where where) {
   for (auto kind : {&Module::parameters_, &Module::buffers_})
     for (const auto& [name, tensor] : this->*kind) {
       tensor.set_data(ringrad::to(tensor, device, where), where);
-      if (Leaf* leaf = leaf_of(tensor)) leaf->follow(tensor);
+      if (Leaf* leaf = known_leaf_of(tensor)) leaf->follow(tensor);
     }
   for (const auto& [name, module] : children_) module->to(device, where);
 }
@@ -205,7 +205,7 @@ void Module::to(DType dtype, Where where) {
       const Tensor converted = ringrad::to(tensor, dtype, where);
       tensor.impl()->dtype = dtype;
       tensor.set_data(converted, where);
-      if (Leaf* leaf = leaf_of(tensor)) leaf->follow(tensor);
+      if (Leaf* leaf = known_leaf_of(tensor)) leaf->follow(tensor);
     }
   for (const auto& [name, module] : children_) module->to(dtype, where);
 }

@@ -26,7 +26,7 @@ from pathlib import Path
 SKIPPED = {
     'from_values': 'tensor makes one of lists',
     'from_memory': 'from_dlpack and from_numpy share memory',
-    'default_generator': 'bound by hand: it returns a reference',
+    'default_generator': 'bound by hand: Python shares it',
     'register_hook': 'bound by hand as a method: a hook may return None',
     'register_completed_hook': 'for DistributedDataParallel',
     'backward_inputs': 'for pipelines',

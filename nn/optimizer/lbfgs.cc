@@ -93,6 +93,7 @@ void LBFGS::forget_unless_same_are_trained() {
   trained_ = std::move(trained);
   pairs_.clear();
   last_move_.reset();
+  has_moved_ = false;
 }
 
 // Adds what the last move has shown of the curvature, once. A pair of no or negative curvature

@@ -61,6 +61,16 @@ class Site {
     return failure_;
   }
 
+  /// Waits for what another process does about a failure that all know: one that ended before it
+  /// would be the first to fail. For the thread that has the physical group.
+  void wait_for_abort() noexcept {
+    if (std::exchange(has_waited_, true)) return;
+    try {
+      physical_->barrier();
+    } catch (const Error&) {  // as it must be, unless nobody is to blame
+    }
+  }
+
   /// What one thread makes and the others take, between two calls that all make.
   std::map<int, std::shared_ptr<Site>> parts;
 
@@ -68,6 +78,7 @@ class Site {
   const std::unique_ptr<Communicator> physical_;
   mutable std::mutex mutex_;
   Failure failure_;  // guarded by mutex_
+  bool has_waited_ = false;
 };
 
 class LogicalCommunicator final : public BlockCommunicator {
@@ -162,7 +173,10 @@ void LogicalCommunicator::refuse(const Operation& operation, int culprit,
 Failure LogicalCommunicator::fail(const Failure& failure) noexcept {
   const Failure first = site_->fail(failure);
   local_->abort(first.text);
-  if (!first.is_known_elsewhere) site_->physical().abort(as_reason(first));
+  if (!first.is_known_elsewhere)
+    site_->physical().abort(as_reason(first));
+  else if (leads())
+    site_->wait_for_abort();
   return first;
 }
 

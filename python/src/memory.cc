@@ -184,8 +184,9 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
                 !nb::cast<const Tensor&>(x).requires_grad(), AutogradError, caller(),
                 "__array__: a tensor must require no gradient, because NumPy records none; "
                 "got one that does; take x.detach()");
-            return nb::module_::import_("numpy").attr("array")(
-                x.attr("numpy")(), nb::arg("dtype") = dtype, nb::arg("copy") = copy);
+            const nb::object numpy = nb::module_::import_("numpy"), array = x.attr("numpy")();
+            if (copy.is_none()) return numpy.attr("asarray")(array, dtype);
+            return numpy.attr("array")(array, nb::arg("dtype") = dtype, nb::arg("copy") = copy);
           },
           "dtype"_a = nb::none(), "copy"_a = nb::none())
       .def("__dlpack__", to_capsule, nb::kw_only(), "stream"_a = nb::none(),

@@ -27,12 +27,14 @@ struct PythonCommunicator {
 
 // Its end waits for collectives that other ranks may need the interpreter's lock to begin.
 struct PythonReplica {
+  std::shared_ptr<Communicator> comm;
   std::unique_ptr<DistributedDataParallel> model;
 
   ~PythonReplica() {
     const UnlockedCall counted;
     const nb::gil_scoped_release unlocked;
     model.reset();
+    comm.reset();
   }
 };
 
@@ -130,9 +132,11 @@ void run_python_ranks(int world_size, const nb::callable& body, double deadline)
   if (first) std::rethrow_exception(first);
 }
 
-template <class Call>
-void collective(const Call& call) {
-  called([&](Where where) { call(where); });
+// Holds the communicator meanwhile: its rank may end in another thread.
+template <class Body>
+auto call(const PythonCommunicator& comm, const Body& body) {
+  const std::shared_ptr<Communicator> held = comm.comm;
+  return called([&](Where where) { return body(*held, where); });
 }
 
 }  // namespace
@@ -146,7 +150,7 @@ void bind_ranks(nb::module_& m) {
       .def(
           "all_reduce",
           [](const PythonCommunicator& comm, const Tensor& x, ReduceOp op) {
-            collective([&](Where where) { comm->all_reduce(x, op, where); });
+            call(comm, [&](Communicator& group, Where where) { group.all_reduce(x, op, where); });
           },
           "tensor"_a, "op"_a.noconvert() = ReduceOp::sum,
           "Replaces the tensor on every rank by the reduction over all ranks, in place.")
@@ -154,27 +158,30 @@ void bind_ranks(nb::module_& m) {
           "reduce_scatter",
           [](const PythonCommunicator& comm, const Tensor& output, const Tensor& input,
              ReduceOp op) {
-            collective([&](Where where) { comm->reduce_scatter(output, input, op, where); });
+            call(comm, [&](Communicator& group, Where where) {
+              group.reduce_scatter(output, input, op, where);
+            });
           },
           "output"_a, "input"_a, "op"_a.noconvert() = ReduceOp::sum,
           "Reduces `input` over all ranks; rank r receives the r-th of world_size equal parts.")
       .def(
           "all_gather",
           [](const PythonCommunicator& comm, const Tensor& output, const Tensor& input) {
-            collective([&](Where where) { comm->all_gather(output, input, where); });
+            call(comm,
+                 [&](Communicator& group, Where where) { group.all_gather(output, input, where); });
           },
           "output"_a, "input"_a,
           "Concatenates the inputs of all ranks, in rank order, on every rank.")
       .def(
           "broadcast",
           [](const PythonCommunicator& comm, const Tensor& x, int root) {
-            collective([&](Where where) { comm->broadcast(x, root, where); });
+            call(comm, [&](Communicator& group, Where where) { group.broadcast(x, root, where); });
           },
           "tensor"_a, "root"_a = 0, "Replaces the tensor on every rank by the root's.")
       .def(
           "reduce",
           [](const PythonCommunicator& comm, const Tensor& x, int root, ReduceOp op) {
-            collective([&](Where where) { comm->reduce(x, root, op, where); });
+            call(comm, [&](Communicator& group, Where where) { group.reduce(x, root, op, where); });
           },
           "tensor"_a, "root"_a = 0, "op"_a.noconvert() = ReduceOp::sum,
           "Replaces the root's tensor by the reduction over all ranks; on other ranks it is "
@@ -182,32 +189,34 @@ void bind_ranks(nb::module_& m) {
       .def(
           "all_to_all",
           [](const PythonCommunicator& comm, const Tensor& output, const Tensor& input) {
-            collective([&](Where where) { comm->all_to_all(output, input, where); });
+            call(comm,
+                 [&](Communicator& group, Where where) { group.all_to_all(output, input, where); });
           },
           "output"_a, "input"_a, "Sends the d-th of world_size equal parts of `input` to rank d.")
       .def(
           "barrier",
           [](const PythonCommunicator& comm) {
-            collective([&](Where where) { comm->barrier(where); });
+            call(comm, [&](Communicator& group, Where where) { group.barrier(where); });
           },
           "Returns after every rank has called it.")
       .def(
           "send",
           [](const PythonCommunicator& comm, const Tensor& x, int to) {
-            collective([&](Where where) { comm->send(x, to, where); });
+            call(comm, [&](Communicator& group, Where where) { group.send(x, to, where); });
           },
           "tensor"_a, "to"_a, "Sends to one rank.")
       .def(
           "recv",
           [](const PythonCommunicator& comm, const Tensor& x, int from) {
-            collective([&](Where where) { comm->recv(x, from, where); });
+            call(comm, [&](Communicator& group, Where where) { group.recv(x, from, where); });
           },
           "tensor"_a, "source"_a, "Receives the next message of a rank into the tensor.")
       .def(
           "split",
           [](const PythonCommunicator& comm, int color, int key) {
-            std::shared_ptr<Communicator> made =
-                called([&](Where where) { return comm->split(color, key, where); });
+            std::shared_ptr<Communicator> made = call(comm, [&](Communicator& group, Where where) {
+              return group.split(color, key, where);
+            });
             return made ? of_this_rank(nb::cast(PythonCommunicator{std::move(made)})) : nb::none();
           },
           "color"_a, "key"_a = 0,
@@ -217,8 +226,8 @@ void bind_ranks(nb::module_& m) {
       .def(
           "empty_shared",
           [](const PythonCommunicator& comm, const Shape& shape, DType dtype) {
-            return called([&](Where where) {
-              return comm->empty_shared(shape, {.dtype = dtype, .device = Device()}, where);
+            return call(comm, [&](Communicator& group, Where where) {
+              return group.empty_shared(shape, {.dtype = dtype, .device = Device()}, where);
             });
           },
           "shape"_a, "dtype"_a.noconvert() = DType::float32,
@@ -253,15 +262,16 @@ void bind_ranks(nb::module_& m) {
           [](nb::pointer_and_handle<PythonReplica> self, nn::Module& module,
              const PythonCommunicator& comm, std::int64_t bucket_bytes, Overlap overlap,
              bool allow_unused, bool static_graph) {
-            new (self.p) PythonReplica{called([&](Where where) {
+            auto model = call(comm, [&](Communicator& group, Where where) {
               return std::make_unique<DistributedDataParallel>(
-                  module, *comm.comm,
+                  module, group,
                   DistributedDataParallelOptions{.bucket_bytes = bucket_bytes,
                                                  .overlap = overlap,
                                                  .allow_unused = allow_unused,
                                                  .static_graph = static_graph},
                   where);
-            })};
+            });
+            new (self.p) PythonReplica{comm.comm, std::move(model)};
             of_this_rank(nb::borrow(self.h));
           },
           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "module"_a, "comm"_a, nb::kw_only(),
@@ -282,7 +292,9 @@ void bind_ranks(nb::module_& m) {
   m.def(
       "replicas_identical",
       [](const nn::Module& module, const PythonCommunicator& comm) {
-        return called([&](Where where) { return replicas_identical(module, *comm.comm, where); });
+        return call(comm, [&](Communicator& group, Where where) {
+          return replicas_identical(module, group, where);
+        });
       },
       "module"_a, "comm"_a,
       "True on every rank if all ranks' parameters and buffers are equal bit by bit. Every rank "

@@ -140,6 +140,12 @@ TEST(ModuleTest, CastsToDoubleAndStaysTrainable) {
   sum(y).backward();
   EXPECT_EQ(net.hidden.weight.grad().dtype(), DType::float64);
   EXPECT_THROW(net.to(DType::int64), DTypeError);
+  // Also what is frozen meanwhile.
+  net.hidden.weight.set_requires_grad(false);
+  net.to(DType::float32);
+  net.hidden.weight.set_requires_grad();
+  sum(net(ones({2, 3}))).backward();
+  EXPECT_EQ(net.hidden.weight.grad().dtype(), DType::float32);
 }
 
 TEST(ModuleTest, NamesArePathsThatNoOtherNameMayEnter) {

@@ -29,7 +29,7 @@ struct RankEnvironment {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;        ///< among the ranks of this host
-  int local_world_size = 1;  ///< how many those are
+  int local_world_size = 1;  ///< how many those are; under srun on several hosts, at most
   StoreAddress store;        ///< port 0, or an empty token, if the environment names none
   bool launcher_serves_store = false;
   std::string rank_variable = "RANK";  ///< which of the variables above says which rank this is

@@ -286,10 +286,14 @@ std::vector<int> RankGroup::ranks_not_at(std::uint64_t progress) const {
 }
 
 int RankGroup::first_stopped(int otherwise) const {
+  const auto is_stopped = [&](int r) {
+    const ProcessState state = memory_->state_of(r);
+    return !ranks_[r].left.load(std::memory_order_acquire) &&
+           (state == ProcessState::stopped || state == ProcessState::traced);
+  };
+  if (is_stopped(otherwise)) return otherwise;
   for (int r = 0; r < world_size_; ++r)
-    if (const ProcessState state = memory_->state_of(r);
-        state == ProcessState::stopped || state == ProcessState::traced)
-      return r;
+    if (is_stopped(r)) return r;
   return otherwise;
 }
 

@@ -172,7 +172,8 @@ class RankGroup {
   /// The same, at most once in 20 ms: each look is a system call per rank.
   void watch_for_deaths(std::chrono::steady_clock::time_point now) noexcept;
 
-  /// The first rank whose process is stopped; `otherwise` if none is.
+  /// The first rank whose process is stopped, but `otherwise` if that one is, or none. Ranks that
+  /// have left do not count.
   int first_stopped(int otherwise) const;
 
   /// The rank that broke the group; -1 while it is whole; this rank if the culprit is unknown.

@@ -196,6 +196,19 @@ TEST(RankGroupTest, ARankThatDiesJustBeforeTheDeadlineIsNotCalledLate) {
                                  "got a failure of rank 2: it has died");
 }
 
+// The rank that is waited for, if it is stopped itself; and none that has left.
+TEST(RankGroupTest, TheFirstStoppedRankIsOneThatStillMatters) {
+  const auto memory = std::make_shared<MadeUpMemory>(std::vector<MadeUpMemory::Rank>(4));
+  RankGroup group(0, 4, memory, {}), last(3, 4, memory, {});
+  EXPECT_EQ(group.first_stopped(1), 1);
+  for (const int r : {2, 3})
+    memory->ranks[static_cast<std::size_t>(r)].state = ProcessState::stopped;
+  EXPECT_EQ(group.first_stopped(1), 2);
+  EXPECT_EQ(group.first_stopped(3), 3);
+  last.leave();
+  EXPECT_EQ(group.first_stopped(3), 2);
+}
+
 // The launcher must not take the rank that noticed for the culprit.
 TEST(RankGroupTest, AFailureOfNobodyBlamesNobody) {
   Pipe pipe = make_pipe(Where::current());

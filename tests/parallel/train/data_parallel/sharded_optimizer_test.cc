@@ -267,7 +267,6 @@ TEST(ShardedOptimizerTest, GradientsOfSeveralPassesAreAddedUpAndUsedUpByAStep) {
   });
 }
 
-// Momentum and weight decay would move what is frozen; zero gradients do not keep it.
 // The next pass's gradients are averaged, whoever has cleared the averages.
 TEST(ShardedOptimizerTest, AveragesMayBeDroppedInsteadOfAStep) {
   run_ranks(2, [](Communicator& comm) {
@@ -293,6 +292,7 @@ TEST(ShardedOptimizerTest, AveragesMayBeDroppedInsteadOfAStep) {
   });
 }
 
+// Momentum and weight decay would move what is frozen; zero gradients do not keep it.
 TEST(ShardedOptimizerTest, FrozenParametersKeepTheirValues) {
   on_ranks([](Communicator& comm) {
     seed(comm);
