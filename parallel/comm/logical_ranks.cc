@@ -1,6 +1,7 @@
 #include "ringrad/parallel/comm/logical_ranks.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -64,7 +65,7 @@ class Site {
   /// Waits for what another process does about a failure that all know: one that ended before it
   /// would be the first to fail. For the thread that has the physical group.
   void wait_for_abort() noexcept {
-    if (std::exchange(has_waited_, true)) return;
+    if (has_waited_.exchange(true)) return;
     try {
       physical_->barrier();
     } catch (const Error&) {  // as it must be, unless nobody is to blame
@@ -78,7 +79,7 @@ class Site {
   const std::unique_ptr<Communicator> physical_;
   mutable std::mutex mutex_;
   Failure failure_;  // guarded by mutex_
-  bool has_waited_ = false;
+  std::atomic<bool> has_waited_{false};
 };
 
 class LogicalCommunicator final : public BlockCommunicator {
