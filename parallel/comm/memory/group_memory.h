@@ -31,7 +31,8 @@ class GroupMemory {
 
   /// True if other ranks can reach p, which is this rank's.
   virtual bool is_visible(const void* p) const = 0;
-  /// Memory of this rank that others can reach. Throws: OutOfMemoryError
+  /// Memory of this rank that others can reach, aligned to 128 bytes, as a group's state is.
+  /// Throws: OutOfMemoryError
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
 
   /// True if the rank's process has ended. Always false for thread ranks, which report their own

@@ -53,7 +53,7 @@ class SharedHeap {
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
-  /// Aligned for every dtype and for vectors, and not initialised. Throws: OutOfMemoryError
+  /// Aligned to 128 bytes, and not initialised. Throws: OutOfMemoryError
   std::byte* allocate(std::size_t bytes, Where where = Where::current());
   void release(std::byte* address);
 

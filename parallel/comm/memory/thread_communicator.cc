@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <memory>
 #include <new>
 #include <string>
 #include <thread>
@@ -10,15 +11,16 @@
 namespace ringrad {
 namespace {
 
-constexpr std::align_val_t kAlignment{128};
+constexpr std::size_t kAlignment = 128;
 
 class ThreadMemory final : public GroupMemory {
  public:
   explicit ThreadMemory(int world_size)
-      : shared_(static_cast<std::byte*>(operator new(shared_bytes(world_size), kAlignment))) {
+      : shared_(static_cast<std::byte*>(operator new (shared_bytes(world_size),
+                                                      std::align_val_t{kAlignment}))) {
     make_shared(shared_, world_size);
   }
-  ~ThreadMemory() override { operator delete(shared_, kAlignment); }
+  ~ThreadMemory() override { operator delete (shared_, std::align_val_t{kAlignment}); }
   ThreadMemory(const ThreadMemory&) = delete;
   ThreadMemory& operator=(const ThreadMemory&) = delete;
 
@@ -26,9 +28,12 @@ class ThreadMemory final : public GroupMemory {
   std::uintptr_t base_of(int) const override { return 0; }
   bool is_visible(const void*) const override { return true; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) override {
-    const Tensor memory = empty({static_cast<std::int64_t>(bytes)},
+    std::size_t space = bytes + kAlignment;  // tensors are aligned to less
+    const Tensor memory = empty({static_cast<std::int64_t>(space)},
                                 {.dtype = DType::uint8, .device = Device()}, where);
-    return {memory.raw_data(), [memory](std::byte*) {}};
+    void* aligned = memory.raw_data();
+    std::align(kAlignment, bytes, aligned, space);
+    return {static_cast<std::byte*>(aligned), [memory](std::byte*) {}};
   }
   bool has_died(int) const override { return false; }
   bool has_any_died() const override { return false; }

@@ -106,6 +106,16 @@ TEST(ThreadCommunicatorTest, WorksOnUnalignedViews) {
     });
 }
 
+// As a group's own state must be; the allocator of tensors aligns to 64.
+TEST(ThreadCommunicatorTest, SharedMemoryIsAlignedTo128Bytes) {
+  const auto comm = std::move(make_thread_group(1)[0]);
+  std::vector<Tensor> kept;
+  for (std::int64_t count = 0; count < 2'000; count += 50) {
+    kept.push_back(comm->empty_shared({count}));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(kept.back().raw_data()) % 128, 0u) << count;
+  }
+}
+
 TEST(ThreadCommunicatorTest, CountsAsAnInPlaceChange) {
   run_ranks(2, [](Communicator& comm) {
     const Tensor x = ones({4});
