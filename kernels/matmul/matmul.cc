@@ -109,6 +109,7 @@ void multiply(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue, 
   if (gemm.b_batch == 0 && rows_go_on) {  // many rows times one matrix
     gemm.M *= gemm.batch;
     gemm.batch = 1;
+    if (gemm.K == 1 && gemm.a_row == 1) gemm.a_column = gemm.M;  // as matrix_strides() has it
   }
   for_each_row(nest, 0, nest.num_rows(), [&](const std::array<std::int64_t, 3>& offset) {
     cpu::gemm(gemm, left + offset[1], right + offset[2], bias, result + offset[0], where);

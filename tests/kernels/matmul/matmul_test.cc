@@ -80,6 +80,24 @@ TEST(MatmulTest, ABatchMayHaveLongSumsOfTransposedMatrices) {
   }
 }
 
+// Whether the rows of the batch go on as those of one matrix, or lie apart.
+TEST(MatmulTest, OuterProductsMayShareARow) {
+  Random random(7);
+  const Tensor row = random.tensor({1, 64});
+  const auto right = row.to_vector<double>();
+  for (const Tensor& a : {random.tensor({4, 200, 1}), random.tensor({4, 400, 2}),
+                          view::transpose(random.tensor({200, 4, 1}), 0, 1)}) {
+    const Tensor columns = view::slice(view::slice(a, 1, 0, 200), 2, 0, 1);
+    const Tensor product = matmul(columns, row);
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const auto left = view::select(columns, 0, i).to_vector<double>();
+      expect_close(view::select(product, 0, i),
+                   reference::matmul(200, 64, 1, left.data(), right.data()), slack(1));
+    }
+  }
+  expect_product(random.tensor({800, 1}), row);
+}
+
 TEST(MatmulTest, ReluKeepsNaN) {
   for (const std::int64_t rows : {2, 9, 200})  // few rows, packed loops, and oneDNN
     for (const DType dtype : kFloats) {
