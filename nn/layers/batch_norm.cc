@@ -1,5 +1,7 @@
 #include "ringrad/nn/layers/batch_norm.h"
 
+#include <typeinfo>
+
 #include "ringrad/autograd/norm/check_norm.h"
 
 namespace ringrad::nn {
@@ -30,7 +32,11 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual, 
 
 Tensor BatchNorm::forward(const Tensor& x, Where at) { return normalize(x, false, {}, at); }
 
-Tensor BatchNorm::forward_relu(const Tensor& x, Where at) { return normalize(x, true, {}, at); }
+Tensor BatchNorm::forward_relu(const Tensor& x, Where at) {
+  if (typeid(*this) != typeid(BatchNorm1d) && typeid(*this) != typeid(BatchNorm2d))
+    return Module::forward_relu(x, at);
+  return normalize(x, true, {}, at);
+}
 
 Tensor BatchNorm::forward_add_relu(const Tensor& x, const Tensor& residual, Where at) {
   return normalize(x, true, residual, at);

@@ -29,7 +29,8 @@ using BatchNormFunction = std::function<Tensor(
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
-  /// One pass: the activation is applied while the normalised value is in a register.
+  /// One pass: the activation is applied while the normalised value is in a register. In a class
+  /// derived from BatchNorm1d or BatchNorm2d, relu(forward(x)).
   Tensor forward_relu(const Tensor& x, Where at = Where::current()) override;
   /// relu(forward(x) + residual), the end of a residual block, also in one pass.
   Tensor forward_add_relu(const Tensor& x, const Tensor& residual, Where at = Where::current());

@@ -1,6 +1,7 @@
 #include "ringrad/nn/layers/linear.h"
 
 #include <cmath>
+#include <typeinfo>
 
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/matmul/matmul.h"
@@ -23,7 +24,10 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, bool with_bi
 
 Tensor Linear::forward(const Tensor& x, Where at) { return linear(x, weight, bias, false, at); }
 
-Tensor Linear::forward_relu(const Tensor& x, Where at) { return linear(x, weight, bias, true, at); }
+Tensor Linear::forward_relu(const Tensor& x, Where at) {
+  if (typeid(*this) != typeid(Linear)) return Module::forward_relu(x, at);
+  return linear(x, weight, bias, true, at);
+}
 
 std::string Linear::describe() const {
   return concat("Linear(", weight.shape()[1], ", ", weight.shape()[0],

@@ -16,7 +16,8 @@ class Linear : public Module {
          Where where = Where::current());
 
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
-  /// One pass: the activation is part of the matrix product's epilogue.
+  /// One pass: the activation is part of the matrix product's epilogue. In a derived class, whose
+  /// forward() may differ, relu(forward(x)).
   Tensor forward_relu(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 

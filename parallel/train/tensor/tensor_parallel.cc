@@ -1,6 +1,7 @@
 #include "ringrad/parallel/train/tensor/tensor_parallel.h"
 
 #include <functional>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -99,7 +100,10 @@ Tensor ColumnParallelLinear::apply(const Tensor& x, bool relu, Where where) {
 
 Tensor ColumnParallelLinear::forward(const Tensor& x, Where at) { return apply(x, false, at); }
 
-Tensor ColumnParallelLinear::forward_relu(const Tensor& x, Where at) { return apply(x, true, at); }
+Tensor ColumnParallelLinear::forward_relu(const Tensor& x, Where at) {
+  if (typeid(*this) != typeid(ColumnParallelLinear)) return Module::forward_relu(x, at);
+  return apply(x, true, at);
+}
 
 RowParallelLinear::RowParallelLinear(std::int64_t in_features, std::int64_t out_features,
                                      Communicator& comm, const RowParallelOptions& options,

@@ -101,7 +101,7 @@ class ColumnParallelLinear : public ParallelLinear {
                        const ColumnParallelOptions& options = {}, Where where = Where::current());
 
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
-  /// In one pass, as in nn::Linear: each rank rectifies its own slice.
+  /// As in nn::Linear: each rank rectifies its own slice.
   Tensor forward_relu(const Tensor& x, Where at = Where::current()) override;
 
  private:

@@ -144,5 +144,24 @@ TEST_F(LayerGoldenTest, FusedReluEqualsReluAfterTheLayer) {
   check_fusion(BatchNorm2d(3), cases_.at("Conv2d").at("input"));
 }
 
+TEST(FusedReluTest, ADerivedLayersOwnForwardIsCalled) {
+  struct NegatedLinear : Linear {
+    using Linear::Linear;
+    Tensor forward(const Tensor& x, Where at) override { return -Linear::forward(x, at); }
+  };
+  struct NegatedNorm : BatchNorm2d {
+    using BatchNorm2d::BatchNorm2d;
+    Tensor forward(const Tensor& x, Where at) override { return -BatchNorm2d::forward(x, at); }
+  };
+  const auto expect_own = [](auto layer, const Tensor& x) {
+    const Tensor expected = relu(layer(x));
+    Sequential net(std::move(layer), ReLU());
+    ringrad::testing::expect_same_bits(net(x), expected);
+  };
+  ringrad::testing::Random random(1);
+  expect_own(NegatedLinear(4, 3), random.tensor({2, 4}));
+  expect_own(NegatedNorm(3), random.tensor({2, 3, 4, 4}));
+}
+
 }  // namespace
 }  // namespace ringrad::nn
