@@ -1,7 +1,6 @@
 #include "ringrad/nn/gpt.h"
 
 #include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -35,24 +34,18 @@ class PositionEmbedding : public Module {
     const std::int64_t end = first_ + x.size(1);
     RINGRAD_CHECK(end <= weight.size(0), ShapeError, at, "GPT: a sequence has at most ",
                   weight.size(0), " tokens, its context; got ", end);
-    const Tensor positions = slice(weight, 0, first_, end, 1, at);
-    if (counts_) first_ = end;
-    return add(x, positions, at);
+    return add(x, slice(weight, 0, first_, end, 1, at), at);
   }
   std::string describe() const override {
     return concat("PositionEmbedding(", weight.size(0), ", ", weight.size(1), ')');
   }
 
-  /// Whether the next call continues after this one's last position.
-  void count(bool counts) {
-    counts_ = counts;
-    first_ = 0;
-  }
+  /// The position at which the sequences of the next calls begin.
+  void start_at(std::int64_t first) { first_ = first; }
 
   const Tensor weight;
 
  private:
-  bool counts_ = false;
   std::int64_t first_ = 0;
 };
 
@@ -85,16 +78,14 @@ class GPTAttention : public Module {
     return c_proj_(reshape(transpose(y, 1, 2, at), {B, T, H * head_size_}, at), at);
   }
 
-  /// Keeps keys and values of all calls from now on, or no longer.
-  void keep(bool keeps) {
-    cache_.reset();
-    if (keeps) cache_.emplace(context_);
-  }
+  /// The next calls continue the sequences of this cache; with null, they have none before them.
+  void continue_from(KeyValueCache* cache) { cache_ = cache; }
+  std::int64_t context() const { return context_; }
 
  private:
   const std::int64_t head_size_, context_;
   Module &c_attn_, &c_proj_;
-  std::optional<KeyValueCache> cache_;
+  KeyValueCache* cache_ = nullptr;
 };
 
 class GPTMlp : public Module {
@@ -256,35 +247,55 @@ StateDict to_gpt2(const StateDict& state, std::int64_t heads, Where where) {
 
 namespace {
 
-void keep_positions(Sequential& model, bool keeps) {
-  model.visit([&](const std::string&, Module& module) {
-    if (auto* positions = dynamic_cast<PositionEmbedding*>(&module)) positions->count(keeps);
-    if (auto* attention = dynamic_cast<GPTAttention*>(&module)) attention->keep(keeps);
-  });
-}
+// While it exists, calls of the model continue the sequences of these caches, one per attention, in
+// evaluation mode. Afterwards the model is as it was.
+class Continuation {
+ public:
+  Continuation(Sequential& model, std::vector<KeyValueCache>& caches) {
+    model.visit([&](const std::string&, Module& module) {
+      modes_.emplace_back(&module, module.is_training());
+    });
+    model.eval();
+    point_to(caches.data(), caches.front().length());
+  }
+  ~Continuation() {
+    point_to(nullptr, 0);
+    // Parents come first, and then the modules below them get back modes of their own.
+    for (const auto& [module, was_training] : modes_) module->train(was_training);
+  }
+  Continuation(const Continuation&) = delete;
+  Continuation& operator=(const Continuation&) = delete;
+
+ private:
+  void point_to(KeyValueCache* cache, std::int64_t first) {
+    for (const auto& [module, was_training] : modes_) {
+      if (auto* positions = dynamic_cast<PositionEmbedding*>(module)) positions->start_at(first);
+      if (auto* attention = dynamic_cast<GPTAttention*>(module))
+        attention->continue_from(cache ? cache++ : nullptr);
+    }
+  }
+
+  std::vector<std::pair<Module*, bool>> modes_;
+};
 
 }  // namespace
 
-GPTGenerator::GPTGenerator(Sequential& model, Where where)
-    : model_(model), was_training_(model.is_training()) {
-  bool is_gpt = false;
+GPTGenerator::GPTGenerator(Sequential& model, Where where) : model_(model) {
   model.visit([&](const std::string&, Module& module) {
-    is_gpt |= dynamic_cast<GPTAttention*>(&module) != nullptr;
+    if (const auto* attention = dynamic_cast<GPTAttention*>(&module))
+      caches_.emplace_back(attention->context());
   });
-  RINGRAD_CHECK(is_gpt, ValueError, where, "GPTGenerator: the model must be gpt()'s; got ",
-                model.describe());
-  model.eval();
-  keep_positions(model, true);
-}
-
-GPTGenerator::~GPTGenerator() {
-  keep_positions(model_, false);
-  model_.train(was_training_);
+  RINGRAD_CHECK(!caches_.empty(), ValueError, where,
+                "GPTGenerator: the model must be gpt()'s; got ", model.describe());
 }
 
 Tensor GPTGenerator::next(const Tensor& tokens, Where where) {
   const NoGradGuard guard;
+  // A call that failed may have reached some of the attentions.
+  for (KeyValueCache& cache : caches_) cache.truncate(length_);
+  const Continuation continuation(model_, caches_);
   const Tensor logits = model_(tokens, where);  // (B, T, V)
+  length_ += logits.size(1);
   return select(logits, 1, -1, where);
 }
 

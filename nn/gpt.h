@@ -22,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "ringrad/nn/layers/key_value_cache.h"
 #include "ringrad/nn/sequential.h"
 #include "ringrad/nn/state_dict.h"
 
@@ -72,8 +73,8 @@ StateDict from_gpt2(const StateDict& file, std::int64_t heads, Where where = Whe
 StateDict to_gpt2(const StateDict& state, std::int64_t heads, Where where = Where::current());
 
 /// Continues sequences, a token at a time. Keeps keys and values of all layers, so that a token
-/// costs a pass over one position. While it exists, calls of the model belong to it, and the model
-/// is in evaluation mode.
+/// costs a pass over one position. Between calls the model is free to train or to serve other
+/// generators; keys and values that were kept then remain those of the earlier weights.
 ///
 ///     nn::GPTGenerator generator(net);
 ///     Tensor logits = generator.next(prompt);                        (B, T) -> (B, V)
@@ -83,11 +84,11 @@ StateDict to_gpt2(const StateDict& state, std::int64_t heads, Where where = Wher
 class GPTGenerator {
  public:
   explicit GPTGenerator(Sequential& model, Where where = Where::current());
-  ~GPTGenerator();
   GPTGenerator(const GPTGenerator&) = delete;
   GPTGenerator& operator=(const GPTGenerator&) = delete;
 
-  /// The logits of the token that follows these, given all earlier ones. Nothing is recorded.
+  /// The logits of the token that follows these, given all earlier ones, in evaluation mode.
+  /// Nothing is recorded. A call that throws adds no tokens.
   ///
   /// Throws:  ShapeError if the sequence becomes longer than the model's context, or for another
   ///          number of sequences than in the first call
@@ -95,7 +96,8 @@ class GPTGenerator {
 
  private:
   Sequential& model_;
-  const bool was_training_;
+  std::vector<KeyValueCache> caches_;  // one per layer
+  std::int64_t length_ = 0;            // of the sequences so far
 };
 
 }  // namespace ringrad::nn

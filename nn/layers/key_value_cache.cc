@@ -34,15 +34,20 @@ KeyValueCache::KeyValueCache(std::int64_t capacity, Where where) : capacity_(cap
 
 KeyValueCache::KeysAndValues KeyValueCache::append(const Tensor& k, const Tensor& v, Where where) {
   const NoGradGuard guard;
-  RINGRAD_CHECK(k.dims() == 4 && v.dims() == 4 && k.size(2) == v.size(2), ShapeError, where,
-                "KeyValueCache: k and v must be (B, H, T, D) of equal T; got ", k.shape(), " and ",
-                v.shape());
+  RINGRAD_CHECK(k.dims() == 4 && v.dims() == 4 && k.size(0) == v.size(0) &&
+                    k.size(1) == v.size(1) && k.size(2) == v.size(2),
+                ShapeError, where,
+                "KeyValueCache: k and v must be (B, H, T, D) of equal B, H and T; got ", k.shape(),
+                " and ", v.shape());
+  check_same_dtype("KeyValueCache", k, v, where);
+  check_same_device("KeyValueCache", k, v, where);
   const std::int64_t end = length_ + k.size(2);
   RINGRAD_CHECK(end <= capacity_, ShapeError, where, "KeyValueCache: at most ", capacity_,
                 " tokens fit; got ", end);
   if (!keys_.defined()) {
-    keys_ = room_for(k, capacity_, where);
+    const Tensor keys = room_for(k, capacity_, where);
     values_ = room_for(v, capacity_, where);
+    keys_ = keys;
   }
   check_fits(keys_, k, where);
   check_fits(values_, v, where);
@@ -50,6 +55,12 @@ KeyValueCache::KeysAndValues KeyValueCache::append(const Tensor& k, const Tensor
   copy_(slice(values_, 2, length_, end, 1, where), v, where);
   length_ = end;
   return {slice(keys_, 2, 0, end, 1, where), slice(values_, 2, 0, end, 1, where)};
+}
+
+void KeyValueCache::truncate(std::int64_t length, Where where) {
+  RINGRAD_CHECK(length >= 0 && length <= length_, ValueError, where,
+                "KeyValueCache: between 0 and ", length_, " tokens can stay; got ", length);
+  length_ = length;
 }
 
 }  // namespace ringrad::nn

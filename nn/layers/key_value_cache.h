@@ -18,6 +18,8 @@ class KeyValueCache {
  public:
   /// Throws ValueError unless capacity > 0.
   explicit KeyValueCache(std::int64_t capacity, Where where = Where::current());
+  KeyValueCache(KeyValueCache&&) = default;  // copies would write to the same memory
+  KeyValueCache& operator=(KeyValueCache&&) = default;
 
   struct KeysAndValues {
     Tensor keys, values;
@@ -27,10 +29,13 @@ class KeyValueCache {
   ///
   /// Shapes:  k (B, H, T, D), v (B, H, T, Dv)  ->  (B, H, length, D), (B, H, length, Dv)
   /// Throws:  ShapeError if the cache becomes too long; ShapeError, DTypeError or DeviceError
-  ///          unless extents other than T, dtype and device stay the same
+  ///          unless k and v agree in B, H, T, dtype and device, and all but T stay the same
   KeysAndValues append(const Tensor& k, const Tensor& v, Where where = Where::current());
 
   std::int64_t length() const { return length_; }
+  /// Forgets all tokens after the first `length`, for example those of a call that failed later.
+  /// Throws ValueError unless 0 <= length <= length().
+  void truncate(std::int64_t length, Where where = Where::current());
   /// Forgets all tokens.
   void clear() { length_ = 0; }
 

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "ringrad/autograd/loss/cross_entropy.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random/random.h"
@@ -105,12 +107,50 @@ TEST(GPTTest, AGeneratorContinuesAsTheWholeSequenceDoes) {
                                      "at most 12 tokens");
 }
 
-TEST(GPTTest, AfterAGeneratorTheModelTrainsAsBefore) {
+TEST(GPTTest, GeneratorsOfOneModelDoNotMeet) {
   Sequential net = foreign_model();
-  const Tensor tokens = on_device(golden().at("tokens")), expected = net(tokens);
-  { GPTGenerator(net).next(tokens); }
-  EXPECT_TRUE(net.is_training());
-  testing::expect_same_bits(net(tokens), expected);
+  const Tensor tokens = on_device(golden().at("tokens"));
+  const Tensor start = slice(tokens, 1, 0, 4), next = slice(tokens, 1, 4, 5);
+  const Tensor expected = net(tokens);
+  std::optional<GPTGenerator> first(net);
+  first->next(start);
+  GPTGenerator second(net);
+  second.next(start);
+  testing::expect_close(first->next(next), select(expected, 1, 4), kSlack);
+  first.reset();
+  testing::expect_close(second.next(next), select(expected, 1, 4), kSlack);
+}
+
+TEST(GPTTest, ACallOfAGeneratorThatFailsAddsNoTokens) {
+  Sequential net = foreign_model();
+  const Tensor tokens = on_device(golden().at("tokens"));
+  const Tensor expected = net(tokens);
+  GPTGenerator generator(net);
+  generator.next(slice(tokens, 1, 0, 4));
+  auto hook = net.layer(net.num_layers() - 1).add_forward_pre_hook([](Module&, const Tensor&) {
+    throw ValueError("the head fails", Where::current());
+    return Tensor();
+  });
+  testing::expect_throws<ValueError>([&] { generator.next(slice(tokens, 1, 0, 3)); }, "head fails");
+  hook.remove();
+  testing::expect_close(generator.next(slice(tokens, 1, 4, 5)), select(expected, 1, 4), kSlack);
+}
+
+TEST(GPTTest, BesideAGeneratorTheModelTrainsAsBefore) {
+  Sequential net = foreign_model();
+  const Tensor tokens = on_device(golden().at("tokens"));
+  const auto gradient = [&] {
+    net.zero_grad();
+    cross_entropy(flatten(net(tokens), 0, 1), flatten(tokens, 0, 1)).backward();
+    return clone(net.parameters().front().grad());
+  };
+  const Tensor expected = gradient();
+  net.layer(2).eval();  // the dropout, as one that fine-tunes might
+  GPTGenerator generator(net);
+  generator.next(tokens);
+  EXPECT_TRUE(net.is_training() && net.layer(3).is_training());
+  EXPECT_FALSE(net.layer(2).is_training());
+  testing::expect_same_bits(gradient(), expected);
 }
 
 TEST(GPTTest, ThrowsUnlessHeadsDivideTheWidth) {

@@ -152,5 +152,18 @@ TEST(KeyValueCacheTest, RefusesTokensThatDifferFromTheFirst) {
   EXPECT_EQ(cache.length(), 1);
 }
 
+TEST(KeyValueCacheTest, AfterARefusalItTakesWhatFits) {
+  KeyValueCache cache(4);
+  const Tensor x = ones({1, 2, 1, 3});
+  expect_throws<ShapeError>([&] { cache.append(x, ones({1, 3, 1, 3})); }, "equal B, H and T");
+  expect_throws<ShapeError>([&] { cache.append(x, ones({2, 2, 1, 3})); }, "equal B, H and T");
+  expect_throws<DTypeError>([&] { cache.append(x, to(x, DType::float16)); }, "float16");
+  cache.append(x, x);
+  cache.append(2 * x, x);
+  cache.truncate(1);
+  expect_same_bits(cache.append(3 * x, x).keys, concatenate({x, 3 * x}, 2));
+  expect_throws<ValueError>([&] { cache.truncate(3); }, "between 0 and 2 tokens can stay; got 3");
+}
+
 }  // namespace
 }  // namespace ringrad::nn
