@@ -98,8 +98,9 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
   const AttentionProblem a = attention_problem(q, k, v, options, where);
   const Tensor mask = expanded_mask(a, options.mask, q, where);
   const Tensor output = empty_in_order_of(q, a.Dv, where);
+  const DType statistics = q.device().is_cuda() ? math_dtype(q.dtype()) : DType::float64;
   const Tensor logsumexp =
-      empty({a.B, a.H, a.T}, {.dtype = math_dtype(q.dtype()), .device = q.device()}, where);
+      empty({a.B, a.H, a.T}, {.dtype = statistics, .device = q.device()}, where);
   const AttentionForward call{a, q, k, v, mask, dropout, output, logsumexp};
   q.device().is_cuda() ? cuda::attention(call, where) : cpu::attention(call, where);
   return {output, logsumexp};

@@ -54,7 +54,8 @@ AttentionProblem attention_problem(const Tensor& q, const Tensor& k, const Tenso
 
 struct AttentionResult {
   Tensor output;     ///< (B, H, T, Dv)
-  Tensor logsumexp;  ///< (B, H, T), float64 for float64, else float32; inf if a row has no key
+  Tensor logsumexp;  ///< (B, H, T), float64 on CPUs and for float64, else float32; inf if a row
+                     ///< has no key
 };
 
 /// Shapes, DTypes, Throws: as scaled_dot_product_attention

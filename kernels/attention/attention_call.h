@@ -26,8 +26,10 @@ struct AttentionBackward {
 namespace cpu {
 
 void attention(const AttentionForward& call, Where where);
-/// The same for few queries.
+/// True for so few queries that packing costs more than it saves.
+inline bool goes_by_rows(const AttentionProblem& a) { return a.T <= 4; }
 void attention_by_rows(const AttentionForward& call, Where where);
+void attention_by_tiles(const AttentionForward& call, Where where);
 void attention_backward(const AttentionBackward& call, Where where);
 
 }  // namespace cpu

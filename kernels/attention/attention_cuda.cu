@@ -154,7 +154,7 @@ struct BackwardOperands {
     const Math product = dot<Math>(q.find(b, h, t), q.column, k.find(b, kv, s), k.column, a.D);
     const Math grad_p =
         dot<Math>(grad_output.find(b, h, t), grad_output.column, v.find(b, kv, s), v.column, a.Dv);
-    const Math p = std::exp(rules.score(product, b, h, t, s) - logsumexp[row]);
+    const Math p = std::exp(at_most_zero(rules.score(product, b, h, t, s) - logsumexp[row]));
     const Math factor = rules.dropout_factor(b, h, t, s);
     return {p * factor, p * (grad_p * factor - delta[row]) * static_cast<Math>(a.scale)};
   }

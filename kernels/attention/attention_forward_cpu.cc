@@ -121,7 +121,7 @@ RINGRAD_CLONES void pack_queries(const AttentionProblem& a, const Matrix<T>& q, 
 // Sums over all keys for the queries of `tile`, which are packed.
 template <class M>
 RINGRAD_CLONES void attend(Tile tile, const Mask<M>& mask, const DropoutFactors<M>* dropout,
-                           const Workspace<M>& w, M* logsumexp) {
+                           const Workspace<M>& w, double* logsumexp) {
   const AttentionProblem& a = tile.a;
   std::fill_n(w.outputs, kQueries * w.value_width, M{0});
   std::fill_n(w.sums, kQueries * kLanes<M>, M{0});
@@ -139,8 +139,7 @@ RINGRAD_CLONES void attend(Tile tile, const Mask<M>& mask, const DropoutFactors<
   for (std::int64_t i = 0; i < tile.queries; ++i) {
     const M sum = sum_of<M>(Vector<M>::at(w.sums + i * kLanes<M>));
     w.reciprocals[i] = sum == 0 ? M{0} : 1 / sum;
-    logsumexp[tile.t0 + i] = sum == 0 ? std::numeric_limits<M>::infinity()
-                                      : (w.maxima[i] + std::log2(sum)) * std::numbers::ln2_v<M>;
+    logsumexp[tile.t0 + i] = logsumexp_of(w.maxima[i], sum);
   }
 }
 
@@ -173,7 +172,7 @@ void run(const AttentionForward& call, Where where) {
       const Tile tile{a, b, h, t0, std::min(kQueries, a.T - t0), 0, 0};
       pack_queries(a, Matrix<T>(call.q, b, h), t0, w);
       attend(tile, Mask<M>(call.mask, b, h), call.dropout.p > 0 ? &factors : nullptr, w,
-             call.logsumexp.data<M>() + head * a.T);
+             call.logsumexp.data<double>() + head * a.T);
       write_outputs(tile, w, Matrix<T>(call.output, b, h));
     }
   });
@@ -182,8 +181,10 @@ void run(const AttentionForward& call, Where where) {
 }  // namespace
 
 void attention(const AttentionForward& call, Where where) {
-  constexpr std::int64_t kFew = 4;  // queries, for which packing costs more than it saves
-  if (call.a.T <= kFew) return attention_by_rows(call, where);
+  goes_by_rows(call.a) ? attention_by_rows(call, where) : attention_by_tiles(call, where);
+}
+
+void attention_by_tiles(const AttentionForward& call, Where where) {
   dispatch_floating(call.q.dtype(), [&]<class T>() { run<T>(call, where); });
 }
 

@@ -48,7 +48,7 @@ struct QueryTerms {
   __device__ void differentiate(Blocks<kBlocks>& x, Blocks<kBlocks>& grad) const {
     for_each_number<kBlocks>([&](int j, int h, int e, int i, int c) {
       const int n = kRows == Rows::queries ? i : c / 8 * 2 + c % 2;
-      const float p = std::exp2(x[j][h][e] - logsumexp[n]);
+      const float p = std::exp2(at_most_zero(x[j][h][e] - logsumexp[n]));
       x[j][h][e] = p;
       grad[j][h][e] = p * (grad[j][h][e] - delta[n]);
     });

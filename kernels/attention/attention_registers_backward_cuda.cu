@@ -33,8 +33,9 @@ struct BackwardOperands {
     scores.finish(x, tiles);
     float lse[kRowsEach];
     load(scores, logsumexp, std::numeric_limits<float>::infinity(), lse);
-    for_each_score(
-        [&](int i, int j) { x[i][j] = std::exp(x[i][j] - lse[kRows == Rows::queries ? i : j]); });
+    for_each_score([&](int i, int j) {
+      x[i][j] = std::exp(at_most_zero(x[i][j] - lse[kRows == Rows::queries ? i : j]));
+    });
     tiles.set_weights(x);
   }
 

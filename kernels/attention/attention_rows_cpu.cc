@@ -114,7 +114,7 @@ template <class T, class M>
 RINGRAD_CLONES void attend_row(const Tile& row, const Matrix<T>& q, const Matrix<T>& k,
                                const Matrix<T>& v, const Mask<M>& mask,
                                const DropoutFactors<M>* dropout, const Workspace<M>& w,
-                               const Matrix<T>& output, M* logsumexp) {
+                               const Matrix<T>& output, double* logsumexp) {
   using V = typename Vector<M>::type;
   constexpr M kInfinity = std::numeric_limits<M>::infinity();
   const AttentionProblem& a = row.a;
@@ -153,7 +153,7 @@ RINGRAD_CLONES void attend_row(const Tile& row, const Matrix<T>& q, const Matrix
   if (j < a.Dv) multiply_rest(w.scores, v, begin, count, j, w.output + j);
   const M sum = sum_of<M>(sums);
   unpack_rows<M>(w.output, 0, row.t0, 1, sum == 0 ? M{0} : 1 / sum, output);
-  logsumexp[row.t0] = sum == 0 ? kInfinity : (maximum + std::log2(sum)) * std::numbers::ln2_v<M>;
+  logsumexp[row.t0] = logsumexp_of(maximum, sum);
 }
 
 template <class T>
@@ -169,7 +169,7 @@ void run(const AttentionForward& call, Where where) {
       attend_row(Tile{a, b, h, unit % a.T, 1, 0, 0}, Matrix<T>(call.q, b, h),
                  Matrix<T>(call.k, b, kv), Matrix<T>(call.v, b, kv), Mask<M>(call.mask, b, h),
                  call.dropout.p > 0 ? &factors : nullptr, w, Matrix<T>(call.output, b, h),
-                 call.logsumexp.data<M>() + head * a.T);
+                 call.logsumexp.data<double>() + head * a.T);
     }
   });
 }

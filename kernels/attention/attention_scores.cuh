@@ -90,6 +90,13 @@ struct ScoreRules {
   }
 };
 
+/// The logarithm of a probability. A score near 1e6 and its logsumexp are rounded so much that
+/// their difference may be positive, and its exponential many times the right probability.
+template <class Math>
+__device__ Math at_most_zero(Math difference) {
+  return difference > 0 ? Math{0} : difference;  // keeps NaN
+}
+
 /// Sum of the products of two rows.
 template <class Math, class T>
 __device__ Math dot(const T* x, std::int64_t x_step, const T* y, std::int64_t y_step,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numbers>
@@ -62,6 +63,14 @@ RINGRAD_INLINE M sum_of(const typename Vector<M>::type& v) {
   M sum = 0;
   for (int i = 0; i < kLanes<M>; ++i) sum += v[i];
   return sum;
+}
+
+/// The logarithm of a row's sum, from its largest score in powers of two and the sum of 2^(score -
+/// largest). In double, because a float32 near a score of 1e6 would be too coarse for a logarithm.
+template <class M>
+RINGRAD_INLINE double logsumexp_of(M largest, M sum) {
+  return sum == 0 ? std::numeric_limits<double>::infinity()
+                  : (largest + std::log2(double{sum})) * std::numbers::ln2;
 }
 
 /// The mask of one head.
