@@ -2,10 +2,10 @@
 
 #include <bit>
 #include <cmath>
-#include <vector>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/core/transfer.h"
 
 namespace ringrad {
 
@@ -15,10 +15,11 @@ Tensor alibi_slopes(std::int64_t heads, Where where) {
   const auto slope = [](std::int64_t i, std::int64_t count) {
     return static_cast<float>(std::exp2(-8. * static_cast<double>(i) / static_cast<double>(count)));
   };
-  std::vector<float> slopes;
-  for (std::int64_t i = 1; i <= n; ++i) slopes.push_back(slope(i, n));
-  for (std::int64_t i = 1; n + i <= heads; ++i) slopes.push_back(slope(2 * i - 1, 2 * n));
-  return tensor(slopes, where);
+  const Device host = default_device().is_cpu() ? default_device() : Device();
+  const Tensor slopes = empty({heads}, {.device = host}, where);
+  for (std::int64_t i = 0; i < heads; ++i)
+    slopes.data<float>()[i] = i < n ? slope(i + 1, n) : slope(2 * (i - n) + 1, 2 * n);
+  return to_device(slopes, default_device(), where);
 }
 
 Tensor alibi_bias(std::int64_t heads, std::int64_t T, std::int64_t S, Where where) {

@@ -31,9 +31,13 @@ std::vector<Amounts> per_axis(const Tensor& x, std::span<const std::int64_t> lis
   for (std::size_t axis = 0; axis < dims; ++axis) {
     const auto [before, after] = amounts[axis];
     const std::int64_t extent = x.shape()[static_cast<int>(axis)];
-    RINGRAD_CHECK(before >= -extent && after >= -extent && extent + before + after >= 0, ShapeError,
-                  where, "pad: no more than an axis can be removed from it; got ", before, " and ",
-                  after, " for axis ", axis, " of ", x.shape());
+    std::int64_t sum;
+    const bool fits =
+        !__builtin_add_overflow(extent, before, &sum) && !__builtin_add_overflow(sum, after, &sum);
+    RINGRAD_CHECK(before >= -extent && after >= -extent && fits && sum >= 0, ShapeError, where,
+                  "pad: no more than an axis can be removed from it, and its extent must fit in "
+                  "int64; got ",
+                  before, " and ", after, " for axis ", axis, " of ", x.shape());
   }
   return amounts;
 }

@@ -1,5 +1,6 @@
 #include "ringrad/autograd/shape/repeat.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ringrad/autograd/broadcast.h"
@@ -29,6 +30,14 @@ void check_count(const char* operation, std::int64_t count, Where where) {
                 count);
 }
 
+std::int64_t repeated(const char* operation, std::int64_t extent, std::int64_t count, Where where) {
+  check_count(operation, count, where);
+  std::int64_t result;
+  RINGRAD_CHECK(!__builtin_mul_overflow(extent, count, &result), ShapeError, where, operation,
+                ": the extents of the result must fit in int64; got ", extent, " times ", count);
+  return result;
+}
+
 }  // namespace
 
 // Goes from the last axis to the first, so that the last pass, which writes most, moves the longest
@@ -41,11 +50,10 @@ Tensor repeat(const Tensor& x, const Shape& counts, Where where) {
   for (int i = 0; i < x.dims(); ++i) shape[counts.size() - x.dims() + i] = x.shape()[i];
   Tensor y = reshape(x, shape, where);
   for (int axis = counts.size() - 1; axis >= 0; --axis) {
-    check_count("repeat", counts[axis], where);
     if (counts[axis] == 1) continue;
     const std::int64_t outer = product(shape, 0, axis);
     const std::int64_t length = product(shape, axis, shape.size());
-    shape[axis] *= counts[axis];
+    shape[axis] = repeated("repeat", shape[axis], counts[axis], where);
     y = repeat_rows(y, outer, counts[axis], length, shape, where);
   }
   return y.storage() == x.storage() ? clone(y, where) : y;
@@ -59,13 +67,12 @@ Tensor tile(const Tensor& x, const Shape& counts, Where where) {
 
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::optional<std::int64_t> axis,
                          Where where) {
-  check_count("repeat_interleave", repeats, where);
   if (!axis) return repeat_interleave(reshape(x, {x.numel(where)}, where), repeats, 0, where);
   const int a = normalize_axis("repeat_interleave", *axis, x.dims(where), where);
   Shape shape = x.shape();
   const std::int64_t outer = product(shape, 0, a + 1);
   const std::int64_t length = product(shape, a + 1, shape.size());
-  shape[a] *= repeats;
+  shape[a] = repeated("repeat_interleave", shape[a], repeats, where);
   const Tensor y = repeat_rows(x, outer, repeats, length, shape, where);
   return y.storage() == x.storage() ? clone(y, where) : y;
 }
@@ -79,14 +86,20 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<s
   RINGRAD_CHECK(repeats.shape() == Shape{n}, ShapeError, where,
                 "repeat_interleave: there must be a count for each of ", n,
                 " positions; got counts ", repeats.shape());
-  std::vector<std::int64_t> positions;
-  std::int64_t position = 0;
-  for (const std::int64_t count : repeats.to_vector<std::int64_t>(where)) {
+  const std::vector<std::int64_t> counts = repeats.to_vector<std::int64_t>(where);
+  std::int64_t total = 0;
+  for (const std::int64_t count : counts) {
     check_count("repeat_interleave", count, where);
-    positions.insert(positions.end(), static_cast<std::size_t>(count), position++);
+    RINGRAD_CHECK(!__builtin_add_overflow(total, count, &total), ShapeError, where,
+                  "repeat_interleave: the sum of the counts must fit in int64; got a count of ",
+                  count);
   }
-  const DefaultDeviceGuard guard(x.device());
-  return index_select(x, *axis, tensor(positions, where), where);
+  const Device host = x.device().is_cpu() ? x.device() : Device();
+  const Tensor positions = empty({total}, {.dtype = DType::int64, .device = host}, where);
+  auto* next = positions.data<std::int64_t>();
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    next = std::fill_n(next, counts[i], static_cast<std::int64_t>(i));
+  return index_select(x, *axis, to_device(positions, x.device(), where), where);
 }
 
 std::vector<Tensor> meshgrid(std::span<const Tensor> lists, Indexing indexing, Where where) {

@@ -19,7 +19,8 @@ namespace ringrad {
 /// counts; x has axes of extent 1 before its own.
 ///
 /// DTypes:  all; the gradient, which sums, needs a floating dtype
-/// Throws:  ShapeError for fewer counts than axes; ValueError for a negative count
+/// Throws:  ShapeError for fewer counts than axes, and for a result of more than int64 bytes;
+///          ValueError for a negative count
 Tensor repeat(const Tensor& x, const Shape& counts, Where where = Where::current());
 
 /// The same, but fewer counts than axes count for the last axes, as in NumPy.
@@ -29,7 +30,7 @@ Tensor tile(const Tensor& x, const Shape& counts, Where where = Where::current()
 /// row-major order.
 ///
 /// DTypes:  as repeat
-/// Throws:  ShapeError for an absent axis, ValueError for a negative count
+/// Throws:  as repeat; ShapeError for an absent axis
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats,
                          std::optional<std::int64_t> axis = {}, Where where = Where::current());
 

@@ -1,5 +1,6 @@
 #include "ringrad/autograd/shape/roll.h"
 
+#include <algorithm>
 #include <array>
 
 #include "ringrad/autograd/function.h"
@@ -38,7 +39,8 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes, Where where
   if (y.is(x)) y = kernels::clone(x, where);
   if (needs_grad(x)) {
     Shape back = shifts;
-    for (std::int64_t& shift : back) shift = -shift;
+    for (int k = 0; k < axes.size(); ++k)  // the smallest int64 has no opposite
+      back[k] = -(shifts[k] % std::max<std::int64_t>(x.size(axes[k]), 1));
     record("roll", where, y, {&x}, [back, axes](BackwardContext& context) {
       context.set(0, roll(context.grad_output(), back, axes));
     });

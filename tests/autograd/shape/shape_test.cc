@@ -215,6 +215,16 @@ TEST(ShapeTest, SixteenBitGradientsOfWindowsAreRoundedOnce) {
   EXPECT_EQ(wide.grad().to_vector<double>()[349], 350);
 }
 
+TEST(ShapeTest, TakesTheLastNumbersOfInt64) {
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  const Tensor x = tensor({1., 2., 3.}).set_requires_grad();  // 2^63 is 2 more than a multiple of 3
+  const Tensor y = roll(x, kLeast, 0);
+  expect_close(y, {3, 1, 2});
+  (y * tensor({1., 2., 3.})).backward(ones({3}));
+  expect_close(x.grad(), {2, 3, 1});
+  expect_close(unfold(zeros({4, 3}), 0, 2, -(kLeast + 1)), zeros({1, 3, 2}));
+}
+
 TEST(ShapeTest, ThrowsForArgumentsThatDoNotFit) {
   const Tensor x = zeros({2, 3});
   expect_throws<ValueError>([&] { pad(x, {1}); }, "pad: amounts must be pairs");
@@ -234,12 +244,31 @@ TEST(ShapeTest, ThrowsForArgumentsThatDoNotFit) {
         pad(zeros(0), {1, 0}, PadMode::replicate);
       },
       "must have an element to replicate");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const PadMode mode : {PadMode::constant, PadMode::replicate})
+    expect_throws<ShapeError>([&] { pad(x, {kMost, kMost}, mode); }, "must fit in int64; got 9");
   expect_throws<ShapeError>([&] { flip(x, {0, 0}); }, "flip");
   expect_throws<ShapeError>([&] { roll(x, {1, 2}, {0}); }, "a shift for each axis; got (1, 2)");
   expect_throws<ShapeError>([&] { repeat(x, 2); }, "a count for each axis; got (2,)");
   expect_throws<ValueError>([&] { repeat(x, {1, -1}); }, "must not be negative; got -1");
   expect_throws<ShapeError>([&] { repeat_interleave(x, tensor({1}), 0); },
                             "a count for each of 2 positions; got counts (1,)");
+  expect_throws<ShapeError>(
+      [&] {
+        repeat_interleave(x, tensor({kMost, kMost}), 0);
+      },
+      "the sum of the counts must fit in int64");
+  expect_throws<ShapeError>(
+      [&] {
+        repeat_interleave(x, tensor({kMost, std::int64_t{0}}), 0);
+      },
+      "empty: ");
+  expect_throws<ShapeError>(
+      [&] {
+        repeat_interleave(zeros({0, 4}), kMost / 2, 1);
+      },
+      "repeat_interleave: the extents of the result must fit in int64");
+  expect_throws<ShapeError>([&] { repeat(zeros({0, 4}), {1, kMost / 2}); }, "repeat: the extents");
   expect_throws<ShapeError>([&] { diagonal(x, 0, 1, -1); }, "the axes must differ");
   expect_throws<ShapeError>([&] { tril(zeros(3)); }, "tril: a matrix must have two axes");
   expect_throws<ShapeError>([&] { unfold(x, 1, 4, 1); }, "a window must fit into the axis");
