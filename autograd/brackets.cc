@@ -82,16 +82,28 @@ Tensor ascending(const Tensor& y, int axis, const Slice& positions, Where where)
 }
 
 // Brings the indexed axes, which are in growing order, together; returns where they begin.
+// Positions without axes stand for one position, as a number does, so only the others decide.
 int gather_axes(Tensor& y, const std::vector<Indexed>& list, Where where) {
-  const int first = list.front().axis, count = static_cast<int>(list.size());
-  if (list.back().axis - first == count - 1) return first;
+  const auto has_axes = [](const Indexed& indexed) { return indexed.positions.dims() > 0; };
+  const auto from = std::find_if(list.begin(), list.end(), has_axes);
+  const auto to = std::find_if(list.rbegin(), list.rend(), has_axes);
+  const int first = from == list.end() ? list.front().axis : from->axis;
+  const int last = from == list.end() ? first : to->axis;
   Shape order;
-  for (const Indexed& indexed : list) order.push_back(indexed.axis);
-  for (int axis = 0; axis < y.dims(); ++axis)
-    if (std::none_of(list.begin(), list.end(), [&](const Indexed& i) { return i.axis == axis; }))
-      order.push_back(axis);
-  y = permute(y, order, where);
-  return 0;
+  int begin = 0;
+  bool are_neighbours = true;
+  for (int axis = 0; axis < y.dims(); ++axis) {
+    if (std::any_of(list.begin(), list.end(), [&](const Indexed& i) { return i.axis == axis; }))
+      continue;
+    order.push_back(axis);
+    begin += axis < first;
+    are_neighbours = are_neighbours && (axis < first || axis > last);
+  }
+  if (!are_neighbours) begin = 0;
+  for (auto indexed = list.rbegin(); indexed != list.rend(); ++indexed)
+    order.insert(begin, indexed->axis);
+  if (!std::is_sorted(order.begin(), order.end())) y = permute(y, order, where);
+  return begin;
 }
 
 }  // namespace

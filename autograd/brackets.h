@@ -8,7 +8,8 @@
 // An integer tensor lists positions of one axis; negative ones count from the end. A bool tensor of
 // k axes stands for k axes of x, and means the positions at which it is true. The broadcast shape
 // of the tensors takes the place of the axes that they index if these are neighbours, else it comes
-// first. Other indices are applied before, as views.
+// first. Other indices are applied before, as views; an integer tensor without axes, as if it were
+// one of them, does not separate its neighbours.
 //
 // Reading copies, and its gradient sums in a fixed order (kernels/index/index_select.h). Strides
 // are not negative, so a slice with a negative step, which PyTorch refuses, is a copy as well.

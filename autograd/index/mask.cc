@@ -45,7 +45,10 @@ Tensor nonzero(const Tensor& x, Where where) { return kernels::nonzero(x, where)
 Tensor one_hot(const Tensor& indices, std::int64_t num_classes, Where where) {
   RINGRAD_CHECK(indices.dtype(where) == DType::int64 || indices.dtype() == DType::int32, DTypeError,
                 where, "one_hot: indices must be int32 or int64; got ", indices.dtype());
-  if (num_classes < 0) {
+  RINGRAD_CHECK(num_classes >= -1, ValueError, where,
+                "one_hot: the number of classes must not be negative, or -1 to count them; got ",
+                num_classes);
+  if (num_classes == -1) {
     RINGRAD_CHECK(indices.numel() > 0, ShapeError, where,
                   "one_hot: without a number of classes there must be an index; got shape ",
                   indices.shape());

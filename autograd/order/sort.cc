@@ -57,7 +57,9 @@ Tensor argsort(const Tensor& x, std::int64_t axis, bool descending, Where where)
 }
 
 Result topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest, Where where) {
-  if (x.dims(where) == 0)
+  RINGRAD_CHECK(x.dims(where) > 0 || k == 1, ShapeError, where,
+                "topk: k must be 1 for a tensor without axes; got ", k);
+  if (x.dims() == 0)
     return of_line(x, where,
                    [&](const Tensor& line) { return topk(line, k, axis, largest, where); });
   return record_order("topk", x, axis, kernels::topk(x, k, axis, largest, where), where);

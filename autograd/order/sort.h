@@ -28,7 +28,7 @@ Tensor argsort(const Tensor& x, std::int64_t axis = -1, bool descending = false,
 /// their positions.
 ///
 /// Shapes:  x (.., N, ..)  ->  both (.., k, ..)
-/// Throws:  ShapeError unless 0 <= k <= N
+/// Throws:  ShapeError unless 0 <= k <= N, or without axes k is 1
 std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axis = -1,
                                bool largest = true, Where where = Where::current());
 

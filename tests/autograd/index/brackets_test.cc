@@ -74,6 +74,23 @@ TEST(BracketsTest, SeveralTensorsBroadcastAndMeetElementByElement) {
   ASSERT_EQ((x[{kNewAxis, 1, j}].shape()), (Shape{1, 3, 5}));
 }
 
+// The shapes of PyTorch 2.15.
+TEST(BracketsTest, ATensorWithoutAxesStandsWhereANumberCould) {
+  Random random(9);
+  const Tensor x = random.tensor({2, 3, 4, 5}), one = tensor(1), two = tensor({0, 1});
+  expect_same_bits(x[{one, Slice(), two}], x[{1, Slice(), two}]);
+  expect_same_bits(x[{Slice(), one, Slice(), two}], x[{Slice(), 1, Slice(), two}]);
+  expect_same_bits(x[{two, one, two}], x[{two, 1, two}]);
+  expect_same_bits(x[{two, Slice(), one, two}], x[{two, Slice(), 1, two}]);
+  expect_same_bits(x[{one, two, Slice(), two}], x[{1, two, Slice(), two}]);
+  expect_same_bits(x[{one, Slice(), one}], x[{1, Slice(), 1}]);
+  expect_same_bits(x[{one, Slice({}, {}, -1), two}], x[{1, Slice({}, {}, -1), two}]);
+  EXPECT_EQ((x[{one, Slice(), two}].shape()), (Shape{3, 2, 5}));
+  const Tensor y = zeros({2, 3, 4});
+  assign(y, {one, Slice(), two}, ones({3, 2}));
+  expect_close(sum(y, {0, 1}), {3, 3, 0, 0});
+}
+
 TEST(BracketsTest, AMaskMeansThePositionsWhereItIsTrue) {
   const Tensor x = counted({2, 3});
   expect_close(x[x > 2], {3, 4, 5});
@@ -290,6 +307,7 @@ TEST(MaskTest, OneHotMarksTheClass) {
   EXPECT_EQ(one_hot(tensor({{2, 0}})).shape(), (Shape{1, 2, 3}));
   expect_throws<IndexError>([] { one_hot(tensor({3}), 3); },
                             "one_hot: an index must be in [0, 3); got 3");
+  expect_throws<ValueError>([] { one_hot(tensor({3}), -7); }, "one_hot: the number of classes");
   const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   expect_throws<IndexError>(
       [&] { one_hot(full({1}, largest, {.dtype = DType::int64})); },

@@ -101,6 +101,7 @@ TEST(SortTest, KeepsTheAxisOnlyIfAsked) {
 TEST(SortTest, ThrowsAtTheCallersLine) {
   expect_throws<ShapeError>([] { sort(zeros({2, 3}), 2); }, "sort: axis");
   expect_throws<ShapeError>([] { topk(zeros({2, 3}), 4); }, "got 4 for axis -1 of (2, 3)");
+  expect_throws<ShapeError>([] { topk(tensor(1.), 0); }, "topk: k must be 1");
   expect_throws<ShapeError>(
       [] {
         max_with_indices(zeros({2, 0}), 1);
