@@ -1,5 +1,6 @@
 #include "ringrad/core/error.h"
 
+#include <locale>
 #include <sstream>
 #include <utility>
 
@@ -7,6 +8,8 @@ namespace ringrad {
 
 std::string detail::concat(std::initializer_list<MessagePart> parts) {
   std::ostringstream out;
+  out.imbue(
+      std::locale::classic());  // files and ranks read this text: "1,024" would be two numbers
   for (const MessagePart& part : parts) part.print(out, part.value);
   return std::move(out).str();
 }

@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
+#include <locale>
 
 #include "ringrad/options.h"
 #include "ringrad/ringrad.h"
@@ -53,6 +54,7 @@ void write_picture(const std::string& file, const Tensor& images) {
   const Tensor rows = permute(reshape(images, {8, 8, kSide, kSide}), {0, 2, 1, 3});
   const auto grey = to(round(rows * 255), DType::uint8).to_vector<std::uint8_t>();
   std::ofstream out(file, std::ios::binary);
+  out.imbue(std::locale::classic());
   out << "P5 " << 8 * kSide << ' ' << 8 * kSide << " 255\n";
   out.write(reinterpret_cast<const char*>(grey.data()), std::ssize(grey));
   RINGRAD_CHECK(out.flush(), DataError, Where::current(), "vae: cannot write ", file);

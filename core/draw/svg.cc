@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <locale>
 #include <sstream>
 #include <utility>
 
@@ -46,6 +47,7 @@ std::string xml_escaped(const std::string& text) {
 
 std::string svg_number(double value) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   out << std::fixed;
   out.precision(3);
   out << value;

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <fstream>
 #include <ios>
+#include <locale>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -49,6 +50,7 @@ bool are_same(int file, const std::filesystem::path& path) {
 // changing it for all threads.
 mode_t usual_mode() {
   std::ifstream status("/proc/self/status");
+  status.imbue(std::locale::classic());
   for (std::string word; status >> word;)
     if (mode_t mask = 0; word == "Umask:" && status >> std::oct >> mask) return 0666 & ~mask;
   return mode_t{0600};

@@ -5,6 +5,8 @@
 #include <string>
 #include <type_traits>
 
+#include "ringrad/tests/foreign_numbers.h"
+
 namespace ringrad {
 namespace {
 
@@ -88,6 +90,12 @@ TEST(AssertTest, ThrowsInternalErrorWithTheCondition) {
 }
 
 TEST(ConcatTest, JoinsWhatItPrints) { EXPECT_EQ(concat("a", 1, '-', 2.5), "a1-2.5"); }
+
+// Ranks exchange such text, and files hold it.
+TEST(ConcatTest, IsTheSameInEveryLocale) {
+  const testing::ForeignNumbers guard;
+  EXPECT_EQ(concat(1234567, ' ', 1234.5), "1234567 1234.5");
+}
 
 }  // namespace
 }  // namespace ringrad

@@ -11,6 +11,7 @@
 #include "ringrad/core/view.h"
 #include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/data/idx_file.h"
+#include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -173,6 +174,13 @@ TEST(NpyTest, AnUnknownDTypeIsNamed) {
       file_with(npy("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", {0, 0}));
   expect_throws<DataError>([&] { read_npy(path); },
                            "'descr' one of f4 f8 f2 i4 i8 u1 b1; got \"<c8\" in ");
+}
+
+TEST(NpyTest, FilesAreTheSameInEveryLocale) {
+  const testing::ForeignNumbers guard;
+  const auto path = file_with({});
+  write_npy(path, arange(1234));
+  testing::expect_same_bits(read_npy(path), arange(1234));
 }
 
 }  // namespace

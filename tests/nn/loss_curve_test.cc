@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "ringrad/tests/core/file/file_rules.h"
+#include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/testing.h"
 
@@ -97,6 +98,14 @@ TEST(LossCurveTest, RefusesWhatItCannotDraw) {
   expect_throws<ValueError>([&] { curve.add("training", 3, 1); }, "must exceed 3; got 3");
   for (int k = 1; k < 6; ++k) curve.add(std::to_string(k), 0, 1);
   expect_throws<ValueError>([&] { curve.add("seventh", 0, 1); }, "at most 6 lines; got seventh");
+}
+
+TEST(LossCurveTest, ThePictureIsTheSameInEveryLocale) {
+  LossCurve curve;
+  for (int step = 0; step < 10; ++step) curve.add("training", 1000 * step, 1. / (1 + step));
+  const std::string expected = curve.svg();
+  const testing::ForeignNumbers guard;
+  EXPECT_EQ(curve.svg(), expected);
 }
 
 }  // namespace

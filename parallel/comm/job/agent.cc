@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -213,8 +212,8 @@ class Agent {
 
 // Strings may hold any byte but 0, which ends each.
 std::string AgentJob::text() const {
-  std::ostringstream out;
-  const auto put = [&](const auto& value) { out << value << '\0'; };
+  std::string out;
+  const auto put = [&](const auto& value) { out += concat(value, '\0'); };
   put(first_rank);
   put(num_ranks);
   put(pin);
@@ -223,7 +222,7 @@ std::string AgentJob::text() const {
   put(variables.size());
   for (const std::string& variable : variables) put(variable);
   for (const std::string& argument : program) put(argument);
-  return std::move(out).str();
+  return out;
 }
 
 AgentJob AgentJob::parse(std::string_view text, Where where) {

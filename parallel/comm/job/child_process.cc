@@ -16,6 +16,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <locale>
 #include <string_view>
 #include <utility>
 
@@ -36,6 +37,7 @@ bool is_foreign(pid_t child) {
 
 std::vector<pid_t> children() {
   std::ifstream file(concat("/proc/self/task/", getpid(), "/children"));
+  file.imbue(std::locale::classic());
   return {std::istream_iterator<pid_t>(file), {}};
 }
 

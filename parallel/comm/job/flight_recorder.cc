@@ -37,13 +37,6 @@ std::uint64_t now_ticks() {
 #endif
 }
 
-template <class T>
-std::string text_of(const T& value) {
-  std::ostringstream out;
-  out << value;
-  return std::move(out).str();
-}
-
 // Where the environment wants records; null if nowhere.
 const char* record_folder() {
   const char* folder = std::getenv("RINGRAD_FLIGHT_DIR");
@@ -127,7 +120,7 @@ void FlightRecorder::write_json(std::ostream& out, int rank, int world_size,
     const double begin_us = microseconds_since_start(record.begin_ticks);
     nlohmann::ordered_json operation = {
         {"sequence", record.sequence},
-        {"call", text_of(record.call)},
+        {"call", concat(record.call)},
         {"state", name(record.state)},
         {"where", concat(record.where.file_name(), ':', record.where.line())},
         {"begin_us", begin_us}};

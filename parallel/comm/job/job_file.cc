@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <locale>
 #include <sstream>
 #include <vector>
 
@@ -111,6 +112,7 @@ std::optional<StoreAddress> JobFile::read() const {
   const ssize_t count = ::read(file.number(), bytes, sizeof bytes);
   std::istringstream words(
       std::string(bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0))));
+  words.imbue(std::locale::classic());
   StoreAddress address;
   if (!(words >> address.port >> address.token)) return {};
   return address;

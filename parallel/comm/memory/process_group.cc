@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <locale>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -87,6 +88,7 @@ struct Card {
   static Card parse(const std::string& text, Where where) {
     Card card;
     std::istringstream words(text);
+    words.imbue(std::locale::classic());
     words >> card.process >> card.world_size >> card.shared >> std::ws;
     std::getline(words, card.heap);
     RINGRAD_CHECK(!words.fail(), CollectiveError, where,

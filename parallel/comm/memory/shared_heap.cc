@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <locale>
 #include <sstream>
 
 #include "ringrad/parallel/comm/common/system_limits.h"
@@ -86,6 +87,7 @@ std::string SharedHeap::name() const {
 
 std::unique_ptr<SharedMapping> SharedHeap::open(const std::string& name, Where where) {
   std::istringstream words(name);
+  words.imbue(std::locale::classic());
   long process = 0;
   int file_number = 0;
   std::size_t bytes = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <locale>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -179,6 +180,7 @@ void FailureBoard::answer() {
 
 std::string FailureBoard::to_text(const Failure& failure) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   out << failure.culprit << ' ' << failure.lost.size();
   for (const int rank : failure.lost) out << ' ' << rank;
   out << ' ' << failure.text;
@@ -189,6 +191,7 @@ Failure FailureBoard::parse_failure(const std::string& text) const {
   Failure failure;
   std::size_t num_lost = 0;
   std::istringstream words(text);
+  words.imbue(std::locale::classic());
   words >> failure.culprit >> num_lost;
   for (int rank = 0; num_lost > 0 && words >> rank; --num_lost) failure.lost.push_back(rank);
   words.get();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <locale>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -193,6 +194,7 @@ struct FailureBoard::Wait {
 std::string FailureBoard::to_text(const Wait& wait) const {
   const CollectiveCall& call = wait.call;
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   out << wait.num_collectives << ' ' << static_cast<int>(call.op) << ' '
       << static_cast<int>(call.dtype) << ' ' << static_cast<int>(call.reduce) << ' '
       << static_cast<int>(call.device) << ' ' << call.peer << ' ' << call.count;
@@ -207,6 +209,7 @@ std::optional<FailureBoard::Wait> FailureBoard::find_wait(int rank) {
   Wait wait;
   int op = 0, dtype = 0, reduce = 0, device = 0, peer = 0;
   std::istringstream words(*text);
+  words.imbue(std::locale::classic());
   words >> wait.num_collectives >> op >> dtype >> reduce >> device >> peer >> wait.call.count;
   for (std::uint64_t messages = 0; words >> messages;) wait.num_sent.push_back(messages);
   const auto is_one_of = [](int number, auto last) {
@@ -300,10 +303,11 @@ std::vector<int> FailureBoard::agree_on_survivors(Where where) {
     if (Clock::now() - begin >= deadline_ || store_.find(place("survivors"), where)) break;
     if (!complete) std::this_thread::sleep_for(kPause);
   }
-  std::ostringstream seen;
+  std::string seen;
   for (int r = 0; r < world_size_; ++r)
-    if (here[r]) seen << r << ' ';
-  std::istringstream decision(store_.set_first(place("survivors"), std::move(seen).str(), where));
+    if (here[r]) seen += concat(r, ' ');
+  std::istringstream decision(store_.set_first(place("survivors"), seen, where));
+  decision.imbue(std::locale::classic());
   const std::vector<int> survivors(std::istream_iterator<int>(decision), {});
   RINGRAD_CHECK(std::all_of(survivors.begin(), survivors.end(),
                             [&](int r) { return r >= 0 && r < world_size_; }),

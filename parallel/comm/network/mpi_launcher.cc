@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <locale>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -74,6 +75,7 @@ std::optional<std::vector<Process>> children_of(const Process& launcher) {
                                              gone);
   for (; thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
     std::ifstream ids(thread->path() / "children");
+    ids.imbue(std::locale::classic());
     if (!ids) continue;
     if (!children) children.emplace();
     for (pid_t id = 0; ids >> id;) {

@@ -1,6 +1,7 @@
 #include "ringrad/parallel/train/gradients/gradient_pieces.h"
 
 #include <algorithm>
+#include <locale>
 #include <map>
 #include <set>
 #include <sstream>
@@ -68,6 +69,7 @@ std::string text_of(const std::vector<GradientPiece>& pieces) {
 std::vector<GradientPiece> parse_gradient_pieces(std::string_view text) {
   std::vector<GradientPiece> pieces;
   std::istringstream in{std::string(text)};
+  in.imbue(std::locale::classic());
   for (GradientPiece piece; in >> piece.numel >> piece.slice.rows >> piece.slice.begin >>
                             piece.slice.end >> piece.begin >> piece.end >> piece.is_repeated;) {
     in.get();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ringrad/parallel/comm/job/agent.h"
+#include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -150,6 +151,12 @@ TEST(AgentJobTest, AnythingElseIsRefused) {
   refuses("0\0001\0000\00099999999999999\000\0000\000ls\0"s);  // patience beyond a day
   refuses("0\0001\0000\0000\000\000999999999999\000ls\0"s);    // more variables than bytes
   refuses("0x1\0001\0000\0000\000\0000\000ls\0"s);
+}
+
+TEST(AgentJobTest, ArrivesInEveryLocale) {
+  const AgentJob job{.program = {"./train"}, .patience = std::chrono::seconds(10)};
+  const testing::ForeignNumbers guard;
+  EXPECT_EQ(AgentJob::parse(job.text(), Where::current()), job);
 }
 
 }  // namespace

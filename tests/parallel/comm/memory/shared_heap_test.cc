@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 
+#include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -114,6 +115,12 @@ TEST(SharedHeapTest, ALimitOnTheSizeOfFilesIsNamed) {
       "`ulimit -f unlimited`, or make ProcessGroupOptions::heap_bytes smaller); got RLIMIT_FSIZE "
       "of 1048576");
   EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+TEST(SharedHeapTest, IsFoundInEveryLocale) {
+  const testing::ForeignNumbers guard;
+  SharedHeap heap;
+  EXPECT_EQ(SharedHeap::open(heap.name())->bytes(), heap.memory().bytes());
 }
 
 }  // namespace

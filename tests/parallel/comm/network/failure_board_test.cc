@@ -15,6 +15,7 @@
 #include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/job/message_stream.h"
 #include "ringrad/parallel/comm/store/store_server.h"
+#include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/store/store_process.h"
 #include "ringrad/tests/testing.h"
@@ -167,6 +168,13 @@ TEST(FailureBoardJoinTest, AStoreThatStopsAfterConnectingIsAwaited) {
   EXPECT_NO_THROW(FailureBoard(
       std::move(own), "group", 0, 2, options, [] {}, nullptr, Where::current()));
   late.join();
+}
+
+TEST_F(FailureBoardTest, AJudgementIsReadInEveryLocale) {
+  store_.set("group/failure", "1 2 0 1 rank 1 fell");
+  const testing::ForeignNumbers guard;
+  expect_judgement("rank 1 fell");
+  EXPECT_EQ(culprit_, 1);
 }
 
 }  // namespace

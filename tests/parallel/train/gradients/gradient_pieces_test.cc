@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -66,6 +67,13 @@ TEST(GradientPiecesTest, TextKeepsPieces) {
   EXPECT_FALSE(again[0].is_repeated);
   EXPECT_TRUE(again[1].is_repeated);
   EXPECT_EQ(again[1].end, 5);
+}
+
+TEST(GradientPiecesTest, RanksReadThemInEveryLocale) {
+  const testing::ForeignNumbers guard;
+  const std::string text = text_of({piece("a name", 2468, {1, 0, 1234}, 0, 1234)});
+  EXPECT_EQ(text, "2468 1 0 1234 0 1234 0 a name\n");
+  EXPECT_EQ(text_of(parse_gradient_pieces(text)), text);
 }
 
 }  // namespace
