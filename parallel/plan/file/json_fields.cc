@@ -28,10 +28,17 @@ std::string shown(const json& value) {
 
 json parse_json(const char* what, std::string_view text) {
   try {
-    return parse_untrusted_json(text);
+    return parse_untrusted_json(text, {.bytes = kMostPlanBytes});
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(std::string(what) + ": the text " + error.what());
   }
+}
+
+std::string readable_text(const char* what, std::string text) {
+  if (text.size() > kMostPlanBytes)
+    refuse(what, "the text", "have at most " + std::to_string(kMostPlanBytes) + " bytes",
+           std::to_string(text.size()));
+  return text;
 }
 
 JsonFields::JsonFields(const json& object, const char* what, std::string prefix,

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,8 +17,14 @@
 
 namespace ringrad {
 
+/// The longest text of a plan that is read: a ring's of 460 ranks. Parsing it takes about 2 GB.
+inline constexpr std::size_t kMostPlanBytes = std::size_t{64} << 20;
+
 /// Throws: std::invalid_argument as parse_untrusted_json; `what` names the expected content
 nlohmann::json parse_json(const char* what, std::string_view text);
+
+/// The text that was written. Throws std::invalid_argument if it is longer than what is read.
+std::string readable_text(const char* what, std::string text);
 
 class JsonFields {
  public:

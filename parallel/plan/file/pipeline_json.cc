@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <locale>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -59,6 +60,7 @@ void check_size(const JsonFields& fields, const PipelinePlan& plan) {
 std::string to_json(const PipelineRun& run) {
   const auto& [plan, times] = run;
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   out << "{\n  \"schedule\": " << json(plan.schedule) << ", \"num_devices\": " << plan.num_devices
       << ", \"num_stages\": " << plan.num_stages
       << ", \"num_micro_batches\": " << plan.num_micro_batches << ",\n  \"devices\": [";
@@ -74,7 +76,7 @@ std::string to_json(const PipelineRun& run) {
     out << "\n    ]";
   }
   out << "\n  ]\n}\n";
-  return std::move(out).str();
+  return readable_text(kWhat, std::move(out).str());
 }
 
 PipelineRun pipeline_run_from_json(std::string_view text) {

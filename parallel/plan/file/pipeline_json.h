@@ -27,6 +27,7 @@ struct PipelineRun {
 /// One action per line. pipeline_run_from_json returns equal spans.
 ///
 /// REQUIRES: plan.schedule is UTF-8, and times are the plan's
+/// Throws:   std::invalid_argument for a text above 64 MiB, which would not be read
 std::string to_json(const PipelineRun& run);
 
 /// Does not check whether the plan is correct; see pipeline_check.

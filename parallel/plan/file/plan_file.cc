@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ringrad/core/untrusted/json.h"
 #include "ringrad/parallel/plan/collective/check.h"
+#include "ringrad/parallel/plan/file/json_fields.h"
 #include "ringrad/parallel/plan/file/plan_json.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
@@ -30,7 +30,7 @@ PlanFile read_plan_file(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw std::invalid_argument("plan: the file must be readable; got " + path);
   // One byte more than the parser accepts, so that it refuses a longer file, which may be endless.
-  std::string text(JsonLimits{}.bytes + 1, '\0');
+  std::string text(kMostPlanBytes + 1, '\0');
   file.read(text.data(), std::ssize(text));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.find("\"schedule\"") != std::string::npos) return pipeline_run_from_json(text);

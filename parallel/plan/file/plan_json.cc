@@ -1,5 +1,6 @@
 #include "ringrad/parallel/plan/file/plan_json.h"
 
+#include <locale>
 #include <sstream>
 #include <utility>
 
@@ -19,6 +20,7 @@ constexpr char kWhat[] = "collective plan";
 
 std::string to_json(const CollectivePlan& plan) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   out << "{\n  \"collective\": \"" << name(plan.collective)
       << "\", \"algorithm\": " << json(plan.algorithm) << ", \"world_size\": " << plan.world_size
       << ", \"num_chunks\": " << plan.num_chunks << ", \"root\": " << plan.root
@@ -31,7 +33,7 @@ std::string to_json(const CollectivePlan& plan) {
     separator = ",\n";
   }
   out << "\n  ]\n}\n";
-  return std::move(out).str();
+  return readable_text(kWhat, std::move(out).str());
 }
 
 CollectivePlan collective_plan_from_json(std::string_view text) {

@@ -21,6 +21,7 @@ namespace ringrad {
 /// One step per line. collective_plan_from_json returns an equal plan.
 ///
 /// REQUIRES: plan.algorithm is UTF-8
+/// Throws:   std::invalid_argument for a text above 64 MiB, which would not be read
 std::string to_json(const CollectivePlan& plan);
 
 /// Does not check whether the plan is correct; see plan_check.

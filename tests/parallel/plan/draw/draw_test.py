@@ -359,12 +359,12 @@ class Command(unittest.TestCase):
                                           '"num_chunks": 1, "root": 0, "steps": []}')
         self.assertEqual(draw('ring', '--format', 'json', '-o', 'ring.json').returncode, 0)
         Path('deep.json').write_text('[' * 100_000 + ']' * 100_000)
-        Path('long.json').write_bytes(b' ' * (17 << 20))
+        Path('long.json').write_bytes(b' ' * (65 << 20))
         for arguments, why in (
                 ([], 'what is required'),
                 (['deep.json'], 'must be nested at most 32 deep; got more'),
-                (['long.json'], 'must have at most 16777216 bytes; got 16777217'),
-                (['pipeline', '--measured', '/dev/zero'], 'must have at most 16777216 bytes; got 16777217'),
+                (['long.json'], 'must have at most 67108864 bytes; got 67108865'),
+                (['pipeline', '--measured', '/dev/zero'], 'must have at most 67108864 bytes; got 67108865'),
                 (['ringg'], "the algorithm must be one of two_shot, one_shot, ring, "),
                 (['ring', '--ranks', 17], '--ranks'),
                 (['ring', '--collective', 'gather'], '--collective'),

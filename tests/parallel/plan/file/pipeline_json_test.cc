@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
+#include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/parallel/plan/refused.h"
 
 namespace ringrad {
@@ -92,6 +93,13 @@ TEST(PipelineTimesTest, MeanCostsAreThoseOfTheRun) {
       EXPECT_NEAR(means.backward_weight_s[stage], costs.backward_weight_s[stage], 1e-9);
     }
   }
+}
+
+TEST(PipelineJsonTest, ARunComesBackEqualInEveryLocale) {
+  const PipelineRun run{with_messages(make_pipeline_plan("1f1b", 1, 1, 1234)), {}};
+  const PipelineRun timed{run.plan, pipeline_times(run.plan, {.forward_s = {1234.5}})};
+  const testing::ForeignNumbers guard;
+  EXPECT_EQ(pipeline_run_from_json(to_json(timed)).plan, run.plan);
 }
 
 }  // namespace

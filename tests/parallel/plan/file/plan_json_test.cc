@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <string>
 
 #include "ringrad/parallel/plan/collective/ring_plan.h"
+#include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/parallel/plan/collective/every_plan.h"
+#include "ringrad/tests/parallel/plan/refused.h"
 
 namespace ringrad {
 namespace {
@@ -22,6 +25,15 @@ TEST(PlanJsonTest, NamesMayHoldAnything) {
   CollectivePlan plan;
   plan.algorithm = "a \"quoted\"\nname \\ ä";
   EXPECT_EQ(collective_plan_from_json(to_json(plan)), plan);
+}
+
+TEST(PlanJsonTest, WhatIsWrittenCanBeRead) {
+  CollectivePlan plan;
+  plan.algorithm = std::string(std::size_t{17} << 20, 'x');
+  EXPECT_TRUE(collective_plan_from_json(to_json(plan)) == plan);
+  plan.algorithm = std::string(std::size_t{64} << 20, 'x');
+  expect_refused([&] { to_json(plan); },
+                 "collective plan: the text must have at most 67108864 bytes; got 67108");
 }
 
 TEST(PlanJsonTest, IsReadableByPeople) {
@@ -99,6 +111,13 @@ TEST(PlanJsonTest, ErrorsSayWhereTheTextIsNoJson) {
   EXPECT_NE(error.find("line 6"), std::string::npos) << error;
   EXPECT_THROW(collective_plan_from_json("[]"), std::invalid_argument);
   EXPECT_THROW(collective_plan_from_json(""), std::invalid_argument);
+}
+
+TEST(PlanJsonTest, APlanComesBackEqualInEveryLocale) {
+  CollectivePlan plan = empty_plan(Collective::broadcast, "mine", 1234);
+  plan.send(0, 0, 0, 1233);
+  const testing::ForeignNumbers guard;
+  EXPECT_EQ(collective_plan_from_json(to_json(plan)), plan);
 }
 
 }  // namespace
