@@ -23,18 +23,17 @@ class Normalize {
                   " means and a batch of shape ", x.shape());
     const Tensor y = empty(x.shape(), {.dtype = DType::float32, .device = x.device()}, where);
     if (x.dtype() == DType::uint8)
-      scale_planes<std::uint8_t>(x, y, 1.0 / 255);
+      scale_planes<std::uint8_t>(x, y);
     else if (x.dtype() == DType::float32)
-      scale_planes<float>(x, y, 1.0);
+      scale_planes<float>(x, y);
     else
       throw DTypeError(concat("normalize: needs uint8 or float32; got ", x.dtype()), where);
     return y;
   }
 
  private:
-  // y = (unit x - mean) / deviation = scale x + shift
   template <class T>
-  void scale_planes(const Tensor& x, const Tensor& y, double unit) const {
+  void scale_planes(const Tensor& x, const Tensor& y) const {
     if (x.numel() == 0) return;
     const std::int64_t channels = x.shape()[1], planes = x.shape()[0] * channels;
     const std::int64_t plane = x.numel() / planes;
@@ -42,16 +41,22 @@ class Normalize {
     float* to = y.data<float>();
     for (std::int64_t i = 0; i < planes; ++i, from += plane, to += plane) {
       const std::size_t c = mean_.size() == 1 ? 0 : static_cast<std::size_t>(i % channels);
-      const double scale = unit / deviation_[c];
-      const double shift = -double{mean_[c]} / deviation_[c];
-      scale_plane(from, to, plane, static_cast<float>(scale), static_cast<float>(shift));
+      scale_plane(from, to, plane, mean_[c], deviation_[c]);
     }
   }
 
-  template <class T>
-  RINGRAD_CLONES static void scale_plane(const T* from, float* to, std::int64_t count, float scale,
-                                         float shift) {
+  // y = (x / 255 - mean) / deviation = scale x + shift
+  RINGRAD_CLONES static void scale_plane(const std::uint8_t* from, float* to, std::int64_t count,
+                                         float mean, float deviation) {
+    const auto scale = static_cast<float>(1.0 / 255 / deviation);
+    const auto shift = static_cast<float>(-double{mean} / deviation);
     for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]) * scale + shift;
+  }
+
+  // Not scale x + shift, whose terms cancel where the mean is large beside the deviation.
+  RINGRAD_CLONES static void scale_plane(const float* from, float* to, std::int64_t count,
+                                         float mean, float deviation) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = (from[i] - mean) / deviation;
   }
 
   std::vector<float> mean_, deviation_;

@@ -78,6 +78,12 @@ TEST(NormalizeTest, OneMeanServesAllChannels) {
                    apply_one(normalize({0.5f, 0.5f, 0.5f}, {2.0f, 2.0f, 2.0f}), x));
 }
 
+TEST(NormalizeTest, IsExactForALargeMeanAndATinyDeviation) {
+  const Tensor far = tensor({{{999999.5, 1e6, 1000000.5}}});
+  expect_close(apply_one(normalize({1e6f}, {0.01f}), far), {-50, 0, 50});
+  EXPECT_EQ(apply_one(normalize({0.f}, {1e-40f}), zeros({1, 1})).item(), 0);
+}
+
 TEST(NormalizeTest, TakesEmptyBatches) {
   EXPECT_EQ(apply_one(normalize({0.f}, {1.f}), zeros({0, 3, 2})).shape(), (Shape{0, 3, 2}));
   EXPECT_EQ(apply_one(normalize({0.f}, {1.f}), zeros({2, 0, 2})).shape(), (Shape{2, 0, 2}));
