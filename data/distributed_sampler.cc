@@ -19,7 +19,7 @@ DistributedSampler::DistributedSampler(std::int64_t num_samples, Shard shard, bo
 
 DistributedSampler::DistributedSampler(std::unique_ptr<const Sampler> whole, Shard shard,
                                        Where where)
-    : whole_(std::move(whole)), shard_(shard) {
+    : whole_(std::move(whole)), shard_(shard), where_(where) {
   RINGRAD_CHECK(whole_, ValueError, where,
                 "DistributedSampler: there must be a sampler to share out; got none");
   RINGRAD_CHECK(shard.num_replicas >= 1 && shard.num_replicas <= whole_->size(), ValueError, where,
@@ -47,9 +47,21 @@ std::vector<std::int64_t> DistributedSampler::draw(std::int64_t epoch) const {
 
 std::vector<std::int64_t> DistributedSampler::draw_rest(const SamplerPosition& from) const {
   const std::vector<std::int64_t> all = whole_->draw(from.epoch);
-  std::vector<std::int64_t> share(
-      static_cast<std::size_t>(share_of(std::ssize(all) - from.consumed)));
-  auto next = static_cast<std::size_t>(from.consumed + shard_.rank);
+  RINGRAD_CHECK(std::ssize(all) == whole_->size(), ValueError, where_,
+                "DistributedSampler: the sampler must draw size() indices; got ", all.size(),
+                " of ", whole_->size());
+  return deal(all, from.consumed);
+}
+
+std::vector<std::int64_t> DistributedSampler::earlier_draws(const SamplerPosition& from) const {
+  const std::vector<std::int64_t> all = whole_->earlier_draws({from.epoch, 0});
+  return all.empty() ? all : deal(all, from.consumed);
+}
+
+std::vector<std::int64_t> DistributedSampler::deal(const std::vector<std::int64_t>& all,
+                                                   std::int64_t consumed) const {
+  std::vector<std::int64_t> share(static_cast<std::size_t>(share_of(std::ssize(all) - consumed)));
+  auto next = static_cast<std::size_t>(consumed + shard_.rank);
   for (std::int64_t& index : share) {
     index = all[next % all.size()];  // wraps around only in the padding
     next += static_cast<std::size_t>(shard_.num_replicas);

@@ -52,7 +52,8 @@ class DistributedSampler final : public Sampler {
                      std::uint64_t seed = 0, Where where = Where::current());
 
   /// A share of what `whole` draws. The current epoch of `whole` has no effect.
-  /// Throws:  ValueError as above, with num_samples = whole->size()
+  /// Throws:  ValueError as above, with num_samples = whole->size(); later, unless `whole` draws
+  ///          size() indices
   DistributedSampler(std::unique_ptr<const Sampler> whole, Shard shard,
                      Where where = Where::current());
 
@@ -60,13 +61,16 @@ class DistributedSampler final : public Sampler {
   std::vector<std::int64_t> draw(std::int64_t epoch) const override;
   std::int64_t num_samples() const override { return whole_->size(); }
   std::vector<std::int64_t> draw_rest(const SamplerPosition& from) const override;
+  std::vector<std::int64_t> earlier_draws(const SamplerPosition& from) const override;
   SamplerPosition after(const SamplerPosition& from, std::int64_t count) const override;
 
  private:
   std::int64_t share_of(std::int64_t count) const;
+  std::vector<std::int64_t> deal(const std::vector<std::int64_t>& all, std::int64_t consumed) const;
 
   std::unique_ptr<const Sampler> whole_;
   Shard shard_;
+  Where where_;  // for errors of `whole`
 };
 
 }  // namespace ringrad

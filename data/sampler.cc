@@ -14,6 +14,8 @@ std::vector<std::int64_t> Sampler::draw_rest(const SamplerPosition& from) const 
   return indices;
 }
 
+std::vector<std::int64_t> Sampler::earlier_draws(const SamplerPosition&) const { return {}; }
+
 SamplerPosition Sampler::after(const SamplerPosition& from, std::int64_t count) const {
   return {from.epoch, from.consumed + std::min(count, num_samples() - from.consumed)};
 }

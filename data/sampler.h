@@ -51,6 +51,11 @@ class Sampler {
   /// REQUIRES: 0 <= from.consumed <= num_samples()
   virtual std::vector<std::int64_t> draw_rest(const SamplerPosition& from) const;
 
+  /// For each index of draw_rest(from), how often the epoch's order holds it before; empty if no
+  /// index repeats. A sampler that draws an index again overrides this, so that random transforms
+  /// change the sample in another way each time.
+  virtual std::vector<std::int64_t> earlier_draws(const SamplerPosition& from) const;
+
   /// The position of all ranks once each has taken `count` more indices, or all that its share has
   /// left.
   virtual SamplerPosition after(const SamplerPosition& from, std::int64_t count) const;

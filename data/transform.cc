@@ -5,7 +5,10 @@
 namespace ringrad {
 
 Generator SampleKeys::generator(std::size_t position) const {
-  return random_stream(seed, epoch, indices[position]);
+  const std::int64_t before = earlier_draws.empty() ? 0 : earlier_draws[position];
+  const std::uint64_t of_draw =
+      before == 0 ? seed : mix_seed(seed, static_cast<std::uint64_t>(before), 0);
+  return random_stream(of_draw, epoch, indices[position]);
 }
 
 void check_one_key_per_sample(const char* operation, const Tensor& batch, const SampleKeys& keys,
@@ -19,7 +22,8 @@ Tensor apply(std::span<const Transform> transforms, Tensor input, const SampleKe
              Where where) {
   check_one_key_per_sample("apply", input, keys, where);
   for (std::size_t k = 0; k < transforms.size(); ++k) {
-    const SampleKeys own{keys.indices, keys.epoch, mix_seed(keys.seed, k, 0)};
+    SampleKeys own = keys;
+    own.seed = mix_seed(keys.seed, k, 0);
     input = transforms[k](input, own, where);
     check_one_key_per_sample("apply", input, keys, where);
   }

@@ -7,8 +7,9 @@
 // converts and scales in one pass.
 //
 // A transform is a pure function of the batch and of the samples it holds. Random transforms draw
-// from a separate stream for each sample, keyed by seed, epoch and index: a sample is cropped the
-// same way in any batch and in any thread.
+// from a separate stream for each sample, keyed by seed, epoch, index and, where a sampler draws an
+// index again, the number of its draws before: a sample is cropped the same way in any batch and in
+// any thread, and another way each time it is drawn.
 
 #pragma once
 
@@ -29,6 +30,8 @@ struct SampleKeys {
   std::span<const std::int64_t> indices;
   std::int64_t epoch = 0;
   std::uint64_t seed = 0;
+  /// How often the epoch drew each index before (Sampler::earlier_draws); empty for never.
+  std::span<const std::int64_t> earlier_draws = {};
 
   /// The random numbers of the sample at `position` of the batch.
   Generator generator(std::size_t position) const;

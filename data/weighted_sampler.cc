@@ -23,11 +23,14 @@ void check_weights(const std::vector<double>& weights, Where where) {
                 " for ", weights.size(), " weights");
 }
 
-// Inverts the running sums: sample i owns [sums[i - 1], sums[i]), which is empty for weight 0.
+// Inverts the running sums: sample i owns [sums[i - 1], sums[i]), which is empty for weight 0. The
+// sums are of weights times a power of two, since points among subnormal numbers would be rounded.
 std::vector<std::int64_t> draw_with_replacement(const std::vector<double>& weights,
                                                 std::int64_t num_draws, Generator& generator) {
-  std::vector<double> sums(weights.size());
-  std::partial_sum(weights.begin(), weights.end(), sums.begin());
+  const int exponent = std::ilogb(std::ranges::max(weights));
+  std::vector<double> sums(weights);
+  for (double& weight : sums) weight = std::scalbn(weight, -exponent);
+  std::partial_sum(sums.begin(), sums.end(), sums.begin());
   const auto owner = [&](double point) {
     return std::upper_bound(sums.begin(), sums.end(), point) - sums.begin();
   };
@@ -41,18 +44,20 @@ std::vector<std::int64_t> draw_with_replacement(const std::vector<double>& weigh
 
 // A race: sample i arrives after an exponentially distributed time of rate weights[i]. Sample i
 // arrives first with probability weights[i] / sum. Since the exponential distribution has no
-// memory, the same holds for the second among the rest, and so on.
+// memory, the same holds for the second among the rest, and so on. The logarithms of times are
+// compared, since the time itself is infinite for a tiny weight.
 std::vector<std::int64_t> draw_without_replacement(const std::vector<double>& weights,
                                                    std::int64_t num_draws, Generator& generator) {
   struct Arrival {
-    double time;
+    double log_time;
     std::int64_t index;
     auto operator<=>(const Arrival&) const = default;
   };
   std::vector<Arrival> arrivals;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const double time = -std::log1p(-draw_unit(generator));
-    if (weights[i] > 0) arrivals.push_back({time / weights[i], static_cast<std::int64_t>(i)});
+    if (weights[i] > 0)
+      arrivals.push_back({std::log(time) - std::log(weights[i]), static_cast<std::int64_t>(i)});
   }
   const auto last = arrivals.begin() + num_draws;
   std::partial_sort(arrivals.begin(), last, arrivals.end());
@@ -85,6 +90,14 @@ std::vector<std::int64_t> WeightedRandomSampler::draw(std::int64_t epoch) const 
   return replacement_ == Replacement::with
              ? draw_with_replacement(weights_, num_draws_, generator)
              : draw_without_replacement(weights_, num_draws_, generator);
+}
+
+std::vector<std::int64_t> WeightedRandomSampler::earlier_draws(const SamplerPosition& from) const {
+  if (replacement_ == Replacement::without) return {};
+  std::vector<std::int64_t> counts(weights_.size()), earlier = draw(from.epoch);
+  for (std::int64_t& index : earlier) index = counts[static_cast<std::size_t>(index)]++;
+  earlier.erase(earlier.begin(), earlier.begin() + from.consumed);
+  return earlier;
 }
 
 DistributedSampler distributed_weighted_sampler(std::vector<double> weights, std::int64_t num_draws,

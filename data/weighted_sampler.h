@@ -31,6 +31,7 @@ class WeightedRandomSampler final : public Sampler {
 
   std::int64_t size() const override { return num_draws_; }
   std::vector<std::int64_t> draw(std::int64_t epoch) const override;
+  std::vector<std::int64_t> earlier_draws(const SamplerPosition& from) const override;
 
  private:
   std::vector<double> weights_;

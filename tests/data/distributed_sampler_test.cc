@@ -161,5 +161,15 @@ TEST(DistributedSamplerTest, ThrowsForARankOutOfRange) {
         concat("rank must be in [0, num_replicas); got rank ", rank, " of 3"));
 }
 
+TEST(DistributedSamplerTest, ThrowsForASamplerThatDrawsTooFew) {
+  struct Short : Sampler {
+    std::int64_t size() const override { return 10; }
+    std::vector<std::int64_t> draw(std::int64_t) const override { return {0, 1, 2}; }
+  };
+  DistributedSampler sampler(std::make_unique<Short>(), {2, 1});
+  sampler.set_position({0, 8});
+  expect_throws<ValueError>([&] { sampler.indices(); }, "got 3 of 10");
+}
+
 }  // namespace
 }  // namespace ringrad

@@ -134,5 +134,17 @@ TEST(WeightedRandomSamplerTest, ThrowsForAnImpossibleNumberOfDraws) {
       "got 4 replicas and 3 samples");
 }
 
+TEST(WeightedRandomSamplerTest, DrawsInProportionToTheTiniestWeights) {
+  std::vector<int> counts(10), first(10);
+  const std::vector<double> least(10, 5e-324);
+  for (const auto i : WeightedRandomSampler(least, 10'000).draw(0))
+    ++counts[static_cast<std::size_t>(i)];
+  const WeightedRandomSampler without(least, 10, Replacement::without);
+  for (std::int64_t epoch = 0; epoch < 1000; ++epoch)
+    ++first[static_cast<std::size_t>(without.draw(epoch).front())];
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 5 * 30);  // a binomial deviation is 30
+  for (const int count : first) EXPECT_NEAR(count, 100, 5 * 9.5);
+}
+
 }  // namespace
 }  // namespace ringrad
