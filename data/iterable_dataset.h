@@ -6,6 +6,10 @@
 // An epoch's samples and their order are a function of the epoch, the same on every rank. So the
 // loader (iterable_loader.h) can deal them to ranks, and a run can resume in the middle of an epoch
 // by skipping what has been consumed.
+//
+// While a loader opens a stream and reads it, default_generator() is the same for all ranks, a
+// stream of LoaderOptions::seed and the epoch. A SampleStream that draws from it must not seek in
+// skip(): a resumed run would draw other numbers.
 
 #pragma once
 

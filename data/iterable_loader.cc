@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ringrad/data/prefetcher.h"
+#include "ringrad/data/random_stream.h"
 
 namespace ringrad {
 namespace {
@@ -22,12 +23,16 @@ struct Numbered {
 //     n = 3    0 1 2 | 3 4 5 | 6        rank 1:    1, 4, and by Tail: pad 0, drop and keep none
 class Share {
  public:
-  Share(const IterableDataset& dataset, Shard shard, const SamplerPosition& from, Where where)
+  Share(const IterableDataset& dataset, Shard shard, const SamplerPosition& from,
+        std::uint64_t seed, Where where)
       : dataset_(dataset),
         shard_(shard),
         epoch_(from.epoch),
-        round_(from.consumed),
-        stream_(dataset.open(from.epoch, where)) {
+        opening_(random_stream(seed, from.epoch)),
+        generator_(opening_),
+        round_(from.consumed) {
+    const DefaultGeneratorGuard guard(generator_);
+    stream_ = dataset.open(from.epoch, where);
     RINGRAD_CHECK(stream_ != nullptr, ValueError, where,
                   "IterableLoader: the dataset's open must return a stream; got none");
     has_ended_ = stream_->skip(from.consumed, where) < from.consumed;
@@ -35,6 +40,7 @@ class Share {
 
   std::optional<Numbered> next(Where where) {
     if (has_ended_) return std::nullopt;
+    const DefaultGeneratorGuard guard(generator_);
     has_ended_ = true;  // also if something throws
     const std::int64_t before = stream_->skip(shard_.rank, where);
     std::optional<Sample> sample;
@@ -53,6 +59,8 @@ class Share {
  private:
   // A sample of the epoch's front, for a round that has samples for the first `count` ranks alone.
   Numbered repeated(std::int64_t number, std::int64_t count, Where where) const {
+    Generator generator = opening_;
+    const DefaultGeneratorGuard guard(generator);
     const auto stream = dataset_.open(epoch_, where);
     stream->skip(number, where);
     std::optional<Sample> sample = stream->next(where);
@@ -66,8 +74,10 @@ class Share {
   const IterableDataset& dataset_;
   const Shard shard_;
   const std::int64_t epoch_;
-  std::int64_t round_;  // the number of the round's first sample
-  const std::unique_ptr<SampleStream> stream_;
+  const Generator opening_;  // what an epoch's stream draws from, whichever thread reads it
+  Generator generator_;      // the same, as far as stream_ has been read
+  std::int64_t round_;       // the number of the round's first sample
+  std::unique_ptr<SampleStream> stream_;
   bool has_ended_ = false;
 };
 
@@ -82,8 +92,8 @@ class IterableLoader::Reader {
   };
 
   Reader(const IterableDataset& dataset, Shard shard, const SamplerPosition& from,
-         std::int64_t batch_size, Where where)
-      : share_(dataset, shard, from, where), batch_size_(batch_size) {}
+         const LoaderOptions& options, Where where)
+      : share_(dataset, shard, from, options.seed, where), batch_size_(options.batch_size) {}
 
   /// The samples of a batch: fewer at the end, none after it. Waits until those of the batches
   /// before have been read.
@@ -128,15 +138,16 @@ IterableLoader::IterableLoader(const IterableDataset& dataset, Shard shard, Load
 
 IterableLoader::Iterator IterableLoader::begin(Where where) {
   const SamplerPosition from = next_pass_;
-  const auto reader = std::make_shared<Reader>(dataset_, shard_, from, options_.batch_size, where);
+  const auto reader = std::make_shared<Reader>(dataset_, shard_, from, options_, where);
   auto make = [this, reader, epoch = from.epoch, where](std::int64_t number) {
     return make_batch(*reader, number, epoch, where);
   };
   next_pass_ = {from.epoch + 1, 0};
   const std::int64_t window = std::int64_t{options_.num_workers} * options_.prefetch;
-  return Iterator(*this, from,
-                  std::make_unique<Prefetcher>(std::numeric_limits<std::int64_t>::max(),
-                                               std::move(make), options_.num_workers, window));
+  return Iterator(
+      *this, from,
+      std::make_unique<Prefetcher>(std::numeric_limits<std::int64_t>::max(), std::move(make),
+                                   options_.num_workers, window, where));
 }
 
 void IterableLoader::set_position(const SamplerPosition& position, Where where) {
@@ -161,9 +172,12 @@ std::optional<Batch> IterableLoader::make_batch(Reader& reader, std::int64_t num
   auto [samples, numbers] = reader.read(number, where);
   const bool is_full = std::ssize(samples) == options_.batch_size;
   if (samples.empty() || (options_.drop_last && !is_full)) return std::nullopt;
+  const SampleKeys keys{numbers, epoch, options_.seed};
+  Generator generator = keys.generator(0);
+  const DefaultGeneratorGuard guard(generator);
   if (prepare_)
     for (Sample& sample : samples) sample = prepare_(std::move(sample), where);
-  return options_.finished(collate(samples, where), numbers, epoch, where);
+  return options_.finished(collate(samples, where), keys, where);
 }
 
 }  // namespace ringrad

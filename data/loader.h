@@ -14,14 +14,17 @@
 //     loader.set_position(saved);                   the next pass continues from there
 //
 // The batches and their order depend only on dataset, sampler, options and epoch, not on
-// num_workers or timing.
+// num_workers or timing. So while a batch is made, default_generator() is a stream of its own, of
+// LoaderOptions::seed, the epoch and the batch's first sample; manual_seed has no effect there.
+// Workers take over the default device and whether operations are recorded from the thread that
+// begins the pass, and divide its OpenMP threads among themselves. They do not take over Autocast:
+// a transform that needs it makes its own.
 
 #pragma once
 
 #include <cstdint>
 #include <iterator>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "ringrad/core/error.h"
@@ -36,21 +39,20 @@ struct LoaderOptions {
   std::int64_t batch_size = 1;
   bool drop_last = false;  ///< leave out a last batch that is smaller than the others
   int num_workers = 0;     ///< threads that make batches; 0 makes each on request
-  int prefetch = 2;        ///< finished batches that may wait, per worker
+  int prefetch = 2;        ///< finished batches that may wait, per worker; at most kMostPrefetch
   std::vector<Transform> transforms = {};  ///< applied to the first tensor of each batch
-  std::uint64_t seed = 0;                  ///< of the random transforms
+  std::uint64_t seed = 0;                  ///< of all random numbers drawn for a batch
   /// A GPU: batches are then in pinned memory (core/pinned_memory.h), so that to(x, gpu) copies
   /// them while that GPU computes.
   std::optional<Device> pin_for = {};
 
-  static constexpr int kMostWorkers = 1024;
+  static constexpr int kMostWorkers = 1024, kMostPrefetch = 4096;
 
-  /// Throws:  ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers, prefetch >= 1;
-  ///          DeviceError unless pin_for is a GPU
+  /// Throws:  ValueError unless batch_size >= 1, 0 <= num_workers <= kMostWorkers and
+  ///          1 <= prefetch <= kMostPrefetch; DeviceError unless pin_for is a GPU
   void check(const char* loader, Where where) const;
   /// The end of making a batch: applies the transforms and pins it.
-  Batch finished(Batch batch, std::span<const std::int64_t> indices, std::int64_t epoch,
-                 Where where) const;
+  Batch finished(Batch batch, const SampleKeys& keys, Where where) const;
 };
 
 class DataLoader {
@@ -96,7 +98,7 @@ class DataLoader {
     return sampler_.after(from, options_.batch_size);
   }
   std::int64_t num_batches(std::int64_t num_indices) const;
-  Batch make_batch(std::span<const std::int64_t> indices, std::int64_t epoch, Where where) const;
+  Batch make_batch(const SampleKeys& keys, Where where) const;
 
   const Dataset& dataset_;
   Sampler& sampler_;

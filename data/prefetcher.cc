@@ -1,24 +1,39 @@
 #include "ringrad/data/prefetcher.h"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/device.h"
+#include "ringrad/core/grad_mode.h"
 #include "ringrad/core/trace.h"
 
 namespace ringrad {
 
-Prefetcher::Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window)
+Prefetcher::Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window,
+                       Where where)
     : make_(std::move(make)), end_(count) {
   if (num_threads == 0 || count == 0) return;
   slots_.resize(static_cast<std::size_t>(std::min(window, count)));
+  const int team = std::max(1, omp_get_max_threads() / num_threads);
   try {
     for (int i = 0; i < num_threads; ++i)
-      threads_.emplace_back([this, i, group = trace_group()] {
+      threads_.emplace_back([this, i, team, group = trace_group(), records = grad_enabled(),
+                             device = default_device()] {
         const TraceThread name(group, concat("loader ", i));
+        detail::grad_mode = records;
+        set_default_device(device);
+        omp_set_num_threads(team);
         work();
       });
-  } catch (...) {  // no more threads available: those already started must not outlive this object
+  } catch (const std::system_error& error) {
+    close();  // threads already started must not outlive this object
+    throw ValueError(concat("loader: num_workers must be threads that the system can start; got ",
+                            num_threads, " and \"", error.code().message(), '"'),
+                     where);
+  } catch (...) {
     close();
     throw;
   }

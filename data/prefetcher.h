@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "ringrad/core/error.h"
 #include "ringrad/data/dataset.h"
 
 namespace ringrad {
@@ -35,8 +36,12 @@ class Prefetcher {
 
   /// The threads call `make` once for every number in [0, count), or up to one that it gives no
   /// batch for. Without threads, next() calls it.
+  /// Each thread records operations, and makes tensors on a default device, as the calling thread
+  /// does; together they have as many OpenMP threads.
   /// REQUIRES: num_threads >= 0, window >= 1
-  Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window);
+  /// Throws:   ValueError, which names num_workers, if the system refuses a thread
+  Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window,
+             Where where = Where::current());
 
   /// Ends the threads, each after its current batch.
   ~Prefetcher();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "ringrad/core/random/philox.h"
 #include "ringrad/core/random/random.h"
@@ -31,6 +32,20 @@ inline Generator random_stream(std::uint64_t seed, std::int64_t epoch, std::int6
 inline Generator random_stream(std::uint64_t seed, std::int64_t epoch) {
   return random_stream(seed, epoch, -1);
 }
+
+/// Makes `own` the calling thread's default_generator() until the end of the scope.
+class DefaultGeneratorGuard {
+ public:
+  explicit DefaultGeneratorGuard(Generator& own) : own_(own) { exchange(); }
+  ~DefaultGeneratorGuard() { exchange(); }
+  DefaultGeneratorGuard(const DefaultGeneratorGuard&) = delete;
+  DefaultGeneratorGuard& operator=(const DefaultGeneratorGuard&) = delete;
+
+ private:
+  void exchange() { std::swap(own_, default_generator()); }
+
+  Generator& own_;
+};
 
 /// A multiple of 2^-53 in [0, 1).
 inline double draw_unit(Generator& generator) {

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/data/loader.h"
 #include "ringrad/data/sampler.h"
@@ -230,9 +232,50 @@ TEST(IterableLoaderTest, ThrowsForOptionsOutOfRange) {
   refused({2, 2}, {}, "rank must be in [0, num_replicas); got 2 and 2");
   refused({}, {.batch_size = 0}, "batch_size must be at least 1; got 0");
   refused({}, {.num_workers = -1}, "num_workers must be in [0, 1024]; got -1");
-  refused({}, {.prefetch = 0}, "prefetch must be at least 1; got 0");
+  refused({}, {.prefetch = 0}, "prefetch must be in [1, 4096]; got 0");
   IterableLoader loader(reel, {}, {});
   expect_throws<ValueError>([&] { loader.set_epoch(-1); }, "must not be negative; got -1 and 0");
+}
+
+// A stream of ten numbers that it draws from the thread's generator.
+struct Drawn final : IterableDataset {
+  struct Stream final : SampleStream {
+    std::optional<Sample> next(Where) override {
+      if (left-- == 0) return std::nullopt;
+      return Sample{rand({})};
+    }
+    int left = 10;
+  };
+  std::unique_ptr<SampleStream> open(std::int64_t, Where) const override {
+    return std::make_unique<Stream>();
+  }
+};
+
+TEST(IterableLoaderTest, DefaultGeneratorsDrawTheSameWithAnyWorkersAndRanks) {
+  const Drawn drawn;
+  const auto noisy = [](Sample sample, Where) {
+    sample.push_back(rand({}));
+    return sample;
+  };
+  const auto draws = [&](int num_workers, Shard shard, const SamplerPosition& from, int tensor) {
+    IterableLoader loader(drawn, shard, {.batch_size = 2, .num_workers = num_workers, .seed = 3},
+                          noisy);
+    loader.set_position(from);
+    std::vector<float> values;
+    for (const Batch& batch : loader)
+      for (const float value : batch.tensors[static_cast<std::size_t>(tensor)].to_vector<float>())
+        values.push_back(value);
+    return values;
+  };
+  const auto samples = draws(0, {}, {}, 0), noise = draws(0, {}, {}, 1);
+  std::set<float> distinct(samples.begin(), samples.end());
+  distinct.insert(noise.begin(), noise.end());
+  EXPECT_EQ(distinct.size(), 20u);
+  EXPECT_EQ(draws(3, {}, {}, 0), samples);
+  EXPECT_EQ(draws(3, {}, {}, 1), noise);
+  EXPECT_EQ(draws(2, {}, {0, 4}, 0), std::vector(samples.begin() + 4, samples.end()));
+  EXPECT_EQ(draws(2, {}, {0, 4}, 1), std::vector(noise.begin() + 4, noise.end()));
+  EXPECT_EQ(draws(2, {3, 1}, {}, 0), (std::vector{samples[1], samples[4], samples[7], samples[0]}));
 }
 
 }  // namespace

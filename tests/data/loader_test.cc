@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/pinned_memory.h"
+#include "ringrad/core/random/random.h"
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/sampler.h"
 #include "ringrad/data/tensor_dataset.h"
@@ -276,7 +278,9 @@ TEST(DataLoaderTest, ThrowsForOptionsOutOfRange) {
   expect_throws<ValueError>([&] { DataLoader(set, sampler, {.num_workers = 1'000'000}); },
                             "num_workers must be in [0, 1024]; got 1000000");
   expect_throws<ValueError>([&] { DataLoader(set, sampler, {.prefetch = 0}); },
-                            "prefetch must be at least 1; got 0");
+                            "prefetch must be in [1, 4096]; got 0");
+  expect_throws<ValueError>([&] { DataLoader(set, sampler, {.prefetch = 100'000'000}); },
+                            "prefetch must be in [1, 4096]; got 100000000");
   expect_throws<DeviceError>([&] { DataLoader(set, sampler, {.pin_for = Device()}); },
                              "pin_for must be a GPU; got cpu:0");
 }
@@ -291,6 +295,48 @@ TEST(DataLoaderTest, ASamplerMustDrawAsManyAsItSays) {
   Short sampler;
   DataLoader loader(set, sampler, {.batch_size = 4});
   testing::expect_throws<ValueError>([&] { loader.begin(); }, "draw size() indices; got 3 of 10");
+}
+
+// Draws from the thread's generator, as code of users does.
+Tensor noise(const Tensor& x, const SampleKeys&, Where where) {
+  return randn({x.shape()[0]}, {}, default_generator(), where);
+}
+
+TEST(DataLoaderTest, DefaultGeneratorsDrawTheSameWithAnyWorkers) {
+  const TensorDataset set = numbered_images(24);
+  const auto draws = [&](int num_workers, Shard shard, std::uint64_t seed, SamplerPosition from) {
+    manual_seed(static_cast<std::uint64_t>(num_workers));
+    DistributedSampler sampler(24, shard);
+    sampler.set_position(from);
+    DataLoader loader(
+        set, sampler,
+        {.batch_size = 4, .num_workers = num_workers, .transforms = {noise}, .seed = seed});
+    std::vector<float> values;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (const Batch& batch : loader) {
+        const auto of_batch = batch.input().to_vector<float>();
+        values.insert(values.end(), of_batch.begin(), of_batch.end());
+      }
+    EXPECT_EQ(default_generator().seed(), static_cast<std::uint64_t>(num_workers));
+    EXPECT_EQ(default_generator().offset(), 0u) << "the consumer's generator is its own";
+    return values;
+  };
+  const std::vector<float> expected = draws(0, {}, 5, {});
+  for (const int num_workers : {1, 3}) EXPECT_EQ(draws(num_workers, {}, 5, {}), expected);
+  std::vector<float> all = expected;
+  for (const auto& other : {draws(0, {}, 6, {}), draws(2, {2, 0}, 7, {}), draws(2, {2, 1}, 7, {})})
+    all.insert(all.end(), other.begin(), other.end());
+  EXPECT_EQ(std::set(all.begin(), all.end()).size(), all.size()) << "numbers came twice";
+  EXPECT_EQ(draws(2, {}, 5, {0, 8}), std::vector(expected.begin() + 8, expected.end()));
+}
+
+TEST(DataLoaderTest, AFailedBatchGivesTheGeneratorBack) {
+  const TensorDataset set = numbered_images(10);
+  SequentialSampler sampler(10);
+  DataLoader loader(set, sampler, {.transforms = {random_crop({90, 90})}});
+  manual_seed(77);
+  expect_throws<ShapeError>([&] { loader.begin(); }, "the window must fit");
+  EXPECT_EQ(default_generator().seed(), 77u);
 }
 
 }  // namespace

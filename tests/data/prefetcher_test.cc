@@ -1,15 +1,22 @@
 #include "ringrad/data/prefetcher.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <fstream>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "ringrad/core/device.h"
+#include "ringrad/core/grad_mode.h"
 
 namespace ringrad {
 namespace {
@@ -149,6 +156,43 @@ TEST(PrefetcherTest, BeginsNothingAfterAnError) {
   EXPECT_EQ(number_of(prefetcher.next().value()), 1);
   EXPECT_THROW(prefetcher.next(), std::runtime_error);
   EXPECT_EQ(last, 2);
+}
+
+TEST(PrefetcherTest, ThreadsWorkAsTheirConsumerWould) {
+  const Device device(DeviceType::cpu, 1);
+  const int team = omp_get_max_threads();
+  const DefaultDeviceGuard guard(device);
+  detail::grad_mode = false;
+  omp_set_num_threads(6);
+  const auto make = [&](std::int64_t number) {
+    EXPECT_FALSE(grad_enabled());
+    EXPECT_EQ(default_device(), device);
+    EXPECT_EQ(omp_get_max_threads(), 3);
+    return numbered(number);
+  };
+  Prefetcher prefetcher(10, make, 2, 2);
+  expect_rest(prefetcher, 0, 10);
+  omp_set_num_threads(team);
+  detail::grad_mode = true;
+}
+
+TEST(PrefetcherTest, ThrowsIfTheSystemRefusesAThread) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit few{pages * 4096 + (std::size_t{64} << 20), before.rlim_max};  // stacks take 8 MiB
+  std::string message;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &few), 0);
+  try {
+    Prefetcher(1000, numbered, 1000, 1000);
+  } catch (const ValueError& error) {
+    message = error.message();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_TRUE(message.starts_with(
+      "loader: num_workers must be threads that the system can start; got 1000 and \""))
+      << message;
 }
 
 }  // namespace

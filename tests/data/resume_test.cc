@@ -12,10 +12,14 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/loader.h"
+#include "ringrad/data/random_stream.h"
 #include "ringrad/data/tensor_dataset.h"
 #include "ringrad/data/transform.h"
 #include "ringrad/data/weighted_sampler.h"
@@ -253,6 +257,46 @@ TEST(ResumeTest, ThrowsForAPositionThatNoEpochHas) {
       },
       "epoch must not be negative; got -1");
   EXPECT_EQ(sampler.position(), (SamplerPosition{0, 0}));
+}
+
+// Of a sample that comes again, the transforms make another image each time, on whatever rank.
+TEST(ResumeTest, EachDrawOfASampleIsAugmentedInItsOwnWay) {
+  using Draws = std::multiset<std::pair<std::int64_t, std::int64_t>>;  // (index, random number)
+  const TensorDataset set = numbered_images(5);
+  const auto random_number = [](const Tensor&, const SampleKeys& keys, Where) {
+    Indices numbers;
+    for (std::size_t i = 0; i < keys.indices.size(); ++i)
+      numbers.push_back(static_cast<std::int64_t>(keys.generator(i).below(1u << 30)));
+    return from_values(std::span<const std::int64_t>(numbers), {std::ssize(numbers)});
+  };
+  const auto draws = [&](int num_replicas, std::int64_t batch_size, const SamplerPosition& from) {
+    Draws result;
+    for (int rank = 0; rank < num_replicas; ++rank) {
+      DistributedSampler sampler = distributed_weighted_sampler(
+          {1, 2, 3, 4, 5}, 40, {num_replicas, rank, Tail::keep}, Replacement::with, kSeed);
+      DataLoader loader(set, sampler, {.batch_size = batch_size, .transforms = {random_number}});
+      loader.set_position(from);
+      for (const Batch& batch : loader) {
+        const auto numbers = batch.input().to_vector<std::int64_t>();
+        const auto targets = batch.target().to_vector<std::int64_t>();
+        for (std::size_t i = 0; i < targets.size(); ++i) result.emplace(targets[i], numbers[i]);
+      }
+    }
+    return result;
+  };
+  const Draws expected = draws(1, 8, {3, 0});
+  EXPECT_EQ(std::set(expected.begin(), expected.end()).size(), 40u);
+  for (std::int64_t index = 0; index < 5; ++index) {  // the first draw is keyed as in any sampler
+    const Indices own{index};
+    const auto first = random_number({}, {own, 3, mix_seed(0, 0, 0)}, Where::current());
+    EXPECT_TRUE(expected.contains({index, first.item<std::int64_t>()}));
+  }
+  for (const int num_replicas : {1, 2, 3}) {
+    EXPECT_EQ(draws(num_replicas, 3, {3, 0}), expected);
+    const Draws rest = draws(num_replicas, 3, {3, 13});
+    EXPECT_EQ(rest.size(), 27u);
+    EXPECT_TRUE(std::includes(expected.begin(), expected.end(), rest.begin(), rest.end()));
+  }
 }
 
 }  // namespace
