@@ -53,19 +53,21 @@ Axis axis(double least, double most, double from, double to) {
   return {least, most - least > 1e-100 ? most : least + 1, from, to};
 }
 
-// The means of steps and losses of groups of points.
+// The means of steps and losses of groups of points; gaps count only in a group without others.
 template <class Point>
 std::vector<std::pair<double, double>> thinned(const std::vector<Point>& points) {
   const std::size_t size = (points.size() + kMostPoints - 1) / kMostPoints;
   std::vector<std::pair<double, double>> means;
   for (std::size_t i = 0; i < points.size(); i += size) {
     const auto group = std::span(points).subspan(i, std::min(size, points.size() - i));
-    double step = 0, loss = 0;
+    double step = 0, loss = 0, count = 0;
     for (const Point& point : group) {
-      step += static_cast<double>(point.step) / static_cast<double>(group.size());
-      loss += point.loss / static_cast<double>(group.size());
+      if (is_gap(point.loss)) continue;
+      ++count;
+      step += (static_cast<double>(point.step) - step) / count;
+      loss += (point.loss - loss) / count;
     }
-    means.emplace_back(step, loss);
+    means.emplace_back(step, count > 0 ? loss : NAN);
   }
   return means;
 }

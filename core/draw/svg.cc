@@ -1,9 +1,12 @@
 #include "ringrad/core/draw/svg.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <locale>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 namespace ringrad {
@@ -26,21 +29,41 @@ std::string tooltip_of(const std::string& text) {
   return text.empty() ? "" : "<title>" + xml_escaped(text) + "</title>";
 }
 
+// The number of bytes of the character that begins the text and is no ASCII; 0 if it is no UTF-8.
+std::size_t wide_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const std::size_t bytes = byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : 4;
+  if (bytes == 0 || byte(0) > 0xF4 || text.size() < bytes) return 0;
+  for (std::size_t i = 1; i < bytes; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  const unsigned front = byte(0) << 8 | byte(1);  // E0, ED, F0 and F4 do not go with all bytes
+  const bool is_overlong =
+      (front >= 0xE000 && front < 0xE0A0) || (front >= 0xF000 && front < 0xF090);
+  const bool is_no_character = (front >= 0xEDA0 && front < 0xEE00) || front >= 0xF490;
+  return is_overlong || is_no_character ? 0 : bytes;
+}
+
 }  // namespace
 
 std::string xml_escaped(const std::string& text) {
   std::string result;
-  for (const char c : text) {
-    if (c == '&')
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      const std::size_t bytes = wide_character(std::string_view(text).substr(at));
+      result += bytes > 0 ? text.substr(at, bytes) : "\uFFFD";
+      at += std::max<std::size_t>(bytes, 1) - 1;
+    } else if (c == '&') {
       result += "&amp;";
-    else if (c == '<')
+    } else if (c == '<') {
       result += "&lt;";
-    else if (c == '>')
+    } else if (c == '>') {
       result += "&gt;";
-    else if (c == '"')
+    } else if (c == '"') {
       result += "&quot;";
-    else  // XML forbids control characters
+    } else {  // XML forbids control characters
       result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
   }
   return result;
 }

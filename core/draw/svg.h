@@ -47,7 +47,7 @@ class SvgDrawing {
   std::ostringstream shapes_;
 };
 
-/// The text, escaped for XML and HTML.
+/// The text, escaped for XML and HTML; bytes that are no UTF-8 become U+FFFD.
 std::string xml_escaped(const std::string& text);
 
 /// A number with at most three digits after the point: "12.5".

@@ -66,6 +66,21 @@ TEST(LossCurveTest, ALongLineIsDrawnAsMeans) {
   EXPECT_NE(line.find(" 178.667L"), std::string::npos) << "the mean, 2 of 3";
 }
 
+TEST(LossCurveTest, MeansAreOfFiniteLosses) {
+  LossCurve curve;
+  for (int step = 0; step < 1600; ++step) curve.add("training", step, step % 2 == 0 ? 1 : NAN);
+  const std::string line = path(curve.svg(), 0);
+  EXPECT_EQ(std::count(line.begin(), line.end(), 'L'), 799) << line;
+}
+
+TEST(LossCurveTest, TheTitleBecomesUtf8) {
+  LossCurve curve("caf\xe9 \xc3\xa9 \xed\xa0\x80\xf0\x9f\x98\x80\xe2\x82");
+  curve.add("training", 0, 1);
+  EXPECT_NE(curve.svg().find(">caf\uFFFD \u00e9 \uFFFD\uFFFD\uFFFD\U0001F600\uFFFD\uFFFD<"),
+            std::string::npos)
+      << curve.svg();
+}
+
 TEST(LossCurveTest, ALineOfZerosHasAnAxis) {
   LossCurve curve("<zeros & more>");
   curve.add("training", 0, 0);
