@@ -24,6 +24,11 @@ Tensor derivative_x(PointwiseLoss loss, const Tensor& x, const Tensor& t, const 
     const Tensor delta = w.defined() ? w : ones({}, {.dtype = x.dtype(), .device = x.device()});
     return where(error > delta, delta, where(error < -delta, -delta, error));
   }
+  if (loss == PointwiseLoss::smooth_l1) {
+    const Tensor error = x - t;
+    const Tensor beta = w.defined() ? w : ones({}, {.dtype = x.dtype(), .device = x.device()});
+    return where(error > beta, 1, where(error < -beta, -1, error / beta));
+  }
   const Tensor p = sigmoid(x);
   return w.defined() ? (p - t) + (w - 1) * t * (p - 1) : p - t;
 }
@@ -86,6 +91,12 @@ Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, con
   return y;
 }
 
+// The parameter w of huber and smooth_l1, which 16 bits would round or lose.
+Tensor distance(double w, const Tensor& x, Where where) {
+  if (w == 1) return {};
+  return scalar_tensor(w, {.dtype = math_dtype(x.dtype(where)), .device = x.device()}, where);
+}
+
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& targets, Reduction reduction, Where where) {
@@ -106,19 +117,18 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& pos
 Tensor huber_loss(const Tensor& x, const Tensor& targets, Reduction reduction, double delta,
                   Where where) {
   RINGRAD_CHECK(delta > 0, ValueError, where, "huber_loss: delta must be positive; got ", delta);
-  const Options like_x{.dtype = x.dtype(where), .device = x.device()};
-  const Tensor parameter = delta == 1 ? Tensor() : scalar_tensor(delta, like_x, where);
-  return pointwise_loss("huber_loss", PointwiseLoss::huber, x, targets, parameter, reduction,
-                        where);
+  return pointwise_loss("huber_loss", PointwiseLoss::huber, x, targets, distance(delta, x, where),
+                        reduction, where);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction, double beta,
                       Where where) {
   RINGRAD_CHECK(beta >= 0, ValueError, where, "smooth_l1_loss: beta must not be negative; got ",
                 beta);
-  if (beta == 0) return l1_loss(x, targets, reduction, where);
-  const Tensor loss = huber_loss(x, targets, reduction, beta, where);
-  return beta == 1 ? loss : div(loss, beta, where);
+  const bool is_zero = x.dtype(where) == DType::float64 ? beta == 0 : static_cast<float>(beta) == 0;
+  if (is_zero) return l1_loss(x, targets, reduction, where);
+  return pointwise_loss("smooth_l1_loss", PointwiseLoss::smooth_l1, x, targets,
+                        distance(beta, x, where), reduction, where);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& targets, Reduction reduction, bool log_target,

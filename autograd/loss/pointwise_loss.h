@@ -41,7 +41,8 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& pos
 Tensor huber_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,
                   double delta = 1, Where where = Where::current());
 
-/// huber_loss / beta with delta = beta, so that the line has slope 1; l1_loss if beta is 0.
+/// huber_loss / beta with delta = beta, so that the line has slope 1; l1_loss if beta is 0 in the
+/// dtype of the arithmetic.
 ///
 /// Throws:  ValueError for negative beta
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Reduction::mean,

@@ -17,6 +17,8 @@ const char* name(PointwiseLoss loss) {
       return "bce_with_logits";
     case PointwiseLoss::huber:
       return "huber_loss";
+    case PointwiseLoss::smooth_l1:
+      return "smooth_l1_loss";
     case PointwiseLoss::kl_div:
     case PointwiseLoss::kl_div_log:
       break;
@@ -33,8 +35,9 @@ void check_arguments(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
   RINGRAD_CHECK(x.shape() == targets.shape(), ShapeError, where, operation,
                 ": x and targets must have one shape; got ", x.shape(), " and ", targets.shape());
   if (!parameter.defined()) return;
-  RINGRAD_ASSERT(loss == PointwiseLoss::bce_with_logits || loss == PointwiseLoss::huber);
-  check_same_dtype(operation, x, parameter, where);
+  RINGRAD_ASSERT(loss == PointwiseLoss::bce_with_logits || loss == PointwiseLoss::huber ||
+                 loss == PointwiseLoss::smooth_l1);
+  if (parameter.dtype() != math_dtype(x.dtype())) check_same_dtype(operation, x, parameter, where);
   check_same_device(operation, x, parameter, where);
   RINGRAD_CHECK(broadcasts_to(parameter.shape(), x.shape()), ShapeError, where, operation,
                 ": positive_weight must broadcast to x; got ", parameter.shape(), " and ",
@@ -43,7 +46,8 @@ void check_arguments(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
 
 Tensor expanded(const Tensor& parameter, const Tensor& x, Where where) {
   if (!parameter.defined()) return parameter;
-  return in_order_of(view::expand(parameter, x.shape(), where), x, where);
+  const Tensor wide = cast(parameter, math_dtype(x.dtype()), where);
+  return in_order_of(view::expand(wide, x.shape(), where), x, where);
 }
 
 }  // namespace

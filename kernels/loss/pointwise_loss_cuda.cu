@@ -18,13 +18,13 @@ struct SumOfLosses : reduce_ops::Sum<T>, OneRow {
   using Math = MathType<T>;
   using Merges = reduce_ops::Sum<T>;
   struct Center {};
-  const T *t, *w;
+  const T* t;
+  const Math* w;
 
-  SumOfLosses(const T* t, const T* w) : t(t), w(w) {}
+  SumOfLosses(const T* t, const Math* w) : t(t), w(w) {}
   constexpr Center center(std::int64_t) const { return {}; }
   __device__ Math map(T x, std::int64_t i, Center) const {
-    return Formula::value(static_cast<Math>(x), static_cast<Math>(t[i]),
-                          w ? static_cast<Math>(w[i]) : Math{1});
+    return Formula::value(static_cast<Math>(x), static_cast<Math>(t[i]), w ? w[i] : Math{1});
   }
 };
 
@@ -48,10 +48,11 @@ void pointwise_loss(PointwiseLoss loss, const Tensor& x, const Tensor& targets,
       using Math = MathType<T>;
       if (reduction != Reduction::none) {
         const double divisor = reduction == Reduction::mean ? static_cast<double>(x.numel()) : 1;
-        return reduce(
-            "pointwise_loss", make_reduce_plan(1, x.numel(), 1),
-            SumOfLosses<Formula, T>(t.device_data<T>(), w.defined() ? w.device_data<T>() : nullptr),
-            x.device_data<T>(), Quotient<T>{result.device_data<T>(), divisor}, x.device(), where);
+        return reduce("pointwise_loss", make_reduce_plan(1, x.numel(), 1),
+                      SumOfLosses<Formula, T>(t.device_data<T>(),
+                                              w.defined() ? w.device_data<Math>() : nullptr),
+                      x.device_data<T>(), Quotient<T>{result.device_data<T>(), divisor}, x.device(),
+                      where);
       }
       const Value<Formula, Math> value;
       if constexpr (Formula::kWeighted)

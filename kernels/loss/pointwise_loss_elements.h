@@ -16,10 +16,11 @@ inline constexpr std::int64_t kGrain = 1 << 15;
 template <class Formula, class T>
 struct Elements {
   using Math = MathType<T>;
-  const T *x, *t, *w;
+  const T *x, *t;
+  const Math* w;
 
   static Math number(const T* from, std::int64_t i) { return static_cast<Math>(from[i]); }
-  Math weight(std::int64_t i) const { return w ? number(w, i) : Math{1}; }
+  Math weight(std::int64_t i) const { return w ? w[i] : Math{1}; }
   Math value(std::int64_t i) const { return Formula::value(number(x, i), number(t, i), weight(i)); }
   Math derivative(std::int64_t i) const {
     return Formula::derivative(number(x, i), number(t, i), weight(i));
@@ -31,7 +32,7 @@ void dispatch_elements(PointwiseLoss loss, const Tensor& x, const Tensor& target
                        const Tensor& parameter, Body body) {
   dispatch_loss(loss, [&]<class Formula>(Formula) {
     body(Elements<Formula, T>{x.data<T>(), targets.data<T>(),
-                              parameter.defined() ? parameter.data<T>() : nullptr});
+                              parameter.defined() ? parameter.data<MathType<T>>() : nullptr});
   });
 }
 

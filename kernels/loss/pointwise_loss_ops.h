@@ -70,6 +70,21 @@ struct Huber {
   }
 };
 
+struct SmoothAbsoluteError {
+  static constexpr bool kWeighted = true;
+
+  template <class T>
+  static constexpr T value(T x, T t, T w) {
+    const T distance = std::abs(x - t);
+    return distance > w ? distance - w / 2 : distance * (distance / w) / 2;
+  }
+  template <class T>
+  static constexpr T derivative(T x, T t, T w) {
+    const T error = x - t;
+    return error > w ? T{1} : (error < -w ? T{-1} : error / w);
+  }
+};
+
 struct KullbackLeibler {
   static constexpr bool kWeighted = false;
 
@@ -109,6 +124,8 @@ void dispatch_loss(PointwiseLoss loss, Body body) {
       return body(BinaryCrossEntropy());
     case PointwiseLoss::huber:
       return body(Huber());
+    case PointwiseLoss::smooth_l1:
+      return body(SmoothAbsoluteError());
     case PointwiseLoss::kl_div:
       return body(KullbackLeibler());
     case PointwiseLoss::kl_div_log:

@@ -110,6 +110,25 @@ TEST(PointwiseLossTest, HalvesComputeInFloat32AndEmptyTensorsHaveNoMean) {
   EXPECT_TRUE(std::isnan(kl_div(zeros({0}), zeros({0})).item<double>()));
 }
 
+// The values of PyTorch 2.15.
+TEST(PointwiseLossTest, SmallAndLargeDistancesKeepTheRangeOfHalves) {
+  const DType half = DType::float16;
+  const Tensor x = tensor({3., -2., 0.5, 0.01}, half).set_requires_grad();
+  const Tensor loss = smooth_l1_loss(x, zeros({4}, {.dtype = half}), Reduction::mean, 0.01);
+  loss.backward(full({}, 1024, {.dtype = half}));
+  expect_close(x.grad(), tensor({256., -256., 256., 256.}, half));
+  expect_close(smooth_l1_loss(x, zeros({4}, {.dtype = half}), Reduction::mean, 1e-8),
+               tensor(1.378, half));
+  const Tensor large = tensor({60000.}, half), zero = zeros({1}, {.dtype = half});
+  expect_close(smooth_l1_loss(large, zero, Reduction::sum, 300), tensor(59840., half));
+
+  const Tensor y = tensor({3., -2., 0., 0.5}).set_requires_grad();
+  const Tensor tiny = smooth_l1_loss(y, zeros({4}), Reduction::sum, 1e-46);
+  tiny.backward();
+  expect_close(tiny, tensor(5.5));
+  expect_close(y.grad(), {1, -1, 0, 1});
+}
+
 TEST(PointwiseLossTest, RecordedGradientsOfHalvesComputeInFloat32) {
   const Tensor x = tensor({30.}, DType::float16).set_requires_grad();
   const Tensor loss = kl_div(x, x, Reduction::mean, true);  // exp(30) is no number of float16
