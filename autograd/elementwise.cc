@@ -134,6 +134,14 @@ Tensor without_history(const Tensor& a, Scalar b, Where where) {
   return kernels::unary(ops::RightScalar<Op>(b), a, where);
 }
 
+// As if the number were an element of `a`: in 16 bits, full({}, 0.1, like_a) must equal 0.1.
+template <class Op>
+Tensor compare(const Tensor& a, Scalar b, Where where) {
+  if (a.dtype(where) == DType::float16) b = b.as<float16>();
+  if (a.dtype() == DType::bfloat16) b = b.as<bfloat16>();
+  return without_history<Op>(a, b, where);
+}
+
 // The largest finite number of a floating dtype.
 double largest(DType dtype) {
   switch (dtype) {
@@ -280,17 +288,17 @@ Tensor bitwise_xor(const Tensor& a, Scalar b, Where where) {
 }
 
 Tensor eq(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Eq>(a, b, at); }
-Tensor eq(const Tensor& a, Scalar b, Where where) { return without_history<ops::Eq>(a, b, where); }
+Tensor eq(const Tensor& a, Scalar b, Where where) { return compare<ops::Eq>(a, b, where); }
 Tensor ne(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Ne>(a, b, at); }
-Tensor ne(const Tensor& a, Scalar b, Where where) { return without_history<ops::Ne>(a, b, where); }
+Tensor ne(const Tensor& a, Scalar b, Where where) { return compare<ops::Ne>(a, b, where); }
 Tensor lt(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Lt>(a, b, at); }
-Tensor lt(const Tensor& a, Scalar b, Where where) { return without_history<ops::Lt>(a, b, where); }
+Tensor lt(const Tensor& a, Scalar b, Where where) { return compare<ops::Lt>(a, b, where); }
 Tensor le(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Le>(a, b, at); }
-Tensor le(const Tensor& a, Scalar b, Where where) { return without_history<ops::Le>(a, b, where); }
+Tensor le(const Tensor& a, Scalar b, Where where) { return compare<ops::Le>(a, b, where); }
 Tensor gt(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Gt>(a, b, at); }
-Tensor gt(const Tensor& a, Scalar b, Where where) { return without_history<ops::Gt>(a, b, where); }
+Tensor gt(const Tensor& a, Scalar b, Where where) { return compare<ops::Gt>(a, b, where); }
 Tensor ge(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Ge>(a, b, at); }
-Tensor ge(const Tensor& a, Scalar b, Where where) { return without_history<ops::Ge>(a, b, where); }
+Tensor ge(const Tensor& a, Scalar b, Where where) { return compare<ops::Ge>(a, b, where); }
 
 Tensor logical_and(const Tensor& a, const Tensor& b, Where where) {
   return kernels::binary<ops::LogicalAnd>(a, b, where);
@@ -370,7 +378,9 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight, Where where)
 Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight, Where where) {
   check_same_device("lerp", a.device(where), b.device(where), where);
   const DType dtype = promote(promote(a, b), weight);
-  return lerp(a, b, scalar_tensor(weight, {.dtype = dtype, .device = a.device()}, where), where);
+  const Options exact{.dtype = math_dtype(dtype), .device = a.device()};  // not rounded to 16 bits
+  const Tensor y = lerp(a, b, scalar_tensor(weight, exact, where), where);
+  return is_floating(dtype) ? to(y, dtype, where) : y;
 }
 
 }  // namespace ringrad

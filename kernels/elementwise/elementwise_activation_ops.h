@@ -22,6 +22,21 @@ struct Sigmoid : UnaryRow<Domain::real, Saves::output> {
   static constexpr auto backward(const auto& grad, const auto& y) { return grad * (y * (1 - y)); }
 };
 
+/// The sigmoids of x and of -x, which add up to 1. Each has all its digits however small it is, and
+/// no exponential overflows. |x| is written so that it has a slope at 0, which second derivatives
+/// need.
+template <class V>
+struct Sigmoids {
+  V of_x, of_minus_x;
+};
+
+template <class V>
+constexpr Sigmoids<V> sigmoids(const V& x) {
+  const auto power = exp(where(x < 0, x, -x));
+  const auto larger = 1 / (1 + power), smaller = power * larger;
+  return {where(x < 0, smaller, larger), where(x < 0, larger, smaller)};
+}
+
 /// Limits x to [-30, 30]. Outside, gelu's slope is 0 or 1 to all digits, but its formulas give
 /// inf * 0.
 constexpr auto within_bend(auto x) {
@@ -44,34 +59,32 @@ struct Gelu : UnaryRow<Domain::real, Saves::input> {
   }
 };
 
-/// x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3).
+/// x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3). Its derivative is written with
+/// sigmoid(2 u) = (1 + tanh u) / 2, because tanh u would cancel against 1.
 /// Paper: Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2
 struct GeluTanh : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "gelu_tanh";
   static constexpr double kSlope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
   static constexpr double kCubic = 0.044715;
-  static constexpr auto tanh_u(auto x) {
-    return tanh(like(x, kSlope) * x * (1 + like(x, kCubic) * x * x));
-  }
+  static constexpr auto u(auto x) { return like(x, kSlope) * x * (1 + like(x, kCubic) * x * x); }
   static constexpr auto du_dx(auto x) {
     return like(x, kSlope) * (1 + like(x, 3 * kCubic) * x * x);
   }
-  static constexpr auto forward(auto x) { return like(x, 0.5) * x * (1 + tanh_u(x)); }
+  static constexpr auto forward(auto x) { return like(x, 0.5) * x * (1 + tanh(u(x))); }
   static constexpr auto backward(const auto& grad, const auto& any_x) {
     const auto x = within_bend(any_x);
-    const auto t = tanh_u(x);
-    return grad * like(x, 0.5) * (1 + t + x * (1 - t * t) * du_dx(x));
+    const auto s = sigmoids(2 * u(x));
+    return grad * (s.of_x + x * s.of_x * s.of_minus_x * (2 * du_dx(x)));
   }
 };
 
-/// x / (1 + e^-x). In the derivative the exponential is never taken of large numbers, as in
-/// Softplus; below -88 the sigmoid is less than 1e-38.
+/// x / (1 + e^-x)
 struct Silu : UnaryRow<Domain::real, Saves::input> {
   static constexpr const char* kName = "silu";
   static constexpr auto forward(auto x) { return x / (1 + exp(-x)); }
   static constexpr auto backward(const auto& grad, const auto& x) {
-    const auto sigmoid = where(x < -88, 0, 1 / (1 + exp(-where(x < -88, 0, x))));
-    return grad * (sigmoid * (1 + x * (1 - sigmoid)));
+    const auto s = sigmoids(x);
+    return grad * (s.of_x * (1 + x * s.of_minus_x));
   }
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/kernels/elementwise/elementwise_cuda.h"
 #include "ringrad/kernels/elementwise/elementwise_rules.h"
@@ -86,6 +87,9 @@ Tensor binary(const Tensor& a, const Tensor& b, Where where) {
   }
   check_same_device(Op::kName, a.device(where), b.device(where), where);
   const DType dtype = elementwise::compute_dtype(Op::kName, Op::kDomain, promote(a, b), where);
+  if constexpr (elementwise::kIsPredicate<Op>)  // the loops would compare numbers before rounding
+    if (size_bytes(dtype) == 2 && a.dtype() != b.dtype())
+      return binary<Op>(cast(a, dtype, where), cast(b, dtype, where), where);
   const Shape shape = broadcast_shapes(Op::kName, a.shape(), b.shape(), where);
   Tensor y = elementwise::empty_for(shape, elementwise::kIsPredicate<Op> ? DType::bool_ : dtype,
                                     {&a, &b}, where);

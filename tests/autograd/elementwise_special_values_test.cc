@@ -92,5 +92,55 @@ TEST(ElementwiseSpecialValuesTest, TensorsWithoutAxesDoNotWidenTheirClass) {
   expect_close(eq(full({2}, 16777216), wide), {1, 1});
 }
 
+// (x s(z))'' = p (2 z' + x z'' - x z'^2 tanh(z / 2)) with p = s(z) s(-z), the sigmoid's slope. For
+// gelu_tanh z is 2 u, for silu x.
+TEST(ElementwiseSpecialValuesTest, DerivativesOfGatesKeepTheirDigitsFarFromZero) {
+  const auto derivatives = [](const auto& f, const Tensor& x) {
+    const Tensor first = grad(f(x), x, ones_like(x), {.create_graph = true});
+    return std::pair{first.detach(), grad(first, x, ones_like(x))};
+  };
+  const auto product = [](double z) { return std::exp(-z) / std::pow(1 + std::exp(-z), 2); };
+  for (const double x : {0., 0.5, 5., 6.5, -3., -5., -8.}) {
+    const double c = std::sqrt(8 / M_PI), z = c * x * (1 + 0.044715 * x * x);
+    const double dz = c * (1 + 3 * 0.044715 * x * x), ddz = c * 6 * 0.044715 * x;
+    const double second = product(z) * (2 * dz + x * ddz - x * dz * dz * std::tanh(z / 2));
+    const auto [first, actual] =
+        derivatives([](const Tensor& t) { return gelu_tanh(t); }, leaf(tensor({x})));
+    EXPECT_NEAR(actual.item<double>(), second, 4e-5 * std::abs(second)) << x;
+  }
+  for (const double x : {0., 5., 20., -20., -40.}) {
+    const double second = product(x) * (2 - x * std::tanh(x / 2));
+    const auto [first, actual] =
+        derivatives([](const Tensor& t) { return silu(t); }, leaf(tensor({x})));
+    EXPECT_NEAR(actual.item<double>(), second, 4e-5 * std::abs(second)) << x;
+  }
+  const Tensor low = leaf(full({1}, -100, {.dtype = DType::float64}));
+  const auto [first, second] = derivatives([](const Tensor& t) { return silu(t); }, low);
+  EXPECT_NEAR(first.item<double>(), -3.682875216260627e-42, 1e-54);  // the values of PyTorch 2.15
+  EXPECT_NEAR(second.item<double>(), -3.6456744565004186e-42, 1e-54);
+}
+
+// The values of PyTorch 2.15.
+TEST(ElementwiseSpecialValuesTest, ComparisonsOfHalvesRoundTheOtherOperand) {
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    const Tensor x = full({1}, 0.1, {.dtype = dtype}), wide = full({}, 0.1);
+    expect_close(concatenate({x == 0.1, x <= 0.1, x >= 0.1, 0.1 == x, x == wide}, 0),
+                 {1, 1, 1, 1, 1});
+    expect_close(concatenate({x != 0.1, x<0.1, x> 0.1, 0.1 > x, x != wide}, 0), {0, 0, 0, 0, 0});
+  }
+}
+
+// In 16 bits the weight 0.999 would be 1. In float32 the sum is 1.999, which rounds to 2 here.
+TEST(ElementwiseSpecialValuesTest, InterpolationOfHalvesKeepsTheDigitsOfItsWeight) {
+  for (const Shape& shape : {Shape{}, Shape{1}}) {
+    const Options options{.dtype = DType::bfloat16};
+    const Tensor a = leaf(full(shape, 1000, options)), y = lerp(a, full(shape, 1, options), 0.999);
+    expect_close(y, full(shape, 2, options));
+    EXPECT_EQ(y.dtype(), DType::bfloat16);
+    sum(y).backward();
+    expect_close(a.grad(), full(shape, 0.001, options));
+  }
+}
+
 }  // namespace
 }  // namespace ringrad
