@@ -73,7 +73,8 @@ Tensor logsumexp(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
 ///   order -infinity  min |x|; equal elements share the gradient evenly, as for infinity
 ///
 /// Where a norm is 0, its gradient is 0, except of order 1, whose gradient is sign(x). For orders
-/// below 1 the gradient of an element that is 0 is 0.
+/// below 1 the gradient of an element that is 0 is 0. Where a norm of an order above 1 is infinite,
+/// even by overflow, the gradient of finite elements is 0.
 ///
 /// DTypes:  floats
 /// Saves:   x, the result
