@@ -2,12 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
+#include "ringrad/nn/optimizer/clip_to_norm.h"
 #include "ringrad/nn/optimizer/partial_gradients.h"
 
 namespace ringrad::nn {
+namespace {
+
+// Beyond them, float32 losses or gradients are 0 or infinite at any scale.
+constexpr double kLeastScale = 0x1p-24, kLargestScale = 0x1p120;
+
+}  // namespace
 
 GradScaler::GradScaler(const GradScalerOptions& options, Where where)
     : options_(options), scale_(options.initial_scale) {
@@ -24,23 +33,33 @@ GradScaler::GradScaler(const GradScalerOptions& options, Where where)
 Tensor GradScaler::scale(const Tensor& loss, Where where) const { return mul(loss, scale_, where); }
 
 bool GradScaler::step(Optimizer& optimizer, Where where) {
+  return step(optimizer, std::numeric_limits<double>::infinity(), where);
+}
+
+bool GradScaler::step(Optimizer& optimizer, double max_norm, Where where) {
+  check_max_norm(max_norm, where);
   check_not_partial("GradScaler: gradients must be whole on this rank", optimizer.parameters(), {},
                     where);
-  const bool finite = std::ranges::all_of(optimizer.arenas(), [&](const ParameterArena& arena) {
+  std::vector<Tensor> gradients;
+  kernels::Norm norm;
+  for (const ParameterArena& arena : optimizer.arenas()) {
     arena.settle();
-    return kernels::norm_of(arena.gradients(), where).is_finite();
-  });
-  report(finite);
-  if (finite) optimizer.step(1 / scale_, where);
-  return finite;
+    gradients.push_back(arena.gradients());
+    norm.add(kernels::norm_of(gradients.back(), where));
+  }
+  report(norm.is_finite());
+  if (!norm.is_finite()) return false;
+  clip_to_norm(gradients, norm, max_norm * scale_, where);
+  optimizer.step(1 / scale_, where);
+  return true;
 }
 
 void GradScaler::update() {
   if (overflowed_) {
-    scale_ *= options_.backoff;
+    scale_ = std::max(scale_ * options_.backoff, std::min(scale_, kLeastScale));
     good_steps_ = 0;
   } else if (++good_steps_ == options_.growth_interval) {
-    scale_ *= options_.growth;
+    scale_ = std::min(scale_ * options_.growth, std::max(scale_, kLargestScale));
     good_steps_ = 0;
   }
   overflowed_ = false;

@@ -7,7 +7,8 @@
 //
 // A gradient below 6e-8 is 0 in float16. Multiplying the loss by a power of two makes all gradients
 // larger, and dividing by it later is exact. The largest useful scale is found by trial: the scale
-// grows until gradients overflow. bfloat16 needs none of this.
+// grows until gradients overflow. bfloat16 needs none of this. The scale stays between 2^-24 and
+// 2^120, so a scaled loss neither vanishes nor overflows for good.
 //
 // Paper: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2
 
@@ -43,6 +44,12 @@ class GradScaler {
   /// Throws ValueError for gradients of which other ranks have parts: those ranks would not skip
   /// the step. ModelGradients::step (parallel/train/gradients/model_gradients.h) makes all skip it.
   bool step(Optimizer& optimizer, Where where = Where::current());
+
+  /// The same, with gradients clipped as by clip_grad_norm(), which itself refuses gradients that
+  /// are not finite: max_norm limits the norm of the divided gradients.
+  ///
+  /// Throws ValueError also unless max_norm > 0.
+  bool step(Optimizer& optimizer, double max_norm, Where where = Where::current());
 
   /// Counts a step that was made without this object, or skipped since gradients were not finite.
   void report(bool is_finite) { overflowed_ |= !is_finite; }

@@ -87,6 +87,46 @@ TEST(GradScalerTest, TheScaleGrowsAfterGoodStepsOnly) {
   EXPECT_EQ(step(1), 8);
 }
 
+TEST(GradScalerTest, TheScaleNeitherVanishesNorOverflows) {
+  const Tensor x = parameter();
+  nn::SGD optimizer({x}, {.learning_rate = 0.1});
+  GradScaler scaler({.growth_interval = 1});
+  for (int i = 0; i < 2000; ++i) {
+    scaler.report(false);
+    scaler.update();
+  }
+  EXPECT_EQ(scaler.scale(), 0x1p-24);
+  scaler.scale(sum(x)).backward();
+  EXPECT_TRUE(scaler.step(optimizer));
+  expect_close(x, {0.9, -2.1, 2.9});
+  for (int i = 0; i < 2000; ++i) scaler.update();
+  EXPECT_EQ(scaler.scale(), 0x1p120);
+  optimizer.zero_grad();
+  scaler.scale(sum(x)).backward();
+  EXPECT_TRUE(scaler.step(optimizer));
+  expect_close(x, {0.8, -2.2, 2.8});
+}
+
+TEST(GradScalerTest, ClipsTheDividedGradients) {
+  const Tensor x = parameter();
+  nn::SGD optimizer({x}, {.learning_rate = 1});
+  GradScaler scaler({.initial_scale = 1024});
+  const auto step = [&](const std::vector<float>& gradient, double max_norm) {
+    optimizer.zero_grad();
+    scaler.scale(sum(x * tensor(gradient))).backward();
+    return scaler.step(optimizer, max_norm);
+  };
+  EXPECT_TRUE(step({3, 0, -4}, 10));
+  expect_close(x, {-2, -2, 7});
+  EXPECT_TRUE(step({3, 0, -4}, 2.5));
+  expect_close(x, {-3.5, -2, 9});
+  EXPECT_FALSE(step({3, INFINITY, -4}, 2.5));
+  expect_close(x, {-3.5, -2, 9});
+  scaler.update();
+  EXPECT_EQ(scaler.scale(), 512);
+  expect_throws<ValueError>([&] { scaler.step(optimizer, 0.); }, "must be positive; got 0");
+}
+
 // A gradient of 2^-30 is zero in float16; scaled by 2^16 it is not.
 TEST(GradScalerTest, SavesGradientsThatFloat16CannotHold) {
   const auto gradient_reaches = [](bool scaled) {
