@@ -5,6 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "ringrad/nn/optimizer/check_options.h"
+
 namespace ringrad::nn {
 namespace {
 
@@ -21,6 +23,11 @@ std::ptrdiff_t num_reached(const std::vector<std::int64_t>& milestones, std::int
 void check_milestones(const char* name, const std::vector<std::int64_t>& milestones, Where where) {
   RINGRAD_CHECK(std::ranges::is_sorted(milestones), ValueError, where, name,
                 ": milestones must ascend; got ", milestones.size(), " that do not");
+}
+
+void check_schedule(const char* name, const Schedule& schedule, Where where) {
+  RINGRAD_CHECK(schedule, ValueError, where, name,
+                ": a schedule must be a function; got an empty one");
 }
 
 }  // namespace
@@ -49,6 +56,7 @@ Schedule exponential(double rate, double factor) {
 Schedule polynomial(double rate, std::int64_t num_steps, double power, Where where) {
   RINGRAD_CHECK(num_steps > 0, ValueError, where, "polynomial: num_steps must be positive; got ",
                 num_steps);
+  check_not_negative("polynomial", {{"power", power}}, where);
   return [=](std::int64_t step) {
     const double at =
         static_cast<double>(std::min(step, num_steps)) / static_cast<double>(num_steps);
@@ -71,6 +79,9 @@ Schedule one_cycle(double rate, std::int64_t num_steps, const OneCycleOptions& o
   RINGRAD_CHECK(num_steps > 1 && options.rising_part > 0 && options.rising_part < 1, ValueError,
                 where, "one_cycle: num_steps must exceed 1 and rising_part lie in (0, 1); got ",
                 num_steps, " and ", options.rising_part);
+  check_positive(
+      "one_cycle",
+      {{"start_divisor", options.start_divisor}, {"final_divisor", options.final_divisor}}, where);
   const double start = rate / options.start_divisor;
   const double end = start / options.final_divisor;
   const double peak = options.rising_part * static_cast<double>(num_steps) - 1;
@@ -85,6 +96,7 @@ Schedule one_cycle(double rate, std::int64_t num_steps, const OneCycleOptions& o
 Schedule warm_up(std::int64_t num_steps, Schedule after, Where where) {
   RINGRAD_CHECK(num_steps >= 0, ValueError, where, "warm_up: num_steps must not be negative; got ",
                 num_steps);
+  check_schedule("warm_up", after, where);
   return [num_steps, after = std::move(after)](std::int64_t step) {
     if (step >= num_steps) return after(step - num_steps);
     return after(0) * static_cast<double>(step + 1) / static_cast<double>(num_steps + 1);
@@ -97,6 +109,7 @@ Schedule sequential(std::vector<Schedule> schedules, std::vector<std::int64_t> m
   RINGRAD_CHECK(schedules.size() == milestones.size() + 1, ValueError, where,
                 "sequential: there must be one schedule more than milestones; got ",
                 schedules.size(), " and ", milestones.size());
+  for (const Schedule& schedule : schedules) check_schedule("sequential", schedule, where);
   return [schedules = std::move(schedules), milestones = std::move(milestones)](std::int64_t step) {
     const auto i = static_cast<std::size_t>(num_reached(milestones, step));
     return schedules[i](i == 0 ? step : step - milestones[i - 1]);

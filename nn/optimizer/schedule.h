@@ -35,7 +35,7 @@ Schedule multi_step(double rate, std::vector<std::int64_t> milestones, double fa
 Schedule exponential(double rate, double factor);
 
 /// rate * (1 - step / num_steps)^power; 0 from step num_steps on. Throws ValueError unless
-/// num_steps > 0.
+/// num_steps > 0 and power is finite and not negative.
 Schedule polynomial(double rate, std::int64_t num_steps, double power = 1,
                     Where where = Where::current());
 
@@ -52,18 +52,20 @@ struct OneCycleOptions {
 };
 
 /// Rises to `rate` along half a cosine, then falls along another, as PyTorch's OneCycleLR; the last
-/// rate holds from step num_steps - 1 on. Throws ValueError unless num_steps > 1 and 0 <
-/// rising_part < 1.
+/// rate holds from step num_steps - 1 on. Throws ValueError unless num_steps > 1, 0 < rising_part <
+/// 1, and the divisors are finite and positive.
 /// Paper: Smith and Topin 2017, arXiv:1708.07120
 Schedule one_cycle(double rate, std::int64_t num_steps, const OneCycleOptions& options = {},
                    Where where = Where::current());
 
 /// In the first num_steps steps the rate grows linearly towards after(0): after(0) * (step + 1) /
-/// (num_steps + 1). Then it is after(step - num_steps). Throws ValueError unless num_steps >= 0.
+/// (num_steps + 1). Then it is after(step - num_steps). Throws ValueError unless num_steps >= 0 and
+/// `after` is a function.
 Schedule warm_up(std::int64_t num_steps, Schedule after, Where where = Where::current());
 
 /// One schedule after another: schedules[i] begins, with its step 0, at step milestones[i - 1].
-/// Throws ValueError unless the milestones ascend and are one fewer than the schedules.
+/// Throws ValueError unless the milestones ascend and are one fewer than the schedules, and all
+/// schedules are functions.
 Schedule sequential(std::vector<Schedule> schedules, std::vector<std::int64_t> milestones,
                     Where where = Where::current());
 

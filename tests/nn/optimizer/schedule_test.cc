@@ -120,6 +120,11 @@ TEST(ScheduleTest, ThrowsOnImpossibleLengths) {
   EXPECT_THROW(warm_up(-1, constant(1)), ValueError);
   EXPECT_THROW(multi_step(1, {5, 3}, 0.5), ValueError);
   EXPECT_THROW(polynomial(1, 0), ValueError);
+  EXPECT_THROW(polynomial(1, 10, -1), ValueError);
+  EXPECT_THROW(one_cycle(1, 10, {.start_divisor = 0}), ValueError);
+  EXPECT_THROW(one_cycle(1, 10, {.final_divisor = 0}), ValueError);
+  EXPECT_THROW(warm_up(3, {}), ValueError);
+  EXPECT_THROW(sequential({constant(1), {}}, {3}), ValueError);
   EXPECT_THROW(sequential({constant(1)}, {3}), ValueError);
   EXPECT_THROW(Plateau(1, {.factor = 1}), ValueError);
   EXPECT_THROW(Plateau(1, {.patience = -1}), ValueError);
