@@ -44,18 +44,25 @@ void ExponentialMovingAverage::check_in_place(Where where) const {
                     arena.parameters()[i].shape(), " that was moved; make the average after to()");
 }
 
-// SGD that minimises |average - weights|^2 / 2: its gradient is 1 * average + (-1) * weights.
+// SGD that minimises |average - weights|^2 / 2: its gradient is 1 * average + (-1) * weights. It
+// begins at the one that the result is nearer to, since x - 1 * (x - y) loses a y much smaller than
+// x.
 void ExponentialMovingAverage::update(Where where) {
   check_in_place(where);
   for (std::size_t a = 0; a < arenas_.size(); ++a) {
     Tensor weights = arenas_[a].values();
-    if (weights.dtype() != averages_[a].dtype()) {
+    const bool begins_at_weights = decay_ < 0.5;
+    if (begins_at_weights || weights.dtype() != averages_[a].dtype()) {
       weights = empty(weights.shape(), {.dtype = averages_[a].dtype(), .device = weights.device()},
                       where);
       kernels::copy_(weights, arenas_[a].values(), where);
     }
-    kernels::sgd_step(averages_[a], weights, {},
-                      {.learning_rate = 1 - decay_, .weight_decay = 1, .grad_scale = -1}, where);
+    const Tensor &begin = begins_at_weights ? weights : averages_[a],
+                 &end = begins_at_weights ? averages_[a] : weights;
+    const double rate = begins_at_weights ? decay_ : 1 - decay_;
+    kernels::sgd_step(begin, end, {}, {.learning_rate = rate, .weight_decay = 1, .grad_scale = -1},
+                      where);
+    if (begins_at_weights) kernels::copy_(averages_[a], weights, where);
   }
 }
 

@@ -39,6 +39,11 @@ class ExponentialMovingAverage {
   /// Throws:  ValueError unless 0 <= decay <= 1, or if no parameter is trained
   explicit ExponentialMovingAverage(const Module& module, const AverageOptions& options = {},
                                     Where where = Where::current());
+  // A copy would share the averages' memory.
+  ExponentialMovingAverage(const ExponentialMovingAverage&) = delete;
+  ExponentialMovingAverage& operator=(const ExponentialMovingAverage&) = delete;
+  ExponentialMovingAverage(ExponentialMovingAverage&&) = default;
+  ExponentialMovingAverage& operator=(ExponentialMovingAverage&&) = default;
 
   /// Moves the average towards the current weights: one pass over both.
   /// Throws AutogradError if a parameter was moved to other memory.

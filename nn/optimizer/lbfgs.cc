@@ -9,6 +9,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/kernels/optimizer/optimizer_step.h"
 #include "ringrad/nn/optimizer/average_loss.h"
 #include "ringrad/nn/optimizer/check_options.h"
 #include "ringrad/nn/optimizer/partial_gradients.h"
@@ -16,9 +17,21 @@
 namespace ringrad::nn {
 namespace {
 
-double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>(); }
+// In float64: products of float32 gradients may exceed what float32 can hold.
+double dot(const Tensor& a, const Tensor& b) {
+  return sum(to(a, DType::float64) * to(b, DType::float64)).item<double>();
+}
 
-double largest(const Tensor& x) { return max(abs(x)).item<double>(); }
+// NaN if an element is.
+double largest(const Tensor& x) { return x.numel() == 0 ? 0 : max(abs(x)).item<double>(); }
+
+// A copy of flat tensors as one, in a dtype in which sums and small steps are not lost.
+Tensor joined(const std::vector<Tensor>& parts) {
+  const DType wide = kernels::optimizer_state_dtype(parts.front().dtype());
+  if (parts.front().dtype() == wide)
+    return parts.size() == 1 ? clone(parts.front()) : concatenate(parts, 0);
+  return to(concatenate(parts, 0), wide);
+}
 
 }  // namespace
 
@@ -49,7 +62,7 @@ LBFGS::LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options,
 Tensor LBFGS::values() const {
   std::vector<Tensor> parts;
   for (const ParameterArena& arena : arenas_) parts.push_back(arena.values());
-  return parts.size() == 1 ? clone(parts.front()) : concatenate(parts, 0);
+  return joined(parts);
 }
 
 // Makes the parameters start + step * direction.
@@ -58,8 +71,9 @@ void LBFGS::set_values(const Tensor& start, const Tensor& direction, double step
   std::int64_t begin = 0;
   for (const ParameterArena& arena : arenas_) {
     const std::int64_t end = begin + arena.values().numel();
-    copy_(arena.values(), slice(start, 0, begin, end), where);
-    add_(arena.values(), slice(direction, 0, begin, end), step, where);
+    const Tensor there = clone(slice(start, 0, begin, end), where);
+    if (step != 0) add_(there, slice(direction, 0, begin, end), step, where);
+    copy_(arena.values(), there, where);
     for (const Tensor& parameter : arena.parameters()) parameter.storage()->mark_changed(where);
     begin = end;
   }
@@ -81,7 +95,7 @@ LineTrial LBFGS::evaluate(const std::function<Tensor()>& loss, const Tensor& sta
     arena.settle();
     parts.push_back(arena.gradients());
   }
-  const Tensor gradient = parts.size() == 1 ? clone(parts.front()) : concatenate(parts, 0);
+  const Tensor gradient = joined(parts);
   return {step, value, direction.defined() ? dot(gradient, direction) : 0, gradient};
 }
 
@@ -133,31 +147,46 @@ double LBFGS::step(const std::function<Tensor()>& loss, Where where) {
   int evaluations = 1;
   LineTrial now = evaluate(loss, {}, {}, 0, where);
   const double first_value = now.value;
-  if (largest(now.gradient) <= options_.gradient_tolerance) return first_value;
+  // False also for a gradient that is not finite: no direction can be had from it.
+  const auto may_go_on = [this](const Tensor& gradient) {
+    const double size = largest(gradient);
+    return size > options_.gradient_tolerance && std::isfinite(size);
+  };
+  if (!may_go_on(now.gradient)) {
+    last_move_.reset();
+    return first_value;
+  }
   for (int i = 0; i < options_.max_iterations && evaluations < options_.max_evaluations; ++i) {
     remember(now.gradient);
     const Tensor direction = direction_at(now.gradient);
     now.step = 0;
     now.slope = dot(now.gradient, direction);
-    if (now.slope > -options_.change_tolerance) break;
+    const double size = largest(direction);
+    if (!(now.slope <= -options_.change_tolerance) || !std::isfinite(size)) break;
     // Without an estimate of the curvature, the first step is at most of length 1.
     const double first_step =
         options_.learning_rate *
         (has_moved_ ? 1 : std::min(1.0, 1 / sum(abs(now.gradient)).item<double>()));
     const Tensor start = values();
-    const double size = largest(direction);
-    const LineTrial next = strong_wolfe(now, first_step, options_.change_tolerance / size,
-                                        options_.max_evaluations - evaluations, [&](double step) {
-                                          ++evaluations;
-                                          return evaluate(loss, start, direction, step, where);
-                                        });
+    const auto at = [&](double step) {
+      ++evaluations;
+      return evaluate(loss, start, direction, step, where);
+    };
+    LineTrial next;
+    try {
+      next = strong_wolfe(now, first_step, options_.change_tolerance / size,
+                          options_.max_evaluations - evaluations, at);
+    } catch (...) {
+      set_values(start, direction, 0, where);
+      throw;
+    }
     set_values(start, direction, next.step, where);
     last_move_ = Move{now.gradient, direction * next.step};
     has_moved_ = true;
     const double gain = std::abs(next.value - now.value);
     now = next;
-    if (largest(now.gradient) <= options_.gradient_tolerance ||
-        size * next.step <= options_.change_tolerance || gain < options_.change_tolerance)
+    if (!may_go_on(now.gradient) || size * next.step <= options_.change_tolerance ||
+        gain < options_.change_tolerance)
       break;
   }
   return first_value;

@@ -46,10 +46,17 @@ class LBFGS {
  public:
   explicit LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options = {},
                  Where where = Where::current());
+  // A copy would train the same parameters by what it remembers of other moves.
+  LBFGS(const LBFGS&) = delete;
+  LBFGS& operator=(const LBFGS&) = delete;
+  LBFGS(LBFGS&&) = default;
+  LBFGS& operator=(LBFGS&&) = default;
 
   /// Improves the parameters until a limit of the options is reached. `loss` computes the loss
   /// from the current parameters; step() clears the gradients and runs the backward passes.
-  /// Returns the loss before the step: under DistributedDataParallel, the ranks' average.
+  /// Returns the loss before the step: under DistributedDataParallel, the ranks' average. Ends
+  /// where the gradient is not finite. If `loss` throws, the parameters are those from which the
+  /// running line search began.
   double step(const std::function<Tensor()>& loss, Where where = Where::current());
 
   const std::vector<Tensor>& parameters() const { return parameters_; }

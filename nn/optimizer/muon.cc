@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/in_place.h"
@@ -18,11 +19,13 @@ namespace ringrad::nn {
 
 Tensor orthogonalized(const Tensor& x, int iterations, DType dtype, Where where) {
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315, eps = 1e-7;
+  const Autocast off(DType::float32);
   const bool tall = x.shape(where)[0] > x.shape()[1];
-  Tensor y = to(tall ? transpose(x, 0, 1, where) : x, dtype, where);
-  const DType exact = kernels::optimizer_state_dtype(dtype);
-  const Tensor norm = sqrt(sum(square(to(y, exact, where), where), {}, false, where), where);
-  y = y / to(maximum(norm, eps, where), dtype, where);
+  // Divided before it is narrowed: float16 could not hold very small or large elements.
+  Tensor y = to(tall ? transpose(x, 0, 1, where) : x,
+                promote(kernels::optimizer_state_dtype(x.dtype()), dtype), where);
+  const Tensor norm = sqrt(sum(square(y, where), {}, false, where), where);
+  y = to(y / maximum(norm, eps, where), dtype, where);
   for (int i = 0; i < iterations; ++i) {
     const Tensor gram = matmul(y, transpose(y, 0, 1, where), where);
     y = a * y + matmul(b * gram + c * matmul(gram, gram, where), y, where);

@@ -162,6 +162,8 @@ void Optimizer::step(Where where) { step(1, where); }
 
 void Optimizer::step(double grad_scale, Where where) {
   const TraceSpan span("optimizer step", "compute");
+  // All of them first, as this throws if a parameter was moved: then no parameter has changed.
+  for (const ParameterArena& arena : arenas_) arena.settle();
   increment(num_steps_);
   for (std::size_t i = 0; i < arenas_.size(); ++i) update_arena(i, grad_scale, where);
 }
@@ -170,7 +172,6 @@ void Optimizer::step(double grad_scale, Where where) {
 // counts or groups.
 void Optimizer::update_arena(std::size_t index, double grad_scale, Where where) {
   const ParameterArena& arena = arenas_[index];
-  arena.settle();
   std::vector<std::int64_t>& steps = steps_[index];
   const std::vector<std::size_t>& groups = group_of_[index];
   const std::size_t size = steps.size();
@@ -202,7 +203,10 @@ double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm, Wh
   check_not_partial(kWholeGradients, parameters, {}, where);
   std::vector<Tensor> gradients;
   for (const Tensor& parameter : parameters) {
-    const Leaf* leaf = parameter.requires_grad(where) ? leaf_of(parameter) : nullptr;
+    RINGRAD_CHECK(parameter.is_leaf(where), AutogradError, where,
+                  "clip_grad_norm: parameters must be leaves; got a result of shape ",
+                  parameter.shape());
+    const Leaf* leaf = leaf_of(parameter);
     if (leaf && leaf->has_gradient()) gradients.push_back(leaf->grad);
   }
   return clip_norm(gradients, max_norm, where);

@@ -33,6 +33,11 @@ namespace ringrad::nn {
 
 class Optimizer {
  public:
+  // A copy would share the state's memory, but not the counts.
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  Optimizer(Optimizer&&) = default;
+  Optimizer& operator=(Optimizer&&) = default;
   virtual ~Optimizer() = default;
 
   /// Updates the parameters by their gradients.
@@ -143,7 +148,7 @@ class Optimizer {
 double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm,
                       Where where = Where::current());
 /// The same for the gradients of these parameters, in an arena or not; those without one stay
-/// without.
+/// without. Throws AutogradError also for one that is not a leaf.
 /// REQUIRES: no parameter is listed twice
 double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm,
                       Where where = Where::current());

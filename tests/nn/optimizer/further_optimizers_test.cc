@@ -7,7 +7,9 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 
+#include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
@@ -25,6 +27,11 @@
 #include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {
+
+static_assert(!std::is_copy_constructible_v<SGD> && std::is_move_constructible_v<SGD>);
+static_assert(!std::is_copy_constructible_v<LBFGS> && std::is_move_constructible_v<LBFGS>);
+static_assert(!std::is_copy_assignable_v<ExponentialMovingAverage>);
+
 namespace {
 
 using ringrad::testing::expect_close;
@@ -134,6 +141,22 @@ TEST(MuonTest, SharesAWrappedModelWithAdamW) {
   for (const auto& [name, tensor] : results[0]) expect_same_bits(tensor, results[1].at(name));
 }
 
+// float16 holds neither such elements nor the sum of their squares.
+TEST(MuonTest, OrthogonalizesInFloat16WhateverTheSizeOfTheElements) {
+  for (const double size : {1e-9, 1e-3, 1e6}) {
+    const Tensor x = eye(4) * size, exact = orthogonalized(x, 5, DType::float32);
+    EXPECT_LT(max(abs(orthogonalized(x, 5, DType::float16) - exact)).item(), 0.05) << size;
+  }
+}
+
+TEST(MuonTest, ComputesInItsOwnDTypeWithinAutocast) {
+  Random random(7);
+  const Tensor x = random.tensor({6, 4});
+  const Tensor expected = orthogonalized(x, 5, DType::float32);
+  const Autocast mixed(DType::bfloat16);
+  expect_same_bits(orthogonalized(x, 5, DType::float32), expected);
+}
+
 TEST(LBFGSTest, SolvesLeastSquaresToTheLastDigits) {
   Random random(3);
   const Tensor a = random.tensor({20, 4}, DType::float64),
@@ -220,6 +243,59 @@ TEST(LBFGSTest, AStepToNanIsTooLong) {
   EXPECT_NEAR(x.item<double>(), 3 - std::sqrt(5.), 1e-5);
 }
 
+// The sums of 100 gradients of 2e4, and of their squares, are infinite in float16.
+TEST(LBFGSTest, Trains16BitParameters) {
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    const Tensor w = full({100}, 100, {.dtype = dtype}).set_requires_grad();
+    LBFGS optimizer({w});
+    for (int i = 0; i < 5; ++i)
+      optimizer.step([&] { return sum(square(to(w, DType::float32) * 10 - 1)); });
+    for (const float x : to(w.detach(), DType::float32).to_vector<float>())
+      EXPECT_NEAR(x, 0.1, 1e-3);
+  }
+}
+
+TEST(LBFGSTest, TakesLargeGradients) {
+  const Tensor x = tensor({1., 2.}).set_requires_grad();
+  LBFGS optimizer({x});
+  for (int i = 0; i < 5; ++i) optimizer.step([&] { return sum(square(x)) * 1e25; });
+  EXPECT_LT(max(abs(x.detach())).item(), 1e-3);
+}
+
+// The square root's gradient at 0 is infinite.
+TEST(LBFGSTest, EndsWhereTheGradientIsNotFinite) {
+  const Tensor w = tensor({0., 2.}).set_requires_grad();
+  LBFGS optimizer({w});
+  for (int i = 0; i < 2; ++i) optimizer.step([&] { return sum(sqrt(w)); });
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{0, 2}));
+  const Tensor x = tensor({0.25}).set_requires_grad();
+  LBFGS other({x});
+  for (int i = 0; i < 5; ++i) other.step([&] { return sum(sqrt(relu(x))); });
+  EXPECT_TRUE(std::isfinite(x.item()));
+}
+
+TEST(LBFGSTest, ALossThatThrowsLeavesNoTrialBehind) {
+  const Tensor x = tensor({1., 2.}).set_requires_grad();
+  LBFGS optimizer({x, zeros({0}).set_requires_grad()}), empty({zeros({0}).set_requires_grad()});
+  EXPECT_EQ(empty.step([&] { return sum(x); }), 3);
+  int calls = 0;
+  const auto loss = [&] { return ++calls == 2 ? throw std::runtime_error("full") : sum(x * x); };
+  EXPECT_THROW(optimizer.step(loss), std::runtime_error);
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+// p - 1 * (p - w) is 0 for p much larger than w.
+TEST(ExponentialMovingAverageTest, ASmallDecayKeepsSmallWeights) {
+  Net net;
+  for (const double decay : {0., 0.25}) {
+    fill_(net.last.bias.detach(), 1e8);
+    ExponentialMovingAverage average(net, {.decay = decay});
+    fill_(net.last.bias.detach(), 1);
+    average.update();
+    expect_close(average.state_dict().at("last.bias"), full({1}, 1 + decay * (1e8 - 1)));
+  }
+}
+
 TEST(ExponentialMovingAverageTest, TheNetHasTheAverageForAWhile) {
   Net net;
   SGD optimizer(net.parameters(), {.learning_rate = 0.1});
@@ -261,6 +337,18 @@ TEST(ExponentialMovingAverageTest, NoticesParametersThatMoved) {
   ExponentialMovingAverage average(net);
   net.to(DType::float64);
   expect_throws<AutogradError>([&] { average.update(); }, "stay where they were");
+}
+
+TEST(FurtherOptimizersTest, AStepThatThrowsChangesNoParameter) {
+  const Tensor a = ones({2}).set_requires_grad(),
+               b = ones({2}, {.dtype = DType::float64}).set_requires_grad();
+  SGD optimizer({a, b}, {.learning_rate = 1});
+  (sum(a) + to(sum(b), DType::float32)).backward();
+  b.set_data(zeros({2}, {.dtype = DType::float64}));  // as Module::to() does
+  expect_throws<AutogradError>([&] { optimizer.step(); }, "must stay where it was packed");
+  EXPECT_EQ(a.to_vector<float>(), (std::vector<float>{1, 1}));
+  EXPECT_EQ(optimizer.state_dict().at("step").item<std::int64_t>(), 0);
+  expect_throws<AutogradError>([&] { clip_grad_norm(std::vector{a * 2}, 1); }, "must be leaves");
 }
 
 TEST(FurtherOptimizersTest, RefuseOptionsOutsideTheirDomain) {
