@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/linalg/matrices.h"
@@ -108,6 +109,7 @@ QrResult qr(const Tensor& x, Where where) {
   check_matrices("qr", x, where);
   const std::int64_t m = x.size(-2), n = x.size(-1);
   if (m < n) {  // the first m columns determine q
+    const Autocast off(DType::float32);
     const auto [q, first] = qr(slice(x, -1, 0, m, 1, where), where);
     const Tensor rest = matmul(transposed(q), slice(x, -1, m, n, 1, where), where);
     return {q, concatenate({first, rest}, -1, where)};

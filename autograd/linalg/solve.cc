@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/linalg/factor.h"
@@ -170,6 +171,7 @@ SlogdetResult slogdet(const Tensor& x, Where where) {
 }
 
 Tensor lstsq(const Tensor& a, const Tensor& b, Where where) {
+  const Autocast off(DType::float32);  // its products are as exact as LAPACK's part
   check_matrices("lstsq", a, where);
   check_matrices("lstsq", b, where);
   check_same_dtype("lstsq", a, b, where);

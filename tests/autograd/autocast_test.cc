@@ -11,6 +11,7 @@
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/linalg.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {
@@ -22,6 +23,19 @@ using testing::expect_throws;
 using testing::Random;
 
 constexpr DType kNarrow[] = {DType::bfloat16, DType::float16};
+
+// LAPACK has no 16-bit part.
+TEST(AutocastTest, LinalgComputesInItsOwnDType) {
+  Random random(2);
+  for (const Shape& shape : {Shape{5, 3}, Shape{3, 5}}) {
+    const Tensor a = to(random.tensor(shape), Device()),
+                 b = to(random.tensor({shape[0], 2}), Device());
+    const Tensor x = linalg::lstsq(a, b), r = linalg::qr(a).r;
+    const Autocast mixed(DType::bfloat16);
+    expect_same_bits(linalg::lstsq(a, b), x);
+    expect_same_bits(linalg::qr(a).r, r);
+  }
+}
 
 TEST(AutocastTest, ProductsAreNarrowAndLossesWide) {
   Random random(1);
