@@ -209,6 +209,8 @@ void write_npz(const std::filesystem::path& path, const std::map<std::string, Te
                bool deflates, Where where) {
   std::vector<std::string> contents;  // libzip reads them when it closes the archive
   for (const auto& [name, x] : tensors) {
+    RINGRAD_CHECK(x.defined(), ValueError, where,
+                  "write_npz: tensors must be defined; got an undefined ", quoted_bytes(name));
     check_npy_dtype("write_npz", x, where);
     RINGRAD_CHECK(!name.empty() && name.find('\0') == std::string::npos, ValueError, where,
                   "write_npz: a name must have bytes, none of them 0; got ", name.size(), " bytes");

@@ -1,7 +1,10 @@
 #include "ringrad/nn/state_dict.h"
 
+#include <set>
+
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/overlap.h"
 
 namespace ringrad::nn {
 
@@ -17,6 +20,11 @@ void check_same_layout(const char* operation, const StateDict& own, const StateD
       continue;
     }
     const Tensor& value = found->second;
+    RINGRAD_CHECK(tensor.defined() && value.defined(), ValueError, where, operation,
+                  ": tensors must be defined; got an undefined ", quoted_bytes(name));
+    RINGRAD_CHECK(!repeats_elements(tensor.shape(), tensor.strides()), ValueError, where, operation,
+                  ": each own element must have a place of its own; got ", quoted_bytes(name),
+                  " of shape ", tensor.shape(), " with strides ", tensor.strides());
     if (!(value.shape() == tensor.shape()))
       shapes += concat(' ', quoted_bytes(name), ' ', value.shape(), " for ", tensor.shape());
     if (value.dtype() != tensor.dtype())
@@ -35,9 +43,26 @@ void check_same_layout(const char* operation, const StateDict& own, const StateD
   throw DTypeError(text, where);
 }
 
+namespace {
+
+// The memory that x lies in, with all that lies beside it.
+const Storage* memory_of(const Tensor& x) {
+  const Storage* memory = x.storage().get();
+  while (memory->whole()) memory = memory->whole().get();
+  return memory;
+}
+
+}  // namespace
+
 void copy_state(const char* operation, const StateDict& own, const StateDict& given, Where where) {
   check_same_layout(operation, own, given, where);
-  for (const auto& [name, tensor] : own) kernels::copy_(tensor.detach(), given.at(name), where);
+  std::set<const Storage*> own_memory;
+  for (const auto& [name, tensor] : own) own_memory.insert(memory_of(tensor));
+  StateDict values = given;
+  for (auto& [name, value] : values)  // all is read before anything is written
+    if (own_memory.contains(memory_of(value)) && !kernels::same_elements(own.at(name), value))
+      value = kernels::clone(value, where);
+  for (const auto& [name, tensor] : own) kernels::copy_(tensor.detach(), values.at(name), where);
 }
 
 }  // namespace ringrad::nn

@@ -14,6 +14,7 @@
 
 #include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/transfer.h"
+#include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/nn/checkpoint/tensor_file_format.h"
@@ -35,7 +36,10 @@ std::span<const std::byte> bytes_of(const T& text) {
 }
 
 // Elements of wide dtypes first, so that all are aligned.
-std::vector<std::pair<std::string, Tensor>> in_file_order(const StateDict& tensors) {
+std::vector<std::pair<std::string, Tensor>> in_file_order(const StateDict& tensors, Where where) {
+  for (const auto& [name, tensor] : tensors)
+    RINGRAD_CHECK(tensor.defined(), ValueError, where,
+                  "save: tensors must be defined; got an undefined ", quoted_bytes(name));
   std::vector<std::pair<std::string, Tensor>> ordered(tensors.begin(), tensors.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
     return size_bytes(a.second.dtype()) > size_bytes(b.second.dtype());
@@ -75,7 +79,7 @@ std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tenso
 }
 
 void write_all(AtomicFile& file, const StateDict& tensors, std::int64_t generation, Where where) {
-  const auto ordered = in_file_order(tensors);
+  const auto ordered = in_file_order(tensors, where);
   const std::string header = make_header(ordered, generation, where);
   const std::array<std::uint64_t, 1> length{header.size()};
   Crc sum;

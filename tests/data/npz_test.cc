@@ -225,6 +225,7 @@ TEST(NpzTest, RefusesWhatCannotBeReadOrWritten) {
         write_npz(folder / "x", {{std::string("a\0b", 3), ones({1})}});
       },
       "a name must");
+  expect_throws<ValueError>([&] { write_npz(folder / "x", {{"y", Tensor()}}); }, "undefined \"y\"");
   EXPECT_FALSE(std::filesystem::exists(folder / "x"));
   expect_throws<DataError>(
       [&] {

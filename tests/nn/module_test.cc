@@ -121,6 +121,16 @@ TEST(ModuleTest, LoadStateDictNamesWhatDoesNotFit) {
   expect_throws<ShapeError>([&] { net.load_state_dict(state); }, "scale");
   state["scale"] = ones({1}, {.dtype = DType::float64});
   expect_throws<DTypeError>([&] { net.load_state_dict(state); }, "scale");
+  state["scale"] = Tensor();
+  expect_throws<ValueError>([&] { net.load_state_dict(state); }, "got an undefined \"scale\"");
+}
+
+TEST(ModuleTest, LoadStateDictMayExchangeOwnTensors) {
+  nn::Linear net(1, 1);
+  const auto values = [&] { return std::pair(net.weight.item(), net.bias.item()); };
+  const auto [weight, bias] = values();
+  net.load_state_dict({{"weight", reshape(net.bias, {1, 1})}, {"bias", reshape(net.weight, {1})}});
+  EXPECT_EQ(values(), std::pair(bias, weight));
 }
 
 TEST(ModuleTest, MovesToAnotherDeviceAndStaysTrainable) {

@@ -386,6 +386,12 @@ TEST(CheckpointTest, NumbersThatCannotBeChangeNothing) {
     expect_throws<ValueError>([&] { checkpoint.load_state(other); }, "negative");
     expect_same_state(checkpoint.state(), before);
   }
+  Tensor spread = expand(ones({1}), {3});
+  checkpoint.add("spread", spread);
+  StateDict other = copy();
+  other.at("step") = scalar_tensor(7, {.dtype = DType::int64, .device = Device()});
+  expect_throws<ValueError>([&] { checkpoint.load_state(other); }, "its own; got \"spread\"");
+  EXPECT_EQ(step, 5);
 }
 
 }  // namespace

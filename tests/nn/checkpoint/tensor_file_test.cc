@@ -279,6 +279,11 @@ TEST(TensorFileTest, ThrowsWhereNoFileCanBe) {
       "names must be UTF-8");
   expect_throws<ValueError>(
       [&] {
+        write_tensors(folder / "file", {{"x", tensor({1.})}, {"y", Tensor()}});
+      },
+      "got an undefined \"y\"");
+  expect_throws<ValueError>(
+      [&] {
         write_tensors(folder / "file", {{"__metadata__", tensor({1.})}});
       },
       "belongs to the format");
