@@ -154,6 +154,9 @@ class ScopedQuietTime {
 
 Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
                              const std::vector<Tensor>& inputs, Where where) {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    RINGRAD_CHECK(inputs[i].defined(), ValueError, where,
+                  "activation_checkpoint: inputs must be defined; got an undefined input ", i);
   if (!grad_enabled()) return f(inputs);
   // Random numbers differ at each replay and cannot be drawn again.
   refuse_while_capturing("activation_checkpoint()", where);
@@ -167,6 +170,7 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
     y = f(inputs);
     draws = recorded.draws();
   }
+  if (!is_floating(y.dtype(where))) return y;
   const std::uint64_t num_changes = Storage::num_changes();
   // f may return a tensor that other code holds as well; the recorded result must be a separate
   // object.

@@ -18,10 +18,14 @@ namespace ringrad {
 
 /// f(inputs), whose activations are recomputed in backward.
 ///
-/// Gradients reach the inputs and every leaf that f uses. Random numbers are the same in both runs,
-/// from whichever generator f draws them. f must be a pure function of its inputs and leaves: a
-/// module that updates running statistics would update them twice. Nothing that f uses may change
-/// in place before backward: such as a weight, by an optimizer's step in between.
+/// Gradients reach the inputs and every leaf that f uses, so a result of a floating dtype always
+/// requires one. Each call's part of a leaf's gradient comes from a pass of its own: hooks of the
+/// leaf (hooks.h) run once per call that uses it, and see that part.
+///
+/// Random numbers are the same in both runs, from whichever generator f draws them. f must be a
+/// pure function of its inputs and leaves: a module that updates running statistics would update
+/// them twice. Nothing that f uses may change in place before backward: such as a weight, by an
+/// optimizer's step in between.
 ///
 /// In a split pass (split_backward.h), the first half runs f again and keeps what the leaves'
 /// gradients need.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
+#include "ringrad/autograd/hooks.h"
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/movement.h"
@@ -42,6 +44,27 @@ TEST(ActivationCheckpointTest, LeafUsedInsideAndOutsideReceivesBothParts) {
       activation_checkpoint([&](const std::vector<Tensor>& v) { return v[0] * w; }, {w * 5});
   (inside + w * 100).backward();
   EXPECT_EQ(w.grad().item(), 2 * 5 * 2 + 100);
+}
+
+TEST(ActivationCheckpointTest, HooksOfASharedLeafSeeEachPart) {
+  const Tensor w = tensor({2.f}).set_requires_grad();
+  std::vector<float> parts;
+  register_hook(w, [&](const Tensor& grad) {
+    parts.push_back(grad.item());
+    return Tensor();
+  });
+  const auto times_w = [&](const std::vector<Tensor>& v) { return v[0] * w; };
+  (activation_checkpoint(times_w, {ones({1}) * 5}) + w * 100).backward();
+  std::sort(parts.begin(), parts.end());
+  EXPECT_EQ(parts, (std::vector<float>{5, 100}));
+}
+
+TEST(ActivationCheckpointTest, IntegersRequireNoGradient) {
+  const Tensor x = tensor({1.f, 3.f}).set_requires_grad();
+  const auto position = [](const std::vector<Tensor>& v) { return argmax(v[0], 0); };
+  EXPECT_FALSE(activation_checkpoint(position, {x}).requires_grad());
+  testing::expect_throws<ValueError>([&] { activation_checkpoint(position, {Tensor()}); },
+                                     "got an undefined input 0");
 }
 
 TEST(ActivationCheckpointTest, RunsTheSegmentAgainInBackwardOnly) {
