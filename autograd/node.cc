@@ -1,6 +1,7 @@
 #include "ringrad/autograd/node.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ringrad/autograd/anomaly.h"
 #include "ringrad/autograd/engine.h"
@@ -106,7 +107,26 @@ void Leaf::follow(const Tensor& tensor) {
   set({});
 }
 
+void Leaf::part_from_holders() {
+  if (!grad.defined() || overwrite) return;
+  const Ref<Storage>& slot = grad.storage();
+  if (!slot->whole() || !slot->whole()->whole()) return;  // in no arena
+  if (!slot->unique()) {
+    grad = {};
+  } else if (!grad.impl()->unique()) {
+    const auto begin = static_cast<std::size_t>(slot->data() - slot->whole()->data());
+    Tensor own(make_ref<TensorImpl>(Storage::slice(slot->whole(), begin, slot->bytes()),
+                                    grad.offset(), grad.shape(), grad.strides(), grad.dtype(),
+                                    grad.made_at()));
+    const NoGradGuard guard;
+    const Tensor held = std::exchange(grad, std::move(own));
+    held.set_data(kernels::clone(held, where()), where());
+  }
+}
+
 void Leaf::clear() {
+  part_from_holders();
+  if (!grad.defined()) return set({});
   is_average = false;
   overwrite = true;
   zeros_at_.reset();
@@ -121,6 +141,8 @@ void Leaf::settle() {
 }
 
 void Leaf::set(Tensor x) {
+  const bool stays = x.defined() && grad.defined() && x.storage() == grad.storage();
+  if (!stays) part_from_holders();
   is_average = is_average && x.defined();
   grad = std::move(x);
   overwrite = false;

@@ -146,7 +146,9 @@ class Leaf final : public Node {
   /// settles it.
   bool overwrite = false;
 
-  /// Clears the gradient that lives in grad: the next one replaces it.
+  /// Clears the gradient that lives in grad: the next one replaces it. Here and in set(), a tensor
+  /// of other code that is grad, in an arena, gets memory of its own and keeps its values. If other
+  /// code has views of grad, the next gradient is not written to their memory.
   void clear();
   /// Writes the zeros that `overwrite` stands for.
   void settle();
@@ -164,6 +166,8 @@ class Leaf final : public Node {
   HookList<std::function<void(const Tensor& grad)>> completed_hooks;
 
  private:
+  void part_from_holders();
+
   std::optional<std::uint32_t> zeros_at_;  // version of grad in which settle() left it
   Strides strides_;
 };

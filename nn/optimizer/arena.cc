@@ -69,6 +69,17 @@ bool lies_in_arena(const Tensor& x) {
   return x.storage()->whole() && x.storage()->whole()->whole();
 }
 
+// Another tensor in the slot that x fills. A leaf and each arena have one of their own: a tensor
+// that shares the leaf's is other code's, and keeps its values once the gradient is cleared.
+Tensor twin(const Tensor& x) {
+  auto slot = Storage::slice(memory_of(x), begin_of(x), x.storage()->bytes());
+  return Tensor(
+      make_ref<TensorImpl>(std::move(slot), 0, x.shape(), x.strides(), x.dtype(), x.made_at()));
+}
+bool lies_at(const Tensor& grad, const Tensor& slot) {
+  return grad.defined() && grad.raw_data() == slot.raw_data();
+}
+
 // True if x fills a slot of an arena.
 bool fills_slot(const Tensor& x) {
   return lies_in_arena(x) && x.offset() == 0 && is_dense(x.shape(), x.strides()) &&
@@ -163,7 +174,7 @@ ParameterArena ParameterArena::in_place(const std::vector<Tensor>& run, bool is_
   }
   arena.gradients_ = flat_part(memory_of(grad), begin_of(grad), begin_of(grad) + bytes,
                                first.dtype(), first.made_at());
-  for (const Tensor& parameter : run) arena.slots_.push_back(leaf_of(parameter)->grad);
+  for (const Tensor& parameter : run) arena.slots_.push_back(twin(leaf_of(parameter)->grad));
   return arena;
 }
 
@@ -200,7 +211,7 @@ void ParameterArena::place_gradients(const MakeGradients& make_gradients, Where 
     Leaf* leaf = leaf_of(parameters_[i]);
     const Tensor old = leaf->has_gradient() ? parameters_[i].grad() : Tensor();
     if (old.defined()) kernels::copy_(gradient, old, where);
-    leaf->set(gradient);
+    leaf->set(twin(gradient));
     if (!old.defined()) leaf->clear();
     slots_.push_back(gradient);
   }
@@ -225,7 +236,7 @@ Tensor ParameterArena::flat_parameter(std::int64_t offset, std::int64_t count) c
 void ParameterArena::clear_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (Leaf* leaf = known_leaf_of(parameters_[i])) {
-      leaf->set(slots_[i]);
+      if (!lies_at(leaf->grad, slots_[i])) leaf->set(twin(slots_[i]));
       leaf->clear();
     }
 }
@@ -236,7 +247,8 @@ bool ParameterArena::has_gradient(std::size_t i) const {
 }
 
 void ParameterArena::adopt_gradient(std::size_t i) const {
-  leaf_of(parameters_[i])->set(slots_[i]);
+  Leaf* leaf = leaf_of(parameters_[i]);
+  leaf->set(lies_at(leaf->grad, slots_[i]) ? leaf->grad : twin(slots_[i]));
 }
 
 void ParameterArena::settle() const {
@@ -258,11 +270,16 @@ void ParameterArena::settle(std::size_t i) const {
                 " that was moved here, by Module::to(); move the module first, and then make "
                 "optimizers and data-parallel wrappers");
   Leaf* leaf = leaf_of(parameter);
-  if (!leaf) return kernels::zero_(slot);  // frozen
-  if (leaf->grad.defined() && leaf->grad.raw_data() == slot.raw_data()) return leaf->settle();
+  if (!leaf) {  // frozen: a gradient of before waits elsewhere
+    Leaf* known = known_leaf_of(parameter);
+    if (known && known->has_gradient() && lies_at(known->grad, slot))
+      known->set(kernels::clone(known->grad));
+    return kernels::zero_(slot);
+  }
+  if (lies_at(leaf->grad, slot)) return leaf->settle();
   const bool is_there = leaf->has_gradient();
   if (is_there) kernels::copy_(slot, view::alias(leaf->grad));
-  leaf->set(slot);
+  leaf->set(twin(slot));
   if (is_there) return;
   leaf->clear();
   leaf->settle();

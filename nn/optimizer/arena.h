@@ -58,7 +58,9 @@ class ParameterArena {
   /// REQUIRES: the part lies in the arena
   Tensor flat_parameter(std::int64_t offset, std::int64_t count) const;
 
-  /// Clears every gradient without writing: the next backward pass overwrites the memory.
+  /// Clears every gradient without writing: the next backward pass overwrites the memory. A tensor
+  /// that grad() has given moves to memory of its own and keeps its values. Views of one keep them
+  /// until settle(), as do arrays of other libraries.
   void clear_gradients() const;
 
   /// False if parameter i has no gradient: it is frozen, or, since clear_gradients(), no backward
@@ -70,8 +72,9 @@ class ParameterArena {
   void adopt_gradient(std::size_t i) const;
 
   /// Brings the flat gradients up to date with the parameters' grad(). Writes zeros for parameters
-  /// that no backward pass has reached since clear_gradients(), that are frozen, or whose gradient
-  /// was dropped. Copies gradients that lie elsewhere (set_grad, create_graph).
+  /// that no backward pass has reached since clear_gradients(), that are frozen (they keep their
+  /// grad()), or whose gradient was dropped. Copies gradients that lie elsewhere (set_grad,
+  /// create_graph).
   /// Throws AutogradError if a parameter itself was moved out of the arena, by Module::to().
   void settle() const;
   /// The same for the gradient of parameter i alone.

@@ -86,7 +86,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           "create_graph"_a = false,
           "Adds d(this)/d(leaf) to every leaf's grad. `gradient` weighs the elements of this "
           "tensor; it may "
-          "be left out for a tensor of one element.")
+          "be left out for a tensor of one element. With create_graph, a leaf's grad holds the "
+          "graph and so the leaf: clear it, or use grad(), or none of them is ever freed.")
       .def(
           "detach", [](const Tensor& x) { return x.detach(caller()); },
           "The same memory without history.")
