@@ -22,7 +22,7 @@
 namespace ringrad {
 namespace {
 
-constexpr std::string_view kSuffix = ".tmp";
+constexpr std::string_view kSuffix = ".ringrad-tmp";  // no file of a user's own ends so
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kTick = std::chrono::milliseconds(5);
 

@@ -1,12 +1,12 @@
 // AtomicFile: the one way in which the library and its tools write a file.
 //
-//     write   ->  weights.tmp       fsync          what is written is on the disk
-//     commit  ->  weights.tmp  ->  weights         rename: readers find the old file or the new
-//                 the folder        fsync          the rename survives a power failure
+//     write   ->  weights.ringrad-tmp     fsync      what is written is on the disk
+//     commit  ->  ...-tmp  ->  weights    rename     readers find the old file or the new
+//                 the folder              fsync      the rename survives a power failure
 //
 // A process may be killed, or the disk may fill up, at any moment. Until commit() starts, the old
 // file is unchanged; once commit() has returned, the new file stays. A killed process leaves one
-// .tmp file, which the next save overwrites.
+// .ringrad-tmp file, which the next save overwrites.
 //
 // The path means what it means to other programs. A symbolic link is followed: the file that it
 // names is written, and the link stays. A new file has the mode that the umask gives it; an

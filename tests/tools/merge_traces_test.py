@@ -21,7 +21,7 @@ class MergeTracesTest(unittest.TestCase):
         paths = []
         for i, text in enumerate(texts):
             paths.append(self.folder / f'{i}.json')
-            paths[-1].write_text(text)
+            paths[-1].write_text(text, errors='surrogateescape')
         result = subprocess.run(['tools/merge_traces', self.folder / 'all.json', *paths], capture_output=True, text=True)
         return result, self.folder / 'all.json'
 
@@ -35,9 +35,12 @@ class MergeTracesTest(unittest.TestCase):
         self.assertEqual((kernel['ts'], kernel['pid'], name['pid']), (503, 1000, 1000))
 
     def test_takes_what_a_killed_process_has_left(self):
-        result, path = self.merge('[\n' + json.dumps(span('last words', 0, 1)))
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(json.loads(path.read_text())[0]['name'], 'last words')
+        line = json.dumps(span('last words', 0, 1))
+        for end in '', ',', ',\n', ',\n{', ',\n' + line[:20], ',\n{"name": "\udcc3':
+            with self.subTest(end=end):
+                result, path = self.merge('[\n' + line + end)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual([event['name'] for event in json.loads(path.read_text())], ['last words'])
 
     def test_refuses_what_is_no_trace(self):
         for text in 'hello', '{}', '[1]', '[' * 100_000:
@@ -54,6 +57,7 @@ class MergeTracesTest(unittest.TestCase):
         trace.write_text(json.dumps([span('a', 0, 1)]))
         (self.folder / 'all.json').write_text('old')
         (self.folder / 'all.json').chmod(0o640)
+        (self.folder / 'all.json.tmp').write_text('mine')
         (self.folder / 'link').symlink_to('all.json')
         for target in 'link', '/dev/stdout':
             result = subprocess.run(['tools/merge_traces', self.folder / target, trace], capture_output=True, text=True)
@@ -65,7 +69,7 @@ class MergeTracesTest(unittest.TestCase):
         result = subprocess.run(['tools/merge_traces', '/dev/full', trace], capture_output=True, text=True)
         self.assertEqual((result.returncode, result.stderr),
                          (2, 'merge_traces: /dev/full must be writable; got "No space left on device"\n'))
-        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ['all.json', 'link', 'trace.json'])
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ['all.json', 'all.json.tmp', 'link', 'trace.json'])
 
 
 if __name__ == '__main__':

@@ -236,7 +236,7 @@ TEST(AtomicFilePathTest, ADeviceIsWrittenIntoAndStays) {
     else
       call();
     EXPECT_TRUE(std::filesystem::is_character_file(device));
-    EXPECT_FALSE(std::filesystem::exists(std::string(device) + ".tmp"));
+    EXPECT_FALSE(std::filesystem::exists(std::string(device) + ".ringrad-tmp"));
   }
 }
 

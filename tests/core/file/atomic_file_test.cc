@@ -76,16 +76,23 @@ TEST(AtomicFileTest, NeedsNoMoreDescriptorsToCommit) {
 
 TEST(AtomicFileTest, APipeIsNotWaitedFor) {
   const Folder folder;
-  ASSERT_EQ(mkfifo((folder / "file.tmp").c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo((folder / "file.ringrad-tmp").c_str(), 0600), 0);
   expect_throws<DataError>([&] { AtomicFile file(folder / "file"); }, "must be writable; got");
+}
+
+TEST(AtomicFileTest, AUsersOwnTmpFileStays) {
+  const Folder folder;
+  write_bytes(folder / "file.tmp", "mine");
+  AtomicFile(folder / "file").commit();
+  EXPECT_EQ(bytes_of(folder / "file.tmp"), "mine");
 }
 
 TEST(AtomicFileTest, OnlyThisUserCanOpenItUntilItIsWhole) {
   const Folder folder;
-  write_bytes(folder / "file.tmp", "left");
-  std::filesystem::permissions(folder / "file.tmp", std::filesystem::perms::all);
+  write_bytes(folder / "file.ringrad-tmp", "left");
+  std::filesystem::permissions(folder / "file.ringrad-tmp", std::filesystem::perms::all);
   AtomicFile file(folder / "file");
-  EXPECT_EQ(mode_of(folder / "file.tmp"), 0600u);
+  EXPECT_EQ(mode_of(folder / "file.ringrad-tmp"), 0600u);
   file.commit();
   write_bytes(folder / "ordinary", "");
   EXPECT_EQ(mode_of(folder / "file"), mode_of(folder / "ordinary"));
@@ -94,28 +101,28 @@ TEST(AtomicFileTest, OnlyThisUserCanOpenItUntilItIsWhole) {
 TEST(AtomicFileTest, ALinkToAnotherFileIsRefused) {
   const Folder folder;
   write_bytes(folder / "other", "precious");
-  std::filesystem::create_hard_link(folder / "other", folder / "file.tmp");
+  std::filesystem::create_hard_link(folder / "other", folder / "file.ringrad-tmp");
   expect_throws<DataError>([&] { AtomicFile file(folder / "file"); },
                            "must have a temporary file of this user's alone; got");
-  std::filesystem::remove(folder / "file.tmp");
-  std::filesystem::create_symlink(folder / "other", folder / "file.tmp");
+  std::filesystem::remove(folder / "file.ringrad-tmp");
+  std::filesystem::create_symlink(folder / "other", folder / "file.ringrad-tmp");
   expect_throws<DataError>([&] { AtomicFile file(folder / "file"); }, "must be writable; got");
   EXPECT_EQ(bytes_of(folder / "other"), "precious");
 }
 
 TEST(AtomicFileTest, AFileOfAnotherUserIsRefused) {
   const Folder folder;
-  write_bytes(folder / "file.tmp", "theirs");
-  if (chown((folder / "file.tmp").c_str(), 1234, 1234) != 0) GTEST_SKIP() << "not root";
+  write_bytes(folder / "file.ringrad-tmp", "theirs");
+  if (chown((folder / "file.ringrad-tmp").c_str(), 1234, 1234) != 0) GTEST_SKIP() << "not root";
   expect_throws<DataError>([&] { AtomicFile file(folder / "file"); },
                            "must have a temporary file of this user's alone; got");
-  EXPECT_EQ(bytes_of(folder / "file.tmp"), "theirs");
+  EXPECT_EQ(bytes_of(folder / "file.ringrad-tmp"), "theirs");
 }
 
 // A killed process has left the file.
 TEST(AtomicFileTest, AnOldTemporaryFileIsOverwritten) {
   const Folder folder;
-  write_bytes(folder / "file.tmp", std::string(1000, 'x'));
+  write_bytes(folder / "file.ringrad-tmp", std::string(1000, 'x'));
   AtomicFile file(folder / "file");
   const std::string text = "new";
   file.write(std::as_bytes(std::span(text)));
@@ -220,7 +227,7 @@ TEST(AtomicFileTest, AWriterWhoseFileWasRemovedSaysWhy) {
   Writer stopped(folder, "07");
   {
     Writer successor(folder, "12");
-    std::filesystem::remove(folder / "file.07.tmp");
+    std::filesystem::remove(folder / "file.07.ringrad-tmp");
     expect_throws<DataError>([&] { stopped.commit(); },
                              "must be written by the latest run; got a later one's ");
   }
@@ -231,14 +238,15 @@ TEST(AtomicFileTest, AWriterWhoseFileWasRemovedSaysWhy) {
 
 TEST(AtomicFileTest, AWriterGivesWayToALaterOneThatIsWriting) {
   const Folder folder;
-  write_bytes(folder / "file.99.tmp", "of a later writer that was killed");
+  write_bytes(folder / "file.99.ringrad-tmp", "of a later writer that was killed");
   Writer(folder, "05").commit();
   EXPECT_EQ(bytes_of(folder / "file"), "05");
   Writer later(folder, "12"), earlier(folder, "07");
-  expect_throws<DataError>([&] { earlier.commit(); }, "file.12.tmp, which is being written");
+  expect_throws<DataError>([&] { earlier.commit(); },
+                           "file.12.ringrad-tmp, which is being written");
   later.commit();
   EXPECT_EQ(bytes_of(folder / "file"), "12");
-  EXPECT_EQ(folder.files(), (std::vector<std::string>{"file", "file.99.tmp"}));
+  EXPECT_EQ(folder.files(), (std::vector<std::string>{"file", "file.99.ringrad-tmp"}));
 }
 
 TEST(AtomicFileTest, WritersOfAllVersionsAtOnceLeaveTheLatest) {

@@ -101,7 +101,7 @@ class CheckpointFileTest(unittest.TestCase):
             most_left = 1 if number > before else most_left + 1
             self.assertLessEqual(len(left), most_left, f'seed {seed}: {left}')
             for name in left:
-                self.assertRegex(name, r'^file\.\d{20}\.tmp$')
+                self.assertRegex(name, r'^file\.\d{20}\.ringrad-tmp$')
         self.assertEqual(run('loop', self.file, number + 1, 1, 10).returncode, 0)
         self.assertEqual(self.files(), ['file'])
 

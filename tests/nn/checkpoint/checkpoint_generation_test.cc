@@ -71,7 +71,7 @@ pid_t start_job(const std::filesystem::path& path, int signal) {
 void expect_to_be_between(const Folder& folder) {
   const auto files = folder.files();
   ASSERT_EQ(files.size(), 2u);
-  EXPECT_TRUE(files[1].starts_with("run.") && files[1].ends_with(".tmp")) << files[1];
+  EXPECT_TRUE(files[1].starts_with("run.") && files[1].ends_with(".ringrad-tmp")) << files[1];
   EXPECT_EQ(step_in(folder / "run"), 1);
 }
 
