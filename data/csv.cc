@@ -1,9 +1,12 @@
 #include "ringrad/data/csv.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <map>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -100,19 +103,63 @@ void check_names(const std::vector<std::string>& names, Where where) {
 
 enum class Parsed { number, text, too_large };
 
-// from_chars() does not say whether a number is out of range because it is large or small.
-Parsed parse(std::string_view field, double& value) {
+// Whether a number that is out of range is below 1: from_chars() does not say.
+bool is_small(std::string_view field) {
+  const std::size_t e = std::min(field.find_first_of("eE"), field.size());
+  std::int64_t exponent = 0;
+  if (e < field.size()) {
+    const std::string_view digits = field.substr(e + (field[e + 1] == '+' ? 2 : 1));
+    const auto error = std::from_chars(digits.data(), digits.data() + digits.size(), exponent).ec;
+    if (error != std::errc()) return digits.starts_with('-');
+  }
+  const std::string_view digits = field.substr(0, e);
+  const std::size_t point = std::min(digits.find('.'), e),
+                    first = digits.find_first_of("123456789");
+  return exponent < static_cast<std::int64_t>(first) - static_cast<std::int64_t>(point);
+}
+
+// A number without the sign + or the blanks around it.
+std::string_view stripped(std::string_view field) {
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t first = std::min(field.find_first_not_of(kBlanks), field.size());
+  field = field.substr(first, field.find_last_not_of(kBlanks) + 1 - first);
+  if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
+  return field;
+}
+
+template <class Number>
+Parsed parse(std::string_view field, Number& value) {
   const char* const end = field.data() + field.size();
   const auto [stopped, error] = std::from_chars(field.data(), end, value);
   if (stopped != end || error == std::errc::invalid_argument) return Parsed::text;
   if (error == std::errc()) return Parsed::number;
-  long double wide = 0;
-  const auto again = std::from_chars(field.data(), end, wide).ec;
-  const bool is_small = again == std::errc() ? std::abs(wide) < 1
-                                             : field.find_first_of("eE") != field.npos &&
-                                                   field[field.find_first_of("eE") + 1] == '-';
-  value = again == std::errc() && is_small ? static_cast<double>(wide) : 0;
-  return is_small ? Parsed::number : Parsed::too_large;
+  value = 0;
+  return is_small(field) ? Parsed::number : Parsed::too_large;
+}
+
+// A float that rounds to 16 bits as the double would: where it is inexact, its last bit is 1, so
+// that it lies on neither side's tie.
+// Paper: Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded sums"
+float rounded_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const double error = value - double{nearest};
+  const auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (error == 0 || !std::isfinite(nearest) || bits % 2 == 1) return nearest;
+  return std::bit_cast<float>((error < 0) == std::signbit(value) ? bits + 1 : bits - 1);
+}
+
+// The nearest number of the dtype.
+template <class T>
+Parsed parse_as(std::string_view field, T& value) {
+  if constexpr (sizeof(T) > 2) {
+    return parse(field, value);
+  } else {
+    double exact = 0;
+    const Parsed parsed = parse(field, exact);
+    value = T(rounded_to_odd(exact));
+    const bool is_beyond = std::isfinite(exact) && !std::isfinite(float{value});
+    return parsed == Parsed::number && is_beyond ? Parsed::too_large : parsed;
+  }
 }
 
 }  // namespace
@@ -164,23 +211,16 @@ Tensor CsvTable::numbers(const std::vector<std::string>& columns, DType dtype, W
   for (std::size_t c = 0; c < wanted.size(); ++c) {
     const std::vector<std::string>& fields = column(wanted[c], where);
     for (std::size_t r = 0; r < fields.size(); ++r) {
-      std::string_view field = fields[r];
-      while (field.starts_with(' ')) field.remove_prefix(1);
-      while (field.ends_with(' ')) field.remove_suffix(1);
-      double value = 0;
-      const Parsed parsed = parse(field, value);
+      Parsed parsed = Parsed::text;
+      dispatch_floating(dtype, [&]<class T>() {
+        parsed = parse_as(stripped(fields[r]), values.data<T>()[r * wanted.size() + c]);
+      });
       RINGRAD_CHECK(parsed != Parsed::text, DataError, where, "csv: row ", r,
                     " must have a number in column ", quoted_bytes(wanted[c]), "; got ",
                     quoted_bytes(fields[r]));
-      dispatch_floating(dtype, [&]<class T>() {
-        const T stored = static_cast<T>(static_cast<MathType<T>>(value));
-        const bool fits = parsed == Parsed::number &&
-                          (!std::isfinite(value) || std::isfinite(static_cast<double>(stored)));
-        RINGRAD_CHECK(fits, DataError, where, "csv: row ", r, " must have a number that ", dtype,
-                      " can hold in column ", quoted_bytes(wanted[c]), "; got ",
-                      quoted_bytes(fields[r]));
-        values.data<T>()[r * wanted.size() + c] = stored;
-      });
+      RINGRAD_CHECK(parsed == Parsed::number, DataError, where, "csv: row ", r,
+                    " must have a number that ", dtype, " can hold in column ",
+                    quoted_bytes(wanted[c]), "; got ", quoted_bytes(fields[r]));
     }
   }
   return values;
@@ -200,7 +240,7 @@ std::pair<Tensor, std::vector<std::string>> CsvTable::classes(const std::string&
 }
 
 CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options, Where where) {
-  const std::string text = read_text(path, "read_csv", where);
+  const std::string text = read_text(path, "read_csv", options.most_bytes, where);
   try {
     return CsvTable(text, options, where);
   } catch (Error& error) {

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct CsvOptions {
   char delimiter = ',';
   bool has_header = true;      ///< the first line names the columns; else they are "0", "1", ...
   bool ignores_names = false;  ///< the columns are "0", "1", ..., whatever the header calls them
+  std::int64_t most_bytes = std::int64_t{1} << 32;  ///< of a file's text, decompressed
 };
 
 class CsvTable {
@@ -41,9 +43,9 @@ class CsvTable {
   const std::vector<std::string>& column(const std::string& name,
                                          Where where = Where::current()) const;
 
-  /// Columns as numbers, (rows, columns), on cpu:0; all columns if none is named. Spaces around a
-  /// number are ignored; "nan" and "inf" are numbers. Numbers that are too small for the dtype are
-  /// rounded, to 0 at last.
+  /// Columns as numbers, (rows, columns), on cpu:0; all columns if none is named. Each is the
+  /// dtype's number that is nearest to the text (for 16 bits, to its float64), or 0. Spaces and
+  /// tabs around a number are ignored; "nan" and "inf" are numbers.
   /// Throws DataError, with the row and the column, for a field that is no number, or beyond the
   /// dtype's largest.
   Tensor numbers(const std::vector<std::string>& columns = {}, DType dtype = DType::float32,
@@ -58,7 +60,7 @@ class CsvTable {
   std::vector<std::vector<std::string>> columns_;
 };
 
-/// Throws as CsvTable, naming the file, and if it cannot be read.
+/// Throws as CsvTable, naming the file, and if it cannot be read or is too long.
 CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options = {},
                   Where where = Where::current());
 

@@ -1,5 +1,6 @@
 // BpeTokenizer::load and save: GPT-2's vocab.json and merges.txt.
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -14,6 +15,7 @@ namespace ringrad {
 namespace {
 
 constexpr char kLoad[] = "BpeTokenizer::load";
+constexpr std::int64_t kMostBytes = 1 << 28;  // GPT-2's files have 1 MB
 
 template <class... Facts>
 [[noreturn]] void fail(const std::filesystem::path& path, Where where, const Facts&... facts) {
@@ -26,7 +28,7 @@ template <class... Facts>
 void BpeTokenizer::read_vocabulary(const std::filesystem::path& path, Where where) {
   nlohmann::json tokens;
   try {
-    tokens = parse_untrusted_json(read_text(path, kLoad, where));
+    tokens = parse_untrusted_json(read_text(path, kLoad, kMostBytes, where));
   } catch (const std::invalid_argument& error) {
     fail(path, where, error.what());
   }
@@ -54,7 +56,7 @@ void BpeTokenizer::read_vocabulary(const std::filesystem::path& path, Where wher
 
 // "#version: ..." if it is there, then a line "left right" per merge.
 void BpeTokenizer::read_merges(const std::filesystem::path& path, Where where) {
-  const std::string text = read_text(path, kLoad, where);
+  const std::string text = read_text(path, kLoad, kMostBytes, where);
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());

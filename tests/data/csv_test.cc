@@ -100,10 +100,41 @@ TEST(CsvTest, NumbersBeyondTheDTypeAreRefusedAndSmallOnesAreRounded) {
   }
 }
 
+TEST(CsvTest, NumbersAreRoundedOnce) {
+  const auto number = [](const std::string& text, DType dtype) {
+    return CsvTable("x\n" + text + "\n").numbers({"x"}, dtype).item<double>();
+  };
+  EXPECT_EQ(number("1.0000000596046447754", DType::float32), 1 + 0x1p-23);
+  EXPECT_EQ(number("2049.0000000001", DType::float16), 2050);
+  EXPECT_EQ(number("2049", DType::float16), 2048);
+  EXPECT_EQ(number("-2050.9999999999", DType::float16), -2050);
+  EXPECT_EQ(number("65519.9999999999", DType::float16), 65504);
+  EXPECT_EQ(number("1.00390625000001", DType::bfloat16), 1.0078125);
+  EXPECT_EQ(number("1.00390625", DType::bfloat16), 1);
+  EXPECT_EQ(number("2.980232238769532e-8", DType::float16), 0x1p-24);
+  EXPECT_EQ(number("2.98023223876953125e-8", DType::float16), 0);
+}
+
+TEST(CsvTest, NumbersMayHaveSignsTabsAndManyZeros) {
+  const CsvTable table("a,b,c,d\n+1.5,\t2\t ,+inf, +.5e+1\n");
+  EXPECT_EQ(table.numbers().to_vector<float>(), (std::vector<float>{1.5, 2, INFINITY, 5}));
+  for (const char* text : {"+-1", "++1", "+", "\t", "1\t2", ""})
+    expect_throws<DataError>([&] { CsvTable(concat("x\n", text, "\n")).numbers(); },
+                             "must have a number in column");
+  const std::string zeros(5000, '0');
+  for (const auto& small : Fields{"0." + zeros + "1", "-0." + zeros + "1e+400", "1e-400"})
+    EXPECT_EQ(CsvTable("x\n" + small + "\n").numbers().item(), 0);
+  for (const auto& large : Fields{"1" + zeros, "1" + zeros + "e-400", "-.1e400"})
+    expect_throws<DataError>([&] { CsvTable("x\n" + large + "\n").numbers(); }, "can hold");
+}
+
 TEST(CsvTest, FilesAreRead) {
   const testing::Folder folder;
   std::ofstream(folder / "t.csv") << "a,b\n1,2\n";
   EXPECT_EQ(read_csv(folder / "t.csv").numbers().to_vector<float>(), (std::vector<float>{1, 2}));
+  expect_throws<DataError>([&] { read_csv(folder / "t.csv", {.most_bytes = 7}); },
+                           "t.csv must hold at most 7 bytes; got more");
+  EXPECT_EQ(read_csv(folder / "t.csv", {.most_bytes = 8}).num_rows(), 1);
   std::ofstream(folder / "bad.csv") << "a,b\n1\n";
   expect_throws<DataError>([&] { read_csv(folder / "bad.csv"); }, "bad.csv");
   expect_throws<DataError>([&] { read_csv(folder / "none.csv"); }, "none.csv");
