@@ -77,6 +77,11 @@ std::size_t FileReader::inflate_into(std::span<std::byte> out) {
       if (between_members_) break;
       fail("must be a complete gzip file", "its end after ", file_bytes_, " bytes");
     }
+    if (between_members_ && *stream_.next_in == 0) {  // padding, which gzip reads too
+      ++stream_.next_in;
+      --stream_.avail_in;
+      continue;
+    }
     if (std::exchange(between_members_, false)) inflateReset(&stream_);
     const auto room = static_cast<uInt>(
         std::min<std::size_t>(out.size() - done, std::numeric_limits<uInt>::max()));

@@ -122,6 +122,7 @@ class HeaderText {
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), extent);
       if (error != std::errc() || extent < 0 || shape.size() == kMaxDims) return false;
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+      if (rest_.starts_with('L')) rest_.remove_prefix(1);  // as Python 2 wrote it
       shape.push_back(extent);
       if (!take(',') && !rest_.starts_with(')')) return false;
     }

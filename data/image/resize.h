@@ -8,7 +8,8 @@
 
 namespace ringrad {
 
-/// The image at another size, with the bytes of PIL's Image.resize(..., BILINEAR).
+/// The image at another size, with the bytes of PIL's Image.resize(..., BILINEAR), unless there is
+/// an alpha channel: PIL resizes colours times alpha, this function each channel alone.
 ///
 /// An output pixel is a weighted mean of the input pixels around its place. Weights fall linearly
 /// to 0 over a distance of one output pixel, or of one input pixel when enlarging; so a reduced

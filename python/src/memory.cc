@@ -143,11 +143,13 @@ Tensor from_buffer(const nb::object& source) {
     throw nb::python_error();
   const std::shared_ptr<Py_buffer> view(taken.release(), end_view);
   const std::string_view format = view->format ? view->format : "B";
+  std::string_view letter = format;  // without this machine's order of bytes, which ctypes names
+  if (letter.find_first_of("<=@") == 0) letter.remove_prefix(1);
   std::optional<DType> dtype;
   for (int d = 0; d < kNumDTypes; ++d)
-    if (const char* known = kFormats[static_cast<std::size_t>(d)]; known && known == format)
+    if (const char* known = kFormats[static_cast<std::size_t>(d)]; known && known == letter)
       dtype = static_cast<DType>(d);
-  if (format == "l" && view->itemsize == 8) dtype = DType::int64;
+  if (letter == "l" && view->itemsize == 8) dtype = DType::int64;
   RINGRAD_CHECK(dtype, DTypeError, where,
                 "from_buffer: elements must be one of struct's f, d, e, i, q, l, B, ?; got ",
                 format);

@@ -146,9 +146,11 @@ TEST(IdxTest, ThrowsForTrailingBytes) {
                            "must end after 6 bytes of uint8 (2, 3); got more bytes");
   expect_throws<DataError>(
       [&] {
-        read_idx(file_with(concatenation(gzip(small_file()), {0, 0, 0})));
+        read_idx(file_with(concatenation(gzip(small_file()), {0, 1, 0})));
       },
       "gzip file; got ");
+  const Tensor padded = read_idx(file_with(concatenation(gzip(small_file()), Bytes(1000, 0))));
+  expect_close(padded, {1, 2, 3, 4, 5, 6});
 }
 
 // Some bytes of a gzip header, such as its time, mean nothing to a reader; the format or the

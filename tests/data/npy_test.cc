@@ -84,6 +84,14 @@ TEST(NpyTest, ReadsColumnMajorAndBigEndianElementsAndLaterVersions) {
   }
 }
 
+TEST(NpyTest, ReadsTheExtentsOfPython2) {
+  const auto of_shape = [](const char* shape) {
+    return npy(concat("{'descr': '|u1', 'fortran_order': False, 'shape': ", shape, ", }"), {1, 2});
+  };
+  EXPECT_EQ(read_npy(file_with(of_shape("(2L, 1L)"))).shape(), Shape({2, 1}));
+  expect_throws<DataError>([&] { read_npy(file_with(of_shape("(2LL, 1)"))); }, "a tuple of");
+}
+
 TEST(NpyTest, ABoolIsZeroOrOne) {
   const Tensor x =
       read_npy(file_with(npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", {7, 0})));
@@ -95,7 +103,7 @@ TEST(NpyTest, WritesTheBytesThatNumPyWrites) {
     const auto path = testing::test_folder() / "x.npy";
     write_npy(path, read_npy(file_with(expected)));
     EXPECT_EQ(content_of(path), expected);
-    EXPECT_FALSE(std::filesystem::exists(path.string() + ".tmp"));
+    EXPECT_FALSE(std::filesystem::exists(path.string() + ".ringrad-tmp"));
   }
 }
 

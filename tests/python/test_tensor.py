@@ -1,5 +1,6 @@
 """Tensors in Python: values, brackets, gradients, errors, and memory that is shared with NumPy."""
 import array
+import ctypes
 import gc
 import io
 import sys
@@ -398,6 +399,13 @@ class SharedMemory(unittest.TestCase):
         x = rr.from_buffer(owner)
         x += 1
         self.assertEqual(owner.tolist(), [2, 3, 4])
+        for kind, dtype in (ctypes.c_float, rr.float32), (ctypes.c_int32, rr.int32), (ctypes.c_int64, rr.int64):
+            rows = (kind * 2 * 2)((1, 2), (3, 4))
+            x = rr.from_buffer(rows)
+            self.assertEqual((x.dtype, x.tolist()), (dtype, [[1, 2], [3, 4]]))
+        with self.assertRaisesRegex(rr.DTypeError, 'got >f'):
+            rr.from_buffer((ctypes.c_float.__ctype_be__ * 2)(1, 2))
+        x = rr.from_buffer(owner)
         view = memoryview(rr.tensor([[1, 2], [3, 4]]).transpose(0, 1))
         self.assertEqual((view.format, view.shape, view.tolist()), ('q', (2, 2), [[1, 3], [2, 4]]))
         with self.assertRaises(BufferError):
