@@ -37,7 +37,9 @@ namespace ringrad {
 
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep saved tensors, so that backward can run again
-  bool create_graph = false;  ///< record the backward pass itself; implies retain_graph
+  /// Record the backward pass itself; implies retain_graph. A recorded grad() holds the graph, and
+  /// that its leaf. Clear it, or use ringrad::grad(): otherwise none of them is ever freed.
+  bool create_graph = false;
 };
 
 class Tensor : public TensorMethods {
@@ -154,7 +156,9 @@ class Tensor : public TensorMethods {
   Tensor set_requires_grad(bool requires_grad = true, Where where = Where::current()) const;
   /// True if no recorded operation made this tensor.
   bool is_leaf(Where where = Where::current()) const;
-  /// The gradient accumulated in this leaf; an undefined tensor if there is none yet.
+  /// The gradient accumulated in this leaf; an undefined tensor if there is none yet. Backward
+  /// passes add to it in place. After zero_grad() of an optimizer or a module it keeps its values;
+  /// views of it may show the next gradient once the optimizer steps.
   Tensor grad(Where where = Where::current()) const;
   /// Sets the gradient; an undefined tensor drops it.
   void set_grad(const Tensor& grad, Where where = Where::current()) const;

@@ -54,7 +54,9 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def_prop_rw(
           "grad", [](const Tensor& x) { return defined(x.grad(caller())); },
           [](const Tensor& x, const Tensor* grad) { x.set_grad(or_undefined(grad), caller()); },
-          nb::arg().none(), "The gradient accumulated in this leaf, or None.")
+          nb::arg().none(),
+          "The gradient accumulated in this leaf, or None. Once it is cleared, a tensor that this "
+          "gave keeps its values; views of it, and NumPy arrays, may show the next gradient.")
       .def(
           "dims", [](const Tensor& x) { return x.dims(caller()); }, "Number of axes.")
       .def(
