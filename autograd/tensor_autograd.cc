@@ -39,6 +39,7 @@ void Tensor::set_grad(const Tensor& grad, Where where) const {
     check_same_device("set_grad", grad, *this, where);
   }
   leaf->set(grad);
+  leaf->is_average = false;
 }
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options, Where where) const {
