@@ -106,7 +106,8 @@ class Pipeline {
   Tensor train_step(const Tensor& x, const Tensor& target = {}, Where where = Where::current());
 
   /// The output of the last stage for the whole batch, without gradients, on its rank; an undefined
-  /// tensor on others. All ranks must call it. There may be fewer rows than micro-batches.
+  /// tensor on others. All ranks must call it. There may be fewer rows than micro-batches,
+  /// or none.
   ///
   /// Throws: as train_step
   Tensor forward(const Tensor& x, Where at = Where::current());

@@ -304,7 +304,9 @@ Tensor PipelineExecutor::forward(const Tensor& x, Where at) {
       const bool is_used = op == send_activation || plan_.num_devices == 1 || is_last;
       if (is_used && op != recv_activation) stages_.drop(s, b);
     }
-    std::erase_if(outputs, [](const Tensor& y) { return !y.defined() || y.size(0) == 0; });
+    const Tensor last = outputs.back();  // alone not empty, or all are
+    std::erase_if(outputs,
+                  [&](const Tensor& y) { return !y.defined() || (y.size(0) == 0 && !y.is(last)); });
     if (!outputs.empty()) all = concatenate(outputs, 0, at);
   });
   return all;

@@ -52,8 +52,9 @@ void PipelineStages::forward(int s, int b, Where where) {
   else if (grad_enabled())
     kept.input.set_requires_grad(true, where);
   // In evaluation there may be fewer rows than micro-batches; an empty micro-batch passes
-  // unchanged.
-  const bool is_empty = !grad_enabled() && kept.input.dims() > 0 && kept.input.size(0) == 0;
+  // unchanged. The last one is empty only if the whole batch is, and tells its shape then.
+  const bool is_empty = !grad_enabled() && b + 1 < num_micro_batches_ && kept.input.dims() > 0 &&
+                        kept.input.size(0) == 0;
   kept.output = is_empty ? kept.input : call(*modules_.at(s), kept.input, where);
   if (!is_last(s) && !is_empty)
     check_floating("what a stage hands on", kept.output, where);
