@@ -1,8 +1,11 @@
 #include "ringrad/parallel/train/loose/local_sgd.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/job/fault_injection.h"
@@ -27,7 +30,8 @@ LocalSGD::LocalSGD(nn::Module& module, Communicator& comm, const LocalSGDOptions
     : module_(module),
       comm_(comm),
       options_(checked(options, where)),
-      replica_("LocalSGD", module, comm, where) {}
+      replica_("LocalSGD", module, comm, where),
+      averaged_(versions()) {}
 
 bool LocalSGD::step(Where where) {
   fault_step();
@@ -48,11 +52,55 @@ void LocalSGD::sync(Where where) {
   check_equal_steps(where);
   if (num_steps_ == last_average_) return;
   replica_.settle(where);
+  const std::vector<Tensor> tensors = this->tensors();
+  const std::vector<bool> has_changed = changed_on_any_rank(where);
+  std::vector<std::pair<Tensor, Tensor>> kept;
+  std::size_t i = 0;
+  for (const nn::ParameterArena& arena : replica_.arenas())
+    for (const Tensor& parameter : arena.parameters())
+      if (!has_changed[i++])
+        kept.emplace_back(parameter.detach(), kernels::clone(parameter.detach(), where));
   for (const nn::ParameterArena& arena : replica_.arenas())
     comm_.all_reduce(arena.values(), ReduceOp::mean, where);
   replica_.mark_changed(where);
-  if (options_.average_buffers) average_buffers(where);
+  for (const auto& [parameter, value] : kept) kernels::copy_(parameter, value, where);
+  for (; i < tensors.size(); ++i) {
+    if (!has_changed[i]) continue;
+    if (is_floating(tensors[i].dtype()))
+      average_value(tensors[i], comm_, where);
+    else
+      broadcast_value(tensors[i], comm_, where);
+  }
   last_average_ = num_steps_;
+  averaged_ = versions();
+}
+
+// What is averaged: the parameters, in the order of the arenas, and the buffers.
+std::vector<Tensor> LocalSGD::tensors() const {
+  std::vector<Tensor> all;
+  for (const nn::ParameterArena& arena : replica_.arenas())
+    all.insert(all.end(), arena.parameters().begin(), arena.parameters().end());
+  if (options_.average_buffers)
+    for (const auto& [name, buffer] : module_.named_buffers()) all.push_back(buffer);
+  return all;
+}
+
+std::vector<LocalSGD::Version> LocalSGD::versions() const {
+  std::vector<Version> all;
+  for (const Tensor& tensor : tensors()) all.emplace_back(tensor.storage().get(), tensor.version());
+  return all;
+}
+
+// Of tensors(). Those that no rank has changed since the latest average are equal on all ranks.
+std::vector<bool> LocalSGD::changed_on_any_rank(Where where) const {
+  const auto now = versions();
+  const Tensor changed = ones({static_cast<std::int64_t>(now.size())},
+                              {.dtype = DType::uint8, .device = Device()}, where);
+  auto* const bytes = changed.data<std::uint8_t>();
+  for (std::size_t i = 0; i < std::min(now.size(), averaged_.size()); ++i)
+    bytes[i] = now[i] != averaged_[i];
+  if (!now.empty()) comm_.all_reduce(changed, ReduceOp::max, where);
+  return std::vector<bool>(bytes, bytes + now.size());
 }
 
 // Without this check, ranks would average at different steps.
@@ -68,15 +116,6 @@ void LocalSGD::check_equal_steps(Where where) const {
   RINGRAD_CHECK(equal, CollectiveError, where,
                 "LocalSGD: all ranks must have made equally many steps when they average; got ",
                 list);
-}
-
-void LocalSGD::average_buffers(Where where) const {
-  for (const auto& [name, buffer] : module_.named_buffers()) {
-    if (is_floating(buffer.dtype()))
-      average_value(buffer, comm_, where);
-    else
-      broadcast_value(buffer, comm_, where);
-  }
 }
 
 nn::StateDict LocalSGD::state_dict() const {

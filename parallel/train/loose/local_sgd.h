@@ -27,6 +27,8 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "ringrad/nn/module.h"
 #include "ringrad/nn/state_dict.h"
@@ -60,7 +62,8 @@ class LocalSGD {
   /// Throws: as sync
   bool step(Where where = Where::current());
 
-  /// Averages the parameters now. All ranks must call it, after equal numbers of steps.
+  /// Averages the parameters now. All ranks must call it, after equal numbers of steps. What no rank
+  /// has changed since the latest average, such as frozen parameters, keeps its bits.
   ///
   /// Throws: CollectiveError with each rank's number of steps if these differ; AutogradError for
   ///         parameters that were moved, or unfrozen, since the construction
@@ -77,9 +80,13 @@ class LocalSGD {
   void check_state_dict(const nn::StateDict& state, Where where = Where::current()) const;
 
  private:
+  using Version = std::pair<const Storage*, std::uint32_t>;
+
   bool is_due() const;
   void check_equal_steps(Where where) const;
-  void average_buffers(Where where) const;
+  std::vector<Tensor> tensors() const;
+  std::vector<Version> versions() const;
+  std::vector<bool> changed_on_any_rank(Where where) const;
 
   nn::Module& module_;
   Communicator& comm_;
@@ -87,6 +94,7 @@ class LocalSGD {
   const Replica replica_;
   std::int64_t num_steps_ = 0;
   std::int64_t last_average_ = 0;  // the step that the latest average followed
+  std::vector<Version> averaged_;  // versions() after it
 };
 
 }  // namespace ringrad

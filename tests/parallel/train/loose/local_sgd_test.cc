@@ -7,6 +7,8 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/core/random/random.h"
+#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/sgd.h"
@@ -182,6 +184,41 @@ TEST(LocalSGDTest, RunningStatisticsAreAveraged) {
     average.step();
     EXPECT_TRUE(replicas_identical(net, comm));
     expect_close(net.state_dict().at("running_mean"), {7, 8});
+  });
+}
+
+// The mean of three equal numbers need not have their bits.
+TEST(LocalSGDTest, WhatNoRankChangesKeepsItsBits) {
+  struct Net : nn::Module {
+    Tensor trained = parameter("trained", ones({64})), frozen = parameter("frozen", randn({64})),
+           frozen_later = parameter("frozen_later", randn({64})),
+           fixed = buffer("fixed", randn({64}));
+  };
+  run_ranks_on_devices(3, [](Communicator& comm) {
+    manual_seed(1);
+    Net net;
+    net.frozen.set_requires_grad(false);
+    LocalSGD average(net, comm, {.period = 2});
+    nn::SGD optimizer({net.trained, net.frozen_later}, kMomentumSgd);
+    const auto step = [&] {
+      optimizer.zero_grad();
+      (sum(net.trained * net.frozen_later) * (comm.rank() + 1.)).backward();
+      optimizer.step();
+      average.step();
+    };
+    step();  // frozen_later differs by rank, and is averaged once more
+    net.frozen_later.set_requires_grad(false);
+    step();
+    EXPECT_TRUE(replicas_identical(net, comm));
+    const auto before = copies_of(net);
+    const Tensor fixed = kernels::clone(net.fixed);
+    step();
+    step();
+    EXPECT_NE(net.trained.to_vector<float>(), before[0].to_vector<float>());
+    for (std::size_t i = 1; i < 3; ++i)
+      testing::expect_same_bits(net.parameters()[i].detach(), before[i]);
+    testing::expect_same_bits(net.fixed, fixed);
+    EXPECT_TRUE(replicas_identical(net, comm));
   });
 }
 
