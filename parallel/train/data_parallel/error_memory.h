@@ -19,34 +19,35 @@
 #include "ringrad/core/storage.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/nn/state_dict.h"
+#include "ringrad/parallel/train/data_parallel/reducer.h"
 
 namespace ringrad {
 
 /// Not thread-safe: one thread at a time.
 class ErrorMemory {
  public:
-  /// Adds gradients, a contiguous slice of their storage, to what was left of earlier ones there.
-  /// The result is this memory's own slice, float32 or float64; a caller that sends a part of it
-  /// must subtract that part.
-  Tensor add(const Tensor& gradients, Where where);
+  /// What was left of a bucket's earlier gradients: this memory's own slice, float32 or float64, in
+  /// which the caller leaves what it does not send.
+  Tensor left_of(const GradientBucket& bucket, Where where);
 
-  /// "left.0", "left.1" and so on, one for each storage in the order of its first gradients.
+  /// "left.<parameter>" for each parameter that has been in a bucket, with one axis.
   nn::StateDict state() const;
-  /// Throws: ValueError unless names are exactly those above
+  /// Throws: ValueError unless names are like those above
   static void check(const nn::StateDict& state, Where where);
   /// Replaces what was left of earlier gradients by copies of `state`, named as above.
   ///
-  /// Throws: ValueError for other names; add() later throws ShapeError unless each storage has as
-  ///         many elements
+  /// Throws: ValueError for other names; left_of() later throws ShapeError unless each parameter
+  ///         has as many elements
   void load(const nn::StateDict& state, Where where);
 
  private:
-  const Tensor& left_of(const Tensor& gradients, Where where);
+  const Tensor& all_of(const Tensor& gradients, Where where);
 
   // Each with the gradients' storage that it belongs to. The storage is kept, so that no other
   // storage can get its address.
   std::vector<std::pair<Ref<Storage>, Tensor>> left_;
-  std::vector<Tensor> loaded_;  // for storages not seen yet, from number left_.size() on
+  // By name: slices of these, and what was loaded for parameters that have not come yet.
+  nn::StateDict parts_, loaded_;
 };
 
 }  // namespace ringrad

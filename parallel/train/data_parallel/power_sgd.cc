@@ -15,6 +15,7 @@
 #include "ringrad/core/transfer.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/kernels/matmul/matmul.h"
 #include "ringrad/parallel/train/data_parallel/error_memory.h"
 #include "ringrad/parallel/train/data_parallel/hook_state.h"
@@ -54,6 +55,9 @@ Tensor orthogonalize(const Tensor& p) {
   return stands;
 }
 
+// True if all elements are finite, as a tensor on x's device.
+Tensor all_finite(const Tensor& x) { return isfinite(sum(x * 0)); }
+
 // Several tensors packed one after another, so that they are sent together.
 class Message {
  public:
@@ -87,13 +91,14 @@ class PowerSgd final : public HookState {
 
  private:
   struct Matrix {
-    Tensor gradients, left;  // (rows, columns)
-    Tensor p;                // (rows, rank)
-    Tensor q;                // (columns, rank)
-    Tensor start;            // the same; kept for the next pass
+    Tensor gradients, left, sum;  // (rows, columns); sum is M
+    Tensor p;                     // (rows, rank)
+    Tensor q;                     // (columns, rank)
+    Tensor start;                 // the same; kept for the next pass
+    Tensor is_finite;             // the average
   };
   struct Vector {
-    Tensor gradients, left, sent;
+    Tensor gradients, left, sum, sent;
   };
 
   bool is_compressed(const Shape& shape) const {
@@ -116,7 +121,9 @@ class PowerSgd final : public HookState {
 
 void PowerSgd::average(const GradientBucket& bucket, Communicator& comm) {
   const NoGradGuard guard;
-  const Tensor left = memory_.add(bucket.gradients, where_);
+  // What is left changes only when the average has come and is finite.
+  const Tensor left = memory_.left_of(bucket, where_), sum = kernels::clone(left, where_);
+  kernels::add_(sum, bucket.gradients, 1, where_);
   std::vector<Matrix> matrices;
   std::vector<Vector> vectors;
   for (const auto& [name, shape, offset] : bucket.parameters) {
@@ -124,7 +131,7 @@ void PowerSgd::average(const GradientBucket& bucket, Communicator& comm) {
       return view::slice(all, 0, begin, begin + count);
     };
     if (!is_compressed(shape)) {
-      vectors.push_back({part_of(bucket.gradients), part_of(left), {}});
+      vectors.push_back({part_of(bucket.gradients), part_of(left), part_of(sum), {}});
       continue;
     }
     const std::int64_t columns = shape.numel() / shape[0];
@@ -134,13 +141,14 @@ void PowerSgd::average(const GradientBucket& bucket, Communicator& comm) {
     Tensor& start = starts_[name];
     if (!start.defined()) start = random_start(columns, left);
     if (start.device() != left.device()) start = to_device(start, left.device(), where_);
-    matrices.push_back({matrix_of(bucket.gradients), matrix_of(left), {}, {}, start});
+    matrices.push_back(
+        {matrix_of(bucket.gradients), matrix_of(left), matrix_of(sum), {}, {}, start, {}});
   }
   send_p(comm, matrices, vectors);
   send_q(comm, matrices);
 }
 
-// "left.0" and so on, "start.<parameter>", and "random": seed and offset.
+// "left.<parameter>", "start.<parameter>", and "random": seed and offset.
 nn::StateDict PowerSgd::state() const {
   nn::StateDict state = memory_.state();
   for (const auto& [name, start] : starts_) state.emplace("start." + name, start);
@@ -186,15 +194,18 @@ void PowerSgd::send_p(Communicator& comm, std::vector<Matrix>& matrices,
   Message message(count, matrices.empty() ? vectors.front().left : matrices.front().left, where_);
   for (Matrix& m : matrices) {
     m.p = message.piece({m.left.size(0), rank_});
-    kernels::matmul_out(m.left, m.start, {}, m.p, where_);
+    kernels::matmul_out(m.sum, m.start, {}, m.p, where_);
   }
   for (Vector& v : vectors) {
     v.sent = message.piece(v.left.shape());
-    copy_(v.sent, v.left, where_);
-    zero_(v.left, where_);
+    copy_(v.sent, v.sum, where_);
   }
   message.average(comm, where_);
-  for (const Vector& v : vectors) copy_(v.gradients, v.sent, where_);
+  for (Matrix& m : matrices) m.is_finite = all_finite(m.p);
+  for (const Vector& v : vectors) {
+    copy_(v.gradients, v.sent, where_);
+    copy_(v.left, ringrad::where(all_finite(v.sent), 0, v.left), where_);
+  }
 }
 
 void PowerSgd::send_q(Communicator& comm, std::vector<Matrix>& matrices) {
@@ -206,16 +217,17 @@ void PowerSgd::send_q(Communicator& comm, std::vector<Matrix>& matrices) {
   for (Matrix& m : matrices) {
     stands.push_back(orthogonalize(m.p));
     m.q = message.piece({m.left.size(1), rank_});
-    kernels::matmul_out(transposed(m.left), m.p, {}, m.q, where_);
-    sub_(m.left, matmul(m.p, transposed(m.q)), where_);
-    copy_(m.left, ringrad::where(isfinite(m.left), m.left, 0), where_);
+    kernels::matmul_out(transposed(m.sum), m.p, {}, m.q, where_);
+    sub_(m.sum, matmul(m.p, transposed(m.q)), where_);
   }
   message.average(comm, where_);
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const Matrix& m = matrices[i];
     copy_(m.gradients, matmul(m.p, transposed(m.q)), where_);
-    copy_(m.start, ringrad::where(logical_and(stands[i], isfinite(m.q)), m.q,
-                                  random_start(m.q.size(0), m.q)));
+    const Tensor is_finite = logical_and(m.is_finite, all_finite(m.q));
+    const Tensor next = ringrad::where(stands[i], m.q, random_start(m.q.size(0), m.q));
+    copy_(m.start, ringrad::where(is_finite, next, m.start), where_);
+    copy_(m.left, ringrad::where(logical_and(is_finite, isfinite(m.sum)), m.sum, m.left), where_);
   }
 }
 

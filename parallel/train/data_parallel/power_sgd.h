@@ -30,9 +30,9 @@ struct PowerSgdOptions {
 };
 
 /// A column of P that depends on those before it is left out, and its column of Q starts again at
-/// random. Gradients that are not finite make the parameter's average NaN on all ranks, and do not
-/// change the state. A pass that adds to gradients that were already reduced compresses these
-/// again: clear gradients after each step. A hook serves one model.
+/// random. Gradients that are not finite make the parameter's average NaN on all ranks, and change
+/// neither its Q nor what is left of it. A pass that adds to gradients that were already reduced
+/// compresses these again: clear gradients after each step. A hook serves one model.
 ///
 /// DTypes:  gradients of 16 bits are kept and sent in float32
 /// Throws:  ValueError unless rank > 0

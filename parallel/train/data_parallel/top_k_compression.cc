@@ -12,6 +12,7 @@
 
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/parallel/train/data_parallel/error_memory.h"
 #include "ringrad/parallel/train/data_parallel/hook_state.h"
 
@@ -120,9 +121,11 @@ CommunicationHook top_k_compression(const TopKOptions& options, Where where) {
     RINGRAD_CHECK(bucket.gradients.numel() <= std::numeric_limits<std::int32_t>::max(), ValueError,
                   where, "top_k_compression: a bucket must hold less than 2^31 elements; got ",
                   bucket.gradients.numel());
-    const auto average_chosen = [=, gradients = bucket.gradients](Communicator& comm) {
+    const auto average_chosen = [=, &bucket](Communicator& comm) {
+      const Tensor& gradients = bucket.gradients;
       if (gradients.numel() == 0) return;
-      const Tensor left = state->memory.add(gradients, where);
+      const Tensor left = state->memory.left_of(bucket, where);
+      kernels::add_(left, gradients, 1, where);
       if (left.dtype() == DType::float64)
         reduce<double>(gradients, left, ratio, comm, where);
       else

@@ -10,6 +10,7 @@
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/parallel/comm/job/flight_recorder.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
+#include "ringrad/parallel/train/data_parallel/hook_state.h"
 #include "ringrad/tests/parallel/train/every_stream.h"
 #include "ringrad/tests/testing.h"
 
@@ -161,6 +162,23 @@ TEST(PowerSgdTest, WhatIsNotFiniteReachesAllRanksAndIsNotKept) {
         expect_close(compressed, exact, kSlack);
       }
     }
+  });
+}
+
+TEST(PowerSgdTest, APassThatIsNotFiniteKeepsWhatWasLeft) {
+  on_every_stream(2, [](Communicator& comm, Overlap overlap) {
+    const CommunicationHook hook = power_sgd({.rank = 3});
+    OneBucket bucket(comm, overlap, {kRows, kColumns}, hook);
+    averages(comm, bucket, matrix_of_rank(20, comm, 0));
+    const auto values_of = [&](const char* name) {
+      return state_of(hook)->state().at(name).to_vector<float>();
+    };
+    const Vector left = values_of("left.weight"), start = values_of("start.weight");
+    Vector own = matrix_of_rank(2, comm, 1).to_vector<float>();
+    if (comm.rank() == 1) own[7] = std::numeric_limits<float>::infinity();
+    bucket.reduce(own);
+    EXPECT_EQ(values_of("left.weight"), left);
+    EXPECT_EQ(values_of("start.weight"), start);
   });
 }
 
