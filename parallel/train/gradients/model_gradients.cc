@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "ringrad/autograd/node.h"
@@ -165,8 +166,28 @@ void ModelGradients::drop_averages() {
 
 bool ModelGradients::are_finite(Where where) { return sum_over_ranks(where).is_finite != 0; }
 
+// Gradients that are not looked at might not be finite.
+void ModelGradients::check_added(const std::vector<AnyOptimizer>& optimizers, Where where) const {
+  std::set<const TensorImpl*> added;
+  for (const Own& own : own_)
+    if (own.parameter.defined()) added.insert(own.parameter.impl());
+  const auto is_added = [&](const Tensor& parameter) {
+    return parameter.numel() == 0 || added.contains(parameter.impl());
+  };
+  for (const AnyOptimizer& any : optimizers) {
+    const auto* const sharded = std::get_if<ShardedOptimizer*>(&any);
+    RINGRAD_CHECK(sharded
+                      ? std::ranges::count(averagers_, *sharded) > 0
+                      : std::ranges::all_of(std::get<nn::Optimizer*>(any)->parameters(), is_added),
+                  ValueError, where,
+                  "ModelGradients: ShardedOptimizers, and the modules of other optimizers, must be "
+                  "added before a step; got an optimizer that is not");
+  }
+}
+
 bool ModelGradients::step(nn::GradScaler& scaler, const std::vector<AnyOptimizer>& optimizers,
                           Where where) {
+  check_added(optimizers, where);
   const bool is_finite = are_finite(where);
   scaler.report(is_finite);
   if (!is_finite) {

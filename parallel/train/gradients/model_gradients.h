@@ -78,6 +78,9 @@ class ModelGradients {
   /// ranks step, with gradients divided by the scale; else none does, ShardedOptimizers drop their
   /// gradients as after a step, and the result is false. The scaler of each rank must have the same
   /// state.
+  ///
+  /// Throws: ValueError for a ShardedOptimizer that was not added, or another optimizer of a
+  ///         parameter of no module
   bool step(nn::GradScaler& scaler, const std::vector<AnyOptimizer>& optimizers,
             Where where = Where::current());
 
@@ -100,6 +103,7 @@ class ModelGradients {
                   Where where);
   void divide(ShardedOptimizer& optimizer, std::size_t index);
   void check_marks(Where where) const;
+  void check_added(const std::vector<AnyOptimizer>& optimizers, Where where) const;
   Tensor gradient_of(const Own& own) const;
   std::vector<Tensor> scaled_gradients() const;
   Sum sum_over_ranks(Where where);

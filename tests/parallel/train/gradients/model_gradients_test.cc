@@ -82,6 +82,10 @@ Batch batch_of(int step) {
   return {x, randint(0, 3, {kRows}, generator)};
 }
 
+std::unique_ptr<nn::Optimizer> make_sgd(const std::vector<Tensor>& parameters) {
+  return std::make_unique<nn::SGD>(parameters, kSgd);
+}
+
 struct Reference {
   std::vector<double> norms;
   nn::StateDict parameters;
@@ -311,6 +315,8 @@ TEST(ModelGradientsTest, OtherCallsRefuseParts) {
     expect_throws<ValueError>([&] { nn::clip_grad_norm(optimizer.arenas(), 1); }, part);
     nn::GradScaler scaler;
     expect_throws<ValueError>([&] { scaler.step(optimizer); }, part);
+    ModelGradients none(comm);
+    expect_throws<ValueError>([&] { none.step(scaler, {&optimizer}); }, "that is not");
     expect_throws<ValueError>([&] { nn::Muon muon({net.parameters()[0]}); },
                               "Muon: matrices must be whole on this rank; got " + part);
     expect_throws<ValueError>([&] { nn::LBFGS lbfgs(net.parameters()); }, "LBFGS: parameters");
@@ -330,9 +336,7 @@ TEST(ModelGradientsTest, OtherCallsRefuseParts) {
     const nn::Muon whole_matrices({pipeline.parameters()[0]});
     // Sharded over one rank each, and yet one rank's share of the model.
     const auto alone = comm.split(comm.rank());
-    ShardedOptimizer sharded(
-        stages[static_cast<std::size_t>(comm.rank())], *alone,
-        [](const auto& parameters) { return std::make_unique<nn::SGD>(parameters, kSgd); });
+    ShardedOptimizer sharded(stages[static_cast<std::size_t>(comm.rank())], *alone, make_sgd);
     expect_throws<ValueError>([&] { sharded.clip_grad_norm(1); }, stage);
     // A group without the other stage's rank, and a stage that is added as a module.
     ModelGradients missing(*alone), as_module(comm);
@@ -344,9 +348,7 @@ TEST(ModelGradientsTest, OtherCallsRefuseParts) {
   });
   run_ranks(2, [](Communicator& comm) {
     nn::Sequential net = make_net(nullptr);
-    ShardedOptimizer sharded(net, comm, [](const auto& parameters) {
-      return std::make_unique<nn::SGD>(parameters, kSgd);
-    });
+    ShardedOptimizer sharded(net, comm, make_sgd);
     sum(net(ones({2, 6}))).backward();
     const std::string summand = "0.weight of ShardedOptimizer, which is averaged over the ranks";
     expect_throws<ValueError>([&] { nn::clip_grad_norm(net.parameters(), 1); }, summand);
@@ -370,9 +372,8 @@ TEST(ModelGradientsTest, APipelineRefusesWhatItsRanksSeeInPart) {
           Pipeline pipeline(stages, *line, gpipe(2, 2), [](const Tensor& y, const Tensor& target) {
             return cross_entropy(y, target);
           });
-          ShardedOptimizer sharded(
-              stages[static_cast<std::size_t>(line->rank())], *replicas,
-              [](const auto& parameters) { return std::make_unique<nn::SGD>(parameters, kSgd); });
+          ShardedOptimizer sharded(stages[static_cast<std::size_t>(line->rank())], *replicas,
+                                   make_sgd);
           const Batch batch = batch_of(0);
           pipeline.train_step(batch.x, batch.y);
           pipeline.clip_grad_norm(1);
@@ -386,9 +387,7 @@ TEST(ModelGradientsTest, MarksEndWithTheirScheme) {
   run_ranks(2, [](Communicator& comm) {
     nn::Linear net(40, 3);
     {
-      ShardedOptimizer sharded(net, comm, [](const auto& parameters) {
-        return std::make_unique<nn::SGD>(parameters, kSgd);
-      });
+      ShardedOptimizer sharded(net, comm, make_sgd);
       EXPECT_THROW(nn::clip_grad_norm(net.parameters(), 1), ValueError);
     }
     sum(net(ones({1, 40}))).backward();
