@@ -1,6 +1,7 @@
 #include "ringrad/parallel/train/data_parallel/sync_batch_norm.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "ringrad/autograd/constant.h"
@@ -11,6 +12,8 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/norm/batch_norm.h"
 #include "ringrad/nn/layers/batch_norm.h"
+#include "ringrad/parallel/comm/common/call_purpose.h"
+#include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
 namespace {
@@ -156,28 +159,35 @@ Tensor sync_batch_norm(const std::shared_ptr<Communicator>& comm, const Tensor& 
   kernels::batch_norm_update_running(moments, rows, options.momentum, running_mean, running_var,
                                      where);
   if (needs_grad(x, weight, bias, residual))
-    record("sync_batch_norm", where, y, {&x, &weight, &bias, &residual},
-           [comm, saved = Saved{save(x), save(weight), save(bias),
-                                save(options.relu ? residual : Tensor()), moments.mean, rstd, rows,
-                                options.relu}](BackwardContext& context) {
-             backward(context, saved, *comm);
-           });
+    record(
+        "sync_batch_norm", where, y, {&x, &weight, &bias, &residual},
+        [comm, purpose = PurposeScope::current(),
+         saved = Saved{save(x), save(weight), save(bias), save(options.relu ? residual : Tensor()),
+                       moments.mean, rstd, rows, options.relu}](BackwardContext& context) {
+          const PurposeScope scope(purpose);
+          backward(context, saved, *comm);
+        });
   return y;
 }
 
 }  // namespace
 
 int synchronize_batch_norm(nn::Module& model, Communicator& comm, Where where) {
-  nn::BatchNormFunction function;
-  if (comm.world_size() > 1)
-    function = [group = std::shared_ptr<Communicator>(comm.split(0, 0, where))](
-                   const auto&... arguments) { return sync_batch_norm(group, arguments...); };
+  std::shared_ptr<Communicator> group;
+  if (comm.world_size() > 1) group = comm.split(0, 0, where);
   int num_layers = 0;
-  model.visit([&](const std::string&, nn::Module& module) {
+  // Each layer's calls are for itself: layers do not mix.
+  model.visit([&](const std::string& path, nn::Module& module) {
     auto* const layer = dynamic_cast<nn::BatchNorm*>(&module);
     if (!layer) return;
     ++num_layers;
-    layer->train_with(function);
+    if (!group) return layer->train_with({});
+    const std::string scheme = concat("batch norm ", path);
+    layer->train_with([group, purpose = purpose_of(scheme.c_str(), model, *group, where)](
+                          const auto&... arguments) {
+      const PurposeScope scope(purpose);
+      return sync_batch_norm(group, arguments...);
+    });
   });
   return num_layers;
 }

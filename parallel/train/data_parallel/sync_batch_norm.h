@@ -38,7 +38,8 @@ namespace ringrad {
 /// All ranks must run the model alike, forward and backward: a layer makes one collective in each
 /// (in backward only if x needs a gradient). Throws in training:
 ///
-///     CollectiveError   unless the layer has one dtype and one number of channels on all ranks
+///     CollectiveError   unless the layer has one dtype and one number of channels on all ranks, or
+///                       if ranks run different layers at the same time
 ///     ShapeError        if all ranks together have fewer than two values per channel
 ///     AutogradError     from backward with create_graph
 ///
