@@ -7,27 +7,23 @@
 namespace ringrad {
 
 Replica::Replica(const char* scheme, const nn::Module& module, Communicator& comm, Where where)
-    : scheme_(scheme) {
+    : parameters_(scheme, module) {
   check_same_model(scheme, module, comm, where);
   purpose_ = purpose_of(scheme, module, comm, where);
   const PurposeScope scope(purpose_);
-  std::vector<Tensor> trained;
+  std::vector<Tensor> trained, frozen;
   for (const Tensor& parameter : module.parameters())
-    (parameter.requires_grad() ? trained : frozen_).push_back(parameter);
+    (parameter.requires_grad() ? trained : frozen).push_back(parameter);
   arenas_ = make_same_arenas(trained, comm, {}, where);
   for (const nn::ParameterArena& arena : arenas_) comm.broadcast(arena.values(), 0, where);
-  for (const Tensor& parameter : frozen_) broadcast_value(parameter, comm, where);
+  for (const Tensor& parameter : frozen) broadcast_value(parameter, comm, where);
   broadcast_buffers(module, comm, where);
   mark_changed(where);
 }
 
 void Replica::settle(Where where) const {
   for (const nn::ParameterArena& arena : arenas_) arena.settle();
-  for (const Tensor& parameter : frozen_)
-    RINGRAD_CHECK(!parameter.requires_grad(), AutogradError, where, scheme_,
-                  ": a parameter that was frozen when it was made must stay so; got one of "
-                  "shape ",
-                  parameter.shape(), " that requires a gradient now; make a new one");
+  parameters_.check(where);
 }
 
 void Replica::mark_changed(Where where) const {

@@ -13,6 +13,7 @@
 #include "ringrad/nn/module.h"
 #include "ringrad/nn/optimizer/arena.h"
 #include "ringrad/parallel/comm/communicator.h"
+#include "ringrad/parallel/train/common/known_parameters.h"
 
 namespace ringrad {
 
@@ -21,7 +22,8 @@ class Replica {
   /// Checks that all ranks hold the same parameters and buffers by name, shape and dtype, and gives
   /// all of them rank 0's values. All ranks must call it; `scheme` names the caller in messages.
   ///
-  /// Throws: CollectiveError naming the ranks whose models differ
+  /// REQUIRES: the module outlives it
+  /// Throws:   CollectiveError naming the ranks whose models differ
   Replica(const char* scheme, const nn::Module& module, Communicator& comm, Where where);
 
   /// What the model's calls are for (comm/common/call_purpose.h).
@@ -32,18 +34,17 @@ class Replica {
 
   /// Makes the arenas' gradients equal to the parameters'.
   ///
-  /// Throws: AutogradError for a parameter that was moved, or that was frozen at first and is
-  ///         trained now: no arena has it
+  /// Throws: AutogradError for a parameter that was moved, that was frozen at first and is trained
+  ///         now, or that was added: no arena has it
   void settle(Where where) const;
 
   /// Records that the arenas' values have changed, for saved tensors and views.
   void mark_changed(Where where) const;
 
  private:
-  const char* scheme_;
   std::uint16_t purpose_ = 0;
   std::vector<nn::ParameterArena> arenas_;
-  std::vector<Tensor> frozen_;
+  KnownParameters parameters_;
 };
 
 }  // namespace ringrad

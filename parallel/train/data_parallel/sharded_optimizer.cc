@@ -100,6 +100,7 @@ ShardedOptimizer::ShardedOptimizer(const Replica& replica, nn::Module& module, C
                                    const nn::ParameterGroups& groups, Where where)
     : Optimizer(trained_groups(module, groups, where), 0, 0, replica.arenas(), where),
       comm_(comm),
+      known_("ShardedOptimizer", module),
       purpose_(replica.purpose()),
       summands_(nn::PartOf::summand, "ShardedOptimizer",
                 comm.world_size() > 1 ? trained_ones(module) : std::vector<nn::NamedTensor>()) {
@@ -133,6 +134,7 @@ bool ShardedOptimizer::are_averaged(Where where) const {
 }
 
 void ShardedOptimizer::average_gradients(Where where) {
+  known_.check(where);
   if (are_averaged(where)) return;
   const PurposeScope scope(purpose_);
   for (std::size_t i = 0; i < cuts_.size(); ++i) {

@@ -35,6 +35,7 @@
 #include "ringrad/nn/state_dict.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
+#include "ringrad/parallel/train/common/known_parameters.h"
 
 namespace ringrad {
 
@@ -61,8 +62,8 @@ class ShardedOptimizer : private nn::Optimizer {
   /// are given here: `groups` must hold the module's trained parameters, which by default are one
   /// group.
   ///
-  /// REQUIRES: comm outlives this object; every rank constructs it at the same point, and no
-  ///           DistributedDataParallel averages the same gradients
+  /// REQUIRES: module and comm outlive this object; every rank constructs it at the same point, and
+  ///           no DistributedDataParallel averages the same gradients
   /// Throws:   CollectiveError naming the ranks whose models differ; ValueError if no parameter is
   ///           trained, if make_optimizer returns null or an optimizer of other parameters, or if
   ///           the groups hold others; what make_optimizer throws, with the line of this call.
@@ -80,7 +81,8 @@ class ShardedOptimizer : private nn::Optimizer {
   /// not. Until they are cleared this rank's parts() hold the average. All ranks must call it.
   ///
   /// Throws: AutogradError if some gradients are averages, and others came later; so does a
-  ///         backward pass that would add to an average
+  ///         backward pass that would add to an average. AutogradError for a parameter that was
+  ///         unfrozen or added since the construction
   void average_gradients(Where where = Where::current());
 
   /// Averages the gradients and scales them by one factor, so that their joint Euclidean norm is at
@@ -136,6 +138,7 @@ class ShardedOptimizer : private nn::Optimizer {
   void agree_on_frozen(const Tensor& presence, Where where);
 
   Communicator& comm_;
+  const KnownParameters known_;
   const std::uint16_t purpose_;    // of its calls (comm/common/call_purpose.h)
   nn::PartialGradients summands_;  // marks the parameters
   std::vector<Cut> cuts_;          // one per arena
