@@ -263,11 +263,8 @@ std::shared_ptr<CommunicationStream::Implementation> shared_stream(Communicator&
 
 }  // namespace
 
-CommunicationStream::CommunicationStream(Communicator& comm, Device device, bool overlaps,
-                                         std::uint16_t purpose)
-    : comm_(comm),
-      purpose_(purpose),
-      implementation_(overlaps ? shared_stream(comm, device) : nullptr) {}
+CommunicationStream::CommunicationStream(Communicator& comm, Device device, bool overlaps)
+    : comm_(comm), implementation_(overlaps ? shared_stream(comm, device) : nullptr) {}
 
 CommunicationStream::~CommunicationStream() {
   if (unwinding_ && is_at_work()) comm_.abort(kEndedByException);
@@ -286,7 +283,7 @@ bool CommunicationStream::is_at_work() const noexcept {
 }
 
 Work CommunicationStream::run(std::string name, Task call, Where where) {
-  Task task = [purpose = purpose_, call = std::move(call)](Communicator& comm) {
+  Task task = [purpose = PurposeScope::current(), call = std::move(call)](Communicator& comm) {
     const PurposeScope scope(purpose);
     call(comm);
   };

@@ -25,7 +25,6 @@
 
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,10 +40,10 @@ class CommunicationStream {
  public:
   using Task = std::function<void(Communicator& comm)>;
 
-  /// For tensors of `device`. Calls of its tasks are for `purpose` (common/call_purpose.h).
+  /// For tensors of `device`.
   ///
   /// REQUIRES: comm outlives it
-  CommunicationStream(Communicator& comm, Device device, bool overlaps, std::uint16_t purpose = 0);
+  CommunicationStream(Communicator& comm, Device device, bool overlaps);
 
   /// Waits until its work is done; on a GPU the current stream waits. If an exception is in flight
   /// and work is not done, the group is aborted first, since the stream's thread would wait for
@@ -52,8 +51,8 @@ class CommunicationStream {
   ~CommunicationStream();
 
   /// Runs the task. Work::wait() rethrows the task's exception. Where the stream works on the
-  /// caller's thread (without overlap, and on GPUs), run() throws it at once. The name is for
-  /// traces.
+  /// caller's thread (without overlap, and on GPUs), run() throws it at once. The task's calls have
+  /// the caller's purpose (common/call_purpose.h). The name is for traces.
   Work run(std::string name, Task task, Where where = Where::current());
 
   Communicator& comm() const { return comm_; }
@@ -74,7 +73,6 @@ class CommunicationStream {
   bool is_at_work() const noexcept;
 
   Communicator& comm_;
-  const std::uint16_t purpose_;
   const Unwinding unwinding_;
   const std::shared_ptr<Times> times_ = std::make_shared<Times>();
   const std::shared_ptr<Implementation> implementation_;

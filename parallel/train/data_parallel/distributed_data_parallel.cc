@@ -20,8 +20,7 @@ DistributedDataParallel::DistributedDataParallel(nn::Module& module, Communicato
                 "fit; got ",
                 options.bucket_bytes, " and ", options.first_bucket_bytes, " bytes");
   check_same_model("DistributedDataParallel", module, comm, where);
-  reducer_ = std::make_shared<Reducer>(
-      module, comm, options, purpose_of("DistributedDataParallel", module, comm, where), where);
+  reducer_ = std::make_shared<Reducer>(module, comm, options, where);
   reducer_->add_hooks();
   sync_buffers(where);
 }
@@ -48,13 +47,12 @@ void DistributedDataParallel::begin_forward(const Tensor& x, Where where) {
 
 // With a Join, buffers are shared at the end of a pass, when all ranks know who has data.
 void DistributedDataParallel::prepare(Where where) {
-  reducer_->check_frozen(where);
+  reducer_->check_parameters(where);
   if (!broadcasts_buffers_ || join_ || reducer_->is_paused()) return;
   if (module_.is_training() && grad_enabled()) sync_buffers(where);
 }
 
 void DistributedDataParallel::sync_buffers(Where where) {
-  reducer_->wait();
   if (comm_.world_size() == 1) return;
   const PurposeScope scope(reducer_->purpose());
   broadcast_buffers(where);

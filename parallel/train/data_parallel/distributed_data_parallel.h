@@ -59,8 +59,8 @@ class DistributedDataParallel {
     const std::shared_ptr<Reducer> reducer_;
   };
 
-  /// module(x), with its hooks. In training it waits for reductions of a pass that failed, and
-  /// sends buffers from one rank to all if options ask for it.
+  /// module(x), with its hooks. In training it sends buffers from one rank to all if options ask
+  /// for it.
   Tensor forward(const Tensor& x, Where at = Where::current());
   Tensor operator()(const Tensor& x, Where where = Where::current()) { return forward(x, where); }
 
@@ -70,7 +70,7 @@ class DistributedDataParallel {
   /// forward(), and then counts the rows of x; a backward pass must follow.
   ///
   /// Throws: AutogradError for a parameter that was frozen when this was constructed and requires a
-  ///         gradient now
+  ///         gradient now, or that was added since
   void begin_forward(const Tensor& x, Where where = Where::current());
 
   /// The module that is trained.

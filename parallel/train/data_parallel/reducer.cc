@@ -14,6 +14,7 @@
 #include "ringrad/autograd/in_place.h"
 #include "ringrad/core/gpu/capture.h"
 #include "ringrad/core/storage.h"
+#include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/job/fault_point.h"
 #include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
@@ -89,21 +90,20 @@ std::string joined(const std::vector<std::string>& names) {
 }  // namespace
 
 Reducer::Reducer(nn::Module& module, Communicator& comm,
-                 const DistributedDataParallelOptions& options, std::uint16_t purpose, Where where)
+                 const DistributedDataParallelOptions& options, Where where)
     : comm_(comm),
-      purpose_(purpose),
+      known_("DistributedDataParallel", module),
+      purposes_{purpose_of("DistributedDataParallel", module, comm, where),
+                purpose_of("other pass of the DistributedDataParallel", module, comm, where)},
       where_(where),
       options_(options),
       arenas_(make_arenas(module, comm, where)),
       links_(comm.world_size() > 1 ? comm.links(device_of(arenas_), where) : std::nullopt),
-      stream_(comm, device_of(arenas_), overlaps(options.overlap, arenas_, comm, !links_),
-              purpose) {
+      stream_(comm, device_of(arenas_), overlaps(options.overlap, arenas_, comm, !links_)) {
   std::map<const TensorImpl*, std::string> names;
   for (const auto& [name, parameter] : module.named_parameters()) {
     names.emplace(parameter.impl(), name);
-    if (parameter.requires_grad()) continue;
-    frozen_.push_back(parameter);
-    broadcast_value(parameter, comm, where);
+    if (!parameter.requires_grad()) broadcast_value(parameter, comm, where);
   }
   std::int64_t total_bytes = 0;
   for (std::size_t a = 0; a < arenas_.size(); ++a) {
@@ -177,14 +177,6 @@ void Reducer::add_hooks() {
 
 void Reducer::set_communication_hook(CommunicationHook hook) { hook_ = std::move(hook); }
 
-void Reducer::check_frozen(Where where) const {
-  for (const Tensor& parameter : frozen_)
-    RINGRAD_CHECK(!parameter.requires_grad(), AutogradError, where,
-                  "DistributedDataParallel: a parameter that was frozen when it was made must "
-                  "stay so; got one of shape ",
-                  parameter.shape(), " that requires a gradient now; make a new one");
-}
-
 // --- A backward pass ---------------------------------------------------------------------------
 
 void Reducer::gradient_completed(std::size_t p) {
@@ -219,10 +211,9 @@ void Reducer::gradient_completed(std::size_t p) {
 }
 
 void Reducer::begin_pass() {
-  wait();  // for what a failed pass has left
-  check_frozen(where_);
+  check_parameters(where_);
   if (on_begin_) on_begin_();
-  const auto pass = std::make_shared<PassAlive>();
+  const auto pass = std::make_shared<Pass>(shared_from_this());
   running_pass_ = pass;
   next_bucket_ = 0;
   num_arrived_ = 0;
@@ -232,12 +223,21 @@ void Reducer::begin_pass() {
         std::count_if(parameters_.begin() + static_cast<std::ptrdiff_t>(bucket.parameters.begin),
                       parameters_.begin() + static_cast<std::ptrdiff_t>(bucket.parameters.end),
                       [](const Parameter& parameter) { return parameter.is_used; }));
-  at_end_of_backward([self = shared_from_this(), pass] { self->finish(); });
+  at_end_of_backward([pass] { pass->reducer->finish(); });
+}
+
+Reducer::Pass::~Pass() {
+  try {
+    reducer->wait();
+  } catch (...) {  // the pass has failed already, or threw this error itself
+  }
 }
 
 void Reducer::reduce_complete(bool all) {
-  while (next_bucket_ < buckets_.size() && (all || buckets_[next_bucket_].num_missing == 0))
+  while (next_bucket_ < buckets_.size() && (all || buckets_[next_bucket_].num_missing == 0)) {
+    if (next_bucket_ == 0) is_other_pass_ = !is_other_pass_;
     reduce(buckets_[next_bucket_++]);
+  }
 }
 
 // A gradient may lie elsewhere, as after set_grad({}): it must be in the bucket before that is
@@ -247,6 +247,7 @@ void Reducer::reduce(Bucket& bucket) {
     arenas_[parameters_[p].arena].settle(parameters_[p].index);
   if (!bucket.is_used) return;
   const NoGradGuard guard;
+  const PurposeScope scope(purposes_[is_other_pass_]);
   if (weight_ != 1) mul_(bucket.content.gradients, weight_, where_);
   works_.push_back(hook_ ? hook_(bucket.content, stream_)
                          : average(bucket.content, stream_, where_));
@@ -254,12 +255,13 @@ void Reducer::reduce(Bucket& bucket) {
 }
 
 // Parameters that this rank's loss did not reach may have been reached on others, so their buckets
-// are sent now.
+// are sent now, also where that is an error: the other ranks wait for them.
 void Reducer::finish() {
   running_pass_.reset();
-  check_reached();
+  const std::string error = error_of_pass();
   reduce_rest();
   if (on_end_) on_end_();
+  if (!error.empty()) throw AutogradError(error, where_);
 }
 
 void Reducer::reduce_rest() {
@@ -291,24 +293,24 @@ void Reducer::reduce_zeros() {
                 "DistributedDataParallel: with static_graph every rank must have data in the first "
                 "pass; got none on rank ",
                 comm_.rank_names()(comm_.rank()));
-  wait();
   for (const nn::ParameterArena& arena : arenas_) arena.clear_gradients();
   reduce_all();
 }
 
 void Reducer::reduce_now() {
-  wait();
   if (on_begin_) on_begin_();
   reduce_all();
   if (on_end_) on_end_();
 }
 
 void Reducer::reduce_all() {
+  const Pass pass(shared_from_this());
   next_bucket_ = 0;
   reduce_rest();
 }
 
 void Reducer::run(const char* name, CommunicationStream::Task task, Where where) {
+  const PurposeScope scope(purpose());
   stream_.run(name, std::move(task), where).wait();
 }
 
@@ -329,6 +331,7 @@ bool Reducer::compare_presence() {
     return false;
   presence_ = gradient_presence(arenas_);
   frozen_later_.mark(arenas_, presence_);
+  const PurposeScope scope(purpose());
   works_.push_back(stream_.run(
       "presence of gradients",
       [presence = presence_, where = where_](Communicator& comm) {
@@ -338,20 +341,19 @@ bool Reducer::compare_presence() {
   return true;
 }
 
-void Reducer::check_reached() const {
+// What is wrong with what this pass has reached; empty if nothing is.
+std::string Reducer::error_of_pass() const {
+  const bool is_known = options_.static_graph && has_learned_;
   std::vector<std::string> missing;
   for (const Parameter& parameter : parameters_)
     if (parameter.arrival == 0 && parameter.is_used) missing.push_back(parameter.name);
-  if (missing.empty()) return;
-  RINGRAD_CHECK(options_.allow_unused, AutogradError, where_,
-                "DistributedDataParallel: without allow_unused every backward pass must reach all "
-                "parameters; on rank ",
-                comm_.rank_names()(comm_.rank()), " it did not reach ", joined(missing));
-  RINGRAD_CHECK(!options_.static_graph || !has_learned_, AutogradError, where_,
-                "DistributedDataParallel: with static_graph every pass must reach the same "
-                "parameters; on rank ",
-                comm_.rank_names()(comm_.rank()), " it did not reach ", joined(missing),
-                ", which the first one did");
+  if (missing.empty() || (options_.allow_unused && !is_known)) return {};
+  return concat("DistributedDataParallel: ",
+                options_.allow_unused
+                    ? "with static_graph every pass must reach the same parameters"
+                    : "without allow_unused every backward pass must reach all parameters",
+                "; on rank ", comm_.rank_names()(comm_.rank()), " it did not reach ",
+                joined(missing), options_.allow_unused ? ", which the first one did" : "");
 }
 
 // From now on, buckets are ordered as rank 0's gradients came.

@@ -10,12 +10,14 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ringrad/nn/module.h"
@@ -24,6 +26,7 @@
 #include "ringrad/parallel/comm/communication_stream.h"
 #include "ringrad/parallel/plan/predict/gradient_buckets.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
+#include "ringrad/parallel/train/common/known_parameters.h"
 
 namespace ringrad {
 
@@ -97,12 +100,12 @@ std::ostream& operator<<(std::ostream& out, const CommunicationSummary& summary)
 
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  /// Gives all ranks rank 0's parameters, and packs them into arenas. Its calls are for `purpose`,
-  /// so those of two models never match.
+  /// Gives all ranks rank 0's parameters, and packs them into arenas. Its calls have purposes of
+  /// their own, so those of two models never match, and neither do buckets of two passes in turn.
   ///
-  /// REQUIRES: all ranks hold the same model
+  /// REQUIRES: all ranks hold the same model, which outlives it
   Reducer(nn::Module& module, Communicator& comm, const DistributedDataParallelOptions& options,
-          std::uint16_t purpose, Where where);
+          Where where);
 
   /// Registers the hooks: backward passes are reduced from now on.
   void add_hooks();
@@ -137,14 +140,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void reduce_now();
   std::int64_t num_passes() const { return summary_.num_passes; }
 
-  /// Blocks until no reduction is running. A backward pass that ends without an error calls it
-  /// itself.
-  void wait();
+  /// Throws AutogradError if a parameter was unfrozen or added since the construction.
+  void check_parameters(Where where) const { known_.check(where); }
 
-  /// Throws AutogradError if a parameter that was frozen at construction requires a gradient now.
-  void check_frozen(Where where) const;
-
-  std::uint16_t purpose() const { return purpose_; }
+  /// Of all calls but those of every other pass's buckets.
+  std::uint16_t purpose() const { return purposes_[0]; }
   std::size_t num_buckets() const { return buckets_.size(); }
   const std::vector<nn::ParameterArena>& arenas() const { return arenas_; }
   CommunicationSummary summary();
@@ -168,7 +168,16 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     std::size_t num_missing = 0;
     bool is_used = true;  // in a static graph: on some rank
   };
-  struct PassAlive {};
+  // A pass that reduces. Its end, also by an exception, waits for the reductions: the next pass
+  // writes into the buckets.
+  struct Pass {
+    explicit Pass(std::shared_ptr<Reducer> of) : reducer(std::move(of)) {}
+    ~Pass();
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+    const std::shared_ptr<Reducer> reducer;
+  };
 
   BucketSizes sizes_for(std::int64_t bytes) const;
   void make_buckets(const std::vector<int>& arrival);
@@ -177,22 +186,26 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void reduce_complete(bool all);
   void reduce(Bucket& bucket);
   void finish();
-  void check_reached() const;
+  std::string error_of_pass() const;
   void reduce_all();
   void reduce_rest();
   bool compare_presence();
   void learn_from_first_pass();
+  void wait();
 
   Communicator& comm_;
-  const std::uint16_t purpose_;
+  const KnownParameters known_;
+  // The buckets of passes have them in turn. Otherwise a rank that gives a pass up after its first
+  // bucket, and begins another pass, would send that bucket where other ranks send a later one.
+  const std::array<std::uint16_t, 2> purposes_;
+  bool is_other_pass_ = true;  // has the second of them
   const Where where_;
   const DistributedDataParallelOptions options_;
   std::vector<nn::ParameterArena> arenas_;
   const std::optional<CostModel> links_;  // none if a library moves the data
-  std::vector<Tensor> frozen_;
-  std::vector<Parameter> parameters_;  // in the order of arena and place
-  Tensor presence_;                    // of gradients, on any rank, after the latest reduced pass
-  FrozenParameters frozen_later_;      // of those in arenas
+  std::vector<Parameter> parameters_;     // in the order of arena and place
+  Tensor presence_;                // of gradients, on any rank, after the latest reduced pass
+  FrozenParameters frozen_later_;  // of those in arenas
   std::vector<ParameterPlace> places_;
   std::vector<Bucket> buckets_;  // in the order of reduction
   BucketSizes sizes_;
@@ -203,7 +216,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::size_t next_bucket_ = 0;
   int num_arrived_ = 0;
   // Owned by the engine's callback: a pass that fails destroys it, and the next pass starts anew.
-  std::weak_ptr<PassAlive> running_pass_;
+  std::weak_ptr<Pass> running_pass_;
   bool has_learned_ = false;
   CommunicationSummary summary_;
   std::vector<Work> works_;     // of this pass

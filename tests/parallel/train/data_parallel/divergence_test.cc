@@ -1,21 +1,28 @@
 // What would let replicas drift apart in silence: models that are reduced in another order on some
-// ranks, parameters that are frozen on some of them, and optimizers that decide by a rank's own
-// loss. All ranks get an error that names it, or compute what one rank does.
+// ranks, passes that fail on some of them, parameters that are frozen on some of them or added, and
+// optimizers that decide by a rank's own loss. All ranks get an error that names it, or compute
+// what one rank does.
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/engine.h"
+#include "ringrad/autograd/hooks.h"
 #include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/concatenate.h"
 #include "ringrad/nn/layers/activation.h"
+#include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/lbfgs.h"
 #include "ringrad/nn/optimizer/sgd.h"
@@ -23,6 +30,7 @@
 #include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"
+#include "ringrad/parallel/train/data_parallel/sync_batch_norm.h"
 #include "ringrad/parallel/train/loose/local_sgd.h"
 #include "ringrad/tests/parallel/train/every_stream.h"
 #include "ringrad/tests/testing.h"
@@ -116,7 +124,132 @@ TEST(DivergenceTest, ACallMayComeFromDifferentLines) {
   });
 }
 
-// --- Frozen parameters ---
+// --- Passes that fail ---
+
+// Two layers whose buckets are alike. Backward fails between them while is_bad.
+struct Failing {
+  Failing() {
+    manual_seed(1);
+    net.append(nn::Linear(4, 4, false));
+    net.append(nn::Linear(4, 4, false));
+    register_hook(net.parameters()[0], [this](const Tensor&) -> Tensor {
+      if (is_bad) throw ValueError("bad sample", Where::current());
+      return {};
+    });
+  }
+  nn::Sequential net;
+  bool is_bad = false;
+};
+
+// Buckets of the failed pass are still under way when the next pass writes into them.
+TEST(DivergenceTest, APassThatFailsLeavesTheNextOneAlone) {
+  enum class Next { alone_first, plain, by_module };
+  for (const Next next : {Next::alone_first, Next::plain, Next::by_module})
+    run_ranks(2, [next](Communicator& comm) {
+      Failing failing;
+      nn::Sequential& net = failing.net;
+      DistributedDataParallel model(
+          net, comm, {.bucket_bytes = 1, .overlap = Overlap::always, .broadcast_buffers = false});
+      model.set_communication_hook([](const GradientBucket& bucket, CommunicationStream& stream) {
+        return stream.run("slow", [gradients = bucket.gradients](Communicator& group) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          group.all_reduce(gradients, ReduceOp::mean);
+        });
+      });
+      const Tensor x = full({1, 4}, comm.rank() + 1.), last = net.parameters()[1];
+      failing.is_bad = true;
+      EXPECT_THROW(sum(model(x * 1000.)).backward(), ValueError);
+      failing.is_bad = false;
+      net.zero_grad();
+      if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(90));
+      if (next == Next::alone_first) {
+        const DistributedDataParallel::NoSync alone(model);
+        (sum(model(x)) / 2.).backward();
+      }
+      const double part = next == Next::alone_first ? 0.5 : 1;
+      (sum(next == Next::by_module ? net(x) : model(x)) * part).backward();
+      const Tensor expected = grad(sum(net(x)), last);
+      comm.all_reduce(expected, ReduceOp::mean);
+      testing::expect_close(last.grad(), expected);
+    });
+}
+
+TEST(DivergenceTest, ARankThatSkipsAPassThatFailedIsNamed) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always})
+    expect_on_both(
+        [overlap](Communicator& comm) {
+          Failing failing;
+          DistributedDataParallel model(
+              failing.net, comm, {.bucket_bytes = 1, .overlap = overlap, .static_graph = true});
+          for (int step = 0; step < 3; ++step) {
+            failing.net.zero_grad();
+            failing.is_bad = comm.rank() == 1 && step == 1;
+            try {
+              sum(model(full({1, 4}, comm.rank() + 1.))).backward();
+            } catch (const ValueError&) {
+            }
+          }
+        },
+        {" for the DistributedDataParallel of Sequential at ",
+         " for the other pass of the DistributedDataParallel of Sequential at "});
+}
+
+TEST(DivergenceTest, ARankThatSkipsAPassWithoutAParameterStaysInStep) {
+  struct Net : nn::Module {
+    nn::Linear& a = child("a", nn::Linear(4, 4, false));
+    nn::Linear& b = child("b", nn::Linear(4, 4, false));
+    bool skips = false;
+    Tensor forward(const Tensor& x, Where) override { return skips ? b(x) : b(x) * 2 + a(x); }
+  };
+  for (const Overlap overlap : {Overlap::never, Overlap::always})
+    run_ranks(2, [overlap](Communicator& comm) {
+      Net net;
+      DistributedDataParallel model(net, comm,
+                                    {.bucket_bytes = 1, .overlap = overlap, .allow_unused = false});
+      const auto pass = [&] {
+        net.zero_grad();
+        sum(model(full({1, 4}, comm.rank() + 1.))).backward();
+      };
+      pass();
+      net.skips = comm.rank() == 1;
+      if (net.skips)
+        EXPECT_THROW(pass(), AutogradError);
+      else
+        pass();
+      net.skips = false;
+      pass();
+      EXPECT_EQ(net.a.weight.grad().to_vector<double>(), std::vector<double>(16, 1.5));
+      EXPECT_EQ(net.b.weight.grad().to_vector<double>(), std::vector<double>(16, 3));
+    });
+}
+
+TEST(DivergenceTest, BatchNormsOfDifferentLayersDoNotMix) {
+  struct Net : nn::Module {
+    nn::BatchNorm1d& a = child("a", nn::BatchNorm1d(3));
+    nn::BatchNorm1d& b = child("b", nn::BatchNorm1d(3));
+    bool is_bad = false;
+    Tensor forward(const Tensor& x, Where where) override {
+      const Tensor y = a(x);
+      if (is_bad) throw ValueError("bad sample", where);
+      return b(y);
+    }
+  };
+  expect_on_both(
+      [](Communicator& comm) {
+        Net net;
+        synchronize_batch_norm(net, comm);
+        for (int step = 0; step < 3; ++step) {
+          net.is_bad = comm.rank() == 1 && step == 1;
+          try {
+            net(ones({4, 3}));
+          } catch (const ValueError&) {
+          }
+        }
+      },
+      {" for the batch norm a of ", " for the batch norm b of "});
+}
+
+// --- Frozen and added parameters ---
 
 TEST(DivergenceTest, AParameterThatOneRankFreezesIsNamed) {
   for (const Overlap overlap : {Overlap::never, Overlap::always})
@@ -176,6 +309,34 @@ TEST(DivergenceTest, AParameterThatIsTrainedLaterIsRefusedInBackward) {
           sum(net(ones({2, 6}))).backward();
         },
         "a parameter that was frozen when it was made");
+  });
+}
+
+// Each rank would train a layer that is added later by its own gradients.
+TEST(DivergenceTest, ALayerThatIsAddedLaterIsRefused) {
+  const std::string text = "a module must keep the parameters that it had when it was made; got 4";
+  run_ranks(1, [&](Communicator& comm) {
+    nn::Sequential net(nn::Linear(6, 3));
+    DistributedDataParallel model(net, comm);
+    ShardedOptimizer optimizer(net, comm, sgd);
+    LocalSGD average(net, comm, {.period = 1});
+    net.append(nn::Linear(3, 1));
+    testing::expect_throws<AutogradError>([&] { model(ones({2, 6})); }, text);
+    testing::expect_throws<AutogradError>([&] { sum(net(ones({2, 6}))).backward(); }, text);
+    testing::expect_throws<AutogradError>([&] { optimizer.step(); }, text);
+    testing::expect_throws<AutogradError>([&] { average.step(); }, text);
+  });
+}
+
+TEST(DivergenceTest, AShardedOptimizerRefusesWhatIsUnfrozenLater) {
+  run_ranks(1, [](Communicator& comm) {
+    nn::Linear net(6, 3);
+    net.bias.set_requires_grad(false);
+    ShardedOptimizer optimizer(net, comm, sgd);
+    net.bias.set_requires_grad();
+    sum(net(ones({2, 6}))).backward();
+    testing::expect_throws<AutogradError>([&] { optimizer.step(); },
+                                          "a parameter that was frozen when it was made");
   });
 }
 
