@@ -36,6 +36,10 @@ class Values(unittest.TestCase):
                                    ('==', x == x, a == a), ('sum', x.sum([1]), a.sum(1)), ('exp', rr.exp(x), np.exp(a))):
             np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-12, err_msg=name)
 
+    def test_results_may_be_several_tensors(self):
+        values, inverse, counts = rr.unique(rr.tensor([3., 1., 3.]))
+        self.assertEqual((values.tolist(), inverse.tolist(), counts.tolist()), ([1, 3], [1, 0, 1], [1, 2]))
+
     def test_brackets_agree_with_numpy_and_are_views_unless_a_step_is_negative(self):
         a = np.arange(60.0).reshape(3, 4, 5)
         x = rr.from_dlpack(a)
