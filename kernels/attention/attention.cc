@@ -1,5 +1,6 @@
 #include "ringrad/kernels/attention/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ringrad/core/check_fits.h"
@@ -89,7 +90,7 @@ AttentionProblem attention_problem(const Tensor& q, const Tensor& k, const Tenso
           .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(Q[3]))),
           .causal = options.causal,
           .shift = ends_together ? K[2] - Q[2] : 0,
-          .window = options.window};
+          .window = std::min(options.window, Q[2] + K[2])};
 }
 
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,

@@ -115,7 +115,7 @@ struct ScorePlace {
     for_each_number<kColumns / 16>([&](int j, int half, int e, int i, int c) {
       float& value = x[j][half][e];
       value = c >= begin[i] && c < end[i]
-                  ? rules.masked(scale * value, place + 8 * i * down + c * right) * kLog2e
+                  ? as_power_of_two(rules.masked(scale * value, place + 8 * i * down + c * right))
                   : -std::numeric_limits<float>::infinity();
     });
   }

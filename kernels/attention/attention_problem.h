@@ -6,10 +6,21 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
+#include <numbers>
 
 #include "ringrad/kernels/attention/attention_options.h"
 
 namespace ringrad::kernels {
+
+/// A score, or what a mask adds to it, as a power of two. Finite ones stay finite: masks may hold
+/// the lowest number in place of -inf, and a row of only those is the mean of all values.
+template <class M>
+constexpr M as_power_of_two(M score) {
+  constexpr M kLargest = std::numeric_limits<M>::max();
+  const M x = score * std::numbers::log2e_v<M>;
+  return score >= -kLargest && score <= kLargest ? std::clamp(x, -kLargest, kLargest) : x;
+}
 
 /// [begin, end) of positions.
 struct AttentionRange {
@@ -21,10 +32,10 @@ struct AttentionProblem {
   double scale;
   bool causal;
   std::int64_t shift;   ///< position of query 0 among the keys
-  std::int64_t window;  ///< 0: unlimited
+  std::int64_t window;  ///< at most T + S, so that sums with positions fit; 0: unlimited
 
   /// Queries that share a head of keys.
-  constexpr std::int64_t group() const { return H / Hkv; }
+  constexpr std::int64_t group() const { return Hkv > 0 ? H / Hkv : 1; }
 
   /// The keys that query t may attend to by causality and window; the mask may exclude more.
   constexpr AttentionRange keys_of(std::int64_t t) const {

@@ -103,8 +103,7 @@ RINGRAD_INLINE void mask_scores(const AttentionProblem& a, const Mask<M>& mask, 
     for (std::int64_t j = 0; j < inside; ++j) x[j] = allowed[j * mask.column] ? x[j] : kNever;
   } else if (mask.added) {
     const M* added = mask.added + t * mask.row + begin * mask.column;
-    for (std::int64_t j = 0; j < inside; ++j)
-      x[j] += added[j * mask.column] * std::numbers::log2e_v<M>;
+    for (std::int64_t j = 0; j < inside; ++j) x[j] += as_power_of_two(added[j * mask.column]);
   }
   const AttentionRange keys = a.keys_of(t);
   for (std::int64_t j = begin; j < std::min(keys.begin, end); ++j) x[j - begin] = kNever;

@@ -12,6 +12,10 @@ Tensor rotary_embedding(const Tensor& x, const RotaryOptions& options, bool inve
   RINGRAD_CHECK(options.offset >= 0 && options.size >= 0 && options.base > 0, ValueError, where,
                 kName, ": offset and size must not be negative, and base positive; got ",
                 options.offset, ", ", options.size, " and ", options.base);
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  RINGRAD_CHECK(options.offset <= kMost, ValueError, where, kName,
+                ": offset must be at most 2^53, up to which float64 holds all positions; got ",
+                options.offset);
   RotaryCall call{x, empty_like(x, where), options, inverse ? -1. : 1.};
   std::int64_t& size = call.options.size;
   if (size == 0) size = x.shape().back();

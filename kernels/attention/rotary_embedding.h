@@ -37,7 +37,7 @@ namespace ringrad::kernels {
 /// Shapes:  x (..., T, D)
 /// DTypes:  every floating dtype; 16-bit ones compute in float32
 /// Throws:  ShapeError for fewer than two axes, or unless R is even and at most D; ValueError
-///          unless offset and size are not negative and base > 0; DTypeError
+///          unless 0 <= offset <= 2^53, size >= 0 and base > 0; DTypeError
 Tensor rotary_embedding(const Tensor& x, const RotaryOptions& options, bool inverse = false,
                         Where where = Where::current());
 

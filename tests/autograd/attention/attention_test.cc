@@ -153,6 +153,38 @@ TEST(AttentionTest, WorksOn16BitDtypesAndUnderAutocast) {
   }
 }
 
+// Masks often hold the lowest finite number in place of -inf.
+TEST(AttentionTest, ARowOfLowestNumbersIsTheMeanOfAllValues) {
+  Random random(21);
+  for (const std::int64_t T : {1, 9})
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64}) {
+      const Tensor q = random.tensor({1, 1, T, 8}, dtype), k = random.tensor({1, 1, 7, 8}, dtype),
+                   v = random.tensor({1, 1, 7, 8}, dtype);
+      const double most = dtype == DType::float64 ? std::numeric_limits<double>::max()
+                                                  : std::numeric_limits<float>::max();
+      const Tensor lowest = full({7}, -most, {.dtype = math_dtype(dtype)});
+      const Tensor mean_value = expand(mean(v, {2}, true), {1, 1, T, 8});
+      expect_close(scaled_dot_product_attention(q, k, v, {.mask = lowest}), mean_value, 16);
+    }
+}
+
+TEST(AttentionTest, AWindowMayBeLargerThanAllPositions) {
+  Random random(22);
+  const Tensor q = random.tensor({1, 2, 5, 8}), k = random.tensor({1, 1, 7, 8});
+  AttentionOptions options{.alignment = CausalAlignment::lower_right};
+  const Tensor expected = scaled_dot_product_attention(q, k, k, options);
+  options.window = std::numeric_limits<std::int64_t>::max();
+  expect_close(scaled_dot_product_attention(q, k, k, options), expected);
+}
+
+TEST(AttentionTest, MayHaveNoHeads) {
+  const Tensor q = zeros({2, 0, 3, 4}).set_requires_grad(), k = zeros({2, 0, 5, 4});
+  const Tensor y = scaled_dot_product_attention(q, k, k);
+  sum(y).backward();
+  EXPECT_EQ(y.shape(), q.shape());
+  EXPECT_EQ(q.grad().shape(), q.shape());
+}
+
 TEST(AttentionTest, NoticesThatAMaskChanged) {
   Random random(5);
   const Inputs in(random);

@@ -99,6 +99,7 @@ TEST(RotaryEmbeddingTest, TakesEmptyTensorsAndThrowsForOddSizes) {
   expect_throws<ShapeError>([] { rotary_embedding(ones({2, 4}), {.size = 6}); }, "got 6 of 4");
   expect_throws<ShapeError>([] { rotary_embedding(ones({4})); }, "at least 2 axes");
   expect_throws<ValueError>([] { rotary_embedding(ones({2, 4}), {.offset = -1}); }, "offset");
+  expect_throws<ValueError>([] { rotary_embedding(ones({2, 4}), {.offset = INT64_MAX}); }, "2^53");
 }
 
 // Values of the paper's published code.
