@@ -10,6 +10,7 @@
 #include "ringrad/kernels/norm/batch_norm_cuda.h"
 #include "ringrad/kernels/norm/channel_norm.h"
 #include "ringrad/kernels/norm/row_norm.h"
+#include "ringrad/kernels/overlap.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -303,12 +304,19 @@ BatchNormGradients batch_norm_backward_apply(const Tensor& grad_output, const Ba
 
 void batch_norm_update_running(const Moments& moments, double rows, double momentum,
                                const Tensor& running_mean, const Tensor& running_var, Where where) {
-  const auto update = [&](const Tensor& running, const Tensor& moment, double correction) {
-    check_floating("batch_norm", running, where);
-    check_same_device("batch_norm", running, moment, where);
-    RINGRAD_CHECK(running.shape() == moment.shape(), ShapeError, where,
+  for (const Tensor* const running : {&running_mean, &running_var}) {
+    check_floating("batch_norm", *running, where);
+    check_same_device("batch_norm", *running, moments.mean, where);
+    RINGRAD_CHECK(running->shape() == moments.mean.shape(), ShapeError, where,
                   "batch_norm: running statistics must have one value per channel; got ",
-                  running.shape(), " for ", moment.shape());
+                  running->shape(), " for ", moments.mean.shape());
+    running->check_writable("batch_norm", where);
+  }
+  RINGRAD_CHECK(running_mean.numel() == 0 || !memory_overlaps(running_mean, running_var),
+                ValueError, where,
+                "batch_norm: running_mean and running_var must not share memory; got ",
+                running_mean.shape(), " of both in one place");
+  const auto update = [&](const Tensor& running, const Tensor& moment, double correction) {
     if (running.device().is_cuda()) {
       cuda::batch_norm_update_running(moment, correction, momentum, running, where);
       return running.mark_changed(where);
