@@ -12,14 +12,14 @@ namespace ringrad {
 
 struct Pool1dOptions {
   std::int64_t kernel = 2;
-  std::int64_t stride = 2;        ///< distance between windows
+  std::int64_t stride = 0;        ///< distance between windows; 0: the kernel's extent
   std::int64_t padding = 0;       ///< at most half of the kernel
   bool count_include_pad = true;  ///< means divide by the padded window, not by its part in x
 };
 
 struct Pool3dOptions {
   std::array<std::int64_t, 3> kernel = {2, 2, 2};   ///< window extents: depth, vertical, horizontal
-  std::array<std::int64_t, 3> stride = {2, 2, 2};   ///< distance between windows
+  std::array<std::int64_t, 3> stride = {0, 0, 0};   ///< distance between windows; 0: the kernel's
   std::array<std::int64_t, 3> padding = {0, 0, 0};  ///< at most half of the kernel
   bool count_include_pad = true;  ///< means divide by the padded window, not by its part in x
 };

@@ -39,7 +39,7 @@ PoolGeometry sliding_geometry(const char* operation, const Shape& shape,
     check_pool_windows(operation, windows.extent, options.kernel[axis], options.stride[axis],
                        options.padding[axis], where);
     windows.kernel = options.kernel[axis];
-    windows.stride = options.stride[axis];
+    windows.stride = options.stride[axis] != 0 ? options.stride[axis] : options.kernel[axis];
     windows.padding = options.padding[axis];
     windows.count_padding = options.count_include_pad;
     windows.outputs = (windows.extent + 2 * windows.padding - windows.kernel) / windows.stride + 1;
@@ -146,11 +146,11 @@ Tensor average_backward(const Tensor& grad_output, const Shape& input_shape, con
 void check_pool_windows(const char* operation, std::int64_t extent, std::int64_t kernel,
                         std::int64_t stride, std::int64_t padding, Where where) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-  RINGRAD_CHECK(kernel > 0 && kernel <= kMax && stride > 0 && stride <= kMax && padding >= 0 &&
+  RINGRAD_CHECK(kernel > 0 && kernel <= kMax && stride >= 0 && stride <= kMax && padding >= 0 &&
                     padding <= kernel / 2,
                 ValueError, where, operation,
-                ": kernel and stride must be positive and below 2^31, padding at most half of the "
-                "kernel; got kernel ",
+                ": the kernel must be positive, the stride not negative, both below 2^31, and the "
+                "padding at most half of the kernel; got kernel ",
                 kernel, ", stride ", stride, ", padding ", padding);
   RINGRAD_CHECK(extent + 2 * padding >= kernel, ShapeError, where, operation,
                 ": the window must fit into the padded input; got an extent of ",

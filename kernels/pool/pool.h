@@ -23,14 +23,14 @@ namespace ringrad {
 
 struct Pool2dOptions {
   std::array<std::int64_t, 2> kernel = {2, 2};   ///< window extents: vertical, horizontal
-  std::array<std::int64_t, 2> stride = {2, 2};   ///< distance between windows
+  std::array<std::int64_t, 2> stride = {0, 0};   ///< distance between windows; 0: the kernel's
   std::array<std::int64_t, 2> padding = {0, 0};  ///< at most half of the kernel
   bool count_include_pad = true;  ///< means divide by the padded window, not by its part in x
 };
 
 namespace kernels {
 
-/// Checks the windows along one axis. Throws: ValueError unless kernel, stride > 0 and
+/// Checks the windows along one axis. Throws: ValueError unless kernel > 0, stride >= 0 and
 /// 0 <= padding <= kernel / 2; ShapeError unless a window fits into the padded axis
 void check_pool_windows(const char* operation, std::int64_t extent, std::int64_t kernel,
                         std::int64_t stride, std::int64_t padding, Where where);
@@ -45,8 +45,8 @@ struct MaxPool2dResult {
 ///
 /// Shapes:  x (B, C, H, W)  ->  (B, C, P, Q)
 /// DTypes:  every floating dtype
-/// Throws:  ShapeError unless x has four axes and the kernel fits; ValueError unless kernel,
-///          stride > 0 and 0 <= padding <= kernel / 2; DTypeError
+/// Throws:  ShapeError unless x has four axes and the kernel fits; ValueError unless kernel > 0,
+///          stride >= 0 and 0 <= padding <= kernel / 2; DTypeError
 MaxPool2dResult max_pool2d(const Tensor& x, const Pool2dOptions& options,
                            Where where = Where::current());
 

@@ -121,10 +121,12 @@ const Pool3dOptions kVolumes[] = {
 
 // visit(output, inputs) for every window of a contiguous volume, as places in memory.
 template <class Visit>
-void for_each_window(const Shape& x, const Pool3dOptions& o, Visit visit) {
+void for_each_window(const Shape& x, Pool3dOptions o, Visit visit) {
   std::int64_t out[3], output = 0;
-  for (unsigned i = 0; i < 3; ++i)
+  for (unsigned i = 0; i < 3; ++i) {
+    if (o.stride[i] == 0) o.stride[i] = o.kernel[i];
     out[i] = (x[static_cast<int>(i) + 2] + 2 * o.padding[i] - o.kernel[i]) / o.stride[i] + 1;
+  }
   for (std::int64_t image = 0; image < x[0] * x[1]; ++image)
     for (std::int64_t n = 0; n < out[0] * out[1] * out[2]; ++n) {
       const std::int64_t at[] = {n / (out[1] * out[2]), n / out[2] % out[1], n % out[2]};
@@ -197,6 +199,17 @@ TEST(AutogradPoolTest, MeansOfSixteenBitVolumesAreRoundedOnce) {
   testing::expect_same_bits(avg_pool3d(x), to(avg_pool3d(to(x, DType::float32)), DType::bfloat16));
 }
 
+TEST(AutogradPoolTest, WindowsTouchUnlessAStrideIsGiven) {
+  Random random(8);
+  const Tensor x = random.tensor({1, 2, 7, 9}), volume = random.tensor({1, 2, 7, 6, 9});
+  testing::expect_same_bits(avg_pool2d(x, {.kernel = {3, 4}}),
+                            avg_pool2d(x, {.kernel = {3, 4}, .stride = {3, 4}}));
+  testing::expect_same_bits(max_pool1d(flatten(x, 1, 2), {.kernel = 4}),
+                            max_pool1d(flatten(x, 1, 2), {.kernel = 4, .stride = 4}));
+  testing::expect_same_bits(max_pool3d(volume, {.kernel = {3, 2, 4}}),
+                            max_pool3d(volume, {.kernel = {3, 2, 4}, .stride = {3, 2, 4}}));
+}
+
 TEST(AutogradPoolTest, VolumesThrowAtTheCallersLine) {
   const Tensor x = zeros({1, 1, 2, 4, 4});
   EXPECT_EQ(max_pool3d(zeros({0, 2, 2, 2, 2})).shape(), (Shape{0, 2, 1, 1, 1}));
@@ -219,7 +232,7 @@ TEST(AutogradPoolTest, ThrowsAtTheCallersLine) {
   const Tensor x = zeros({1, 1, 4, 4});
   expect_throws<ShapeError>([] { max_pool2d(zeros({4, 4})); }, "max_pool2d: ");
   expect_throws<ShapeError>([&] { avg_pool2d(x, {.kernel = {5, 1}}); }, "avg_pool2d: ");
-  expect_throws<ValueError>([&] { max_pool2d(x, {.stride = {0, 1}}); }, "max_pool2d: ");
+  expect_throws<ValueError>([&] { max_pool2d(x, {.stride = {-1, 1}}); }, "max_pool2d: ");
   expect_throws<ValueError>([&] { max_pool2d(x, {.padding = {2, 0}}); }, "max_pool2d: ");
   expect_throws<ValueError>([&] { adaptive_avg_pool2d(x, {0, 1}); }, "adaptive_avg_pool2d: ");
   expect_throws<DTypeError>(

@@ -43,7 +43,9 @@ const Case kCases[] = {
 };
 
 reference::Pool reference_of(const Case& c) {
-  const Pool2dOptions& o = c.options;
+  Pool2dOptions o = c.options;
+  for (const unsigned i : {0u, 1u})
+    if (o.stride[i] == 0) o.stride[i] = o.kernel[i];
   const auto outputs = [&](int axis, unsigned i) {
     return (c.shape[axis] + 2 * o.padding[i] - o.kernel[i]) / o.stride[i] + 1;
   };
@@ -213,7 +215,7 @@ TEST(PoolTest, ThrowsForBadShapesAndOptions) {
       },
       "got an extent of 4 for a window of 5");
   expect_throws<ShapeError>([&] { max_pool2d(zeros({1, 2, 0, 4}), {}); }, "must have pixels");
-  expect_throws<ValueError>([&] { max_pool2d(x, {.stride = {0, 1}}); }, "got kernel 2, stride 0");
+  expect_throws<ValueError>([&] { max_pool2d(x, {.stride = {-1, 1}}); }, "stride -1");
   expect_throws<ValueError>([&] { avg_pool2d(x, {.padding = {2, 0}}); }, "padding 2");
   expect_throws<ValueError>(
       [&] {
