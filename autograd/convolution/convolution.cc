@@ -6,6 +6,7 @@
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
 
 namespace ringrad {
@@ -179,13 +180,22 @@ Tensor convolve_transposed(const Tensor& x, const Tensor& weight, const Tensor& 
   const ConvolutionOptions& o = options.convolution;
   const Names& names = names_of(o);
   const Shape shape = transposed_shape(x, weight, options, where);
-  Tensor y = kernels::convolution_backward_input(x, weight, shape, o, where);
   if (bias.defined()) {
+    check_same_dtype(names.transpose, x, bias, where);
+    check_same_device(names.transpose, x, bias, where);
     RINGRAD_CHECK(bias.shape() == Shape{shape[1]}, ShapeError, where, names.transpose,
                   ": bias must have shape (", shape[1], ",); got ", bias.shape());
+  }
+  // On a CPU, which computes in float32, 16-bit results are rounded once, after the bias.
+  const bool is_wide = bias.defined() && !x.device().is_cuda();
+  const DType dtype = is_wide ? math_dtype(x.dtype()) : x.dtype();
+  Tensor y = kernels::convolution_backward_input(
+      kernels::cast(x, dtype, where), kernels::cast(weight, dtype, where), shape, o, where);
+  if (bias.defined()) {
     Shape broadcast = Shape::filled(o.rank + 1, 1);
     broadcast[0] = shape[1];
-    kernels::add_(y, view::reshape(bias, broadcast, where), 1, where);
+    kernels::add_(y, view::reshape(kernels::cast(bias, dtype, where), broadcast, where), 1, where);
+    y = kernels::cast(y, x.dtype(), where);
   }
   if (needs_grad(x, weight, bias))
     record(names.transpose, where, y, {&x, &weight, &bias},
