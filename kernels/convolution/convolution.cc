@@ -217,28 +217,25 @@ void backward_input(const Geometry& g, const Tensor& grad_y, const Tensor& weigh
   cpu::onednn::convolution_backward_input(g, gradient, filter, result, where);
 }
 
-void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y,
-                     ConvolutionWeightGradients& result, Where where) {
+void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y, const Tensor& result,
+                     Where where) {
   if (x.device().is_cuda()) {
-    if (result.bias.defined()) result.bias = sum(grad_y, {0, 2, 3}, false, where);
     if (uses_vendor(Provided::conv2d, where) &&
-        vendor::convolution_backward_weight(g, x, grad_y, result.weight, where))
+        vendor::convolution_backward_weight(g, x, grad_y, result, where))
       return;
-    return cuda::convolution_backward_weight(g, x, grad_y, result.weight, where);
+    return cuda::convolution_backward_weight(g, x, grad_y, result, where);
   }
   if (x.dtype() == DType::float64)
     return cpu::direct::convolution_backward_weight(g, x.data<double>(), grad_y.data<double>(),
-                                                    result.weight.data<double>(),
-                                                    data_or_null<double>(result.bias));
+                                                    result.data<double>());
   const float *image = x.data<float>(), *gradient = grad_y.data<float>();
-  float *filter = result.weight.data<float>(), *offset = data_or_null<float>(result.bias);
-  if (is_empty(g))
-    return cpu::direct::convolution_backward_weight(g, image, gradient, filter, offset);
+  float* filter = result.data<float>();
+  if (is_empty(g)) return cpu::direct::convolution_backward_weight(g, image, gradient, filter);
   if (const auto problem = winograd_problem(g); is_winograd(g, problem))
-    return winograd::backward_weight(problem, image, gradient, filter, offset, where);
+    return winograd::backward_weight(problem, image, gradient, filter, where);
   if (cpu::depthwise::supports(g))
-    return cpu::depthwise::convolution_backward_weight(g, image, gradient, filter, offset);
-  cpu::onednn::convolution_backward_weight(g, image, gradient, filter, offset, where);
+    return cpu::depthwise::convolution_backward_weight(g, image, gradient, filter);
+  cpu::onednn::convolution_backward_weight(g, image, gradient, filter, where);
 }
 
 }  // namespace
@@ -281,11 +278,12 @@ ConvolutionWeightGradients convolution_backward_weight(const Tensor& grad_output
   const Geometry g = geometry_of(Product::backward_weight, x.shape(), weight_shape, options, where);
   check_gradient(operation, grad_output, g, where);
   const Options like{.dtype = kernel_dtype(x), .device = x.device()};
-  ConvolutionWeightGradients result{empty(image_shape(weight_shape), like, where),
-                                    with_bias ? empty({g.K}, like, where) : Tensor()};
-  backward_weight(g, as_image(x, where), as_image(grad_output, where), result, where);
-  result.weight = from_image(result.weight, weight_shape, x.dtype(), where);
-  if (with_bias) result.bias = cast(result.bias, x.dtype(), where);
+  const Tensor weight = empty(image_shape(weight_shape), like, where);
+  const Tensor grad_y = as_image(grad_output, where);
+  backward_weight(g, as_image(x, where), grad_y, weight, where);
+  ConvolutionWeightGradients result{from_image(weight, weight_shape, x.dtype(), where), {}};
+  // A pass of its own, whose partial sums are in float64: those of oneDNN are one float32 chain.
+  if (with_bias) result.bias = cast(sum(grad_y, {0, 2, 3}, false, where), x.dtype(), where);
   return result;
 }
 

@@ -19,9 +19,8 @@ void convolution(const ConvolutionGeometry& g, const float* x, const float* weig
                  const float* bias, float* y, Where where);
 void convolution_backward_input(const ConvolutionGeometry& g, const float* grad_y,
                                 const float* weight, float* grad_x, Where where);
-/// grad_bias: K values, or null.
 void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
-                                 float* grad_weight, float* grad_bias, Where where);
+                                 float* grad_weight, Where where);
 
 }  // namespace onednn
 
@@ -30,9 +29,9 @@ void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, c
 namespace depthwise {
 
 bool supports(const ConvolutionGeometry& g);
-/// grad_bias: K values, or null. REQUIRES: supports(g); no extent is 0
+/// REQUIRES: supports(g); no extent is 0
 void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
-                                 float* grad_weight, float* grad_bias);
+                                 float* grad_weight);
 
 }  // namespace depthwise
 
@@ -45,7 +44,7 @@ void convolution_backward_input(const ConvolutionGeometry& g, const T* grad_y, c
                                 T* grad_x);
 template <class T>
 void convolution_backward_weight(const ConvolutionGeometry& g, const T* x, const T* grad_y,
-                                 T* grad_weight, T* grad_bias);
+                                 T* grad_weight);
 
 }  // namespace direct
 

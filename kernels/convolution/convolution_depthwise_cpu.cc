@@ -62,22 +62,11 @@ RINGRAD_CLONES void sum_row_of_taps(const ConvolutionGeometry& g, std::int64_t r
   flush<S>(sum, totals);
 }
 
-/// Adds `count` vectors that are `step` apart to the totals.
-RINGRAD_CLONES void sum_vectors(std::int64_t count, std::int64_t step, const float* x,
-                                double* totals) {
-  Vec::type sum = {};
-  for (std::int64_t i = 0; i < count; ++i) {
-    sum += Vec::at(x + i * step);
-    if ((i + 1) % kBlock == 0) flush<1>(&sum, totals);
-  }
-  flush<1>(&sum, totals);
-}
-
 template <int S>
 void backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
-                     float* grad_weight, float* grad_bias) {
+                     float* grad_weight) {
   constexpr std::int64_t kMostChunks = 8;
-  const std::int64_t chunks = std::min(g.B, kMostChunks), sums = g.R * S + 1;  // and the bias
+  const std::int64_t chunks = std::min(g.B, kMostChunks), sums = g.R * S;
   std::vector<double> parts(static_cast<std::size_t>(g.C * chunks * sums));
   parallel_for(g.C / kLanes * chunks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t piece = first; piece < last; ++piece) {
@@ -86,8 +75,6 @@ void backward_weight(const ConvolutionGeometry& g, const float* x, const float* 
       double* part = parts.data() + piece * sums * kLanes;
       for (std::int64_t r = 0; r < g.R; ++r)
         sum_row_of_taps<S>(g, r, begin, end, x + channel, grad_y + channel, part + r * S * kLanes);
-      sum_vectors((end - begin) * g.P * g.Q, g.C, grad_y + begin * g.P * g.Q * g.C + channel,
-                  part + (sums - 1) * kLanes);
     }
   });
   for (std::int64_t c = 0; c < g.C; ++c)
@@ -95,10 +82,7 @@ void backward_weight(const ConvolutionGeometry& g, const float* x, const float* 
       const double* part = parts.data() + (c / kLanes * chunks * sums + i) * kLanes + c % kLanes;
       double total = 0;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total += part[chunk * sums * kLanes];
-      if (i < sums - 1)
-        grad_weight[c * (sums - 1) + i] = static_cast<float>(total);
-      else if (grad_bias)
-        grad_bias[c] = static_cast<float>(total);
+      grad_weight[c * sums + i] = static_cast<float>(total);
     }
 }
 
@@ -110,9 +94,9 @@ bool supports(const ConvolutionGeometry& g) {
 }
 
 void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
-                                 float* grad_weight, float* grad_bias) {
-  g.S == 5 ? backward_weight<5>(g, x, grad_y, grad_weight, grad_bias)
-           : backward_weight<7>(g, x, grad_y, grad_weight, grad_bias);
+                                 float* grad_weight) {
+  g.S == 5 ? backward_weight<5>(g, x, grad_y, grad_weight)
+           : backward_weight<7>(g, x, grad_y, grad_weight);
 }
 
 }  // namespace ringrad::kernels::cpu::depthwise

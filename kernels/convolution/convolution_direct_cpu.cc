@@ -121,7 +121,7 @@ void convolution_backward_input(const ConvolutionGeometry& g, const T* grad_y, c
 
 template <class T>
 void convolution_backward_weight(const ConvolutionGeometry& g, const T* x, const T* grad_y,
-                                 T* grad_weight, T* grad_bias) {
+                                 T* grad_weight) {
   const TurnedFilter layout{g, true};
   std::vector<T> filter(static_cast<std::size_t>(layout.size()), T{0});
   const std::int64_t inputs = g.group_inputs(), outputs = g.group_outputs();
@@ -139,16 +139,12 @@ void convolution_backward_weight(const ConvolutionGeometry& g, const T* x, const
   layout.for_each([&](std::int64_t to, std::int64_t from) {
     grad_weight[to] = filter[static_cast<std::size_t>(from)];
   });
-  if (!grad_bias) return;
-  std::fill_n(grad_bias, g.K, T{0});
-  for (std::int64_t place = 0; place < g.B * g.pixels_of_y(); ++place)
-    add_scaled(g.K, T{1}, grad_y + place * g.K, grad_bias);
 }
 
 #define RINGRAD_INSTANTIATE(T)                                                                  \
   template void convolution(const ConvolutionGeometry&, const T*, const T*, const T*, T*);      \
   template void convolution_backward_input(const ConvolutionGeometry&, const T*, const T*, T*); \
-  template void convolution_backward_weight(const ConvolutionGeometry&, const T*, const T*, T*, T*);
+  template void convolution_backward_weight(const ConvolutionGeometry&, const T*, const T*, T*);
 RINGRAD_INSTANTIATE(float)
 RINGRAD_INSTANTIATE(double)
 #undef RINGRAD_INSTANTIATE

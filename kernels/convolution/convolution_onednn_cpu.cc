@@ -176,32 +176,27 @@ void convolution_backward_input(const ConvolutionGeometry& g, const float* grad_
 }
 
 void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, const float* grad_y,
-                                 float* grad_weight, float* grad_bias, Where where) {
+                                 float* grad_weight, Where where) {
   if (overruns(g))
     return convolution_backward_weight(of_seen_pixels(g), seen_pixels(g, x, where).data<float>(),
-                                       grad_y, grad_weight, grad_bias, where);
+                                       grad_y, grad_weight, where);
   const char* operation = g.name(ConvolutionProduct::backward_weight);
-  const bool with_bias = grad_bias != nullptr;
-  auto& plan = glue::find_or_make_plan(key_of(g, with_bias), operation, where, [&] {
+  auto& plan = glue::find_or_make_plan(key_of(g, false), operation, where, [&] {
     const Descriptions d(g);
     const dnnl::convolution_backward_weights::primitive_desc backward(
-        {kAlgorithm, d.x, d.any_filter, with_bias ? d.bias : memory::desc(), d.y, d.stride,
-         d.dilation, d.padding, d.padding},
-        glue::engine(), d.forward(with_bias));
+        {kAlgorithm, d.x, d.any_filter, d.y, d.stride, d.dilation, d.padding, d.padding},
+        glue::engine(), d.forward(false));
     return with_reorder({dnnl::convolution_backward_weights(backward),
                          {{DNNL_ARG_SRC, d.x},
                           {DNNL_ARG_DIFF_DST, d.y},
-                          {DNNL_ARG_DIFF_WEIGHTS, backward.diff_weights_desc()},
-                          {DNNL_ARG_DIFF_BIAS, backward.diff_bias_desc()}}},
+                          {DNNL_ARG_DIFF_WEIGHTS, backward.diff_weights_desc()}}},
                         d.filter, backward.diff_weights_desc(), FilterIs::output);
   });
   const Tensor storage = plan.reorder ? empty({plan.reordered_size}, {}, where) : Tensor();
   float* ordered = plan.reorder ? storage.data<float>() : grad_weight;
-  plan.convolution.run({{DNNL_ARG_SRC, x},
-                        {DNNL_ARG_DIFF_DST, grad_y},
-                        {DNNL_ARG_DIFF_WEIGHTS, ordered},
-                        {DNNL_ARG_DIFF_BIAS, grad_bias}},
-                       operation, where);
+  plan.convolution.run(
+      {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, grad_y}, {DNNL_ARG_DIFF_WEIGHTS, ordered}}, operation,
+      where);
   if (plan.reorder)
     plan.reorder->run({{DNNL_ARG_FROM, ordered}, {DNNL_ARG_TO, grad_weight}}, operation, where);
 }

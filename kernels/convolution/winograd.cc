@@ -181,7 +181,6 @@ class FilterGradient {
         inputs_(kBlock, x.channels, where),
         gradients_(kBlock, y.channels, where),
         zero_pixel_(zeros({std::max(x.channels, y.channels)}, {}, where)),
-        bias_(zeros({y.channels}, {}, where)),
         few_(x.channels, y.channels, where),
         total_(x.channels, y.channels, where) {
     for (const Planes* planes : {&few_, &total_})  // the gaps between matrices are summed as well
@@ -194,13 +193,12 @@ class FilterGradient {
     for (std::int64_t first = begin; first < end; first += kFew) {
       for (std::int64_t block = first; block < std::min(first + kFew, end); ++block)
         add_block(block, block == first, x, grad_y);
-      add_to(total_.data, few_.data, 1, kPlaces * total_.step);
+      add_to(total_.data, few_.data, kPlaces * total_.step);
     }
   }
   void add(const FilterGradient& other, std::int64_t begin, std::int64_t end) {
-    add_to(total_.data + begin, other.total_.data + begin, 1, end - begin);
+    add_to(total_.data + begin, other.total_.data + begin, end - begin);
   }
-  void add_bias_to(float* bias) const { add_to(bias, bias_.data<float>(), 1, y_.channels); }
 
   const Planes& total() const { return total_; }
 
@@ -217,21 +215,17 @@ class FilterGradient {
     for (int place = 0; place < kPlaces; ++place)
       accumulate(x_.channels, y_.channels, kBlock, {inputs_.at(place), 1, x_.channels},
                  gradients_.at(place), few_.at(place));
-    // The place of point 1 in both directions holds the plain sum of a tile, times (-1/6)^2.
-    for (std::int64_t t = 0; t < kBlock; ++t)
-      add_to(bias_.data<float>(), gradients_.at(kInputs + 1, t), 36, y_.channels);
   }
 
-  RINGRAD_AVX512_CLONES static void add_to(float* sum, const float* values, float factor,
-                                           std::int64_t size) {
-    for (std::int64_t i = 0; i < size; ++i) sum[i] += factor * values[i];
+  RINGRAD_AVX512_CLONES static void add_to(float* sum, const float* values, std::int64_t size) {
+    for (std::int64_t i = 0; i < size; ++i) sum[i] += values[i];
   }
 
   Image x_, y_;
   const Tiles& tiles_;
   UnevenTiles& uneven_;
   Planes inputs_, gradients_;
-  Tensor zero_pixel_, bias_;
+  Tensor zero_pixel_;
   Planes few_, total_;
 };
 
@@ -264,7 +258,7 @@ void backward_input(const Problem& p, const float* grad_y, const float* weight, 
 }
 
 void backward_weight(const Problem& p, const float* x, const float* grad_y, float* grad_weight,
-                     float* grad_bias, Where where) {
+                     Where where) {
   const Image image{p.B, p.H, p.W, p.C, p.padding_h, p.padding_w}, y{p.B, p.P, p.Q, p.K};
   const Tiles tiles(y);
   UnevenTiles uneven(tiles);
@@ -283,11 +277,7 @@ void backward_weight(const Problem& p, const float* x, const float* grad_y, floa
   parallel_for(p.C, 32, [&](std::int64_t begin, std::int64_t end) {
     planes_to_filter(whole.total(), p.C, begin, end, grad_weight);
   });
-  if (grad_bias) {
-    std::fill_n(grad_bias, p.K, 0.f);
-    for (const FilterGradient& part : partial) part.add_bias_to(grad_bias);
-  }
-  add_products_directly(uneven.list(), tiles, image, x, y, grad_y, grad_weight, grad_bias);
+  add_products_directly(uneven.list(), tiles, image, x, y, grad_y, grad_weight);
 }
 
 }  // namespace ringrad::kernels::winograd

@@ -55,9 +55,9 @@ void forward(const Problem& problem, const float* x, const float* weight, const 
 void backward_input(const Problem& problem, const float* grad_y, const float* weight, float* grad_x,
                     Where where);
 
-/// grad_weight (K, C, 3, 3) and, unless null, grad_bias (K) from x and grad_y. The order of
-/// summation, and with it the last bits, depends on the number of threads.
+/// grad_weight (K, C, 3, 3) from x and grad_y. The order of summation, and with it the last bits,
+/// depends on the number of threads.
 void backward_weight(const Problem& problem, const float* x, const float* grad_y,
-                     float* grad_weight, float* grad_bias, Where where);
+                     float* grad_weight, Where where);
 
 }  // namespace ringrad::kernels::winograd

@@ -246,7 +246,7 @@ void convolve_directly(const std::vector<std::int64_t>& list, const Tiles& tiles
 
 void add_products_directly(const std::vector<std::int64_t>& list, const Tiles& tiles,
                            const Image& x, const float* x_pixels, const Image& y,
-                           const float* grad_y, float* grad_weight, float* grad_bias) {
+                           const float* grad_y, float* grad_weight) {
   if (list.empty()) return;
   constexpr std::int64_t kSize = kTaps * kTaps, kFew = 32;
   const std::int64_t C = x.channels, K = y.channels;
@@ -267,14 +267,6 @@ void add_products_directly(const std::vector<std::int64_t>& list, const Tiles& t
       }
     }
   });
-  if (!grad_bias) return;
-  for (const std::int64_t tile : list) {
-    const Tiles::Position at = tiles.position(tile);
-    const WindowOf window(y, grad_y, at);
-    for (int i = 0; i < inside(y.rows, at.h); ++i)
-      for (int j = 0; j < inside(y.columns, at.w); ++j)
-        for (std::int64_t k = 0; k < K; ++k) grad_bias[k] += window.at(i, j)[k];
-  }
 }
 
 }  // namespace ringrad::kernels::winograd

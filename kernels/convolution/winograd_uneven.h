@@ -59,10 +59,10 @@ void convolve_directly(const std::vector<std::int64_t>& list, const Tiles& tiles
                        const float* x_pixels, const FilterView& view, const float* weight,
                        const float* bias, const Image& y, float* y_pixels, Where where);
 
-/// Adds what the tiles listed contribute to grad_weight (K, C, 3, 3) and, unless null, to
-/// grad_bias (K). The result does not depend on the number of threads.
+/// Adds what the tiles listed contribute to grad_weight (K, C, 3, 3). The result does not depend on
+/// the number of threads.
 void add_products_directly(const std::vector<std::int64_t>& list, const Tiles& tiles,
                            const Image& x, const float* x_pixels, const Image& y,
-                           const float* grad_y, float* grad_weight, float* grad_bias);
+                           const float* grad_y, float* grad_weight);
 
 }  // namespace ringrad::kernels::winograd

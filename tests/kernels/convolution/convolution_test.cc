@@ -216,6 +216,16 @@ TEST(ConvolutionTest, DepthwiseGradientsOfManyPixelsAreExactToTheLastPlaces) {
   EXPECT_NEAR(gradients.weight.to_vector<double>()[12], sum, 1e-5 * sum);  // the middle tap
 }
 
+TEST(ConvolutionTest, BiasGradientsOfManyPixelsAreExactToTheLastPlaces) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "GPUs may be simulated";
+  for (const std::int64_t side : {1, 3}) {  // oneDNN, and Winograd's transforms
+    const Tensor x = ones({2, 16, 512, 512}), grad = full(x.shape(), 0.1f);
+    const auto gradients = convolution_backward_weight(
+        grad, x, {16, 16, side, side}, true, Conv2dOptions{.padding = {side / 2, side / 2}});
+    expect_close(gradients.bias, std::vector<double>(16, 2 * 512 * 512 * double{0.1f}));
+  }
+}
+
 TEST(ConvolutionTest, ReturnsChannelsLastMemory) {
   Random random(1);
   const Tensor x = random.tensor({2, 4, 5, 6}), weight = random.tensor({8, 4, 3, 3});
