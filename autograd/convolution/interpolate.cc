@@ -50,9 +50,11 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options, Where whe
                   size, " and scale ", scale);
     const double outputs =
         size > 0 ? static_cast<double>(size) : std::floor(static_cast<double>(inputs) * scale);
-    RINGRAD_CHECK(inputs > 0 && outputs >= 1 && outputs < 1e15, ShapeError, where,
-                  "interpolate: image and result must have pixels; got shape ", x.shape(),
-                  ", size ", size, " and scale ", scale);
+    RINGRAD_CHECK(
+        inputs > 0 && outputs >= 1 && outputs < 0x1p31, ShapeError, where,
+        "interpolate: image and result must have pixels, the result fewer than 2^31 along "
+        "an axis; got shape ",
+        x.shape(), ", size ", size, " and scale ", scale);
     resampling.input[i] = inputs;
     resampling.output[i] = static_cast<std::int64_t>(outputs);
     resampling.scale[i] = scale;

@@ -15,7 +15,23 @@ namespace {
 constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
 
 // As in layer_norm_cpu.cc, the compiler chooses the order of the sums, the same in every run; and
-// `shift` is the part of the mean that rounding took from the centre.
+// `shift` is the part of the mean that rounding took from the centre. A group may be large, so sums
+// of kBlock elements are added in float64.
+constexpr std::int64_t kBlock = 1024;
+
+// The sums over i < size of the numbers that add(i, sums...) adds.
+template <class T, class Add>
+[[gnu::always_inline]] inline void sum_blocks(std::int64_t size, double& first, double& second,
+                                              Add add) {
+  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+    const std::int64_t end = std::min(begin + kBlock, size);
+    T a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+    for (std::int64_t i = begin; i < end; ++i) add(i, a, b);
+    first += static_cast<double>(a);
+    second += static_cast<double>(b);
+  }
+}
 
 // weight and bias: those of the group's K channels, or null.
 template <class T>
@@ -23,20 +39,18 @@ RINGRAD_CLONES void normalize_group(std::int64_t K, std::int64_t S, T eps, const
                                     const T* __restrict weight, const T* __restrict bias,
                                     T* __restrict y, T* mean, T* rstd) {
   const std::int64_t size = K * S;
-  const T n = static_cast<T>(size);
-  T sum = 0, distances = 0, squares = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < size; ++i) sum += x[i];
-  const T centre = sum / n;
-#pragma omp simd reduction(+ : distances, squares)
-  for (std::int64_t i = 0; i < size; ++i) {
+  const auto n = static_cast<double>(size);
+  double sum = 0, unused = 0, distances = 0, squares = 0;
+  sum_blocks<T>(size, sum, unused, [&](std::int64_t i, T& total, T&) { total += x[i]; });
+  const T centre = static_cast<T>(sum / n);
+  sum_blocks<T>(size, distances, squares, [&](std::int64_t i, T& total, T& square) {
     const T distance = x[i] - centre;
-    distances += distance;
-    squares += distance * distance;
-  }
-  const T shift = distances / n;
+    total += distance;
+    square += distance * distance;
+  });
+  const T shift = static_cast<T>(distances / n);
   *mean = centre + shift;
-  *rstd = 1 / std::sqrt(std::max(squares / n - shift * shift, T{0}) + eps);
+  *rstd = 1 / std::sqrt(std::max(static_cast<T>(squares / n) - shift * shift, T{0}) + eps);
   for (std::int64_t k = 0; k < K; ++k) {
     const T scale = weight ? *rstd * weight[k] : *rstd;
     const T offset = (bias ? bias[k] : T{0}) - shift * scale;
@@ -52,22 +66,21 @@ RINGRAD_CLONES void backward_group(std::int64_t K, std::int64_t S, const T* __re
                                    const T* __restrict weight, T mean, T rstd,
                                    const T* __restrict grad_y, T* __restrict grad_x,
                                    T* __restrict sum_g, T* __restrict sum_gx) {
-  T mean_g = 0, mean_gx = 0;
+  double total_g = 0, total_gx = 0;  // of the group
   for (std::int64_t k = 0; k < K; ++k) {
     const T* __restrict g = grad_y + k * S, * __restrict from = x + k * S;
-    T total = 0, product = 0;
-#pragma omp simd reduction(+ : total, product)
-    for (std::int64_t s = 0; s < S; ++s) {
-      total += g[s];
-      product += g[s] * (from[s] - mean);
-    }
-    sum_g[k] = total;
-    sum_gx[k] = product * rstd;
-    mean_g += weight ? weight[k] * sum_g[k] : sum_g[k];
-    mean_gx += weight ? weight[k] * sum_gx[k] : sum_gx[k];
+    double total = 0, product = 0;
+    sum_blocks<T>(S, total, product, [&](std::int64_t s, T& sum, T& sum_x) {
+      sum += g[s];
+      sum_x += g[s] * (from[s] - mean);
+    });
+    sum_g[k] = static_cast<T>(total);
+    sum_gx[k] = static_cast<T>(product) * rstd;
+    total_g += weight ? weight[k] * sum_g[k] : sum_g[k];
+    total_gx += weight ? weight[k] * sum_gx[k] : sum_gx[k];
   }
-  mean_g /= static_cast<T>(K * S);
-  mean_gx /= static_cast<T>(K * S);
+  const auto n = static_cast<double>(K * S);
+  const T mean_g = static_cast<T>(total_g / n), mean_gx = static_cast<T>(total_gx / n);
   const T slope = -rstd * rstd * mean_gx, constant = -rstd * mean_g;
   for (std::int64_t k = 0; k < K; ++k) {
     const T* __restrict g = grad_y + k * S, * __restrict from = x + k * S;
@@ -109,13 +122,15 @@ void group_norm_backward(const Groups& groups, const T* x, const T* weight, cons
                    rstd[row], grad_y + at, grad_x + at, sum_g.data() + row * groups.K,
                    sum_gx.data() + row * groups.K);
   });
-  std::fill_n(grad_weight, C, T{0});
-  std::fill_n(grad_bias, C, T{0});
-  for (std::int64_t b = 0; b < groups.B; ++b)
-    for (std::int64_t c = 0; c < C; ++c) {
-      grad_weight[c] += sum_gx[static_cast<std::size_t>(b * C + c)];
-      grad_bias[c] += sum_g[static_cast<std::size_t>(b * C + c)];
+  for (std::int64_t c = 0; c < C; ++c) {
+    double of_weight = 0, of_bias = 0;
+    for (std::int64_t b = 0; b < groups.B; ++b) {
+      of_weight += sum_gx[static_cast<std::size_t>(b * C + c)];
+      of_bias += sum_g[static_cast<std::size_t>(b * C + c)];
     }
+    grad_weight[c] = static_cast<T>(of_weight);
+    grad_bias[c] = static_cast<T>(of_bias);
+  }
 }
 
 #define RINGRAD_INSTANTIATE(T)                                                             \

@@ -115,10 +115,10 @@ struct Terms {
   }
 };
 
-// sum += weight x
-template <class T, class Math>
-RINGRAD_CLONES void add_row(const T* x, Math weight, std::int64_t n, Math* sum) {
-  for (std::int64_t i = 0; i < n; ++i) sum[i] += weight * static_cast<Math>(x[i]);
+// sum += weight x, in float64: an input may have any number of outputs
+template <class T>
+RINGRAD_CLONES void add_row(const T* x, double weight, std::int64_t n, double* sum) {
+  for (std::int64_t i = 0; i < n; ++i) sum[i] += weight * static_cast<MathType<T>>(x[i]);
 }
 
 template <class T>
@@ -142,32 +142,32 @@ void resample_rows(const ResampleGeometry& g, const T* x, T* y) {
 
 template <class T>
 void sum_rows(const ResampleGeometry& g, const T* grad_y, T* grad_x) {
-  using Math = MathType<T>;
-  const Terms<Math> rows(g.rows), columns(g.columns);
+  const Terms<double> rows(g.rows), columns(g.columns);
   const std::int64_t width = g.columns.outputs * g.C, H = g.rows.inputs, W = g.columns.inputs;
   parallel_for(g.images * H, rows_per_piece(g), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Math> row(static_cast<std::size_t>(width)), sum(static_cast<std::size_t>(g.C));
+    std::vector<double> row(static_cast<std::size_t>(width)), sum(static_cast<std::size_t>(g.C));
     for (std::int64_t k = begin; k < end; ++k) {
       const T* image = grad_y + k / H * g.rows.outputs * width;
-      std::fill(row.begin(), row.end(), Math{0});
-      rows.for_each(k % H, [&](std::int64_t p, Math weight) {
+      std::fill(row.begin(), row.end(), 0.);
+      rows.for_each(k % H, [&](std::int64_t p, double weight) {
         add_row(image + p * width, weight, width, row.data());
       });
       T* to = grad_x + k * W * g.C;
       for (std::int64_t w = 0; w < W; ++w, to += g.C) {
         if (g.C == 1) {
-          Math total = 0;
-          columns.for_each(w, [&](std::int64_t q, Math weight) {
+          double total = 0;
+          columns.for_each(w, [&](std::int64_t q, double weight) {
             total += weight * row[static_cast<std::size_t>(q)];
           });
-          *to = T(total);
+          *to = T(static_cast<MathType<T>>(total));
           continue;
         }
-        std::fill(sum.begin(), sum.end(), Math{0});
-        columns.for_each(w, [&](std::int64_t q, Math weight) {
+        std::fill(sum.begin(), sum.end(), 0.);
+        columns.for_each(w, [&](std::int64_t q, double weight) {
           add_row(row.data() + q * g.C, weight, g.C, sum.data());
         });
-        std::transform(sum.begin(), sum.end(), to, [](Math value) { return T(value); });
+        std::transform(sum.begin(), sum.end(), to,
+                       [](double value) { return T(static_cast<MathType<T>>(value)); });
       }
     }
   });

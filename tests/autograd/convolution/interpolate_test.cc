@@ -123,6 +123,16 @@ TEST(InterpolateTest, TheGradientOfTheSumSharesEveryOutput) {
       }
 }
 
+TEST(InterpolateTest, TheGradientOfAPixelSumsAnyNumberOfOutputs) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "GPUs may be simulated";
+  for (const std::array<std::int64_t, 2> size :
+       {std::array<std::int64_t, 2>{1 << 20, 1}, {1, 1 << 20}}) {
+    const Tensor x = ones({1, 1, 1, 1}).set_requires_grad();
+    interpolate(x, {.size = size}).backward(full({1, 1, size[0], size[1]}, 0.1f));
+    expect_close(x.grad(), {(1 << 20) * double{0.1f}});
+  }
+}
+
 TEST(InterpolateTest, EmptyBatchesPass) {
   const Tensor x = empty({0, 2, 3, 3}).set_requires_grad();
   const Tensor y = interpolate(x, {.size = {4, 5}});
@@ -151,6 +161,11 @@ TEST(InterpolateTest, Throws) {
       },
       "align_corners must be of bilinear mode");
   expect_throws<ShapeError>([&] { interpolate(x, {.scale = {0.1, 1}}); }, "must have pixels");
+  expect_throws<ShapeError>(
+      [&] {
+        interpolate(x, {.size = {std::int64_t{1} << 31, 1}});
+      },
+      "fewer than 2^31");
   expect_throws<DTypeError>(
       [&] {
         interpolate(reshape(arange(4), {1, 1, 2, 2}), {.size = {1, 1}});

@@ -115,6 +115,15 @@ TEST(GroupNormTest, ALargeOffsetCostsAtMostTheRoundingOfTheMean) {
   }
 }
 
+TEST(GroupNormTest, SumsOfLargeGroupsAreExactToTheLastPlaces) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "GPUs may be simulated";
+  const Tensor x = full({2, 1, 1 << 21}, 0.1f), grad = full(x.shape(), 0.1f);
+  const auto [y, mean, rstd] = group_norm(x, 1, {}, {}, kEps);
+  EXPECT_EQ(mean.to_vector<float>(), (std::vector<float>{0.1f, 0.1f}));
+  const auto gradients = group_norm_backward(grad, x, {}, mean, rstd);
+  expect_close(gradients.bias, {(1 << 22) * double{0.1f}});
+}
+
 TEST(GroupNormTest, TakesNoExamplesAndNoPositions) {
   for (const Shape& shape : {Shape{0, 4, 3}, Shape{2, 4, 0}}) {
     const auto [y, mean, rstd] = group_norm(zeros(shape), 2, {}, {}, kEps);
