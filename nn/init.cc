@@ -10,12 +10,14 @@ namespace {
 double kaiming_deviation(const Tensor& weight, double slope, Fan fan, Where where) {
   const Fans fans = fans_of(weight.shape(), where);
   const auto count = static_cast<double>(fan == Fan::in ? fans.in : fans.out);
+  if (count == 0) return 0;  // of an empty weight
   return std::sqrt(2 / (1 + slope * slope) / count);
 }
 
 double xavier_deviation(const Tensor& weight, double gain, Where where) {
   const Fans fans = fans_of(weight.shape(), where);
-  return gain * std::sqrt(2 / static_cast<double>(fans.in + fans.out));
+  const auto count = static_cast<double>(fans.in + fans.out);
+  return count == 0 ? 0 : gain * std::sqrt(2 / count);
 }
 
 // Parameters are leaves that require a gradient, and their first values have no history.

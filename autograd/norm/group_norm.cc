@@ -1,5 +1,6 @@
 #include "ringrad/autograd/norm/group_norm.h"
 
+#include <algorithm>
 #include <array>
 
 #include "ringrad/autograd/elementwise.h"
@@ -76,8 +77,8 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
                 "instance_norm: x must be (B, C, ...) with at least three axes; got ", shape);
   RINGRAD_CHECK(shape[0] * shape[1] == 0 || x.numel() != shape[0] * shape[1], ShapeError, where,
                 "instance_norm: a channel needs more than one position; got ", shape);
-  if (shape[1] == 0) return empty_like(x, where);  // group_norm needs a group
-  return group_norm(x, shape[1], weight, bias, eps, where);
+  const std::int64_t groups = std::max<std::int64_t>(shape[1], 1);  // group_norm needs a group
+  return group_norm(x, groups, weight, bias, eps, where);
 }
 
 }  // namespace ringrad

@@ -1,6 +1,8 @@
 #include "ringrad/nn/layers/recurrent.h"
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "ringrad/autograd/dropout.h"
 #include "ringrad/autograd/grad_mode.h"
@@ -17,9 +19,11 @@ Recurrent::Recurrent(const char* name, Cell cell, std::int64_t input_size, std::
       input_size_(input_size),
       hidden_size_(hidden_size),
       options_(options) {
-  RINGRAD_CHECK(input_size > 0 && hidden_size > 0 && options.num_layers > 0, ValueError, where,
-                name, ": sizes and num_layers must be positive; got ", input_size, ", ",
-                hidden_size, " and ", options.num_layers);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();  // products fit
+  RINGRAD_CHECK(input_size > 0 && hidden_size > 0 && hidden_size <= kMost && options.num_layers > 0,
+                ValueError, where, name,
+                ": sizes and num_layers must be positive, and hidden_size below 2^31; got ",
+                input_size, ", ", hidden_size, " and ", options.num_layers);
   RINGRAD_CHECK(options.dropout >= 0 && options.dropout < 1, ValueError, where, name,
                 ": dropout must be in [0, 1); got ", options.dropout);
   const std::int64_t width = kernels::num_gates(cell) * hidden_size;

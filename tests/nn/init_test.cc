@@ -69,6 +69,15 @@ TEST(InitTest, SameSeedGivesTheSameLayer) {
   EXPECT_NE(first.weight.to_vector<float>(), third.weight.to_vector<float>());
 }
 
+TEST(InitTest, EmptyWeightsStayEmpty) {
+  for (const Shape& shape : {Shape{3, 0}, Shape{0, 3}, Shape{0, 0}}) {
+    kaiming_uniform_(empty(shape));
+    kaiming_normal_(empty(shape), 0, Fan::out);
+    xavier_uniform_(empty(shape));
+    xavier_normal_(empty(shape));
+  }
+}
+
 TEST(InitTest, FansNeedTwoAxes) { EXPECT_THROW(kaiming_uniform_(empty({5})), ShapeError); }
 
 }  // namespace

@@ -69,6 +69,14 @@ TEST(AutogradGroupNormTest, NoExamplesGiveZeroGradients) {
   }
 }
 
+TEST(AutogradGroupNormTest, NoChannelsGiveEmptyGradients) {
+  const Tensor x = zeros({2, 0, 3}).set_requires_grad(), weight = ones({0}).set_requires_grad();
+  const Tensor y = instance_norm(x, weight);
+  EXPECT_EQ(y.shape(), x.shape());
+  EXPECT_EQ(grad(sum(y), x).shape(), x.shape());
+  EXPECT_EQ(grad(sum(instance_norm(x, weight)), weight).shape(), (Shape{0}));
+}
+
 TEST(AutogradGroupNormTest, ThrowsAtTheCallersLine) {
   const Tensor x = zeros({2, 4, 3});
   expect_throws<ShapeError>([&] { group_norm(x, 3); }, "group_norm: ");

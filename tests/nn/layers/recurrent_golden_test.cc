@@ -84,6 +84,7 @@ TEST(RecurrentLayerTest, RefusesWhatDoesNotFit) {
   expect_throws<ValueError>([&] { lstm.run(x, {.hidden = state}); }, "no cell state");
   expect_throws<ShapeError>([&] { lstm.run(x, {state, ones({2, 2, 3})}); }, "got (2, 2, 3)");
   expect_throws<ValueError>([] { GRU(2, 0); }, "GRU: sizes");
+  expect_throws<ValueError>([] { LSTM(2, INT64_MAX); }, "hidden_size below 2^31");
   expect_throws<ValueError>([] { RNN(2, 2, {.dropout = 1}); }, "dropout");
 }
 
