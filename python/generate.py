@@ -16,7 +16,8 @@ keep their names and defaults. Some have another form in Python:
 
 A struct XResult becomes a class that also unpacks: q, r = linalg.qr(x).
 
-The headers are ours, so this reads as much C++ as they contain, and no more. SKIPPED lists what Python does not get.
+The headers are ours, so this reads as much C++ as they contain, and no more. SKIPPED lists which functions and classes
+Python does not get. Layers get no methods of their own, such as LSTM's run() (README.md).
 """
 import keyword
 import re
