@@ -1,11 +1,15 @@
 #include "ringrad/core/untrusted/options.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <sstream>
@@ -64,6 +68,16 @@ std::vector<std::string> long_names(const CLI::App& app) {
   return names;
 }
 
+// A reader that has gone is no error, as in `program | head`.
+void check_stdout() {
+  errno = 0;
+  const bool is_written = std::fflush(stdout) == 0 && !std::ferror(stdout);
+  if (is_written || errno == EPIPE) return;
+  std::fprintf(stderr, "stdout must be writable; got %s\n",
+               errno != 0 ? std::strerror(errno) : "an error");
+  _exit(1);
+}
+
 }  // namespace
 
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -119,8 +133,15 @@ CLI::Validator writable_file() {
 
 }  // namespace option
 
+void guard_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", O_RDWR);  // takes the lowest number
+  [[maybe_unused]] static const int registered = std::atexit(check_stdout);
+}
+
 std::optional<int> parse_options(CLI::App& app, int argc, const char* const* argv,
                                  const std::function<void()>& check) {
+  guard_standard_streams();
   app.set_version_flag("--version", std::string("Ringrad ") + version());
   try {
     app.parse(argc, argv);

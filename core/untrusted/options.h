@@ -57,8 +57,14 @@ inline CLI::Validator seed() { return whole(0, std::numeric_limits<std::int64_t>
 /// arguments.
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments);
 
-/// Parses the arguments, then calls `check`, which may throw CLI::ValidationError for arguments
-/// that do not go together.
+/// For the beginning of a program. Opens /dev/null as each of stdin, stdout and stderr that its
+/// caller has closed: otherwise the program's next file would take that number, and with it what is
+/// printed. From now on exit() ends the program with 1, after a line on stderr, if what it printed
+/// could not be written, as on a full disk.
+void guard_standard_streams();
+
+/// Calls guard_standard_streams(), parses the arguments, then calls `check`, which may throw
+/// CLI::ValidationError for arguments that do not go together.
 ///
 /// Returns nothing if the program may continue, else its exit code: 0 after --help, 2 after one
 /// line on stderr that says which argument is wrong.

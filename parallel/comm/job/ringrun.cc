@@ -166,6 +166,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ringrad::guard_standard_streams();
   try {
     return run(argc, argv);
   } catch (const ringrad::ValueError& error) {

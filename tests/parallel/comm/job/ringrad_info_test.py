@@ -51,6 +51,13 @@ class RingradInfo(unittest.TestCase):
         self.assertIn('2 threads, tensors on cpu, sums in canonical order', result.stdout)
         self.assertRegex(result.stdout, r'all_reduce +4 B to 1 KiB +eager')
 
+    def test_says_that_it_could_not_print(self):
+        for arguments in ['--ranks', '2'], ['--help']:
+            with open('/dev/full', 'wb') as full:
+                result = subprocess.run([INFO, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual((result.returncode, result.stderr),
+                             (1, 'stdout must be writable; got No space left on device\n'))
+
     def test_refuses_what_makes_no_sense(self):
         for arguments in ['--ranks', '1'], ['--device', 'tpu'], ['--order', 'random'], ['--nonsense']:
             result = info(*arguments)
