@@ -1,19 +1,27 @@
 #include "ringrad/parallel/comm/job/job_output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <optional>
+#include <regex>
 #include <system_error>
 #include <utility>
 
+#include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/common/system_limits.h"
+#include "ringrad/parallel/comm/job/child_process.h"
+#include "ringrad/parallel/comm/job/message_stream.h"
 
 namespace ringrad {
 namespace {
+
+constexpr auto kLastWrite = std::chrono::seconds(2);  // that an interrupted launcher waits for
 
 bool are_same_file(int a, int b) {
   struct stat of_a {
@@ -43,9 +51,25 @@ JobOutput::JobOutput(std::string log_folder, Where where) : log_folder_(std::mov
   log_writer_ = std::make_unique<OutputWriter>(where);
 }
 
+// They would be taken for files of this job. What cannot be removed stays.
+void JobOutput::remove_logs_of_others(int num_ranks) const {
+  static const std::regex log_file("rank_([0-9]{1,9})(\\.restart_[0-9]+)?\\.log");
+  std::error_code error;
+  std::vector<std::filesystem::path> others;
+  for (const auto& entry : std::filesystem::directory_iterator(log_folder_, error)) {
+    const std::string name = entry.path().filename();
+    std::smatch found;
+    if (std::regex_match(name, found, log_file) &&
+        (found[2].matched || std::stoi(found[1]) >= num_ranks))
+      others.push_back(entry.path());
+  }
+  for (const auto& path : others) std::filesystem::remove(path, error);
+}
+
 void JobOutput::begin_run(int attempt, int num_ranks, Where where) {
   logs_.clear();
   if (!log_writer_) return;
+  if (attempt == 0) remove_logs_of_others(num_ranks);
   for (int rank = 0; rank < num_ranks; ++rank) {
     const std::string path =
         concat(log_folder_, "/rank_", rank,
@@ -77,9 +101,28 @@ std::size_t JobOutput::num_unwritten() const {
 }
 
 void JobOutput::report_errors() {
-  for (OutputWriter* const writer : {out_.writer.get(), log_writer_.get()})
-    if (const auto error = writer ? writer->take_error() : std::nullopt)
+  for (OutputWriter* const writer : {out_.writer.get(), err_.writer.get(), log_writer_.get()})
+    if (const auto error = writer ? writer->take_error() : std::nullopt) {
+      has_lost_some_ = true;
       write(2, concat("ringrun: output must be writable; got ", *error, '\n'));
+    }
+}
+
+int JobOutput::write_the_rest(const SignalReader& signals, bool is_interrupted) {
+  RunningTime idle(kListenTime);
+  std::size_t before = 0;
+  for (;;) {
+    const std::size_t left = num_unwritten();
+    report_errors();
+    if (left == 0 && num_unwritten() == 0) return 0;
+    if (left != std::exchange(before, left)) idle = RunningTime(kListenTime);
+    if (is_interrupted && idle.advance() > kLastWrite) return 0;
+    constexpr int kPause_ms = 10;
+    pollfd waited{signals.number(), POLLIN, 0};
+    if (poll(&waited, 1, kPause_ms) <= 0) continue;
+    const int signal = signals.take();
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return signal;
+  }
 }
 
 std::vector<std::unique_lock<std::mutex>> JobOutput::lock() const {

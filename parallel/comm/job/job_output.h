@@ -18,6 +18,8 @@
 
 namespace ringrad {
 
+class SignalReader;
+
 class JobOutput {
  public:
   /// An empty `log_folder` means no files of ranks; another one is made if it is not there.
@@ -26,7 +28,8 @@ class JobOutput {
   explicit JobOutput(std::string log_folder, Where where = Where::current());
 
   /// Makes the ranks' files for a run of the job: rank_<r>.log, rank_<r>.restart_<attempt>.log. A
-  /// file of that name is replaced.
+  /// file of that name is replaced. The first run also removes what an earlier job has left: files
+  /// of higher ranks and of restarts.
   ///
   /// Throws: Error if one cannot be made
   void begin_run(int attempt, int num_ranks, Where where);
@@ -41,6 +44,14 @@ class JobOutput {
   /// Says on stderr that stdout, or the first of the ranks' files, cannot be written, if that is
   /// new.
   void report_errors();
+  /// True once report_errors() has found that some output could not be written, for another reason
+  /// than a reader that has gone.
+  bool has_lost_some() const { return has_lost_some_; }
+
+  /// Waits until all output is written. After a signal has ended the job, a reader that takes
+  /// nothing has a last chance only. A further signal ends this at once, and is returned; otherwise
+  /// returns 0.
+  int write_the_rest(const SignalReader& signals, bool is_interrupted);
 
   /// No thread of these allocates memory while the locks are held.
   std::vector<std::unique_lock<std::mutex>> lock() const;
@@ -51,10 +62,13 @@ class JobOutput {
     std::shared_ptr<const OutputFile> file;
   };
 
+  void remove_logs_of_others(int num_ranks) const;
+
   const std::string log_folder_;
   Console out_, err_;
   std::unique_ptr<OutputWriter> log_writer_;             // null without a folder
   std::vector<std::shared_ptr<const OutputFile>> logs_;  // (world_size), or empty
+  bool has_lost_some_ = false;
 };
 
 }  // namespace ringrad

@@ -33,7 +33,6 @@ constexpr auto kHostTimeout = std::chrono::seconds(10);
 // How much output may wait to be written before the ranks wait, too. A job that prints 1 KiB per
 // second goes on for 18 hours.
 constexpr std::size_t kMostUnwritten = 64 << 20;
-constexpr auto kLastWrite = std::chrono::seconds(2);  // that an interrupted launcher waits for
 
 // One run of the job, from the first rank's start to the last one's end.
 class Job {
@@ -282,25 +281,6 @@ class Job {
   bool sent_term_ = false, ending_ = false, is_holding_ = false;
 };
 
-// Waits until all output is written. After a signal has ended the job, a reader that takes nothing
-// has a last chance only. A further signal ends this at once, and is returned; otherwise 0.
-int write_the_rest(JobOutput& output, const SignalReader& signals, bool is_interrupted) {
-  RunningTime idle(kListenTime);
-  std::size_t before = 0;
-  for (;;) {
-    const std::size_t left = output.num_unwritten();
-    output.report_errors();
-    if (left == 0 && output.num_unwritten() == 0) return 0;
-    if (left != std::exchange(before, left)) idle = RunningTime(kListenTime);
-    if (is_interrupted && idle.advance() > kLastWrite) return 0;
-    constexpr int kPause_ms = 10;
-    pollfd waited{signals.number(), POLLIN, 0};
-    if (poll(&waited, 1, kPause_ms) <= 0) continue;
-    const int signal = signals.take();
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return signal;
-  }
-}
-
 // Remote shells put what they are given into a line for a shell, or do not: it must mean the same
 // to both.
 void check_ringrun(const std::string& path, Where where) {
@@ -388,11 +368,13 @@ int launch(const LaunchOptions& wanted, Where where) {
                            "store at ", options.master_addr, "; --master-addr says otherwise\n"));
   try {
     const Outcome outcome = run_attempts(options, signals, output, where);
-    const int signal = write_the_rest(output, signals, outcome.signal != 0);
+    const int signal = output.write_the_rest(signals, outcome.signal != 0);
     const int ended_by = outcome.signal ? outcome.signal : signal;
-    return outcome.code == 0 && ended_by != 0 ? 128 + ended_by : outcome.code;
+    if (outcome.code != 0) return outcome.code;
+    if (ended_by != 0) return 128 + ended_by;
+    return output.has_lost_some() ? 1 : 0;
   } catch (const Error&) {
-    write_the_rest(output, signals, false);
+    output.write_the_rest(signals, false);
     throw;
   }
 }

@@ -76,7 +76,8 @@ struct LaunchOptions {
 /// At the end, reports on stderr which rank failed first and how, which rank reported it, and the
 /// last output of both. Returns 0 on success; the exit code of the rank that failed first, or 128 +
 /// the signal that ended it, or that this process was sent; if that rank did not end by itself, the
-/// code of the rank that blames it; 1 if a host failed.
+/// code of the rank that blames it; 1 if a host failed, or if the job succeeded and some of its
+/// output could not be written, as on a full disk. A reader that has gone is no error.
 ///
 /// Children that the program already has go on, such as those of a shell that became it by `exec`.
 /// One that ends meanwhile is reaped.

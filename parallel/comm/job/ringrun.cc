@@ -33,7 +33,9 @@ constexpr const char* kFooter =
     "through the shell's stdin. If ringrun is stopped for longer than --host-timeout, the other\n"
     "hosts consider it lost and end their ranks. If its output is not read, the job goes on; "
     "ranks\n"
-    "wait once 64 MiB of it are unread. A rank's stdout is a terminal, with TERM=dumb where\n"
+    "wait once 64 MiB of it are unread. If output cannot be written, as on a full disk, the job "
+    "goes\n"
+    "on as well, and the exit code is not 0. A rank's stdout is a terminal, with TERM=dumb where\n"
     "ringrun's own is none, so that lines and progress are seen as they are printed. For a pipe:\n"
     "  ringrun -n 2 bash -c './train | cat'";
 
@@ -110,7 +112,8 @@ struct Arguments {
             ->capture_default_str();
     app.add_option("--log-dir", options.log_folder,
                    "Folder for a file per rank, rank_0.log, ..., with what it writes to stdout and "
-                   "stderr; of all hosts, on this one. After restart K: rank_0.restart_K.log");
+                   "stderr; of all hosts, on this one. After restart K: rank_0.restart_K.log. "
+                   "Such files of an earlier job are removed");
     app.prefix_command();  // the rest is the program
     app.footer(kFooter);
   }

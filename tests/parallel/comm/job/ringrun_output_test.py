@@ -144,16 +144,35 @@ class OutputTest(Unique):
         self.assertEqual(run.returncode, 1)
         self.assertIn('the folder of --log-dir must be there; got ', run.stderr)
 
+    def test_leaves_no_files_of_a_larger_job(self):
+        for name in 'rank_0.log', 'rank_2.log', 'rank_11.log', 'rank_0.restart_1.log', 'rank_x.log', 'notes':
+            (self.folder / name).write_text('old')
+        run = ringrun('-n', '2', '--log-dir', str(self.folder), script='echo $RANK')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual({path.name: path.read_text() for path in self.folder.iterdir()},
+                         {'rank_0.log': '0\n', 'rank_1.log': '1\n', 'rank_x.log': 'old', 'notes': 'old'})
+
+    def test_may_be_closed(self):
+        for closed in '0<&-', '1>&-', '2>&-', '0<&- 1>&- 2>&-':
+            with self.subTest(closed=closed):
+                mark = self.folder / 'mark'
+                run = subprocess.run(['bash', '-c', f'exec {closed}; exec "$@"', '', RINGRUN, '-n', '1', 'bash', '-c',
+                                      f'echo out; echo err >&2; touch {mark}'], capture_output=True, text=True)
+                self.assertEqual((run.returncode, run.stdout, run.stderr),
+                                 (0, '' if '1' in closed else '[0] out\n', '' if '2' in closed else '[0] err\n'))
+                mark.unlink()
+
     def test_goes_on_when_a_file_is_full(self):
         (self.folder / 'rank_1.log').symlink_to('/dev/full')
         run = ringrun('-n', '2', '--log-dir', str(self.folder), script='echo $RANK; echo end')
-        self.assertEqual((run.returncode, sorted(run.stdout.splitlines())), (0, ['[0] 0', '[0] end', '[1] 1', '[1] end']))
+        self.assertEqual((run.returncode, sorted(run.stdout.splitlines())), (1, ['[0] 0', '[0] end', '[1] 1', '[1] end']))
         self.assertEqual((self.folder / 'rank_0.log').read_text(), '0\nend\n')
         self.assertEqual(run.stderr, f'ringrun: output must be writable; got {self.folder}/rank_1.log: '
                                      'No space left on device\n')
         with open('/dev/full', 'wb') as full:
             run = subprocess.run([RINGRUN, '-n', '2', 'bash', '-c', 'echo $RANK; echo $RANK >&2'], stdout=full,
-                                 stderr=subprocess.PIPE, text=True, check=True)
+                                 stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(run.returncode, 1)
         self.assertEqual(sorted(run.stderr.splitlines()), [
             '[0] 0', '[1] 1', 'ringrun: output must be writable; got stdout: No space left on device'])
 
