@@ -81,7 +81,7 @@ Pipe make_terminal(Where where) {
 }
 
 [[noreturn]] void become(const Start& start) {
-  setpgid(0, 0);
+  setsid();  // in the background of a terminal, reading /dev/tty would stop it for ever
   sigaction(SIGPIPE, &start.on_broken_pipe, nullptr);
   // A terminal would stop it.
   dup2(start.in >= 0 ? start.in : open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);

@@ -62,7 +62,8 @@ struct ChildOptions {
   };  ///< the child's handling of SIGPIPE, which the caller itself may ignore
 };
 
-/// Starts a program in its own process group. The program is killed if this process ends.
+/// Starts a program in a session and process group of its own, so that no terminal controls it. The
+/// program is killed if this process ends.
 ///
 /// Throws: Error if it cannot be started
 ChildProcess start_child(const ChildOptions& options, Where where);

@@ -35,6 +35,19 @@ class RunsTest(Unique):
                          [f'[{r}] {r} {r} 3 3 127.0.0.1 port token 0' for r in range(3)])
         self.assertEqual(run.stderr, '')
 
+    def test_ranks_have_no_terminal_to_ask_at(self):
+        # In the background of a terminal, a rank that reads from it would be stopped for ever.
+        def has_terminal():
+            os.setsid()
+            os.close(os.open(os.ttyname(0), os.O_RDWR))  # becomes the terminal that controls this session
+        _, terminal = pair = os.openpty()
+        for end in pair:
+            self.addCleanup(os.close, end)
+        run = ringrun('-n', '1', script='read line </dev/tty; echo $?', stdin=terminal, preexec_fn=has_terminal,
+                      timeout=PATIENCE)
+        self.assertEqual(run.stdout, '[0] 1\n')
+        self.assertIn('/dev/tty: No such device or address', run.stderr)
+
     def test_keeps_lines_whole(self):
         run = ringrun('-n', '8', script='for i in {1..200}; do echo "$RANK $i abcdefghijklmnopqrstuvwxyz"; '
                                         'done; printf "no newline"')
