@@ -112,7 +112,9 @@ class Job {
                      concat("RINGRAD_RESTART_COUNT=", attempt_)};
     // No colours in files: the ranks' own terminals do not lead to one.
     if (!isatty(STDOUT_FILENO)) job.variables.emplace_back("TERM=dumb");
-    if (!options_.inject.empty()) job.variables.push_back("RINGRAD_INJECT=" + options_.inject);
+    // A launcher that a rank has started inherits the plan for that rank's job.
+    if (!options_.inject.empty() || std::getenv(kReportVariable))
+      job.variables.push_back("RINGRAD_INJECT=" + options_.inject);
     for (char** variable = environ; *variable; ++variable)
       if (is_for_ranks(*variable) && !is_set(job, *variable)) job.variables.emplace_back(*variable);
     return job;

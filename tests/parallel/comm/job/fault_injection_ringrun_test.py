@@ -5,7 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from launched import Unique, ringrun
+from launched import RINGRUN, Unique, ringrun
 
 RANKS = str(Path('tests/parallel/comm/job/fault_injection_ranks').absolute())
 
@@ -79,6 +79,12 @@ class FaultInjectionTest(Unique):
         run = self.run_ranks('kill:1@step=2,exit:0=5@step=2@restart=1', '--max-restarts', '1', grace=0.2)
         self.assertEqual(run.returncode, 5)
         self.assertIn('rank 0 exits with code 5 at step 2', run.stderr)
+
+    def test_a_job_that_a_rank_starts_has_no_plan_of_its_own(self):
+        run = ringrun('-n', '1', '--inject', 'exit:0=7@step=2', RINGRUN, '-n', '1', RANKS, '4', '20000', self.word)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        run = ringrun('-n', '1', RANKS, '4', '20000', self.word, env={'RINGRAD_INJECT': 'exit:0=7@step=2'})
+        self.assertEqual(run.returncode, 7, run.stderr)
 
     def test_a_plan_is_checked_before_anything_starts(self):
         for plan, text in (('kill:3@step=1', 'the rank must be a number in [0, 2]; got "3"'),
