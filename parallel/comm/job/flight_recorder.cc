@@ -20,6 +20,7 @@
 #endif
 
 #include "ringrad/core/file/atomic_file.h"
+#include "ringrad/parallel/comm/job/rank_environment.h"
 
 namespace ringrad {
 namespace {
@@ -114,7 +115,7 @@ double FlightRecorder::microseconds_since_start(std::uint64_t ticks) const {
 void FlightRecorder::write_json(std::ostream& out, int rank, int world_size,
                                 const std::string& failure) const {
   nlohmann::ordered_json flight = {
-      {"rank", rank}, {"world_size", world_size}, {"failure", failure}};
+      {"rank", rank}, {"world_size", world_size}, {"job", job_name()}, {"failure", failure}};
   flight["operations"] = nlohmann::ordered_json::array();
   for (const FlightRecord& record : records()) {
     const double begin_us = microseconds_since_start(record.begin_ticks);

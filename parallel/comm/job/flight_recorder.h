@@ -7,8 +7,8 @@
 //
 // Recording an operation costs two readings of the processor's clock and a few stores. After a
 // failure each rank writes its record as JSON into the folder that RINGRAD_FLIGHT_DIR names, if
-// any. tools/flight_report lays the records of all ranks side by side, and names the rank that
-// stayed away or made another call, and where.
+// any. tools/flight_report lays the records of all ranks of the latest run side by side, and names
+// the rank that stayed away or made another call, and where.
 
 #pragma once
 
@@ -61,9 +61,9 @@ class FlightRecorder {
   /// The last kRecords operations, oldest first.
   std::vector<FlightRecord> records() const;
 
-  /// {"rank":0,"world_size":2,"failure":"...","operations":[{"sequence":1,
+  /// {"rank":0,"world_size":2,"job":"...","failure":"...","operations":[{"sequence":1,
   /// "call":"all_reduce(sum, float32, 8 elements)","state":"finished","where":"train.cc:12",
-  /// "begin_us":..,"took_us":..}, ...]}, times since the recorder was made.
+  /// "begin_us":..,"took_us":..}, ...]}, times since the recorder was made. The job is job_name().
   void write_json(std::ostream& out, int rank, int world_size, const std::string& failure) const;
 
   /// Writes this JSON into `<folder>/flight_<group>_rank<r>.json`, where RINGRAD_FLIGHT_DIR names

@@ -44,6 +44,7 @@ class Job {
         signals_(signals),
         output_(output),
         where_(where),
+        name_(concat(std::chrono::system_clock::now().time_since_epoch().count(), '.', getpid())),
         record_(options.hosts) {}
   ~Job() { end_everything(); }
   Job(const Job&) = delete;
@@ -109,6 +110,7 @@ class Job {
                      concat("MASTER_PORT=", server_->address().port),
                      "RINGRAD_TOKEN=" + server_->address().token,
                      "RINGRAD_LAUNCHER_SERVES_STORE=1",
+                     "RINGRAD_JOB=" + name_,
                      concat("RINGRAD_RESTART_COUNT=", attempt_)};
     // No colours in files: the ranks' own terminals do not lead to one.
     if (!isatty(STDOUT_FILENO)) job.variables.emplace_back("TERM=dumb");
@@ -274,6 +276,7 @@ class Job {
   const SignalReader& signals_;
   JobOutput& output_;
   const Where where_;
+  const std::string name_;        // for job_name()
   std::vector<AgentLink> links_;  // (number of hosts)
   JobRecord record_;
   std::unique_ptr<StoreServer> server_;

@@ -146,4 +146,13 @@ RankEnvironment rank_environment(Where where) {
   return job;
 }
 
+std::string job_name() {
+  if (const char* name = std::getenv("RINGRAD_JOB")) return name;
+  std::string text;
+  for (const char* name : kIdentity)
+    if (const char* value = launcher() ? std::getenv(name) : nullptr)
+      text += concat(text.empty() ? "" : " ", name, '=', value);
+  return text;
+}
+
 }  // namespace ringrad

@@ -6,7 +6,7 @@
 //                         PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS
 //     srun                SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_NTASKS_PER_NODE
 //
-// The first line wins where several are set. ringrun also sets RINGRAD_TOKEN and
+// The first line wins where several are set. ringrun also sets RINGRAD_TOKEN, RINGRAD_JOB and
 // RINGRAD_LAUNCHER_SERVES_STORE. Under the others rank 0 serves the store. With RINGRAD_TOKEN,
 // which the user then sets to the same secret on all ranks, it does so at MASTER_ADDR and
 // MASTER_PORT (127.0.0.1 and 29500 if they are not set; one port further where torchrun has its own
@@ -46,5 +46,10 @@ struct RankEnvironment {
 ///         without a rank (but SLURM_NTASKS, which salloc sets), a RINGRAD_TOKEN that could be
 ///         guessed (check_token)
 RankEnvironment rank_environment(Where where = Where::current());
+
+/// What tells this run of the job from others, for files that ranks leave: equal on all ranks, and
+/// without secrets. RINGRAD_JOB, which ringrun sets anew for each restart, or what other launchers
+/// say. Empty without a launcher.
+std::string job_name();
 
 }  // namespace ringrad

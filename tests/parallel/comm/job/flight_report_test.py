@@ -3,11 +3,13 @@
 import importlib.machinery
 import importlib.util
 import json
+import os
 import random
 import resource
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -68,9 +70,23 @@ class ProgramTest(unittest.TestCase):
         return subprocess.run(['tools/flight_report', str(self.folder), *arguments], text=True, capture_output=True,
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
 
-    def write(self, rank, data, group='0'):
+    def write(self, rank, data, group='0', age_s=0):
         data = data if isinstance(data, bytes) else json.dumps(data).encode()
-        (self.folder / f'flight_{group}_rank{rank}.json').write_bytes(data)
+        path = self.folder / f'flight_{group}_rank{rank}.json'
+        path.write_bytes(data)
+        os.utime(path, (time.time() - age_s,) * 2)
+
+    def test_reads_the_records_of_the_latest_run_alone(self):
+        for rank in range(4):  # of a larger job, and of an attempt in which rank 2 failed as well
+            self.write(rank, record(['a', 'b', 'c', 'x'], 4) | {'job': 'larger'}, age_s=20)
+        self.write(2, record(['a', 'b', 'c', 'y'], 3) | {'job': 'first'}, age_s=10)
+        for rank in 0, 1:
+            self.write(rank, record(['a', 'b'], 3) | {'job': 'second'}, age_s=rank)
+        result = self.report()
+        self.assertEqual((result.returncode, result.stderr), (0, ''))
+        self.assertIn('group 0, 3 ranks, job second\n', result.stdout)
+        self.assertIn('Rank 2 left no record', result.stdout)
+        self.assertIn('Look at rank 2 first.', result.stdout)
 
     def test_names_a_file_that_is_no_record_in_one_line_and_reads_the_others(self):
         good = record(['a', 'b'])
