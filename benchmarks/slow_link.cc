@@ -19,10 +19,10 @@ class SlowLink final : public Communicator {
   Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
     return comm_.empty_shared(shape, options, where);
   }
-  void abort(const std::string& reason) noexcept override { comm_.abort(reason); }
   int failed_rank() const noexcept override { return comm_.failed_rank(); }
 
  protected:
+  void do_abort(const std::string& reason) noexcept override { comm_.abort(reason); }
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override {
     const double n = world_size(), bytes = static_cast<double>(tensor.numel()) *
                                            static_cast<double>(size_bytes(tensor.dtype()));

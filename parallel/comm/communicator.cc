@@ -98,12 +98,14 @@ class HostTensor {
 
 }  // namespace
 
-// Marks the communicator as busy for one call, so that a second thread gets an error instead of
-// mixing up the sequence. Communicators may be made of others: the user's call is the outermost of
-// its thread.
+// Marks the communicator as busy for one call, so that a second thread, or a forked child, gets an
+// error instead of mixing up the sequence. Communicators may be made of others: the user's call is
+// the outermost of its thread.
 class Communicator::OneCall {
  public:
   OneCall(Communicator& comm, const char* what, Where where) : comm_(comm) {
+    RINGRAD_CHECK(comm_.in_own_process_, CollectiveError, where, what,
+                  ": a communicator serves the process that made it; got a call in a forked child");
     RINGRAD_CHECK(!comm_.in_call_.exchange(true, std::memory_order_acquire), CollectiveError, where,
                   what, ": a communicator serves one thread at a time; got a second call on rank ",
                   comm_.rank_names_(comm_.rank_), " while another is running");
@@ -277,6 +279,10 @@ std::unique_ptr<Communicator> Communicator::shrink(Where where) {
 std::unique_ptr<Communicator> Communicator::do_shrink(Where where) {
   throw CollectiveError("shrink: this backend cannot continue with fewer ranks; join a new group",
                         where);
+}
+
+void Communicator::abort(const std::string& reason) noexcept {
+  if (in_own_process_) do_abort(reason);
 }
 
 Tensor Communicator::empty_shared(const Shape& shape, const Options& options, Where where) {

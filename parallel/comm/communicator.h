@@ -21,8 +21,8 @@
 // Tensors on GPUs that a backend cannot reach are copied to the CPU and back, in the order of the
 // current stream.
 //
-// A communicator serves one thread at a time. Results have the same bits on all ranks;
-// parallel/plan documents how they depend on the algorithm.
+// A communicator serves one thread at a time, and no forked child. Results have the same bits on
+// all ranks; parallel/plan documents how they depend on the algorithm.
 
 #pragma once
 
@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "ringrad/core/tensor.h"
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/rank_names.h"
 #include "ringrad/parallel/comm/reduce_op.h"
 #include "ringrad/parallel/plan/predict/cost.h"
@@ -163,8 +164,8 @@ class Communicator {
   virtual bool serves_all_threads() const { return true; }
 
   /// Breaks the group: waiting and later calls on all ranks throw a CollectiveError that names this
-  /// rank and the reason. Only the first abort has an effect.
-  virtual void abort(const std::string& reason) noexcept = 0;
+  /// rank and the reason. Only the first abort has an effect, and none in a forked child.
+  void abort(const std::string& reason) noexcept;
 
   /// The rank of this group whose failure broke it, or -1 while the group is whole. rank_names()
   /// gives that rank's number in the job.
@@ -173,6 +174,8 @@ class Communicator {
  protected:
   /// `group` names the group in failure records; all its ranks must pass the same name.
   Communicator(int rank, int world_size, std::string group, RankNames rank_names = {});
+
+  virtual void do_abort(const std::string& reason) noexcept = 0;
 
   // A backend implements these. Arguments have been checked, and calls do not overlap.
   virtual void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) = 0;
@@ -212,6 +215,7 @@ class Communicator {
   const RankNames rank_names_;
   std::atomic<bool> in_call_{false};
   int num_splits_ = 0;
+  const OwnProcess in_own_process_;
   FaultInjection* const fault_injection_;  // null unless faults are planned
   const std::unique_ptr<FlightRecorder> flight_;
 };

@@ -100,10 +100,10 @@ class LogicalCommunicator final : public BlockCommunicator {
   Tensor empty_shared(const Shape& shape, const Options& options, Where where) override {
     return local_->empty_shared(shape, options, where);
   }
-  void abort(const std::string& reason) noexcept override { fail({rank(), reason}); }
   int failed_rank() const noexcept override { return site_->failure().culprit; }
 
  protected:
+  void do_abort(const std::string& reason) noexcept override { fail({rank(), reason}); }
   BlockCollectives by_block() const override {
     return {blocks_, *local_, leads() ? &site_->physical() : nullptr, SumOrder::tree};
   }

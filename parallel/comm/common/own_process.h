@@ -6,8 +6,6 @@
 
 #pragma once
 
-#include <unistd.h>
-
 #include <memory>
 #include <vector>
 
@@ -16,10 +14,14 @@ namespace ringrad {
 /// A member that is true in the process that made the object, and false in a forked child's copy.
 class OwnProcess {
  public:
-  explicit operator bool() const noexcept { return getpid() == process_; }
+  explicit operator bool() const noexcept { return num_forks_ == num_forks; }
 
  private:
-  pid_t process_ = getpid();
+  /// How many forks lie between the program's first process and this one. Asking the system for the
+  /// process's number would cost about as much as a small collective.
+  static int num_forks;
+
+  int num_forks_ = num_forks;
 };
 
 /// Deletes an object in the process that made it. A forked child keeps its copy to the end.

@@ -151,13 +151,13 @@ class NcclCommunicator final : public Communicator {
     return options.device.is_cpu() ? host_->empty_shared(shape, options, where)
                                    : empty(shape, options, where);
   }
-  void abort(const std::string& reason) noexcept override {
-    host_->abort(reason);
-    session_->abort();
-  }
   int failed_rank() const noexcept override { return host_->failed_rank(); }
 
  protected:
+  void do_abort(const std::string& reason) noexcept override {
+    host_->abort(reason);
+    session_->abort();
+  }
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
   void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                          Where where) override;

@@ -61,13 +61,13 @@ class SharedCommunicator final : public Communicator {
     return from_memory(place.get(), shape, options, place, where);
   }
 
-  void abort(const std::string& reason) noexcept override {
-    group_.fail(reason);
-    if (DeviceRunner* const gpu = gpu_in_use_.load(std::memory_order_acquire)) gpu->abort();
-  }
   int failed_rank() const noexcept override { return group_.failed_rank(); }
 
  protected:
+  void do_abort(const std::string& reason) noexcept override {
+    group_.fail(reason);
+    if (DeviceRunner* const gpu = gpu_in_use_.load(std::memory_order_acquire)) gpu->abort();
+  }
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override {
     begin(call_of(CollectiveOp::all_reduce, tensor, op), &tensor, nullptr, where)
         .all_reduce(tensor);

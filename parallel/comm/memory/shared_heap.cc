@@ -67,6 +67,8 @@ SharedHeap::SharedHeap(std::size_t bytes, Where where)
 }
 
 std::byte* SharedHeap::allocate(std::size_t bytes, Where where) {
+  RINGRAD_CHECK(in_own_process_, CollectiveError, where,
+                "shared heap: it serves the process that made it; got a call in a forked child");
   const std::size_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;
   const std::lock_guard lock(mutex_);
   const Block* block = rounded > bytes ? blocks_.take(kPool, rounded, kAlignment) : nullptr;

@@ -20,6 +20,7 @@
 #include "ringrad/core/error.h"
 #include "ringrad/core/gpu/block_pool.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
+#include "ringrad/parallel/comm/common/own_process.h"
 
 namespace ringrad {
 
@@ -53,7 +54,10 @@ class SharedHeap {
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
-  /// Aligned to 128 bytes, and not initialised. Throws: OutOfMemoryError
+  /// Aligned to 128 bytes, and not initialised.
+  ///
+  /// Throws: OutOfMemoryError; CollectiveError in a forked child, whose list of free blocks is a
+  ///         copy
   std::byte* allocate(std::size_t bytes, Where where = Where::current());
   void release(std::byte* address);
 
@@ -73,6 +77,7 @@ class SharedHeap {
   SharedMapping memory_;
   std::mutex mutex_;
   BlockPool blocks_;  // guarded by mutex_
+  const OwnProcess in_own_process_;
 };
 
 }  // namespace ringrad

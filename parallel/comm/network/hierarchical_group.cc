@@ -97,13 +97,13 @@ class HierarchicalCommunicator final : public BlockCommunicator {
     return local_->empty_shared(shape, options, where);
   }
   bool serves_all_threads() const override { return network_->serves_all_threads(); }
-  void abort(const std::string& reason) noexcept override {
-    board_.fail(reason);
-    interrupt();
-  }
   int failed_rank() const noexcept override { return board_.failed_rank(); }
 
  protected:
+  void do_abort(const std::string& reason) noexcept override {
+    board_.fail(reason);
+    interrupt();
+  }
   BlockCollectives by_block() const override {
     return {hosts_, *local_, leaders_.get(), SumOrder::canonical};
   }

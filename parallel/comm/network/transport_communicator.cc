@@ -105,7 +105,6 @@ class TransportCommunicator final : public Communicator {
     board_.end_call();
   }
 
-  void abort(const std::string& reason) noexcept override { board_.fail(reason); }
   int failed_rank() const noexcept override { return board_.failed_rank(); }
   bool serves_all_threads() const override {
     const Transport* const transport = collectives_.transport();
@@ -113,6 +112,7 @@ class TransportCommunicator final : public Communicator {
   }
 
  protected:
+  void do_abort(const std::string& reason) noexcept override { board_.fail(reason); }
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
   void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                          Where where) override;

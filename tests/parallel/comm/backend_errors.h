@@ -2,12 +2,17 @@
 
 #pragma once
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
+#include "ringrad/core/view.h"
 #include "ringrad/tests/parallel/comm/backend_traits.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/patience.h"
@@ -110,6 +115,47 @@ inline void expect_wrong_message_refused(Communicator& comm) {
                              rank - 1, "; got a tensor of float32, 4 elements"));
   }
   comm.barrier();
+}
+
+/// Output and input may overlap only where one is this rank's part of the other.
+inline void expect_overlap_refused(Communicator& comm) {
+  const int n = comm.world_size();
+  const Tensor memory = ones({2 * n + 1}), whole = view::slice(memory, 0, 0, 2 * n);
+  const Tensor crossing = view::slice(memory, 0, 1, 3),
+               after = view::slice(memory, 0, 2 * n - 1, 2 * n + 1);
+  constexpr const char* kRefusal = "output and input must not share memory";
+  for (const Tensor& part : {crossing, after}) {
+    expect_throws<ValueError>([&] { comm.reduce_scatter(part, whole); }, kRefusal);
+    expect_throws<ValueError>([&] { comm.all_gather(whole, part); }, kRefusal);
+  }
+  const Tensor own = view::slice(memory, 0, 2 * comm.rank(), 2 * comm.rank() + 2);
+  comm.all_gather(whole, own);
+  comm.reduce_scatter(own, whole);
+  EXPECT_EQ(own.to_vector<float>(), std::vector<float>(2, static_cast<float>(n)));
+}
+
+/// A forked child gets an error from its copy, and the parent's group goes on.
+///
+/// REQUIRES: ranks are processes
+inline void expect_forked_child_refused(Communicator& comm) {
+  constexpr const char* kRefusal =
+      ": a communicator serves the process that made it; got a call in a forked child";
+  const Tensor x = ones({8}), own = ones({8});
+  if (comm.rank() == 1) {
+    const pid_t child = fork();
+    if (child == 0) {
+      expect_contains(error_of([&] { comm.all_reduce(x); }), concat("all_reduce", kRefusal));
+      expect_contains(error_of([&] { comm.split(0); }), concat("split", kRefusal));
+      comm.abort("enough");
+      _exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  comm.all_reduce(own);
+  EXPECT_EQ(own.to_vector<float>(), std::vector<float>(8, static_cast<float>(comm.world_size())));
+  EXPECT_EQ(comm.failed_rank(), -1);
 }
 
 /// A subgroup names ranks by their numbers in the whole group, and so does a subgroup of it.

@@ -132,10 +132,10 @@ class Liar : public Communicator {
         input_(honest.rank() == 1 ? std::move(input) : [](const Tensor&) {}),
         result_(honest.rank() == 1 ? std::move(result) : [](const Tensor&) {}) {}
 
-  void abort(const std::string& reason) noexcept override { honest_.abort(reason); }
   int failed_rank() const noexcept override { return honest_.failed_rank(); }
 
  protected:
+  void do_abort(const std::string& reason) noexcept override { honest_.abort(reason); }
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where) override {
     input_(tensor);
     honest_.all_reduce(tensor, op);

@@ -7,6 +7,7 @@
 
 #include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
+#include "ringrad/tests/parallel/comm/backend_errors.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"
 
@@ -87,6 +88,24 @@ TEST(ProcessMemoryTest, AForkedChildThatDestroysItsCopyDoesNotLeave) {
     for (int i = 0; i < 20; ++i) comm.split(0)->abort("enough");
     if (part && part->failed_rank() >= 0) return "the group has another one's memory";
     return differs("the sum", x, std::vector<float>(1000, 2));
+  });
+}
+
+TEST(ProcessMemoryTest, AForkedChildGetsAnError) {
+  on_ranks(2, [](Communicator& comm) -> std::string {
+    testing::expect_forked_child_refused(comm);
+    if (comm.rank() == 1) {
+      const pid_t child = fork();
+      if (child == 0) {
+        testing::expect_contains(testing::error_of([&] { comm.empty_shared({8}); }),
+                                 "it serves the process that made it");
+        _exit(::testing::Test::HasFailure() ? 1 : 0);
+      }
+      int status = -1;
+      if (waitpid(child, &status, 0) != child || status != 0) return "the child has failed";
+    }
+    comm.barrier();
+    return "";
   });
 }
 

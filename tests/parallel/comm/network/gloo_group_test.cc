@@ -229,6 +229,14 @@ TEST(GlooGroupTest, AStoppedRankIsNamedByTheOthersAndFindsItselfEvicted) {
   EXPECT_EQ(processes.wait(1), 0);
 }
 
+TEST(GlooGroupTest, AForkedChildGetsAnError) {
+  testing::Processes processes(2, join_with(testing::kPatience), [](Communicator& comm) {
+    testing::expect_forked_child_refused(comm);
+    return std::string();
+  });
+  for (const int rank : {0, 1}) EXPECT_EQ(processes.wait(rank), 0);
+}
+
 TEST(GlooGroupTest, AForkedChildThatDestroysItsCopyDoesNotLeave) {
   testing::Processes processes(2, join_with(testing::kPatience), [](Communicator& comm) {
     auto part = comm.split(0);

@@ -32,7 +32,6 @@ class OneRank final : public Communicator {
     shared_ = empty(shape, options, where);
     return shared_;
   }
-  void abort(const std::string&) noexcept override {}
   int failed_rank() const noexcept override { return -1; }
 
   const Tensor& shared() const { return shared_; }
@@ -40,6 +39,7 @@ class OneRank final : public Communicator {
   int num_averages() const { return num_averages_; }
 
  protected:
+  void do_abort(const std::string&) noexcept override {}
   void do_all_reduce(const Tensor& tensor, ReduceOp op, Where) override {
     if (op != ReduceOp::mean) return;
     ++num_averages_;
