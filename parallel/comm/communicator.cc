@@ -273,6 +273,8 @@ std::unique_ptr<Communicator> Communicator::shrink(Where where) {
   const OneCall one(*this, "shrink", where);
   RINGRAD_CHECK(failed_rank() >= 0, CollectiveError, where,
                 "shrink: the group must have failed; got a whole group");
+  RINGRAD_CHECK(!std::exchange(has_shrunk_, true), CollectiveError, where,
+                "shrink: a group shrinks once; got a second call, shrink the smaller group");
   return do_shrink(where);
 }
 

@@ -215,6 +215,7 @@ class Communicator {
   const RankNames rank_names_;
   std::atomic<bool> in_call_{false};
   int num_splits_ = 0;
+  bool has_shrunk_ = false;
   const OwnProcess in_own_process_;
   FaultInjection* const fault_injection_;  // null unless faults are planned
   const std::unique_ptr<FlightRecorder> flight_;

@@ -123,7 +123,6 @@ class SharedCommunicator final : public Communicator {
   std::atomic<DeviceRunner*> gpu_in_use_ = nullptr;  // the same, for abort() from another thread
   const MessageChannels channels_;
   SurvivorPoll& poll_;
-  bool has_shrunk_ = false;
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
   std::vector<Outbox> outboxes_;                                    // (world_size)
   const Unwinding unwinding_;
@@ -259,8 +258,6 @@ std::unique_ptr<Communicator> SharedCommunicator::do_split(const std::vector<int
 }
 
 std::unique_ptr<Communicator> SharedCommunicator::do_shrink(Where where) {
-  RINGRAD_CHECK(!std::exchange(has_shrunk_, true), CollectiveError, where,
-                "shrink: a group shrinks once; got a second call, shrink the smaller group");
   if (gpu_) gpu_->leave_behind();
   const Survivors survivors = poll_.agree(
       rank(), world_size(), *memory_, session_.options().deadline, rank_names(),

@@ -149,6 +149,16 @@ TEST(SubgroupTest, ShrinkWaitsForTheDeadlineAndNoLonger) {
             {.deadline = testing::kShortDeadline});
 }
 
+TEST(SubgroupTest, AGroupShrinksOnce) {
+  run_ranks(3, [](Communicator& comm) {
+    if (comm.rank() == 1) return comm.abort("enough");
+    EXPECT_THROW(comm.barrier(), CollectiveError);
+    const auto rest = comm.shrink();
+    expect_throws<CollectiveError>([&] { comm.shrink(); }, "shrink: a group shrinks once");
+    expect_all_exact(*rest);
+  });
+}
+
 TEST(SubgroupTest, AWholeGroupDoesNotShrink) {
   run_ranks(2, [](Communicator& comm) {
     expect_throws<CollectiveError>([&] { comm.shrink(); }, "the group must have failed");

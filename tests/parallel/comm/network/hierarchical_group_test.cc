@@ -117,6 +117,7 @@ TEST(HierarchicalGroupTest, SurvivorsGoOn) {
     const auto rest = comm.shrink();
     EXPECT_LT(std::chrono::steady_clock::now() - begin, testing::kPatience);
     EXPECT_EQ(rest->world_size(), 3);
+    testing::expect_throws<CollectiveError>([&] { comm.shrink(); }, "a group shrinks once");
     testing::expect_exact(*rest, {Collective::all_reduce, DType::float32, ReduceOp::sum, 0, 1000});
     return failures();
   });
