@@ -43,15 +43,41 @@ void check_reducible(const char* operation, DType dtype, ReduceOp op, Where wher
                 ": sum needs a dtype with numbers, for bool use max; got ", dtype);
 }
 
-// `whole` holds one `part` per rank.
-void check_parts(const char* operation, const Tensor& whole, const Tensor& part, int world_size,
-                 Where where) {
+struct Range {
+  const std::byte *begin, *end;
+};
+
+Range range_of(const Tensor& tensor) {
+  const std::byte* const begin = tensor.raw_data();
+  return {begin, begin + static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype())};
+}
+
+// Results that are written while elements are still read would be wrong, on some backends and for
+// some sizes.
+void check_apart(const char* operation, const Tensor& a, const Tensor& b, Where where) {
+  const Range of_a = range_of(a), of_b = range_of(b);
+  const std::less<const std::byte*> before;
+  const bool are_apart = a.device() != b.device() || of_a.begin == of_a.end ||
+                         of_b.begin == of_b.end || !before(of_a.begin, of_b.end) ||
+                         !before(of_b.begin, of_a.end);
+  RINGRAD_CHECK(are_apart, ValueError, where, operation,
+                ": output and input must not share memory; got ", of_a.end - of_a.begin, " and ",
+                of_b.end - of_b.begin, " bytes that overlap");
+}
+
+// `whole` holds one `part` per rank; `part` may be this rank's in `whole`.
+void check_parts(const char* operation, const Tensor& whole, const Tensor& part,
+                 const Communicator& comm, Where where) {
+  const int world_size = comm.world_size();
   check_tensor(operation, whole, where);
   check_tensor(operation, part, where);
   check_same_dtype(operation, whole, part, where);
   RINGRAD_CHECK(whole.numel() == part.numel() * world_size, ShapeError, where, operation,
                 ": one tensor must hold ", world_size, " times the elements of the other; got ",
                 whole.shape(), " and ", part.shape());
+  const Range own = range_of(part);
+  if (own.begin != range_of(whole).begin + comm.rank() * (own.end - own.begin))
+    check_apart(operation, whole, part, where);
 }
 
 void check_root(const char* operation, int root, int world_size, Where where) {
@@ -66,13 +92,7 @@ void check_exchange(const Tensor& output, const Tensor& input, int world_size, W
   RINGRAD_CHECK(output.numel() == input.numel() && input.numel() % world_size == 0, ShapeError,
                 where, "all_to_all: both tensors must hold ", world_size, " equal parts; got ",
                 output.shape(), " and ", input.shape());
-  const std::size_t bytes = static_cast<std::size_t>(input.numel()) * size_bytes(input.dtype());
-  const std::byte *out = output.raw_data(), *in = input.raw_data();
-  const std::less<const std::byte*> before;
-  RINGRAD_CHECK(bytes == 0 || output.device() != input.device() || !before(out, in + bytes) ||
-                    !before(in, out + bytes),
-                ValueError, where, "all_to_all: output and input must not share memory; got ",
-                bytes, " bytes each that overlap");
+  check_apart("all_to_all", output, input, where);
 }
 
 // A tensor where the backend can work on it: itself, or for a GPU's tensor that it does not reach a
@@ -188,7 +208,7 @@ void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
 
 void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
                                   Where where) {
-  check_parts("reduce_scatter", input, output, world_size_, where);
+  check_parts("reduce_scatter", input, output, *this, where);
   output.check_writable("reduce_scatter", where);
   check_reducible("reduce_scatter", input.dtype(), op, where);
   perform(call_of(CollectiveOp::reduce_scatter, input, op), where, [&] {
@@ -201,7 +221,7 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
 }
 
 void Communicator::all_gather(const Tensor& output, const Tensor& input, Where where) {
-  check_parts("all_gather", output, input, world_size_, where);
+  check_parts("all_gather", output, input, *this, where);
   output.check_writable("all_gather", where);
   perform(call_of(CollectiveOp::all_gather, output), where, [&] {
     mark_changed(output, where);

@@ -71,10 +71,11 @@ class Communicator {
   void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum,
                   Where where = Where::current());
 
-  /// Reduces `input` over all ranks; rank r receives the r-th of world_size equal parts.
+  /// Reduces `input` over all ranks; rank r receives the r-th of world_size equal parts. `output`
+  /// may be this rank's own part of `input`.
   ///
   /// Shapes:  input has world_size times the elements of output
-  /// Throws:  as all_reduce
+  /// Throws:  as all_reduce, and ValueError if the two share memory in another way
   void reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op = ReduceOp::sum,
                       Where where = Where::current());
 
@@ -82,7 +83,8 @@ class Communicator {
   /// own part of `output`.
   ///
   /// Shapes:  output has world_size times the elements of input
-  /// Throws:  ShapeError, DTypeError unless both dtypes are equal, CollectiveError
+  /// Throws:  ShapeError, DTypeError unless both dtypes are equal, ValueError if the two share
+  ///          memory in another way, CollectiveError
   void all_gather(const Tensor& output, const Tensor& input, Where where = Where::current());
 
   /// Replaces the tensor on every rank by the root's.

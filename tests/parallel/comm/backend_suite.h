@@ -124,6 +124,7 @@ inline void run_backend_suite_with(const BackendTraits& traits, Communicator& co
   expect_messages(comm);
   expect_messages_outlive_senders(comm);
   expect_split(comm);
+  expect_overlap_refused(comm);
   expect_differences_named(comm, traits);
   expect_message_for_collective_named(comm);
   expect_wrong_message_refused(comm);
