@@ -22,11 +22,18 @@ namespace ringrad {
 
 using Clock = TraceClock;
 
+class CommunicationStream::Started : public Work::State {
+ public:
+  /// Waits as wait() does, but leaves the error of a task that failed to another thread.
+  virtual void finish() const = 0;
+};
+
 // What all streams of a communicator are on a device. Each has times of its own.
 class CommunicationStream::Implementation {
  public:
   virtual ~Implementation() = default;
-  virtual Work run(std::string name, Task task, std::shared_ptr<Times> times, Where where) = 0;
+  virtual std::shared_ptr<const Started> run(std::string name, Task task,
+                                             std::shared_ptr<Times> times, Where where) = 0;
   virtual Times take(Times& times) = 0;
 };
 
@@ -60,9 +67,12 @@ class ProgressThread final : public CommunicationStream::Implementation {
     thread_.join();
   }
 
-  Work run(std::string name, CommunicationStream::Task task,
-           std::shared_ptr<CommunicationStream::Times> times, Where) override {
-    auto job = std::make_shared<Job>(shared_, std::move(name), std::move(task), std::move(times));
+  std::shared_ptr<const CommunicationStream::Started> run(
+      std::string name, CommunicationStream::Task task,
+      std::shared_ptr<CommunicationStream::Times> times, Where where) override {
+    shared_->check_own_process(where);
+    auto job =
+        std::make_shared<Job>(shared_, std::move(name), std::move(task), std::move(times), where);
     {
       const std::lock_guard lock(shared_->mutex);
       if (shared_->failed)
@@ -71,10 +81,11 @@ class ProgressThread final : public CommunicationStream::Implementation {
         jobs_.push_back(job);
     }
     shared_->changed.notify_all();
-    return Work(std::move(job));
+    return job;
   }
 
   CommunicationStream::Times take(CommunicationStream::Times& times) override {
+    shared_->check_own_process(Where::current());
     const std::lock_guard lock(shared_->mutex);
     return std::exchange(times, {});
   }
@@ -85,17 +96,34 @@ class ProgressThread final : public CommunicationStream::Implementation {
     std::mutex mutex;
     std::condition_variable changed;
     std::exception_ptr failed;  // until a thread has waited for it
+    const OwnProcess in_own_process;
+
+    // A forked child has a copy without the thread; the mutex may be locked for ever.
+    void check_own_process(Where where) const {
+      RINGRAD_CHECK(in_own_process, CollectiveError, where,
+                    "communication stream: it serves the process that made it; got a call in a "
+                    "forked child");
+    }
   };
 
-  struct Job final : Work::State {
+  struct Job final : CommunicationStream::Started {
     Job(std::shared_ptr<Shared> all, std::string what, CommunicationStream::Task how,
-        std::shared_ptr<CommunicationStream::Times> takes)
+        std::shared_ptr<CommunicationStream::Times> takes, Where from)
         : shared(std::move(all)),
           name(std::move(what)),
           task(std::move(how)),
-          times(std::move(takes)) {}
+          times(std::move(takes)),
+          where(from) {}
 
+    void finish() const override { finish_locked(); }
     void wait() const override {
+      const std::unique_lock lock = finish_locked();
+      if (!error) return;
+      if (shared->failed == error) shared->failed = nullptr;  // not a later one
+      std::rethrow_exception(error);
+    }
+    std::unique_lock<std::mutex> finish_locked() const {
+      shared->check_own_process(where);
       std::unique_lock lock(shared->mutex);
       if (!done) {
         const TraceSpan span("wait for communication", "wait");
@@ -103,11 +131,10 @@ class ProgressThread final : public CommunicationStream::Implementation {
         shared->changed.wait(lock, [&] { return done; });
         times->waited_s += seconds(Clock::now() - begin);
       }
-      if (!error) return;
-      shared->failed = nullptr;
-      std::rethrow_exception(error);
+      return lock;
     }
     bool is_done() const override {
+      shared->check_own_process(where);
       const std::lock_guard lock(shared->mutex);
       return done;
     }
@@ -122,6 +149,7 @@ class ProgressThread final : public CommunicationStream::Implementation {
     const std::string name;
     CommunicationStream::Task task;
     const std::shared_ptr<CommunicationStream::Times> times;
+    const Where where;  // its run()
     bool done = false;
     std::exception_ptr error;
   };
@@ -179,8 +207,9 @@ class DeviceStream final : public CommunicationStream::Implementation {
     }
   }
 
-  Work run(std::string name, CommunicationStream::Task task,
-           std::shared_ptr<CommunicationStream::Times> times, Where where) override {
+  std::shared_ptr<const CommunicationStream::Started> run(
+      std::string name, CommunicationStream::Task task,
+      std::shared_ptr<CommunicationStream::Times> times, Where where) override {
     const DeviceGuard device(stream_.device(), where);
     add_finished();
     Event(current_stream(stream_.device())).block(stream_, where);
@@ -190,7 +219,7 @@ class DeviceStream final : public CommunicationStream::Implementation {
     auto queued = std::make_shared<Queued>(stream_.device(), begin, Event(stream_, true, where),
                                            std::move(times));
     queued_.push_back(queued);
-    return Work(std::move(queued));
+    return queued;
   }
 
   CommunicationStream::Times take(CommunicationStream::Times& times) override {
@@ -200,7 +229,7 @@ class DeviceStream final : public CommunicationStream::Implementation {
   }
 
  private:
-  struct Queued final : Work::State {
+  struct Queued final : CommunicationStream::Started {
     Queued(Device on, Event from, Event to, std::shared_ptr<CommunicationStream::Times> takes)
         : device(on), begin(std::move(from)), end(std::move(to)), times(std::move(takes)) {}
 
@@ -210,6 +239,7 @@ class DeviceStream final : public CommunicationStream::Implementation {
       if (!waited_from) waited_from.emplace(stream, true);
       end.block(stream);
     }
+    void finish() const override { wait(); }
     bool is_done() const override { return end.is_done(); }
 
     const Device device;
@@ -254,9 +284,9 @@ std::shared_ptr<CommunicationStream::Implementation> shared_stream(Communicator&
       if (auto stream = known.stream.lock()) return stream;
   std::shared_ptr<CommunicationStream::Implementation> stream;
   if (device.is_cpu())
-    stream = std::make_shared<ProgressThread>(comm);
+    stream.reset(new ProgressThread(comm), DeleteInOwnProcess<ProgressThread>());
   else
-    stream = std::make_shared<DeviceStream>(comm, device);
+    stream.reset(new DeviceStream(comm, device), DeleteInOwnProcess<DeviceStream>());
   all.push_back({&comm, device, stream});
   return stream;
 }
@@ -267,16 +297,17 @@ CommunicationStream::CommunicationStream(Communicator& comm, Device device, bool
     : comm_(comm), implementation_(overlaps ? shared_stream(comm, device) : nullptr) {}
 
 CommunicationStream::~CommunicationStream() {
+  if (!latest_ || !in_own_process_) return;
   if (unwinding_ && is_at_work()) comm_.abort(kEndedByException);
   try {
-    latest_.wait();
-  } catch (...) {  // the thread that waited for it got the error
+    latest_->finish();
+  } catch (const std::exception&) {  // the device has failed; its next user gets the error
   }
 }
 
 bool CommunicationStream::is_at_work() const noexcept {
   try {
-    return !latest_.is_done();
+    return !latest_->is_done();
   } catch (const std::exception&) {
     return true;  // the device has failed, and will not be done
   }
@@ -288,7 +319,7 @@ Work CommunicationStream::run(std::string name, Task call, Where where) {
     call(comm);
   };
   if (implementation_)
-    return latest_ = implementation_->run(std::move(name), std::move(task), times_, where);
+    return Work(latest_ = implementation_->run(std::move(name), std::move(task), times_, where));
   const double taken_s = run_traced(name, task, comm_);
   times_->work_s += taken_s;
   times_->waited_s += taken_s;

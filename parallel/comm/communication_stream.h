@@ -30,6 +30,7 @@
 #include <string>
 
 #include "ringrad/core/device.h"
+#include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/comm/work.h"
@@ -68,6 +69,7 @@ class CommunicationStream {
   Times take_times();
 
   class Implementation;
+  class Started;
 
  private:
   bool is_at_work() const noexcept;
@@ -76,7 +78,8 @@ class CommunicationStream {
   const Unwinding unwinding_;
   const std::shared_ptr<Times> times_ = std::make_shared<Times>();
   const std::shared_ptr<Implementation> implementation_;
-  Work latest_;
+  std::shared_ptr<const Started> latest_;  // null before the first
+  const OwnProcess in_own_process_;
 };
 
 }  // namespace ringrad

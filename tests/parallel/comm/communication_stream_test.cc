@@ -1,6 +1,8 @@
 #include "ringrad/parallel/comm/communication_stream.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <future>
 #include <optional>
@@ -183,6 +185,62 @@ TEST(CommunicationStreamTest, TimesSayHowLongItWorkedAndWasWaitedFor) {
       EXPECT_TRUE(overlaps || times.waited_s == times.work_s);
       EXPECT_EQ(stream.take_times().work_s, 0);
     }
+  });
+}
+
+// Returns work whose task has failed, and that no thread has waited for.
+Work failed_work(CommunicationStream& stream, const char* why) {
+  const Work work =
+      stream.run("failing", [why](Communicator&) { throw ValueError(why, Where::current()); });
+  while (!work.is_done()) std::this_thread::yield();
+  return work;
+}
+
+TEST(CommunicationStreamTest, AWaitForAnOldFailureLeavesANewOne) {
+  run_ranks(1, [](Communicator& comm) {
+    CommunicationStream stream(comm, Device(), /*overlaps=*/true);
+    const Work first = failed_work(stream, "first");
+    expect_throws<ValueError>([&] { first.wait(); }, "first");
+    const Work second = failed_work(stream, "second");
+    expect_throws<ValueError>([&] { first.wait(); }, "first");
+    const Work third = stream.run("third", [](Communicator&) {});
+    expect_throws<ValueError>([&] { third.wait(); }, "second");
+    stream.run("fourth", [](Communicator&) {}).wait();
+  });
+}
+
+TEST(CommunicationStreamTest, AStreamThatEndsLeavesAFailureToOthersOfItsQueue) {
+  run_ranks(1, [](Communicator& comm) {
+    CommunicationStream stream(comm, Device(), /*overlaps=*/true);
+    {
+      CommunicationStream other(comm, Device(), /*overlaps=*/true);
+      failed_work(stream, "first");
+      other.run("later", [](Communicator&) {});
+    }
+    const Work next = stream.run("next", [](Communicator&) {});
+    expect_throws<ValueError>([&] { next.wait(); }, "first");
+  });
+}
+
+TEST(CommunicationStreamTest, AForkedChildGetsAnErrorAndEnds) {
+  run_ranks(1, [](Communicator& comm) {
+    CommunicationStream stream(comm, Device(), /*overlaps=*/true);
+    std::promise<void> child_has_ended;
+    const Work work =
+        stream.run("busy", [&](Communicator&) { child_has_ended.get_future().wait(); });
+    const pid_t child = fork();
+    if (child == 0) {
+      constexpr const char* kRefusal = "it serves the process that made it";
+      expect_throws<CollectiveError>([&] { work.wait(); }, kRefusal);
+      expect_throws<CollectiveError>([&] { stream.run("more", [](Communicator&) {}); }, kRefusal);
+      stream.~CommunicationStream();
+      _exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    child_has_ended.set_value();
+    work.wait();
   });
 }
 
