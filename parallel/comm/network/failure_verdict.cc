@@ -85,6 +85,8 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
             concat(operation, ": rank ", names_(unreadable[0]),
                    " must tell how many calls it has entered; got ",
                    quoted_bytes(answers.of_rank[static_cast<std::size_t>(unreadable[0])]))};
+  // A rank that meets its deadline first ends the connections of others, which are not late yet.
+  late = late || !answers.ranks([](const auto& answer) { return answer.ends_with(kLate); }).empty();
   const auto late_peer = [&](const char* must, const char* got_instead) {
     return Failure{peer,
                    {},
@@ -97,11 +99,6 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
   const auto sequence = static_cast<std::int64_t>(operation.sequence);
   const auto absent = answers.ranks(
       [&](const std::string& answer) { return num_entered(answer).value_or(0) < sequence; });
-  // A rank that meets its deadline first ends the connections of others, which are not late yet.
-  const auto late_here = answers.ranks([&](const std::string& answer) {
-    return answer.ends_with(kLate) && num_entered(answer) == sequence;
-  });
-  late = late || (is_collective && !late_here.empty());
   if (late && !absent.empty())
     return {absent[0],
             {},

@@ -83,6 +83,26 @@ TEST_F(FailureBoardTest, OfTheRanksThatHaveLeftOnlyThePeerOfAMessageIsBlamed) {
   }
 }
 
+// Ranks 0 and 1 wait for each other's message, and rank 2 for both in a collective.
+TEST_F(FailureBoardTest, ALateRankExplainsTheEndOfAConnectionInAMessageToo) {
+  store_.set("group/rank1", "0");
+  store_.set("group/rank2", "1 late");
+  FailureBoard board(
+      store_.another(std::chrono::seconds(10)), "group", 0, 3, {}, [] {}, nullptr,
+      Where::current());
+  board.begin_call(false);
+  const Operation receives{{.op = CollectiveOp::recv, .peer = 1}, 0, 1, Where::current(), {}};
+  expect_throws<CollectiveError>([&] { board.investigate(receives, "a connection that ended"); },
+                                 "rank 1 must send within ");
+  EXPECT_EQ(board.failure().culprit, 1);
+}
+
+TEST_F(FailureBoardTest, ARankThatIsLateInAMessageExplainsItInACollective) {
+  store_.set("group/rank1", "0 late");
+  store_.set("group/rank2", "0");
+  expect_judgement("every rank must arrive within 10 s; got no call from ranks 1, 2", 3);
+}
+
 // The launcher learns which rank this process blames, or that no rank is known to be to blame.
 class BlameTest : public FailureBoardTest {
  protected:
