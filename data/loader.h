@@ -18,7 +18,8 @@
 // LoaderOptions::seed, the epoch and the batch's first sample; manual_seed has no effect there.
 // Workers take over the default device and whether operations are recorded from the thread that
 // begins the pass, and divide its OpenMP threads among themselves. They do not take over Autocast:
-// a transform that needs it makes its own.
+// a transform that needs it makes its own. They are threads, which a forked child does not have: a
+// child that continues or ends a pass of its parent's waits for them for ever.
 
 #pragma once
 
