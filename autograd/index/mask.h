@@ -33,8 +33,8 @@ Tensor nonzero(const Tensor& x, Where where = Where::current());
 ///
 /// Shapes:  indices (..)  ->  (.., num_classes)
 /// DTypes:  indices int32 or int64
-/// Throws:  DTypeError; ValueError for a number of classes below -1; IndexError for an index outside
-///          [0, num_classes); ShapeError for no indices and no number of classes
+/// Throws:  DTypeError; ValueError for a number of classes below -1; IndexError for an index
+///          outside [0, num_classes); ShapeError for no indices and no number of classes
 Tensor one_hot(const Tensor& indices, std::int64_t num_classes = -1,
                Where where = Where::current());
 

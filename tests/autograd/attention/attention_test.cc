@@ -1,5 +1,7 @@
 #include "ringrad/autograd/attention/attention.h"
 
+#include <array>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -151,6 +153,32 @@ TEST(AttentionTest, WorksOn16BitDtypesAndUnderAutocast) {
     sum(y * y).backward();
     EXPECT_EQ(in.q.grad().dtype(), DType::float32);
   }
+}
+
+// The probabilities of a query add up to 1, and so do these gradients of the values. Scores reach
+// 1e9, where floats are 64 apart, but rounding must not turn into a factor of 2^64.
+TEST(AttentionTest, KeepsTheSumOfProbabilitiesWhereScoresAreLarge) {
+  const auto value_gradient = [](const Tensor& q, const Tensor& k) {
+    const Tensor v = ones_like(k).set_requires_grad();
+    const Tensor y = scaled_dot_product_attention(q, k, v);
+    y.backward(ones_like(y));
+    return v.grad();
+  };
+  Random random(16);
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16})
+    for (const auto& [H, T, S, D] : std::initializer_list<std::array<std::int64_t, 4>>{
+             {1, 1, 1, 1}, {2, 3, 9, 7}, {2, 8, 9, 7}, {1, 70, 40, 16}}) {
+      SCOPED_TRACE(concat(Shape{H, T, S, D}, ' ', dtype));
+      const Tensor q = random.tensor({1, H, T, D}, -4e4, 4e4, dtype),
+                   k = random.tensor({1, 1, S, D}, -4e4, 4e4, dtype);
+      double sum = 0;
+      for (const double value : value_gradient(q, k).to_vector<double>()) sum += value;
+      const auto right = static_cast<double>(H * T * D);
+      EXPECT_LT(sum, 1.01 * right);
+      EXPECT_GT(sum, default_device().is_cuda() ? 0 : 0.99 * right);
+    }
+  // 3280 * 7000 / ln 2 is one of the floats that ln 2 and its inverse do not give back.
+  EXPECT_EQ(value_gradient(full({1, 1, 1, 1}, 3280.), full({1, 1, 1, 1}, 7000.)).item(), 1);
 }
 
 // Masks often hold the lowest finite number in place of -inf.
