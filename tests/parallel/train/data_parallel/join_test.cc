@@ -217,15 +217,15 @@ TEST(JoinTest, WhatARankHadBeforeItFinishedDoesNotCount) {
     nn::Sequential net = make_net();
     DistributedDataParallel model(net, comm, {.overlap = overlap});
     Join join(model);
-    const Tensor gradient = net.parameters().front().grad();
+    const Tensor first = net.parameters().front();
     if (comm.rank() == 0) {
-      kernels::fill_(gradient, std::numeric_limits<double>::infinity());
+      kernels::fill_(first.grad(), std::numeric_limits<double>::infinity());
     } else {
       const Batch batch = batch_of(1, 0, 4);
       cross_entropy(model(batch.x), batch.y).backward();
     }
     join.finish([] {});
-    for (const float value : gradient.to_vector<float>()) EXPECT_TRUE(std::isfinite(value));
+    for (const float value : first.grad().to_vector<float>()) EXPECT_TRUE(std::isfinite(value));
   });
 }
 
