@@ -19,6 +19,18 @@ inline DType promote_number(const char* operation, DType x, Scalar number, Where
   return dtype;
 }
 
+/// The dtype in which Op computes x and a number. Throws ValueError for a number that an integer
+/// result cannot hold. A quotient is floating, and a number of any size compares, as an int64.
+template <class Op>
+DType promote_operand(DType x, Scalar number, Where where) {
+  constexpr bool is_predicate = std::is_same_v<decltype(Op::forward(0, 0)), bool>;
+  const DType dtype = promote(x, number);
+  if (Op::kDomain == Domain::real) return dtype;
+  if (is_predicate && !dispatch_dtype(dtype, [&]<class T>() { return number.fits<T>(); }))
+    return DType::int64;
+  return promote_number(Op::kName, x, number, where);
+}
+
 /// x op number
 template <class Op>
 struct RightScalar : UnaryRow<Op::kDomain, (Op::kSavedForA & kA) ? Saves::input : Saves::nothing> {
@@ -26,7 +38,7 @@ struct RightScalar : UnaryRow<Op::kDomain, (Op::kSavedForA & kA) ? Saves::input 
   Scalar number;
 
   explicit RightScalar(Scalar number) : number(number) {}
-  DType promoted(DType x, Where where) const { return promote_number(kName, x, number, where); }
+  DType promoted(DType x, Where where) const { return promote_operand<Op>(x, number, where); }
   constexpr auto forward(auto x) const { return Op::forward(x, like(x, number)); }
   constexpr auto backward(const auto& grad, const auto& x) const {
     return Op::backward_a(grad, x, like(grad, number));
@@ -40,7 +52,7 @@ struct LeftScalar : UnaryRow<Op::kDomain, (Op::kSavedForB & kB) ? Saves::input :
   Scalar number;
 
   explicit LeftScalar(Scalar number) : number(number) {}
-  DType promoted(DType x, Where where) const { return promote_number(kName, x, number, where); }
+  DType promoted(DType x, Where where) const { return promote_operand<Op>(x, number, where); }
   constexpr auto forward(auto x) const { return Op::forward(like(x, number), x); }
   constexpr auto backward(const auto& grad, const auto& x) const {
     return Op::backward_b(grad, like(grad, number), x);

@@ -207,5 +207,24 @@ TEST(ElementwiseUnaryTest, ThrowsForNumbersThatTheDtypeCannotHold) {
                             "got -1 and uint8");
 }
 
+TEST(ElementwiseUnaryTest, DividesByAndComparesWithNumbersThatTheDtypeCannotHold) {
+  const Tensor bytes = full({1}, 128, {.dtype = DType::uint8});
+  const auto quotient = [&](const auto& op) {
+    return kernels::unary(op, bytes).template item<float>();
+  };
+  EXPECT_EQ(quotient(ops::RightScalar<ops::Div>(256)), 0.5f);
+  EXPECT_EQ(quotient(ops::RightScalar<ops::Div>(-1)), -128);
+  EXPECT_EQ(quotient(ops::LeftScalar<ops::Div>(320)), 2.5f);
+  const Tensor most = full({1}, 0x7fffffff, {.dtype = DType::int32});
+  const auto holds = [](const auto& op, const Tensor& x) {
+    return kernels::unary(op, x).template item<bool>();
+  };
+  const std::int64_t above = std::int64_t{1} << 31;  // the same float as the number before it
+  EXPECT_TRUE(holds(ops::RightScalar<ops::Lt>(above), most));
+  EXPECT_FALSE(holds(ops::RightScalar<ops::Eq>(above), most));
+  EXPECT_TRUE(holds(ops::RightScalar<ops::Lt>(300), bytes));
+  EXPECT_TRUE(holds(ops::RightScalar<ops::Ne>(-1), bytes));
+}
+
 }  // namespace
 }  // namespace ringrad
