@@ -32,6 +32,9 @@ void Tensor::set_grad(const Tensor& grad, Where where) const {
                 "set_grad: the tensor must be a leaf that requires a gradient; got one of shape ",
                 shape());
   if (grad.defined()) {
+    RINGRAD_CHECK(!grad.is(*this), AutogradError, where,
+                  "set_grad: the gradient must be another tensor, so that the leaf does not keep "
+                  "itself alive; got the leaf itself");
     RINGRAD_CHECK(grad.shape() == shape(), ShapeError, where,
                   "set_grad: the gradient must have the shape of the tensor; got ", grad.shape(),
                   " for ", shape());

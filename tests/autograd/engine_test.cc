@@ -265,6 +265,13 @@ TEST(EngineTest, BackwardFreesTheGraphItRan) {
   EXPECT_EQ(allocator_stats().allocated_bytes, before);
 }
 
+TEST(EngineTest, ALeafIsNotItsOwnGradient) {
+  const Tensor x = leaf(2);
+  expect_throws<AutogradError>([&] { x.set_grad(x); }, "got the leaf itself");
+  x.set_grad(x.detach());
+  EXPECT_EQ(x.grad().item(), 2);
+}
+
 TEST(EngineTest, AFailedPassLeavesNoGradientOnTheGraph) {
   const auto before = allocator_stats().allocated_bytes;
   {
