@@ -125,8 +125,8 @@ class Module {
   std::int64_t num_parameters() const;
 
   /// Sets training or evaluation mode for this module and all below it: batch norm and dropout
-  /// differ.
-  void train(bool training = true);
+  /// differ. An override, for instance of a layer that stays frozen, also calls its base's.
+  virtual void train(bool training = true);
   void eval() { train(false); }
   bool is_training() const { return training_; }
 
@@ -181,8 +181,9 @@ class Module {
   /// Throws ValueError if this module's contents were moved to another.
   void check_not_moved_from(Where where) const;
 
-  /// The parameters of this module without those below it.
+  /// The parameters and buffers of this module without those below it.
   const std::vector<NamedTensor>& own_parameters() const { return parameters_; }
+  const std::vector<NamedTensor>& own_buffers() const { return buffers_; }
 
   /// The i-th child, and its name.
   Module& child_at(std::size_t i) { return *children_[i].second; }

@@ -240,7 +240,8 @@ TEST(ModuleTest, ThrowsForALayerThatIsNotRegistered) {
       },
       "forward: a module must register the layers that it trains; got "
       "Linear(3, 3) in Unregistered, which does not list its weight; declare "
-      "the member as a reference, as in nn::Linear& fc = child(");
+      "the member as a reference, as in nn::Linear& fc = child(\"fc\", nn::Linear(2, 2)), or in "
+      "Python as self.fc = nn.Linear(2, 2)");
   EXPECT_EQ(net.second(ones({1, 3})).shape(), (Shape{1, 2}));  // the failed call has ended
   net.first.eval();  // what is not trained need not be registered
   EXPECT_NO_THROW(net(ones({1, 3})));
@@ -372,6 +373,21 @@ TEST(SequentialTest, StagesMustStartAtGrowingLayers) {
         split({0, 3});
       },
       "growing ones below 3; got stage 1 of 2 at layer 3");
+}
+
+TEST(ModuleTest, AParentCallsItsChildsOwnTrain) {
+  struct Frozen : Module {
+    void train(bool) override { Module::train(false); }
+  };
+  struct Parent : Module {
+    Frozen& frozen = child("frozen", Frozen());
+    Linear& layer = child("layer", Linear(1, 1));
+  };
+  Parent parent;
+  parent.eval();
+  parent.train();
+  EXPECT_FALSE(parent.frozen.is_training());
+  EXPECT_TRUE(parent.layer.is_training());
 }
 
 // Enough children to move the array that the visit reads.
