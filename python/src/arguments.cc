@@ -8,6 +8,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "bindings.h"
 
@@ -93,6 +94,7 @@ bool fits(PyObject* value, std::string_view type);
 bool is_sequence_of(PyObject* value, std::string_view type) {
   const std::size_t open = type.find('[');
   if (PyUnicode_Check(value) || !PySequence_Check(value)) return false;
+  if (is_instance(value, "ringrad.Tensor") && type.ends_with("[ringrad.Tensor]")) return false;
   if ((!PyList_Check(value) && !PyTuple_Check(value)) || open == std::string_view::npos)
     return true;
   const std::string_view element = type.substr(open + 1, type.size() - open - 2);
@@ -190,13 +192,50 @@ std::string about_keywords(const std::vector<Signature>& signatures, const Call&
   return "";
 }
 
+std::string about_entries(const Argument& argument, PyObject* value) {
+  if (PyDict_Check(value) && argument.type.find("ringrad.Tensor]") != std::string::npos)
+    for (const auto& [key, entry] : nb::borrow<nb::dict>(value))
+      if (!nb::isinstance<Tensor>(entry))
+        return concat("argument ", argument.name, " must have Tensors as values; got ",
+                      nb::type_name(entry.type()).c_str(), " at ", nb::repr(key).c_str());
+  return "";
+}
+
+// What is wrong with a value of the right type; "" if nothing is.
+std::string about_value(const Argument& argument, PyObject* value) {
+  if (nb::inst_check(value) && !nb::inst_ready(value))
+    return concat("argument ", argument.name, " must be an initialised object; got ",
+                  Py_TYPE(value)->tp_name,
+                  " whose super().__init__() has not been called, or whose rank has ended");
+  if (std::int32_t small = 0; argument.type == "int" && PyLong_Check(value) &&
+                              (!nb::try_cast(nb::handle(value), small) || small < 0))
+    return concat("argument ", argument.name, " must be in the range of its C++ type; got ",
+                  nb::repr(value).c_str());
+  if (std::vector<std::int64_t> extents;
+      argument.name == "shape" && nb::try_cast(nb::handle(value), extents))
+    try {
+      (void)Shape(std::span<const std::int64_t>(extents));
+    } catch (const Error& error) {
+      return std::string(error.message());
+    }
+  return "";
+}
+
 // What is wrong with the call by one signature, and how many of its arguments are right.
-std::pair<std::size_t, std::string> about(const Signature& signature, const Call& call) {
+struct Complaint {
+  std::size_t num_right;
+  std::string text;
+  std::string wanted{};  // the type of the argument that has another; the text is what comes before
+  std::string got{};     // and after it
+};
+
+Complaint about(const Signature& signature, const Call& call) {
   std::size_t num_by_position = 0;
   for (const Argument& argument : signature.arguments) num_by_position += !argument.is_keyword_only;
+  const bool has_self = !signature.arguments.empty() && signature.arguments[0].name == "self";
   if (call.num_positional > num_by_position && !signature.is_variadic)
-    return {0, concat("there must be at most ", num_by_position, " arguments without a name; got ",
-                      call.num_positional)};
+    return {0, concat("there must be at most ", num_by_position - has_self,
+                      " arguments without a name; got ", call.num_positional - has_self)};
   for (std::size_t place = 0; place < signature.arguments.size(); ++place) {
     const Argument& argument = signature.arguments[place];
     PyObject* const value = call.value_of(signature, place);
@@ -204,8 +243,16 @@ std::pair<std::size_t, std::string> about(const Signature& signature, const Call
       return {place, concat("argument ", argument.name, " must be given; got ", call.size(),
                             call.size() == 1 ? " argument" : " arguments")};
     if (value && argument.name != "self" && !fits(value, argument.type))
-      return {place, concat("argument ", argument.name, " must be ", without_modules(argument.type),
-                            "; got ", Py_TYPE(value)->tp_name)};
+      return {place, concat("argument ", argument.name, " must be "),
+              without_modules(argument.type), concat("; got ", Py_TYPE(value)->tp_name)};
+    if (value)
+      if (std::string text = about_entries(argument, value); !text.empty()) return {place, text};
+  }
+  for (std::size_t place = 0; place < signature.arguments.size(); ++place) {
+    const Argument& argument = signature.arguments[place];
+    PyObject* const value = call.value_of(signature, place);
+    if (!value || (argument.name == "self" && signature.name == "__init__")) continue;
+    if (std::string text = about_value(argument, value); !text.empty()) return {place, text};
   }
   std::vector<std::string> given;
   for (std::size_t i = 0; i < call.size(); ++i)
@@ -219,24 +266,33 @@ std::pair<std::size_t, std::string> about(const Signature& signature, const Call
                                                              "); got (", joined(given), ")"))};
 }
 
+// The names of properties, by the functions that get or set them, which have none.
+std::unordered_map<PyObject*, std::string> properties;
+
 std::string explanation(nb::handle function, const Call& call) {
   std::vector<Signature> signatures;
   for (const nb::handle overload : function.attr("__nb_signature__"))
     signatures.push_back(signature_of(nb::str(overload[0]).c_str()));
   std::string text = about_keywords(signatures, call);
   if (text.empty()) {
-    std::size_t most = 0;
+    std::optional<Complaint> most;
     for (const Signature& signature : signatures) {
-      auto [num_right, complaint] = about(signature, call);
-      if (!text.empty() && num_right <= most) continue;
-      most = num_right;
-      text = std::move(complaint);
+      Complaint one = about(signature, call);
+      if (!most || one.num_right > most->num_right)
+        most = std::move(one);
+      else if (one.num_right == most->num_right && one.text == most->text && !one.wanted.empty())
+        most->wanted += " | " + one.wanted;
     }
+    text = most->text + most->wanted + most->got;
   }
   const bool is_constructor = signatures.front().name == "__init__" && call.num_positional > 0;
   const char* const type = is_constructor ? call.type_of(0) : "";
   const char* const dot = std::strrchr(type, '.');
-  return concat(is_constructor ? (dot ? dot + 1 : type) : signatures.front().name, ": ", text);
+  const auto property = properties.find(function.ptr());
+  const std::string name = property != properties.end() ? property->second
+                           : is_constructor             ? (dot ? dot + 1 : type)
+                                                        : signatures.front().name;
+  return concat(name, ": ", text);
 }
 
 // Replaces nanobind's error, and leaves every other.
@@ -244,7 +300,8 @@ void explain(PyObject* function, PyObject* const* values, std::size_t count, PyO
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   const nb::object text = value ? nb::steal(PyObject_Str(value)) : nb::object();
-  if (type == PyExc_TypeError && text.is_valid() &&
+  // An error with a traceback comes from Python code that the function has called.
+  if (type == PyExc_TypeError && !traceback && text.is_valid() &&
       std::string_view(nb::str(text).c_str()).find("incompatible function arguments") !=
           std::string_view::npos) {
     Call call{values, count, {}};
@@ -297,10 +354,18 @@ void set_pointer(nb::handle function) {
 }  // namespace
 
 void explain_arguments(nb::handle scope) {
-  for (const nb::handle value : nb::list(scope.attr("__dict__").attr("values")())) {
+  for (const nb::handle member : nb::list(scope.attr("__dict__").attr("items")())) {
+    const nb::object value = member[1];
     const std::string type = full_name(Py_TYPE(value.ptr()));
     if (type == "nanobind.nb_func" || type == "nanobind.nb_method")
       set_pointer(value);
+    else if (Py_TYPE(value.ptr()) == &PyProperty_Type)
+      for (const char* accessor : {"fget", "fset"}) {
+        const nb::object function = value.attr(accessor);
+        if (function.is_none()) continue;
+        set_pointer(function);
+        properties[function.ptr()] = nb::str(nb::handle(member[0])).c_str();
+      }
     else if (PyModule_Check(value.ptr()) || nb::type_check(value))
       explain_arguments(value);
   }

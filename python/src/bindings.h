@@ -11,6 +11,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -34,12 +35,24 @@ namespace ringrad::python {
 /// The line of the Python code that calls; its text lives as long as the process.
 Where caller();
 
+/// Releases the interpreter's lock for its lifetime.
+class Unlocked {
+ public:
+  Unlocked() = default;
+  ~Unlocked();
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_ = PyEval_SaveThread();
+};
+
 /// Calls `function(caller())` without the interpreter's lock, so that other ranks run meanwhile.
 template <class Function>
 auto called(Function function) {
   const Where where = caller();
   const UnlockedCall counted;
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return function(where);
 }
 
@@ -57,24 +70,64 @@ inline std::optional<Tensor> defined(const Tensor& x) {
 }
 inline Tensor or_undefined(const Tensor* x) { return x ? *x : Tensor(); }
 
+/// The guards of this thread's with statements, innermost last.
+inline thread_local std::vector<std::shared_ptr<void>> open_guards;
+
 /// A guard for Python's with statement: made where it begins, ended where it ends.
 template <class Guard, class... Arguments>
-struct Scope {
-  std::tuple<Arguments...> arguments;
-  std::optional<Guard> guard{};
+class Scope {
+ public:
+  explicit Scope(std::tuple<Arguments...> arguments = {}) : arguments_(std::move(arguments)) {}
+  ~Scope() { end(); }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
 
   void enter() {
-    RINGRAD_CHECK(!guard, ValueError, caller(),
+    RINGRAD_CHECK(guard_.expired(), ValueError, caller(),
                   "with: a guard must end before it begins again; got one that is open");
-    std::apply([&](const Arguments&... values) { guard.emplace(values...); }, arguments);
+    std::apply(
+        [&](const Arguments&... values) {
+          open_guards.push_back(std::make_shared<Guard>(values...));
+        },
+        arguments_);
+    guard_ = open_guards.back();
   }
-  void exit(const nb::args&) { guard.reset(); }
+  void exit(const nb::args&) {
+    RINGRAD_CHECK(end() == 1, ValueError, caller(),
+                  "with: a guard must end on the thread where it began, after those within it; got "
+                  "another order, as when two generators take turns");
+  }
+
+ private:
+  // Ends the guard and those within it, so that each restores what it found. Returns how many they
+  // were: 0 on another thread, whose mode is not this thread's.
+  std::size_t end() {
+    const auto place = std::find(open_guards.begin(), open_guards.end(), guard_.lock());
+    const auto count = static_cast<std::size_t>(open_guards.end() - place);
+    for (std::size_t i = 0; i < count; ++i) open_guards.pop_back();
+    return count;
+  }
+
+  std::tuple<Arguments...> arguments_;
+  std::weak_ptr<void> guard_;
 };
 
 /// What operator<< prints.
 template <class T>
 std::string printed(const T& value) {
   return concat(value);
+}
+
+/// What copy and pickle get for an object that is neither copied nor written as one.
+template <class T>
+void refuse_copy(const T& self, int) {
+  throw nb::type_error(
+      concat(
+          nb::type_name(nb::find(&self).type()).c_str(),
+          ": it must be copied, or written to a file, by its tensors; make a new one, and give it "
+          "load_state_dict(state_dict()) of this one; files are written by "
+          "write_tensors(path, state_dict())")
+          .c_str());
 }
 
 void bind_errors(nb::module_& m);
@@ -87,6 +140,7 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
 PyType_Slot* tensor_slots();
 void bind_linalg(nb::module_& m);
 void bind_module(nb::module_& m);
+void bind_optimizer(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_ranks(nb::module_& m);
 void bind_plan_types(nb::module_& m);
@@ -98,6 +152,16 @@ void explain_arguments(nb::handle scope);
 }  // namespace ringrad::python
 
 namespace nanobind::detail {
+
+/// A tensor is no list of its rows.
+template <>
+struct type_caster<std::vector<ringrad::Tensor>>
+    : list_caster<std::vector<ringrad::Tensor>, ringrad::Tensor> {
+  template <class Flags>
+  bool from_python(handle source, Flags flags, cleanup_list* cleanup) noexcept {
+    return !isinstance<ringrad::Tensor>(source) && list_caster::from_python(source, flags, cleanup);
+  }
+};
 
 template <>
 struct type_caster<ringrad::Scalar> {

@@ -8,14 +8,16 @@ using namespace ringrad;
 
 namespace {
 
-// numpy.float32(2) is a number; an array is none. NumPy is not imported for this.
+// numpy.float32(2) is a number; an array is none, nor is a date. NumPy is not imported for this.
 bool is_numpy_scalar(PyObject* object) {
   PyObject* const numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");  // borrowed
   if (!numpy) return false;
   const nanobind::object generic = nanobind::steal(PyObject_GetAttrString(numpy, "generic"));
   const int is_one = generic.is_valid() ? PyObject_IsInstance(object, generic.ptr()) : -1;
   if (is_one < 0) PyErr_Clear();
-  return is_one > 0;
+  if (is_one <= 0) return false;
+  const std::string_view kind = borrow<str>(handle(object).attr("dtype").attr("kind")).c_str();
+  return std::string_view("biuf").find(kind) != std::string_view::npos;
 }
 
 }  // namespace

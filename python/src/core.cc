@@ -1,10 +1,17 @@
 // The module ringrad, and in it ringrad.nn, ringrad.linalg and ringrad.plan.
 
+#include <utility>
+
 #include "bindings.h"
 #include "ringrad/core/version.h"
 
 NB_MODULE(ringrad, m) {
   using namespace ringrad::python;
+  static bool was_imported = false;  // classes and exceptions are bound once per process
+  if (std::exchange(was_imported, true))
+    throw nb::import_error(
+        "ringrad must be imported once per process; got a second import, after "
+        "it was removed from sys.modules");
   bind_errors(m);
   nb::module_ nn = m.def_submodule("nn", "Modules, optimizers, and files of tensors.");
   nb::module_ plan =
@@ -19,6 +26,7 @@ NB_MODULE(ringrad, m) {
       "version", [] { return ringrad::version(); }, "\"0.1.0\"");
   bind_linalg(linalg);
   bind_module(nn);
+  bind_optimizer(nn);
   bind_nn(nn);
   bind_ranks(m);
   bind_plan_types(plan);

@@ -1,7 +1,9 @@
 // The library's errors as Python's exceptions, and the lines of Python that they name.
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "bindings.h"
@@ -60,6 +62,16 @@ void bind_errors(nb::module_& m) {
       "A collective that could not complete: a peer failed, came late, or called "
       "something else.");
   bind_error<InternalError>(m, "InternalError", PyExc_RuntimeError, "A defect of this library.");
+}
+
+// After the end of Python, a thread that asks for the lock is ended by pthread_exit(), which
+// unwinds the stack. Destructors and handlers of C++ would turn that into an abort of the process.
+Unlocked::~Unlocked() {
+  try {
+    PyEval_RestoreThread(state_);
+  } catch (...) {  // leaving the handler without a throw would abort as well
+    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
 }
 
 // Called with the interpreter's lock. A file's name is kept for good: tensors remember where they

@@ -56,7 +56,9 @@ Tensor from_capsule(const nb::object& capsule) {
   return take<DLManagedTensor>(capsule.ptr(), kUnversioned, "used_dltensor");
 }
 
+// Of a tensor of ours its own memory, whose changes backward knows of.
 Tensor from_exporter(const nb::object& x) {
+  if (nb::isinstance<Tensor>(x)) return nb::cast<const Tensor&>(x).detach(caller());
   if (!nb::hasattr(x, "__dlpack__")) return from_capsule(x);
   const nb::object exported = x.attr("__dlpack__");
   try {
@@ -132,6 +134,7 @@ void release_buffer(PyObject*, Py_buffer* view) noexcept {
 
 Tensor from_buffer(const nb::object& source) {
   const Where where = caller();
+  if (nb::isinstance<Tensor>(source)) return nb::cast<const Tensor&>(source).detach(where);
   const auto end_view = [](Py_buffer* view) {
     const nb::gil_scoped_acquire locked;
     PyBuffer_Release(view);
@@ -211,7 +214,7 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
             kMaxDims, " deep, or another library's tensor; got ", nb::type_name(x.type()).c_str());
         return clone(from_exporter(x), caller());
       },
-      "x"_a, "A copy of another library's tensor.");
+      "x"_a.none(), "A copy of another library's tensor.");
   m.def("from_dlpack", from_exporter, "x"_a,
         "The memory of another library's tensor, without a copy, unless that is read-only: a "
         "Tensor can be written to.");

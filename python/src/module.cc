@@ -1,4 +1,4 @@
-// nn: modules, which Python may derive from, optimizers, and files of tensors.
+// nn: modules, which Python may derive from.
 
 #include <algorithm>
 
@@ -46,6 +46,12 @@ class PythonModule : public Module {
     return returned<std::string>(self, "describe", "str", method());
   }
 
+  void train(bool training) override {
+    const nb::gil_scoped_acquire locked;
+    const nb::object method = own_method(self_of(*this), "train");
+    method.is_valid() ? (void)method(training) : Module::train(training);
+  }
+
   // What is written in Python. REQUIRES: the interpreter is held
   std::string class_name() const { return nb::type_name(self_of(*this).type()).c_str(); }
 
@@ -58,8 +64,8 @@ class PythonModule : public Module {
 
 // What is protected in C++, since only a module itself may add to its state.
 struct Open : Module {
-  using Module::add_child, Module::buffer, Module::num_children, Module::own_parameters,
-      Module::parameter, Module::release_child, Module::shared_child;
+  using Module::add_child, Module::buffer, Module::num_children, Module::own_buffers,
+      Module::own_parameters, Module::parameter, Module::release_child, Module::shared_child;
 };
 
 // --- Garbage collection ---
@@ -129,13 +135,47 @@ std::shared_ptr<Module> layer_of(const nb::handle& layer) {
   return module;
 }
 
-// A registered child stays: what is trained and saved must not differ from what forward() uses.
-void check_no_child(const nb::handle& self, const nb::str& name) {
-  const nb::object members = nb::getattr(self, "__dict__", nb::dict());
-  const nb::object before = members.attr("get")(name);
+// --- Members ---
+
+// None if there is none. Runs no property.
+nb::object present_member(const nb::handle& self, const nb::str& name) {
+  const nb::object of_class = nb::getattr(self.type(), name, nb::none());
+  if (Py_TYPE(of_class.ptr()) == &PyMemberDescr_Type)  // of __slots__
+    return nb::getattr(self, name, nb::none());
+  return nb::getattr(self, "__dict__", nb::dict()).attr("get")(name);
+}
+
+bool lists(const std::vector<nn::NamedTensor>& registered, const Tensor& x) {
+  return std::any_of(registered.begin(), registered.end(),
+                     [&](const nn::NamedTensor& named) { return named.second.is(x); });
+}
+
+bool is_trained(nb::handle value, Tensor& x) {
+  if (!nb::isinstance<Tensor>(value)) return false;
+  x = nb::cast<Tensor>(value);
+  return x.defined() && x.requires_grad() && x.is_leaf();
+}
+
+// What is registered stays: what is trained and saved must not differ from what forward() uses.
+void check_stays(const nb::handle& self, const nb::str& name, const nb::handle& value) {
+  const nb::object before = present_member(self, name);
   RINGRAD_CHECK(!nb::isinstance<Module>(before), ValueError, caller(),
                 nb::type_name(self.type()).c_str(), ": child ", name.c_str(),
                 " must stay what it is; got another value for it");
+  if (!nb::isinstance<Tensor>(before) || !nb::inst_ready(self)) return;
+  const Tensor x = nb::cast<Tensor>(before);
+  const Module& module = *nb::inst_ptr<Module>(self);
+  RINGRAD_CHECK((nb::isinstance<Tensor>(value) && nb::cast<const Tensor&>(value).is(x)) ||
+                    (!lists((module.*(&Open::own_parameters))(), x) &&
+                     !lists((module.*(&Open::own_buffers))(), x)),
+                ValueError, caller(), nb::type_name(self.type()).c_str(), ": ", name.c_str(),
+                " is registered and must stay the same tensor; got another value for it; write "
+                "self.",
+                name.c_str(), ".copy_(value), of a parameter under no_grad()");
+}
+
+void set_plainly(const nb::handle& self, const nb::str& name, PyObject* value) {
+  if (PyObject_GenericSetAttr(self.ptr(), name.ptr(), value) != 0) throw nb::python_error();
 }
 
 // `self.layer = nn.Linear(2, 3)` registers the layer under that name.
@@ -144,27 +184,52 @@ void set_attribute(const nb::handle& self, const nb::str& name, const nb::object
   RINGRAD_CHECK(nb::inst_ready(self) && nb::try_cast(self, module), ValueError, caller(),
                 nb::type_name(self.type()).c_str(),
                 ": super().__init__() must come before its members; got ", name.c_str());
+  RINGRAD_CHECK(name.c_str() != std::string_view("forward") || dynamic_cast<PythonModule*>(module),
+                ValueError, caller(), nb::type_name(self.type()).c_str(),
+                ": forward() must stay the layer's own, which is called in C++; got another; "
+                "derive a class from Module instead");
+  check_stays(self, name, value);
   std::shared_ptr<Module> child;
-  Tensor tensor;
-  check_no_child(self, name);
-  if (!value.is_none() && nb::try_cast(value, child)) {
-    add_child(*module, name.c_str(), std::move(child));
-  } else if (nb::isinstance<Tensor>(value)) {
-    tensor = nb::cast<Tensor>(value);
-    const auto parameters = module->parameters();
-    RINGRAD_CHECK(!tensor.defined() || !tensor.requires_grad() || !tensor.is_leaf() ||
-                      std::any_of(parameters.begin(), parameters.end(),
-                                  [&](const Tensor& parameter) { return parameter.is(tensor); }),
-                  ValueError, caller(), nb::type_name(self.type()).c_str(),
+  if (!value.is_none()) (void)nb::try_cast(value, child);
+  if (Tensor tensor; is_trained(value, tensor))
+    RINGRAD_CHECK(lists(module->named_parameters(), tensor), ValueError, caller(),
+                  nb::type_name(self.type()).c_str(),
                   ": a tensor that is trained must be registered; write self.", name.c_str(),
                   " = self.parameter(\"", name.c_str(), "\", tensor)");
+  const nb::object before = present_member(self, name);
+  set_plainly(self, name, value.ptr());
+  if (!child) return;
+  try {
+    add_child(*module, name.c_str(), std::move(child));
+  } catch (const Error&) {
+    set_plainly(self, name, before.is_none() ? nullptr : before.ptr());
+    throw;
   }
-  if (PyObject_GenericSetAttr(self.ptr(), name.ptr(), value.ptr()) != 0) throw nb::python_error();
 }
 
 void delete_attribute(const nb::handle& self, const nb::str& name) {
-  check_no_child(self, name);
-  if (PyObject_GenericSetAttr(self.ptr(), name.ptr(), nullptr) != 0) throw nb::python_error();
+  check_stays(self, name, nb::none());
+  set_plainly(self, name, nullptr);
+}
+
+// Members that got requires_grad later than they became members, or that are in a list.
+void check_trained_are_registered(Module& module) {
+  const std::vector<nn::NamedTensor> registered = module.named_parameters();
+  module.visit([&](const std::string&, Module& below) {
+    const nb::object self = self_of(below);
+    if (!self.is_valid()) return;
+    const nb::object members = nb::getattr(self, "__dict__", nb::dict());
+    for (const auto& [name, value] : nb::borrow<nb::dict>(members)) {
+      const bool is_list = nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
+      for (const nb::handle one : is_list ? nb::list(value) : nb::list(nb::make_tuple(value)))
+        if (Tensor x; is_trained(one, x))
+          RINGRAD_CHECK(lists(registered, x), ValueError, caller(),
+                        nb::type_name(self.type()).c_str(),
+                        ": a tensor that is trained must be registered by self.parameter(); got "
+                        "one that is not, in self.",
+                        nb::str(name).c_str());
+    }
+  });
 }
 
 }  // namespace
@@ -222,13 +287,33 @@ void bind_module(nb::module_& m) {
           },
           "name"_a, "module"_a,
           "Registers a module and returns it; `self.name = module` does the same.")
-      .def("named_parameters", &Module::named_parameters,
-           "(path, tensor) of all parameters, in order.")
+      .def(
+          "named_parameters",
+          [](Module& self) {
+            check_trained_are_registered(self);
+            return self.named_parameters();
+          },
+          "(path, tensor) of all parameters, in order.")
       .def("named_buffers", &Module::named_buffers, "(path, tensor) of all buffers, in order.")
-      .def("parameters", &Module::parameters, "All parameters, in order.")
+      .def(
+          "parameters",
+          [](Module& self) {
+            check_trained_are_registered(self);
+            return self.parameters();
+          },
+          "All parameters, in order.")
       .def("num_parameters", &Module::num_parameters, "Number of elements of all parameters.")
-      .def("train", &Module::train, "training"_a = true,
-           "Sets training or evaluation mode for this module and all below it.")
+      .def(
+          "train",
+          [](Module& self, bool training) {
+            // What super().train() of a class reaches.
+            dynamic_cast<PythonModule*>(&self) ? self.Module::train(training)
+                                               : self.train(training);
+          },
+          "training"_a = true,
+          "Sets training or evaluation mode for this module and all below it, by their own "
+          "train(). "
+          "A class that overrides it, so that a layer stays frozen, calls super().train().")
       .def("eval", &Module::eval, "train(False)")
       .def_prop_ro("training", &Module::is_training)
       .def("zero_grad", &Module::zero_grad, "Clears the gradients of all parameters.")
@@ -251,6 +336,7 @@ void bind_module(nb::module_& m) {
           [](Module& self, DType dtype) { called([&](Where where) { self.to(dtype, where); }); },
           "dtype"_a.noconvert(),
           "Casts every floating parameter and buffer; gradients are dropped.")
+      .def("__reduce_ex__", refuse_copy<Module>)
       .def("__repr__", printed<Module>);
 
   nb::class_<nn::Sequential, Module>(m, "Sequential", nb::is_final(), nb::type_slots(slots),
@@ -294,52 +380,6 @@ void bind_module(nb::module_& m) {
       .def_rw("height", &nn::ImageTask::height)
       .def_rw("width", &nn::ImageTask::width)
       .def_rw("classes", &nn::ImageTask::classes);
-
-  nb::class_<nn::ParameterGroup>(m, "ParameterGroup", "Parameters that an optimizer treats alike.")
-      .def(
-          "__init__",
-          [](nn::ParameterGroup* self, std::vector<Tensor> parameters, double learning_rate_scale,
-             std::optional<double> weight_decay) {
-            new (self) nn::ParameterGroup{std::move(parameters), learning_rate_scale, weight_decay};
-          },
-          "parameters"_a, nb::kw_only(), "learning_rate_scale"_a = 1.0,
-          "weight_decay"_a = nb::none())
-      .def_rw("parameters", &nn::ParameterGroup::parameters)
-      .def_rw("learning_rate_scale", &nn::ParameterGroup::learning_rate_scale)
-      .def_rw("weight_decay", &nn::ParameterGroup::weight_decay);
-
-  // An optimizer takes a list of tensors or of groups.
-  nb::class_<nn::ParameterGroups>(m, "ParameterGroups")
-      .def(nb::init<std::vector<Tensor>>(), "parameters"_a)
-      .def(nb::init<std::vector<nn::ParameterGroup>>(), "groups"_a);
-  nb::implicitly_convertible<std::vector<Tensor>, nn::ParameterGroups>();
-  nb::implicitly_convertible<std::vector<nn::ParameterGroup>, nn::ParameterGroups>();
-
-  nb::class_<nn::Optimizer>(m, "Optimizer", "The common part of SGD, Adam and others.")
-      .def(
-          "step", [](nn::Optimizer& self) { called([&](Where where) { self.step(where); }); },
-          "Updates the parameters by their gradients.")
-      .def(
-          "zero_grad", [](const nn::Optimizer& self) { self.zero_grad(); }, "Clears all gradients.")
-      .def_prop_rw(
-          "learning_rate", [](const nn::Optimizer& self) { return self.learning_rate(); },
-          [](nn::Optimizer& self, double rate) { self.set_learning_rate(rate, caller()); })
-      .def(
-          "clip_grad_norm",
-          [](nn::Optimizer& self, double most) {
-            return called(
-                [&](Where where) { return nn::clip_grad_norm(self.arenas(), most, where); });
-          },
-          "max_norm"_a,
-          "Scales the gradients so that their norm is at most this; returns the norm before.")
-      .def_prop_ro("parameters", &nn::Optimizer::parameters)
-      .def("state_dict", &nn::Optimizer::state_dict, "The state after the steps so far.")
-      .def(
-          "load_state_dict",
-          [](nn::Optimizer& self, const nn::StateDict& state) {
-            called([&](Where where) { self.load_state_dict(state, where); });
-          },
-          "state"_a, "Restores a state.");
 }
 
 }  // namespace ringrad::python

@@ -27,16 +27,32 @@ struct PythonCommunicator {
 
 // Its end waits for collectives that other ranks may need the interpreter's lock to begin.
 struct PythonReplica {
+  nb::object module, communicator;
   std::shared_ptr<Communicator> comm;
   std::unique_ptr<DistributedDataParallel> model;
 
   ~PythonReplica() {
     const UnlockedCall counted;
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     model.reset();
     comm.reset();
   }
 };
+
+// A member of the module may be the replica itself.
+int traverse_replica(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const auto* const replica = nb::inst_ptr<PythonReplica>(self);
+  Py_VISIT(replica->module.ptr());
+  Py_VISIT(replica->communicator.ptr());
+  return 0;
+}
+
+int clear_replica(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_destruct(self);
+  return 0;
+}
 
 // --- Threads ---
 
@@ -112,7 +128,7 @@ void run_python_ranks(int world_size, const nb::callable& body, double deadline)
     run_ranks(world_size, run_rank, options, where);
   });
   const auto ended = [&] {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     return ranks.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready;
   };
   while (!ended())
@@ -253,8 +269,11 @@ void bind_ranks(nb::module_& m) {
       "The communicator of this process among those that `ringrun -n 4 python train.py` has "
       "started.");
 
+  static PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_replica)},
+                                {Py_tp_clear, reinterpret_cast<void*>(clear_replica)},
+                                {0, nullptr}};
   nb::class_<PythonReplica>(
-      m, "DistributedDataParallel", nb::is_weak_referenceable(),
+      m, "DistributedDataParallel", nb::is_weak_referenceable(), nb::type_slots(slots),
       "Every rank holds the whole model and works on its own part of the batch; "
       "gradients are averaged.")
       .def(
@@ -271,12 +290,13 @@ void bind_ranks(nb::module_& m) {
                                                  .static_graph = static_graph},
                   where);
             });
-            new (self.p) PythonReplica{comm.comm, std::move(model)};
+            new (self.p)
+                PythonReplica{nb::find(module), nb::find(comm), comm.comm, std::move(model)};
             of_this_rank(nb::borrow(self.h));
           },
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "module"_a, "comm"_a, nb::kw_only(),
-          "bucket_bytes"_a = 0, "overlap"_a.noconvert() = Overlap::automatic,
-          "allow_unused"_a = true, "static_graph"_a = false)
+          "module"_a, "comm"_a, nb::kw_only(), "bucket_bytes"_a = 0,
+          "overlap"_a.noconvert() = Overlap::automatic, "allow_unused"_a = true,
+          "static_graph"_a = false)
       .def(
           "__call__",
           [](const PythonReplica& self, const Tensor& x) {
@@ -284,8 +304,8 @@ void bind_ranks(nb::module_& m) {
           },
           "x"_a, "The module's forward.")
       .def_prop_ro(
-          "module", [](const PythonReplica& self) -> nn::Module& { return self.model->module(); },
-          nb::rv_policy::reference)
+          "module", [](const PythonReplica& self) { return self.module; },
+          nb::sig("def module(self) -> ringrad.nn.Module"))
       .def(
           "summary", [](const PythonReplica& self) { return printed(self.model->summary()); },
           "What communication has cost so far, and how much of it backward did not wait for.");

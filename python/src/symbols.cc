@@ -71,6 +71,23 @@ void bind_reflected(nb::class_<Tensor>& tensor, const char* name, Function funct
       nb::is_operator());
 }
 
+// Of what Python would else compare as objects: what has numbers in it is no object without them.
+void refuse_other_numbers(nb::class_<Tensor>& tensor, const char* name, const char* symbol,
+                          const char* signature) {
+  tensor.def(
+      name,
+      [symbol](const Tensor&, const nb::object& other) {
+        PyObject* const value = other.ptr();
+        const bool has_numbers =
+            PyNumber_Check(value) || (PySequence_Check(value) && !PyUnicode_Check(value));
+        RINGRAD_CHECK(!has_numbers, DTypeError, caller(), symbol,
+                      ": a tensor must be compared with a Tensor, or a number of 64 bits; got ",
+                      nb::type_name(other.type()).c_str());
+        return nb::borrow(Py_NotImplemented);
+      },
+      nb::arg().none(), nb::sig(signature));
+}
+
 #define RINGRAD_CALL(function) \
   [](const auto& a, const auto& b, Where where) { return function(a, b, where); }
 #define RINGRAD_SWAPPED(function) \
@@ -95,6 +112,8 @@ void bind_symbols(nb::class_<Tensor>& tensor) {
   bind_operator(tensor, "__itruediv__", RINGRAD_CALL(div_));
   bind_operator(tensor, "__eq__", RINGRAD_CALL(eq));
   bind_operator(tensor, "__ne__", RINGRAD_CALL(ne));
+  refuse_other_numbers(tensor, "__eq__", "==", "def __eq__(self, arg: object, /) -> Tensor");
+  refuse_other_numbers(tensor, "__ne__", "!=", "def __ne__(self, arg: object, /) -> Tensor");
   bind_operator(tensor, "__lt__", RINGRAD_CALL(lt));
   bind_operator(tensor, "__le__", RINGRAD_CALL(le));
   bind_operator(tensor, "__gt__", RINGRAD_CALL(gt));
@@ -111,7 +130,17 @@ void bind_symbols(nb::class_<Tensor>& tensor) {
            })
       .def("__neg__",
            [](const Tensor& x) { return called([&](Where where) { return neg(x, where); }); })
-      .def("__hash__", [](const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.impl()); })
+      .def(
+          "is_", [](const Tensor& x, const Tensor& y) { return x.is(y); }, "other"_a,
+          "True if both are the same tensor. Python's `is` may tell two objects of one tensor "
+          "apart, and == compares elements.")
+      .def(
+          "__hash__", [](const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.impl()); },
+          "Equal for the objects of one tensor. A set, a dictionary or a list finds the very "
+          "object "
+          "that was put in; for another of the same tensor it raises a ShapeError, since == "
+          "compares "
+          "elements. Parameters have names for that: module.named_parameters().")
       .def("__getitem__", at, nb::arg("key").none())
       .def(
           "__setitem__",

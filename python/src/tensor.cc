@@ -1,5 +1,7 @@
 // Tensor's members, guards such as no_grad, and gradients.
 
+#include <cstring>
+
 #include "bindings.h"
 
 namespace ringrad::python {
@@ -26,6 +28,35 @@ CallbackHandle add_hook(const Tensor& x, const Hook& hook) {
       edge.output, [hook](const Tensor& grad) { return hook(grad).value_or(Tensor()); });
   callback->belong_to(edge.node.get());
   return CallbackHandle(callback, id);
+}
+
+// --- Copies and pickles: dtype, shape, bytes, and whether it is trained ---
+
+nb::tuple state_of(const Tensor& x) {
+  const Where where = caller();
+  RINGRAD_CHECK(x.device(where).is_cpu(), DeviceError, where,
+                "copy, pickle: a tensor must be on a CPU; got one on ", x.device(),
+                "; take x.clone(), or x.to(\"cpu\")");
+  RINGRAD_CHECK(!x.requires_grad() || x.is_leaf(), AutogradError, where,
+                "copy, pickle: a tensor must have no history; got the result of an operation; take "
+                "x.detach()");
+  const Tensor plain = contiguous(x.detach(where), where);
+  const auto size = static_cast<std::size_t>(plain.numel()) * size_bytes(plain.dtype());
+  return nb::make_tuple(plain.dtype(), plain.shape(), nb::bytes(plain.raw_data(), size),
+                        x.requires_grad());
+}
+
+void set_state(Tensor& self, const std::tuple<DType, Shape, nb::bytes, bool>& state) {
+  const Where where = caller();
+  const auto& [dtype, shape, bytes, requires_grad] = state;
+  const Tensor x = empty(shape, {.dtype = dtype, .device = Device()}, where);
+  const auto size = static_cast<std::size_t>(x.numel()) * size_bytes(dtype);
+  RINGRAD_CHECK(bytes.size() == size, DataError, where, "pickle: a tensor of shape ", shape,
+                " and dtype ", dtype, " must have ", size, " bytes; got ", bytes.size());
+  if (size > 0) std::memcpy(x.raw_data(), bytes.c_str(), size);
+  check_truth_values("pickle", x, where);
+  if (requires_grad) x.set_requires_grad(true, where);
+  new (&self) Tensor(x);
 }
 
 }  // namespace
@@ -116,12 +147,17 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
             return nb::iter(rows);
           },
           nb::sig("def __iter__(self) -> collections.abc.Iterator[Tensor]"), "Its rows.")
-      .def("register_hook", add_hook, "hook"_a,
-           "Calls hook(grad) when backward has this tensor's gradient; what it returns, unless "
-           "None, replaces the gradient.")
+      .def(
+          "register_hook", add_hook, "hook"_a,
+          "Calls hook(grad) when backward has this tensor's gradient; what it returns, unless "
+          "None, replaces the gradient. A hook of a layer's parameter, of one that an optimizer or "
+          "a list holds as well, lives as long as those: one that refers to the model which they "
+          "belong to keeps it alive until remove().")
       .def("__bool__", [](const Tensor& x) { return x.item<bool>(caller()); })
       .def("__float__", [](const Tensor& x) { return x.item<double>(caller()); })
       .def("__int__", [](const Tensor& x) { return x.item<std::int64_t>(caller()); })
+      .def("__getstate__", state_of)
+      .def("__setstate__", set_state)
       .def("__repr__", printed<Tensor>);
   nb::class_<CallbackHandle>(m, "HookHandle", "A hook that can be removed.")
       .def("remove", &CallbackHandle::remove, "The hook is called no more.");

@@ -196,5 +196,20 @@ TEST(ModuleHooksTest, AHandleMayOutliveTheModuleOrItsMove) {
   handle.remove();
 }
 
+TEST(ContainersTest, AParentCallsItsChildsOwnTrain) {
+  struct Frozen : Module {
+    void train(bool) override { Module::train(false); }
+  };
+  struct Parent : Module {
+    Frozen& frozen = child("frozen", Frozen());
+    Linear& layer = child("layer", Linear(1, 1));
+  };
+  Parent parent;
+  parent.eval();
+  parent.train();
+  EXPECT_FALSE(parent.frozen.is_training());
+  EXPECT_TRUE(parent.layer.is_training());
+}
+
 }  // namespace
 }  // namespace ringrad::nn

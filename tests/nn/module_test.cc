@@ -375,21 +375,6 @@ TEST(SequentialTest, StagesMustStartAtGrowingLayers) {
       "growing ones below 3; got stage 1 of 2 at layer 3");
 }
 
-TEST(ModuleTest, AParentCallsItsChildsOwnTrain) {
-  struct Frozen : Module {
-    void train(bool) override { Module::train(false); }
-  };
-  struct Parent : Module {
-    Frozen& frozen = child("frozen", Frozen());
-    Linear& layer = child("layer", Linear(1, 1));
-  };
-  Parent parent;
-  parent.eval();
-  parent.train();
-  EXPECT_FALSE(parent.frozen.is_training());
-  EXPECT_TRUE(parent.layer.is_training());
-}
-
 // Enough children to move the array that the visit reads.
 TEST(ModuleTest, AVisitMayRegisterChildrenAndReachesThem) {
   struct Growing : Module {

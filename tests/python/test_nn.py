@@ -71,7 +71,7 @@ class Modules(unittest.TestCase):
             def forward(self, x):
                 return self.layers[0](x)
 
-        with self.assertRaisesRegex(rr.ValueError, 'regist'):
+        with self.assertRaisesRegex(rr.ValueError, 'regist.* in Python as self.fc = '):
             Hidden()(rr.ones([1, 2]))
 
     def test_what_would_train_or_save_something_else_is_an_error(self):
