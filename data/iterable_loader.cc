@@ -142,12 +142,11 @@ IterableLoader::Iterator IterableLoader::begin(Where where) {
   auto make = [this, reader, epoch = from.epoch, where](std::int64_t number) {
     return make_batch(*reader, number, epoch, where);
   };
-  next_pass_ = {from.epoch + 1, 0};
   const std::int64_t window = std::int64_t{options_.num_workers} * options_.prefetch;
-  return Iterator(
-      *this, from,
-      std::make_unique<Prefetcher>(std::numeric_limits<std::int64_t>::max(), std::move(make),
-                                   options_.num_workers, window, where));
+  auto batches = std::make_unique<Prefetcher>(std::numeric_limits<std::int64_t>::max(),
+                                              std::move(make), options_.num_workers, window, where);
+  next_pass_ = {from.epoch + 1, 0};
+  return Iterator(*this, from, std::move(batches));
 }
 
 void IterableLoader::set_position(const SamplerPosition& position, Where where) {

@@ -66,11 +66,11 @@ DataLoader::Iterator DataLoader::begin(Where where) {
     };
     return make_batch({part(indices), epoch, options_.seed, part(earlier)}, where);
   };
-  sampler_.set_epoch(from.epoch + 1, where);
   const std::int64_t window = std::int64_t{options_.num_workers} * options_.prefetch;
-  return Iterator(
-      *this, from,
-      std::make_unique<Prefetcher>(total, std::move(make), options_.num_workers, window, where));
+  auto batches =
+      std::make_unique<Prefetcher>(total, std::move(make), options_.num_workers, window, where);
+  sampler_.set_epoch(from.epoch + 1, where);
+  return Iterator(*this, from, std::move(batches));
 }
 
 Batch DataLoader::make_batch(const SampleKeys& keys, Where where) const {

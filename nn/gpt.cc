@@ -247,6 +247,14 @@ StateDict to_gpt2(const StateDict& state, std::int64_t heads, Where where) {
 
 namespace {
 
+std::vector<GPTAttention*> attentions_of(Sequential& model) {
+  std::vector<GPTAttention*> attentions;
+  model.visit([&](const std::string&, Module& module) {
+    if (auto* attention = dynamic_cast<GPTAttention*>(&module)) attentions.push_back(attention);
+  });
+  return attentions;
+}
+
 // While it exists, calls of the model continue the sequences of these caches, one per attention, in
 // evaluation mode. Afterwards the model is as it was.
 class Continuation {
@@ -255,13 +263,12 @@ class Continuation {
     model.visit([&](const std::string&, Module& module) {
       modes_.emplace_back(&module, module.is_training());
     });
-    model.eval();
+    for (const auto& [module, was_training] : modes_) module->set_training(false);
     point_to(caches.data(), caches.front().length());
   }
   ~Continuation() {
     point_to(nullptr, 0);
-    // Parents come first, and then the modules below them get back modes of their own.
-    for (const auto& [module, was_training] : modes_) module->train(was_training);
+    for (const auto& [module, was_training] : modes_) module->set_training(was_training);
   }
   Continuation(const Continuation&) = delete;
   Continuation& operator=(const Continuation&) = delete;
@@ -281,16 +288,18 @@ class Continuation {
 }  // namespace
 
 GPTGenerator::GPTGenerator(Sequential& model, Where where) : model_(model) {
-  model.visit([&](const std::string&, Module& module) {
-    if (const auto* attention = dynamic_cast<GPTAttention*>(&module))
-      caches_.emplace_back(attention->context());
-  });
+  for (const GPTAttention* attention : attentions_of(model))
+    caches_.emplace_back(attention->context());
   RINGRAD_CHECK(!caches_.empty(), ValueError, where,
                 "GPTGenerator: the model must be gpt()'s; got ", model.describe());
 }
 
 Tensor GPTGenerator::next(const Tensor& tokens, Where where) {
   const NoGradGuard guard;
+  const std::size_t num_layers = attentions_of(model_).size();
+  RINGRAD_CHECK(num_layers == caches_.size(), ValueError, where,
+                "GPTGenerator: the model must keep its ", caches_.size(), " layers; got ",
+                num_layers);
   // A call that failed may have reached some of the attentions.
   for (KeyValueCache& cache : caches_) cache.truncate(length_);
   const Continuation continuation(model_, caches_);

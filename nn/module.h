@@ -128,6 +128,8 @@ class Module {
   /// differ. An override, for instance of a layer that stays frozen, also calls its base's.
   virtual void train(bool training = true);
   void eval() { train(false); }
+  /// The same for this module alone.
+  void set_training(bool training) { training_ = training; }
   bool is_training() const { return training_; }
 
   /// Clears the gradients of all parameters.

@@ -42,7 +42,7 @@ Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_
   RINGRAD_CHECK(step > 0, ValueError, where, "unfold: step must be positive; got ", step);
   RINGRAD_CHECK(x.dims() < kMaxDims, ShapeError, where, "unfold: at most ", kMaxDims,
                 " axes are supported; got ", x.shape(), " and one more");
-  step = std::min(step, std::max<std::int64_t>(extent, 1));  // longer steps also reach one window
+  step = std::min(step, extent - size + 1);  // longer steps also reach one window
   Shape shape = x.shape();
   Strides strides = x.strides();
   shape[a] = (extent - size) / step + 1;

@@ -2,6 +2,7 @@
 
 #include <typeinfo>
 
+#include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/norm/check_norm.h"
 
 namespace ringrad::nn {
@@ -32,14 +33,18 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual, 
 
 Tensor BatchNorm::forward(const Tensor& x, Where at) { return normalize(x, false, {}, at); }
 
+// False for derived layers, whose own forward() counts.
+bool BatchNorm::is_plain() const {
+  return typeid(*this) == typeid(BatchNorm1d) || typeid(*this) == typeid(BatchNorm2d);
+}
+
 Tensor BatchNorm::forward_relu(const Tensor& x, Where at) {
-  if (typeid(*this) != typeid(BatchNorm1d) && typeid(*this) != typeid(BatchNorm2d))
-    return Module::forward_relu(x, at);
-  return normalize(x, true, {}, at);
+  return is_plain() ? normalize(x, true, {}, at) : Module::forward_relu(x, at);
 }
 
 Tensor BatchNorm::forward_add_relu(const Tensor& x, const Tensor& residual, Where at) {
-  return normalize(x, true, residual, at);
+  return is_plain() ? normalize(x, true, residual, at)
+                    : relu(add(forward(x, at), residual, at), at);
 }
 
 std::string BatchNorm::describe() const { return concat(name_, '(', running_mean.numel(), ')'); }

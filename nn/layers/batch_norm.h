@@ -49,6 +49,7 @@ class BatchNorm : public Module {
   virtual void check_shape(const Shape& shape, Where where) const = 0;
 
  private:
+  bool is_plain() const;
   Tensor normalize(const Tensor& x, bool relu, const Tensor& residual, Where where);
 
   const char* name_;

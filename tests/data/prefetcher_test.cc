@@ -177,6 +177,9 @@ TEST(PrefetcherTest, ThreadsWorkAsTheirConsumerWould) {
 }
 
 TEST(PrefetcherTest, ThrowsIfTheSystemRefusesAThread) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "sanitizers need the address space that this test takes away";
+#endif
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   std::size_t pages = 0;

@@ -136,6 +136,14 @@ TEST(GPTTest, ACallOfAGeneratorThatFailsAddsNoTokens) {
   testing::expect_close(generator.next(slice(tokens, 1, 4, 5)), select(expected, 1, 4), kSlack);
 }
 
+TEST(GPTTest, AGeneratorKnowsTheLayersItBeganWith) {
+  Sequential net = foreign_model(), grown = foreign_model();
+  GPTGenerator generator(grown);
+  grown.append(std::move(net));
+  testing::expect_throws<ValueError>([&] { generator.next(golden().at("tokens")); },
+                                     "GPTGenerator: the model must keep its ");
+}
+
 TEST(GPTTest, BesideAGeneratorTheModelTrainsAsBefore) {
   Sequential net = foreign_model();
   const Tensor tokens = on_device(golden().at("tokens"));

@@ -158,7 +158,7 @@ OPERATORS = {
     'sort': Row('sort', 'input', 'dim=axis descending', **SORTED), 'argsort': Row('argsort', 'input', 'dim=axis descending', **SORTED),
     'topk': Row('topk', 'input k', 'dim=axis largest', **SORTED),
     'searchsorted': Row('searchsorted', 'sorted_sequence input', 'right', only={'out_int32': False, 'side': None, 'sorter': None}),
-    'unique': Row('unique', free='sorted', only={'return_inverse': False, 'return_counts': False, 'dim': None}),
+    'unique': Row('unique', free='sorted', must={'return_inverse': True, 'return_counts': True}, only={'dim': None}),
     # Products
     **rows('matmul mm mv dot', 'input other'), 'bmm': Row('bmm', 'input mat2'), 'outer': Row('outer', 'input vec2'),
     'tensordot': Row('tensordot', 'input other dims', splat='dims'),

@@ -1,6 +1,7 @@
 #include "ringrad/parallel/plan/file/plan_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <sstream>
@@ -30,9 +31,11 @@ PlanFile read_plan_file(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw std::invalid_argument("plan: the file must be readable; got " + path);
   // One byte more than the parser accepts, so that it refuses a longer file, which may be endless.
-  std::string text(kMostPlanBytes + 1, '\0');
-  file.read(text.data(), std::ssize(text));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::string text;
+  std::array<char, 1 << 16> piece;
+  while (text.size() <= kMostPlanBytes &&
+         (file.read(piece.data(), piece.size()), file.gcount() > 0))
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
   if (text.find("\"schedule\"") != std::string::npos) return pipeline_run_from_json(text);
   return collective_plan_from_json(text);
 }

@@ -195,16 +195,17 @@ TEST(AutogradBatchNormTest, ACallThatThrowsLeavesRunningStatisticsAlone) {
   expect_same_bits(var, ones({2}));
 }
 
-// In evaluation the gradient of x is grad * weight * rstd, whatever x is.
 TEST(AutogradBatchNormTest, RunningStatisticsThatDoNotFitAreLeftAlone) {
   const Tensor x = tensor({{1., 2.}, {3., 5.}}), mean = zeros({2}), flags = zeros({2}) > 0;
   expect_throws<ShapeError>([&] { batch_norm(x, {}, {}, mean, ones({3})); }, "got (3,) for (2,)");
   expect_throws<DTypeError>([&] { batch_norm(x, {}, {}, mean, flags); }, "batch_norm");
-  expect_throws<ValueError>([&] { batch_norm(x, {}, {}, mean, expand(ones({1}), {2})); }, "");
+  expect_throws<ValueError>([&] { batch_norm(x, {}, {}, mean, expand(ones({1}), {2})); },
+                            "each element");
   expect_throws<ValueError>([&] { batch_norm(x, {}, {}, mean, mean); }, "must not share memory");
   expect_close(mean, {0, 0});
 }
 
+// In evaluation the gradient of x is grad * weight * rstd, whatever x is.
 TEST(AutogradBatchNormTest, AnInfiniteInputHasAFiniteGradientInEvaluation) {
   constexpr float kInf = std::numeric_limits<float>::infinity(),
                   kNan = std::numeric_limits<float>::quiet_NaN();

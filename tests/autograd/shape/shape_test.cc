@@ -188,6 +188,8 @@ TEST(UnfoldTest, SlidesAWindow) {
       ASSERT_EQ(y.shape(), (Shape{2, (7 - size) / step + 1, 3, size}));
       expect_moved(y, x, [&](const Shape& p) { return Shape{p[0], p[1] * step + p[3], p[2]}; });
     }
+  EXPECT_EQ(unfold(zeros({5}), 0, 0, 6).shape(), (Shape{1, 0}));
+  EXPECT_EQ(unfold(zeros({5}), 0, 0, INT64_MAX).shape(), (Shape{1, 0}));
 }
 
 TEST(ShapeTest, GradientsAgreeWithDifferences) {

@@ -160,7 +160,11 @@ TEST(FusedReluTest, ADerivedLayersOwnForwardIsCalled) {
   };
   ringrad::testing::Random random(1);
   expect_own(NegatedLinear(4, 3), random.tensor({2, 4}));
-  expect_own(NegatedNorm(3), random.tensor({2, 3, 4, 4}));
+  const Tensor image = random.tensor({2, 3, 4, 4}), residual = random.tensor({2, 3, 4, 4});
+  expect_own(NegatedNorm(3), image);
+  NegatedNorm norm(3);
+  ringrad::testing::expect_same_bits(norm.forward_add_relu(image, residual),
+                                     relu(norm(image) + residual));
 }
 
 }  // namespace
