@@ -1,5 +1,6 @@
 #include "ringrad/nn/captured_step.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "ringrad/kernels/copy/copy.h"
@@ -26,10 +27,13 @@ std::vector<Tensor> CapturedStep::operator()(const std::vector<Tensor>& inputs, 
   if (!capture_) record(where);
   check_fixed(where);
   capture_->replay(where);
+  for (const Tensor& tensor : changed_) tensor.storage()->mark_changed(where);
   return results_;
 }
 
 void CapturedStep::record(Where where) {
+  std::vector<std::uint32_t> versions;
+  for (const Tensor& tensor : fixed_) versions.push_back(tensor.version());
   auto capture = std::make_unique<Capture>(device_, where);
   capture->record(
       [&] {
@@ -38,7 +42,10 @@ void CapturedStep::record(Where where) {
         for (Tensor& result : results_) result = result.detach();
       },
       where);
-  for (const Tensor& tensor : fixed_) addresses_.push_back(tensor.raw_data());
+  for (std::size_t i = 0; i < fixed_.size(); ++i) {
+    addresses_.push_back(fixed_[i].raw_data());
+    if (fixed_[i].version() != versions[i]) changed_.push_back(fixed_[i]);
+  }
   capture_ = std::move(capture);
 }
 

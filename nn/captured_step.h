@@ -8,7 +8,7 @@
 //           optimizer.step();
 //           return std::vector{loss};
 //         },
-//         net.parameters());
+//         net.parameters());                 if it has buffers, these as well
 //     for (...) print(step({x, y})[0].item());
 //
 // A small network's step is hundreds of short kernels, and the GPU waits for the host to launch
@@ -41,7 +41,8 @@ class CapturedStep {
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
 
   /// `fixed` are the tensors that the function uses besides its inputs and that must keep their
-  /// memory: the parameters and buffers.
+  /// memory: the parameters and buffers. Those that it changes count as changed after each call, as
+  /// for averages between ranks (LocalSGD); other tensors do so after the first two calls only.
   CapturedStep(Function function, std::vector<Tensor> fixed);
 
   /// Runs one step. Every call returns the same tensors, and the next call overwrites them.
@@ -70,6 +71,7 @@ class CapturedStep {
   std::vector<Tensor> inputs_;  // the inputs of the captured work
   std::vector<Tensor> results_;
   std::vector<const std::byte*> addresses_;  // of the fixed tensors, when captured
+  std::vector<Tensor> changed_;              // the fixed tensors that the captured work changes
   std::unique_ptr<Capture> capture_;
 };
 

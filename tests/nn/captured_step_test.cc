@@ -134,6 +134,26 @@ TEST_F(CapturedStepTest, AMovedParameterIsNoticed) {
       "fixed tensor 0 must stay where it was when the step was captured");
 }
 
+// The device repeats the work alone, so the step must tell whoever compares versions.
+TEST_F(CapturedStepTest, ACallMarksWhatItChanges) {
+  Training training(gpu, false);
+  const Tensor constant = ones({3}, {.device = gpu});
+  std::vector<Tensor> fixed = training.net.parameters();
+  for (const auto& [name, buffer] : training.net.named_buffers()) fixed.push_back(buffer);
+  const std::size_t num_changed = fixed.size();
+  fixed.push_back(constant);
+  CapturedStep step([&](const std::vector<Tensor>& batch) { return training.step(batch); }, fixed);
+  const Tensor x = Random(4).tensor({16, 6}), y = zeros({16}, {.dtype = DType::int64});
+  for (int i = 0; i < 4; ++i) {
+    std::vector<std::uint32_t> before;
+    for (const Tensor& tensor : fixed) before.push_back(tensor.version());
+    step({x, y});
+    for (std::size_t k = 0; k < num_changed; ++k)
+      EXPECT_NE(fixed[k].version(), before[k]) << "call " << i << ", tensor " << k;
+    EXPECT_EQ(constant.version(), before.back());
+  }
+}
+
 TEST_F(CapturedStepTest, WhatCannotBeRepeatedThrows) {
   const Tensor weight = ones({3}, {.device = gpu});
   const auto refuses = [&](const CapturedStep::Function& function, const char* what) {

@@ -9,6 +9,7 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/nn/captured_step.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/sgd.h"
@@ -184,6 +185,33 @@ TEST(LocalSGDTest, RunningStatisticsAreAveraged) {
     average.step();
     EXPECT_TRUE(replicas_identical(net, comm));
     expect_close(net.state_dict().at("running_mean"), {7, 8});
+  });
+}
+
+// On a GPU, all steps but the first two are replays, which repeat nothing that the host does.
+TEST(LocalSGDTest, CapturedStepsAreAveraged) {
+  run_ranks_on_devices(2, [](Communicator& comm) {
+    manual_seed(1);
+    nn::Linear net(2, 2);
+    LocalSGD average(net, comm, {.period = 2});
+    nn::SGD optimizer(net.parameters(), {.learning_rate = 1});
+    nn::CapturedStep step(
+        [&](const std::vector<Tensor>& batch) {
+          optimizer.zero_grad();
+          const Tensor loss = sum(net(batch[0]));
+          loss.backward();
+          optimizer.step();
+          return std::vector{loss};
+        },
+        net.parameters());
+    const Tensor bias = kernels::clone(net.bias.detach());
+    const Tensor batch = full({2 * comm.rank() + 2, 2}, comm.rank());  // gradients 2 and 4 of bias
+    for (int i = 1; i <= 6; ++i) {
+      step({batch});
+      EXPECT_EQ(average.step(), i % 2 == 0);
+      EXPECT_EQ(replicas_identical(net, comm), i % 2 == 0) << "step " << i;
+      if (i % 2 == 0) expect_close(net.bias.detach(), bias - 3. * i);
+    }
   });
 }
 
