@@ -26,7 +26,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     without_mask.mask = {};
     record("scaled_dot_product_attention", where, y, {&q, &k, &v},
            [q = save(q), k = save(k), v = save(v), mask = save(options.mask), y = save_output(y),
-            logsumexp = result.logsumexp, without_mask, problem, dropout,
+            statistics = result.statistics, without_mask, problem, dropout,
             where](BackwardContext& context) {
              AttentionOptions complete = without_mask;
              if (mask.defined()) complete.mask = mask.get();
@@ -35,7 +35,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                      ? composed_attention_gradients(context.grad_output(), q.get(), k.get(),
                                                     v.get(), complete, problem, dropout, where)
                      : kernels::attention_backward(context.grad_output(), q.get(), k.get(), v.get(),
-                                                   {y.get(), logsumexp}, complete, dropout, where);
+                                                   {y.get(), statistics}, complete, dropout, where);
              context.set(0, std::move(gradients.q));
              context.set(1, std::move(gradients.k));
              context.set(2, std::move(gradients.v));

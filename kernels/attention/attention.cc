@@ -99,12 +99,12 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
   const AttentionProblem a = attention_problem(q, k, v, options, where);
   const Tensor mask = expanded_mask(a, options.mask, q, where);
   const Tensor output = empty_in_order_of(q, a.Dv, where);
-  const DType statistics = q.device().is_cuda() ? math_dtype(q.dtype()) : DType::float64;
-  const Tensor logsumexp =
-      empty({a.B, a.H, a.T}, {.dtype = statistics, .device = q.device()}, where);
-  const AttentionForward call{a, q, k, v, mask, dropout, output, logsumexp};
+  const Shape shape = q.device().is_cuda() ? Shape{a.B, a.H, a.T} : Shape{a.B, a.H, a.T, 2};
+  const Tensor statistics =
+      empty(shape, {.dtype = math_dtype(q.dtype()), .device = q.device()}, where);
+  const AttentionForward call{a, q, k, v, mask, dropout, output, statistics};
   q.device().is_cuda() ? cuda::attention(call, where) : cpu::attention(call, where);
-  return {output, logsumexp};
+  return {output, statistics};
 }
 
 AttentionGradients attention_backward(const Tensor& grad_output, const Tensor& q, const Tensor& k,
@@ -126,7 +126,7 @@ AttentionGradients attention_backward(const Tensor& grad_output, const Tensor& q
                                .mask = expanded_mask(a, options.mask, q, where),
                                .dropout = dropout,
                                .output = result.output,
-                               .logsumexp = result.logsumexp,
+                               .statistics = result.statistics,
                                .grad_q = empty_in_order_of(q, a.D, where),
                                .grad_k = empty_in_order_of(k, a.D, where),
                                .grad_v = empty_in_order_of(v, a.Dv, where)};

@@ -10,7 +10,7 @@
 //
 // When a tile raises m, sum and y are multiplied by exp(m - new m). So a tile of scores is used
 // while it is in the cache and then forgotten: memory grows with T + S. The gradient recomputes the
-// tiles from q, k and lse_t, one number per row:
+// tiles from q, k and lse_t:
 //
 //     delta_t = grad_t . y_t                                 grad_v_s = sum over t of p_ts * grad_t
 //     g_ts = p_ts * (grad_t . v_s - delta_t) * scale
@@ -53,9 +53,12 @@ AttentionProblem attention_problem(const Tensor& q, const Tensor& k, const Tenso
                                    const AttentionOptions& options, Where where = Where::current());
 
 struct AttentionResult {
-  Tensor output;     ///< (B, H, T, Dv)
-  Tensor logsumexp;  ///< (B, H, T), float64 on CPUs and for float64, else float32; inf if a row
-                     ///< has no key
+  Tensor output;  ///< (B, H, T, Dv)
+  /// What backward needs of each row, in float64 for float64, else in float32.
+  ///   GPUs (B, H, T):     lse; inf if the row has no key
+  ///   CPUs (B, H, T, 2):  the largest m of x / ln 2, and 1 / sum of 2^(x / ln 2 - m); 0 and 0 if
+  ///                       the row has no key. Their sum lse would lose log(sum) where m is large.
+  Tensor statistics;
 };
 
 /// Shapes, DTypes, Throws: as scaled_dot_product_attention

@@ -8,7 +8,8 @@
 // Chunks of one head each have a part of grad_q, and the parts are added in order. The number of
 // chunks depends on the shape only, so the results do not depend on the number of threads.
 
-#include <cmath>
+#include <algorithm>
+#include <numbers>
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/attention/attention_call.h"
@@ -46,9 +47,9 @@ class Workspace {
                                   scores_size,
                                   scores_size,
                                   kKeys};
-    M** const parts[] = {&queries,    &grad_outputs, &grad_queries, &deltas,      &logsumexps,
-                         &rests,      &grad_keys,    &grad_values,  &keys,        &values,
-                         &key_panels, &value_panels, &scores,       &grad_scores, &factors};
+    M** const parts[] = {&queries,     &grad_outputs, &grad_queries, &deltas,      &shifts,
+                         &reciprocals, &grad_keys,    &grad_values,  &keys,        &values,
+                         &key_panels,  &value_panels, &scores,       &grad_scores, &factors};
     std::int64_t total = 0;
     for (const std::int64_t size : sizes) total += round_up(size, kLanes<M>);
     memory_ = empty({total}, {.dtype = dtype_of<M>, .device = device}, where);
@@ -65,8 +66,8 @@ class Workspace {
   M* grad_outputs;  // (T, Dv)
   M* grad_queries;  // (T, D), without the factor scale
   M* deltas;        // (T)
-  M* logsumexps;    // (T), as powers of two
-  M* rests;         // (T), what rounding took from logsumexps
+  M* shifts;        // (T), and
+  M* reciprocals;   // (T), of the forward pass: probabilities are 2^(score - shift) * reciprocal
   // Of the unit:
   M* grad_keys;    // (chunk, D), times scale / ln 2
   M* grad_values;  // (chunk, Dv)
@@ -87,7 +88,7 @@ class Workspace {
 template <class T>
 struct QueryHead {
   Matrix<T> q, grad_output, output;
-  const double* logsumexp;
+  const MathType<T>* statistics;  // (T, 2)
 };
 
 template <class T>
@@ -111,9 +112,8 @@ RINGRAD_CLONES void pack_queries(const AttentionProblem& a, const QueryHead<T>& 
     for (std::int64_t j = 0; j < a.Dv; ++j)
       delta += grad[j] * static_cast<M>(y[j * head.output.column]);
     w.deltas[t] = delta;
-    const double logsumexp = head.logsumexp[t] * std::numbers::log2e;
-    w.logsumexps[t] = static_cast<M>(logsumexp);
-    w.rests[t] = std::isinf(logsumexp) ? M{0} : static_cast<M>(logsumexp - w.logsumexps[t]);
+    w.shifts[t] = head.statistics[2 * t];
+    w.reciprocals[t] = head.statistics[2 * t + 1];
   }
 }
 
@@ -142,12 +142,13 @@ RINGRAD_INLINE void differentiate(const Tile& tile, const Mask<M>& mask,
   }
   if (begin == end) return;
   mask_scores(tile.a, mask, t, tile.s0 + begin, tile.s0 + end, p + begin);
-  const M delta = w.deltas[t], logsumexp = w.logsumexps[t], rest = w.rests[t];
+  const M delta = w.deltas[t], shift = w.shifts[t], reciprocal = w.reciprocals[t];
   if (dropout) dropout->draw(tile, t, tile.s0 + begin, tile.s0 + end, w.factors);
   for (std::int64_t j = begin; j < end; j += kLanes<M>) {
-    V probability = Vec::at(p + j) - logsumexp - rest;
+    V probability = Vec::at(p + j) - shift;
     probability = probability > 0 ? V{} : probability;
     raise_two<M>(probability);
+    probability *= reciprocal;
     V grad = Vec::at(g + j);
     if (dropout) {
       const V factor = Vec::at(w.factors + j - begin);
@@ -240,7 +241,7 @@ class Backward {
       const QueryHead<T> queries{{call_.q, b, h},
                                  {call_.grad_output, b, h},
                                  {call_.output, b, h},
-                                 call_.logsumexp.data<double>() + (b * a_.H + h) * a_.T};
+                                 call_.statistics.data<M>() + 2 * (b * a_.H + h) * a_.T};
       pack_queries(a_, queries, w);
       const Mask<M> mask(call_.mask, b, h);
       for (std::int64_t s0 = begin; s0 < end; s0 += kKeys)
@@ -302,13 +303,12 @@ void attention_backward(const AttentionBackward& given, Where where) {
   AttentionBackward call = given;
   if (goes_by_rows(call.a)) {
     // Rows add the terms of a score in another order than the tiles here. Where scores are large,
-    // their logsumexp would not fit the scores of the tiles.
+    // their statistics would not fit the scores of the tiles.
     const Device device = call.q.device();
     call.output = empty(given.output.shape(), {.dtype = call.q.dtype(), .device = device}, where);
-    call.logsumexp =
-        empty(given.logsumexp.shape(), {.dtype = DType::float64, .device = device}, where);
+    call.statistics = empty_like(given.statistics, where);
     attention_by_tiles(
-        {call.a, call.q, call.k, call.v, call.mask, call.dropout, call.output, call.logsumexp},
+        {call.a, call.q, call.k, call.v, call.mask, call.dropout, call.output, call.statistics},
         where);
   }
   dispatch_floating(call.q.dtype(), [&]<class T>() { Backward<T>(call, where).run(); });

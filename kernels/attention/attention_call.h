@@ -11,7 +11,7 @@ struct AttentionForward {
   Tensor q, k, v;
   Tensor mask;  ///< undefined, or (B, H, T, S) with strides: bool, or of the arithmetic's dtype
   AttentionDropout dropout;
-  Tensor output, logsumexp;
+  Tensor output, statistics;
 };
 
 struct AttentionBackward {
@@ -19,7 +19,7 @@ struct AttentionBackward {
   Tensor grad_output, q, k, v;
   Tensor mask;
   AttentionDropout dropout;
-  Tensor output, logsumexp;
+  Tensor output, statistics;
   Tensor grad_q, grad_k, grad_v;
 };
 

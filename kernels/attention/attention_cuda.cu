@@ -249,7 +249,7 @@ void attention(const AttentionForward& call, Where where) {
               warp_per_row("attention", rows, scores * static_cast<double>(a.D + a.Dv)), where,
               attention_warp_per_query<T>, ScoreRules<Math>(call), Heads<const T>(call.q),
               Heads<const T>(call.k), Heads<const T>(call.v), Heads<T>(call.output),
-              call.logsumexp.device_data<Math>());
+              call.statistics.device_data<Math>());
   });
 }
 
@@ -267,7 +267,7 @@ void attention_backward(const AttentionBackward& call, Where where) {
                                  Heads<const T>(call.k),
                                  Heads<const T>(call.v),
                                  Heads<const T>(call.grad_output),
-                                 call.logsumexp.device_data<Math>(),
+                                 call.statistics.device_data<Math>(),
                                  delta.device_data<Math>()};
     if (queries > 0)
       launch_on(device, warp_per_row("attention_delta", queries, 0), where,

@@ -2,7 +2,9 @@
 // that stay in the second-level cache. It packs the keys and values of a head once, for all of the
 // head's tiles that it has.
 
-#include <cmath>
+#include <algorithm>
+#include <limits>
+#include <numbers>
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/attention/attention_call.h"
@@ -75,7 +77,6 @@ RINGRAD_INLINE void exponentiate(const Tile& tile, const Mask<M>& mask,
                                  const Workspace<M>& w) {
   using Vec = Vector<M>;
   using V = typename Vec::type;
-  constexpr M kInfinity = std::numeric_limits<M>::infinity();
   const auto [begin, end] = tile.panels_of_block<M>(i / kRows * kRows);
   if (begin == end) return;
   M* x = w.scores + i * tile.keys;
@@ -87,7 +88,7 @@ RINGRAD_INLINE void exponentiate(const Tile& tile, const Mask<M>& mask,
     largest = value > largest ? value : largest;
   }
   const M before = w.maxima[i], row = largest_of<M>(largest), now = row > before ? row : before;
-  const M shift = now == -kInfinity ? M{0} : now;
+  const M shift = shift_of(now);
   V rescales = V{} + (before - shift);
   raise_two<M>(rescales);
   const M rescale = rescales[0];
@@ -121,7 +122,7 @@ RINGRAD_CLONES void pack_queries(const AttentionProblem& a, const Matrix<T>& q, 
 // Sums over all keys for the queries of `tile`, which are packed.
 template <class M>
 RINGRAD_CLONES void attend(Tile tile, const Mask<M>& mask, const DropoutFactors<M>* dropout,
-                           const Workspace<M>& w, double* logsumexp) {
+                           const Workspace<M>& w, M* statistics) {
   const AttentionProblem& a = tile.a;
   std::fill_n(w.outputs, kQueries * w.value_width, M{0});
   std::fill_n(w.sums, kQueries * kLanes<M>, M{0});
@@ -139,7 +140,8 @@ RINGRAD_CLONES void attend(Tile tile, const Mask<M>& mask, const DropoutFactors<
   for (std::int64_t i = 0; i < tile.queries; ++i) {
     const M sum = sum_of<M>(Vector<M>::at(w.sums + i * kLanes<M>));
     w.reciprocals[i] = sum == 0 ? M{0} : 1 / sum;
-    logsumexp[tile.t0 + i] = logsumexp_of(w.maxima[i], sum);
+    statistics[2 * (tile.t0 + i)] = shift_of(w.maxima[i]);
+    statistics[2 * (tile.t0 + i) + 1] = w.reciprocals[i];
   }
 }
 
@@ -172,7 +174,7 @@ void run(const AttentionForward& call, Where where) {
       const Tile tile{a, b, h, t0, std::min(kQueries, a.T - t0), 0, 0};
       pack_queries(a, Matrix<T>(call.q, b, h), t0, w);
       attend(tile, Mask<M>(call.mask, b, h), call.dropout.p > 0 ? &factors : nullptr, w,
-             call.logsumexp.data<double>() + head * a.T);
+             call.statistics.data<M>() + 2 * head * a.T);
       write_outputs(tile, w, Matrix<T>(call.output, b, h));
     }
   });

@@ -212,7 +212,7 @@ void attention_backward_on_tensor_cores(const AttentionBackward& call, const Ten
                                  Heads<const T>(k),
                                  Heads<const T>(v),
                                  Heads<const T>(grad_output),
-                                 call.logsumexp.device_data<float>(),
+                                 call.statistics.device_data<float>(),
                                  delta.device_data<float>()};
     if (a.B * a.H * a.T > 0)
       launch_on(device,

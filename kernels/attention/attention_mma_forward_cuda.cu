@@ -111,7 +111,7 @@ void attention_on_tensor_cores(const AttentionForward& call, Where where) {
   const double scores = static_cast<double>(a.B * a.H * a.T) * static_cast<double>(a.S);
   dispatch_heads(call.q.dtype(), a, [&]<class T, int kD>() {
     const ForwardOperands<T> operands{Heads<const T>(q), Heads<const T>(k), Heads<const T>(v),
-                                      Heads<T>(call.output), call.logsumexp.device_data<float>()};
+                                      Heads<T>(call.output), call.statistics.device_data<float>()};
     launch_on(
         call.q.device(),
         tile_per_block("attention_mma", a.B * a.H, a.T, scores * static_cast<double>(a.D + a.Dv)),

@@ -152,7 +152,7 @@ void attention_backward_in_registers(const AttentionBackward& call, const Tensor
                                  TileSource<T>(call.k),
                                  TileSource<T>(call.v),
                                  TileSource<T>(call.grad_output),
-                                 call.logsumexp.device_data<float>(),
+                                 call.statistics.device_data<float>(),
                                  delta.device_data<float>()};
     if (a.B * a.H * a.T > 0)
       launch_on(device,

@@ -125,7 +125,7 @@ void attention_in_registers(const AttentionForward& call, Where where) {
   dispatch_registers(call.q.dtype(), a, [&]<class T, int kD>() {
     const ForwardOperands<T> operands{TileSource<T>(call.q), TileSource<T>(call.k),
                                       TileSource<T>(call.v), Heads<T>(call.output),
-                                      call.logsumexp.device_data<float>()};
+                                      call.statistics.device_data<float>()};
     launch_on(call.q.device(),
               tile_per_block("attention_registers", a.B * a.H, a.T,
                              scores * static_cast<double>(a.D + a.Dv)),

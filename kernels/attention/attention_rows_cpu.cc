@@ -2,7 +2,9 @@
 // the keys and the values where they lie. A pass over the keys gives all scores of the row; 16 keys
 // at a time have one vector of partial sums each, which are summed together.
 
-#include <cmath>
+#include <algorithm>
+#include <limits>
+#include <numbers>
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/attention/attention_call.h"
@@ -114,7 +116,7 @@ template <class T, class M>
 RINGRAD_CLONES void attend_row(const Tile& row, const Matrix<T>& q, const Matrix<T>& k,
                                const Matrix<T>& v, const Mask<M>& mask,
                                const DropoutFactors<M>* dropout, const Workspace<M>& w,
-                               const Matrix<T>& output, double* logsumexp) {
+                               const Matrix<T>& output, M* statistics) {
   using V = typename Vector<M>::type;
   constexpr M kInfinity = std::numeric_limits<M>::infinity();
   const AttentionProblem& a = row.a;
@@ -131,7 +133,7 @@ RINGRAD_CLONES void attend_row(const Tile& row, const Matrix<T>& q, const Matrix
     const V x = Vector<M>::at(w.scores + s);
     largest = x > largest ? x : largest;
   }
-  const M maximum = largest_of<M>(largest), shift = maximum == -kInfinity ? M{0} : maximum;
+  const M shift = shift_of(largest_of<M>(largest));
   V sums{};
   for (std::int64_t s = 0; s < padded; s += kLanes<M>) {
     V p = Vector<M>::at(w.scores + s) - shift;
@@ -152,8 +154,10 @@ RINGRAD_CLONES void attend_row(const Tile& row, const Matrix<T>& q, const Matrix
     multiply_values<1>(w.scores, values + j, v.row, count, w.output + j);
   if (j < a.Dv) multiply_rest(w.scores, v, begin, count, j, w.output + j);
   const M sum = sum_of<M>(sums);
-  unpack_rows<M>(w.output, 0, row.t0, 1, sum == 0 ? M{0} : 1 / sum, output);
-  logsumexp[row.t0] = logsumexp_of(maximum, sum);
+  const M reciprocal = sum == 0 ? M{0} : 1 / sum;
+  unpack_rows<M>(w.output, 0, row.t0, 1, reciprocal, output);
+  statistics[2 * row.t0] = shift;
+  statistics[2 * row.t0 + 1] = reciprocal;
 }
 
 template <class T>
@@ -169,7 +173,7 @@ void run(const AttentionForward& call, Where where) {
       attend_row(Tile{a, b, h, unit % a.T, 1, 0, 0}, Matrix<T>(call.q, b, h),
                  Matrix<T>(call.k, b, kv), Matrix<T>(call.v, b, kv), Mask<M>(call.mask, b, h),
                  call.dropout.p > 0 ? &factors : nullptr, w, Matrix<T>(call.output, b, h),
-                 call.logsumexp.data<double>() + head * a.T);
+                 call.statistics.data<M>() + 2 * head * a.T);
     }
   });
 }

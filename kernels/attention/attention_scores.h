@@ -10,7 +10,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numbers>
@@ -65,12 +64,10 @@ RINGRAD_INLINE M sum_of(const typename Vector<M>::type& v) {
   return sum;
 }
 
-/// The logarithm of a row's sum, from its largest score in powers of two and the sum of 2^(score -
-/// largest). In double, because a float32 near a score of 1e6 would be too coarse for a logarithm.
+/// What is subtracted from a row's scores before they are exponents: the largest; 0 if none counts.
 template <class M>
-RINGRAD_INLINE double logsumexp_of(M largest, M sum) {
-  return sum == 0 ? std::numeric_limits<double>::infinity()
-                  : (largest + std::log2(double{sum})) * std::numbers::ln2;
+RINGRAD_INLINE M shift_of(M largest) {
+  return largest == -std::numeric_limits<M>::infinity() ? M{0} : largest;
 }
 
 /// The mask of one head.

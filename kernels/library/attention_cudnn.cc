@@ -102,7 +102,7 @@ Graph attention_graph(const AttentionForward& call, int architecture) {
   const auto [y, logsumexp] = graph.sdpa(add_input(graph, kQ, call.q), add_input(graph, kK, call.k),
                                          add_input(graph, kV, call.v), options);
   write_output(y, kOutput, call.output);
-  write_output(logsumexp, kLogsumexp, call.logsumexp);
+  write_output(logsumexp, kLogsumexp, call.statistics);
   return graph;
 }
 
@@ -114,7 +114,7 @@ Graph attention_backward_graph(const AttentionBackward& call, int architecture) 
   const auto [grad_q, grad_k, grad_v] = graph.sdpa_backward(
       add_input(graph, kQ, call.q), add_input(graph, kK, call.k), add_input(graph, kV, call.v),
       add_input(graph, kOutput, call.output), add_input(graph, kGradOutput, call.grad_output),
-      add_input(graph, kLogsumexp, call.logsumexp), options);
+      add_input(graph, kLogsumexp, call.statistics), options);
   write_output(grad_q, kGradQ, call.grad_q);
   write_output(grad_k, kGradK, call.grad_k);
   write_output(grad_v, kGradV, call.grad_v);
@@ -130,7 +130,7 @@ bool attention(const AttentionForward& call, Where where) {
        {kK, call.k.raw_data()},
        {kV, call.v.raw_data()},
        {kOutput, call.output.raw_data()},
-       {kLogsumexp, call.logsumexp.raw_data()}},
+       {kLogsumexp, call.statistics.raw_data()}},
       where);
 }
 
@@ -146,7 +146,7 @@ bool attention_backward(const AttentionBackward& call, Where where) {
        {kK, call.k.raw_data()},
        {kV, call.v.raw_data()},
        {kOutput, call.output.raw_data()},
-       {kLogsumexp, call.logsumexp.raw_data()},
+       {kLogsumexp, call.statistics.raw_data()},
        {kGradOutput, call.grad_output.raw_data()},
        {kGradQ, call.grad_q.raw_data()},
        {kGradK, call.grad_k.raw_data()},

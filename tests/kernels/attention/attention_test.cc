@@ -265,6 +265,23 @@ TEST(AttentionTest, GivesZerosToQueriesWithoutKeys) {
   }
 }
 
+// Masks often hold large finite numbers in place of -inf. A row of only those is a mean, in which
+// the logarithm of the number of keys is nothing beside a score.
+TEST(AttentionTest, DifferentiatesARowOfLowestNumbersAsAMean) {
+  if (default_device().is_cuda()) GTEST_SKIP() << "not on GPUs, as attention.h of autograd says";
+  Random random(17);
+  for (const std::int64_t T : {2, 9})
+    for (const DType dtype : {DType::float32, DType::float64})
+      for (const double lowest :
+           {-1e20, dtype == DType::float64 ? std::numeric_limits<double>::lowest()
+                                           : std::numeric_limits<float>::lowest()}) {
+        SCOPED_TRACE(concat(T, ' ', dtype, ' ', lowest));
+        const Sizes n{1, 2, 1, T, 7, 8, 8};
+        const Tensor mask = full({n.S}, lowest, {.dtype = dtype});
+        expect_agrees(Inputs(random, n, dtype), n, {.mask = mask});
+      }
+}
+
 TEST(AttentionTest, KeepsNanInItsRow) {
   Random random(7);
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
