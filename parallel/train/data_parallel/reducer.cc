@@ -255,13 +255,12 @@ void Reducer::reduce(Bucket& bucket) {
 }
 
 // Parameters that this rank's loss did not reach may have been reached on others, so their buckets
-// are sent now, also where that is an error: the other ranks wait for them.
+// are sent now. Where that is an error they are not sent: other ranks must not step with them.
 void Reducer::finish() {
   running_pass_.reset();
-  const std::string error = error_of_pass();
+  check_reached();
   reduce_rest();
   if (on_end_) on_end_();
-  if (!error.empty()) throw AutogradError(error, where_);
 }
 
 void Reducer::reduce_rest() {
@@ -341,14 +340,12 @@ bool Reducer::compare_presence() {
   return true;
 }
 
-// What is wrong with what this pass has reached; empty if nothing is.
-std::string Reducer::error_of_pass() const {
-  const bool is_known = options_.static_graph && has_learned_;
+void Reducer::check_reached() const {
+  if (options_.allow_unused && !(options_.static_graph && has_learned_)) return;
   std::vector<std::string> missing;
   for (const Parameter& parameter : parameters_)
     if (parameter.arrival == 0 && parameter.is_used) missing.push_back(parameter.name);
-  if (missing.empty() || (options_.allow_unused && !is_known)) return {};
-  return concat("DistributedDataParallel: ",
+  RINGRAD_CHECK(missing.empty(), AutogradError, where_, "DistributedDataParallel: ",
                 options_.allow_unused
                     ? "with static_graph every pass must reach the same parameters"
                     : "without allow_unused every backward pass must reach all parameters",
@@ -364,9 +361,10 @@ void Reducer::learn_from_first_pass() {
   const Tensor order = empty({n}, on_host), used = empty({n}, on_host);
   const int never = num_arrived_ + 1;
   for (std::int64_t p = 0; p < n; ++p) {
-    const Parameter& parameter = parameters_[static_cast<std::size_t>(p)];
+    Parameter& parameter = parameters_[static_cast<std::size_t>(p)];
+    parameter.is_used = parameter.was_reached || !options_.static_graph || !options_.allow_unused;
     order.data<std::int32_t>()[p] = parameter.arrival > 0 ? parameter.arrival : never;
-    used.data<std::int32_t>()[p] = parameter.was_reached;
+    used.data<std::int32_t>()[p] = parameter.is_used;
   }
   run(
       "order of buckets",
@@ -381,10 +379,7 @@ void Reducer::learn_from_first_pass() {
   summary_.follows_arrival =
       summary_.bucket_bytes != sizes_before || buckets_.front().parameters != first_before;
   if (!options_.static_graph) return;
-  for (Parameter& parameter : parameters_) {
-    parameter.is_used = parameter.was_reached;
-    parameter.num_parts = std::max(parameter.parts, 1);
-  }
+  for (Parameter& parameter : parameters_) parameter.num_parts = std::max(parameter.parts, 1);
   for (Bucket& bucket : buckets_)
     bucket.is_used = std::any_of(used.data<std::int32_t>() + bucket.parameters.begin,
                                  used.data<std::int32_t>() + bucket.parameters.end,

@@ -186,7 +186,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void reduce_complete(bool all);
   void reduce(Bucket& bucket);
   void finish();
-  std::string error_of_pass() const;
+  void check_reached() const;
   void reduce_all();
   void reduce_rest();
   bool compare_presence();

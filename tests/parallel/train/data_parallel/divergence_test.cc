@@ -194,35 +194,6 @@ TEST(DivergenceTest, ARankThatSkipsAPassThatFailedIsNamed) {
          " for the other pass of the DistributedDataParallel of Sequential at "});
 }
 
-TEST(DivergenceTest, ARankThatSkipsAPassWithoutAParameterStaysInStep) {
-  struct Net : nn::Module {
-    nn::Linear& a = child("a", nn::Linear(4, 4, false));
-    nn::Linear& b = child("b", nn::Linear(4, 4, false));
-    bool skips = false;
-    Tensor forward(const Tensor& x, Where) override { return skips ? b(x) : b(x) * 2 + a(x); }
-  };
-  for (const Overlap overlap : {Overlap::never, Overlap::always})
-    run_ranks(2, [overlap](Communicator& comm) {
-      Net net;
-      DistributedDataParallel model(net, comm,
-                                    {.bucket_bytes = 1, .overlap = overlap, .allow_unused = false});
-      const auto pass = [&] {
-        net.zero_grad();
-        sum(model(full({1, 4}, comm.rank() + 1.))).backward();
-      };
-      pass();
-      net.skips = comm.rank() == 1;
-      if (net.skips)
-        EXPECT_THROW(pass(), AutogradError);
-      else
-        pass();
-      net.skips = false;
-      pass();
-      EXPECT_EQ(net.a.weight.grad().to_vector<double>(), std::vector<double>(16, 1.5));
-      EXPECT_EQ(net.b.weight.grad().to_vector<double>(), std::vector<double>(16, 3));
-    });
-}
-
 TEST(DivergenceTest, BatchNormsOfDifferentLayersDoNotMix) {
   struct Net : nn::Module {
     nn::BatchNorm1d& a = child("a", nn::BatchNorm1d(3));

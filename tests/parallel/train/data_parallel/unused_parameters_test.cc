@@ -7,11 +7,13 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
+#include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/adam.h"
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/comm/ranks.h"
@@ -26,6 +28,7 @@ namespace {
 
 using testing::expect_close;
 using testing::expect_same_bits;
+using testing::expect_throws;
 
 using MakeOptimizer =
     std::function<std::unique_ptr<nn::Optimizer>(const std::vector<Tensor>& parameters)>;
@@ -170,6 +173,98 @@ TEST(UnusedParametersTest, PassesThatAreNotReducedCount) {
     expect_same_bits(net.p[3].detach(), full({100}, 4));
   });
 }
+
+// --- Passes that must reach all parameters ---
+
+// Two layers, each in a bucket. A pass reaches a first, and may leave out either.
+struct TwoLayers : nn::Module {
+  nn::Linear& a = child("a", nn::Linear(4, 4, false));
+  nn::Linear& b = child("b", nn::Linear(4, 4, false));
+  std::string lacks;
+  Tensor forward(const Tensor& x, Where) override {
+    if (lacks == "a") return b(x);
+    if (lacks == "b") return a(x);
+    const Tensor y = b(x) * 2;
+    return y + a(x);
+  }
+};
+
+// The other rank must not step with the gradients of a pass that this one gives up.
+TEST(UnusedParametersTest, ARankThatSkipsAPassWithoutAParameterIsNamed) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always}) {
+    std::string messages[2];
+    run_ranks(2, [&](Communicator& comm) {
+      TwoLayers net;
+      DistributedDataParallel model(net, comm,
+                                    {.bucket_bytes = 1, .overlap = overlap, .allow_unused = false});
+      const auto pass = [&](const std::string& lacks) {
+        net.lacks = lacks;
+        sum(model(ones({1, 4}))).backward();
+      };
+      pass("");
+      if (comm.rank() == 1)
+        expect_throws<AutogradError>([&] { pass("b"); }, "on rank 1 it did not reach b.weight");
+      try {
+        pass("");
+      } catch (const CollectiveError& error) {
+        messages[comm.rank()] = error.what();
+      }
+    });
+    for (const std::string& message : messages)
+      EXPECT_NE(message.find(" for the other pass of the DistributedDataParallel of "),
+                std::string::npos)
+          << message;
+  }
+}
+
+// Also in the first pass of a static graph, which sends all buckets at its end.
+TEST(UnusedParametersTest, APassThatFailsBeforeItsFirstBucketIsReplacedByTheNext) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always})
+    for (const bool is_static : {false, true})
+      run_ranks(2, [&](Communicator& comm) {
+        TwoLayers net;
+        DistributedDataParallel model(net, comm,
+                                      {.bucket_bytes = 1,
+                                       .overlap = overlap,
+                                       .allow_unused = false,
+                                       .static_graph = is_static});
+        const auto pass = [&](double x, const std::string& lacks = {}) {
+          net.zero_grad();
+          net.lacks = lacks;
+          sum(model(full({1, 4}, x))).backward();
+        };
+        if (!is_static) pass(1);
+        if (comm.rank() == 1) {
+          EXPECT_THROW(pass(100, "a"), AutogradError);
+        }
+        for (int step = 0; step < 2; ++step) {
+          pass(comm.rank() + 1);
+          EXPECT_EQ(net.a.weight.grad().to_vector<double>(), std::vector<double>(16, 1.5));
+          EXPECT_EQ(net.b.weight.grad().to_vector<double>(), std::vector<double>(16, 3));
+        }
+      });
+}
+
+// What average_now() sends as the first pass teaches nothing about the parameters to reach.
+TEST(UnusedParametersTest, WithoutAllowUnusedAStaticGraphLearnsNoUnusedParameter) {
+  run_ranks(2, [](Communicator& comm) {
+    TwoLayers net;
+    DistributedDataParallel model(net, comm,
+                                  {.bucket_bytes = 1, .allow_unused = false, .static_graph = true});
+    {
+      const DistributedDataParallel::NoSync alone(model);
+      net.lacks = "a";
+      sum(model(ones({1, 4}))).backward();
+    }
+    model.average_now();
+    net.zero_grad();
+    net.lacks = "";
+    sum(model(full({1, 4}, comm.rank() + 1.))).backward();
+    EXPECT_EQ(net.a.weight.grad().to_vector<double>(), std::vector<double>(16, 1.5));
+  });
+}
+
+// --- Pipelines ---
 
 struct Stage : nn::Module {
   Tensor forward(const Tensor& x, Where = Where::current()) override {
