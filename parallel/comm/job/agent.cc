@@ -268,7 +268,9 @@ pid_t fork_agent(const Descriptor& in, const Descriptor& out,
   RINGRAD_CHECK(child >= 0, Error, where, "launch: a process must be made; got ",
                 text_of_errno(errno));
   if (child > 0) return child;
-  setpgid(0, 0);  // a terminal's signals are for the launcher, which passes them on
+  // A terminal's signals are for the launcher, which passes them on. Ranks are in this session: in
+  // the background of a terminal, one that reads /dev/tty would be stopped for ever.
+  setsid();
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
   dup2(in.number(), STDIN_FILENO);

@@ -26,6 +26,7 @@ AgentProcess start_agent(const Host& host, std::vector<std::string> remote_shell
   ChildProcess shell = start_child({.program = std::move(remote_shell),
                                     .environment = environment_with({}),
                                     .reads = true,
+                                    .in_own_session = true,
                                     .on_broken_pipe = on_broken_pipe},
                                    where);
   return {shell.process, MessageStream(std::move(shell.out), std::move(shell.in), kLongestHello),

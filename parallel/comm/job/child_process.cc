@@ -57,6 +57,7 @@ struct Start {
   int in, out, err;       // in: -1 for none
   int failure;            // where it says why it cannot
   int report;             // -1 for none
+  bool in_own_session;
   pid_t parent;
   const struct sigaction& on_broken_pipe;
 };
@@ -81,7 +82,10 @@ Pipe make_terminal(Where where) {
 }
 
 [[noreturn]] void become(const Start& start) {
-  setsid();  // in the background of a terminal, reading /dev/tty would stop it for ever
+  if (start.in_own_session)
+    setsid();
+  else
+    setpgid(0, 0);
   sigaction(SIGPIPE, &start.on_broken_pipe, nullptr);
   // A terminal would stop it.
   dup2(start.in >= 0 ? start.in : open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
@@ -156,6 +160,7 @@ ChildProcess start_child(const ChildOptions& options, Where where) {
                     .err = err.in.number(),
                     .failure = failure.in.number(),
                     .report = options.report,
+                    .in_own_session = options.in_own_session,
                     .parent = getpid(),
                     .on_broken_pipe = options.on_broken_pipe};
   const pid_t child = fork();

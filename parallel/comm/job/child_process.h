@@ -57,13 +57,15 @@ struct ChildOptions {
   /// soon as it is complete. What they write arrives unchanged. It is no terminal that they can be
   /// controlled by.
   bool has_terminal = false;
+  /// Its session is its own, so that no terminal controls it. Otherwise its session is that of this
+  /// process, and the program may move to another process group.
+  bool in_own_session = false;
   int report = -1;  ///< its descriptor kReportDescriptor; -1: none
   struct sigaction on_broken_pipe {
   };  ///< the child's handling of SIGPIPE, which the caller itself may ignore
 };
 
-/// Starts a program in a session and process group of its own, so that no terminal controls it. The
-/// program is killed if this process ends.
+/// Starts a program in a process group of its own. It is killed if this process ends.
 ///
 /// Throws: Error if it cannot be started
 ChildProcess start_child(const ChildOptions& options, Where where);

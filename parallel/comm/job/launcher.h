@@ -18,7 +18,7 @@
 // when their collectives fail, then SIGTERM, then SIGKILL. No process outlives the job: a rank's
 // own children end with it, also if the launcher, an agent, or the connection between them ends.
 // SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are forwarded to the ranks, unless they are ignored.
-// Ranks read nothing from the terminal: they have no /dev/tty.
+// Ranks read nothing from the terminal: their agent's session has none, so /dev/tty does not open.
 //
 // The launcher names the rank that failed first, which may not have ended first (job_record.h).
 //

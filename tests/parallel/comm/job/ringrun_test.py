@@ -40,13 +40,21 @@ class RunsTest(Unique):
         def has_terminal():
             os.setsid()
             os.close(os.open(os.ttyname(0), os.O_RDWR))  # becomes the terminal that controls this session
-        _, terminal = pair = os.openpty()
-        for end in pair:
+        _, terminal, _, other = ends = os.openpty() + os.openpty()
+        for end in ends:
             self.addCleanup(os.close, end)
-        run = ringrun('-n', '1', script='read line </dev/tty; echo $?', stdin=terminal, preexec_fn=has_terminal,
-                      timeout=PATIENCE)
+        run = ringrun('-n', '1', script=f': <>{os.ttyname(other)}; read line </dev/tty; echo $?', stdin=terminal,
+                      preexec_fn=has_terminal, timeout=PATIENCE)
         self.assertEqual(run.stdout, '[0] 1\n')
         self.assertIn('/dev/tty: No such device or address', run.stderr)
+
+    def test_ranks_may_move_to_other_process_groups_and_be_stopped(self):
+        run = ringrun('-n', '1', sys.executable, '-c', 'import os; os.setpgrp(); print("moved")')
+        self.assertEqual((run.stdout, run.stderr), ('[0] moved\n', ''))
+        # A stop from the keyboard does not stop the processes of an orphaned group.
+        run = ringrun('-n', '1', script='{ until grep -q ") T" /proc/$$/stat; do sleep 0.05; done; echo stopped; '
+                                        'kill -CONT $$; } & kill -TSTP $$; kill $!; echo end', timeout=PATIENCE)
+        self.assertEqual(run.stdout, '[0] stopped\n[0] end\n')
 
     def test_keeps_lines_whole(self):
         run = ringrun('-n', '8', script='for i in {1..200}; do echo "$RANK $i abcdefghijklmnopqrstuvwxyz"; '
