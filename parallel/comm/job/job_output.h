@@ -45,7 +45,7 @@ class JobOutput {
   /// new.
   void report_errors();
   /// True once report_errors() has found that some output could not be written, for another reason
-  /// than a reader that has gone.
+  /// than a reader or a terminal that has gone.
   bool has_lost_some() const { return has_lost_some_; }
 
   /// Waits until all output is written. After a signal has ended the job, a reader that takes

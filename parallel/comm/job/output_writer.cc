@@ -1,6 +1,7 @@
 #include "ringrad/parallel/comm/job/output_writer.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +37,13 @@ std::pair<int, std::size_t> write_some(int file, const char* bytes, std::size_t 
   pollfd writable{file, POLLOUT, 0};
   poll(&writable, 1, -1);
   return {0, 0};
+}
+
+// True if nobody is left to read: a pipe's reader has gone, or a terminal has.
+bool has_no_reader(int file, int error_number) {
+  struct stat status {};
+  return error_number == EPIPE ||
+         (error_number == EIO && fstat(file, &status) == 0 && S_ISCHR(status.st_mode));
 }
 
 }  // namespace
@@ -77,7 +85,7 @@ struct OutputWriter::State {
   void fail(const std::shared_ptr<const OutputFile>& file, int error_number) {
     const bool is_first = failed.empty();
     failed.insert(file);
-    if (is_first && error_number != EPIPE)
+    if (is_first && !has_no_reader(file->descriptor.number(), error_number))
       error = concat(file->name, ": ", text_of_errno(error_number));
   }
 };

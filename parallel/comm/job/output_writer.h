@@ -41,7 +41,7 @@ class OutputWriter {
   std::size_t num_unwritten() const;
 
   /// The first file that failed, and why: "NAME: No space left on device". Says it once, and does
-  /// not say that a reader has gone.
+  /// not say that a reader or a terminal has gone.
   std::optional<std::string> take_error();
 
   /// While the lock is held, the thread allocates and frees no memory, so this process can be

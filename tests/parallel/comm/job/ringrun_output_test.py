@@ -162,6 +162,15 @@ class OutputTest(Unique):
                                  (0, '' if '1' in closed else '[0] out\n', '' if '2' in closed else '[0] err\n'))
                 mark.unlink()
 
+    @unittest.skipUnless(has_terminals(), 'the system has no terminals to give')
+    def test_may_lose_its_terminal(self):
+        master, terminal = os.openpty()
+        self.addCleanup(os.close, terminal)
+        os.close(master)
+        run = subprocess.run([RINGRUN, '-n', '1', 'bash', '-c', 'echo out; echo err >&2'], stdout=terminal,
+                             stderr=terminal, check=False)
+        self.assertEqual(run.returncode, 0)
+
     def test_goes_on_when_a_file_is_full(self):
         (self.folder / 'rank_1.log').symlink_to('/dev/full')
         run = ringrun('-n', '2', '--log-dir', str(self.folder), script='echo $RANK; echo end')
