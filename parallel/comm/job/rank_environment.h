@@ -49,7 +49,8 @@ RankEnvironment rank_environment(Where where = Where::current());
 
 /// What tells this run of the job from others, for files that ranks leave: equal on all ranks, and
 /// without secrets. RINGRAD_JOB, which ringrun sets anew for each restart, or what other launchers
-/// say. Empty without a launcher.
+/// say. Not told apart: runs by torchrun with the same address, port and --rdzv-id, by MPICH's or
+/// Intel's mpiexec, of a job that Slurm has requeued, and without a launcher, where it is empty.
 std::string job_name();
 
 }  // namespace ringrad

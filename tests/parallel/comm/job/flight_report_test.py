@@ -80,6 +80,7 @@ class ProgramTest(unittest.TestCase):
         for rank in range(4):  # of a larger job, and of an attempt in which rank 2 failed as well
             self.write(rank, record(['a', 'b', 'c', 'x'], 4) | {'job': 'larger'}, age_s=20)
         self.write(2, record(['a', 'b', 'c', 'y'], 3) | {'job': 'first'}, age_s=10)
+        self.write(0, record(['z'], 2) | {'job': 'first'}, group='0.split0_1', age_s=10)
         for rank in 0, 1:
             self.write(rank, record(['a', 'b'], 3) | {'job': 'second'}, age_s=rank)
         result = self.report()
@@ -87,6 +88,7 @@ class ProgramTest(unittest.TestCase):
         self.assertIn('group 0, 3 ranks, job second\n', result.stdout)
         self.assertIn('Rank 2 left no record', result.stdout)
         self.assertIn('Look at rank 2 first.', result.stdout)
+        self.assertNotIn('split', result.stdout)
 
     def test_names_a_file_that_is_no_record_in_one_line_and_reads_the_others(self):
         good = record(['a', 'b'])
