@@ -44,6 +44,9 @@ struct FailureBoard::Answers {
   bool complete() const {
     return ranks([](const auto& answer) { return answer.empty(); }).size() == lost.size();
   }
+  bool has_late() const {
+    return !ranks([](const auto& answer) { return answer.ends_with(kLate); }).empty();
+  }
 };
 
 void FailureBoard::collect(Answers& answers) {
@@ -85,8 +88,6 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
             concat(operation, ": rank ", names_(unreadable[0]),
                    " must tell how many calls it has entered; got ",
                    quoted_bytes(answers.of_rank[static_cast<std::size_t>(unreadable[0])]))};
-  // A rank that meets its deadline first ends the connections of others, which are not late yet.
-  late = late || !answers.ranks([](const auto& answer) { return answer.ends_with(kLate); }).empty();
   const auto late_peer = [&](const char* must, const char* got_instead) {
     return Failure{peer,
                    {},
@@ -99,13 +100,18 @@ Failure FailureBoard::judge(const Operation& operation, const Answers& answers, 
   const auto sequence = static_cast<std::int64_t>(operation.sequence);
   const auto absent = answers.ranks(
       [&](const std::string& answer) { return num_entered(answer).value_or(0) < sequence; });
-  if (late && !absent.empty())
+  // A rank that meets its deadline first ends the connections of others, which are not late yet.
+  const auto late_here = answers.ranks([&](const std::string& answer) {
+    return answer.ends_with(kLate) && num_entered(answer) == sequence;
+  });
+  if ((late || (is_collective && !late_here.empty())) && !absent.empty())
     return {absent[0],
             {},
             concat(operation, ": every rank must arrive within ", deadline_s,
                    " s; got no call from ", names_.list(absent))};
-  const std::string must = late ? concat("every rank must finish within ", deadline_s, " s")
-                                : "the connections must hold";
+  const std::string must = late || answers.has_late()
+                               ? concat("every rank must finish within ", deadline_s, " s")
+                               : "the connections must hold";
   return {kNobody, {}, concat(operation, ": ", must, "; got ", got)};
 }
 
@@ -128,9 +134,11 @@ Failure FailureBoard::find_out(const Operation& operation, bool late, const std:
   for (;;) {
     if (const auto failure = store_.find(place("failure"))) return parse_failure(*failure);
     if (Clock::now() >= start) {
-      const bool is_time = late && Clock::now() >= end;
+      const bool is_end = Clock::now() >= end;
       collect(answers);
-      if (is_time || answers.complete()) {
+      // A rank whose deadline has passed knows for whom it has waited.
+      const bool leaves_it_to_others = !late && answers.has_late() && !is_end;
+      if ((late && is_end) || (answers.complete() && !leaves_it_to_others)) {
         const Failure failure = judge(operation, answers, late, got);
         return parse_failure(store_.set_first(place("failure"), to_text(failure)));
       }

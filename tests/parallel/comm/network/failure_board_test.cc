@@ -83,24 +83,46 @@ TEST_F(FailureBoardTest, OfTheRanksThatHaveLeftOnlyThePeerOfAMessageIsBlamed) {
   }
 }
 
-// Ranks 0 and 1 wait for each other's message, and rank 2 for both in a collective.
-TEST_F(FailureBoardTest, ALateRankExplainsTheEndOfAConnectionInAMessageToo) {
-  store_.set("group/rank1", "0");
-  store_.set("group/rank2", "1 late");
-  FailureBoard board(
-      store_.another(std::chrono::seconds(10)), "group", 0, 3, {}, [] {}, nullptr,
-      Where::current());
-  board.begin_call(false);
-  const Operation receives{{.op = CollectiveOp::recv, .peer = 1}, 0, 1, Where::current(), {}};
-  expect_throws<CollectiveError>([&] { board.investigate(receives, "a connection that ended"); },
-                                 "rank 1 must send within ");
-  EXPECT_EQ(board.failure().culprit, 1);
+// Rank 0 has waited for rank 1 for a moment. Rank 2 has waited for both in a collective, until its
+// deadline.
+class LateElsewhereTest : public FailureBoardTest {
+ protected:
+  void SetUp() override {
+    store_.set("group/rank1", "0");
+    store_.set("group/rank2", "1 late");
+  }
+  void expect_judgement_of_recv(const std::string& expected, int culprit) {
+    FailureBoard board(
+        store_.another(std::chrono::seconds(10)), "group", 0, 3, {}, [] {}, nullptr,
+        Where::current());
+    board.begin_call(false);
+    const Operation receives{{.op = CollectiveOp::recv, .peer = 1}, 0, 1, Where::current(), {}};
+    expect_throws<CollectiveError>([&] { board.investigate(receives, "a connection that ended"); },
+                                   expected);
+    EXPECT_EQ(board.failure().culprit, culprit);
+  }
+};
+
+TEST_F(LateElsewhereTest, TheLateRankJudges) {
+  std::thread rank_2([&, store = store_.another(std::chrono::seconds(10))]() mutable {
+    while (!store.find("group/rank0")) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    store.set_first("group/failure", "0 0 barrier() #1 on rank 2: every rank must arrive");
+  });
+  expect_judgement_of_recv(
+      "got a failure of rank 0: barrier() #1 on rank 2: every rank must arrive", 0);
+  rank_2.join();
 }
 
-TEST_F(FailureBoardTest, ARankThatIsLateInAMessageExplainsItInACollective) {
+TEST_F(LateElsewhereTest, NobodyIsBlamedWhereTheLateRankDoesNotJudge) {
+  expect_judgement_of_recv("every rank must finish within 60 s; got a connection that ended", -1);
+}
+
+TEST_F(FailureBoardTest, ARankThatIsLateInAMessageIsBlamedForNoCollective) {
   store_.set("group/rank1", "0 late");
   store_.set("group/rank2", "0");
-  expect_judgement("every rank must arrive within 10 s; got no call from ranks 1, 2", 3);
+  expect_judgement("every rank must finish within 10 s; got a connection that ended", 3);
+  EXPECT_EQ(culprit_, -1);
 }
 
 // The launcher learns which rank this process blames, or that no rank is known to be to blame.
