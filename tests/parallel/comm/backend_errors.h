@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ringrad/core/view.h"
+#include "ringrad/kernels/copy/fill.h"
 #include "ringrad/tests/parallel/comm/backend_traits.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/patience.h"
@@ -129,9 +130,14 @@ inline void expect_overlap_refused(Communicator& comm) {
     expect_throws<ValueError>([&] { comm.all_gather(whole, part); }, kRefusal);
   }
   const Tensor own = view::slice(memory, 0, 2 * comm.rank(), 2 * comm.rank() + 2);
+  kernels::fill_(own, comm.rank() + 1);
   comm.all_gather(whole, own);
+  std::vector<float> gathered;
+  for (int r = 0; r < n; ++r) gathered.insert(gathered.end(), 2, static_cast<float>(r + 1));
+  EXPECT_EQ(whole.to_vector<float>(), gathered);
   comm.reduce_scatter(own, whole);
-  EXPECT_EQ(own.to_vector<float>(), std::vector<float>(2, static_cast<float>(n)));
+  EXPECT_EQ(own.to_vector<float>(),
+            std::vector<float>(2, static_cast<float>(n * (comm.rank() + 1))));
 }
 
 /// A forked child gets an error from its copy, and the parent's group goes on.
