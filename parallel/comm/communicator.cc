@@ -293,9 +293,11 @@ std::unique_ptr<Communicator> Communicator::shrink(Where where) {
   const OneCall one(*this, "shrink", where);
   RINGRAD_CHECK(failed_rank() >= 0, CollectiveError, where,
                 "shrink: the group must have failed; got a whole group");
-  RINGRAD_CHECK(!std::exchange(has_shrunk_, true), CollectiveError, where,
+  RINGRAD_CHECK(!has_shrunk_, CollectiveError, where,
                 "shrink: a group shrinks once; got a second call, shrink the smaller group");
-  return do_shrink(where);
+  auto smaller = do_shrink(where);
+  has_shrunk_ = true;
+  return smaller;
 }
 
 std::unique_ptr<Communicator> Communicator::do_shrink(Where where) {

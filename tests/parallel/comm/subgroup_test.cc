@@ -134,10 +134,11 @@ TEST(SubgroupTest, ShrinkWaitsForTheDeadlineAndNoLonger) {
               if (comm.rank() == 2) {
                 comm.abort("enough");
                 both_have_gone_on.wait();
-                expect_throws<CollectiveError>(
-                    [&] { comm.shrink(); },
-                    concat("shrink: ranks must come within ", testing::kShortDeadline.count(),
-                           " s; rank 2 was late"));
+                for (int call = 0; call < 2; ++call)  // a call that failed does not change the next
+                  expect_throws<CollectiveError>(
+                      [&] { comm.shrink(); },
+                      concat("shrink: ranks must come within ", testing::kShortDeadline.count(),
+                             " s; rank 2 was late"));
                 return;
               }
               EXPECT_THROW(comm.barrier(), CollectiveError);

@@ -219,8 +219,8 @@ TEST(GlooGroupTest, AStoppedRankIsNamedByTheOthersAndFindsItselfEvicted) {
     });
     expect_contains(error,
                     "on rank 1: the group must be whole; got a failure of rank 1: all_reduce");
-    expect_contains(error_of([&] { comm.shrink(); }),
-                    "rank 1 was late, and the others have gone on");
+    for (int call = 0; call < 2; ++call)
+      expect_contains(error_of([&] { comm.shrink(); }), "rank 1 was late, and the others have");
     return "";
   });
   EXPECT_EQ(processes.wait(0), 0);
