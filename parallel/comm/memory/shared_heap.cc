@@ -78,6 +78,7 @@ std::byte* SharedHeap::allocate(std::size_t bytes, Where where) {
 }
 
 void SharedHeap::release(std::byte* address) {
+  if (!in_own_process_) return;  // another thread may have held the mutex at the fork
   const std::lock_guard lock(mutex_);
   blocks_.release(blocks_.find(address));
 }

@@ -59,6 +59,7 @@ class SharedHeap {
   /// Throws: OutOfMemoryError; CollectiveError in a forked child, whose list of free blocks is a
   ///         copy
   std::byte* allocate(std::size_t bytes, Where where = Where::current());
+  /// Does nothing in a forked child.
   void release(std::byte* address);
 
   const SharedMapping& memory() const { return memory_; }

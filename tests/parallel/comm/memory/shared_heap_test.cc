@@ -8,6 +8,8 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <stop_token>
+#include <thread>
 
 #include "ringrad/tests/foreign_numbers.h"
 #include "ringrad/tests/testing.h"
@@ -100,6 +102,20 @@ TEST(SharedHeapTest, OpensOnlyTheHeapThatWasNamed) {
                                  "its name must be what name() gave");
   expect_throws<CollectiveError>([&] { SharedHeap::open("999999999 3 4096 x"); },
                                  "must live on this machine and be of this user");
+}
+
+TEST(SharedHeapTest, AForkedChildThatReleasesWaitsForNoThread) {
+  SharedHeap heap(kMiB);
+  std::byte* const place = heap.allocate(64);
+  const std::jthread other([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) heap.release(heap.allocate(64));
+  });
+  for (int i = 0; i < 50; ++i)
+    ASSERT_TRUE(in_child([&] {
+      alarm(20);
+      heap.release(place);
+      return true;
+    }));
 }
 
 // Growing past the limit sends SIGXFSZ, which ends a process without a word.
