@@ -4,22 +4,25 @@ namespace ringrad {
 
 KnownParameters::KnownParameters(const char* scheme, const nn::Module& module)
     : scheme_(scheme), module_(module) {
-  const std::vector<Tensor> all = module.parameters();
-  count_ = all.size();
-  for (const Tensor& parameter : all)
-    if (!parameter.requires_grad()) frozen_.push_back(parameter);
+  for (const Tensor& parameter : module.parameters())
+    if (parameter.requires_grad())
+      trained_.emplace(parameter.impl(), parameter);
+    else
+      frozen_.push_back(parameter);
 }
 
 void KnownParameters::check(Where where) const {
-  const std::size_t count = module_.parameters().size();
-  RINGRAD_CHECK(count == count_, AutogradError, where, scheme_,
-                ": a module must keep the parameters that it had when it was made; got ", count,
-                " parameters now and ", count_, " then; make a new one");
   for (const Tensor& parameter : frozen_)
     RINGRAD_CHECK(!parameter.requires_grad(), AutogradError, where, scheme_,
                   ": a parameter that was frozen when it was made must stay so; got one of "
                   "shape ",
                   parameter.shape(), " that requires a gradient now; make a new one");
+  for (const Tensor& parameter : module_.parameters())
+    RINGRAD_CHECK(!parameter.requires_grad() || trained_.contains(parameter.impl()), AutogradError,
+                  where, scheme_,
+                  ": a module must train the parameters that it had when it was made; got one of "
+                  "shape ",
+                  parameter.shape(), " that was added since; make a new one");
 }
 
 }  // namespace ringrad

@@ -62,8 +62,9 @@ class ShardedOptimizer : private nn::Optimizer {
   /// are given here: `groups` must hold the module's trained parameters, which by default are one
   /// group.
   ///
-  /// REQUIRES: module and comm outlive this object; every rank constructs it at the same point, and
-  ///           no DistributedDataParallel averages the same gradients
+  /// REQUIRES: module and comm outlive this object, and the module stays where it is; every rank
+  ///           constructs it at the same point, and no DistributedDataParallel averages the same
+  ///           gradients
   /// Throws:   CollectiveError naming the ranks whose models differ; ValueError if no parameter is
   ///           trained, if make_optimizer returns null or an optimizer of other parameters, or if
   ///           the groups hold others; what make_optimizer throws, with the line of this call.

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ringrad/autograd/elementwise.h"
@@ -285,7 +286,8 @@ TEST(DivergenceTest, AParameterThatIsTrainedLaterIsRefusedInBackward) {
 
 // Each rank would train a layer that is added later by its own gradients.
 TEST(DivergenceTest, ALayerThatIsAddedLaterIsRefused) {
-  const std::string text = "a module must keep the parameters that it had when it was made; got 4";
+  const std::string text =
+      "a module must train the parameters that it had when it was made; got one of shape (1, 3)";
   run_ranks(1, [&](Communicator& comm) {
     nn::Sequential net(nn::Linear(6, 3));
     DistributedDataParallel model(net, comm);
@@ -296,6 +298,26 @@ TEST(DivergenceTest, ALayerThatIsAddedLaterIsRefused) {
     testing::expect_throws<AutogradError>([&] { sum(net(ones({2, 6}))).backward(); }, text);
     testing::expect_throws<AutogradError>([&] { optimizer.step(); }, text);
     testing::expect_throws<AutogradError>([&] { average.step(); }, text);
+  });
+}
+
+// As an adapter that is trained elsewhere. Training it here is refused.
+TEST(DivergenceTest, AFrozenLayerMayBeAddedLater) {
+  run_ranks(1, [](Communicator& comm) {
+    nn::Sequential net(nn::Linear(6, 3));
+    DistributedDataParallel model(net, comm);
+    ShardedOptimizer optimizer(net, comm, sgd);
+    LocalSGD average(net, comm, {.period = 1});
+    nn::Linear adapter(3, 1);
+    const Tensor weight = adapter.weight;
+    for (const Tensor& parameter : adapter.parameters()) parameter.set_requires_grad(false);
+    net.append(std::move(adapter));
+    sum(model(ones({2, 6}))).backward();
+    EXPECT_TRUE(optimizer.parameters()[0].grad().defined());
+    optimizer.step();
+    EXPECT_TRUE(average.step());
+    weight.set_requires_grad();
+    testing::expect_throws<AutogradError>([&] { model(ones({2, 6})); }, "that was added since");
   });
 }
 
