@@ -17,10 +17,10 @@
 // the same bits as without capture. On a CPU every call runs the function.
 //
 // The captured work is a list of kernels and addresses, so a replay does not repeat what the host
-// did: the function must not branch on values, print, or count. Values that the library sets on the
-// host at each step (random numbers, the optimizer's learning rate and step count) still reach the
-// device. Anything that cannot be repeated throws: reading a tensor on the host, another shape, a
-// parameter that was moved.
+// did: the function must not branch on values, print, or count, and must hold zero_grad(), backward
+// and the optimizer's step together. Values that the library sets on the host at each step (random
+// numbers, the optimizer's learning rate and step count) still reach the device. Anything that
+// cannot be repeated throws: reading a tensor on the host, another shape, a moved parameter.
 //
 // README.md says more: "Captured steps".
 
