@@ -133,6 +133,37 @@ TEST(ReducerGraphTest, OnePassMayGoThroughTwoModels) {
     });
 }
 
+// The second model lies between the layers of the first, of which rank 1's pass lacks one: the
+// second must not be finished on the other rank alone.
+TEST(ReducerGraphTest, APassThroughTwoModelsThatLacksAParameterEndsBoth) {
+  for (const Overlap overlap : {Overlap::never, Overlap::always}) {
+    std::string messages[2];
+    run_ranks(2, [&](Communicator& comm) {
+      nn::Linear inner(8, 8);
+      TwoParts outer;
+      const DistributedDataParallel second(inner, comm, {.overlap = overlap});
+      const DistributedDataParallel first(
+          outer, comm, {.bucket_bytes = 1, .overlap = overlap, .allow_unused = false});
+      const auto pass = [&](bool is_whole) {
+        const Tensor x = ones({2, 8});
+        sum(outer.second(inner(is_whole ? outer.first(x) : x))).backward();
+      };
+      pass(true);
+      if (comm.rank() == 1)
+        expect_throws<AutogradError>([&] { pass(false); }, "it did not reach first.0.weight");
+      try {
+        pass(true);
+      } catch (const CollectiveError& error) {
+        messages[comm.rank()] = error.what();
+      }
+    });
+    for (const std::string& message : messages) {
+      EXPECT_NE(message.find("DistributedDataParallel of TwoParts"), message.npos) << message;
+      EXPECT_EQ(message.find("DistributedDataParallel of Linear"), message.npos) << message;
+    }
+  }
+}
+
 TEST(ReducerGraphTest, CheckpointedSegmentsOfAStaticGraphMayShareParameters) {
   struct Twice : nn::Module {
     nn::Linear& layer = child("layer", nn::Linear(8, 8));
