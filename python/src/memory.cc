@@ -58,7 +58,13 @@ Tensor from_capsule(const nb::object& capsule) {
 
 // Of a tensor of ours its own memory, whose changes backward knows of.
 Tensor from_exporter(const nb::object& x) {
-  if (nb::isinstance<Tensor>(x)) return nb::cast<const Tensor&>(x).detach(caller());
+  if (nb::isinstance<Tensor>(x)) {
+    const Tensor& own = nb::cast<const Tensor&>(x);
+    RINGRAD_CHECK(!own.requires_grad(), AutogradError, caller(),
+                  "from_dlpack: the tensor must not require a gradient, which its memory alone "
+                  "would not record; got one that does; share detach()");
+    return own.detach(caller());
+  }
   if (!nb::hasattr(x, "__dlpack__")) return from_capsule(x);
   const nb::object exported = x.attr("__dlpack__");
   try {
@@ -134,7 +140,6 @@ void release_buffer(PyObject*, Py_buffer* view) noexcept {
 
 Tensor from_buffer(const nb::object& source) {
   const Where where = caller();
-  if (nb::isinstance<Tensor>(source)) return nb::cast<const Tensor&>(source).detach(where);
   const auto end_view = [](Py_buffer* view) {
     const nb::gil_scoped_acquire locked;
     PyBuffer_Release(view);
@@ -145,6 +150,7 @@ Tensor from_buffer(const nb::object& source) {
                          PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE) != 0)
     throw nb::python_error();
   const std::shared_ptr<Py_buffer> view(taken.release(), end_view);
+  if (nb::isinstance<Tensor>(source)) return nb::cast<const Tensor&>(source).detach(where);
   const std::string_view format = view->format ? view->format : "B";
   std::string_view letter = format;  // without this machine's order of bytes, which ctypes names
   if (letter.find_first_of("<=@") == 0) letter.remove_prefix(1);

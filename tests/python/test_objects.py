@@ -209,6 +209,17 @@ class Copies(unittest.TestCase):
             with self.assertRaisesRegex(rr.AutogradError, 'changed'):
                 y.backward()
 
+    def test_memory_of_a_tensor_is_taken_as_any_other_librarys(self):
+        w = rr.ones([2], requires_grad=True)
+        for take in (rr.from_dlpack, rr.tensor):
+            for x in (w, w * 2):
+                with self.assertRaisesRegex(rr.AutogradError, r'must not require a gradient.* detach\(\)'):
+                    take(x)
+        self.assertEqual(rr.tensor(w.detach()).tolist(), [1, 1])
+        for x in (w, rr.ones([2, 3]).transpose(0, 1), rr.ones([2], dtype=rr.bfloat16), rr.ones([2], device='cuda')):
+            with self.assertRaisesRegex(BufferError, 'memoryview: a tensor must be'):
+                rr.from_buffer(x)
+
 
 class Scopes(unittest.TestCase):
     def records(self):
