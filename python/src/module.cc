@@ -212,23 +212,21 @@ void delete_attribute(const nb::handle& self, const nb::str& name) {
   set_plainly(self, name, nullptr);
 }
 
-// Members that got requires_grad later than they became members, or that are in a list.
+// Members that got requires_grad later than they became members. What a list holds may be another
+// module's, or an input.
 void check_trained_are_registered(Module& module) {
   const std::vector<nn::NamedTensor> registered = module.named_parameters();
   module.visit([&](const std::string&, Module& below) {
     const nb::object self = self_of(below);
     if (!self.is_valid()) return;
     const nb::object members = nb::getattr(self, "__dict__", nb::dict());
-    for (const auto& [name, value] : nb::borrow<nb::dict>(members)) {
-      const bool is_list = nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
-      for (const nb::handle one : is_list ? nb::list(value) : nb::list(nb::make_tuple(value)))
-        if (Tensor x; is_trained(one, x))
-          RINGRAD_CHECK(lists(registered, x), ValueError, caller(),
-                        nb::type_name(self.type()).c_str(),
-                        ": a tensor that is trained must be registered by self.parameter(); got "
-                        "one that is not, in self.",
-                        nb::str(name).c_str());
-    }
+    for (const auto& [name, value] : nb::borrow<nb::dict>(members))
+      if (Tensor x; is_trained(value, x))
+        RINGRAD_CHECK(lists(registered, x), ValueError, caller(),
+                      nb::type_name(self.type()).c_str(),
+                      ": a tensor that is trained must be registered by self.parameter(); got "
+                      "one that is not, in self.",
+                      nb::str(name).c_str());
   });
 }
 
