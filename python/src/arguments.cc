@@ -201,14 +201,21 @@ std::string about_entries(const Argument& argument, PyObject* value) {
   return "";
 }
 
+// Whether a number fits no C++ type; or, as a guess, not a narrow one or one without a sign.
+bool is_out_of_range(PyObject* value, bool guess) {
+  std::int64_t number = 0;
+  if (std::uint64_t large = 0; !nb::try_cast(nb::handle(value), number))
+    return guess || !nb::try_cast(nb::handle(value), large);
+  return guess && (number < 0 || number > std::numeric_limits<std::int32_t>::max());
+}
+
 // What is wrong with a value of the right type; "" if nothing is.
-std::string about_value(const Argument& argument, PyObject* value) {
+std::string about_value(const Argument& argument, PyObject* value, bool guess) {
   if (nb::inst_check(value) && !nb::inst_ready(value))
     return concat("argument ", argument.name, " must be an initialised object; got ",
                   Py_TYPE(value)->tp_name,
                   " whose super().__init__() has not been called, or whose rank has ended");
-  if (std::int32_t small = 0; argument.type == "int" && PyLong_Check(value) &&
-                              (!nb::try_cast(nb::handle(value), small) || small < 0))
+  if (argument.type == "int" && PyLong_Check(value) && is_out_of_range(value, guess))
     return concat("argument ", argument.name, " must be in the range of its C++ type; got ",
                   nb::repr(value).c_str());
   if (std::vector<std::int64_t> extents;
@@ -248,12 +255,14 @@ Complaint about(const Signature& signature, const Call& call) {
     if (value)
       if (std::string text = about_entries(argument, value); !text.empty()) return {place, text};
   }
-  for (std::size_t place = 0; place < signature.arguments.size(); ++place) {
-    const Argument& argument = signature.arguments[place];
-    PyObject* const value = call.value_of(signature, place);
-    if (!value || (argument.name == "self" && signature.name == "__init__")) continue;
-    if (std::string text = about_value(argument, value); !text.empty()) return {place, text};
-  }
+  for (const bool guess : {false, true})
+    for (std::size_t place = 0; place < signature.arguments.size(); ++place) {
+      const Argument& argument = signature.arguments[place];
+      PyObject* const value = call.value_of(signature, place);
+      if (!value || (argument.name == "self" && signature.name == "__init__")) continue;
+      if (std::string text = about_value(argument, value, guess); !text.empty())
+        return {place, text};
+    }
   std::vector<std::string> given;
   for (std::size_t i = 0; i < call.size(); ++i)
     given.push_back(i < call.num_positional

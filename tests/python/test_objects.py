@@ -300,6 +300,7 @@ class Messages(unittest.TestCase):
                 ('self must be .*Communicator .*whose rank has ended', lambda: kept[0].barrier()),
                 ('at most 8', lambda: rr.zeros([1] * 9)),
                 ('seed must be in the range .*; got -1', lambda: rr.manual_seed(-1)),
+                ('axis1 must be in the range .*; got 1180591620717411303424', lambda: x.transpose(-1, 1 << 70)),
                 ("tensors must have Tensors as values; got ndarray at 'a'",
                  lambda: nn.write_tensors('/nowhere', {'a': np.ones(1)})),
                 ('value must be Tensor | float | int | bool; got numpy.ndarray', lambda: x.__setitem__(0, np.ones(1))),
