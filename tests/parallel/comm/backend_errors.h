@@ -2,9 +2,6 @@
 
 #pragma once
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -138,30 +135,6 @@ inline void expect_overlap_refused(Communicator& comm) {
   comm.reduce_scatter(own, whole);
   EXPECT_EQ(own.to_vector<float>(),
             std::vector<float>(2, static_cast<float>(n * (comm.rank() + 1))));
-}
-
-/// A forked child gets an error from its copy, and the parent's group goes on.
-///
-/// REQUIRES: ranks are processes
-inline void expect_forked_child_refused(Communicator& comm) {
-  constexpr const char* kRefusal =
-      ": a communicator serves the process that made it; got a call in a forked child";
-  const Tensor x = ones({8}), own = ones({8});
-  if (comm.rank() == 1) {
-    const pid_t child = fork();
-    if (child == 0) {
-      expect_contains(error_of([&] { comm.all_reduce(x); }), concat("all_reduce", kRefusal));
-      expect_contains(error_of([&] { comm.split(0); }), concat("split", kRefusal));
-      comm.abort("enough");
-      _exit(::testing::Test::HasFailure() ? 1 : 0);
-    }
-    int status = -1;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
-  }
-  comm.all_reduce(own);
-  EXPECT_EQ(own.to_vector<float>(), std::vector<float>(8, static_cast<float>(comm.world_size())));
-  EXPECT_EQ(comm.failed_rank(), -1);
 }
 
 /// A subgroup names ranks by their numbers in the whole group, and so does a subgroup of it.

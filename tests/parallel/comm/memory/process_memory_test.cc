@@ -8,6 +8,7 @@
 #include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/tests/parallel/comm/backend_errors.h"
+#include "ringrad/tests/parallel/comm/forked_child.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"
 

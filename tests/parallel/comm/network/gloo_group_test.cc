@@ -13,6 +13,7 @@
 
 #include "ringrad/parallel/comm/store/store_server.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
+#include "ringrad/tests/parallel/comm/forked_child.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 
