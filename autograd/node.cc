@@ -7,6 +7,7 @@
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
+#include "ringrad/core/transfer.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/copy/fill.h"
@@ -107,21 +108,24 @@ void Leaf::follow(const Tensor& tensor) {
   set({});
 }
 
+// The storage moves, and all its tensors with it. Arrays of other libraries, which count as views,
+// do not.
 void Leaf::part_from_holders() {
-  if (!grad.defined() || overwrite) return;
+  if (!grad.defined() || overwrite || !lies_in_arena(grad)) return;
   const Ref<Storage>& slot = grad.storage();
-  if (!slot->whole() || !slot->whole()->whole()) return;  // in no arena
-  if (!slot->unique()) {
-    grad = {};
-  } else if (!grad.impl()->unique()) {
+  const bool has_views = !slot->unique();
+  if (!has_views && grad.impl()->unique()) return;
+  Tensor own;
+  if (!has_views) {
     const auto begin = static_cast<std::size_t>(slot->data() - slot->whole()->data());
-    Tensor own(make_ref<TensorImpl>(Storage::slice(slot->whole(), begin, slot->bytes()),
-                                    grad.offset(), grad.shape(), grad.strides(), grad.dtype(),
-                                    grad.made_at()));
-    const NoGradGuard guard;
-    const Tensor held = std::exchange(grad, std::move(own));
-    held.set_data(kernels::clone(held, where()), where());
+    own = Tensor(make_ref<TensorImpl>(Storage::slice(slot->whole(), begin, slot->bytes()),
+                                      grad.offset(), grad.shape(), grad.strides(), grad.dtype(),
+                                      grad.made_at()));
   }
+  auto copy = make_ref<Storage>(slot->bytes(), slot->device(), where());
+  copy_bytes(copy->data(), copy->device(), slot->data(), slot->device(), slot->bytes(), where());
+  slot->move_to(std::move(copy));
+  grad = std::move(own);
 }
 
 void Leaf::clear() {
@@ -141,8 +145,7 @@ void Leaf::settle() {
 }
 
 void Leaf::set(Tensor x) {
-  const bool stays = x.defined() && grad.defined() && x.storage() == grad.storage();
-  if (!stays) part_from_holders();
+  if (!x.is(grad)) part_from_holders();
   is_average = is_average && x.defined();
   grad = std::move(x);
   overwrite = false;
@@ -171,9 +174,9 @@ void Leaf::apply(BackwardContext& context) {
     const auto other = [&] { return zeros({}, like, where()); };
     const bool is_first = !grad.defined();
     if (!is_first || !may_steal)
-      grad = add_gradients(is_first ? other() : grad, incoming, where());
+      set(add_gradients(is_first ? other() : grad, incoming, where()));
     else
-      grad = incoming;
+      set(incoming);
   } else if (incoming.is(grad) && !has_hooks()) {
     // It was written directly into grad.
   } else if (overwrite) {

@@ -146,9 +146,10 @@ class Leaf final : public Node {
   /// settles it.
   bool overwrite = false;
 
-  /// Clears the gradient that lives in grad: the next one replaces it. Here and in set(), a tensor
-  /// of other code that is grad, in an arena, gets memory of its own and keeps its values. If other
-  /// code has views of grad, the next gradient is not written to their memory.
+  /// Clears the gradient that lives in grad: the next one replaces it. Here and in set(), other
+  /// code's tensors that are grad, in an arena, or views of it get memory of their own and keep
+  /// their values. If there are views, among which may be arrays of other libraries, grad is
+  /// dropped.
   void clear();
   /// Writes the zeros that `overwrite` stands for.
   void settle();
@@ -192,6 +193,11 @@ Edge edge_to(const Tensor& x);
 /// copy.
 inline bool exclusively_owned(const Tensor& x) {
   return x.impl()->unique() && x.storage()->unique() && !x.storage()->whole();
+}
+
+/// True if x lies in a slot of an arena: its storage is a slice of a slice (nn/optimizer/arena.cc).
+inline bool lies_in_arena(const Tensor& x) {
+  return x.storage()->whole() && x.storage()->whole()->whole();
 }
 
 /// Makes y the given output of node.

@@ -41,7 +41,9 @@ void Tensor::set_grad(const Tensor& grad, Where where) const {
     check_same_dtype("set_grad", grad, *this, where);
     check_same_device("set_grad", grad, *this, where);
   }
-  leaf->set(grad);
+  // A part of an arena that is another leaf's gradient stays that leaf's: this one has a view.
+  const bool is_view = grad.defined() && lies_in_arena(grad) && !grad.is(leaf->grad);
+  leaf->set(is_view ? view::alias(grad, where) : grad);
   leaf->is_average = false;
 }
 

@@ -33,4 +33,11 @@ Ref<Storage> Storage::slice(const Ref<Storage>& whole, std::size_t offset, std::
   return part;
 }
 
+void Storage::move_to(Ref<Storage> memory) {
+  RINGRAD_ASSERT(whole_ && memory->bytes() == bytes());
+  owner_ = std::make_shared<Ref<Storage>>(whole_);
+  data_ = memory->data();
+  whole_ = std::move(memory);
+}
+
 }  // namespace ringrad

@@ -38,6 +38,10 @@ class Storage : public RefCounted, public Pooled {
   /// The storage this one is a slice of, if any.
   const Ref<Storage>& whole() const { return whole_; }
 
+  /// Makes `memory`, a copy of this slice, its memory, without counting a change. All tensors of it
+  /// move. The old memory stays alive with it, for what sees it from outside.
+  void move_to(Ref<Storage> memory);
+
   /// Another number after each in-place change; a tensor saved for backward remembers it.
   std::uint32_t version() const { return static_cast<std::uint32_t>(change_); }
   /// The latest in-place change here, counted among those of all storages of the process; 0 before

@@ -157,8 +157,8 @@ class Tensor : public TensorMethods {
   /// True if no recorded operation made this tensor.
   bool is_leaf(Where where = Where::current()) const;
   /// The gradient accumulated in this leaf; an undefined tensor if there is none yet. Backward
-  /// passes add to it in place. After zero_grad() of an optimizer or a module it keeps its values;
-  /// views of it may show the next gradient once the optimizer steps.
+  /// passes add to it in place. After zero_grad() of an optimizer or a module it and its views keep
+  /// their values; arrays of other libraries may show the next gradient (optimizer.h).
   Tensor grad(Where where = Where::current()) const;
   /// Sets the gradient; an undefined tensor drops it.
   void set_grad(const Tensor& grad, Where where = Where::current()) const;

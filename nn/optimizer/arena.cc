@@ -65,9 +65,6 @@ Tensor arena_memory(const Tensor& memory, Where where) {
   if (storage->whole()) return memory;
   return flat_view(Storage::slice(storage, 0, storage->bytes()), memory.dtype(), where);
 }
-bool lies_in_arena(const Tensor& x) {
-  return x.storage()->whole() && x.storage()->whole()->whole();
-}
 
 // Another tensor in the slot that x fills. A leaf and each arena have one of their own: a tensor
 // that shares the leaf's is other code's, and keeps its values once the gradient is cleared.
@@ -236,8 +233,10 @@ Tensor ParameterArena::flat_parameter(std::int64_t offset, std::int64_t count) c
 void ParameterArena::clear_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (Leaf* leaf = known_leaf_of(parameters_[i])) {
-      if (!lies_at(leaf->grad, slots_[i])) leaf->set(twin(slots_[i]));
-      leaf->clear();
+      if (lies_at(leaf->grad, slots_[i]))
+        leaf->clear();
+      else
+        leaf->set({});  // other code may see the slot until settle()
     }
 }
 

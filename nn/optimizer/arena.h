@@ -58,9 +58,10 @@ class ParameterArena {
   /// REQUIRES: the part lies in the arena
   Tensor flat_parameter(std::int64_t offset, std::int64_t count) const;
 
-  /// Clears every gradient without writing: the next backward pass overwrites the memory. A tensor
-  /// that grad() has given moves to memory of its own and keeps its values. Views of one keep them
-  /// until settle(), as do arrays of other libraries.
+  /// Clears every gradient without writing: the next backward pass overwrites the memory. Tensors
+  /// that grad() has given, and views of them, move to memory of their own and keep their values.
+  /// Arrays of other libraries do so until settle(). A gradient that does not lie in the arena, or
+  /// that had views, is dropped.
   void clear_gradients() const;
 
   /// False if parameter i has no gradient: it is frozen, or, since clear_gradients(), no backward

@@ -45,8 +45,9 @@ class Optimizer {
   /// The same, with gradients multiplied by `grad_scale` during the step (grad_scaler.h).
   void step(double grad_scale, Where where = Where::current());
 
-  /// Clears all gradients: the next backward pass replaces them. Tensors that grad() has given keep
-  /// their values; views of them, and arrays of other libraries, until the next step.
+  /// Clears all gradients: the next backward pass replaces them. Tensors that grad() has given, and
+  /// views of them, keep their values; arrays of other libraries only until the next step or, of a
+  /// data-parallel model, the next backward pass.
   void zero_grad() const;
 
   /// The rate of groups whose learning_rate_scale is 1.

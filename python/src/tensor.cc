@@ -87,7 +87,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           [](const Tensor& x, const Tensor* grad) { x.set_grad(or_undefined(grad), caller()); },
           nb::arg().none(),
           "The gradient accumulated in this leaf, or None. Once it is cleared, a tensor that this "
-          "gave keeps its values; views of it, and NumPy arrays, may show the next gradient.")
+          "gave and its views keep their values; NumPy arrays may show the next gradient.")
       .def(
           "dims", [](const Tensor& x) { return x.dims(caller()); }, "Number of axes.")
       .def(

@@ -39,6 +39,21 @@ TEST(StorageTest, ASliceKeepsTheWholeAlive) {
   std::memset(part->data(), 1, 32);  // AddressSanitizer objects if the whole is gone
 }
 
+TEST(StorageTest, ASliceThatMovesKeepsItsOldMemoryAliveAndItsVersion) {
+  auto whole = make_ref<Storage>(64u, Device(), Where::current());
+  const auto part = Storage::slice(whole, 16, 32);
+  part->mark_changed(Where::current());
+  const std::uint32_t version = part->version();
+  std::byte* const old = part->data();
+  const auto memory = make_ref<Storage>(32u, Device(), Where::current());
+  part->move_to(memory);
+  whole = nullptr;
+  EXPECT_EQ(part->data(), memory->data());
+  EXPECT_EQ(part->whole(), memory);
+  EXPECT_EQ(part->version(), version);
+  std::memset(old, 1, 32);  // AddressSanitizer objects if the old memory is gone
+}
+
 TEST(StorageTest, ASliceHasItsOwnVersion) {
   const auto whole = make_ref<Storage>(64u, Device(), Where::current());
   const auto left = Storage::slice(whole, 0, 32), right = Storage::slice(whole, 32, 32);
