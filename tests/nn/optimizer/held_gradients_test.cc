@@ -18,6 +18,9 @@ namespace {
 
 using Values = std::vector<float>;
 
+// Where arrays of other libraries can be made, also if the GPUs are simulated.
+const Options kOnHost{.device = Device()};
+
 Tensor array_of(const Tensor& x) { return from_dlpack(to_dlpack(x)); }
 
 TEST(HeldGradientsTest, TheyAndTheirViewsKeepTheirValues) {
@@ -53,7 +56,7 @@ TEST(HeldGradientsTest, ViewsStayViewsOfTheirGradient) {
 }
 
 TEST(HeldGradientsTest, ViewsKeepTheirValuesIfGradientsAreClearedTwice) {
-  const Tensor w = ones({2}).set_requires_grad();
+  const Tensor w = ones({2}, kOnHost).set_requires_grad();
   const ParameterArena arena({w});
   sum(w).backward();
   const Tensor view = reshape(w.grad(), {2, 1}), array = array_of(w.grad());
@@ -66,7 +69,7 @@ TEST(HeldGradientsTest, ViewsKeepTheirValuesIfGradientsAreClearedTwice) {
 }
 
 TEST(HeldGradientsTest, ArraysOfOtherLibrariesKeepTheirValuesUntilTheArenaSettles) {
-  const Tensor w = ones({2}).set_requires_grad();
+  const Tensor w = ones({2}, kOnHost).set_requires_grad();
   const ParameterArena arena({w});
   std::vector<Tensor> arrays;
   for (const double factor : {1., 2., 3.}) {
@@ -83,7 +86,7 @@ TEST(HeldGradientsTest, ArraysOfOtherLibrariesKeepTheirValuesUntilTheArenaSettle
 // The product would be written where its operand is.
 TEST(HeldGradientsTest, AClearedGradientMayBeAnOperand) {
   for (const bool as_array : {false, true}) {
-    const Tensor w = ones({64, 64}).set_requires_grad();
+    const Tensor w = ones({64, 64}, as_array ? kOnHost : Options()).set_requires_grad();
     const ParameterArena arena({w});
     sum(w * 3).backward();
     const Tensor held = as_array ? array_of(w.grad()) : w.grad().detach();
