@@ -36,6 +36,7 @@ PlanFile read_plan_file(const std::string& path) {
   while (text.size() <= kMostPlanBytes &&
          (file.read(piece.data(), piece.size()), file.gcount() > 0))
     text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  text.resize(std::min(text.size(), kMostPlanBytes + 1));
   if (text.find("\"schedule\"") != std::string::npos) return pipeline_run_from_json(text);
   return collective_plan_from_json(text);
 }
