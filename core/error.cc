@@ -8,8 +8,8 @@ namespace ringrad {
 
 std::string detail::concat(std::initializer_list<MessagePart> parts) {
   std::ostringstream out;
-  out.imbue(
-      std::locale::classic());  // files and ranks read this text: "1,024" would be two numbers
+  // Files and ranks read this text: "1,024" would be two numbers.
+  out.imbue(std::locale::classic());
   for (const MessagePart& part : parts) part.print(out, part.value);
   return std::move(out).str();
 }

@@ -16,11 +16,12 @@ namespace ringrad {
 ///   y_t = sum over s of p_ts * v_s,    p_t = softmax over s of (scale * q_t . k_s + mask_ts)
 ///
 /// Head h uses head h * Hkv / H of k and v: grouped queries if Hkv < H, multi-query if Hkv = 1. A
-/// query that may attend to no key gives zeros, and receives no gradient. A query whose masks are
-/// all equal and large finite numbers, such as the lowest float, gives the mean of the values; but
-/// on a GPU its gradients take each probability as 1 or 0: forbid keys by bool or -inf. The memory
-/// grows with T + S, not with T * S, unless the mask requires a gradient or backward is itself
-/// recorded. The result lies in memory as (B, T, H, Dv) if q does.
+/// query that may attend to no key gives zeros, and receives no gradient. A query whose masks all
+/// equal one large finite number, such as the lowest float, gives the mean of the values. On a GPU
+/// the gradients of such a query are wrong, since each probability counts as 1 or 0 there; use a
+/// bool mask or -inf to forbid keys. The memory grows with T + S, not with T * S, unless the mask
+/// requires a gradient or backward is itself recorded. The result lies in memory as (B, T, H, Dv)
+/// if q does.
 ///
 /// Shapes:  q (B, H, T, D), k (B, Hkv, S, D), v (B, Hkv, S, Dv)  ->  (B, H, T, Dv)
 /// DTypes:  every floating dtype, the same for q, k, v; 16-bit ones compute in float32

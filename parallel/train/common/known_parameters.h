@@ -15,7 +15,7 @@ class KnownParameters {
  public:
   /// `scheme` names the caller in messages.
   ///
-  /// REQUIRES: the module outlives it, where it is now
+  /// REQUIRES: the module outlives it and is not moved
   KnownParameters(const char* scheme, const nn::Module& module);
 
   /// Throws: AutogradError if a parameter that was added or frozen requires a gradient now

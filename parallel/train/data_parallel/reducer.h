@@ -143,7 +143,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Throws AutogradError if a parameter was unfrozen or added since the construction.
   void check_parameters(Where where) const { known_.check(where); }
 
-  /// Of all calls but those of every other pass's buckets.
+  /// The purpose of every call except the reductions of every second pass's buckets.
   std::uint16_t purpose() const { return purposes_[0]; }
   std::size_t num_buckets() const { return buckets_.size(); }
   const std::vector<nn::ParameterArena>& arenas() const { return arenas_; }
@@ -198,7 +198,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // The buckets of passes have them in turn. Otherwise a rank that gives a pass up after its first
   // bucket, and begins another pass, would send that bucket where other ranks send a later one.
   const std::array<std::uint16_t, 2> purposes_;
-  bool is_other_pass_ = true;  // has the second of them
+  bool is_other_pass_ = true;  // the pass uses the second purpose
   const Where where_;
   const DistributedDataParallelOptions options_;
   std::vector<nn::ParameterArena> arenas_;
