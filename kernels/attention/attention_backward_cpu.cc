@@ -217,6 +217,7 @@ class Backward {
   }
 
   void run() {
+    if (a_.Hkv == 0) return;
     const std::int64_t work = 1 + a_.group() * a_.T * std::min(chunks_.size, a_.S) * (a_.D + a_.Dv);
     parallel_for(a_.B * a_.Hkv * chunks_.count, 1 + 200'000 / work,
                  [&](std::int64_t first, std::int64_t last) {

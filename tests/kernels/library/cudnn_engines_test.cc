@@ -202,7 +202,7 @@ AttentionForward attention_call(DType dtype, std::int64_t D, std::int64_t Dv, bo
           .mask = {},
           .dropout = {},
           .output = empty({B, H, T, Dv}, options),
-          .logsumexp = empty({B, H, T})};
+          .statistics = empty({B, H, T})};
 }
 
 TEST_P(CudnnEnginesTest, AreProposedForAttention) {
@@ -221,7 +221,7 @@ TEST_P(CudnnEnginesTest, AreProposedForAttention) {
                                        .mask = {},
                                        .dropout = {},
                                        .output = forward.output,
-                                       .logsumexp = forward.logsumexp,
+                                       .statistics = forward.statistics,
                                        .grad_q = forward.q,
                                        .grad_k = forward.k,
                                        .grad_v = forward.v};
