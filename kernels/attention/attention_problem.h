@@ -34,7 +34,7 @@ struct AttentionProblem {
   std::int64_t shift;   ///< position of query 0 among the keys
   std::int64_t window;  ///< at most T + S, so that sums with positions fit; 0: unlimited
 
-  /// Queries that share a head of keys. REQUIRES: Hkv > 0; a test of it would cost kernels registers
+  /// Queries that share a head of keys. REQUIRES: Hkv > 0 (a test would cost kernels registers)
   constexpr std::int64_t group() const { return H / Hkv; }
 
   /// The keys that query t may attend to by causality and window; the mask may exclude more.
