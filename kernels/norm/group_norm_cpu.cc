@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/norm/row_sums.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels::cpu {
@@ -14,23 +17,34 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
 
-// As in layer_norm_cpu.cc, the compiler chooses the order of the sums, the same in every run; and
-// `shift` is the part of the mean that rounding took from the centre. A group may be large, so sums
-// of kBlock elements are added in float64.
-constexpr std::int64_t kBlock = 1024;
+// As in layer_norm_cpu.cc, `shift` is the part of the mean that rounding took from the centre. A
+// group may be large, so sums of kBlock elements are added in float64. The order of a sum of fewer
+// than kFew is the compiler's, the same in every run: it is faster than the fixed one.
+constexpr std::int64_t kBlock = 1024, kFew = 256;
 
-// The sums over i < size of the numbers that add(i, sums...) adds.
-template <class T, class Add>
-[[gnu::always_inline]] inline void sum_blocks(std::int64_t size, double& first, double& second,
-                                              Add add) {
+// The sums of f(i) and of g(i) over i < size.
+template <class T, class F, class G>
+[[gnu::always_inline]] inline std::pair<double, double> sums_by_blocks(std::int64_t size, F f,
+                                                                       G g) {
+  double sum_f = 0, sum_g = 0;
   for (std::int64_t begin = 0; begin < size; begin += kBlock) {
-    const std::int64_t end = std::min(begin + kBlock, size);
+    const std::int64_t count = std::min(kBlock, size - begin);
     T a = 0, b = 0;
+    if (count < kFew) {
 #pragma omp simd reduction(+ : a, b)
-    for (std::int64_t i = begin; i < end; ++i) add(i, a, b);
-    first += static_cast<double>(a);
-    second += static_cast<double>(b);
+      for (std::int64_t i = begin; i < begin + count; ++i) {
+        a += f(i);
+        b += g(i);
+      }
+    } else {
+      std::tie(a, b) = row_norm::sums_over<T>(
+          count, [&](std::int64_t i) { return f(begin + i); },
+          [&](std::int64_t i) { return g(begin + i); });
+    }
+    sum_f += static_cast<double>(a);
+    sum_g += static_cast<double>(b);
   }
+  return {sum_f, sum_g};
 }
 
 // weight and bias: those of the group's K channels, or null.
@@ -40,14 +54,14 @@ RINGRAD_CLONES void normalize_group(std::int64_t K, std::int64_t S, T eps, const
                                     T* __restrict y, T* mean, T* rstd) {
   const std::int64_t size = K * S;
   const auto n = static_cast<double>(size);
-  double sum = 0, unused = 0, distances = 0, squares = 0;
-  sum_blocks<T>(size, sum, unused, [&](std::int64_t i, T& total, T&) { total += x[i]; });
+  const double sum =
+      sums_by_blocks<T>(
+          size, [&](std::int64_t i) { return x[i]; }, [](std::int64_t) { return T{0}; })
+          .first;
   const T centre = static_cast<T>(sum / n);
-  sum_blocks<T>(size, distances, squares, [&](std::int64_t i, T& total, T& square) {
-    const T distance = x[i] - centre;
-    total += distance;
-    square += distance * distance;
-  });
+  const auto [distances, squares] = sums_by_blocks<T>(
+      size, [&](std::int64_t i) { return x[i] - centre; },
+      [&](std::int64_t i) { return (x[i] - centre) * (x[i] - centre); });
   const T shift = static_cast<T>(distances / n);
   *mean = centre + shift;
   *rstd = 1 / std::sqrt(std::max(static_cast<T>(squares / n) - shift * shift, T{0}) + eps);
@@ -69,11 +83,9 @@ RINGRAD_CLONES void backward_group(std::int64_t K, std::int64_t S, const T* __re
   double total_g = 0, total_gx = 0;  // of the group
   for (std::int64_t k = 0; k < K; ++k) {
     const T* __restrict g = grad_y + k * S, * __restrict from = x + k * S;
-    double total = 0, product = 0;
-    sum_blocks<T>(S, total, product, [&](std::int64_t s, T& sum, T& sum_x) {
-      sum += g[s];
-      sum_x += g[s] * (from[s] - mean);
-    });
+    const auto [total, product] = sums_by_blocks<T>(
+        S, [&](std::int64_t s) { return g[s]; },
+        [&](std::int64_t s) { return g[s] * (from[s] - mean); });
     sum_g[k] = static_cast<T>(total);
     sum_gx[k] = static_cast<T>(product) * rstd;
     total_g += weight ? weight[k] * sum_g[k] : sum_g[k];
