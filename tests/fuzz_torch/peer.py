@@ -215,8 +215,9 @@ def masked_select(x, mask):
 
 
 def scale_gradient(x, factor):
+    """In a second derivative before 2.0 the gradient may be None."""
     if x.requires_grad:
-        x.register_hook(lambda grad: grad * factor)
+        x.register_hook(lambda grad: None if grad is None else grad * factor)
 
 
 def hook_on_result(x, w):
@@ -468,6 +469,12 @@ OPERATORS = {
 # --- Running a step and a program ---
 
 
+def deciding_dtypes(x):
+    """The floating dtypes that a result's dtype comes from: one without axes counts only beside no other."""
+    floating = [t for t in x if t.dtype.is_floating_point]
+    return [t.dtype for t in floating if t.dim()] or [t.dtype for t in floating]
+
+
 def apply(step, x, widened=False):
     """A step's result. Where PyTorch has no kernel for a 16-bit dtype, that of float32, rounded."""
     w = dict(step['with'])
@@ -482,8 +489,8 @@ def apply(step, x, widened=False):
     except RuntimeError:
         if not any(t.dtype in NARROW for t in x):
             raise
-    dtypes = [t.dtype for t in x]
     y = f([t.float() if t.dtype in NARROW else t for t in x], w)
+    dtypes = deciding_dtypes(x)
     is_narrow = y.dtype == torch.float32 and torch.float32 not in dtypes
     return y.to(next(dtype for dtype in dtypes if dtype in NARROW)) if is_narrow else y
 
