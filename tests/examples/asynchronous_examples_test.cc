@@ -18,10 +18,7 @@ std::vector<std::string> over_every_backend(const std::string& example, int n,
   auto commands = testing::every_way(example, n, arguments);
   const std::string program = "examples/" + example + ' ' + arguments, count = std::to_string(n);
   commands.push_back("parallel/comm/job/ringrun -n " + count + ' ' + program + " --backend gloo");
-  commands.push_back(
-      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=/tmp mpirun "
-      "--oversubscribe --bind-to none -n " +
-      count + ' ' + program + " --backend mpi");
+  commands.push_back(testing::mpirun(n) + program + " --backend mpi");
   return commands;
 }
 

@@ -16,8 +16,8 @@ namespace ringrad::testing {
 /// A folder that is removed with this object.
 class Folder {
  public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "ringrad_XXXXXX").string();
+  explicit Folder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "ringrad_XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::filesystem::filesystem_error("mkdtemp", name, {});
     path_ = name;
   }
