@@ -3,12 +3,12 @@
 #pragma once
 
 #include "ringrad/parallel/comm/gpu/nccl_communicator.h"
-#include "ringrad/parallel/comm/job/flight_recorder.h"
-#include "ringrad/parallel/comm/job/rank_environment.h"
-#include "ringrad/parallel/comm/logical_ranks.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/logical_ranks.h"
+#include "ringrad/parallel/comm/host/process_group.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/mesh.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 #include "ringrad/parallel/plan/draw/draw_collective.h"
 #include "ringrad/parallel/plan/draw/draw_pipeline.h"
 #include "ringrad/parallel/plan/file/pipeline_json.h"

@@ -3,10 +3,10 @@
 
 #pragma once
 
+#include "ringrad/core/base/version.h"
 #include "ringrad/core/dlpack.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/version.h"
 #include "ringrad/data/csv.h"
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/fashion_mnist.h"
@@ -17,7 +17,7 @@
 #include "ringrad/data/tensor_dataset.h"
 #include "ringrad/data/text/bpe_tokenizer.h"
 #include "ringrad/data/text/text_dataset.h"
-#include "ringrad/data/text/text_file.h"
+#include "ringrad/data/text_file.h"
 #include "ringrad/data/transform.h"
 #include "ringrad/data/weighted_sampler.h"
 #include "ringrad/kernels/library/backend.h"

@@ -2,8 +2,8 @@
 
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/movement.h"
+#include "ringrad/kernels/copy/fill.h"
 
 namespace ringrad {
 namespace {
@@ -30,7 +30,7 @@ Tensor jacobian(const TensorFunction& f, const Tensor& x, Where where) {
   std::vector<Tensor> rows;
   for (std::int64_t i = 0; i < y.numel(); ++i) {
     const Tensor unit = zeros({y.numel()}, {.dtype = y.dtype(), .device = y.device()});
-    fill_(select(unit, 0, i), 1);
+    kernels::fill_(select(unit, 0, i), 1);
     rows.push_back(
         gradient_of(y, at, reshape(unit, y.shape()), {.retain_graph = true}, where).detach());
   }

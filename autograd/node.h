@@ -195,7 +195,7 @@ inline bool exclusively_owned(const Tensor& x) {
   return x.impl()->unique() && x.storage()->unique() && !x.storage()->whole();
 }
 
-/// True if x lies in a slot of an arena: its storage is a slice of a slice (nn/optimizer/arena.cc).
+/// True if x lies in a slot of an arena: its storage is a slice of a slice (nn/arena.cc).
 inline bool lies_in_arena(const Tensor& x) {
   return x.storage()->whole() && x.storage()->whole()->whole();
 }

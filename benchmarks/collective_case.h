@@ -26,8 +26,8 @@
 #include <string>
 
 #include "ringrad/core/tensor.h"
+#include "ringrad/parallel/comm/common/reduce_op.h"
 #include "ringrad/parallel/comm/group_options.h"
-#include "ringrad/parallel/comm/reduce_op.h"
 
 namespace ringrad::bench {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "ringrad/benchmarks/collective_rank.h"
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/parallel/comm/communicator.h"
 

@@ -41,9 +41,9 @@
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/untrusted/options.h"
 #include "ringrad/nn/captured_step.h"
-#include "ringrad/nn/gpt.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/gpt.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/nn/optimizer/sgd.h"
 
 namespace ringrad::bench {

@@ -30,7 +30,7 @@
 #include "ringrad/core/random/random.h"
 #include "ringrad/examples/job.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 

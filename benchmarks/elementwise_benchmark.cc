@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 
 namespace ringrad {
 namespace {

@@ -2,7 +2,7 @@
 
 // The cost of a launch alone.
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 
 namespace ringrad::bench {
 

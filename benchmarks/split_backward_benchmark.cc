@@ -17,7 +17,7 @@
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 
 namespace ringrad {
 namespace {

@@ -17,7 +17,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/matmul/matmul.h"
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/core/random/random.h"
 
 namespace ringrad {

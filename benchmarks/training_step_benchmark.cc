@@ -9,7 +9,7 @@
 #include <benchmark/benchmark.h>
 
 #include "ringrad/benchmarks/training_tasks.h"
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 
 namespace ringrad::bench {
 namespace {

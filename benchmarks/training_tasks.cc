@@ -6,7 +6,7 @@
 #include "ringrad/autograd/loss/pointwise_loss.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/nn/optimizer/sgd.h"
 
 namespace ringrad::bench {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/core/shape.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/core/base/shape.h"
+#include "ringrad/nn/layers/sequential.h"
 
 namespace ringrad::bench {
 

@@ -2,8 +2,8 @@
 
 #pragma once
 
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/core/scalar.h"
 
 namespace ringrad {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/half.h"
 
 namespace ringrad {

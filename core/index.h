@@ -16,7 +16,7 @@
 #include <optional>
 #include <span>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/tensor_impl.h"
 
 namespace ringrad {

@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/core/base/shape.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/core/scalar.h"
-#include "ringrad/core/shape.h"
 #include "ringrad/core/values.h"
 
 namespace ringrad {

@@ -1,5 +1,5 @@
 // Ref<T>: an intrusive, thread-safe reference count, and Pooled: objects whose memory comes from
-// the small-block free lists of core/allocator.h.
+// the small-block free lists of core/base/allocator.h.
 //
 // A tensor is one pointer, and its count lies inside the object it points to. So making and
 // dropping one costs a free-list pop and push; std::shared_ptr would double both the pointers and
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 
 namespace ringrad {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 
 namespace ringrad {

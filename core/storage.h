@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/ref.h"
 
 namespace ringrad {

@@ -22,13 +22,13 @@
 #include <type_traits>
 #include <vector>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/core/base/shape.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/core/index.h"
 #include "ringrad/core/make_tensor.h"
 #include "ringrad/core/scalar.h"
-#include "ringrad/core/shape.h"
 #include "ringrad/core/storage.h"
 #include "ringrad/core/tensor_impl.h"
 #include "ringrad/core/tensor_methods.h"
@@ -74,8 +74,8 @@ class Tensor : public TensorMethods {
   /// axes, IndexError outside the axis. Defined in autograd/movement.cc.
   Tensor operator[](LocatedIndex index) const;
   /// x[{1, Slice(0, 5), kNewAxis, kEllipsis}] (index.h): a view; with a tensor or a negative step
-  /// among the indices, a copy (autograd/brackets.h). Throws ShapeError for more indices than axes
-  /// or two kEllipsis, ValueError for a step of 0; as select() and slice().
+  /// among the indices, a copy (autograd/index/brackets.h). Throws ShapeError for more indices than
+  /// axes or two kEllipsis, ValueError for a step of 0; as select() and slice().
   Tensor operator[](LocatedIndices indices) const;
 
   /// First element: data<float>(), or data<const float>() to read only. Code that writes must call

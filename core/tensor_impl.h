@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <string>
 
+#include "ringrad/core/base/error.h"
+#include "ringrad/core/base/shape.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/core/ref.h"
-#include "ringrad/core/shape.h"
 #include "ringrad/core/storage.h"
 
 namespace ringrad {

@@ -3,18 +3,18 @@
 // An operator is a function, whose header has its formula, shapes, dtypes and errors; a new one
 // needs no line here. Those that programs call most are members as well, with the same further
 // arguments. They are declared here, for Tensor to inherit, and defined in
-// autograd/tensor_methods.cc; link with //autograd:tensor_methods, which is part of //:nn.
+// autograd/methods/tensor_methods.cc; link with //autograd:tensor_methods, which is part of //:nn.
 
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/core/base/shape.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/core/scalar.h"
-#include "ringrad/core/shape.h"
 
 namespace ringrad {
 
@@ -67,7 +67,7 @@ class TensorMethods {
   Tensor to(DType dtype, Where where = Where::current()) const;
   Tensor to(Device device, Where where = Where::current()) const;
 
-  // As in autograd/in_place.h: they return this tensor.
+  // As in autograd/methods/in_place.h: they return this tensor.
   Tensor add_(const Tensor& x, Scalar alpha = 1, Where where = Where::current()) const;
   Tensor add_(Scalar x, Where where = Where::current()) const;
   Tensor mul_(const Tensor& x, Where where = Where::current()) const;

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/dataset.h"
 
 namespace ringrad {

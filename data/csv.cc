@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "ringrad/core/untrusted/quoted_bytes.h"
-#include "ringrad/data/text/text_file.h"
+#include "ringrad/data/text_file.h"
 
 namespace ringrad {
 namespace {

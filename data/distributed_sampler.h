@@ -23,7 +23,7 @@
 #include <memory>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/sampler.h"
 
 namespace ringrad {

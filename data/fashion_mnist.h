@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/tensor_dataset.h"
 
 namespace ringrad {

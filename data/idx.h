@@ -13,7 +13,7 @@
 
 #include <filesystem>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {

@@ -17,7 +17,7 @@
 #include <memory>
 #include <optional>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/collate.h"
 
 namespace ringrad {

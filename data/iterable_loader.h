@@ -22,7 +22,7 @@
 #include <iterator>
 #include <optional>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/iterable_dataset.h"
 #include "ringrad/data/loader.h"

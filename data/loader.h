@@ -28,7 +28,7 @@
 #include <optional>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/dataset.h"
 #include "ringrad/data/loader_pass.h"
 #include "ringrad/data/sampler.h"

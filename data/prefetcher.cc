@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/core/grad_mode.h"
 #include "ringrad/core/trace.h"
 

@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/dataset.h"
 
 namespace ringrad {

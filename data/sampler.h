@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 

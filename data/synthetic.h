@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/tensor_dataset.h"
 
 namespace ringrad {

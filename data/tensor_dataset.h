@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/data/dataset.h"
 

@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/data/distributed_sampler.h"
 #include "ringrad/data/sampler.h"
 

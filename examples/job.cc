@@ -4,7 +4,7 @@
 #include <iostream>
 #include <vector>
 
-#include "ringrad/parallel/comm/join_group.h"
+#include "ringrad/parallel/comm/network/join_group.h"
 #include "ringrad/ringrad.h"
 
 namespace ringrad {

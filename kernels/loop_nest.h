@@ -18,7 +18,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ringrad/core/shape.h"
+#include "ringrad/core/base/shape.h"
 
 namespace ringrad::kernels {
 

@@ -30,7 +30,7 @@
 #include <memory>
 #include <vector>
 
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad::nn {

@@ -11,7 +11,7 @@
 //     };
 //
 // Parameters are called "blocks.0.weight", or "heads.depth.weight" in a dict. Sequential
-// (nn/sequential.h) calls its modules itself.
+// (nn/layers/sequential.h) calls its modules itself.
 
 #pragma once
 

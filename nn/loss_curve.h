@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad::nn {
 

@@ -13,7 +13,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
-#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/arena.h"
 
 namespace ringrad::nn {
 

@@ -24,7 +24,7 @@
 #include <string>
 #include <utility>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad::nn {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "ringrad/sim/op.h"
-#include "ringrad/sim/runtime/runtime_types.h"
+#include "ringrad/sim/device/runtime_types.h"
 
 namespace ringrad::sim {
 

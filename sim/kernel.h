@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/sim/device/site.h"
-#include "ringrad/sim/runtime/runtime_types.h"
+#include "ringrad/sim/device/runtime_types.h"
 #include "ringrad/sim/sanitizers.h"
+#include "ringrad/sim/device/site.h"
 
 namespace ringrad::sim {
 

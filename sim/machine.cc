@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "ringrad/sim/fault_handler.h"
-#include "ringrad/sim/runtime/runtime_api.h"
 #include "ringrad/sim/sanitizers.h"
 #include "ringrad/sim/unwritten.h"
 

@@ -1,6 +1,6 @@
 #include "ringrad/tests/num_gpus.h"
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/gpu/unusable_gpus.h"
 

@@ -24,7 +24,7 @@
 #include <typeinfo>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"

@@ -45,7 +45,7 @@ CHECKED_COPTS = select({
 })
 SIMULATED_COPTS = ["-ftrapping-math", "-Wno-unknown-pragmas", "-Os"] + CHECKED_COPTS
 
-# Only for AddressSanitizer: headers must mean the same in all sources of a program (core/allocator.h).
+# Only for AddressSanitizer: headers must mean the same in all sources of a program (core/base/allocator.h).
 PLAIN_COPTS = select({
     str(Label("//:plain_kernels")): ["-Og", "-fno-sanitize=all", "-D__SANITIZE_ADDRESS__=1"],
     "//conditions:default": [],

@@ -7,7 +7,7 @@
 
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/tensor.h"
-#include "ringrad/kernels/attention/attention_options.h"
+#include "ringrad/kernels/problem/attention_options.h"
 
 namespace ringrad {
 

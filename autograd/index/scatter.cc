@@ -1,9 +1,9 @@
 #include "ringrad/autograd/index/scatter.h"
 
-#include "ringrad/autograd/brackets.h"
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
+#include "ringrad/autograd/index/brackets.h"
 #include "ringrad/autograd/index/gather.h"
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/movement.h"

@@ -1,5 +1,5 @@
 // Results in which some elements of a tensor are replaced or added to, by index. scatter_add, the
-// gradient of gather, is in gather.h; assign(), which writes in place, in autograd/in_place.h.
+// gradient of gather, is in gather.h; assign(), which writes in place, is in methods/in_place.h.
 
 #pragma once
 

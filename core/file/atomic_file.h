@@ -31,7 +31,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 

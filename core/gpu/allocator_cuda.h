@@ -25,9 +25,9 @@
 #include <cstddef>
 #include <string>
 
-#include "ringrad/core/allocator.h"
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/allocator.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/stream.h"
 
 namespace ringrad {

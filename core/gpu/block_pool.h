@@ -20,7 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/stream.h"
 
 namespace ringrad {

@@ -11,7 +11,7 @@
 
 #include <cuda_runtime.h>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 

@@ -13,9 +13,9 @@
 
 #include <cstdint>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
-#include "ringrad/core/shape.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/core/base/shape.h"
 
 namespace ringrad {
 

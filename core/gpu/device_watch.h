@@ -20,8 +20,8 @@
 #include <functional>
 #include <memory>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 

@@ -25,8 +25,8 @@
 #include <string>
 #include <utility>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/cuda_handles.h"
 
 namespace ringrad {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/shared_library.h"
 
 namespace ringrad {

@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <memory>
 
+#include "ringrad/core/base/shape.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/gpu/capture.h"
 #include "ringrad/core/random/philox.h"
 #include "ringrad/core/random/random_cuda.h"
 #include "ringrad/core/random/random_draws.h"
-#include "ringrad/core/shape.h"
 #include "ringrad/core/simd.h"
 #include "ringrad/core/transfer.h"
 

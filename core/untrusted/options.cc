@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/core/base/version.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"
-#include "ringrad/core/version.h"
 
 namespace ringrad {
 namespace {

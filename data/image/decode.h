@@ -17,7 +17,7 @@
 #include <span>
 #include <string>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {

@@ -18,7 +18,7 @@
 #include <filesystem>
 #include <span>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {

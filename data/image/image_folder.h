@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/data/dataset.h"
 #include "ringrad/data/image/image.h"

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/data/transform.h"
 

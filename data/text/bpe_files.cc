@@ -9,7 +9,7 @@
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/data/text/bpe_tokenizer.h"
 #include "ringrad/data/text/byte_alphabet.h"
-#include "ringrad/data/text/text_file.h"
+#include "ringrad/data/text_file.h"
 
 namespace ringrad {
 namespace {

@@ -5,9 +5,10 @@
 
 #include "ringrad/core/check_fits.h"
 #include "ringrad/core/view.h"
-#include "ringrad/kernels/attention/attention_call.h"
+#include "ringrad/kernels/attention/attention_cpu.h"
 #include "ringrad/kernels/attention/attention_cuda.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/problem/attention_call.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -46,16 +47,6 @@ Tensor empty_in_order_of(const Tensor& like, std::int64_t size, Where where) {
 }
 
 }  // namespace
-
-AttentionDropout AttentionDropout::reserve(const AttentionProblem& problem, double p,
-                                           Generator& generator) {
-  if (p == 0) return {};
-  const auto next = [&generator, words = problem.B * problem.H * problem.T * problem.S] {
-    return generator.reserve(static_cast<std::uint64_t>(words));
-  };
-  if (is_capturing()) return {p, generator.seed(), {0, replayed_value<std::uint64_t>(next)}};
-  return {p, generator.seed(), {next(), nullptr}};
-}
 
 AttentionProblem attention_problem(const Tensor& q, const Tensor& k, const Tensor& v,
                                    const AttentionOptions& options, Where where) {

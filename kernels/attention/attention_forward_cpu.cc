@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "ringrad/core/simd.h"
-#include "ringrad/kernels/attention/attention_call.h"
+#include "ringrad/kernels/attention/attention_cpu.h"
 #include "ringrad/kernels/attention/attention_scores.h"
 #include "ringrad/kernels/attention/attention_tile.h"
 #include "ringrad/kernels/parallel_for.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "ringrad/core/gpu/launch.h"
-#include "ringrad/kernels/attention/attention_problem.h"
+#include "ringrad/kernels/problem/attention_problem.h"
 #include "ringrad/kernels/reduce/reduce.cuh"
 
 namespace ringrad::kernels::cuda {

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "ringrad/kernels/attention/attention_call.h"
+#include "ringrad/kernels/problem/attention_call.h"
 
 namespace ringrad::kernels::cuda {
 

@@ -9,7 +9,7 @@
 
 #include "ringrad/core/gpu/cuda.h"
 #include "ringrad/core/random/philox.h"
-#include "ringrad/kernels/attention/attention_call.h"
+#include "ringrad/kernels/problem/attention_call.h"
 
 namespace ringrad::kernels::cuda {
 

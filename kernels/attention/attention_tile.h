@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include "ringrad/kernels/attention/attention_pack.h"
-#include "ringrad/kernels/attention/attention_problem.h"
+#include "ringrad/kernels/problem/attention_problem.h"
 
 namespace ringrad::kernels::attention_tile {
 

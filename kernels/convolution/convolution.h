@@ -24,7 +24,7 @@
 #pragma once
 
 #include "ringrad/core/tensor.h"
-#include "ringrad/kernels/convolution/convolution_geometry.h"
+#include "ringrad/kernels/problem/convolution_geometry.h"
 
 namespace ringrad::kernels {
 

@@ -7,8 +7,8 @@
 
 #pragma once
 
-#include "ringrad/core/error.h"
-#include "ringrad/kernels/convolution/convolution_geometry.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/kernels/problem/convolution_geometry.h"
 
 namespace ringrad::kernels::cpu {
 

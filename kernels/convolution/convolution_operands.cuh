@@ -14,8 +14,8 @@
 #include <cstdint>
 
 #include "ringrad/core/gpu/cuda.h"
-#include "ringrad/kernels/convolution/convolution_geometry.h"
 #include "ringrad/kernels/divisor.h"
+#include "ringrad/kernels/problem/convolution_geometry.h"
 
 namespace ringrad::kernels::cuda {
 

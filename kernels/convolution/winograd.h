@@ -28,7 +28,7 @@
 
 #include <cstdint>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad::kernels::winograd {
 

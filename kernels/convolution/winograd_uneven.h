@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/kernels/convolution/winograd_tiles.h"
 
 namespace ringrad::kernels::winograd {

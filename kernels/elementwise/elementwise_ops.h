@@ -27,8 +27,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/core/scalar.h"
 #include "ringrad/kernels/elementwise/math.h"
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/check_fits.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/kernels/elementwise/elementwise_ops.h"
 
 namespace ringrad::ops {

@@ -2,8 +2,8 @@
 
 #pragma once
 
-#include "ringrad/kernels/attention/attention_call.h"
 #include "ringrad/kernels/library/cudnn_graph.h"
+#include "ringrad/kernels/problem/attention_call.h"
 
 namespace ringrad::kernels::cudnn {
 

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/kernels/library/vendor.h"
 
 namespace ringrad {

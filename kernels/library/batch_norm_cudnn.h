@@ -4,8 +4,8 @@
 
 #pragma once
 
-#include "ringrad/kernels/library/batch_norm_problem.h"
 #include "ringrad/kernels/library/cudnn_graph.h"
+#include "ringrad/kernels/problem/batch_norm_problem.h"
 
 namespace ringrad::kernels::cudnn {
 

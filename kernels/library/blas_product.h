@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ringrad/kernels/matmul/gemm_problem.h"
+#include "ringrad/kernels/problem/gemm_problem.h"
 
 namespace ringrad::kernels {
 

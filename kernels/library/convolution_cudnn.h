@@ -6,8 +6,8 @@
 #pragma once
 
 #include "ringrad/core/tensor.h"
-#include "ringrad/kernels/convolution/convolution_geometry.h"
 #include "ringrad/kernels/library/cudnn_graph.h"
+#include "ringrad/kernels/problem/convolution_geometry.h"
 
 namespace ringrad::kernels::cudnn {
 

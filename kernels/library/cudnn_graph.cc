@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/core/gpu/shared_library.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/kernels/library/fastest.h"

@@ -24,9 +24,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 
 namespace ringrad::kernels::cudnn {
 

@@ -6,9 +6,9 @@
 #include <limits>
 #include <optional>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/core/gpu/stream.h"
 
 namespace ringrad::kernels {

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/json.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"

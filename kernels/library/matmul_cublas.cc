@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/core/gpu/shared_library.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/kernels/library/blas_product.h"

@@ -7,10 +7,10 @@
 
 #include <string>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
-#include "ringrad/kernels/matmul/gemm_problem.h"
+#include "ringrad/kernels/problem/gemm_problem.h"
 
 namespace ringrad::kernels::cublas {
 

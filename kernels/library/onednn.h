@@ -22,8 +22,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "ringrad/core/error.h"
-#include "ringrad/core/shape.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/core/base/shape.h"
 
 namespace ringrad::kernels::onednn {
 

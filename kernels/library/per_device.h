@@ -5,8 +5,8 @@
 #include <map>
 #include <mutex>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad::kernels {
 

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <string>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/tensor.h"
-#include "ringrad/kernels/attention/attention_call.h"
-#include "ringrad/kernels/convolution/convolution_geometry.h"
-#include "ringrad/kernels/library/batch_norm_problem.h"
-#include "ringrad/kernels/matmul/gemm_problem.h"
+#include "ringrad/kernels/problem/attention_call.h"
+#include "ringrad/kernels/problem/batch_norm_problem.h"
+#include "ringrad/kernels/problem/convolution_geometry.h"
+#include "ringrad/kernels/problem/gemm_problem.h"
 
 namespace ringrad::kernels {
 

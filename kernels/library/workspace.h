@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 
 namespace ringrad::kernels {

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "ringrad/kernels/matmul/gemm_problem.h"
+#include "ringrad/kernels/problem/gemm_problem.h"
 
 namespace ringrad::kernels::cpu {
 

@@ -2,8 +2,8 @@
 
 #pragma once
 
-#include "ringrad/core/error.h"
-#include "ringrad/kernels/matmul/gemm_problem.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/kernels/problem/gemm_problem.h"
 
 namespace ringrad::kernels::cpu {
 

@@ -43,7 +43,7 @@ void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& b
               const SgdStep& step, Where where = Where::current());
 
 /// As sgd_step, with numbers that `step` returns when they are needed: now, and, in captured work
-/// (core/gpu/capture.h), before each replay.
+/// (core/capture.h), before each replay.
 /// REQUIRES: momentum is either always zero or never zero
 void replayable_sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
                          const std::function<SgdStep()>& step, Where where = Where::current());

@@ -1,4 +1,4 @@
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/kernels/optimizer/optimizer_step_cuda.h"
 #include "ringrad/kernels/optimizer/optimizer_step_ops.h"
 #include "ringrad/kernels/optimizer/step_cuda.cuh"

@@ -6,7 +6,7 @@
 
 #pragma once
 
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
 

@@ -5,8 +5,8 @@
 #include "ringrad/autograd/attention/attention.h"
 #include "ringrad/autograd/attention/rotary_embedding.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/nn/init.h"
 

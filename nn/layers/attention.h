@@ -47,7 +47,7 @@ class MultiheadAttention : public Module {
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
 
   /// The tokens of x read from those of memory. A mask is as in AttentionOptions
-  /// (kernels/attention/attention_options.h).
+  /// (kernels/problem/attention_options.h).
   ///
   /// Shapes:  x (B, T, C), memory (B, S, C)  ->  (B, T, C)
   Tensor attend(const Tensor& x, const Tensor& memory, const Tensor& mask = {},

@@ -1,7 +1,7 @@
 #include "ringrad/nn/layers/key_value_cache.h"
 
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 
 namespace ringrad::nn {

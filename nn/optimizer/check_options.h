@@ -5,7 +5,7 @@
 
 #include <initializer_list>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad::nn {
 

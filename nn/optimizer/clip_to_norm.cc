@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 
 namespace ringrad::nn {
 

@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "ringrad/nn/arena.h"
 #include "ringrad/nn/module.h"
-#include "ringrad/nn/optimizer/arena.h"
 #include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {

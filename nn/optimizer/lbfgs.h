@@ -24,7 +24,7 @@
 #include <optional>
 #include <vector>
 
-#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/arena.h"
 #include "ringrad/nn/optimizer/line_search.h"
 
 namespace ringrad::nn {

@@ -4,7 +4,7 @@
 
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/core/trace.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"

@@ -8,7 +8,7 @@
 //       optimizer.step();
 //     }
 //
-// The constructor packs the parameters into an arena (nn/optimizer/arena.h), so that a step is one
+// The constructor packs the parameters into an arena (nn/arena.h), so that a step is one
 // pass over flat memory.
 //
 // A step changes the parameters that have a gradient. It does not touch those that no backward pass
@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/arena.h"
 #include "ringrad/nn/optimizer/parameter_group.h"
 #include "ringrad/nn/state_dict.h"
 

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/nn/state_dict.h"
 
 namespace ringrad::nn {

@@ -14,7 +14,7 @@
 #include <functional>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad::nn {
 

@@ -29,7 +29,7 @@
 #include <memory>
 #include <string>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/communicator.h"

@@ -9,8 +9,8 @@
 
 #include "ringrad/core/transfer.h"
 #include "ringrad/parallel/comm/common/collective_call.h"
-#include "ringrad/parallel/comm/job/fault_injection.h"
-#include "ringrad/parallel/comm/job/flight_recorder.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
 
 namespace ringrad {
 namespace {

@@ -35,7 +35,7 @@
 #include "ringrad/core/tensor.h"
 #include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/rank_names.h"
-#include "ringrad/parallel/comm/reduce_op.h"
+#include "ringrad/parallel/comm/common/reduce_op.h"
 #include "ringrad/parallel/plan/predict/cost.h"
 
 namespace ringrad {

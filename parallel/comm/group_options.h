@@ -1,4 +1,4 @@
-// GroupOptions: the choices made when a group is created, and the plans that follow from them.
+// GroupOptions: the choices made when a group is created.
 //
 // The planner of each collective is an option: an algorithm's name (plan/collective/algorithms.h)
 // or a user's function. A plan is proved before its first run. Without a planner, the ranks measure
@@ -13,9 +13,8 @@
 #include <memory>
 #include <optional>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/rank_names.h"
-#include "ringrad/parallel/comm/memory/program_cache.h"
 #include "ringrad/parallel/plan/collective/algorithms.h"
 #include "ringrad/parallel/plan/collective/sum_order.h"
 #include "ringrad/parallel/plan/predict/cost.h"
@@ -88,12 +87,5 @@ std::chrono::nanoseconds longest_silence(const GroupOptions& options);
 /// Throws: ValueError unless world_size is in [1, kMaxRanks], deadline and verdict_time > 0, and
 ///         silence >= 0
 void check_options(int world_size, const GroupOptions& options, Where where);
-
-/// The plans of a group's collectives, which ranks of one process may share.
-///
-/// Throws: as check_options; ValueError unless segments is in [0, kMaxPlanChunks / world_size]
-///         (program_cache.h)
-std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& options,
-                                            Where where);
 
 }  // namespace ringrad

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "ringrad/parallel/comm/common/same_text.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
+#include "ringrad/parallel/comm/same_text.h"
 
 namespace ringrad {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 

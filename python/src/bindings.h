@@ -24,7 +24,7 @@
 #include "callback.h"
 #include "ringrad/linalg.h"
 #include "ringrad/parallel.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/ringrad.h"
 
 namespace nb = nanobind;

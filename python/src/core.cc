@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "bindings.h"
-#include "ringrad/core/version.h"
+#include "ringrad/core/base/version.h"
 
 NB_MODULE(ringrad, m) {
   using namespace ringrad::python;

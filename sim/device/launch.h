@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ringrad/sim/device/device.h"
-#include "ringrad/sim/runtime/runtime_types.h"
+#include "ringrad/sim/device/runtime_types.h"
 
 namespace ringrad {
 

@@ -13,7 +13,7 @@
 
 #include <cstddef>
 
-#include "ringrad/sim/runtime/runtime_types.h"
+#include "ringrad/sim/device/runtime_types.h"
 
 // --- Errors and devices --------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@
 #include "ringrad/autograd/hooks.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/core/view.h"
 #include "ringrad/tests/testing.h"
 

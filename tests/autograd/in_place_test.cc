@@ -1,4 +1,4 @@
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/gradient_check.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/testing.h"
 

@@ -11,10 +11,10 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/hooks.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/split_backward.h"
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/tests/testing.h"
 

@@ -12,7 +12,7 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/layer_norm.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

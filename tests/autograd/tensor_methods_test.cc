@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/loss/softmax.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/testing.h"

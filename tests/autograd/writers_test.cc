@@ -10,14 +10,14 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/index/gather.h"
 #include "ringrad/nn/init.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -1,7 +1,7 @@
 // Blocks are filled with a pattern of their own and checked before they are freed. If two blocks
 // overlapped, or a free list were written through a live block, a pattern would be broken.
 
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 #include <gtest/gtest.h>
 

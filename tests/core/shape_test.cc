@@ -1,4 +1,4 @@
-#include "ringrad/core/shape.h"
+#include "ringrad/core/base/shape.h"
 
 #include <gtest/gtest.h>
 

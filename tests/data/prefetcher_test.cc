@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/core/grad_mode.h"
 
 namespace ringrad {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Rules of the house that no compiler checks: width of lines, names of includes, size of files and folders."""
+import graphlib
 import re
 import unittest
 from pathlib import Path
@@ -73,6 +74,19 @@ class LayoutTest(unittest.TestCase):
                 if len(headers) > MOST_CONCEPTS:
                     large[str(path.relative_to(ROOT))] = len(headers)
         self.assertEqual(large, {})
+
+    def test_rooms_form_no_circle(self):
+        """Includes lead from each room only to rooms that do not lead back to it."""
+        rooms = {}
+        for path in SOURCES:
+            room = path.relative_to(ROOT).parent
+            if room.parts and room.parts[0] in LIBRARY:
+                rooms.setdefault(str(room), set()).update(
+                    str(Path(name).parent) for name in re.findall(r'^#include "ringrad/(.*)"', path.read_text(), re.MULTILINE))
+        try:
+            graphlib.TopologicalSorter({room: used - {room} for room, used in rooms.items()}).prepare()
+        except graphlib.CycleError as error:
+            self.fail(f'each of these rooms includes a header of the one before it: {" ".join(error.args[1])}')
 
     def test_every_room_has_a_readme_with_a_reading_order_of_at_most_7(self):
         """A folder of few headers is part of the room above it."""

@@ -17,7 +17,7 @@ std::vector<std::string> over_every_backend(const std::string& example, int n,
                                             const std::string& arguments = "") {
   auto commands = testing::every_way(example, n, arguments);
   const std::string program = "examples/" + example + ' ' + arguments, count = std::to_string(n);
-  commands.push_back("parallel/comm/job/ringrun -n " + count + ' ' + program + " --backend gloo");
+  commands.push_back("tools/src/ringrun -n " + count + ' ' + program + " --backend gloo");
   commands.push_back(testing::mpirun(n) + program + " --backend mpi");
   return commands;
 }
@@ -83,7 +83,7 @@ TEST(AsynchronousSGDExampleTest, NeedsAWorker) {
 // learn which rank failed.
 TEST(AsynchronousSGDExampleTest, EndsWhenAWorkerIsKilled) {
   const Outcome outcome =
-      run("parallel/comm/job/ringrun -n 3 --inject kill:2@step=7 examples/asynchronous_sgd 2>&1");
+      run("tools/src/ringrun -n 3 --inject kill:2@step=7 examples/asynchronous_sgd 2>&1");
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_NE(outcome.output.find("rank 2"), std::string::npos) << outcome.output;
 }

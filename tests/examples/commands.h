@@ -44,8 +44,7 @@ inline std::vector<std::string> every_way(const std::string& example, int n,
                                           const std::string& arguments = "",
                                           const std::string& on_gpus = "") {
   const std::string program = "examples/" + example + ' ' + arguments, count = std::to_string(n);
-  return {program + " --world-size " + count,
-          "parallel/comm/job/ringrun -n " + count + ' ' + program,
+  return {program + " --world-size " + count, "tools/src/ringrun -n " + count + ' ' + program,
           "examples/" + example + ' ' + (on_gpus.empty() ? arguments : on_gpus) +
               " --device cuda --world-size " + count};
 }

@@ -32,7 +32,7 @@ class RestartAfterCrashTest : public ::testing::Test {
   }
 
   static std::string ringrun(int n, const std::string& options = "") {
-    return "parallel/comm/job/ringrun --grace 1 -n " + std::to_string(n) + ' ' + options + ' ';
+    return "tools/src/ringrun --grace 1 -n " + std::to_string(n) + ' ' + options + ' ';
   }
 
   static std::string with_crash(const std::string& fault) {
@@ -142,7 +142,7 @@ std::vector<Row> table_of(const std::string& command) {
 }
 
 TEST(WeightedSamplingTest, RareClassesComeAsOftenAndAreRecognised) {
-  for (const std::string start : {"", "parallel/comm/job/ringrun -n 2 "}) {
+  for (const std::string start : {"", "tools/src/ringrun -n 2 "}) {
     SCOPED_TRACE(start);
     const std::vector<Row> rows = table_of(start + "examples/weighted_sampling --world-size 2");
     EXPECT_EQ(rows[0].name, "all alike");

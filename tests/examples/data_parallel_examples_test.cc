@@ -38,7 +38,7 @@ TEST(DistributedDataParallelExampleTest, WrongArgumentsAreNamed) {
   expect_complaint(example + "--backend gloo", "got gloo without one");
   expect_complaint(example + "--nccl", "needs --device cuda; got cpu");
   expect_complaint("RANK=2 WORLD_SIZE=2 " + example, "got");
-  expect_complaint("parallel/comm/job/ringrun -n 2 " + example + "--backend threads",
+  expect_complaint("tools/src/ringrun -n 2 " + example + "--backend threads",
                    "got threads of a launcher");
 }
 

@@ -92,8 +92,7 @@ TEST(FashionMnistTest, TrainsOnProcessesAsOnThreads) {
   const std::string arguments =
       "--epochs 1 --batch-size 32 --train-images 640 --test-images 256 --model convnet ";
   const Outcome threads = run(kTraining + arguments + "--world-size 2 2>/dev/null");
-  const Outcome processes =
-      run("parallel/comm/job/ringrun -n 2 " + kTraining + arguments + "2>/dev/null");
+  const Outcome processes = run("tools/src/ringrun -n 2 " + kTraining + arguments + "2>/dev/null");
   ASSERT_EQ(threads.exit_code, 0);
   ASSERT_EQ(processes.exit_code, 0);
   const auto one = nlohmann::json::parse(last_line(threads.output));
@@ -115,7 +114,7 @@ TEST(FashionMnistTest, TrainsOverEveryBackend) {
     const std::string line = last_line(outcome.output);
     return nlohmann::json::parse(line.substr(line.find('{')));
   };
-  const std::string ringrun = "parallel/comm/job/ringrun -n 2 ";
+  const std::string ringrun = "tools/src/ringrun -n 2 ";
   const auto expected = summary(ringrun, "processes");
   for (const auto& result : {summary(ringrun, "gloo"), summary(testing::mpirun(2), "mpi")}) {
     EXPECT_EQ(result["replicas_identical"], true);

@@ -58,7 +58,7 @@ TEST_F(GPTExampleTest, EverySplitHasTheSameLosses) {
 
 TEST_F(GPTExampleTest, ProcessesHaveTheLossesOfThreads) {
   const std::string split = "--steps 6 --pipeline 2 --tensor 2";
-  EXPECT_EQ(summary("parallel/comm/job/ringrun -n 4 " + command(split))["loss"],
+  EXPECT_EQ(summary("tools/src/ringrun -n 4 " + command(split))["loss"],
             summary(command(split + " --world-size 4"))["loss"]);
 }
 
@@ -71,7 +71,7 @@ TEST_F(GPTExampleTest, LearnsTheText) {
 }
 
 TEST_F(GPTExampleTest, ARestartedJobEndsWithTheLossOfAnUndisturbedOne) {
-  const std::string job = "parallel/comm/job/ringrun -n 2 ", steps = "--steps 10 --checkpoint ";
+  const std::string job = "tools/src/ringrun -n 2 ", steps = "--steps 10 --checkpoint ";
   const Json undisturbed = summary(job + command(steps + path("a")));
   const Json restarted =
       summary(job + "--max-restarts 1 --inject kill:1@step=6 " + command(steps + path("b")));

@@ -41,7 +41,7 @@ TEST(PipelineExampleTest, ARunCanBeDrawn) {
   const Outcome outcome = run(
       "cd $TEST_TMPDIR && E=$OLDPWD && $E/examples/pipeline --world-size 2 --schedule 1f1b --json "
       "run.json "
-      "&& $E/parallel/plan/draw/draw pipeline --measured run.json -o run.svg 2>&1 && grep -c "
+      "&& $E/tools/src/draw pipeline --measured run.json -o run.svg 2>&1 && grep -c "
       "'<rect' "
       "run.svg");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;

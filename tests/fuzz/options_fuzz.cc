@@ -3,9 +3,9 @@
 
 #include <stdexcept>
 
-#include "ringrad/core/device.h"
-#include "ringrad/parallel/comm/job/fault_injection.h"
-#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/parallel/comm/common/hosts.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
 #include "ringrad/parallel/plan/predict/topology.h"
 #include "ringrad/tests/fuzz/input.h"
 

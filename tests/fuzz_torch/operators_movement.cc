@@ -1,9 +1,9 @@
 #include <span>
 
 #include "ringrad/autograd/broadcast.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/flip.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/shape/diagonal.h"
-#include "ringrad/autograd/shape/flip.h"
 #include "ringrad/autograd/shape/pad.h"
 #include "ringrad/autograd/shape/repeat.h"
 #include "ringrad/autograd/shape/roll.h"

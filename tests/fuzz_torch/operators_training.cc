@@ -8,7 +8,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/hooks.h"
 #include "ringrad/core/random/random.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/fuzz_torch/arguments.h"
 
 namespace ringrad::fuzz_torch {

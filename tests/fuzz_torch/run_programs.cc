@@ -25,7 +25,7 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/fuzz_torch/arguments.h"

@@ -23,8 +23,8 @@
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/nn/sequential.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/testing.h"
 

@@ -13,9 +13,9 @@
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/optimizer/adam.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/nn/sequential.h"
 #include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/testing.h"
 

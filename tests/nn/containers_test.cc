@@ -10,7 +10,7 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {

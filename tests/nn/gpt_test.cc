@@ -1,7 +1,7 @@
 // GPT against the GPT-2 of Hugging Face's transformers (tests/golden/make_gpt2.py), and what
 // generation must not change.
 
-#include "ringrad/nn/gpt.h"
+#include "ringrad/nn/models/gpt.h"
 
 #include <gtest/gtest.h>
 

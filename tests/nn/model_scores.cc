@@ -6,7 +6,7 @@
 
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 
 int main(int argc, char** argv) try {
   using namespace ringrad;

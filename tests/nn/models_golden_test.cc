@@ -8,7 +8,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/tests/golden/golden.h"
 #include "ringrad/tests/testing.h"
 

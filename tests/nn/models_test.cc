@@ -1,11 +1,11 @@
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 
 #include <cmath>
 #include <sstream>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/loss/cross_entropy.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/init.h"
 #include "ringrad/tests/testing.h"

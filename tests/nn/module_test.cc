@@ -10,13 +10,13 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/containers.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {

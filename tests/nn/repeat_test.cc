@@ -9,7 +9,7 @@
 #include "ringrad/nn/layers/convolution.h"
 #include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -5,18 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/index/embedding.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/kernels/library/backend.h"
+#include "ringrad/nn/arena.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/convolution.h"
 #include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/residual.h"
-#include "ringrad/nn/models.h"
-#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {

@@ -45,7 +45,7 @@ class Names(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_every_error_is_there_with_its_base(self):
-        for name in re.findall(r'^struct (\w+Error) : Error', text_of('core/error.h'), re.MULTILINE):
+        for name in re.findall(r'^struct (\w+Error) : Error', text_of('core/base/error.h'), re.MULTILINE):
             self.assertTrue(issubclass(getattr(rr, name), rr.Error), name)
 
     def test_documentation_is_that_of_the_header(self):

@@ -228,12 +228,9 @@ class NewPlanTest(NewTest):
             self.assertEqual({Path(path).name for path, _ in places},
                              {f'toy_{collective}_plan.h', f'toy_{collective}_plan.cc'})
         self.assert_lines_fit()
-        rules = build_rules((self.root / COLLECTIVE / 'BUILD.bazel').read_text())
         tests = build_rules((self.root / 'tests' / COLLECTIVE / 'BUILD.bazel').read_text())
         for collective in COLLECTIVES:
-            self.assertIn(f':toy_{collective}_plan', rules['algorithms']['deps'])
-            self.assertEqual(rules[f'toy_{collective}_plan']['srcs'], [f'toy_{collective}_plan.cc'])
-            self.assertIn(f'//{COLLECTIVE}:toy_{collective}_plan', tests[f'toy_{collective}_plan_test']['deps'])
+            self.assertEqual(tests[f'toy_{collective}_plan_test']['srcs'], [f'toy_{collective}_plan_test.cc'])
         sources = [f'{COLLECTIVE}/toy_{collective}_plan.cc' for collective in COLLECTIVES]
         sources.append(f'{COLLECTIVE}/algorithms.cc')
         output = self.run_program(ALGORITHM_MAIN, sources, self.planners).split('\n')
@@ -268,8 +265,6 @@ class NewPlanTest(NewTest):
         places = self.new('schedule', 'wave')
         self.assertEqual({Path(path).name for path, _ in places}, {'wave_schedule.h', 'wave_schedule.cc'})
         self.assert_lines_fit()
-        rules = build_rules((self.root / PIPELINE / 'BUILD.bazel').read_text())
-        self.assertEqual(rules['pipeline_schedules']['deps'], [':first_schedule', ':pipeline_plan', ':wave_schedule'])
         self.assertIn('wave_schedule_test', build_rules((self.root / 'tests' / PIPELINE / 'BUILD.bazel').read_text()))
         known = [*self.planners, *self.pipelines]
         self.run_tests([f'{PIPELINE}/wave_schedule.cc', f'tests/{PIPELINE}/wave_schedule_test.cc'], known)
@@ -322,7 +317,7 @@ class NewErrorsTest(NewTest):
         self.assert_refused(1, 'elementwise_unary_rows.inc must hold', 'operator', 'foo')
         self.fill_in(f'{PIPELINE}/pipeline_schedules.cc', 'constexpr Schedule kSchedules[]', 'const Schedule kAll[]')
         self.assert_refused(1, 'pipeline_schedules.cc must hold', 'schedule', 'foo')
-        (self.root / COLLECTIVE / 'BUILD.bazel').unlink()
+        (self.root / 'tests' / COLLECTIVE / 'BUILD.bazel').unlink()
         self.assert_refused(1, 'BUILD.bazel must exist; nothing was changed', 'algorithm', 'reduce', 'foo')
 
 

@@ -11,12 +11,12 @@
 #include <string>
 #include <type_traits>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/parallel/comm/common/rank_names.h"
-#include "ringrad/parallel/comm/reduce_op.h"
+#include "ringrad/parallel/comm/common/reduce_op.h"
 
 namespace ringrad {
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/no_broken_pipe.h"
 
 namespace ringrad {

@@ -5,7 +5,7 @@
 #include <exception>
 #include <string>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 

@@ -3,7 +3,7 @@
 
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/launch.h"
-#include "ringrad/parallel/comm/common/reduce_functors.h"
+#include "ringrad/parallel/comm/blocks/reduce_functors.h"
 #include "ringrad/parallel/comm/gpu/all_reduce_kernels.h"
 
 namespace ringrad::cuda {

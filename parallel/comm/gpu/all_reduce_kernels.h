@@ -29,13 +29,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/error.h"
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/common/reduce_op.h"
 #include "ringrad/parallel/comm/gpu/rank_watch.h"
 #include "ringrad/parallel/comm/group_options.h"
-#include "ringrad/parallel/comm/reduce_op.h"
 
 namespace ringrad::cuda {
 

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/parallel/comm/gpu/all_reduce_kernels.h"
 #include "ringrad/parallel/comm/memory/message_channel.h"

@@ -5,7 +5,7 @@
 
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/tensor.h"
-#include "ringrad/parallel/comm/gpu/reduce_terms_cuda.h"
+#include "ringrad/parallel/comm/blocks/reduce_terms_cuda.h"
 
 namespace ringrad {
 

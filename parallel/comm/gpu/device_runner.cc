@@ -7,7 +7,7 @@
 
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/parallel/comm/common/reduce_terms.h"
+#include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/gpu/device_run.h"
 

@@ -11,8 +11,8 @@
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/parallel/comm/common/collective_call.h"
-#include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
+#include "ringrad/parallel/comm/gather_values.h"
 #include "ringrad/parallel/comm/gpu/nccl_library.h"
 #include "ringrad/parallel/comm/gpu/nccl_session.h"
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad::nccl {
 

@@ -26,7 +26,7 @@
 #include <string>
 #include <thread>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/parallel/comm/common/collective_call.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/comm/gpu/nccl_library.h"

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
 
 namespace ringrad {

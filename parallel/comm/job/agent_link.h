@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/hosts.h"
 #include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/job/agent.h"
 #include "ringrad/parallel/comm/job/child_process.h"
-#include "ringrad/parallel/comm/job/hosts.h"
 #include "ringrad/parallel/comm/job/line_reader.h"
 #include "ringrad/parallel/comm/job/message_stream.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
 
 namespace ringrad {

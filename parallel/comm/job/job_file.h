@@ -17,9 +17,9 @@
 #include <optional>
 #include <string>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
-#include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 #include "ringrad/parallel/comm/store/store_address.h"
 
 namespace ringrad {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/job/output_writer.h"
 
 namespace ringrad {

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <utility>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/job/child_process.h"
 

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/parallel/comm/common/hosts.h"
 #include "ringrad/parallel/comm/job/line_reader.h"
 
 namespace ringrad {

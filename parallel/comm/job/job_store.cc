@@ -4,7 +4,7 @@
 #include <optional>
 #include <thread>
 
-#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/parallel/comm/common/hosts.h"
 #include "ringrad/parallel/comm/job/job_file.h"
 #include "ringrad/parallel/comm/store/store_connection.h"
 #include "ringrad/parallel/comm/store/store_server.h"

@@ -12,7 +12,7 @@
 
 #include <chrono>
 
-#include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 #include "ringrad/parallel/comm/store/store.h"
 
 namespace ringrad {

@@ -18,9 +18,9 @@
 #include "ringrad/parallel/comm/common/running_time.h"
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/job/agent_link.h"
-#include "ringrad/parallel/comm/job/fault_injection.h"
 #include "ringrad/parallel/comm/job/job_output.h"
 #include "ringrad/parallel/comm/job/job_record.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
 #include "ringrad/parallel/comm/store/store_server.h"
 
 extern char** environ;

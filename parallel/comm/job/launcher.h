@@ -31,8 +31,8 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/core/error.h"
-#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/parallel/comm/common/hosts.h"
 
 namespace ringrad {
 

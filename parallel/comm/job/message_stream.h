@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/common/running_time.h"
 

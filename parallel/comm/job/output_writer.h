@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
 
 namespace ringrad {

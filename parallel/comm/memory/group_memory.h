@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "ringrad/core/error.h"
-#include "ringrad/parallel/comm/memory/process_state.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/parallel/comm/common/process_state.h"
 
 namespace ringrad {
 

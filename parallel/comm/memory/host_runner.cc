@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ringrad/core/trace.h"
-#include "ringrad/parallel/comm/common/reduce_terms.h"
+#include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/parallel/comm/memory/plan_run.h"
 
 namespace ringrad {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/parallel/comm/common/reduce_terms.h"
+#include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/parallel/plan/collective/ring_plan.h"
 
 namespace ringrad {

@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/plan/collective/collective_plan.h"
 
 namespace ringrad {

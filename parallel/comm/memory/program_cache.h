@@ -13,14 +13,16 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ringrad/core/device.h"
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/error.h"
+#include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/memory/plan_program.h"
 #include "ringrad/parallel/plan/predict/fastest_plan.h"
 
@@ -110,5 +112,11 @@ class ProgramCache {
   std::map<ProgramKey, const PlanPrograms*> programs_;
   std::deque<Compiled> compiled_;
 };
+
+/// The plans of a group's collectives, which ranks of one process may share.
+///
+/// Throws: as check_options; ValueError unless segments is in [0, kMaxPlanChunks / world_size]
+std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& options,
+                                            Where where);
 
 }  // namespace ringrad

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "ringrad/parallel/comm/common/culprit_report.h"
+#include "ringrad/parallel/comm/common/process_state.h"
 #include "ringrad/parallel/comm/common/running_time.h"
-#include "ringrad/parallel/comm/memory/process_state.h"
 
 namespace ringrad {
 namespace {

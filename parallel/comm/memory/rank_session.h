@@ -14,6 +14,7 @@
 
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/memory/group_memory.h"
+#include "ringrad/parallel/comm/memory/program_cache.h"
 #include "ringrad/parallel/comm/memory/rank_group.h"
 
 namespace ringrad {

@@ -17,7 +17,7 @@
 #include <mutex>
 #include <string>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/core/gpu/block_pool.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/common/own_process.h"

@@ -24,7 +24,7 @@
 #include <functional>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/memory/group_memory.h"
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "ringrad/parallel/comm/common/block_communicator.h"
-#include "ringrad/parallel/comm/common/gather_values.h"
+#include "ringrad/parallel/comm/blocks/block_communicator.h"
+#include "ringrad/parallel/comm/common/hosts.h"
 #include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
-#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/parallel/comm/gather_values.h"
 #include "ringrad/parallel/comm/network/failure_board.h"
 
 namespace ringrad {

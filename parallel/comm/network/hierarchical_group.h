@@ -24,7 +24,7 @@
 #include <string>
 
 #include "ringrad/parallel/comm/communicator.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/parallel/comm/store/store.h"
 
 namespace ringrad {

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/comm/network/mpi_session.h"
 #include "ringrad/parallel/comm/network/mpi_transport.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 #include "ringrad/parallel/comm/store/store_server.h"
 
 namespace ringrad {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
 
 namespace ringrad {

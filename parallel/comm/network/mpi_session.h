@@ -10,7 +10,7 @@
 #include <chrono>
 #include <memory>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/network/transport.h"
 #include "ringrad/parallel/comm/store/store_server.h"
 

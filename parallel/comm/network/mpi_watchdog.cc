@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/rank_names.h"
-#include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/comm/network/mpi_launcher.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 
 namespace ringrad {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ringrad/parallel/comm/memory/process_state.h"
+#include "ringrad/parallel/comm/common/process_state.h"
 
 namespace ringrad {
 namespace {

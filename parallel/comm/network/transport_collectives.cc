@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ringrad/parallel/comm/common/reduce_terms.h"
+#include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/parallel/plan/collective/collective_plan.h"
 
 namespace ringrad {

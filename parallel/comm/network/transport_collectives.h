@@ -21,8 +21,8 @@
 #include <cstdint>
 
 #include "ringrad/parallel/comm/common/own_process.h"
+#include "ringrad/parallel/comm/common/reduce_op.h"
 #include "ringrad/parallel/comm/network/transport.h"
-#include "ringrad/parallel/comm/reduce_op.h"
 
 namespace ringrad {
 

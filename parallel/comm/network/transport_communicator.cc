@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/parallel/comm/common/collective_call.h"
 #include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/common/own_process.h"
-#include "ringrad/parallel/comm/common/reduce_terms.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/network/failure_board.h"
 #include "ringrad/parallel/comm/network/transport_collectives.h"

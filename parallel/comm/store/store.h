@@ -24,7 +24,7 @@
 #include <optional>
 #include <string>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/store/store_address.h"
 
 namespace ringrad {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/system_limits.h"
 
 namespace ringrad {

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/store/store_address.h"
 

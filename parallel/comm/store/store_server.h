@@ -23,7 +23,7 @@
 
 #pragma once
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/store/store_address.h"
 #include "ringrad/parallel/comm/store/store_limits.h"

@@ -9,7 +9,7 @@
 #include <exception>
 #include <utility>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 

@@ -1,6 +1,6 @@
 #include "ringrad/parallel/comm/store/store_values.h"
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 

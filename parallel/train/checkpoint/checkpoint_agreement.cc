@@ -7,7 +7,7 @@
 
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/generation.h"
-#include "ringrad/parallel/comm/common/gather_values.h"
+#include "ringrad/parallel/comm/gather_values.h"
 
 namespace ringrad {
 

@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "ringrad/nn/checkpoint/checkpoint.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_index.h"
 #include "ringrad/parallel/train/checkpoint/parameter_layout.h"

@@ -11,7 +11,7 @@
 #include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
-#include "ringrad/parallel/comm/common/same_text.h"
+#include "ringrad/parallel/comm/same_text.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_folder.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"

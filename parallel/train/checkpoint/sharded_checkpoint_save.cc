@@ -13,7 +13,7 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/generation.h"
 #include "ringrad/nn/checkpoint/tensor_file.h"
-#include "ringrad/parallel/comm/common/same_text.h"
+#include "ringrad/parallel/comm/same_text.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_folder.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"

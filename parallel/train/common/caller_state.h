@@ -18,7 +18,7 @@
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/saved_tensor.h"
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random/random.h"
 

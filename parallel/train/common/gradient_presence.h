@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/arena.h"
 #include "ringrad/parallel/comm/communicator.h"
 
 namespace ringrad {

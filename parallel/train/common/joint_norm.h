@@ -3,8 +3,8 @@
 #pragma once
 
 #include "ringrad/kernels/optimizer/optimizer_step.h"
-#include "ringrad/parallel/comm/common/gather_values.h"
 #include "ringrad/parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/gather_values.h"
 
 namespace ringrad {
 

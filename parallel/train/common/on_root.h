@@ -20,8 +20,8 @@
 #include <string>
 #include <thread>
 
-#include "ringrad/parallel/comm/common/same_text.h"
 #include "ringrad/parallel/comm/communicator.h"
+#include "ringrad/parallel/comm/same_text.h"
 
 namespace ringrad {
 

@@ -1,5 +1,5 @@
 // Replica: one rank's copy of a model that all ranks have. It starts as a copy of rank 0's model.
-// Its trained parameters lie in arenas (nn/optimizer/arena.h), so the whole model is one or two
+// Its trained parameters lie in arenas (nn/arena.h), so the whole model is one or two
 // tensors to send, receive or reduce.
 //
 //     rank 0   values | conv.weight | conv.bias | fc.weight | ...      same places on all ranks
@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ringrad/nn/arena.h"
 #include "ringrad/nn/module.h"
-#include "ringrad/nn/optimizer/arena.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/common/known_parameters.h"
 

@@ -1,4 +1,4 @@
-// Arenas of parameters (nn/optimizer/arena.h) that all ranks cut alike.
+// Arenas of parameters (nn/arena.h) that all ranks cut alike.
 //
 // A rank on which others see a parameter, through a view or an array made of it, must not move the
 // parameter. Then no rank moves it: arenas are sent and reduced as a whole. The same holds for a
@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/arena.h"
 #include "ringrad/parallel/comm/communicator.h"
 
 namespace ringrad {

@@ -5,7 +5,7 @@
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
-#include "ringrad/parallel/comm/common/same_text.h"
+#include "ringrad/parallel/comm/same_text.h"
 
 namespace ringrad {
 namespace {

@@ -6,7 +6,7 @@
 #include "ringrad/core/trace.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
-#include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {

@@ -12,7 +12,7 @@
 // batch, up to the rounding of a different order of summation. With unequal parts, a rank's loss
 // must be its sum times n / global batch, or see join.h. Batch norm normalises by each rank's own
 // part, unless it is synchronised (sync_batch_norm.h). For bits that do not depend on the number of
-// processes or GPUs, see comm/logical_ranks.h.
+// processes or GPUs, see comm/host/logical_ranks.h.
 //
 // README.md says more: "Buckets, and accumulated passes".
 

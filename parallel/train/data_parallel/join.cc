@@ -6,7 +6,7 @@
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/hooks.h"
-#include "ringrad/parallel/comm/common/gather_values.h"
+#include "ringrad/parallel/comm/gather_values.h"
 
 namespace ringrad {
 

@@ -8,8 +8,8 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/transfer.h"

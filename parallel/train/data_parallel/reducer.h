@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/nn/arena.h"
 #include "ringrad/nn/module.h"
-#include "ringrad/nn/optimizer/arena.h"
 #include "ringrad/nn/optimizer/average_loss.h"
 #include "ringrad/parallel/comm/communication_stream.h"
 #include "ringrad/parallel/plan/predict/gradient_buckets.h"

@@ -10,7 +10,7 @@
 #include "ringrad/nn/optimizer/clip_to_norm.h"
 #include "ringrad/nn/optimizer/step_counts.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
-#include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
 #include "ringrad/parallel/train/common/joint_norm.h"
 #include "ringrad/parallel/train/common/replica.h"

@@ -9,7 +9,7 @@
 #include "ringrad/core/view.h"
 #include "ringrad/nn/optimizer/clip_to_norm.h"
 #include "ringrad/nn/optimizer/partial_gradients.h"
-#include "ringrad/parallel/comm/common/gather_values.h"
+#include "ringrad/parallel/comm/gather_values.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
 
 namespace ringrad {

@@ -2,7 +2,7 @@
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
-#include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
 #include "ringrad/parallel/train/loose/parameter_messages.h"
 #include "ringrad/parallel/train/loose/parameter_server.h"

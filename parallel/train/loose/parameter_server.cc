@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/unwinding.h"

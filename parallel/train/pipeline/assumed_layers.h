@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/parallel/plan/predict/layer_cost.h"
 #include "ringrad/parallel/plan/predict/topology.h"
 

@@ -6,7 +6,7 @@
 
 #pragma once
 
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/plan/predict/partition.h"
 #include "ringrad/parallel/train/pipeline/layer_profile.h"

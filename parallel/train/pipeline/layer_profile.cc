@@ -11,7 +11,7 @@
 
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/node.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/stream.h"

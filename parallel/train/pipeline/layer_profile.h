@@ -27,7 +27,7 @@
 
 #include <vector>
 
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/plan/predict/layer_cost.h"
 

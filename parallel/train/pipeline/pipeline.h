@@ -29,8 +29,8 @@
 #include <string>
 #include <vector>
 
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/module.h"
-#include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_plan.h"
 #include "ringrad/parallel/plan/predict/pipeline_cost.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/parallel/comm/common/hosts.h"
 
 namespace ringrad {
 namespace {

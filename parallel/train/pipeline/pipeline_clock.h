@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/plan/predict/pipeline_cost.h"

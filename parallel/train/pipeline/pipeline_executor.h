@@ -2,7 +2,7 @@
 //
 //     for (action : plan.actions[rank])
 //       forward, backward ...      pipeline_stages.h
-//       send, receive              comm/memory/tensor_message.h, a stream each for activations and
+//       send, receive              comm/host/tensor_message.h, a stream each for activations and
 //                                  for gradients
 //       a stage's last backward    stage_replicas.h, if there are replicas
 //

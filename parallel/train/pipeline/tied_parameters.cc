@@ -7,8 +7,8 @@
 
 #include "ringrad/autograd/node.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/nn/optimizer/arena.h"
-#include "ringrad/parallel/comm/common/same_text.h"
+#include "ringrad/nn/arena.h"
+#include "ringrad/parallel/comm/same_text.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {

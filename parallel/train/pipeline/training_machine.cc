@@ -14,8 +14,8 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/parallel/comm/memory/tensor_message.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
+#include "ringrad/parallel/comm/host/tensor_message.h"
 #include "ringrad/parallel/train/pipeline/assumed_layers.h"
 #include "ringrad/parallel/train/pipeline/layer_profile.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/parallel/plan/predict/training_splits.h"
 
 namespace ringrad {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/capture.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/kernels/library/shared_gpu.h"
 #include "ringrad/parallel/comm/common/rethrow.h"

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <utility>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad {
 namespace {

@@ -20,9 +20,9 @@
 #include <variant>
 #include <vector>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
+#include "ringrad/core/base/shape.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/core/shape.h"
 
 namespace ringrad {
 

@@ -43,7 +43,7 @@ namespace ringrad {
 /// other ranks needs Mode::in_turn.
 ///
 /// What backward saves is kept until all branches have had their backward pass. Work on GPUs may be
-/// captured (core/gpu/capture.h), but is not measured then.
+/// captured (core/capture.h), but is not measured then.
 ///
 /// REQUIRES: branches do not change x in place, and use no trained tensors but x and their own
 ///           parameters. One thread at a time calls a block, as with any module. Branches may

@@ -14,7 +14,7 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
-#include "ringrad/parallel/comm/common/same_text.h"
+#include "ringrad/parallel/comm/same_text.h"
 #include "ringrad/parallel/train/common/same_model.h"
 #include "ringrad/parallel/train/tensor/differentiable_collectives.h"
 

@@ -9,10 +9,10 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/gradient_check.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/tests/golden/golden.h"
 #include "ringrad/tests/testing.h"
 

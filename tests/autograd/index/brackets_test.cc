@@ -1,7 +1,7 @@
 // Tensors among the indices of x[{...}], read and assigned, and what chooses elements by conditions
 // or by index: against loops over lists of positions.
 
-#include "ringrad/autograd/brackets.h"
+#include "ringrad/autograd/index/brackets.h"
 
 #include <cmath>
 #include <functional>
@@ -12,9 +12,9 @@
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/gradient_check.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/index/mask.h"
 #include "ringrad/autograd/index/scatter.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/testing.h"

@@ -10,8 +10,8 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/gradient_check.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/golden/golden.h"

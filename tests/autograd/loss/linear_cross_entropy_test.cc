@@ -5,11 +5,11 @@
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/gradient_check.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -6,7 +6,7 @@
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/gradient_check.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/testing.h"

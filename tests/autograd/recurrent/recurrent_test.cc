@@ -9,7 +9,7 @@
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/gradient_check.h"
 #include "ringrad/autograd/hooks.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/kernels/team.h"

@@ -4,11 +4,11 @@
 #include <functional>
 
 #include "ringrad/autograd/elementwise.h"
+#include "ringrad/autograd/flip.h"
 #include "ringrad/autograd/gradient_check.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/autograd/shape/diagonal.h"
-#include "ringrad/autograd/shape/flip.h"
 #include "ringrad/autograd/shape/pad.h"
 #include "ringrad/autograd/shape/repeat.h"
 #include "ringrad/autograd/shape/roll.h"

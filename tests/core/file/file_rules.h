@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 
 namespace ringrad::testing {

@@ -1,4 +1,4 @@
-#include "ringrad/core/gpu/capture.h"
+#include "ringrad/core/capture.h"
 
 #include <functional>
 #include <vector>

@@ -17,7 +17,7 @@
 // After <cstdio>, whose types it needs:
 #include <jpeglib.h>
 
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/core/view.h"
 #include "ringrad/data/image/resize.h"
 #include "ringrad/data/npy.h"

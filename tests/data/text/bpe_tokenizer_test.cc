@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "ringrad/data/text/text_file.h"
 #include "ringrad/data/text/word_splitter.h"
+#include "ringrad/data/text_file.h"
 #include "ringrad/tests/core/file/file_rules.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/testing.h"

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "ringrad/parallel/comm/join_group.h"
+#include "ringrad/parallel/comm/network/join_group.h"
 
 int main() {
   for (const auto& name : ringrad::backend_names()) std::printf("%s ", name.c_str());

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 
 namespace ringrad::kernels {
 namespace {

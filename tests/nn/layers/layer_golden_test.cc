@@ -14,7 +14,7 @@
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/pool.h"
 #include "ringrad/nn/layers/rms_norm.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/tests/golden/golden.h"
 #include "ringrad/tests/testing.h"
 

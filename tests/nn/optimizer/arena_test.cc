@@ -1,11 +1,11 @@
-#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/arena.h"
 
 #include <gtest/gtest.h>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/hooks.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
 #include "ringrad/autograd/reduce.h"

@@ -11,8 +11,8 @@
 
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/linear.h"

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/dlpack.h"
-#include "ringrad/nn/optimizer/arena.h"
+#include "ringrad/nn/arena.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad::nn {

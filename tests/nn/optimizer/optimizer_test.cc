@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "ringrad/autograd/elementwise.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
 #include "ringrad/autograd/reduce.h"

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "ringrad/parallel/comm/join_group.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/process_group.h"
+#include "ringrad/parallel/comm/host/ranks.h"
+#include "ringrad/parallel/comm/network/join_group.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"

@@ -9,7 +9,7 @@
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/fill.h"
-#include "ringrad/parallel/comm/common/reduce_terms.h"
+#include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/tests/parallel/comm/backend_traits.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/plan/collective/every_plan.h"

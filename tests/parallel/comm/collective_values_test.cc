@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
 
 namespace ringrad {

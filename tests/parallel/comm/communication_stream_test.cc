@@ -10,7 +10,7 @@
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/testing.h"

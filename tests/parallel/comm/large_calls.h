@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <string>
 
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/core/view.h"
 #include "ringrad/parallel/comm/communicator.h"
 

@@ -6,10 +6,10 @@
 
 #include <chrono>
 
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"
 #include "ringrad/parallel/comm/network/hierarchical_group.h"
-#include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/tests/parallel/comm/large_calls.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"

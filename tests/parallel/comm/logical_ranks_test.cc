@@ -1,6 +1,6 @@
 // Logical ranks on physical ranks that are threads, processes, or ranks over Gloo.
 
-#include "ringrad/parallel/comm/logical_ranks.h"
+#include "ringrad/parallel/comm/host/logical_ranks.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 
 #include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
+#include "ringrad/parallel/comm/host/process_group.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/job/message_stream.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"
-#include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <sstream>
 
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"
 

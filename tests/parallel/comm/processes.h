@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/store/store_process.h"
 

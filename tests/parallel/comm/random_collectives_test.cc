@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/random_calls.h"
 #include "ringrad/tests/testing.h"
 

@@ -1,4 +1,4 @@
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 #include "ringrad/tests/parallel/comm/gpu/wait_for_word.h"
 
 namespace ringrad::testing {

@@ -6,7 +6,7 @@
 #include <latch>
 #include <thread>
 
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 
 namespace ringrad::testing {
 

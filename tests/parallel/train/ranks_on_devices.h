@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 
 namespace ringrad::testing {
 

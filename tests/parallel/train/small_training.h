@@ -10,9 +10,9 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/module.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/nn/sequential.h"
 
 namespace ringrad::testing {
 

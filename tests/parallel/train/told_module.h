@@ -8,7 +8,7 @@
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/parallel/train/data_parallel/data_parallel.h"
 #include "ringrad/tests/testing.h"
 

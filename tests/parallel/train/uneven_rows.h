@@ -12,8 +12,8 @@
 #include "ringrad/kernels/copy/concatenate.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/nn/sequential.h"
 
 namespace ringrad::testing {
 

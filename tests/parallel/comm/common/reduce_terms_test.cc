@@ -1,4 +1,4 @@
-#include "ringrad/parallel/comm/common/reduce_terms.h"
+#include "ringrad/parallel/comm/blocks/reduce_terms.h"
 
 #include <gtest/gtest.h>
 

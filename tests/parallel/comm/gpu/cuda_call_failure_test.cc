@@ -11,7 +11,7 @@
 
 #include "ringrad/core/gpu/cuda.h"
 #include "ringrad/core/tensor.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/tests/parallel/comm/gpu/on_gpus.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"

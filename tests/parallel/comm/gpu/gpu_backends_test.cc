@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
 #include "ringrad/tests/parallel/comm/gpu/use_mock_nccl.h"

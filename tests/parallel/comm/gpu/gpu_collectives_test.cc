@@ -12,7 +12,7 @@
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/library/shared_gpu.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/plan/collective/algorithms.h"
 #include "ringrad/tests/core/gpu/needs_gpu.h"
 #include "ringrad/tests/num_gpus.h"

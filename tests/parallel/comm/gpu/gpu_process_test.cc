@@ -13,7 +13,7 @@
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/parallel/comm/gpu/kernel_all_reduce.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"

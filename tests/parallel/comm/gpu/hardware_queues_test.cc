@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ringrad/parallel/comm/gpu/kernel_all_reduce.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/gpu/on_gpus.h"
 

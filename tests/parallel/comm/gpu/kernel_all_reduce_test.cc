@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "ringrad/core/gpu/allocator_cuda.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 #include "ringrad/tests/parallel/comm/gpu/on_gpus.h"

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "ringrad/parallel/comm/gpu/nccl_communicator.h"
-#include "ringrad/parallel/comm/memory/thread_communicator.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
+#include "ringrad/parallel/comm/host/thread_communicator.h"
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
 

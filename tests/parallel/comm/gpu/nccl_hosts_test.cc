@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"
 #include "ringrad/parallel/comm/store/store_server.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"

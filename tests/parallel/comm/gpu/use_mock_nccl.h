@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "ringrad/parallel/comm/gpu/nccl_communicator.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/gpu/mock_nccl.h"
 
 namespace ringrad::testing {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ringrad/core/device.h"
+#include "ringrad/core/base/device.h"
 
 namespace ringrad::testing {
 

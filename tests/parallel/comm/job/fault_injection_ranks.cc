@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "ringrad/parallel/comm/job/fault_injection.h"
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
 
 using namespace ringrad;
 

@@ -1,4 +1,4 @@
-#include "ringrad/parallel/comm/job/fault_injection.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
 
 #include <gtest/gtest.h>
 

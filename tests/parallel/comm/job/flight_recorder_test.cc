@@ -1,4 +1,4 @@
-#include "ringrad/parallel/comm/job/flight_recorder.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

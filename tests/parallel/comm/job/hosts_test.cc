@@ -1,4 +1,4 @@
-#include "ringrad/parallel/comm/job/hosts.h"
+#include "ringrad/parallel/comm/common/hosts.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "ringrad/parallel/comm/job/job_store.h"
-#include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 
 using namespace ringrad;
 

@@ -8,7 +8,7 @@ from pathlib import Path
 # The longest that a test looks for something, in seconds. Whole processes have Bazel's limit for the test.
 PATIENCE = 200
 
-RINGRUN = str(Path('parallel/comm/job/ringrun').absolute())
+RINGRUN = str(Path('tools/src/ringrun').absolute())
 
 
 def ringrun(*arguments, script=None, **options):

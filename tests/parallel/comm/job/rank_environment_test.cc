@@ -1,4 +1,4 @@
-#include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launched import ringrun
 
-INFO = str(Path('parallel/comm/job/ringrad-info').absolute())
+INFO = str(Path('tools/src/ringrad-info').absolute())
 
 
 def info(*arguments):

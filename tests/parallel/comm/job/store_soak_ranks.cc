@@ -14,11 +14,11 @@
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/nn/sequential.h"
 #include "ringrad/parallel/comm/job/job_store.h"
-#include "ringrad/parallel/comm/job/rank_environment.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 
 namespace ringrad {

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/memory/program_cache.h"
-#include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/parallel/plan/collective/halving_plan.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"

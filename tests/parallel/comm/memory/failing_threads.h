@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ringrad/core/make_tensor.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 
 namespace ringrad::testing {
 

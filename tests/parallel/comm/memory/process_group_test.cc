@@ -1,6 +1,6 @@
 // Ranks as processes: the same collectives as among threads, and what happens when a process ends.
 
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

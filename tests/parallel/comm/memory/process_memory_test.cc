@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/parallel/comm/memory/process_group.h"
+#include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/tests/parallel/comm/backend_errors.h"
 #include "ringrad/tests/parallel/comm/forked_child.h"

@@ -1,7 +1,7 @@
 // The state that the system reports for a process that is stopped, held by a debugger, or at its
 // end.
 
-#include "ringrad/parallel/comm/memory/process_state.h"
+#include "ringrad/parallel/comm/common/process_state.h"
 
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/plan/collective/chain_plan.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"

@@ -1,4 +1,4 @@
-#include "ringrad/parallel/comm/memory/thread_communicator.h"
+#include "ringrad/parallel/comm/host/thread_communicator.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "ringrad/core/view.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/collective_values.h"
 #include "ringrad/tests/testing.h"
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "ringrad/core/make_tensor.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/tests/asleep.h"
 #include "ringrad/tests/parallel/comm/memory/failing_threads.h"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/collective_values.h"
 #include "ringrad/tests/testing.h"
 

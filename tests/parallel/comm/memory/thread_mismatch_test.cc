@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ringrad/core/make_tensor.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/asleep.h"
 #include "ringrad/tests/parallel/comm/memory/failing_threads.h"
 #include "ringrad/tests/testing.h"

@@ -16,8 +16,8 @@
 #include <memory>
 #include <string>
 
-#include "ringrad/parallel/comm/job/fault_injection.h"
-#include "ringrad/parallel/comm/join_group.h"
+#include "ringrad/parallel/comm/network/join_group.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
 
 namespace ringrad {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "ringrad/core/error.h"
+#include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/store/store_address.h"
 #include "ringrad/parallel/comm/store/store_auth.h"

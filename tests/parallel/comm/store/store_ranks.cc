@@ -18,9 +18,9 @@
 #include <string>
 
 #include "ringrad/parallel/comm/common/descriptor.h"
-#include "ringrad/parallel/comm/job/fault_injection.h"
-#include "ringrad/parallel/comm/job/hosts.h"
-#include "ringrad/parallel/comm/job/rank_environment.h"
+#include "ringrad/parallel/comm/common/hosts.h"
+#include "ringrad/parallel/comm/record/fault_injection.h"
+#include "ringrad/parallel/comm/store/rank_environment.h"
 #include "ringrad/parallel/comm/store/store.h"
 
 using namespace ringrad;

@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import defaultdict, deque
 from pathlib import Path
 
-DRAW = str(Path('parallel/plan/draw/draw').absolute())
+DRAW = str(Path('tools/src/draw').absolute())
 CHROMIUM = shutil.which('chromium', path='/usr/bin:/usr/local/bin')
 SVG = '{http://www.w3.org/2000/svg}'
 SCHEDULES = {'gpipe': (1, 2), '1f1b': (1, 2), 'interleaved': (2, 2), 'zero_bubble': (1, 3)}  # stages per device; passes

@@ -7,8 +7,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-DRAW = str(Path('parallel/plan/draw/draw').absolute())
-CHECK = str(Path('parallel/plan/file/ringrad-check').absolute())
+DRAW = str(Path('tools/src/draw').absolute())
+CHECK = str(Path('tools/src/ringrad-check').absolute())
 
 
 def check(*paths):

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/checkpoint/checkpoint.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/train/checkpoint/sharded_checkpoint.h"
 #include "ringrad/tests/testing.h"
 

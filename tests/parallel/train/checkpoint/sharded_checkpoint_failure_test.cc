@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "ringrad/nn/checkpoint/generation.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/parallel/train/checkpoint/saved_rows.h"

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/layers/activation.h"
@@ -19,8 +19,8 @@
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/adam.h"
 #include "ringrad/nn/optimizer/sgd.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/mesh.h"
-#include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/train/checkpoint/distributed_checkpoint.h"
 #include "ringrad/parallel/train/tensor/tensor_parallel.h"
 #include "ringrad/tests/nn/checkpoint/folder.h"

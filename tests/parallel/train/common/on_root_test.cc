@@ -6,9 +6,9 @@
 
 #include <csignal>
 
-#include "ringrad/parallel/comm/job/flight_recorder.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/testing.h"
 

@@ -10,7 +10,7 @@
 
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -17,7 +17,7 @@
 #include "ringrad/core/view.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/batch_norm.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/nn/optimizer/sgd.h"
 #include "ringrad/tests/parallel/train/told_module.h"
 #include "ringrad/tests/testing.h"

@@ -15,11 +15,11 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/view.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/layers/sequential.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/nn/sequential.h"
-#include "ringrad/parallel/comm/job/flight_recorder.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -11,7 +11,7 @@
 
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 

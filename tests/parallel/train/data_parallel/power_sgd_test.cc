@@ -8,7 +8,7 @@
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/parallel/comm/job/flight_recorder.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/parallel/train/data_parallel/hook_state.h"
 #include "ringrad/tests/parallel/train/every_stream.h"

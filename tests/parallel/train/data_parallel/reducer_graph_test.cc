@@ -9,9 +9,9 @@
 #include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/nn/sequential.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/tests/testing.h"
 

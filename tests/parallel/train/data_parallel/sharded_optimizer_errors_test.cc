@@ -8,10 +8,10 @@
 
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/optimizer/adam.h"
 #include "ringrad/nn/optimizer/muon.h"
-#include "ringrad/nn/sequential.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"
 #include "ringrad/tests/testing.h"
 

@@ -17,9 +17,9 @@
 #include "ringrad/data/sampler.h"
 #include "ringrad/data/tensor_dataset.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/nn/sequential.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/plan/collective/ring_plan.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 

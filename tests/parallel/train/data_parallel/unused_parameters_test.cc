@@ -16,7 +16,7 @@
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/adam.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"

@@ -13,7 +13,7 @@
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/parallel/comm/job/flight_recorder.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 #include "ringrad/tests/parallel/train/ranks_on_devices.h"
 #include "ringrad/tests/parallel/train/small_training.h"

@@ -9,7 +9,7 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/train/loose/parameter_server.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/train/small_training.h"

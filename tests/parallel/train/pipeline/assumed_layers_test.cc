@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "ringrad/nn/layers/linear.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 
 namespace ringrad {
 namespace {

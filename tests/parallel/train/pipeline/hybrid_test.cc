@@ -9,8 +9,8 @@
 
 #include "ringrad/nn/module.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/parallel/comm/job/flight_recorder.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
 #include "ringrad/parallel/train/data_parallel/sharded_optimizer.h"
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/train/pipeline/piped_model.h"

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/train/pipeline/pipeline.h"
 #include "ringrad/tests/parallel/train/pipeline/piped_model.h"
 

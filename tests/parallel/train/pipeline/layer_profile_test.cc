@@ -12,7 +12,7 @@
 #include "ringrad/nn/layers/convolution.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/pool.h"
-#include "ringrad/nn/models.h"
+#include "ringrad/nn/models/models.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -18,7 +18,7 @@
 #include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/pool.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 #include "ringrad/parallel/train/pipeline/pipeline.h"
 #include "ringrad/tests/testing.h"

@@ -8,7 +8,7 @@
 
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 #include "ringrad/parallel/train/pipeline/pipeline.h"
 #include "ringrad/tests/parallel/train/pipeline/busy_stage.h"

@@ -8,7 +8,7 @@
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/nn/module.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/train/pipeline/piped_model.h"
 
 namespace ringrad {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/parallel/comm/job/fault_point.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
+#include "ringrad/parallel/comm/record/fault_point.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 #include "ringrad/tests/parallel/train/pipeline/piped_model.h"
 

@@ -8,13 +8,13 @@
 #include <map>
 #include <tuple>
 
-#include "ringrad/autograd/in_place.h"
 #include "ringrad/autograd/matmul/matmul.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/core/allocator.h"
+#include "ringrad/core/base/allocator.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/nn/optimizer/sgd.h"
-#include "ringrad/parallel/comm/ranks.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"
 #include "ringrad/tests/num_gpus.h"
 #include "ringrad/tests/parallel/train/pipeline/piped_model.h"

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-PLAN = str(Path('parallel/train/pipeline/ringrad-plan').absolute())
+PLAN = str(Path('tools/src/ringrad-plan').absolute())
 
 
 def plan(*arguments):

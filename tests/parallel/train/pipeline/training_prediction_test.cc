@@ -11,8 +11,8 @@
 
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/mesh.h"
-#include "ringrad/parallel/comm/ranks.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 #include "ringrad/parallel/plan/predict/topology.h"
 #include "ringrad/parallel/plan/predict/training_cost.h"

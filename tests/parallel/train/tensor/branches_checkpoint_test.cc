@@ -9,7 +9,7 @@
 
 #include "ringrad/autograd/activation_checkpoint.h"
 #include "ringrad/autograd/grad_mode.h"
-#include "ringrad/autograd/in_place.h"
+#include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/parallel/train/tensor/branches.h"
 #include "ringrad/tests/parallel/train/tensor/plain_branches.h"

@@ -13,7 +13,7 @@
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/reduce.h"
-#include "ringrad/parallel/comm/job/flight_recorder.h"
+#include "ringrad/parallel/comm/record/flight_recorder.h"
 #include "ringrad/tests/parallel/train/ranks_on_devices.h"
 #include "ringrad/tests/testing.h"
 

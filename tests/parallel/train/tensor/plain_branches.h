@@ -14,7 +14,7 @@
 #include "ringrad/nn/layers/convolution.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/pool.h"
-#include "ringrad/nn/sequential.h"
+#include "ringrad/nn/layers/sequential.h"
 #include "ringrad/parallel/train/tensor/branches.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/testing.h"

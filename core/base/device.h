@@ -1,0 +1,83 @@
+// Device: where a tensor lives.
+//
+// CPU indices are logical devices: cpu:0 and cpu:1 share the same cores and memory, yet their
+// tensors do not mix. So a program that places layers on several devices runs unchanged on one
+// machine without a GPU. CUDA indices are the CUDA runtime's; the build decides whether its GPUs
+// are real or simulated (docs/gpu.md).
+
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string_view>
+
+#include "ringrad/core/base/error.h"
+
+namespace ringrad {
+
+/// Where memory lies and who computes on it: a CPU, or a GPU under CUDA, simulated or real.
+enum class DeviceType : std::uint8_t { cpu, cuda };
+
+/// The numbers of logical CPU devices and of GPUs that a Device may name.
+inline constexpr int kMaxCpuDevices = 1024;
+inline constexpr int kMaxCudaDevices = 64;
+
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  std::int16_t index = 0;
+
+  constexpr Device() = default;
+  /// Throws DeviceError unless 0 <= index < kMaxCpuDevices, or kMaxCudaDevices. Whether a GPU
+  /// exists is checked when it is first used.
+  Device(DeviceType type, int index, Where where = Where::current());
+
+  /// Parses "cpu", "cpu:3", "cuda" or "cuda:3". Throws DeviceError for anything else.
+  Device(std::string_view text, Where where = Where::current());
+  Device(const char* text, Where where = Where::current())
+      : Device(std::string_view(text), where) {}
+
+  constexpr bool is_cpu() const { return type == DeviceType::cpu; }
+  constexpr bool is_cuda() const { return type == DeviceType::cuda; }
+
+  bool operator==(const Device&) const = default;
+};
+
+/// "cpu:0", "cuda:1"
+std::ostream& operator<<(std::ostream& out, const Device& device);
+
+/// The device of tensors that the calling thread makes without naming one: cpu:0 until
+/// set_default_device.
+inline Device default_device();
+/// Sets it, for the calling thread.
+inline void set_default_device(Device device);
+
+/// Changes the default device until the end of the scope.
+class DefaultDeviceGuard {
+ public:
+  explicit DefaultDeviceGuard(Device device) : before_(default_device()) {
+    set_default_device(device);
+  }
+  ~DefaultDeviceGuard() { set_default_device(before_); }
+  DefaultDeviceGuard(const DefaultDeviceGuard&) = delete;
+  DefaultDeviceGuard& operator=(const DefaultDeviceGuard&) = delete;
+
+ private:
+  Device before_;
+};
+
+/// Throws DeviceError "<operation>: tensors must be on one device; got cpu:0 and cpu:1".
+void check_same_device(const char* operation, const Device& a, const Device& b, Where where);
+
+/// Throws DeviceError "<operation>: needs tensors on a CPU; got cuda:0".
+void check_cpu(const char* operation, const Device& device, Where where);
+
+// Implementation details follow.
+
+namespace detail {
+inline constinit thread_local Device default_device;
+}  // namespace detail
+
+inline Device default_device() { return detail::default_device; }
+inline void set_default_device(Device device) { detail::default_device = device; }
+
+}  // namespace ringrad
