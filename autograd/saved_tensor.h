@@ -1,5 +1,5 @@
-// SavedTensor: a tensor kept for backward, which cannot be read once its memory was changed in
-// place.
+// SavedTensor: a tensor kept for backward. Reading it throws if its memory has since been modified
+// in place.
 //
 //     x = ...            version 0
 //     y = square(x)      saves x at version 0

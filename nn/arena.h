@@ -27,7 +27,7 @@
 namespace ringrad::nn {
 
 /// Makes the memory for a fresh arena's gradients: a tensor of `count` elements that nothing has
-/// written yet. An empty function means ordinary memory.
+/// written yet. An empty function uses the default allocator.
 using MakeGradients = std::function<Tensor(std::int64_t count, const Options& options)>;
 
 class ParameterArena {

@@ -28,12 +28,12 @@
 #include <string>
 #include <vector>
 
+#include "ringrad/sim/device/warp.h"
 #include "ringrad/sim/fiber.h"
 #include "ringrad/sim/kernel.h"
 #include "ringrad/sim/racecheck/access_order.h"
 #include "ringrad/sim/shared_memory.h"
 #include "ringrad/sim/thread_pool.h"
-#include "ringrad/sim/device/warp.h"
 
 namespace ringrad::sim {
 

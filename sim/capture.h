@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "ringrad/sim/op.h"
 #include "ringrad/sim/device/runtime_types.h"
+#include "ringrad/sim/op.h"
 
 namespace ringrad::sim {
 

@@ -1,8 +1,7 @@
-#include "ringrad/sim/device/device.h"
-
 #include <atomic>
 
 #include "ringrad/sim/block.h"
+#include "ringrad/sim/device/device.h"
 #include "ringrad/sim/device/warp.h"
 
 namespace ringrad::sim::device {

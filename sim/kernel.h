@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ringrad/sim/device/runtime_types.h"
-#include "ringrad/sim/sanitizers.h"
 #include "ringrad/sim/device/site.h"
+#include "ringrad/sim/sanitizers.h"
 
 namespace ringrad::sim {
 

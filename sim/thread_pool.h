@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "ringrad/sim/fiber.h"
 #include "ringrad/sim/device/indices.h"
 #include "ringrad/sim/device/site.h"
+#include "ringrad/sim/fiber.h"
 
 namespace ringrad::sim {
 

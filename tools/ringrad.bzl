@@ -105,6 +105,7 @@ def ringrad_test(
         data = [],
         devices = [],
         needs_gpu = False,
+        shard_count = None,
         size = "small",
         **kwargs):
     """A GoogleTest program; main() and the sanitizers' suppressions come with it.
@@ -140,6 +141,7 @@ def ringrad_test(
             srcs = ["//tools:on_device"],
             args = [device, "$(location :%s)" % name],
             data = data + [":" + name, "//tools/sanitizers:suppressions"],
+            shard_count = shard_count,
             tags = ["gpu"],
         )
     native.cc_test(
@@ -149,6 +151,7 @@ def ringrad_test(
         copts = RINGRAD_COPTS + copts,
         data = data + ["//tools/sanitizers:suppressions"],
         linkstatic = True,
+        shard_count = shard_count,
         deps = deps + ["@googletest//:gtest_main"],
         **kwargs
     )

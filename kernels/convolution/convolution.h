@@ -4,7 +4,7 @@
 //     y[b, k, p, q] = bias[k] + sum over c, r, s of x[b, c, h, w] * weight[k, c, r, s]
 //     with  h = p * stride + r * dilation - padding,  w = q * stride + s * dilation - padding
 //
-// A volume has one more axis, its depth: z, d and u are to it as p, h and r are to the height.
+// A volume also has a depth, whose indices z, d and u correspond to p, h and r of the height.
 //
 // Results have their channels last in memory whatever order the input has: the channels of one
 // pixel are then neighbours, so every inner loop runs over consecutive memory. An input in another

@@ -4,8 +4,8 @@
 //     values    1 1 2 3
 //     indices   1 3 2 0       values[i] = x[indices[i]]
 //
-// A NaN is larger than any number (order_key.h). Equal elements keep their order, so that the
-// result is unique.
+// A NaN counts as larger than any number (order_key.h). The sort is stable: equal elements keep
+// their order.
 
 #pragma once
 

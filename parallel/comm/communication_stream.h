@@ -60,8 +60,8 @@ class CommunicationStream {
   bool overlaps() const { return implementation_ != nullptr; }
 
   /// Seconds that the stream worked, and that threads waited in Work::wait(), since the last call.
-  /// GPU times come from the device's clock (the simulator's, if simulated). Blocks until queued
-  /// work is done.
+  /// On GPUs `work_s` comes from the device's clock (the simulator's, if simulated), except with
+  /// Overlap::never, where it is host time. Blocks until queued work is done.
   struct Times {
     double work_s = 0;
     double waited_s = 0;

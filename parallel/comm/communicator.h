@@ -150,8 +150,9 @@ class Communicator {
   ///         second call; if the backend cannot shrink
   std::unique_ptr<Communicator> shrink(Where where = Where::current());
 
-  /// A tensor that this group's collectives reduce in place, on every rank; other tensors may first
-  /// be copied to such memory. `options` as for empty(), with the CPU as the default device.
+  /// A tensor in memory that the other ranks can read, which collectives reduce in place. Tensors
+  /// elsewhere may first be copied to such memory. `options` as for empty(), with the CPU as the
+  /// default device.
   virtual Tensor empty_shared(const Shape& shape, const Options& options = {.device = Device()},
                               Where where = Where::current());
 

@@ -55,7 +55,7 @@ struct GroupOptions {
   /// How far a failing call may exceed the deadline, so that the ranks can agree on the culprit.
   /// Raise it where the load delays a thread or the store by half of it.
   std::chrono::nanoseconds verdict_time = std::chrono::seconds(1);
-  // A null planner leaves the choice to the group.
+  // The algorithm of each collective. By default (nullptr) the group chooses one by size.
   Planner all_reduce = nullptr;
   Planner reduce_scatter = nullptr;
   Planner all_gather = nullptr;

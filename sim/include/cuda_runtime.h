@@ -5,5 +5,5 @@
 #include "ringrad/sim/device/atomic.h"
 #include "ringrad/sim/device/device.h"
 #include "ringrad/sim/device/device_math.h"
-#include "ringrad/sim/runtime/runtime_api.h"
 #include "ringrad/sim/device/warp.h"
+#include "ringrad/sim/runtime/runtime_api.h"

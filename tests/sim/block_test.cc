@@ -15,8 +15,8 @@
 #include "ringrad/sim/device/atomic.h"
 #include "ringrad/sim/device/device.h"
 #include "ringrad/sim/device/launch.h"
-#include "ringrad/sim/sanitizers.h"
 #include "ringrad/sim/device/warp.h"
+#include "ringrad/sim/sanitizers.h"
 
 namespace ringrad::sim {
 namespace {

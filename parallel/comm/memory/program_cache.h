@@ -1,10 +1,10 @@
 // ProgramCache: the plans of a group's collectives, each made, proved and compiled when it is first
 // asked for.
 //
-// A collective that has a planner follows that. For any other one the cache takes, for each size of
-// buffer, the plan that a model of the group's links says is the fastest of those that add in the
-// group's order (plan/predict/fastest_plan.h). Few ranks tell which algorithms add in an order, and
-// the plan that is taken is then proved to; no other plan is.
+// If GroupOptions names a planner for a collective, its plan is taken. Otherwise the cache takes,
+// for each size of buffer, the fastest plan that adds in the group's order, as predicted by a model
+// of the group's links (plan/predict/fastest_plan.h). Which algorithms add in that order is found
+// out with few ranks; only the plan that is taken is then proved for all of them.
 
 #pragma once
 
@@ -28,8 +28,8 @@
 
 namespace ringrad {
 
-/// The most chunks of one plan, but of an all_to_all, which has one for each pair of ranks: a proof
-/// takes time and memory that grow with them.
+/// The most chunks of one plan, because the proof's time and memory grow with them. An all_to_all,
+/// which has one chunk for each pair of ranks, may have more.
 inline constexpr int kMaxPlanChunks = 4096;
 
 /// True for what is cut into segments, if the plan can be.
@@ -41,8 +41,7 @@ constexpr bool has_segments(Collective collective) {
 /// How many segments a buffer is cut into, where a plan can be.
 int num_segments(std::int64_t bytes, int world_size);
 
-/// The least k for which a buffer of this many bytes has at most 2^k: plans are compared there, as
-/// ringrad-info prints them.
+/// log2 of `bytes`, rounded up. Plans are compared at powers of two, which ringrad-info prints.
 constexpr int log_bytes_of(std::size_t bytes) {
   return bytes <= 1 ? 0 : static_cast<int>(std::bit_width(bytes - 1));
 }

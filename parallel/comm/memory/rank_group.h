@@ -8,8 +8,8 @@
 //
 // Progress only grows. In collective #k it runs from base to base + 1 + steps: base + 1 means "I am
 // in collective #k, and this is my call and my memory"; the rest counts steps (plan_program.h). A
-// store of progress releases everything that its rank has written so far; a load that sees it
-// acquires these writes.
+// store of progress is a release, and other ranks load it with acquire: a rank that sees the new
+// value also sees everything that was written before it.
 //
 // A rank sees every rank in #k + 1 before it leaves #k + 1. So two places for calls suffice: no
 // rank still reads #k when another writes #k + 2.

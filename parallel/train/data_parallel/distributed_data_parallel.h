@@ -6,7 +6,7 @@
 //                                                                   of every batch
 //
 // Guarantee: all replicas start from rank 0's values, which the constructor broadcasts, and hold
-// identical bits after every step: an all-reduce gives the same bits on all ranks, and the
+// identical bits after every step, because an all-reduce gives all ranks the same bits and the
 // optimizer is deterministic. With equal parts of the batch, the average of the ranks' mean losses
 // is the mean loss of the global batch, so n ranks compute what one rank computes on the whole
 // batch, up to the rounding of a different order of summation. With unequal parts, a rank's loss

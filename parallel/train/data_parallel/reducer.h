@@ -54,8 +54,8 @@ using CommunicationHook =
 enum class Overlap : std::uint8_t { automatic, never, always };
 
 struct DistributedDataParallelOptions {
-  /// A bucket is closed when it holds at least this many bytes; 0 takes what fits the group's
-  /// links.
+  /// A bucket is closed when it holds at least this many bytes. 0: a size is chosen from the cost
+  /// of the group's links.
   std::int64_t bucket_bytes = 0;
   /// The same for the first bucket; 0 means a quarter of bucket_bytes.
   std::int64_t first_bucket_bytes = 0;

@@ -41,12 +41,12 @@ namespace ringrad {
 
 class Replica;
 
-/// Gradients are averaged once per step, however many backward passes they come from. step() uses
-/// them up: the next pass starts from zero. Until then a parameter's grad() is this rank's
-/// contribution; after clip_grad_norm() it is the average, in this rank's part alone. Buffers, such
-/// as running statistics, are each rank's own: see broadcast_buffers (same_model.h). A parameter
-/// that some ranks' losses have reached is changed by the average, to which the other ranks
-/// contribute zeros; one that none has reached is left alone.
+/// Gradients are averaged once per step, however many backward passes they come from. step() clears
+/// them, so the next pass starts from zero. Before step(), a parameter's grad() holds this rank's
+/// own gradient; after clip_grad_norm() it holds the average, but only in this rank's part.
+/// Buffers, such as running statistics, are each rank's own: see broadcast_buffers (same_model.h).
+/// A parameter that some ranks' losses have reached is changed by the average, to which the other
+/// ranks contribute zeros; one that none has reached is left alone.
 // Inherits privately: nn::clip_grad_norm and GradScaler would see gradients that are not averaged
 // yet.
 class ShardedOptimizer : private nn::Optimizer {
