@@ -1,8 +1,10 @@
-// What the reductions do to two values, on the CPU and on GPUs. Private to reduce_terms*.
+// What the reductions do to two values, on the CPU and on GPUs. Private to parallel/comm.
 
 #pragma once
 
 #include <type_traits>
+
+#include "ringrad/parallel/comm/common/reduce_op.h"
 
 namespace ringrad {
 
@@ -36,5 +38,22 @@ struct Max {
     return (a != a) | (a > b) ? a : b;
   }
 };
+
+/// body(functor). That of a mean is Sum: whoever calls this divides.
+template <class Body>
+auto dispatch_reduce(ReduceOp op, Body body) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::mean:
+      return body(Sum{});
+    case ReduceOp::product:
+      return body(Product{});
+    case ReduceOp::min:
+      return body(Min{});
+    case ReduceOp::max:
+      break;
+  }
+  return body(Max{});
+}
 
 }  // namespace ringrad

@@ -57,24 +57,6 @@ void reduce(std::span<const std::byte* const> terms, std::span<std::byte* const>
   }
 }
 
-template <class T>
-void reduce(ReduceOp op, std::span<const std::byte* const> terms, std::span<std::byte* const> outs,
-            std::int64_t count, int divisor) {
-  switch (op) {
-    case ReduceOp::mean:
-      return reduce<T>(terms, outs, count, Sum{}, divisor);
-    case ReduceOp::sum:
-      return reduce<T>(terms, outs, count, Sum{}, 1);
-    case ReduceOp::product:
-      return reduce<T>(terms, outs, count, Product{}, 1);
-    case ReduceOp::min:
-      return reduce<T>(terms, outs, count, Min{}, 1);
-    case ReduceOp::max:
-      break;
-  }
-  reduce<T>(terms, outs, count, Max{}, 1);
-}
-
 bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
 
 }  // namespace
@@ -86,9 +68,10 @@ DType carrier_dtype(DType dtype) {
 
 void reduce_terms(DType dtype, ReduceOp op, std::span<const std::byte* const> terms,
                   std::span<std::byte* const> outs, std::int64_t count, int divisor) {
+  const int by = op == ReduceOp::mean ? divisor : 1;
   dispatch_dtype(dtype, [&]<class T>() {
     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
-      reduce<T>(op, terms, outs, count, divisor);
+      dispatch_reduce(op, [&](auto functor) { reduce<T>(terms, outs, count, functor, by); });
     else
       RINGRAD_ASSERT(carrier_dtype(dtype) == dtype);
   });

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "ringrad/core/gpu/launch.h"
+#include "ringrad/core/gpu/pack.h"
 #include "ringrad/parallel/comm/blocks/reduce_functors.h"
 #include "ringrad/parallel/comm/blocks/reduce_terms_cuda.h"
 
@@ -16,12 +17,6 @@ struct TermsOf {
   T* outs[kMost];
   int num_terms, num_outs;
   float divisor;
-};
-
-/// V neighbouring elements, moved in one instruction.
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T values[V];
 };
 
 template <class Elements, class T, std::size_t kMost, class Op>
@@ -93,22 +88,6 @@ void launch_reduce(Device device, std::span<const std::byte* const> terms,
             where, reduce_terms_packed<T, kMost, Op>, sum, count, lead, packs, op);
 }
 
-template <class Launch>
-void dispatch_op(ReduceOp op, Launch launch) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::mean:
-      return launch(Sum{});
-    case ReduceOp::product:
-      return launch(Product{});
-    case ReduceOp::min:
-      return launch(Min{});
-    case ReduceOp::max:
-      break;
-  }
-  launch(Max{});
-}
-
 }  // namespace
 
 void reduce_terms(Device device, DType dtype, ReduceOp op, std::span<const std::byte* const> terms,
@@ -121,7 +100,7 @@ void reduce_terms(Device device, DType dtype, ReduceOp op, std::span<const std::
     if constexpr (std::is_same_v<T, bool>)
       RINGRAD_ASSERT(dtype != DType::bool_);
     else
-      dispatch_op(op, [&](auto function) {
+      dispatch_reduce(op, [&](auto function) {
         if (is_small)
           launch_reduce<T, 8>(device, terms, outs, count, by, function, where);
         else

@@ -3,6 +3,7 @@
 
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/launch.h"
+#include "ringrad/core/gpu/pack.h"
 #include "ringrad/parallel/comm/blocks/reduce_functors.h"
 #include "ringrad/parallel/comm/gpu/all_reduce_kernels.h"
 
@@ -23,12 +24,6 @@ __device__ Range part_of(Range whole, int parts, int part) {
   };
   return {bound(part), bound(part + 1)};
 }
-
-/// V neighbouring elements, moved in one instruction.
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T values[V];
-};
 
 // Calls f(i, n) for each pack of n elements at i; only the last pack of a tensor has less than V.
 template <int V, class Function>
@@ -250,18 +245,7 @@ void dispatch(DType dtype, ReduceOp op, Body body) {
     if constexpr (std::is_same_v<T, bool>) {
       RINGRAD_ASSERT(dtype != DType::bool_);
     } else {
-      switch (op) {
-        case ReduceOp::sum:
-        case ReduceOp::mean:
-          return body.template operator()<T, Sum>();
-        case ReduceOp::product:
-          return body.template operator()<T, Product>();
-        case ReduceOp::min:
-          return body.template operator()<T, Min>();
-        case ReduceOp::max:
-          break;
-      }
-      body.template operator()<T, Max>();
+      dispatch_reduce(op, [&]<class Op>(Op) { body.template operator()<T, Op>(); });
     }
   });
 }
