@@ -10,7 +10,7 @@
 #include "ringrad/kernels/loss/softmax.h"
 #include "ringrad/kernels/matmul/matmul.h"
 #include "ringrad/kernels/norm/batch_norm_training.h"
-#include "ringrad/kernels/norm/layer_norm.h"
+#include "ringrad/kernels/norm/row_norm.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
 #include "ringrad/kernels/reduce/reduce.h"
 

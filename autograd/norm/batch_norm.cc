@@ -5,6 +5,7 @@
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/check_norm.h"
+#include "ringrad/autograd/norm/recorded_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/kernels/norm/batch_norm_training.h"
 
@@ -48,14 +49,10 @@ void backward_fused(BackwardContext& context, const Saved& saved) {
   if (context.needs(2)) context.set(2, to(sums.grad, saved.bias_dtype));
 }
 
-// The same, composed of recorded operators: the statistics are functions of x again. 16-bit dtypes
-// compute in float32, as in the kernels.
+// The same, composed of recorded operators: the statistics are functions of x again.
 void backward_recorded(BackwardContext& context, const Saved& saved) {
-  const auto wide = [](const Tensor& half) {
-    return size_bytes(half.dtype()) == 2 ? to(half, DType::float32) : half;
-  };
   const DType dtype = saved.x.get().dtype();
-  const Tensor x = wide(saved.x.get());
+  const Tensor x = widened(saved.x.get());
   Shape axes;  // all but the channels
   Shape channels = Shape::filled(x.dims(), 1);
   channels[1] = x.shape()[1];
@@ -72,7 +69,7 @@ void backward_recorded(BackwardContext& context, const Saved& saved) {
   const Tensor xhat = centred * rstd;
   const Tensor scale = saved.weight.defined() ? per_channel(saved.weight.get()) * rstd : rstd;
 
-  Tensor grad = wide(context.grad_output());
+  Tensor grad = widened(context.grad_output());
   if (saved.options.relu) {
     Tensor y = saved.weight.defined() ? xhat * per_channel(saved.weight.get()) : xhat;
     if (saved.bias.defined()) y = y + per_channel(saved.bias.get());
@@ -86,10 +83,6 @@ void backward_recorded(BackwardContext& context, const Saved& saved) {
   if (context.needs(1)) context.set(1, to(sum(grad * xhat, axes), saved.weight_dtype));
   if (context.needs(2)) context.set(2, to(sum(grad, axes), saved.bias_dtype));
   if (context.needs(3)) context.set(3, to(grad, dtype));
-}
-
-DType dtype_or(const Tensor& parameter, const Tensor& x) {
-  return parameter.defined() ? parameter.dtype() : x.dtype();
 }
 
 }  // namespace

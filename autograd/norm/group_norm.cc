@@ -7,44 +7,29 @@
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/norm/check_norm.h"
+#include "ringrad/autograd/norm/recorded_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/kernels/norm/group_norm.h"
 
 namespace ringrad {
 namespace {
 
-// The gradient, composed of recorded operators: the statistics are functions of x again. 16-bit
-// dtypes compute in float32, as in the kernels.
-void backward_recorded(BackwardContext& context, const Tensor& x_or_half, std::int64_t groups,
+void backward_recorded(BackwardContext& context, const Tensor& x, std::int64_t groups,
                        const Tensor& weight, const std::array<DType, 3>& dtypes, double eps) {
-  const auto wide = [](const Tensor& half) {
-    return size_bytes(half.dtype()) == 2 ? to(half, DType::float32) : half;
-  };
-  const Tensor x = wide(x_or_half), grad_output = wide(context.grad_output());
+  const Tensor grad = widened(context.grad_output());
   const Shape& shape = x.shape();
   const Shape grouped{shape[0], groups, x.numel() / (shape[0] * groups)};
   Shape per_channel = Shape::filled(x.dims(), 1), others;  // others: all axes but the channels
   per_channel[1] = shape[1];
   for (int axis = 0; axis < x.dims(); ++axis)
     if (axis != 1) others.push_back(axis);
-  const auto mean_of = [](const Tensor& values) { return mean(values, {-1}, true); };
-  const Tensor rows = reshape(x, grouped);
-  const Tensor distances = rows - mean_of(rows);  // from the rounded mean
-  const Tensor centred = distances - mean_of(distances);
-  const Tensor rstd = rsqrt(mean_of(square(centred)) + eps);
-  const Tensor xhat = centred * rstd;
-  const Tensor grad =
-      reshape(weight.defined() ? grad_output * reshape(weight, per_channel) : grad_output, grouped);
+  const RecordedNorm norm(reshape(widened(x), grouped), eps, true);
+  const Tensor g = weight.defined() ? grad * reshape(weight, per_channel) : grad;
   if (context.needs(0))
-    context.set(0, to(reshape(rstd * (grad - mean_of(grad) - xhat * mean_of(grad * xhat)), shape),
-                      dtypes[0]));
+    context.set(0, to(reshape(norm.gradient(reshape(g, grouped)), shape), dtypes[0]));
   if (context.needs(1))
-    context.set(1, to(sum(grad_output * reshape(xhat, shape), others), dtypes[1]));
-  if (context.needs(2)) context.set(2, to(sum(grad_output, others), dtypes[2]));
-}
-
-DType dtype_or(const Tensor& parameter, const Tensor& x) {
-  return parameter.defined() ? parameter.dtype() : x.dtype();
+    context.set(1, to(sum(grad * reshape(norm.xhat, shape), others), dtypes[1]));
+  if (context.needs(2)) context.set(2, to(sum(grad, others), dtypes[2]));
 }
 
 }  // namespace

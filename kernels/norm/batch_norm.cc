@@ -9,7 +9,7 @@
 #include "ringrad/kernels/norm/batch_norm_cpu.h"
 #include "ringrad/kernels/norm/batch_norm_cuda.h"
 #include "ringrad/kernels/norm/channel_norm.h"
-#include "ringrad/kernels/norm/row_norm.h"
+#include "ringrad/kernels/norm/norm_operands.h"
 #include "ringrad/kernels/overlap.h"
 
 namespace ringrad::kernels {
@@ -17,7 +17,7 @@ namespace {
 
 using channel_norm::check_input;
 using channel_norm::check_vector;
-using row_norm::statistics_dtype;
+using norm_operands::statistics_dtype;
 
 void check_like_input(const char* operation, const char* what, const Tensor& tensor,
                       const Tensor& x, Where where) {

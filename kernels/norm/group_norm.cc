@@ -4,18 +4,18 @@
 #include "ringrad/kernels/norm/channel_norm.h"
 #include "ringrad/kernels/norm/group_norm_cpu.h"
 #include "ringrad/kernels/norm/group_norm_cuda.h"
-#include "ringrad/kernels/norm/row_norm.h"
+#include "ringrad/kernels/norm/norm_operands.h"
 
 namespace ringrad::kernels {
 namespace {
 
 using channel_norm::check_input;
 using channel_norm::check_vector;
-using row_norm::data_or_null;
-using row_norm::dispatch_statistics;
-using row_norm::operand;
-using row_norm::result_for;
-using row_norm::statistics_dtype;
+using norm_operands::data_or_null;
+using norm_operands::dispatch_statistics;
+using norm_operands::operand;
+using norm_operands::result_for;
+using norm_operands::statistics_dtype;
 
 cpu::Groups groups_of(const Tensor& x, std::int64_t groups) {
   const std::int64_t B = x.shape()[0], C = x.shape()[1];
@@ -31,8 +31,8 @@ Tensor contiguous_for(const Tensor& result, DType dtype, Where where) {
 
 }  // namespace
 
-GroupNormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight,
-                           const Tensor& bias, double eps, Where where) {
+NormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight,
+                      const Tensor& bias, double eps, Where where) {
   constexpr const char* kOperation = "group_norm";
   check_input(kOperation, x, where);
   RINGRAD_CHECK(groups > 0 && x.shape()[1] % groups == 0, ShapeError, where, kOperation,
@@ -42,8 +42,8 @@ GroupNormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& w
   check_vector(kOperation, "bias", bias, x, where);
   const DType dtype = statistics_dtype(x);
   const Shape rows{x.shape()[0], groups};
-  const GroupNormResult result{empty_like(x, where), result_for(x, rows, dtype, where),
-                               result_for(x, rows, dtype, where)};
+  const NormResult result{empty_like(x, where), result_for(x, rows, dtype, where),
+                          result_for(x, rows, dtype, where)};
   if (x.numel() == 0) return result;
   const bool on_gpu = x.device().is_cuda();
   const Tensor y = contiguous_for(result.output, on_gpu ? x.dtype() : dtype, where);
@@ -62,17 +62,16 @@ GroupNormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& w
   return result;
 }
 
-GroupNormGradients group_norm_backward(const Tensor& grad_output, const Tensor& x,
-                                       const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-                                       Where where) {
+NormGradients group_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,
+                                  const Tensor& mean, const Tensor& rstd, Where where) {
   constexpr const char* kOperation = "group_norm_backward";
   check_input(kOperation, x, where);
   check_vector(kOperation, "weight", weight, x, where);
-  row_norm::check_gradient(kOperation, grad_output, x, where);
+  norm_operands::check_gradient(kOperation, grad_output, x, where);
   const DType dtype = statistics_dtype(x);
   const Shape channels{x.shape()[1]};
-  const GroupNormGradients result{empty_like(x, where), result_for(x, channels, dtype, where),
-                                  result_for(x, channels, dtype, where)};
+  const NormGradients result{empty_like(x, where), result_for(x, channels, dtype, where),
+                             result_for(x, channels, dtype, where)};
   if (x.numel() == 0) return result;
   const bool on_gpu = x.device().is_cuda();
   const Tensor grad_input = contiguous_for(result.input, on_gpu ? x.dtype() : dtype, where);

@@ -10,26 +10,17 @@
 #pragma once
 
 #include "ringrad/core/tensor.h"
+#include "ringrad/kernels/norm/norm_result.h"
 
 namespace ringrad::kernels {
-
-struct GroupNormResult {
-  Tensor output;      ///< the shape and memory order of x
-  Tensor mean, rstd;  ///< (B, G)
-};
 
 /// Shapes:  x (B, C, ...), weight (C), bias (C)  ->  y like x, mean (B, G), rstd (B, G)
 /// DTypes:  every floating dtype; mean and rstd are float32, or float64 for float64
 /// Throws:  ShapeError unless x has at least two axes, groups divides C, and weight and bias are
 ///          (C); DTypeError, DeviceError
 /// Paper:   Wu and He 2018, arXiv:1803.08494
-GroupNormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight,
-                           const Tensor& bias, double eps, Where where = Where::current());
-
-struct GroupNormGradients {
-  Tensor input;         ///< the shape and memory order of x
-  Tensor weight, bias;  ///< (C), in the dtype of mean and rstd
-};
+NormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight,
+                      const Tensor& bias, double eps, Where where = Where::current());
 
 /// With g = grad_output * weight and xhat = (x - mean) * rstd, means over the group:
 ///
@@ -38,8 +29,8 @@ struct GroupNormGradients {
 ///
 /// REQUIRES: mean and rstd are those of group_norm(x, ...)
 /// Throws:   ShapeError unless grad_output has the shape of x
-GroupNormGradients group_norm_backward(const Tensor& grad_output, const Tensor& x,
-                                       const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-                                       Where where = Where::current());
+NormGradients group_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,
+                                  const Tensor& mean, const Tensor& rstd,
+                                  Where where = Where::current());
 
 }  // namespace ringrad::kernels

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements per piece
 
-// As in layer_norm_cpu.cc, `shift` is the part of the mean that rounding took from the centre. A
+// As in row_norm_cpu.cc, `shift` is the part of the mean that rounding took from the centre. A
 // group may be large, so sums of kBlock elements are added in float64. The order of a sum of fewer
 // than kFew is the compiler's, the same in every run: it is faster than the fixed one.
 constexpr std::int64_t kBlock = 1024, kFew = 256;
@@ -37,7 +37,7 @@ template <class T, class F, class G>
         b += g(i);
       }
     } else {
-      std::tie(a, b) = row_norm::sums_over<T>(
+      std::tie(a, b) = row_norm_sums::sums_over<T>(
           count, [&](std::int64_t i) { return f(begin + i); },
           [&](std::int64_t i) { return g(begin + i); });
     }

@@ -144,7 +144,7 @@ LaunchConfig one_thread_per_group(const char* name, std::int64_t groups) {
 }  // namespace
 
 void group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                const GroupNormResult& result, Where where) {
+                const NormResult& result, Where where) {
   const Tensor planes = as_planes(x, where);
   const std::int64_t C = x.shape()[1], groups = result.mean.numel();
   const Options options{.dtype = result.mean.dtype(), .device = x.device()};
@@ -171,7 +171,7 @@ void group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, doubl
 }
 
 void group_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,
-                         const Tensor& mean, const Tensor& rstd, const GroupNormGradients& result,
+                         const Tensor& mean, const Tensor& rstd, const NormGradients& result,
                          Where where) {
   const Tensor planes = as_planes(x, where), grad_planes = as_planes(grad_output, where);
   const std::int64_t B = x.shape()[0], C = x.shape()[1], groups = mean.numel();

@@ -1,5 +1,5 @@
-// Layer and RMS normalization of rows on a GPU, as a ladder; bound by bandwidth. The backward pass
-// has its own file. Private to kernels/norm.
+// The kernels of layer and RMS normalization on a GPU, as a ladder; bound by bandwidth. Private to
+// row_norm_cuda.cu.
 //
 //     row_norm_block_per_row     rows of any length; read up to three times, mostly from the cache
 //     row_norm_in_registers      rows that fit into the registers of their threads; read once
@@ -167,42 +167,6 @@ __global__ void __launch_bounds__(kRowBlock<kRowThreads>, 512 / kRowBlock<kRowTh
     if constexpr (kCentred) args.mean[r] = centre + moments.shift;
     args.rstd[r] = moments.rstd;
   }
-}
-
-// -- Host -----------------------------------------------------------------------------------------
-
-/// y and the statistics of contiguous rows. mean is undefined unless kCentred; weight and bias may
-/// be.
-template <bool kCentred>
-void row_norm(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias,
-              double eps, const Tensor& y, const Tensor& mean, const Tensor& rstd, Where where) {
-  const Tensor in = aligned(x, where);
-  const double bytes = 2 * bytes_of(x);
-  dispatch_floating(x.dtype(), [&]<class T>() {
-    using Math = MathType<T>;
-    Tensor keep[2];
-    const std::int64_t C = x.shape().back();
-    const RowNormForward<T> args{.x = in.device_data<T>(),
-                                 .weight = parameter_of(weight, dtype_of<Math>, keep[0], where),
-                                 .bias = parameter_of(bias, dtype_of<Math>, keep[1], where),
-                                 .y = y.device_data<T>(),
-                                 .mean = kCentred ? mean.device_data<Math>() : nullptr,
-                                 .rstd = rstd.device_data<Math>(),
-                                 .rows = x.numel() / C,
-                                 .C = C,
-                                 .eps = static_cast<Math>(eps)};
-    const bool fits =
-        dispatch_threads_per_row<kPacks<T>, 256>(packs_per_row<T>(C), [&]<int kRowThreads>() {
-          launch_on(x.device(), threads_per_row<kRowThreads>(name, args.rows, bytes), where,
-                    row_norm_in_registers<T, kCentred, kRowThreads>, args);
-        });
-    if (fits) return;
-    const LaunchConfig config{.name = name,
-                              .grid = static_cast<unsigned>(args.rows),
-                              .block = kRowNormThreads,
-                              .bytes = bytes};
-    launch_on(x.device(), config, where, row_norm_block_per_row<T, kCentred>, args);
-  });
 }
 
 }  // namespace ringrad::kernels::cuda

@@ -1,75 +1,44 @@
-// Shared by normalizations of rows: checks of arguments, and memory in the dtype of the statistics.
-// Private to kernels/norm.
+// Normalizations over the last axis.
+//
+//     layer norm     y = (x - mean) * rstd * weight + bias,     rstd = 1 / sqrt(var + eps)
+//     RMS norm       y = x * rstd * weight,                     rstd = 1 / sqrt(mean(x^2) + eps)
+//
+// Each row is read while it is in cache: for its mean, for its variance about that mean, and for y.
+// RMS norm has neither mean nor bias. To normalise over several trailing axes, reshape them to one.
+//
+// Extents: C the last axis. weight and bias may be undefined, which means 1 and 0.
 
 #pragma once
 
 #include "ringrad/core/tensor.h"
-#include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/norm/norm_result.h"
 
-namespace ringrad::kernels::row_norm {
+namespace ringrad::kernels {
 
-inline DType statistics_dtype(const Tensor& x) {
-  return x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-}
+/// Shapes:  x (..., C), weight (C), bias (C)  ->  y (..., C), mean (...), rstd (...)
+/// DTypes:  every floating dtype; mean and rstd are float32, or float64 for float64
+/// Throws:  ShapeError unless x has an axis and weight and bias are (C); DTypeError, DeviceError
+/// Paper:   Ba, Kiros, Hinton 2016, arXiv:1607.06450
+NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                      Where where = Where::current());
 
-inline void check_input(const char* operation, const Tensor& x, Where where) {
-  check_floating(operation, x, where);
-  RINGRAD_CHECK(x.dims() >= 1, ShapeError, where, operation,
-                ": x must have at least one axis; got shape ", x.shape());
-}
+/// The mean is undefined. Shapes, DTypes, Throws: as layer_norm
+/// Paper:   Zhang and Sennrich 2019, arXiv:1910.07467
+NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps,
+                    Where where = Where::current());
 
-inline void check_vector(const char* operation, const char* what, const Tensor& vector,
-                         const Tensor& x, Where where) {
-  if (!vector.defined()) return;
-  check_floating(operation, vector, where);
-  check_same_device(operation, x, vector, where);
-  RINGRAD_CHECK(vector.shape() == Shape{x.shape().back()}, ShapeError, where, operation, ": ", what,
-                " must have the extent of the last axis; got ", vector.shape(), " for x ",
-                x.shape());
-}
+/// With g = grad_output * weight and xhat = (x - mean) * rstd, means over the row:
+///
+///   grad_input = rstd * (g - mean(g) - xhat * mean(g * xhat))
+///   grad_weight = sum over rows of grad_output * xhat,   grad_bias = sum over rows of grad_output
+///
+/// Throws:  ShapeError unless grad_output has the shape of x, and mean and rstd one value per row
+NormGradients layer_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,
+                                  const Tensor& mean, const Tensor& rstd,
+                                  Where where = Where::current());
 
-inline void check_gradient(const char* operation, const Tensor& grad_output, const Tensor& x,
-                           Where where) {
-  RINGRAD_CHECK(grad_output.shape() == x.shape(), ShapeError, where, operation,
-                ": the gradient must have the shape of x ", x.shape(), "; got ",
-                grad_output.shape());
-  check_same_dtype(operation, x, grad_output, where);
-  check_same_device(operation, x, grad_output, where);
-}
+/// The same with xhat = x * rstd, and without mean(g). grad_bias is undefined.
+NormGradients rms_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,
+                                const Tensor& rstd, Where where = Where::current());
 
-inline Shape without_last_axis(const Shape& shape) {
-  return Shape(std::span(shape.begin(), shape.end() - 1));
-}
-
-/// A result for x. It is zeros if x is empty, since kernels never see an empty x.
-inline Tensor result_for(const Tensor& x, const Shape& shape, DType dtype, Where where) {
-  const Options options{.dtype = dtype, .device = x.device()};
-  return x.numel() > 0 ? empty(shape, options, where) : zeros(shape, options, where);
-}
-
-/// `result` itself if it has the dtype of the arithmetic, else memory for values to be rounded into
-/// it.
-inline Tensor unrounded(const Tensor& result, DType dtype, Where where) {
-  return result.dtype() == dtype ? result : empty_like(result, dtype, where);
-}
-
-/// x, contiguous, in the dtype of the statistics; an undefined tensor stays undefined.
-inline Tensor operand(const Tensor& x, DType dtype, Where where) {
-  return x.defined() ? contiguous(cast(x, dtype, where), where) : x;
-}
-
-template <class T>
-const T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
-
-/// Calls body.operator()<T>() with T = float or double.
-template <class Body>
-void dispatch_statistics(DType dtype, Body body) {
-  if (dtype == DType::float64)
-    body.template operator()<double>();
-  else
-    body.template operator()<float>();
-}
-
-}  // namespace ringrad::kernels::row_norm
+}  // namespace ringrad::kernels

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace ringrad::kernels::row_norm {
+namespace ringrad::kernels::row_norm_sums {
 
 /// The sums of f(c) and of g(c) over c < C.
 template <class T, class F, class G>
@@ -38,4 +38,4 @@ template <class T, class F>
   return sums_over<T>(C, f, [](std::int64_t) { return T{0}; }).first;
 }
 
-}  // namespace ringrad::kernels::row_norm
+}  // namespace ringrad::kernels::row_norm_sums

@@ -1,11 +1,10 @@
-#include "ringrad/kernels/norm/layer_norm.h"
-
 #include <cmath>
 
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
+#include "ringrad/kernels/norm/row_norm.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/reference/normalization.h"
 #include "ringrad/tests/testing.h"

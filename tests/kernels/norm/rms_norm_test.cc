@@ -1,9 +1,8 @@
-#include "ringrad/kernels/norm/rms_norm.h"
-
 #include <cmath>
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/norm/row_norm.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/testing.h"
 
@@ -60,7 +59,7 @@ TEST(RMSNormTest, IsTheDefinitionWithItsGradient) {
         const Tensor grad = random.strided(random.tensor(shape, dtype));
         const Tensor weight = random.tensor({shape.back()}, dtype);
         const Expected expected = reference_of(x, weight, grad);
-        const auto [y, rstd] = rms_norm(x, weight, kEps);
+        const auto [y, mean, rstd] = rms_norm(x, weight, kEps);
         expect_close(y, expected.y, 128);
         expect_close(rstd, expected.rstd, 128);
         const auto gradients = rms_norm_backward(grad, x, weight, rstd);
@@ -71,7 +70,7 @@ TEST(RMSNormTest, IsTheDefinitionWithItsGradient) {
 
 TEST(RMSNormTest, ZerosStayZerosAndTheirGradientIsFinite) {
   const Tensor x = zeros({2, 16}), grad = ones({2, 16});
-  const auto [y, rstd] = rms_norm(x, {}, kEps);
+  const auto [y, mean, rstd] = rms_norm(x, {}, kEps);
   expect_close(y, zeros({2, 16}));
   expect_close(rms_norm_backward(grad, x, {}, rstd).input, full({2, 16}, 1 / std::sqrt(kEps)));
 }
@@ -100,7 +99,7 @@ TEST(RMSNormTest, TakesParametersOfOtherDtypesAndRowsThatBeginAnywhere) {
   const Tensor memory = random.tensor({3 * 70 + 1}), vector = random.tensor({71});
   const Tensor x = view::as_strided(memory, {3, 70}, {70, 1}, 1);
   const Tensor unaligned = view::as_strided(vector, {70}, {1}, 1);
-  const auto [y, rstd] = rms_norm(x, unaligned, kEps);
+  const auto [y, mean, rstd] = rms_norm(x, unaligned, kEps);
   expect_same_bits(y, rms_norm(clone(x), clone(unaligned), kEps).output);
   expect_same_bits(rms_norm_backward(x, x, unaligned, rstd).input,
                    rms_norm_backward(clone(x), clone(x), clone(unaligned), rstd).input);

@@ -1,0 +1,19 @@
+// What a normalization of rows or of groups returns.
+
+#pragma once
+
+#include "ringrad/core/tensor.h"
+
+namespace ringrad::kernels {
+
+struct NormResult {
+  Tensor output;      ///< the shape of x; of group norm, also its order in memory
+  Tensor mean, rstd;  ///< one value per row or group
+};
+
+struct NormGradients {
+  Tensor input;         ///< as the output
+  Tensor weight, bias;  ///< the shape of the weight, in the dtype of mean and rstd
+};
+
+}  // namespace ringrad::kernels
