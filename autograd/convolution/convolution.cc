@@ -119,12 +119,10 @@ Tensor convolve(const Tensor& x, const Tensor& weight, const Tensor& bias,
 
 /// A transposed convolution: the convolution whose input gradient it is, and what that leaves open.
 struct Transposed {
-  template <class Conv, class Options>
-  static Transposed of(const Options& o, const std::array<std::int64_t, 3>& output_padding) {
-    const Conv convolution{
-        .stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
-    return {convolution, output_padding};
-  }
+  template <std::size_t N>
+  Transposed(const ConvTransposeOptions<N>& o)
+      : convolution(ConvOptions<N>{o.stride, o.padding, o.dilation, o.groups}),
+        output_padding(ConvolutionOptions::as_volume(o.output_padding, 0)) {}
 
   ConvolutionOptions convolution;
   std::array<std::int64_t, 3> output_padding;  // along (D, H, W)
@@ -229,21 +227,17 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose1dOptions& options, Where where) {
-  const auto transposed = Transposed::of<Conv1dOptions>(options, {0, 0, options.output_padding});
-  return convolve_transposed(x, weight, bias, transposed, where);
+  return convolve_transposed(x, weight, bias, options, where);
 }
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options, Where where) {
-  const auto& added = options.output_padding;
-  const auto transposed = Transposed::of<Conv2dOptions>(options, {0, added[0], added[1]});
-  return convolve_transposed(x, weight, bias, transposed, where);
+  return convolve_transposed(x, weight, bias, options, where);
 }
 
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose3dOptions& options, Where where) {
-  const auto transposed = Transposed::of<Conv3dOptions>(options, options.output_padding);
-  return convolve_transposed(x, weight, bias, transposed, where);
+  return convolve_transposed(x, weight, bias, options, where);
 }
 
 }  // namespace ringrad

@@ -6,36 +6,23 @@
 
 #pragma once
 
-#include <array>
-
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/convolution/convolution.h"
 
 namespace ringrad {
 
-struct ConvTranspose1dOptions {
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;         ///< removed on either side of the result
-  std::int64_t output_padding = 0;  ///< added at its end; less than the stride
-  std::int64_t dilation = 1;        ///< distance between taps
+/// Of a transposed convolution over N axes.
+template <std::size_t N>
+struct ConvTransposeOptions {
+  PerAxis<N> stride = 1;
+  PerAxis<N> padding = 0;         ///< removed on either side of the result
+  PerAxis<N> output_padding = 0;  ///< added at its end; less than the stride
+  PerAxis<N> dilation = 1;        ///< distance between taps
   std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
 };
-
-struct ConvTranspose2dOptions {
-  std::array<std::int64_t, 2> stride = {1, 1};          ///< vertical, horizontal
-  std::array<std::int64_t, 2> padding = {0, 0};         ///< removed on either side of the result
-  std::array<std::int64_t, 2> output_padding = {0, 0};  ///< added at its end; less than the stride
-  std::array<std::int64_t, 2> dilation = {1, 1};        ///< distance between taps
-  std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
-};
-
-struct ConvTranspose3dOptions {
-  std::array<std::int64_t, 3> stride = {1, 1, 1};          ///< along depth, vertical, horizontal
-  std::array<std::int64_t, 3> padding = {0, 0, 0};         ///< removed on either side of the result
-  std::array<std::int64_t, 3> output_padding = {0, 0, 0};  ///< added at its end; less than stride
-  std::array<std::int64_t, 3> dilation = {1, 1, 1};        ///< distance between taps
-  std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
-};
+using ConvTranspose1dOptions = ConvTransposeOptions<1>;
+using ConvTranspose2dOptions = ConvTransposeOptions<2>;
+using ConvTranspose3dOptions = ConvTransposeOptions<3>;
 
 /// Cross-correlation of images with filters:
 ///

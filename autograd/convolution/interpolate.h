@@ -2,16 +2,15 @@
 
 #pragma once
 
-#include <array>
-
+#include "ringrad/core/base/per_axis.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/pool/resample.h"
 
 namespace ringrad {
 
 struct InterpolateOptions {
-  std::array<std::int64_t, 2> size = {0, 0};  ///< pixels of the result: vertical, horizontal
-  std::array<double, 2> scale = {0, 0};  ///< instead of a size: outputs per input, rounded down
+  PerAxis<2> size = 0;           ///< pixels of the result: vertical, horizontal
+  PerAxis<2, double> scale = 0;  ///< instead of a size: outputs per input, rounded down
   Interpolation mode = Interpolation::nearest;
   bool align_corners = false;  ///< of bilinear: pixels are points, and those in corners stay there
 };

@@ -48,7 +48,7 @@ Tensor spread_means(const Tensor& grad, const Shape& input_shape, const Pool2dOp
 
 Tensor spread_adaptive_means(const Tensor& grad, const Shape& input_shape, Where where) {
   Tensor y = kernels::adaptive_avg_pool2d_backward(grad, input_shape, where);
-  const std::array<std::int64_t, 2> size{grad.shape()[2], grad.shape()[3]};
+  const PerAxis<2> size{grad.shape()[2], grad.shape()[3]};
   if (needs_grad(grad))
     record("adaptive_avg_pool2d_spread", where, y, {&grad},
            [size, where](BackwardContext& context) {
@@ -65,9 +65,9 @@ Tensor pool_row(const char* operation, Pool2d pool, const Tensor& x, const Pool1
   RINGRAD_CHECK(x.dims(where) == 3, ShapeError, where, operation, ": input must be (B, C, L); got ",
                 x.shape());
   const Tensor y = pool(unsqueeze(x, 2, where),
-                        {.kernel = {1, options.kernel},
-                         .stride = {1, options.stride},
-                         .padding = {0, options.padding},
+                        {.kernel = {1, options.kernel[0]},
+                         .stride = {1, options.stride[0]},
+                         .padding = {0, options.padding[0]},
                          .count_include_pad = options.count_include_pad},
                         where);
   return squeeze(y, {2}, where);
@@ -168,7 +168,7 @@ Tensor avg_pool3d(const Tensor& x, const Pool3dOptions& options, Where where) {
   return to(pool_volume(avg_pool2d, to(x, math, where), options, where), dtype, where);
 }
 
-Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size, Where where) {
+Tensor adaptive_avg_pool2d(const Tensor& x, PerAxis<2> output_size, Where where) {
   Tensor y = kernels::adaptive_avg_pool2d(x, output_size, where);
   if (needs_grad(x))
     record("adaptive_avg_pool2d", where, y, {&x},

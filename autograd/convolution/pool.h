@@ -3,26 +3,10 @@
 
 #pragma once
 
-#include <array>
-
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/pool/pool.h"
 
 namespace ringrad {
-
-struct Pool1dOptions {
-  std::int64_t kernel = 2;
-  std::int64_t stride = 0;        ///< distance between windows; 0: the kernel's extent
-  std::int64_t padding = 0;       ///< at most half of the kernel
-  bool count_include_pad = true;  ///< means divide by the padded window, not by its part in x
-};
-
-struct Pool3dOptions {
-  std::array<std::int64_t, 3> kernel = {2, 2, 2};   ///< window extents: depth, vertical, horizontal
-  std::array<std::int64_t, 3> stride = {0, 0, 0};   ///< distance between windows; 0: the kernel's
-  std::array<std::int64_t, 3> padding = {0, 0, 0};  ///< at most half of the kernel
-  bool count_include_pad = true;  ///< means divide by the padded window, not by its part in x
-};
 
 /// The largest value of each window; the gradient goes to the first place that holds it.
 ///
@@ -64,7 +48,6 @@ Tensor avg_pool3d(const Tensor& x, const Pool3dOptions& options = {},
 ///
 /// Shapes:  x (B, C, H, W)  ->  (B, C, output_size[0], output_size[1])
 /// Throws:  ShapeError, DTypeError, ValueError
-Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size,
-                           Where where = Where::current());
+Tensor adaptive_avg_pool2d(const Tensor& x, PerAxis<2> output_size, Where where = Where::current());
 
 }  // namespace ringrad

@@ -47,9 +47,8 @@ PoolGeometry sliding_geometry(const char* operation, const Shape& shape,
   return g;
 }
 
-PoolGeometry adaptive_geometry(const char* operation, const Shape& shape,
-                               std::array<std::int64_t, 2> output_size, Layout layout,
-                               Where where) {
+PoolGeometry adaptive_geometry(const char* operation, const Shape& shape, PerAxis<2> output_size,
+                               Layout layout, Where where) {
   check_image(operation, shape, where);
   for (const std::int64_t size : output_size)
     RINGRAD_CHECK(size > 0 && size <= std::numeric_limits<std::int32_t>::max(), ValueError, where,
@@ -229,7 +228,7 @@ Tensor avg_pool2d_backward(const Tensor& grad_output, const Shape& input_shape,
   return average_backward(grad_output, input_shape, g, layout, where);
 }
 
-Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size, Where where) {
+Tensor adaptive_avg_pool2d(const Tensor& x, PerAxis<2> output_size, Where where) {
   constexpr const char* kOperation = "adaptive_avg_pool2d";
   check_floating(kOperation, x, where);
   const Layout layout = layout_of(x);

@@ -15,18 +15,22 @@
 
 #pragma once
 
-#include <array>
-
+#include "ringrad/core/base/per_axis.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {
 
-struct Pool2dOptions {
-  std::array<std::int64_t, 2> kernel = {2, 2};   ///< window extents: vertical, horizontal
-  std::array<std::int64_t, 2> stride = {0, 0};   ///< distance between windows; 0: the kernel's
-  std::array<std::int64_t, 2> padding = {0, 0};  ///< at most half of the kernel
+/// Of windows that slide along N axes.
+template <std::size_t N>
+struct PoolOptions {
+  PerAxis<N> kernel = 2;          ///< window extents
+  PerAxis<N> stride = 0;          ///< distance between windows; 0: the kernel's extent
+  PerAxis<N> padding = 0;         ///< at most half of the kernel
   bool count_include_pad = true;  ///< means divide by the padded window, not by its part in x
 };
+using Pool1dOptions = PoolOptions<1>;
+using Pool2dOptions = PoolOptions<2>;
+using Pool3dOptions = PoolOptions<3>;
 
 namespace kernels {
 
@@ -74,8 +78,7 @@ Tensor avg_pool2d_backward(const Tensor& grad_output, const Shape& input_shape,
 ///
 /// Shapes:  x (B, C, H, W)  ->  (B, C, output_size[0], output_size[1])
 /// Throws:  ValueError unless the output size is positive
-Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size,
-                           Where where = Where::current());
+Tensor adaptive_avg_pool2d(const Tensor& x, PerAxis<2> output_size, Where where = Where::current());
 
 Tensor adaptive_avg_pool2d_backward(const Tensor& grad_output, const Shape& input_shape,
                                     Where where = Where::current());

@@ -2,57 +2,48 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "ringrad/core/base/per_axis.h"
+
 namespace ringrad {
 
-struct Conv1dOptions {
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;   ///< zeros on either side
-  std::int64_t dilation = 1;  ///< distance between taps
-  std::int64_t groups = 1;    ///< output channels of a group see that group's input channels only
-
-  bool operator==(const Conv1dOptions&) const = default;
-};
-
-struct Conv2dOptions {
-  std::array<std::int64_t, 2> stride = {1, 1};    ///< vertical, horizontal
-  std::array<std::int64_t, 2> padding = {0, 0};   ///< zeros on either side
-  std::array<std::int64_t, 2> dilation = {1, 1};  ///< distance between taps
+/// Of a convolution over N axes.
+template <std::size_t N>
+struct ConvOptions {
+  PerAxis<N> stride = 1;
+  PerAxis<N> padding = 0;   ///< zeros on either side
+  PerAxis<N> dilation = 1;  ///< distance between taps
   std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
 
-  bool operator==(const Conv2dOptions&) const = default;
+  bool operator==(const ConvOptions&) const = default;
 };
-
-struct Conv3dOptions {
-  std::array<std::int64_t, 3> stride = {1, 1, 1};    ///< along depth, vertical, horizontal
-  std::array<std::int64_t, 3> padding = {0, 0, 0};   ///< zeros on either side
-  std::array<std::int64_t, 3> dilation = {1, 1, 1};  ///< distance between taps
-  std::int64_t groups = 1;  ///< output channels of a group see that group's input channels only
-
-  bool operator==(const Conv3dOptions&) const = default;
-};
+using Conv1dOptions = ConvOptions<1>;
+using Conv2dOptions = ConvOptions<2>;
+using Conv3dOptions = ConvOptions<3>;
 
 namespace kernels {
 
 /// The options of a convolution over any number of axes. Inside, all are volumes: an image is a
 /// volume of one plane, and a sequence is an image of one row.
 struct ConvolutionOptions {
-  ConvolutionOptions(const Conv1dOptions& o)
-      : rank(1),
-        stride{1, 1, o.stride},
-        padding{0, 0, o.padding},
-        dilation{1, 1, o.dilation},
+  template <std::size_t N>
+  ConvolutionOptions(const ConvOptions<N>& o)
+      : rank(N),
+        stride(as_volume(o.stride, 1)),
+        padding(as_volume(o.padding, 0)),
+        dilation(as_volume(o.dilation, 1)),
         groups(o.groups) {}
-  ConvolutionOptions(const Conv2dOptions& o)
-      : rank(2),
-        stride{1, o.stride[0], o.stride[1]},
-        padding{0, o.padding[0], o.padding[1]},
-        dilation{1, o.dilation[0], o.dilation[1]},
-        groups(o.groups) {}
-  ConvolutionOptions(const Conv3dOptions& o)
-      : rank(3), stride(o.stride), padding(o.padding), dilation(o.dilation), groups(o.groups) {}
+
+  /// The numbers of the last axes of (D, H, W), behind `otherwise` for those before.
+  template <std::size_t N>
+  static std::array<std::int64_t, 3> as_volume(const PerAxis<N>& numbers, std::int64_t otherwise) {
+    std::array<std::int64_t, 3> all = {otherwise, otherwise, otherwise};
+    std::copy(numbers.begin(), numbers.end(), all.end() - N);
+    return all;
+  }
 
   int rank;  ///< how many axes the filters move along: the last ones of (D, H, W)
   std::array<std::int64_t, 3> stride, padding, dilation;

@@ -1,46 +1,40 @@
 #include "ringrad/nn/layers/pool.h"
 
-#include "ringrad/nn/layers/every_axis.h"
-
 namespace ringrad::nn {
 
-std::string SlidingPool::describe() const {
-  return concat(name_, "(kernel ", kernel_, ", stride ", stride_,
-                padding_ ? concat(", padding ", padding_) : "", ')');
+template <std::size_t N, bool kMax>
+SlidingPool<N, kMax>::SlidingPool(PerAxis<N> kernel, const PoolLayerOptions<N>& options)
+    : options_{.kernel = kernel, .stride = options.stride, .padding = options.padding} {
+  for (std::size_t axis = 0; axis < N; ++axis)
+    if (options_.stride[axis] == 0) options_.stride[axis] = kernel[axis];
 }
 
-template <class Options>
-Options SlidingPool::options_of() const {
-  return {
-      .kernel = EveryAxis{kernel_}, .stride = EveryAxis{stride_}, .padding = EveryAxis{padding_}};
+template <std::size_t N, bool kMax>
+std::string SlidingPool<N, kMax>::describe() const {
+  const bool is_padded = options_.padding != PerAxis<N>(0);
+  return concat(kMax ? "MaxPool" : "AvgPool", N, "d(kernel ", options_.kernel, ", stride ",
+                options_.stride, is_padded ? concat(", padding ", options_.padding) : "", ')');
 }
 
-Tensor MaxPool1d::forward(const Tensor& x, Where at) {
-  return max_pool1d(x, options_of<ringrad::Pool1dOptions>(), at);
+template <std::size_t N, bool kMax>
+Tensor SlidingPool<N, kMax>::forward(const Tensor& x, Where at) {
+  if constexpr (N == 1)
+    return kMax ? max_pool1d(x, options_, at) : avg_pool1d(x, options_, at);
+  else if constexpr (N == 2)
+    return kMax ? max_pool2d(x, options_, at) : avg_pool2d(x, options_, at);
+  else
+    return kMax ? max_pool3d(x, options_, at) : avg_pool3d(x, options_, at);
 }
 
-Tensor MaxPool2d::forward(const Tensor& x, Where at) {
-  return max_pool2d(x, options_of<ringrad::Pool2dOptions>(), at);
-}
-
-Tensor MaxPool3d::forward(const Tensor& x, Where at) {
-  return max_pool3d(x, options_of<ringrad::Pool3dOptions>(), at);
-}
-
-Tensor AvgPool1d::forward(const Tensor& x, Where at) {
-  return avg_pool1d(x, options_of<ringrad::Pool1dOptions>(), at);
-}
-
-Tensor AvgPool2d::forward(const Tensor& x, Where at) {
-  return avg_pool2d(x, options_of<ringrad::Pool2dOptions>(), at);
-}
-
-Tensor AvgPool3d::forward(const Tensor& x, Where at) {
-  return avg_pool3d(x, options_of<ringrad::Pool3dOptions>(), at);
-}
+template class SlidingPool<1, true>;
+template class SlidingPool<2, true>;
+template class SlidingPool<3, true>;
+template class SlidingPool<1, false>;
+template class SlidingPool<2, false>;
+template class SlidingPool<3, false>;
 
 Tensor AdaptiveAvgPool2d::forward(const Tensor& x, Where at) {
-  return adaptive_avg_pool2d(x, {output_size_, output_size_}, at);
+  return adaptive_avg_pool2d(x, output_size_, at);
 }
 
 std::string AdaptiveAvgPool2d::describe() const {

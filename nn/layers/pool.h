@@ -8,84 +8,40 @@
 
 namespace ringrad::nn {
 
-/// The options of pooling layers; each number applies to every axis.
-struct Pool2dOptions {
-  std::int64_t stride = 0;  ///< 0 means the kernel's extent
-  std::int64_t padding = 0;
+template <std::size_t N>
+struct PoolLayerOptions {
+  PerAxis<N> stride = 0;  ///< 0 means the kernel's extent
+  PerAxis<N> padding = 0;
 };
 
-/// The common part of layers with sliding windows, which have `kernel` positions along every axis.
+/// Windows that slide along N axes: MaxPool2d(3, {.stride = 2}).
+template <std::size_t N, bool kMax>
 class SlidingPool : public Module {
  public:
+  explicit SlidingPool(PerAxis<N> kernel, const PoolLayerOptions<N>& options = {});
+
+  Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
- protected:
-  SlidingPool(const char* name, std::int64_t kernel, const Pool2dOptions& options)
-      : name_(name),
-        kernel_(kernel),
-        stride_(options.stride ? options.stride : kernel),
-        padding_(options.padding) {}
-
-  /// The numbers as the options of an operator.
-  template <class Options>
-  Options options_of() const;
-
  private:
-  const char* name_;
-  std::int64_t kernel_, stride_, padding_;
+  PoolOptions<N> options_;
 };
+using MaxPool1d = SlidingPool<1, true>;
+using MaxPool2d = SlidingPool<2, true>;
+using MaxPool3d = SlidingPool<3, true>;
+using AvgPool1d = SlidingPool<1, false>;
+using AvgPool2d = SlidingPool<2, false>;
+using AvgPool3d = SlidingPool<3, false>;
 
-class MaxPool1d : public SlidingPool {
- public:
-  explicit MaxPool1d(std::int64_t kernel, const Pool2dOptions& options = {})
-      : SlidingPool("MaxPool1d", kernel, options) {}
-  Tensor forward(const Tensor& x, Where at = Where::current()) override;
-};
-
-class MaxPool2d : public SlidingPool {
- public:
-  explicit MaxPool2d(std::int64_t kernel, const Pool2dOptions& options = {})
-      : SlidingPool("MaxPool2d", kernel, options) {}
-  Tensor forward(const Tensor& x, Where at = Where::current()) override;
-};
-
-class MaxPool3d : public SlidingPool {
- public:
-  explicit MaxPool3d(std::int64_t kernel, const Pool2dOptions& options = {})
-      : SlidingPool("MaxPool3d", kernel, options) {}
-  Tensor forward(const Tensor& x, Where at = Where::current()) override;
-};
-
-class AvgPool1d : public SlidingPool {
- public:
-  explicit AvgPool1d(std::int64_t kernel, const Pool2dOptions& options = {})
-      : SlidingPool("AvgPool1d", kernel, options) {}
-  Tensor forward(const Tensor& x, Where at = Where::current()) override;
-};
-
-class AvgPool2d : public SlidingPool {
- public:
-  explicit AvgPool2d(std::int64_t kernel, const Pool2dOptions& options = {})
-      : SlidingPool("AvgPool2d", kernel, options) {}
-  Tensor forward(const Tensor& x, Where at = Where::current()) override;
-};
-
-class AvgPool3d : public SlidingPool {
- public:
-  explicit AvgPool3d(std::int64_t kernel, const Pool2dOptions& options = {})
-      : SlidingPool("AvgPool3d", kernel, options) {}
-  Tensor forward(const Tensor& x, Where at = Where::current()) override;
-};
-
-/// Pools an input of any size to output_size x output_size.
+/// Pools an input of any size to an output of this one.
 class AdaptiveAvgPool2d : public Module {
  public:
-  explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_(output_size) {}
+  explicit AdaptiveAvgPool2d(PerAxis<2> output_size) : output_size_(output_size) {}
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
   std::string describe() const override;
 
  private:
-  std::int64_t output_size_;
+  PerAxis<2> output_size_;
 };
 
 }  // namespace ringrad::nn

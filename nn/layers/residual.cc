@@ -6,14 +6,14 @@ namespace ringrad::nn {
 
 Residual::Layer Residual::make_layer(const std::string& conv, const std::string& norm,
                                      std::int64_t in_channels, std::int64_t out_channels,
-                                     Conv2dOptions options, Where where) {
+                                     ConvLayerOptions<2> options, Where where) {
   options.bias = false;  // the norm would subtract it again
   Conv2d& convolution = child(conv, Conv2d(in_channels, out_channels, options, where));
   return {&convolution, &child(norm, BatchNorm2d(out_channels))};
 }
 
-void Residual::add_layer(std::int64_t in_channels, std::int64_t out_channels, Conv2dOptions options,
-                         Where where) {
+void Residual::add_layer(std::int64_t in_channels, std::int64_t out_channels,
+                         ConvLayerOptions<2> options, Where where) {
   const std::string number = std::to_string(layers_.size() + 1);
   layers_.push_back(
       make_layer("conv" + number, "bn" + number, in_channels, out_channels, options, where));

@@ -32,7 +32,7 @@ class Residual : public Module {
 
  protected:
   /// Appends a convolution without bias, and its norm.
-  void add_layer(std::int64_t in_channels, std::int64_t out_channels, Conv2dOptions options,
+  void add_layer(std::int64_t in_channels, std::int64_t out_channels, ConvLayerOptions<2> options,
                  Where where);
   /// REQUIRES: called once, after the layers
   void add_shortcut(std::int64_t in_channels, std::int64_t out_channels, std::int64_t stride,
@@ -44,7 +44,7 @@ class Residual : public Module {
     BatchNorm2d* norm;
   };
   Layer make_layer(const std::string& conv, const std::string& norm, std::int64_t in_channels,
-                   std::int64_t out_channels, Conv2dOptions options, Where where);
+                   std::int64_t out_channels, ConvLayerOptions<2> options, Where where);
 
   std::vector<Layer> layers_;
   Layer shortcut_{nullptr, nullptr};  // null: the identity

@@ -12,101 +12,59 @@
 namespace ringrad::fuzz_torch {
 namespace {
 
-// One number for both axes of an image, or for all of a volume.
-std::array<std::int64_t, 2> both(Arguments number) {
-  const std::int64_t value = number;
-  return {value, value};
+std::int64_t number(Arguments argument) { return argument; }
+
+template <class Options>
+Options convolution_of(Arguments with) {
+  Options options;
+  options.stride = number(with["stride"]);
+  options.padding = number(with["padding"]);
+  options.dilation = number(with["dilation"]);
+  options.groups = with["groups"];
+  if constexpr (requires { options.output_padding; })
+    options.output_padding = number(with["output_padding"]);
+  return options;
 }
-std::array<std::int64_t, 3> all(Arguments number) {
-  const std::int64_t value = number;
-  return {value, value, value};
+
+// The operator's program for the test.
+template <class Options>
+auto convolution(Tensor (*run)(const Tensor&, const Tensor&, const Tensor&, const Options&,
+                               Where)) {
+  return [run](In in, Arguments with) {
+    return run(in[0], in[1], in[2], convolution_of<Options>(with), Where::current());
+  };
+}
+
+template <std::size_t N>
+auto pool(Tensor (*run)(const Tensor&, const PoolOptions<N>&, Where)) {
+  return [run](In in, Arguments with) {
+    const PoolOptions<N> options{.kernel = number(with["kernel"]),
+                                 .stride = number(with["stride"]),
+                                 .padding = number(with["padding"]),
+                                 .count_include_pad = with["count_include_pad"]};
+    return run(in[0], options, Where::current());
+  };
 }
 
 Operators convolutions() {
   return {
-      {"conv1d",
-       [](In in, Arguments with) {
-         return conv1d(in[0], in[1], in[2],
-                       {.stride = with["stride"],
-                        .padding = with["padding"],
-                        .dilation = with["dilation"],
-                        .groups = with["groups"]});
-       }},
-      {"conv2d",
-       [](In in, Arguments with) {
-         return conv2d(in[0], in[1], in[2],
-                       {.stride = both(with["stride"]),
-                        .padding = both(with["padding"]),
-                        .dilation = both(with["dilation"]),
-                        .groups = with["groups"]});
-       }},
-      {"conv3d",
-       [](In in, Arguments with) {
-         return conv3d(in[0], in[1], in[2],
-                       {.stride = all(with["stride"]),
-                        .padding = all(with["padding"]),
-                        .dilation = all(with["dilation"]),
-                        .groups = with["groups"]});
-       }},
-      {"conv_transpose1d",
-       [](In in, Arguments with) {
-         return conv_transpose1d(in[0], in[1], in[2],
-                                 {.stride = with["stride"],
-                                  .padding = with["padding"],
-                                  .output_padding = with["output_padding"],
-                                  .dilation = with["dilation"],
-                                  .groups = with["groups"]});
-       }},
-      {"conv_transpose2d",
-       [](In in, Arguments with) {
-         return conv_transpose2d(in[0], in[1], in[2],
-                                 {.stride = both(with["stride"]),
-                                  .padding = both(with["padding"]),
-                                  .output_padding = both(with["output_padding"]),
-                                  .dilation = both(with["dilation"]),
-                                  .groups = with["groups"]});
-       }},
-      {"conv_transpose3d",
-       [](In in, Arguments with) {
-         return conv_transpose3d(in[0], in[1], in[2],
-                                 {.stride = all(with["stride"]),
-                                  .padding = all(with["padding"]),
-                                  .output_padding = all(with["output_padding"]),
-                                  .dilation = all(with["dilation"]),
-                                  .groups = with["groups"]});
-       }},
+      {"conv1d", convolution(conv1d)},
+      {"conv2d", convolution(conv2d)},
+      {"conv3d", convolution(conv3d)},
+      {"conv_transpose1d", convolution(conv_transpose1d)},
+      {"conv_transpose2d", convolution(conv_transpose2d)},
+      {"conv_transpose3d", convolution(conv_transpose3d)},
   };
-}
-
-Pool1dOptions pool1d_of(Arguments with) {
-  return {.kernel = with["kernel"],
-          .stride = with["stride"],
-          .padding = with["padding"],
-          .count_include_pad = with["count_include_pad"]};
-}
-
-Pool2dOptions pool2d_of(Arguments with) {
-  return {.kernel = both(with["kernel"]),
-          .stride = both(with["stride"]),
-          .padding = both(with["padding"]),
-          .count_include_pad = with["count_include_pad"]};
-}
-
-Pool3dOptions pool3d_of(Arguments with) {
-  return {.kernel = all(with["kernel"]),
-          .stride = all(with["stride"]),
-          .padding = all(with["padding"]),
-          .count_include_pad = with["count_include_pad"]};
 }
 
 Operators windows() {
   return {
-      {"max_pool1d", [](In in, Arguments with) { return max_pool1d(in[0], pool1d_of(with)); }},
-      {"avg_pool1d", [](In in, Arguments with) { return avg_pool1d(in[0], pool1d_of(with)); }},
-      {"max_pool2d", [](In in, Arguments with) { return max_pool2d(in[0], pool2d_of(with)); }},
-      {"avg_pool2d", [](In in, Arguments with) { return avg_pool2d(in[0], pool2d_of(with)); }},
-      {"max_pool3d", [](In in, Arguments with) { return max_pool3d(in[0], pool3d_of(with)); }},
-      {"avg_pool3d", [](In in, Arguments with) { return avg_pool3d(in[0], pool3d_of(with)); }},
+      {"max_pool1d", pool(max_pool1d)},
+      {"avg_pool1d", pool(avg_pool1d)},
+      {"max_pool2d", pool(max_pool2d)},
+      {"avg_pool2d", pool(avg_pool2d)},
+      {"max_pool3d", pool(max_pool3d)},
+      {"avg_pool3d", pool(avg_pool3d)},
       {"adaptive_avg_pool2d",
        [](In in, Arguments with) {
          return adaptive_avg_pool2d(in[0], {with["size"][0], with["size"][1]});
