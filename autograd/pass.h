@@ -1,5 +1,13 @@
-// Pass: one backward pass over the part of the graph that its roots reach, as engine.h describes.
-// Only for code that runs a pass: the engine, and split_backward.cc, which runs one half of a pass.
+// Pass: one backward pass over the part of the graph that its roots reach.
+//
+//     add_root   gradient(root) = what the user gives, or ones
+//     discover   for each edge a -> b of the nodes below the roots: ++pending(b)
+//     run        while a node is ready: take the latest of them;
+//                    its function makes gradients of its inputs from gradient(node)   (call)
+//                    along each edge to b: gradient(b) += the input's gradient        (deliver)
+//                                          if --pending(b) == 0, b is ready           (hand_on)
+//
+// Only for code that runs a pass: the engine, and split_backward.cc.
 
 #pragma once
 
@@ -25,11 +33,18 @@ class Pass {
   void add_root(const Edge& root, Tensor gradient);
   /// Adds roots that a user names, after checking them. If no gradients are given, they are ones.
   void add_roots(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs);
+  void run();
+
+  // -- For grad() ---------------------------------------------------------------------------------
+
   /// Stores the gradients that reach the inputs in `results`, which must outlive the pass; leaves
   /// then accumulate nothing.
   void take_gradients(const char* operation, std::span<const Tensor> inputs,
                       std::span<Tensor> results);
-  void run();
+  /// True for grad(), which must not touch any leaf's gradient, now or later.
+  virtual bool spares_leaves() const { return !wanted_.empty(); }
+
+  // -- For functions and hooks that the pass calls ------------------------------------------------
 
   void add_callback(std::function<void()> callback) { callbacks_.push_back(std::move(callback)); }
   const Tensor& keep_while_node_runs(Tensor x) { return kept_.emplace_front(std::move(x)); }
@@ -39,15 +54,16 @@ class Pass {
     return leaf.overwrite && leaf.visit.pending == 1 && !leaf.gradient(0).defined() &&
            !leaf.has_hooks() && wanted_.empty() && !options_.create_graph;
   }
-  /// True for grad(), which must not touch any leaf's gradient, now or later.
-  virtual bool spares_leaves() const { return !wanted_.empty(); }
-  /// True if the gradients that a function sets along edges of another pass are kept as well.
-  virtual bool keeps_all_gradients() const { return false; }
   Pass* outer() const { return outer_; }
   /// The pass that this thread runs, or null; it may run within another one.
   static Pass* innermost() { return innermost_; }
   /// The node that this thread's innermost pass is calling.
   static Node* running() { return running_; }
+
+  // -- For one half of a pass (split_backward.cc) -------------------------------------------------
+
+  /// True if the gradients that a function sets along edges of another pass are kept as well.
+  virtual bool keeps_all_gradients() const { return false; }
 
   /// The lists of a pass. The next pass reuses their memory: a small network runs a thousand passes
   /// in the time of a few thousand allocations.
