@@ -73,8 +73,11 @@ class Conv : public Filters<N, ConvLayerOptions<N>> {
 
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
 };
+/// Filters over sequences.
 using Conv1d = Conv<1>;
+/// Filters over images.
 using Conv2d = Conv<2>;
+/// Filters over volumes.
 using Conv3d = Conv<3>;
 
 /// Shapes:  (B, in_channels, T), (B, in_channels, P, Q) or (B, in_channels, Z, P, Q)
@@ -91,8 +94,11 @@ class ConvTranspose : public Filters<N, ConvTransposeLayerOptions<N>> {
 
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
 };
+/// The transpose of Conv1d.
 using ConvTranspose1d = ConvTranspose<1>;
+/// The transpose of Conv2d.
 using ConvTranspose2d = ConvTranspose<2>;
+/// The transpose of Conv3d.
 using ConvTranspose3d = ConvTranspose<3>;
 
 }  // namespace ringrad::nn

@@ -26,11 +26,17 @@ class SlidingPool : public Module {
  private:
   PoolOptions<N> options_;
 };
+/// The largest value of each window of sequences.
 using MaxPool1d = SlidingPool<1, true>;
+/// The largest value of each window of images.
 using MaxPool2d = SlidingPool<2, true>;
+/// The largest value of each window of volumes.
 using MaxPool3d = SlidingPool<3, true>;
+/// The mean value of each window of sequences.
 using AvgPool1d = SlidingPool<1, false>;
+/// The mean value of each window of images.
 using AvgPool2d = SlidingPool<2, false>;
+/// The mean value of each window of volumes.
 using AvgPool3d = SlidingPool<3, false>;
 
 /// Pools an input of any size to an output of this one.

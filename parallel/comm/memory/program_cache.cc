@@ -13,14 +13,6 @@ namespace {
 constexpr std::int64_t kChunkBytes = 1 << 20;
 constexpr std::int64_t kMaxSegments = 8;
 
-// An algorithm's order of sums hardly depends on the number of ranks, unless on whether it is a
-// power of two. More than three, with which canonical and tree order are one.
-int few_ranks(int world_size) {
-  constexpr int kFew = 8;
-  if (world_size <= kFew) return world_size;
-  return std::has_single_bit(static_cast<unsigned>(world_size)) ? kFew : kFew - 1;
-}
-
 }  // namespace
 
 // Powers of two, so that few different plans are made.
@@ -72,8 +64,9 @@ const PlanPrograms& ProgramCache::find_or_compile(CollectivePlan plan, Where whe
 
 CollectivePlan ProgramCache::make_plan(const ProgramKey& key, Where where) {
   try {
-    return planners_.at(key.collective)(key.collective, world_size_,
-                                        {.segments = key.segments, .root = key.root});
+    return planners_.at(key.collective)(
+        key.collective, world_size_,
+        {.segments = key.segments, .root = key.root, .ranks_per_host = world_size_});
   } catch (const std::invalid_argument& error) {
     throw ValueError(error.what(), where);
   }

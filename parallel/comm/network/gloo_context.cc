@@ -1,10 +1,8 @@
 #include "ringrad/parallel/comm/network/gloo_context.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <limits>
-#include <stdexcept>
+#include <utility>
 
 namespace ringrad {
 
@@ -72,48 +70,21 @@ void GlooContext::wait(Message& message, milliseconds timeout) {
   await(nullptr);
 }
 
-// --- Buffers ---
+// --- Messages ---
 
-class GlooContext::Buffer final : public UnboundBuffer {
- public:
-  Buffer(GlooContext& context, std::byte* data, std::size_t bytes)
-      : UnboundBuffer(data, bytes), context_(context) {}
+// Waiting for a send is not in const's way.
+GlooContext::Message GlooContext::send(const std::byte* data, std::size_t bytes, int to,
+                                       std::uint64_t slot) {
+  Message message{createUnboundBuffer(const_cast<std::byte*>(data), bytes), to, /*is_send=*/true};
+  message.memory->send(to, slot);
+  return message;
+}
 
-  void send(int to, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
-    sends_.push_back({part(offset, bytes), to, /*is_send=*/true});
-    sends_.back().memory->send(to, slot);
-  }
-  void recv(int from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
-    recvs_.push_back({part(offset, bytes), from, /*is_send=*/false});
-    recvs_.back().memory->recv(from, slot);
-  }
-  void recv(std::vector<int>, std::uint64_t, std::size_t, std::size_t) override {
-    throw std::logic_error("a message has one sender");
-  }
-
-  bool waitSend(int* rank, milliseconds timeout) override { return wait(sends_, rank, timeout); }
-  bool waitRecv(int* rank, milliseconds timeout) override { return wait(recvs_, rank, timeout); }
-  void abortWaitSend() override {}
-  void abortWaitRecv() override {}
-
- private:
-  std::unique_ptr<UnboundBuffer> part(std::size_t offset, std::size_t bytes) const {
-    return context_.createUnboundBuffer(static_cast<std::byte*>(ptr) + offset,
-                                        std::min(bytes, size - offset));
-  }
-  bool wait(std::deque<Message>& messages, int* rank, milliseconds timeout) {
-    context_.wait(messages.front(), timeout);
-    if (rank) *rank = messages.front().peer;
-    messages.pop_front();
-    return true;
-  }
-
-  GlooContext& context_;
-  std::deque<Message> sends_, recvs_;
-};
-
-std::unique_ptr<UnboundBuffer> GlooContext::make_buffer(std::byte* data, std::size_t bytes) {
-  return std::make_unique<Buffer>(*this, data, bytes);
+GlooContext::Message GlooContext::recv(std::byte* data, std::size_t bytes, int from,
+                                       std::uint64_t slot) {
+  Message message{createUnboundBuffer(data, bytes), from, /*is_send=*/false};
+  message.memory->recv(from, slot);
+  return message;
 }
 
 }  // namespace ringrad

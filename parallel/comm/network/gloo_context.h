@@ -5,7 +5,6 @@
 // or written, or could not write any more: such a wait would last until the deadline. So
 //
 //   - every connection has a lookout, a receive that nobody answers. It gets the error.
-//   - each message has a buffer of Gloo's own, so that it is known which connection it needs.
 //   - another thread looks at the lookout of the connection that this rank waits for.
 
 #pragma once
@@ -15,6 +14,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -29,22 +29,21 @@ class GlooContext final : public gloo::rendezvous::Context {
   /// Sets up the lookouts. REQUIRES: connectFullMesh() has returned
   void begin_lookout();
 
-  /// For Gloo's functions: a buffer for any number of messages, whose waits end in the order in
-  /// which they began. One buffer is waited for at a time. It must not outlive this context.
-  std::unique_ptr<gloo::transport::UnboundBuffer> make_buffer(std::byte* data, std::size_t bytes);
-
-  /// Makes a wait throw whose connection has ended. For another thread.
-  void end_lost_waits() noexcept;
-
- private:
-  class Buffer;
+  /// A message in flight, at either end. It must not outlive this context.
   struct Message {
     std::unique_ptr<gloo::transport::UnboundBuffer> memory;
     int peer = 0;
     bool is_send = false;
   };
-
+  Message send(const std::byte* data, std::size_t bytes, int to, std::uint64_t slot);
+  Message recv(std::byte* data, std::size_t bytes, int from, std::uint64_t slot);
+  /// One message is waited for at a time.
   void wait(Message& message, std::chrono::milliseconds timeout);
+
+  /// Makes a wait throw whose connection has ended. For another thread.
+  void end_lost_waits() noexcept;
+
+ private:
   std::exception_ptr error_of_connection(int peer);
 
   std::mutex mutex_;

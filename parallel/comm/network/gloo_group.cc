@@ -1,11 +1,7 @@
 #include "ringrad/parallel/comm/network/gloo_group.h"
 
-#include <gloo/allgatherv.h>
-#include <gloo/alltoallv.h>
-#include <gloo/broadcast.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
-#include <gloo/transport/unbound_buffer.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -27,11 +23,9 @@ namespace {
 
 using Network = std::shared_ptr<gloo::transport::Device>;
 using Context = std::shared_ptr<GlooContext>;
-using gloo::transport::UnboundBuffer;
 
-// Messages lie beyond the slots of Gloo's collectives, of which it says that they leave the upper
-// bits free.
-constexpr std::uint64_t kMessageSlots = std::uint64_t{0x7272} << 48;
+// Each channel's messages to a rank have numbers of their own, from here.
+constexpr std::uint64_t kFirstSlots[] = {std::uint64_t{1} << 48, std::uint64_t{2} << 48};
 
 // While it connects, Gloo waits five times as long as its timeout says.
 constexpr int kConnectingShare = 5;
@@ -109,33 +103,28 @@ auto guarded(Body body) {
 
 // --- The transport ---
 
-class GlooSending final : public Sending {
+class GlooTransfer final : public Transfer {
  public:
-  // Waiting for a send is not in const's way.
-  GlooSending(const Context& context, const std::byte* data, std::size_t bytes, int to,
-              std::uint64_t slot)
-      : buffer_(context->make_buffer(const_cast<std::byte*>(data), bytes)) {
-    buffer_->send(to, slot);
-  }
+  GlooTransfer(Context context, GlooContext::Message message)
+      : context_(std::move(context)), message_(std::move(message)) {}
   void wait(TransportCall& call) override {
     if (!std::exchange(is_done_, true))
-      guarded([&] { return buffer_->waitSend(call.time_left()); });
+      guarded([&] { context_->wait(message_, call.time_left()); });
   }
 
  private:
-  const std::unique_ptr<UnboundBuffer> buffer_;
+  const Context context_;
+  GlooContext::Message message_;
   bool is_done_ = false;
 };
 
 class GlooTransport final : public Transport {
  public:
   GlooTransport(Store& store, const std::string& name, int rank, int world_size, Network network,
-                std::chrono::milliseconds timeout, std::uint32_t first_tag, Where where)
+                std::chrono::milliseconds timeout, Where where)
       : network_(std::move(network)),
         timeout_(timeout),
-        next_tag_(first_tag),
-        num_messages_to_(static_cast<std::size_t>(world_size), 0),
-        num_messages_from_(static_cast<std::size_t>(world_size), 0),
+        next_slots_(static_cast<std::size_t>(world_size)),
         context_(std::make_shared<GlooContext>(rank, world_size)) {
     context_->setTimeout(std::max(timeout / kConnectingShare, std::chrono::milliseconds(1)));
     Meeting meeting(store, name, where);
@@ -155,54 +144,19 @@ class GlooTransport final : public Transport {
     }
   }
 
-  void all_gather(std::byte* out, Sizes bytes, TransportCall& call) override {
-    guarded([&] {
-      gloo::AllgathervOptions options(context_);
-      options.setOutput<char>(context_->make_buffer(out, total(bytes)),
-                              {bytes.begin(), bytes.end()});
-      options.setTag(next_tag_++);
-      options.setTimeout(call.time_left());
-      gloo::allgatherv(options);
+  std::unique_ptr<Transfer> send(const std::byte* data, std::size_t bytes, int to, Channel channel,
+                                 std::vector<Tensor> /*memory*/) override {
+    const std::uint64_t slot = next_slots_[static_cast<std::size_t>(to)].to[index(channel)]++;
+    return guarded([&] {
+      return std::make_unique<GlooTransfer>(context_, context_->send(data, bytes, to, slot));
     });
   }
 
-  void all_to_all(std::byte* out, Sizes out_bytes, const std::byte* in, Sizes in_bytes,
-                  TransportCall& call) override {
-    guarded([&] {
-      gloo::AlltoallvOptions options(context_);
-      options.setInput<char>(context_->make_buffer(const_cast<std::byte*>(in), total(in_bytes)),
-                             {in_bytes.begin(), in_bytes.end()});
-      options.setOutput<char>(context_->make_buffer(out, total(out_bytes)),
-                              {out_bytes.begin(), out_bytes.end()});
-      options.setTag(next_tag_++);
-      options.setTimeout(call.time_left());
-      gloo::alltoallv(options);
-    });
-  }
-
-  void broadcast(std::byte* data, std::size_t bytes, int root, TransportCall& call) override {
-    guarded([&] {
-      gloo::BroadcastOptions options(context_);
-      options.setOutput<char>(context_->make_buffer(data, bytes));
-      options.setRoot(root);
-      options.setTag(next_tag_++);
-      options.setTimeout(call.time_left());
-      gloo::broadcast(options);
-    });
-  }
-
-  std::unique_ptr<Sending> send(const std::byte* data, std::size_t bytes, int to,
-                                const Tensor&) override {
-    const std::uint64_t slot = kMessageSlots + num_messages_to_[static_cast<std::size_t>(to)]++;
-    return guarded([&] { return std::make_unique<GlooSending>(context_, data, bytes, to, slot); });
-  }
-
-  void recv(std::byte* data, std::size_t bytes, int from, TransportCall& call) override {
-    const std::uint64_t slot = kMessageSlots + num_messages_from_[static_cast<std::size_t>(from)]++;
-    guarded([&] {
-      const auto buffer = context_->make_buffer(data, bytes);
-      buffer->recv(from, slot);
-      buffer->waitRecv(call.time_left());
+  std::unique_ptr<Transfer> recv(std::byte* data, std::size_t bytes, int from, Channel channel,
+                                 std::vector<Tensor> /*memory*/) override {
+    const std::uint64_t slot = next_slots_[static_cast<std::size_t>(from)].from[index(channel)]++;
+    return guarded([&] {
+      return std::make_unique<GlooTransfer>(context_, context_->recv(data, bytes, from, slot));
     });
   }
 
@@ -221,14 +175,17 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Transport> split(Store& store, const std::vector<int>& ranks, int own,
                                    const std::string& name, Where where) override {
     return std::make_unique<GlooTransport>(store, name, own, static_cast<int>(ranks.size()),
-                                           network_, timeout_, 0, where);
+                                           network_, timeout_, where);
   }
   bool outlives_ranks() const override { return true; }
 
  private:
-  static std::size_t total(Sizes bytes) {
-    return std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
-  }
+  // The numbers of the next messages to and from a rank, by channel.
+  struct Slots {
+    std::uint64_t to[2] = {kFirstSlots[0], kFirstSlots[1]};
+    std::uint64_t from[2] = {kFirstSlots[0], kFirstSlots[1]};
+  };
+  static int index(Channel channel) { return static_cast<int>(channel); }
 
   // Each rank hears from every other. Without it, a rank that ends early would break connections
   // that a slower rank still makes, or end what the lookouts have sent unread, which resets a
@@ -236,15 +193,21 @@ class GlooTransport final : public Transport {
   void meet(TransportCall::Clock::time_point deadline) {
     const std::atomic<bool> is_broken = false;
     TransportCall call(deadline, is_broken, {});
-    const std::vector<std::size_t> nothing(static_cast<std::size_t>(context_->size), 0);
-    std::byte from{}, to{};
-    all_to_all(&to, nothing, &from, nothing, call);
+    std::byte own{};
+    std::vector<std::byte> others(static_cast<std::size_t>(context_->size));
+    std::vector<std::unique_ptr<Transfer>> transfers;
+    for (int peer = 0; peer < context_->size; ++peer) {
+      if (peer == context_->rank) continue;
+      transfers.push_back(
+          recv(&others[static_cast<std::size_t>(peer)], 1, peer, Channel::collectives, {}));
+      transfers.push_back(send(&own, 1, peer, Channel::collectives, {}));
+    }
+    for (const auto& transfer : transfers) transfer->wait(call);
   }
 
   Network network_;
-  const std::chrono::milliseconds timeout_;                         // of connecting
-  std::uint32_t next_tag_;                                          // wraps around
-  std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
+  const std::chrono::milliseconds timeout_;  // of connecting
+  std::vector<Slots> next_slots_;            // (world_size)
   const Context context_;
 };
 
@@ -258,9 +221,8 @@ std::unique_ptr<Communicator> join_gloo_group(Store& store, const std::string& n
   meet(store, name, rank, world_size, complete, where);
   std::unique_ptr<Transport> transport;
   if (world_size > 1)
-    transport = std::make_unique<GlooTransport>(
-        store, name, rank, world_size, std::move(network), complete.join_timeout,
-        static_cast<std::uint32_t>(complete.first_count), where);
+    transport = std::make_unique<GlooTransport>(store, name, rank, world_size, std::move(network),
+                                                complete.join_timeout, where);
   auto comm = make_transport_communicator(store, name, rank, world_size, std::move(transport),
                                           complete, where);
   comm->barrier(where);  // no rank goes on before all have found each other
@@ -271,7 +233,10 @@ std::unique_ptr<Communicator> join_gloo_group(const TransportOptions& options, W
   static std::atomic<int> num_groups = 0;
   const RankEnvironment job = rank_environment(where);
   Store store = job_store(job, options.join_timeout, where);
-  return join_gloo_group(store, concat("gloo", num_groups++), job.rank, job.world_size, options,
+  TransportOptions complete = options;
+  if (complete.ranks_per_host == 0 && job.world_size % job.local_world_size == 0)
+    complete.ranks_per_host = job.local_world_size;
+  return join_gloo_group(store, concat("gloo", num_groups++), job.rank, job.world_size, complete,
                          where);
 }
 

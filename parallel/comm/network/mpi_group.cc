@@ -13,6 +13,7 @@
 
 #include "ringrad/parallel/comm/network/mpi_session.h"
 #include "ringrad/parallel/comm/network/mpi_transport.h"
+#include "ringrad/parallel/comm/network/transport_collectives.h"
 #include "ringrad/parallel/comm/store/rank_environment.h"
 #include "ringrad/parallel/comm/store/store_server.h"
 
@@ -92,29 +93,29 @@ GroupStore open_store(Transport& transport, const Members& members, TransportCal
     char token[64], listens_at[16];
     int port, group;
   };
-  const auto n = static_cast<std::size_t>(members.world_size);
-  const Tensor memory = zeros({static_cast<std::int64_t>(n * sizeof(Host))},
-                              {.dtype = DType::uint8, .device = Device()}, where);
-  call.use(memory);
-  auto* const hosts = reinterpret_cast<Host*>(memory.raw_data());
+  std::vector<Host> hosts(static_cast<std::size_t>(members.world_size));
+  Host own{};
+  const auto share = [&] {
+    const auto all = gather(transport, members.rank, members.world_size,
+                            std::as_bytes(std::span(&own, 1)), call);
+    std::memcpy(hosts.data(), all.data(), all.size());
+  };
   int length = 0;
-  mpi::check(MPI_Get_processor_name(hosts[members.rank].name, &length));
-  transport.all_gather(memory.raw_data(), std::vector<std::size_t>(n, sizeof(Host)), call);
+  mpi::check(MPI_Get_processor_name(own.name, &length));
+  share();
   const auto is_servers_host = [&](const Host& host) {
     return std::strcmp(host.name, hosts[0].name) == 0;
   };
-  const bool is_one_host = std::all_of(hosts, hosts + n, is_servers_host);
   if (members.rank == 0) {
-    const StoreAddress& address = serve_store(is_one_host, where);
-    hosts[0].port = address.port;
-    hosts[0].group = next_group();
-    address.token.copy(hosts[0].token, sizeof hosts[0].token - 1);
-    address.host.copy(hosts[0].listens_at, sizeof hosts[0].listens_at - 1);
+    const StoreAddress& address = serve_store(std::ranges::all_of(hosts, is_servers_host), where);
+    own.port = address.port;
+    own.group = next_group();
+    address.token.copy(own.token, sizeof own.token - 1);
+    address.host.copy(own.listens_at, sizeof own.listens_at - 1);
   }
-  transport.broadcast(memory.raw_data(), sizeof(Host), 0, call);
+  share();
   // The name of the server's Unix socket follows from where it listens.
-  const char* const host =
-      is_servers_host(hosts[members.rank]) ? hosts[0].listens_at : hosts[0].name;
+  const char* const host = is_servers_host(own) ? hosts[0].listens_at : hosts[0].name;
   return {Store({host, hosts[0].port, hosts[0].token}, timeout, where), hosts[0].group};
 }
 

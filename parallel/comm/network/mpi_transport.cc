@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,31 +12,29 @@
 namespace ringrad {
 namespace {
 
-constexpr int kTag = 0;         // messages of one group arrive in order
 constexpr int kTags = 1 << 15;  // that every MPI has
 
-// Memory that MPI may use until a request is done: forever, if no thread waits for the request.
-struct Used {
-  std::vector<Tensor> memory;
-  std::vector<std::vector<int>> numbers;
+// A message's tag; messages of one tag arrive in order.
+int tag_of(Channel channel) { return static_cast<int>(channel); }
 
-  void keep() && {
-    static auto* const kept = new std::vector<Used>;
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    kept->push_back(std::move(*this));
-    mpi::note_failure();
-  }
-};
+// MPI may use the memory until a request is done: forever, if no thread waits for the request.
+void keep(std::vector<Tensor> memory) {
+  static auto* const kept = new std::vector<std::vector<Tensor>>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(memory));
+  mpi::note_failure();
+}
 
-class MpiSending final : public Sending {
+class MpiTransfer final : public Transfer {
  public:
-  MpiSending(MPI_Request request, const Tensor& memory) : request_(request), memory_(memory) {}
-  ~MpiSending() override {
+  MpiTransfer(MPI_Request request, std::vector<Tensor> memory)
+      : request_(request), memory_(std::move(memory)) {}
+  ~MpiTransfer() override {
     if (mpi::is_finalized()) return;  // which has completed it
     int done = 0;
     if (MPI_Test(&request_, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0)
-      Used{{memory_}, {}}.keep();
+      keep(std::move(memory_));
   }
   void wait(TransportCall& call) override {
     if (!mpi::is_finalized()) mpi::finish(request_, call);
@@ -45,7 +42,7 @@ class MpiSending final : public Sending {
 
  private:
   MPI_Request request_;
-  const Tensor memory_;
+  std::vector<Tensor> memory_;
 };
 
 class MpiTransport final : public Transport {
@@ -59,40 +56,20 @@ class MpiTransport final : public Transport {
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
 
-  void all_gather(std::byte* out, Sizes bytes, TransportCall& call) override {
-    perform(call, {counts_of(bytes), places_of(bytes)}, [&](const auto& numbers, auto* request) {
-      return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, out, numbers[0].data(), numbers[1].data(),
-                             MPI_BYTE, comm_, request);
-    });
-  }
-
-  void all_to_all(std::byte* out, Sizes out_bytes, const std::byte* in, Sizes in_bytes,
-                  TransportCall& call) override {
-    perform(call,
-            {counts_of(in_bytes), places_of(in_bytes), counts_of(out_bytes), places_of(out_bytes)},
-            [&](const auto& numbers, auto* request) {
-              return MPI_Ialltoallv(in, numbers[0].data(), numbers[1].data(), MPI_BYTE, out,
-                                    numbers[2].data(), numbers[3].data(), MPI_BYTE, comm_, request);
-            });
-  }
-
-  void broadcast(std::byte* data, std::size_t bytes, int root, TransportCall& call) override {
-    perform(call, {}, [&](const auto&, auto* request) {
-      return MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, comm_, request);
-    });
-  }
-
-  std::unique_ptr<Sending> send(const std::byte* data, std::size_t bytes, int to,
-                                const Tensor& memory) override {
+  std::unique_ptr<Transfer> send(const std::byte* data, std::size_t bytes, int to, Channel channel,
+                                 std::vector<Tensor> memory) override {
     MPI_Request request = MPI_REQUEST_NULL;
-    mpi::check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, kTag, comm_, &request));
-    return std::make_unique<MpiSending>(request, memory);
+    mpi::check(
+        MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag_of(channel), comm_, &request));
+    return std::make_unique<MpiTransfer>(request, std::move(memory));
   }
 
-  void recv(std::byte* data, std::size_t bytes, int from, TransportCall& call) override {
-    perform(call, {}, [&](const auto&, auto* request) {
-      return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, kTag, comm_, request);
-    });
+  std::unique_ptr<Transfer> recv(std::byte* data, std::size_t bytes, int from, Channel channel,
+                                 std::vector<Tensor> memory) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    mpi::check(
+        MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, tag_of(channel), comm_, &request));
+    return std::make_unique<MpiTransfer>(request, std::move(memory));
   }
 
   std::unique_ptr<Transport> split(Store&, const std::vector<int>& ranks, int,
@@ -116,29 +93,6 @@ class MpiTransport final : public Transport {
   bool outlives_ranks() const override { return false; }
 
  private:
-  using Numbers = std::vector<int>;
-
-  static Numbers counts_of(Sizes bytes) { return {bytes.begin(), bytes.end()}; }
-  // Where parts begin that lie one after the other.
-  static Numbers places_of(Sizes bytes) {
-    Numbers places(bytes.size());
-    std::exclusive_scan(bytes.begin(), bytes.end(), places.begin(), 0);
-    return places;
-  }
-
-  // Begins a request with numbers that stay where they are, and waits for it.
-  template <class Begin>
-  void perform(TransportCall& call, std::vector<Numbers> numbers, Begin begin) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    mpi::check(begin(numbers, &request));
-    try {
-      mpi::finish(request, call);
-    } catch (const TransportError&) {
-      Used{call.memory(), std::move(numbers)}.keep();
-      throw;
-    }
-  }
-
   MPI_Comm comm_;
 };
 

@@ -1,10 +1,9 @@
 // Transport: what a foreign library must do for a backend. A transport moves bytes; all transports
 // share the rest (transport_communicator.h).
 //
-// Calls of one group do not overlap, and all ranks make the same calls. There are two or more
-// ranks. No buffer is larger than TransportOptions::largest_piece, and some sizes may be 0. A
-// function that cannot continue throws TransportError; after that the transport gets no more calls
-// except split().
+// Calls of one group do not overlap. There are two or more ranks. No message is larger than
+// TransportOptions::largest_piece. A function that cannot continue throws TransportError; after
+// that the transport gets no more calls except split().
 
 #pragma once
 
@@ -68,32 +67,29 @@ class TransportCall {
   std::vector<Tensor> memory_;
 };
 
-/// A message in flight.
-class Sending {
+/// A message in flight, at either end.
+class Transfer {
  public:
-  virtual ~Sending() = default;
-  /// Returns when the message's memory is no longer needed.
+  virtual ~Transfer() = default;
+  /// Returns when the message's memory is no longer needed, or has been written.
   virtual void wait(TransportCall& call) = 0;
+};
+
+/// Of one channel, messages from one rank to another arrive in the order in which they were sent.
+enum class Channel : std::uint8_t {
+  messages,     ///< Communicator::send and recv
+  collectives,  ///< what plans send (transport_run.h)
 };
 
 class Transport {
  public:
-  using Sizes = std::span<const std::size_t>;  ///< bytes, one per rank
-
   virtual ~Transport() = default;
 
-  /// Parts are contiguous, in rank order. This rank's part is in its place already.
-  virtual void all_gather(std::byte* out, Sizes bytes, TransportCall& call) = 0;
-  /// Part d of `in` goes to rank d; the part received from rank s becomes part s of `out`.
-  virtual void all_to_all(std::byte* out, Sizes out_bytes, const std::byte* in, Sizes in_bytes,
-                          TransportCall& call) = 0;
-  virtual void broadcast(std::byte* data, std::size_t bytes, int root, TransportCall& call) = 0;
-
-  /// Messages between two ranks arrive in order, and the receiver knows their size. `memory` holds
-  /// the data.
-  virtual std::unique_ptr<Sending> send(const std::byte* data, std::size_t bytes, int to,
-                                        const Tensor& memory) = 0;
-  virtual void recv(std::byte* data, std::size_t bytes, int from, TransportCall& call) = 0;
+  /// The receiver knows the message's size, which is not 0. `memory` holds the data.
+  virtual std::unique_ptr<Transfer> send(const std::byte* data, std::size_t bytes, int to,
+                                         Channel channel, std::vector<Tensor> memory) = 0;
+  virtual std::unique_ptr<Transfer> recv(std::byte* data, std::size_t bytes, int from,
+                                         Channel channel, std::vector<Tensor> memory) = 0;
 
   /// Makes a waiting call throw soon. Called by another thread. Not needed if calls poll
   /// TransportCall::check().

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "ringrad/parallel/comm/blocks/reduce_terms.h"
@@ -10,9 +11,6 @@
 namespace ringrad {
 namespace {
 
-// Below, one exchange of everything takes less time than two of parts.
-constexpr std::size_t kSmallBytes = 8192;
-
 // The largest element: a cut at a multiple of it does not cut one.
 constexpr std::size_t kElement = 8;
 
@@ -20,158 +18,171 @@ void move_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }
 
-}  // namespace
-
-TransportCollectives::TransportCollectives(std::unique_ptr<Transport> transport, int rank,
-                                           int world_size, std::size_t largest_piece)
-    : transport_(transport.release()),
-      rank_(rank),
-      world_size_(world_size),
-      largest_piece_(std::max(largest_piece / kElement * kElement, kElement)) {}
-
-// --- The transport's functions, for one rank too ---
-
-void TransportCollectives::gather_parts(std::byte* out, const Bytes& bytes, TransportCall& call) {
-  if (transport_) transport_->all_gather(out, bytes, call);
-}
-
-void TransportCollectives::exchange_parts(std::byte* out, const Bytes& out_bytes,
-                                          const std::byte* in, const Bytes& in_bytes,
-                                          TransportCall& call) {
-  if (!transport_) return move_bytes(out, in, in_bytes[0]);
-  transport_->all_to_all(out, out_bytes, in, in_bytes, call);
-}
-
-// --- Cutting ---
-
-// Calls body(first, width) for columns of parts.
-template <class Body>
-void TransportCollectives::for_columns(std::size_t part_bytes, Body body) const {
-  const std::size_t widest = std::max(largest_piece_ / size() / kElement * kElement, kElement);
-  for (std::size_t first = 0; first < part_bytes; first += widest)
-    body(first, std::min(widest, part_bytes - first));
-}
-
 // Memory for the time of the call, and for longer if the transport needs it.
-std::byte* TransportCollectives::scratch(std::size_t bytes, TransportCall& call) const {
+std::byte* scratch(std::size_t bytes, TransportCall& call) {
   const Tensor memory =
       empty({static_cast<std::int64_t>(bytes)}, {.dtype = DType::uint8, .device = Device()});
   call.use(memory);
   return memory.raw_data();
 }
 
-// A copy of a column, in which what is of each part lies in a row.
-std::byte* TransportCollectives::pack(const std::byte* parts, std::size_t part_bytes,
-                                      std::size_t first, std::size_t width,
-                                      TransportCall& call) const {
-  std::byte* const packed = scratch(width * size(), call);
-  for (std::size_t r = 0; r < size(); ++r)
-    move_bytes(packed + r * width, parts + r * part_bytes + first, width);
-  return packed;
-}
-
-void TransportCollectives::unpack(const std::byte* packed, std::byte* parts, std::size_t part_bytes,
-                                  std::size_t first, std::size_t width) const {
-  for (std::size_t r = 0; r < size(); ++r)
-    move_bytes(parts + r * part_bytes + first, packed + r * width, width);
-}
-
-// --- Reductions ---
-
-// out = the parts of all ranks, which lie one after the other, added in rank order; it may be one
-// of them.
-void TransportCollectives::add(std::byte* out, const std::byte* parts, std::size_t part_bytes,
-                               const Terms& terms) const {
-  std::vector<const std::byte*> addresses;
-  for (std::size_t r = 0; r < size(); ++r) addresses.push_back(parts + r * part_bytes);
-  const auto count = static_cast<std::int64_t>(part_bytes / size_bytes(terms.dtype));
-  std::byte* const outs[] = {out};
-  if (count > 0) reduce_terms(terms.dtype, terms.op, addresses, outs, count, world_size_);
-}
-
-// out = the sum of what all ranks have for this one; it may lie in the input.
-void TransportCollectives::reduce_chunk(std::byte* out, const std::byte* in, const Bytes& in_bytes,
-                                        const Terms& terms, TransportCall& call) {
-  const std::size_t own_bytes = in_bytes[own()];
-  std::byte* const parts = scratch(own_bytes * size(), call);
-  exchange_parts(parts, Bytes(size(), own_bytes), in, in_bytes, call);
-  add(out, parts, own_bytes, terms);
-}
-
-void TransportCollectives::reduce_piece(std::byte* data, std::size_t bytes, int root,
-                                        const Terms& terms, TransportCall& call) {
-  if (bytes <= kSmallBytes) {
-    std::byte* const parts = scratch(bytes * size(), call);
-    move_bytes(parts + own() * bytes, data, bytes);
-    gather_parts(parts, Bytes(size(), bytes), call);
-    if (root == kAllRanks || root == rank_) add(data, parts, bytes, terms);
-    return;
-  }
-  const std::size_t element = size_bytes(terms.dtype);
-  const auto range_of = [&](int rank) {
-    return chunk_range(static_cast<std::int64_t>(bytes / element), world_size_, rank,
-                       kChunkAlignment / static_cast<std::int64_t>(element));
+// A buffer that is cut into the plan's chunks, which begin at multiples of `granule` elements.
+TransportRun::Places cut(std::byte* data, std::size_t bytes, const CollectivePlan& plan,
+                         std::size_t element, std::int64_t granule) {
+  const auto count = static_cast<std::int64_t>(bytes / element);
+  return [=, num_chunks = plan.num_chunks](int chunk) {
+    const ElementRange range = chunk_range(count, num_chunks, chunk, granule);
+    return std::span(data + range.begin * element, range.size() * element);
   };
-  Bytes chunks;
-  for (int r = 0; r < world_size_; ++r)
-    chunks.push_back(static_cast<std::size_t>(range_of(r).size()) * element);
-  if (root == kAllRanks) {
-    reduce_chunk(data + range_of(rank_).begin * element, data, chunks, terms, call);
-    return gather_parts(data, chunks, call);
+}
+
+std::int64_t aligned(std::size_t element) {
+  return kChunkAlignment / static_cast<std::int64_t>(element);
+}
+
+}  // namespace
+
+std::vector<std::byte> gather(Transport& transport, int rank, int world_size,
+                              std::span<const std::byte> own, TransportCall& call) {
+  const std::size_t all_bytes = own.size() * static_cast<std::size_t>(world_size);
+  std::byte* const all = scratch(all_bytes, call);
+  std::byte* const mine = all + rank * own.size();
+  std::ranges::copy(own, mine);
+  std::vector<std::unique_ptr<Transfer>> transfers;
+  for (int distance = 1; distance < world_size; ++distance) {
+    const int from = (rank + world_size - distance) % world_size;
+    transfers.push_back(transport.recv(all + from * own.size(), own.size(), from,
+                                       Channel::collectives, call.memory()));
+    transfers.push_back(transport.send(mine, own.size(), (rank + distance) % world_size,
+                                       Channel::collectives, call.memory()));
   }
-  std::byte* const sums = scratch(chunks[own()], call);
-  reduce_chunk(sums, data, chunks, terms, call);
-  Bytes to_root(size(), 0);
-  to_root[static_cast<std::size_t>(root)] = chunks[own()];
-  exchange_parts(data, root == rank_ ? chunks : Bytes(size(), 0), sums, to_root, call);
+  for (const auto& transfer : transfers) transfer->wait(call);
+  return {all, all + all_bytes};
 }
 
-void TransportCollectives::reduce(std::byte* data, std::size_t bytes, int root, const Terms& terms,
-                                  TransportCall& call) {
-  for_pieces(bytes, [&](std::size_t first, std::size_t size) {
-    reduce_piece(data + first, size, root, terms, call);
+TransportCollectives::TransportCollectives(std::unique_ptr<Transport> transport, int rank,
+                                           int world_size, std::size_t largest_piece,
+                                           TransportPlans plans)
+    : transport_(transport.release()),
+      rank_(rank),
+      world_size_(world_size),
+      largest_piece_(std::max(largest_piece / kElement * kElement, kElement)),
+      plans_(std::move(plans)) {}
+
+void TransportCollectives::run(const CollectivePlan& plan, TransportRun::Places places,
+                               const Terms& terms, TransportCall& call) {
+  if (transport_)
+    TransportRun(*transport_, rank_, largest_piece_, call, std::move(places), terms)
+        .run(plan.steps);
+}
+
+void TransportCollectives::divide_mean(std::byte* data, std::size_t bytes,
+                                       const Terms& terms) const {
+  const auto count = static_cast<std::int64_t>(bytes / size_bytes(terms.dtype));
+  const std::byte* const sum[] = {data};
+  std::byte* const mean[] = {data};
+  if (terms.op == ReduceOp::mean && count > 0)
+    reduce_terms(terms.dtype, terms.op, sum, mean, count, world_size_);
+}
+
+void TransportCollectives::reduce(const CollectivePlan& plan, std::byte* data, std::size_t bytes,
+                                  const Terms& terms, TransportCall& call) {
+  const std::size_t element = size_bytes(terms.dtype);
+  run(plan, cut(data, bytes, plan, element, aligned(element)), terms, call);
+  if (is_promised(plan, rank_, 0)) divide_mean(data, bytes, terms);
+}
+
+// The caller's input is not written: unless the plan sums up only what is this rank's, it works on
+// a copy.
+void TransportCollectives::reduce_scatter(const CollectivePlan& plan, std::byte* out,
+                                          const std::byte* in, std::size_t part_bytes,
+                                          const Terms& terms, TransportCall& call) {
+  const std::size_t bytes = part_bytes * static_cast<std::size_t>(world_size_);
+  const bool writes_others = std::ranges::any_of(plan.steps, [&](const Step& step) {
+    return is_receive(step.op) && owner(plan, step.chunk) != rank_;
   });
+  std::byte* work = const_cast<std::byte*>(in);
+  if (writes_others) {
+    work = scratch(bytes, call);
+    move_bytes(work, in, bytes);
+  }
+  move_bytes(out, in + own() * part_bytes, part_bytes);
+  const auto places = cut(work, bytes, plan, size_bytes(terms.dtype), 1);
+  const std::ptrdiff_t to_out = out - (work + own() * part_bytes);
+  run(
+      plan,
+      [&](int chunk) {
+        const std::span<std::byte> place = places(chunk);
+        return owner(plan, chunk) == rank_ ? std::span(place.data() + to_out, place.size()) : place;
+      },
+      terms, call);
+  divide_mean(out, part_bytes, terms);
 }
 
-void TransportCollectives::reduce_scatter(std::byte* out, const std::byte* in,
-                                          std::size_t part_bytes, const Terms& terms,
-                                          TransportCall& call) {
-  for_columns(part_bytes, [&](std::size_t first, std::size_t width) {
-    const std::byte* column = width == part_bytes ? in : pack(in, part_bytes, first, width, call);
-    reduce_chunk(out + first, column, Bytes(size(), width), terms, call);
-  });
-}
-
-// --- Moves ---
-
-void TransportCollectives::all_gather(std::byte* out, const std::byte* in, std::size_t part_bytes,
+void TransportCollectives::all_gather(const CollectivePlan& plan, std::byte* out,
+                                      const std::byte* in, std::size_t part_bytes,
                                       TransportCall& call) {
-  for_columns(part_bytes, [&](std::size_t first, std::size_t width) {
-    std::byte* const column = width == part_bytes ? out : scratch(width * size(), call);
-    move_bytes(column + own() * width, in + first, width);
-    gather_parts(column, Bytes(size(), width), call);
-    if (column != out) unpack(column, out, part_bytes, first, width);
-  });
+  const std::size_t bytes = part_bytes * static_cast<std::size_t>(world_size_);
+  move_bytes(out + own() * part_bytes, in, part_bytes);
+  run(plan, cut(out, bytes, plan, 1, 1), {}, call);
 }
 
-void TransportCollectives::all_to_all(std::byte* out, const std::byte* in, std::size_t part_bytes,
-                                      TransportCall& call) {
-  for_columns(part_bytes, [&](std::size_t first, std::size_t width) {
-    const Bytes bytes(size(), width);
-    if (width == part_bytes) return exchange_parts(out, bytes, in, bytes, call);
-    const std::byte* own_column = pack(in, part_bytes, first, width, call);
-    std::byte* const column = scratch(width * size(), call);
-    exchange_parts(column, bytes, own_column, bytes, call);
-    unpack(column, out, part_bytes, first, width);
-  });
-}
-
-void TransportCollectives::broadcast(std::byte* data, std::size_t bytes, int root,
+void TransportCollectives::broadcast(const CollectivePlan& plan, std::byte* data, std::size_t bytes,
                                      TransportCall& call) {
-  if (!transport_) return;
-  for_pieces(bytes, [&](std::size_t first, std::size_t size) {
-    transport_->broadcast(data + first, size, root, call);
-  });
+  run(plan, cut(data, bytes, plan, 1, kChunkAlignment), {}, call);
+}
+
+// Chunk s * n + d goes from rank s to rank d: it lies in the input of s, in the output of d, and in
+// scratch memory of a rank that relays it.
+void TransportCollectives::all_to_all(const CollectivePlan& plan, std::byte* out,
+                                      const std::byte* in, std::size_t part_bytes,
+                                      TransportCall& call) {
+  const std::size_t bytes = part_bytes * static_cast<std::size_t>(world_size_);
+  move_bytes(out + own() * part_bytes, in + own() * part_bytes, part_bytes);
+  std::byte* row = const_cast<std::byte*>(in);
+  if (std::ranges::any_of(plan.steps, [&](const Step& step) {
+        return is_receive(step.op) && step.chunk / world_size_ == rank_;
+      })) {
+    row = scratch(bytes, call);
+    move_bytes(row, in, bytes);
+  }
+  std::map<int, std::byte*> relayed;
+  run(
+      plan,
+      [&](int chunk) {
+        const int from = chunk / world_size_, to = chunk % world_size_;
+        std::byte* place = nullptr;
+        if (to == rank_) {
+          place = out + from * part_bytes;
+        } else if (from == rank_) {
+          place = row + to * part_bytes;
+        } else {
+          std::byte*& relay = relayed[chunk];
+          if (!relay) relay = scratch(part_bytes, call);
+          place = relay;
+        }
+        return std::span(place, part_bytes);
+      },
+      {}, call);
+}
+
+bool TransportCollectives::are_equal(std::span<const std::byte> own, TransportCall& call) {
+  if (!transport_) return true;
+  const std::size_t bytes = own.size() + 1;  // the value, and whether it has been the same so far
+  std::byte *const mine = scratch(bytes, call), *const theirs = scratch(bytes, call);
+  std::ranges::copy(own, mine);
+  mine[own.size()] = std::byte{1};
+  for (int distance = 1; distance < world_size_; distance *= 2) {
+    const auto arrival =
+        transport_->recv(theirs, bytes, (rank_ + world_size_ - distance) % world_size_,
+                         Channel::collectives, call.memory());
+    const auto sent = transport_->send(mine, bytes, (rank_ + distance) % world_size_,
+                                       Channel::collectives, call.memory());
+    arrival->wait(call);
+    sent->wait(call);
+    if (std::memcmp(mine, theirs, bytes) != 0) mine[own.size()] = std::byte{0};
+  }
+  return mine[own.size()] == std::byte{1};
 }
 
 }  // namespace ringrad

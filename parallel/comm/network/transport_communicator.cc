@@ -7,18 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/parallel/comm/common/collective_call.h"
 #include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
+#include "ringrad/parallel/comm/network/carried.h"
 #include "ringrad/parallel/comm/network/failure_board.h"
 #include "ringrad/parallel/comm/network/transport_collectives.h"
 
 namespace ringrad {
 namespace {
-
-using Terms = TransportCollectives::Terms;
 
 // As between threads: so many messages to one rank may be on their way.
 constexpr std::size_t kMessages = 4;
@@ -27,45 +25,14 @@ Tensor bytes_of(std::size_t count) {
   return empty({static_cast<std::int64_t>(count)}, {.dtype = DType::uint8, .device = Device()});
 }
 
-std::size_t bytes_in(const Tensor& tensor) {
-  return static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype());
-}
-
 // What one rank sends to another: what it is, and then the elements.
 struct Message {
   Tensor memory;
-  std::vector<OwnedByProcess<Sending>> pieces;
+  std::vector<OwnedByProcess<Transfer>> pieces;
 
   void wait(TransportCall& call) {
     for (const auto& piece : pieces) piece->wait(call);
   }
-};
-
-// A tensor's elements in the dtype that carries them between ranks.
-class Carried {
- public:
-  explicit Carried(const Tensor& tensor)
-      : tensor_(tensor),
-        is_wide_(size_bytes(carrier_dtype(tensor.dtype())) != size_bytes(tensor.dtype())),
-        elements_(is_wide_ ? empty(tensor.shape(),
-                                   {.dtype = carrier_dtype(tensor.dtype()), .device = Device()})
-                           : tensor) {}
-
-  const Tensor& elements() const { return elements_; }
-  DType dtype() const { return carrier_dtype(tensor_.dtype()); }
-  std::byte* data() const { return elements_.raw_data(); }
-  std::size_t bytes() const { return bytes_in(elements_); }
-  void take() const {
-    if (is_wide_) to_carrier(tensor_.dtype(), tensor_.raw_data(), data(), tensor_.numel());
-  }
-  void put_back() const {
-    if (is_wide_) from_carrier(tensor_.dtype(), data(), tensor_.raw_data(), tensor_.numel());
-  }
-
- private:
-  const Tensor tensor_;
-  const bool is_wide_;
-  const Tensor elements_;
 };
 
 class TransportCommunicator final : public Communicator {
@@ -76,7 +43,9 @@ class TransportCommunicator final : public Communicator {
       : Communicator(rank, world_size, group, options.rank_names),
         options_(options),
         store_(store.another(options.join_timeout, where)),
-        collectives_(std::move(transport), rank, world_size, options.largest_piece),
+        collectives_(std::move(transport), rank, world_size, options.largest_piece,
+                     {rank, world_size, options,
+                      options.ranks_per_host > 0 ? options.ranks_per_host : world_size}),
         num_messages_to_(static_cast<std::size_t>(world_size), 0),
         num_messages_from_(static_cast<std::size_t>(world_size), 0),
         outbox_(static_cast<std::size_t>(world_size)),
@@ -138,7 +107,10 @@ class TransportCommunicator final : public Communicator {
   void perform_collective(const CollectiveCall& call, Where where, std::vector<Tensor> memory,
                           Body body);
   void compare(const Operation& operation, TransportCall& call);
-  void reduce_in_place(const CollectiveCall& call, const Tensor& tensor, int root, Where where);
+  const CollectivePlan& plan_of(CollectiveCall& call, Collective collective, std::size_t bytes,
+                                Where where);
+  void reduce_in_place(CollectiveCall call, Collective collective, const Tensor& tensor,
+                       Where where);
   std::unique_ptr<Communicator> make_subgroup(const std::vector<int>& ranks,
                                               const std::string& name, Where where);
 
@@ -188,16 +160,14 @@ void TransportCommunicator::perform_collective(const CollectiveCall& call, Where
   });
 }
 
+// If the calls differ, all ranks get all of them.
 void TransportCommunicator::compare(const Operation& operation, TransportCall& call) {
-  const auto n = static_cast<std::size_t>(world_size());
-  const Tensor all = bytes_of(n * sizeof(CollectiveCall));
-  call.use(all);
-  std::byte* const own = all.raw_data() + rank() * sizeof(CollectiveCall);
-  std::memcpy(own, &operation.call, sizeof(CollectiveCall));
-  collectives_.all_gather(all.raw_data(), own, sizeof(CollectiveCall), call);
-  std::vector<CollectiveCall> calls(n);
-  std::memcpy(calls.data(), all.raw_data(), n * sizeof(CollectiveCall));
-  if (std::all_of(calls.begin(), calls.end(), [&](auto& c) { return c == operation.call; })) return;
+  const auto own = std::as_bytes(std::span(&operation.call, 1));
+  if (collectives_.are_equal(own, call)) return;
+  const std::vector<std::byte> all =
+      gather(*collectives_.transport(), rank(), world_size(), own, call);
+  std::vector<CollectiveCall> calls(static_cast<std::size_t>(world_size()));
+  std::memcpy(calls.data(), all.data(), all.size());
   board_.fail_and_throw(operation, odd_one_out(calls, world_size()),
                         concat(operation, ": all ranks must make the same call; got ",
                                list_calls(calls, rank_names())));
@@ -205,59 +175,74 @@ void TransportCommunicator::compare(const Operation& operation, TransportCall& c
 
 // --- Collectives ---
 
-void TransportCommunicator::reduce_in_place(const CollectiveCall& call, const Tensor& tensor,
-                                            int root, Where where) {
+void TransportCommunicator::reduce_in_place(CollectiveCall call, Collective collective,
+                                            const Tensor& tensor, Where where) {
   const Carried carried(tensor);
+  const CollectivePlan& plan = plan_of(call, collective, carried.bytes(), where);
   perform_collective(call, where, {carried.elements()}, [&](TransportCall& transport_call) {
     carried.take();
-    collectives_.reduce(carried.data(), carried.bytes(), root, {carried.dtype(), call.reduce},
+    collectives_.reduce(plan, carried.data(), carried.bytes(), {carried.dtype(), call.reduce},
                         transport_call);
     carried.put_back();
   });
 }
 
+// The plan, which becomes a part of the call: ranks whose plans differ make different calls.
+const CollectivePlan& TransportCommunicator::plan_of(CollectiveCall& call, Collective collective,
+                                                     std::size_t bytes, Where where) {
+  const CollectivePlan& plan = collectives_.plan(collective, bytes, call.peer, where);
+  call.plan = number_of(plan);
+  return plan;
+}
+
 void TransportCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
-  reduce_in_place(call_of(CollectiveOp::all_reduce, tensor, op, 0), tensor,
-                  TransportCollectives::kAllRanks, where);
+  reduce_in_place(call_of(CollectiveOp::all_reduce, tensor, op), Collective::all_reduce, tensor,
+                  where);
 }
 
 void TransportCommunicator::do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
-  reduce_in_place(call_of(CollectiveOp::reduce, tensor, op, root), tensor, root, where);
+  reduce_in_place(call_of(CollectiveOp::reduce, tensor, op, root), Collective::reduce, tensor,
+                  where);
 }
 
 void TransportCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input,
                                               ReduceOp op, Where where) {
   const Carried in(input), out(output);
-  perform_collective(
-      call_of(CollectiveOp::reduce_scatter, input, op, 0), where, {in.elements(), out.elements()},
-      [&](TransportCall& call) {
-        in.take();
-        collectives_.reduce_scatter(out.data(), in.data(), out.bytes(), {in.dtype(), op}, call);
-        out.put_back();
-      });
+  CollectiveCall call = call_of(CollectiveOp::reduce_scatter, input, op);
+  const CollectivePlan& plan = plan_of(call, Collective::reduce_scatter, in.bytes(), where);
+  perform_collective(call, where, {in.elements(), out.elements()},
+                     [&](TransportCall& transport_call) {
+                       in.take();
+                       collectives_.reduce_scatter(plan, out.data(), in.data(), out.bytes(),
+                                                   {in.dtype(), op}, transport_call);
+                       out.put_back();
+                     });
 }
 
 void TransportCommunicator::do_all_gather(const Tensor& output, const Tensor& input, Where where) {
-  perform_collective(call_of(CollectiveOp::all_gather, output, ReduceOp::sum, 0), where, {output},
-                     [&](TransportCall& call) {
-                       collectives_.all_gather(output.raw_data(), input.raw_data(), bytes_in(input),
-                                               call);
-                     });
+  CollectiveCall call = call_of(CollectiveOp::all_gather, output);
+  const CollectivePlan& plan = plan_of(call, Collective::all_gather, bytes_in(output), where);
+  perform_collective(call, where, {output}, [&](TransportCall& transport_call) {
+    collectives_.all_gather(plan, output.raw_data(), input.raw_data(), bytes_in(input),
+                            transport_call);
+  });
 }
 
 void TransportCommunicator::do_all_to_all(const Tensor& output, const Tensor& input, Where where) {
-  perform_collective(call_of(CollectiveOp::all_to_all, input), where, {output, input},
-                     [&](TransportCall& call) {
-                       collectives_.all_to_all(output.raw_data(), input.raw_data(),
-                                               bytes_in(input) / world_size(), call);
-                     });
+  CollectiveCall call = call_of(CollectiveOp::all_to_all, input);
+  const CollectivePlan& plan = plan_of(call, Collective::all_to_all, bytes_in(input), where);
+  perform_collective(call, where, {output, input}, [&](TransportCall& transport_call) {
+    collectives_.all_to_all(plan, output.raw_data(), input.raw_data(),
+                            bytes_in(input) / world_size(), transport_call);
+  });
 }
 
 void TransportCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
-  perform_collective(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, {tensor},
-                     [&](TransportCall& call) {
-                       collectives_.broadcast(tensor.raw_data(), bytes_in(tensor), root, call);
-                     });
+  CollectiveCall call = call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root);
+  const CollectivePlan& plan = plan_of(call, Collective::broadcast, bytes_in(tensor), where);
+  perform_collective(call, where, {tensor}, [&](TransportCall& transport_call) {
+    collectives_.broadcast(plan, tensor.raw_data(), bytes_in(tensor), transport_call);
+  });
 }
 
 // Comparing the calls is the whole operation.
@@ -280,9 +265,11 @@ void TransportCommunicator::do_send(const Tensor& tensor, int to, Where where) {
     std::memcpy(header, &call, sizeof call);
     if (tensor.numel() > 0) std::memcpy(elements, tensor.raw_data(), bytes_in(tensor));
     Message& message = messages.emplace_back(Message{memory, {}});
-    message.pieces.emplace_back(transport.send(header, sizeof call, to, memory).release());
+    message.pieces.emplace_back(
+        transport.send(header, sizeof call, to, Channel::messages, {memory}).release());
     collectives_.for_pieces(bytes_in(tensor), [&](std::size_t first, std::size_t bytes) {
-      message.pieces.emplace_back(transport.send(elements + first, bytes, to, memory).release());
+      message.pieces.emplace_back(
+          transport.send(elements + first, bytes, to, Channel::messages, {memory}).release());
     });
   });
   ++number;
@@ -296,7 +283,11 @@ void TransportCommunicator::do_recv(const Tensor& tensor, int from, Where where)
   Transport& transport = *collectives_.transport();
   perform(operation, {tensor, header}, [&](TransportCall& transport_call) {
     CollectiveCall sent;
-    transport.recv(header.raw_data(), sizeof sent, from, transport_call);
+    const auto receive = [&](std::byte* to, std::size_t bytes) {
+      transport.recv(to, bytes, from, Channel::messages, transport_call.memory())
+          ->wait(transport_call);
+    };
+    receive(header.raw_data(), sizeof sent);
     std::memcpy(&sent, header.raw_data(), sizeof sent);
     if (sent.dtype != call.dtype || sent.count != call.count)
       board_.fail_and_throw(
@@ -305,7 +296,7 @@ void TransportCommunicator::do_recv(const Tensor& tensor, int from, Where where)
                  " elements as sent by rank ", rank_names()(from), "; got a tensor of ", call.dtype,
                  ", ", call.count, " elements"));
     collectives_.for_pieces(bytes_in(tensor), [&](std::size_t first, std::size_t bytes) {
-      transport.recv(tensor.raw_data() + first, bytes, from, transport_call);
+      receive(tensor.raw_data() + first, bytes);
     });
   });
   ++number;
@@ -322,6 +313,7 @@ std::unique_ptr<Communicator> TransportCommunicator::make_subgroup(const std::ve
       size == 1 ? nullptr : collectives_.transport()->split(store_, ranks, own, name, where);
   TransportOptions options = options_;
   options.rank_names = rank_names().of(ranks);
+  options.ranks_per_host = 0;
   return make_transport_communicator(store_, name, own, size, std::move(transport), options, where);
 }
 

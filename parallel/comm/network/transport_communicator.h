@@ -1,6 +1,6 @@
-// A communicator over a foreign library (transport.h): what all such backends share. As described
-// in transport_collectives.h, the library moves data and this code adds, so results have the bits
-// of the `canonical` plans.
+// A communicator over a foreign library (transport.h): what all such backends share. The library
+// moves messages, and plans say which (transport_collectives.h), so results have the bits of the
+// plans.
 //
 // Before data moves, the ranks compare their calls, 24 bytes each. Failures are detected, named and
 // reported as described in failure_board.h, within the deadline plus GroupOptions::verdict_time. A
@@ -24,7 +24,7 @@ namespace ringrad {
 
 inline constexpr std::size_t kLargestPiece = std::size_t{1} << 30;
 
-/// The options about plans (planners, order, links, segments) have no effect.
+/// Without a planner a plan depends on the size alone: `links` has no effect.
 struct TransportOptions : GroupOptions {
   /// How long to wait for the other ranks to start.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(30);
@@ -34,6 +34,9 @@ struct TransportOptions : GroupOptions {
   /// The network for tensors, as an address of this machine or the name of an interface. If empty,
   /// RINGRAD_INTERFACE gives it; without either, all ranks must be on one machine.
   std::string interface;
+  /// Of a hierarchical plan: so many ranks, neighbours in order, share each machine. 0: as the
+  /// launcher says, and otherwise all.
+  int ranks_per_host = 0;
 };
 
 /// `options`, with the environment's interface if they name none.

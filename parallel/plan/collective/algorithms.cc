@@ -67,6 +67,7 @@ constexpr Algorithm kAlgorithms[] = {
     {Collective::broadcast, "binomial", rooted<binomial_broadcast>},
     {Collective::broadcast, "chain", rooted_segmented<chain_broadcast>},
     {Collective::reduce, "direct", rooted<direct_reduce>},
+    {Collective::reduce, "two_shot", rooted<two_shot_reduce>},
     {Collective::reduce, "binomial", rooted<binomial_reduce>},
     {Collective::reduce, "chain", rooted_segmented<chain_reduce>},
     {Collective::all_to_all, "pairwise", plain<pairwise_all_to_all>},

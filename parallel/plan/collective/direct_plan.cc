@@ -87,6 +87,19 @@ CollectivePlan direct_reduce(WorldSize world_size, int root) {
   return plan;
 }
 
+CollectivePlan two_shot_reduce(WorldSize world_size, int root) {
+  CollectivePlan plan = empty_rooted_plan(Collective::reduce, "two_shot", world_size, root);
+  if (world_size == 1) return plan;
+  plan.num_chunks = world_size;
+  shot_to_owners(plan, 0, 0);
+  for (int d = 1; d < world_size; ++d) {
+    const int from = ahead(plan, root, d);
+    plan.send(1, from, from, root);
+    plan.recv(1, root, from, from);
+  }
+  return plan;
+}
+
 CollectivePlan pairwise_all_to_all(WorldSize world_size) {
   CollectivePlan plan =
       empty_plan(Collective::all_to_all, "pairwise", world_size, world_size * world_size);

@@ -62,6 +62,12 @@ CollectivePlan direct_broadcast(WorldSize world_size, int root);
 /// Throws: std::invalid_argument unless 0 <= root < world_size
 CollectivePlan direct_reduce(WorldSize world_size, int root);
 
+/// Reduce in two steps, in canonical order: rank r adds chunk r, and the root gathers the sums. For
+/// large buffers: the root receives as much as it has, and not n - 1 times as much.
+///
+/// Throws: std::invalid_argument unless 0 <= root < world_size
+CollectivePlan two_shot_reduce(WorldSize world_size, int root);
+
 /// All-to-all in pairs, so that in every step each rank sends one message and receives one.
 ///
 /// Throws: std::invalid_argument unless world_size >= 1

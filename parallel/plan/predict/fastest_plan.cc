@@ -1,5 +1,6 @@
 #include "ringrad/parallel/plan/predict/fastest_plan.h"
 
+#include <bit>
 #include <stdexcept>
 #include <utility>
 
@@ -25,6 +26,13 @@ std::vector<PlanCandidate> plan_candidates(Collective collective, const PlanOpti
     }
   }
   return candidates;
+}
+
+// More than three, with which canonical and tree order are one.
+int few_ranks(int world_size) {
+  constexpr int kFew = 8;
+  if (world_size <= kFew) return world_size;
+  return std::has_single_bit(static_cast<unsigned>(world_size)) ? kFew : kFew - 1;
 }
 
 std::vector<PlanCandidate> in_sum_order(std::vector<PlanCandidate> candidates,

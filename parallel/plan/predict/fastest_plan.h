@@ -29,6 +29,10 @@ struct PlanCandidate {
 std::vector<PlanCandidate> plan_candidates(Collective collective, const PlanOptions& options = {},
                                            int max_segments = 32);
 
+/// A number of ranks, at most this many, whose plans tell which algorithms add in an order: that
+/// hardly depends on the number, unless on whether it is a power of two.
+int few_ranks(int world_size);
+
 /// The candidates whose plans add in this order.
 ///
 /// Throws: as make_plan

@@ -8,6 +8,7 @@
 #include "ringrad/parallel/plan/collective/chain_plan.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/tests/parallel/comm/checked_collectives.h"
+#include "ringrad/tests/parallel/comm/options_with.h"
 #include "ringrad/tests/parallel/plan/collective/every_plan.h"
 
 namespace ringrad {
@@ -17,40 +18,11 @@ using testing::expect_exact;
 using testing::expect_same_bits;
 using testing::expect_throws;
 using testing::kAllDTypes;
+using testing::options_with;
 
 constexpr int kMaxRanks = 8;
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::product, ReduceOp::min,
                                 ReduceOp::max};
-
-GroupOptions options_with(Collective collective, const Planner& planner) {
-  GroupOptions options;
-  switch (collective) {
-    case Collective::all_reduce:
-      options.all_reduce = planner;
-      break;
-    case Collective::reduce_scatter:
-      options.reduce_scatter = planner;
-      break;
-    case Collective::all_gather:
-      options.all_gather = planner;
-      break;
-    case Collective::broadcast:
-      options.broadcast = planner;
-      break;
-    case Collective::reduce:
-      options.reduce = planner;
-      break;
-    case Collective::all_to_all:
-      options.all_to_all = planner;
-      break;
-  }
-  return options;
-}
-
-// Runs `plan`, whatever the caller's arguments.
-GroupOptions options_with(const CollectivePlan& plan) {
-  return options_with(plan.collective, [plan](int, const PlanOptions&) { return plan; });
-}
 
 // --- Exactness ---
 

@@ -19,28 +19,11 @@ using Clock = std::chrono::steady_clock;
 using testing::error_of;
 using testing::expect_contains;
 
-// Moves nothing. Rank 1 is out of memory; any other rank waits for it.
-class BrokenTransport final : public Transport {
+// Rank 1 is out of memory; any other rank waits for it.
+class BrokenTransfer final : public Transfer {
  public:
-  explicit BrokenTransport(int rank) : rank_(rank) {}
-
-  void all_gather(std::byte*, Sizes, TransportCall& call) override { fail(call); }
-  void all_to_all(std::byte*, Sizes, const std::byte*, Sizes, TransportCall& call) override {
-    fail(call);
-  }
-  void broadcast(std::byte*, std::size_t, int, TransportCall& call) override { fail(call); }
-  std::unique_ptr<Sending> send(const std::byte*, std::size_t, int, const Tensor&) override {
-    throw std::bad_alloc();
-  }
-  void recv(std::byte*, std::size_t, int, TransportCall& call) override { fail(call); }
-  std::unique_ptr<Transport> split(Store&, const std::vector<int>&, int, const std::string&,
-                                   Where) override {
-    throw std::bad_alloc();
-  }
-  bool outlives_ranks() const override { return true; }
-
- private:
-  void fail(const TransportCall& call) const {
+  explicit BrokenTransfer(int rank) : rank_(rank) {}
+  void wait(TransportCall& call) override {
     if (rank_ == 1) throw std::bad_alloc();
     for (;;) {
       call.check();
@@ -48,6 +31,31 @@ class BrokenTransport final : public Transport {
     }
   }
 
+ private:
+  const int rank_;
+};
+
+// Moves nothing.
+class BrokenTransport final : public Transport {
+ public:
+  explicit BrokenTransport(int rank) : rank_(rank) {}
+
+  std::unique_ptr<Transfer> send(const std::byte*, std::size_t, int, Channel,
+                                 std::vector<Tensor>) override {
+    if (rank_ == 1) throw std::bad_alloc();
+    return std::make_unique<BrokenTransfer>(rank_);
+  }
+  std::unique_ptr<Transfer> recv(std::byte*, std::size_t, int, Channel,
+                                 std::vector<Tensor>) override {
+    return std::make_unique<BrokenTransfer>(rank_);
+  }
+  std::unique_ptr<Transport> split(Store&, const std::vector<int>&, int, const std::string&,
+                                   Where) override {
+    throw std::bad_alloc();
+  }
+  bool outlives_ranks() const override { return true; }
+
+ private:
   const int rank_;
 };
 

@@ -1,0 +1,48 @@
+// The plans of a group over a transport: by the planners of its options, or else by a table, among
+// the algorithms that add in the group's order. Each rank makes its own steps alone, and proves the
+// plan for all (check.h), once.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ringrad/parallel/comm/group_options.h"
+#include "ringrad/parallel/plan/collective/collective_plan.h"
+
+namespace ringrad {
+
+/// A number by which ranks tell plans apart, of their name and cut; never 0, which stands for none.
+std::uint64_t number_of(const CollectivePlan& plan);
+
+class TransportPlans {
+ public:
+  /// `ranks_per_host` is what a hierarchical plan takes for the ranks of each host.
+  TransportPlans(int rank, int world_size, const GroupOptions& options, int ranks_per_host)
+      : rank_(rank), world_size_(world_size), options_(options), ranks_per_host_(ranks_per_host) {}
+
+  /// The plan for a buffer of this many bytes, with this rank's steps alone.
+  ///
+  /// Throws: ValueError unless the planner makes a plan for this, and the plan is proved; or if no
+  ///         algorithm adds in the order that is wanted
+  const CollectivePlan& get(Collective collective, std::size_t bytes, int root, Where where);
+
+ private:
+  using Key = std::tuple<Collective, std::string, int, int>;  // algorithm, root, segments
+
+  const Planner& planner_of(Collective collective) const;
+  std::string algorithm_for(Collective collective, std::size_t bytes, Where where) const;
+  CollectivePlan make(const Planner& planner, Collective collective, const PlanOptions& options,
+                      Where where) const;
+
+  const int rank_, world_size_;
+  const GroupOptions options_;
+  const int ranks_per_host_;
+  std::map<Key, CollectivePlan> plans_;
+};
+
+}  // namespace ringrad
