@@ -24,8 +24,8 @@ namespace ringrad {
 ///
 /// Random numbers are the same in both runs, from whichever generator f draws them. f must be a
 /// pure function of its inputs and leaves: a module that updates running statistics would update
-/// them twice. Nothing that f uses may change in place before backward: such as a weight, by an
-/// optimizer's step in between.
+/// them twice. Nothing that f uses may change in place before backward. An optimizer's step in
+/// between, for example, would change weights.
 ///
 /// In a split pass (split_backward.h), the first half runs f again and keeps what the leaves'
 /// gradients need.

@@ -1,4 +1,4 @@
-// HookList: functions of the user's that an object calls, in the order in which they were added.
+// HookList: user functions that an object calls, in the order in which they were added.
 //
 // A hook may change the list that it is called from: it may add hooks, remove any hook, itself
 // included, and start another call. A call runs the hooks that were in the list when it began,

@@ -21,14 +21,14 @@ class HookHandle {
 };
 
 /// Calls `hook` with the complete gradient of x in every backward pass, before it is passed on. The
-/// hook's result replaces the gradient; an undefined tensor keeps it. Of a leaf that an
-/// activation_checkpoint() uses, it sees each call's part by itself.
+/// hook's result replaces the gradient; an undefined tensor keeps it. For a leaf that an
+/// activation_checkpoint() uses, the hook sees each call's part separately.
 /// Throws:  AutogradError if x needs no gradient
 HookHandle register_hook(const Tensor& x, GradientHook hook, Where where = Where::current());
 
 /// Calls `hook` with grad() after a backward pass has added to it, while earlier layers still run,
-/// so communication can start here. An activation_checkpoint() adds its part by itself: others may
-/// follow. Throws AutogradError unless x is a leaf that requires a gradient.
+/// so communication can start here. An activation_checkpoint() adds its part separately, and other
+/// parts may follow. Throws AutogradError unless x is a leaf that requires a gradient.
 void register_completed_hook(const Tensor& x, std::function<void(const Tensor& grad)> hook,
                              Where where = Where::current());
 

@@ -3,8 +3,8 @@
 //     const Tensor J = jacobian([](const Tensor& x) { return matmul(A, x); }, x);     A
 //     const Tensor H = hessian([](const Tensor& x) { return sum(x * x * x); }, x);    diagonal, 6 x
 //
-// The functions may do anything that is recorded. They are called once, with x on its own: a
-// derivative holds no history.
+// The functions may do anything that is recorded. They are called once, with x detached from its
+// history, so a derivative holds no history.
 
 #pragma once
 

@@ -77,7 +77,7 @@ class Node : public History {
 
   struct Output {
     Tensor gradient;  ///< what has flowed into it so far, in the pass that is running
-    Shape shape;      ///< what its gradients must have
+    Shape shape;      ///< shape that its gradients must have
     DType dtype{};
     Device device;
   };
@@ -146,10 +146,10 @@ class Leaf final : public Node {
   /// settles it.
   bool overwrite = false;
 
-  /// Clears the gradient that lives in grad: the next one replaces it. Here and in set(), other
-  /// code's tensors that are grad, in an arena, or views of it get memory of their own and keep
-  /// their values. If there are views, among which may be arrays of other libraries, grad is
-  /// dropped.
+  /// Clears the gradient that lives in grad: the next one replaces it. If grad lies in an arena and
+  /// other code holds it or views of it, clear() and set() first give that code's tensors their own
+  /// memory, so that they keep their values. If there are views, which may include arrays of other
+  /// libraries, grad is also dropped.
   void clear();
   /// Writes the zeros that `overwrite` stands for.
   void settle();

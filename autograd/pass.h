@@ -62,7 +62,7 @@ class Pass {
 
   // -- For one half of a pass (split_backward.cc) -------------------------------------------------
 
-  /// True if the gradients that a function sets along edges of another pass are kept as well.
+  /// True if gradients that a function sets for edges of the other half are kept as well.
   virtual bool keeps_all_gradients() const { return false; }
 
   /// The lists of a pass. The next pass reuses their memory: a small network runs a thousand passes

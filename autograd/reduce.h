@@ -50,7 +50,7 @@ Tensor stddev(const Tensor& x, const Shape& axes = {}, std::int64_t correction =
               bool keepdim = false, Where where = Where::current());
 
 /// The product; 1 if there are no elements. Its gradient multiplies the other factors instead of
-/// dividing by one, so factors of 0 are as good as any.
+/// dividing by a factor, so it is also right for factors of 0.
 ///
 /// DTypes:  floats stay; integers and bool give int64
 /// Saves:   x

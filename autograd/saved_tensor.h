@@ -46,7 +46,7 @@ class SavedTensor {
 
 namespace detail {
 
-/// A time in which tensors must not have changed, and the call that says so.
+/// A period in which tensors must not have changed, and the call that requires this.
 struct QuietTime {
   std::uint64_t after, until;  ///< Storage::num_changes() at its begin and its end
   const char* operation;

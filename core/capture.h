@@ -85,7 +85,8 @@ struct Replayed {
   const T* place;  ///< on the device, or null
 };
 
-/// What `value` returns: now or, in work that is being captured, before each replay.
+/// What `value` returns now. In work that is being captured, `value` is called again before each
+/// replay.
 template <class T>
 Replayed<T> replayed(const std::function<T()>& value);
 

@@ -8,8 +8,8 @@
 
 namespace ringrad {
 
-/// Throws ValueError unless an element of the dtype can hold the number, or its whole part.
-/// Floating dtypes round every number, and every number has a truth value.
+/// Throws ValueError unless an element of the dtype can hold the number, or its whole part. Never
+/// throws for floating dtypes, which round every number, or for bool, which holds its truth value.
 void check_fits(const char* operation, Scalar number, DType dtype, Where where);
 
 /// Throws ValueError "<operation>: <what> must be finite; got nan" for NaN and infinities.

@@ -7,12 +7,12 @@
 // Both directions understand version 1 and the form before it (DLManagedTensor). In Python a
 // capsule "dltensor_versioned" or "dltensor" carries the pointer.
 //
-// What either side writes the other reads. Another library's writes do not count as changes: after
+// Each side sees what the other writes. Another library's writes do not count as changes: after
 // them, call x.detach().mark_changed() if the tensor may be saved for a backward pass.
 //
 // On GPUs the producer's work must be ordered before the consumer's: to_dlpack() waits for the
 // thread's current stream, and from_dlpack() expects that the memory is ready on it. The memory of
-// simulated GPUs is host memory that no other library may take for a GPU's, so it is not shared.
+// simulated GPUs is not shared: it is host memory, but another library would use it as a GPU's.
 //
 // Specification: dmlc.github.io/dlpack, version 1.1
 
@@ -48,7 +48,7 @@ DLManagedTensor* to_dlpack_unversioned(const Tensor& x, Where where = Where::cur
 Tensor from_dlpack(DLManagedTensorVersioned* theirs, Where where = Where::current());
 Tensor from_dlpack(DLManagedTensor* theirs, Where where = Where::current());
 
-/// Calls the deleter of what no consumer has taken.
+/// Calls the deleter of a result of to_dlpack() that no consumer has taken.
 void free_dlpack(DLManagedTensorVersioned* managed) noexcept;
 void free_dlpack(DLManagedTensor* managed) noexcept;
 

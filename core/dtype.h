@@ -50,7 +50,7 @@ constexpr bool is_integral(DType dtype) { return dtype >= DType::int32 && dtype 
 
 /// The dtype of an operation on a and b, both with axes or both without, as in PyTorch: bool <
 /// integers < floats; within a class the wider wins, uint8 with int32 gives int32, and float16 with
-/// bfloat16 gives float32. For operands of which only some have axes see promote() of tensor.h.
+/// bfloat16 gives float32. If only some operands have axes, promote() of tensor.h decides.
 DType promote(DType a, DType b);
 
 /// The DType of a C++ element type: dtype_of<float> == DType::float32.

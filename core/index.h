@@ -25,8 +25,8 @@ namespace ringrad {
 inline constexpr std::nullopt_t kNone = std::nullopt;
 
 /// Positions start, start + step, ... before `end`, as in Python: negative ones count from the end,
-/// and all are clamped to the axis. A negative step goes backwards, to the position behind `end`.
-/// Without bounds it is the whole axis, in the direction of the step.
+/// and all are clamped to the axis. A negative step goes backwards, and stops before it reaches
+/// `end`. A slice without bounds is the whole axis, in the direction of the step.
 struct Slice {
   constexpr Slice() = default;
   constexpr explicit Slice(std::optional<std::int64_t> first,
@@ -47,7 +47,7 @@ struct Slice {
 inline constexpr struct NewAxis {
 } kNewAxis;
 
-/// All axes that the other indices leave over; without it they are the last ones.
+/// Stands for all axes that the other indices leave over. Without it, the last axes are left over.
 inline constexpr struct Ellipsis {
 } kEllipsis;
 
@@ -82,7 +82,7 @@ struct LocatedIndices {
   LocatedIndices(const LocatedIndices&) = delete;
   LocatedIndices& operator=(const LocatedIndices&) = delete;
 
-  Index only = kEllipsis;  ///< the index outside of braces, if it is one
+  Index only = kEllipsis;  ///< the index of x[positions], which has no braces
   std::span<const Index> indices;
   Where where;
 };

@@ -97,9 +97,9 @@ Tensor scalar_tensor(Scalar value, const Options& options = {}, Where where = Wh
 Tensor from_memory(void* data, const Shape& shape, const Options& options,
                    std::shared_ptr<void> owner, Where where = Where::current());
 
-/// Throws DataError if an element of x, a bool tensor on the CPU, is another byte than 0 and 1.
-/// Other libraries take every such byte for true; here it would count as itself in a sum. For
-/// memory that other code has filled.
+/// Throws DataError if an element of x, a bool tensor on the CPU, is another byte than 0 and 1. For
+/// memory that other code has filled: other libraries take any such byte for true, but here a sum
+/// would add the byte's value.
 void check_truth_values(const char* operation, const Tensor& x, Where where);
 
 }  // namespace ringrad

@@ -2,8 +2,9 @@
 // at the full speed of the bus, and while they compute.
 //
 // The system takes milliseconds to pin memory, and unpinning waits for all GPUs. So freed memory is
-// kept for later requests, in blocks whose sizes are powers of two, until a request would fail
-// without it. If the caching of GPU memory is off (gpu/allocator_cuda.h), nothing is kept.
+// kept for later requests, in blocks whose sizes are powers of two. It is unpinned only when a
+// request would fail otherwise. If the caching of GPU memory is off (gpu/allocator_cuda.h), nothing
+// is kept.
 
 #pragma once
 
@@ -16,7 +17,7 @@ namespace ringrad {
 Tensor empty_pinned(const Shape& shape, DType dtype = DType::float32,
                     Where where = Where::current());
 
-/// x itself if it is pinned, else a copy that is, with the same strides. The process begins to use
+/// x itself if it is pinned, else a pinned copy with the same strides. The process begins to use
 /// `gpu` if it has not yet.
 /// Throws DeviceError unless x is on a CPU and `gpu` is a GPU; OutOfMemoryError; CudaError
 Tensor pin(const Tensor& x, Device gpu, Where where = Where::current());

@@ -41,8 +41,8 @@ class Scalar {
   /// The kind of number: float64, int64 or bool_.
   DType dtype() const { return dtype_; }
 
-  /// True if T can hold the number, or its whole part: no integer type holds NaN. Floating types
-  /// round every number, and every number has a truth value.
+  /// True if T can hold the number, or its whole part: no integer type holds NaN. Always true for
+  /// floating types, which round every number, and for bool, which holds its truth value.
   template <class T>
   constexpr bool fits() const {
     if constexpr (!std::is_integral_v<T> || std::is_same_v<T, bool>) {

@@ -38,14 +38,16 @@ class Storage : public RefCounted, public Pooled {
   /// The storage this one is a slice of, if any.
   const Ref<Storage>& whole() const { return whole_; }
 
-  /// Makes `memory`, a copy of this slice, its memory, without counting a change. All tensors of it
-  /// move. The old memory stays alive with it, for what sees it from outside.
+  /// Replaces this slice's memory by `memory`, which holds a copy of it, without counting a change.
+  /// All tensors of this slice move. The old memory lives as long as this slice, since arrays of
+  /// other libraries may still refer to it.
   void move_to(Ref<Storage> memory);
 
   /// Another number after each in-place change; a tensor saved for backward remembers it.
   std::uint32_t version() const { return static_cast<std::uint32_t>(change_); }
-  /// The latest in-place change here, counted among those of all storages of the process; 0 before
-  /// the first. So it also tells whether it came before or after another event.
+  /// The number of the latest in-place change here, in one count for all storages of the process; 0
+  /// before the first. Compared with num_changes() at some event, it tells which of the two came
+  /// first.
   std::uint64_t change() const { return change_; }
   static std::uint64_t num_changes() { return num_changes_.load(std::memory_order_relaxed); }
   /// The line of the latest in-place change.

@@ -37,8 +37,9 @@ namespace ringrad {
 
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep saved tensors, so that backward can run again
-  /// Record the backward pass itself; implies retain_graph. A recorded grad() holds the graph, and
-  /// that its leaf. Clear it, or use ringrad::grad(): otherwise none of them is ever freed.
+  /// Record the backward pass itself; implies retain_graph. A recorded grad() keeps the graph
+  /// alive, and the graph keeps the leaf alive. Clear grad(), or use ringrad::grad(): otherwise
+  /// none of them is ever freed.
   bool create_graph = false;
 };
 
@@ -64,7 +65,8 @@ class Tensor : public TensorMethods {
   /// The line of the call that made this tensor.
   const Where& made_at(Where where = Where::current()) const { return get(where).made_at; }
 
-  /// True if the elements lie without gaps, in the order of the axes; or in that of (B, H, W, C).
+  /// True if the elements lie without gaps: contiguous in the order of the axes, channels_last in
+  /// the order (B, H, W, C).
   bool is_contiguous(Where where = Where::current()) const { return get(where).contiguous; }
   bool is_channels_last(Where where = Where::current()) const {
     return ringrad::is_channels_last(shape(where), strides(where));
@@ -92,7 +94,8 @@ class Tensor : public TensorMethods {
       throw_not_on_host(where);
     return first;
   }
-  /// The same wherever it lies: for launches and copies. On a GPU the host must not follow it.
+  /// The same on any device, for launches and copies. The host must not dereference an address on a
+  /// GPU.
   template <class T>
   T* device_data(Where where = Where::current()) const {
     constexpr DType asked = dtype_of<std::remove_const_t<T>>;
@@ -129,8 +132,8 @@ class Tensor : public TensorMethods {
 
   /// Another number after each in-place change of the memory under this tensor and its views.
   std::uint32_t version(Where where = Where::current()) const { return storage(where)->version(); }
-  /// Counts a change. Every writer calls this, before or after it writes, so that no writer passes
-  /// by the checks of check_writable(). An optimizer's writes, which are never recorded, are
+  /// Counts a change. Every writer calls this, before or after it writes, so that no writer escapes
+  /// the checks of check_writable(). An optimizer's writes, which are never recorded, are
   /// counted by storage()->mark_changed().
   void mark_changed(Where where = Where::current()) const {
     check_writable("mark_changed", where);
@@ -157,8 +160,9 @@ class Tensor : public TensorMethods {
   /// True if no recorded operation made this tensor.
   bool is_leaf(Where where = Where::current()) const;
   /// The gradient accumulated in this leaf; an undefined tensor if there is none yet. Backward
-  /// passes add to it in place. After zero_grad() of an optimizer or a module it and its views keep
-  /// their values; arrays of other libraries may show the next gradient (optimizer.h).
+  /// passes add to it in place. After zero_grad() of an optimizer or a module, the returned tensor
+  /// and its views keep their values; arrays of other libraries may show the next gradient
+  /// (optimizer.h).
   Tensor grad(Where where = Where::current()) const;
   /// Sets the gradient; an undefined tensor drops it.
   void set_grad(const Tensor& grad, Where where = Where::current()) const;

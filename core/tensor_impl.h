@@ -32,7 +32,7 @@ struct TensorImpl : RefCounted, Pooled {
   bool contiguous : 1;
   /// True for a leaf that wants a gradient and for the result of a recorded operation.
   bool requires_grad : 1 = false;
-  std::uint16_t output = 0;  ///< which result of `history` it is
+  std::uint16_t output = 0;  ///< this tensor's index among the results of `history`
   Ref<Storage> storage;
   std::int64_t offset;  ///< of the first element, in elements
   std::int64_t numel;

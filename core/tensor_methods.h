@@ -3,7 +3,7 @@
 // An operator is a function, whose header has its formula, shapes, dtypes and errors; a new one
 // needs no line here. Those that programs call most are members as well, with the same further
 // arguments. They are declared here, for Tensor to inherit, and defined in
-// autograd/methods/tensor_methods.cc; link with //autograd:tensor_methods, which is part of //:nn.
+// autograd/methods/tensor_methods.cc; link with //autograd/methods, which is part of //:nn.
 
 #pragma once
 

@@ -41,11 +41,11 @@ void trace_to(const std::string& path, Where where = Where::current());
 
 /// Completes the file and stops writing.
 ///
-/// Throws:  DataError that names the file, if the disk was full, say, and events were lost; at the
-///          program's end this goes to stderr
+/// Throws:  DataError that names the file if events were lost, for example because the disk was
+///          full; at the program's end the message goes to stderr instead
 void end_trace(Where where = Where::current());
 
-/// What a process is called in traces: the layer above says it before the first span. Threads are
+/// What a process is called in traces. The layer above sets this before the first span. Threads are
 /// drawn in groups named "<kind> <number>", as in "rank 3"; a thread without a TraceThread belongs
 /// to the process's group.
 struct TraceProcess {

@@ -1,9 +1,9 @@
 // Moving bytes and tensors between devices.
 //
 // Copies follow the order of the current streams of both devices: work queued earlier on either
-// comes first, and work queued later comes after. A copy to the CPU waits until it is done, and one
-// from the CPU until the CPU's memory has been read, unless that memory is pinned and the caller
-// asks not to wait.
+// comes first, and work queued later comes after. A copy to the CPU waits until it is done. A copy
+// from the CPU waits until the CPU's memory has been read. Neither waits if that memory is pinned
+// and the caller asks not to wait.
 //
 // A fresh copy on a GPU, of a tensor on another GPU or in pinned memory, need not wait for the
 // target's earlier work, since its memory is new. It runs on its own stream, one for each thread

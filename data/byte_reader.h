@@ -1,4 +1,4 @@
-// ByteReader: bytes of a foreign file in order, of which nothing is trusted.
+// ByteReader: the bytes of a foreign file, in order. None of them is trusted.
 //
 // Every problem becomes a DataError that names the file. Callers must compare every number that
 // they read with `most_bytes` before they trust it.
@@ -16,7 +16,7 @@
 
 namespace ringrad {
 
-/// The most bytes that deflated bytes of this number can hold: deflate's densest code is 2 bits for
+/// The most bytes to which `deflated_bytes` bytes can inflate: deflate's densest code is 2 bits for
 /// 258 equal bytes, 258 * 8 / 2 (zlib's technical notes).
 constexpr std::uint64_t most_inflated(std::uint64_t deflated_bytes) {
   constexpr std::uint64_t kMostInflation = 1032, kAll = std::numeric_limits<std::uint64_t>::max();

@@ -44,14 +44,16 @@ class CsvTable {
                                          Where where = Where::current()) const;
 
   /// Columns as numbers, (rows, columns), on cpu:0; all columns if none is named. Each is the
-  /// dtype's number that is nearest to the text (for 16 bits, to its float64), or 0. Spaces and
-  /// tabs around a number are ignored; "nan" and "inf" are numbers.
+  /// dtype's number that is nearest to the text (for 16 bits, to its float64). A number too small
+  /// for the dtype becomes 0. Spaces and tabs around a number are ignored; "nan" and "inf" are
+  /// numbers.
   /// Throws DataError, with the row and the column, for a field that is no number, or beyond the
   /// dtype's largest.
   Tensor numbers(const std::vector<std::string>& columns = {}, DType dtype = DType::float32,
                  Where where = Where::current()) const;
 
-  /// A column of classes: the number of each field among the distinct ones, which are sorted.
+  /// A column of classes: the index of each field in the sorted list of distinct fields, and that
+  /// list.
   std::pair<Tensor, std::vector<std::string>> classes(const std::string& column,
                                                       Where where = Where::current()) const;
 
@@ -60,7 +62,7 @@ class CsvTable {
   std::vector<std::vector<std::string>> columns_;
 };
 
-/// Throws as CsvTable, naming the file, and if it cannot be read or is too long.
+/// Throws as CsvTable, naming the file; also DataError if the file cannot be read or is too long.
 CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options = {},
                   Where where = Where::current());
 

@@ -5,8 +5,8 @@
 //            rank 1                  2     0     7'     Tail::pad    7' and 2' start over from the
 //            rank 2                    9     8     2'                front: shares are equal
 //
-// So batches of B on each of n ranks hold together exactly the samples of one batch of n B on one
-// rank: with the same seed, n replicas and one replica see the same global batches.
+// So batches of B on n ranks together hold exactly the samples of one batch of n B on one rank:
+// with the same seed, n replicas and one replica see the same global batches.
 //
 // Each rank has its own share. Guarantee: in an epoch, all shares together hold every sample
 //
@@ -14,8 +14,9 @@
 //     Tail::drop    once, except N mod n samples, the last of the order, which are left out
 //     Tail::pad     once, except -N mod n samples, the first of the order, which come twice
 //
-// This also holds if the epoch stops at any position and its remainder, which then counts as N, is
-// dealt to another number of ranks: the consumed samples are always the front of the order.
+// This also holds if the epoch stops at any position and its remainder is dealt to another number
+// of ranks; N is then the size of the remainder. The consumed samples are always the front of the
+// order.
 
 #pragma once
 

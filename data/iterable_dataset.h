@@ -1,4 +1,4 @@
-// IterableDataset: samples that come one after the other, in a number that is known at their end:
+// IterableDataset: samples that come one after the other, whose number is known only at the end:
 // lines of a log, records of an archive, what a simulation yields.
 //
 //     open(epoch)  ->  SampleStream    next(), next(), next(), ...    the end
@@ -7,9 +7,9 @@
 // loader (iterable_loader.h) can deal them to ranks, and a run can resume in the middle of an epoch
 // by skipping what has been consumed.
 //
-// While a loader opens a stream and reads it, default_generator() is the same for all ranks, a
-// stream of LoaderOptions::seed and the epoch. A SampleStream that draws from it must not seek in
-// skip(): a resumed run would draw other numbers.
+// While a loader opens a stream and reads it, default_generator() is a separate generator, which
+// depends only on LoaderOptions::seed and the epoch. So it is the same on all ranks. A SampleStream
+// that draws from it must not seek in skip(): a resumed run would draw other numbers.
 
 #pragma once
 
@@ -30,8 +30,8 @@ class SampleStream {
   /// The next sample; empty at the end, and from then on.
   virtual std::optional<Sample> next(Where where = Where::current()) = 0;
 
-  /// Passes over the next `count` samples, or as many as are left; returns how many it was. A
-  /// stream that can seek does better than this one, which reads them.
+  /// Passes over the next `count` samples, or as many as are left, and returns their number. This
+  /// implementation reads them; a stream that can seek should override it.
   virtual std::int64_t skip(std::int64_t count, Where where = Where::current());
 };
 

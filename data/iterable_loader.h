@@ -6,12 +6,12 @@
 //
 // Ranks share an epoch as DistributedSampler shares it: rank r of n keeps samples r, r + n, ... of
 // the stream. So no sample is seen twice, unless Tail::pad repeats the epoch's first at its end.
-// Batches of B on n ranks hold together the samples of one batch of n B on one rank.
+// Together, batches of B on n ranks hold the samples of one batch of n B on one rank.
 //
 //     thread 1    read samples of batch 0 | prepare, collate, transform
 //     thread 2        waits for its turn    read samples of batch 1 | prepare, collate, transform
 //
-// Reading is one thread's at a time, in the order of the batches; the rest runs in parallel.
+// One thread at a time reads, in the order of the batches; the rest runs in parallel.
 // Batches do not depend on num_workers or timing. Passes, epochs, positions and exceptions are as
 // in DataLoader.
 
@@ -30,8 +30,8 @@
 
 namespace ringrad {
 
-/// Makes what a batch holds of a sample that the stream yields, such as the pixels of a file's
-/// bytes. Several threads may call it at once.
+/// Turns a sample of the stream into the sample that a batch holds, such as a file's bytes into
+/// pixels. Several threads may call it at once.
 using Prepare = std::function<Sample(Sample sample, Where where)>;
 
 class IterableLoader {

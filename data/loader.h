@@ -14,12 +14,13 @@
 //     loader.set_position(saved);                   the next pass continues from there
 //
 // The batches and their order depend only on dataset, sampler, options and epoch, not on
-// num_workers or timing. So while a batch is made, default_generator() is a stream of its own, of
-// LoaderOptions::seed, the epoch and the batch's first sample; manual_seed has no effect there.
-// Workers take over the default device and whether operations are recorded from the thread that
-// begins the pass, and divide its OpenMP threads among themselves. They do not take over Autocast:
-// a transform that needs it makes its own. They are threads, which a forked child does not have: a
-// child that continues or ends a pass of its parent's waits for them for ever.
+// num_workers or timing. So while a batch is made, default_generator() is a separate stream, which
+// depends only on LoaderOptions::seed, the epoch and the batch's first sample; manual_seed has no
+// effect there.
+// Workers use the default device of the thread that begins the pass, and record operations if that
+// thread does. They divide its OpenMP threads among themselves. They do not take over Autocast: a
+// transform that needs it makes its own. A forked child does not have its parent's workers: if it
+// continues or ends a pass of its parent, it waits for them for ever.
 
 #pragma once
 

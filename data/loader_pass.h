@@ -16,7 +16,8 @@
 
 namespace ringrad {
 
-/// Loader has a position_, of all ranks during a pass, and after(p), the position a batch after p.
+/// Loader has a member position_, the position of all ranks during a pass, and a member function
+/// after(p), which returns the position one batch after p.
 template <class Loader>
 class LoaderPass {
  public:

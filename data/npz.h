@@ -3,8 +3,8 @@
 //     write_npz("batch.npz", {{"x", x}, {"y", y}});      numpy.load("batch.npz")["x"]
 //     const Tensor x = read_npz("batch.npz", {"x"}).at("x");
 //
-// The archive is libzip's, so this is a library of its own (//data:npz, ringrad::npz): a program
-// without it links no libzip.
+// libzip reads and writes the archive. So this is a library of its own (//data:npz, ringrad::npz),
+// and only programs that use it link libzip.
 //
 // Format: numpy.org/doc/stable/reference/generated/numpy.savez.html
 

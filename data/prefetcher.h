@@ -34,10 +34,10 @@ class Prefetcher {
   /// Makes a batch; gives none if there is no batch of this number and none after it.
   using Make = std::function<std::optional<Batch>(std::int64_t number)>;
 
-  /// The threads call `make` once for every number in [0, count), or up to one that it gives no
-  /// batch for. Without threads, next() calls it.
-  /// Each thread records operations, and makes tensors on a default device, as the calling thread
-  /// does; together they have as many OpenMP threads.
+  /// The threads call `make` once for every number in [0, count), or up to the first number for
+  /// which it gives no batch. Without threads, next() calls `make`.
+  /// Each thread has the default device of the calling thread, and records operations if that
+  /// thread does. The threads divide the calling thread's OpenMP threads among themselves.
   /// REQUIRES: num_threads >= 0, window >= 1
   /// Throws:   ValueError, which names num_workers, if the system refuses a thread
   Prefetcher(std::int64_t count, Make make, int num_threads, std::int64_t window,

@@ -16,7 +16,8 @@
 
 namespace ringrad::kernels {
 
-/// Converts to the number itself. Int: int32_t, or int64_t, which divides as usual.
+/// A divisor, which converts to its number. Int is int32_t or int64_t; 64-bit numbers are divided
+/// as usual.
 template <class Int>
 class Divisor {
   static_assert(std::is_same_v<Int, std::int32_t> || std::is_same_v<Int, std::int64_t>);

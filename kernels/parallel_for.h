@@ -7,9 +7,8 @@
 //
 // Each thread of the program has its own team size (omp_set_num_threads), so ranks that are threads
 // split their work independently. Starting a team costs about a microsecond; choose the grain so
-// that a piece takes ten. The split depends on the number of threads. A kernel that reduces
-// therefore runs parallel_for over fixed chunks and combines them in order, so that its result does
-// not.
+// that a piece takes ten. The split depends on the number of threads. The result of a kernel that
+// reduces must not, so it runs parallel_for over fixed chunks and combines them in order.
 
 #pragma once
 

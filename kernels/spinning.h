@@ -19,10 +19,11 @@
 
 namespace ringrad {
 
-/// Takes note of how long the calling thread had to wait for a processor lately, at most every
-/// 50 ms, and starts the keeper if that was more than a tenth of the time. Every thread of a team
-/// calls it, since any of them may be the one that the others wait for. Not in kernels, because
-/// libraries that link to libringrad.so call it, and that exports no names of kernels.
+/// Measures, at most every 50 ms, how long the calling thread has waited for a processor since the
+/// last measurement. Starts the keeper if the thread waited for a tenth of that time or more. Every
+/// thread of a team calls this function, since any of them may be the one that the others wait for.
+/// It is not in namespace kernels: libraries that link to libringrad.so call it, and libringrad.so
+/// does not export the names of that namespace.
 void watch_for_load() noexcept;
 
 namespace kernels {

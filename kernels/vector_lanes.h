@@ -44,7 +44,7 @@ template <class M>
       if (!(i & half)) exchange_lanes<M>(half, v[i], v[i + half]);
 }
 
-/// Lane i of v[0] becomes the sum of the lanes of v[i]; the other vectors are used up.
+/// Lane i of v[0] becomes the sum of the lanes of v[i]; the other vectors are overwritten.
 template <class M>
 [[gnu::always_inline]] inline void sum_each(typename Vector<M>::type (&v)[Vector<M>::kLanes]) {
 #pragma GCC unroll 4

@@ -13,8 +13,8 @@
 // data-parallel wrapper share the memory, and an optimizer of some of the parameters gets a piece
 // of it for each run of neighbours. Nothing moves twice.
 //
-// A parameter that others see is not moved at all: a view of it, a detached alias or a NumPy array
-// made of it sees all later values. It is an arena by itself.
+// A parameter is not moved if a view of it, a detached alias or a NumPy array shares its memory, so
+// that those see all its later values. Such a parameter is an arena by itself.
 
 #pragma once
 
@@ -60,8 +60,8 @@ class ParameterArena {
 
   /// Clears every gradient without writing: the next backward pass overwrites the memory. Tensors
   /// that grad() has given, and views of them, move to memory of their own and keep their values.
-  /// Arrays of other libraries do so until settle(). A gradient that does not lie in the arena, or
-  /// that had views, is dropped.
+  /// Arrays of other libraries keep their values only until settle(). A gradient that does not lie
+  /// in the arena, or that had views, is dropped.
   void clear_gradients() const;
 
   /// False if parameter i has no gradient: it is frozen, or, since clear_gradients(), no backward
@@ -113,8 +113,8 @@ std::vector<ParameterArena> make_arenas(const std::vector<Tensor>& parameters,
                                         Where where = Where::current(),
                                         const std::vector<bool>& alone = {});
 
-/// True if the parameter lies in no arena and must not move to one, since others would not see its
-/// later values: a view or alias of it, or another library.
+/// True if the parameter lies in no arena and must not move to one, since a view or alias of it, or
+/// another library, would not see its later values.
 bool is_seen(const Tensor& parameter);
 
 /// Drops the parameter's gradient or, if it lives in an arena, marks it to be overwritten.

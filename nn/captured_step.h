@@ -41,8 +41,9 @@ class CapturedStep {
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
 
   /// `fixed` are the tensors that the function uses besides its inputs and that must keep their
-  /// memory: the parameters and buffers. Those that it changes count as changed after each call, as
-  /// for averages between ranks (LocalSGD); other tensors do so after the first two calls only.
+  /// memory: the parameters and buffers. Those that the function changes count as changed after
+  /// each call, which averaging between ranks needs (LocalSGD). Other tensors that it changes count
+  /// as changed after the first two calls only.
   CapturedStep(Function function, std::vector<Tensor> fixed);
 
   /// Runs one step. Every call returns the same tensors, and the next call overwrites them.

@@ -1,5 +1,5 @@
-// Initialisers: draw a parameter's first values. All write in place, unrecorded, and throw as
-// core/random/random.h does; but a leaf may require a gradient.
+// Initialisers: draw a parameter's first values. All write in place, unrecorded. They throw as the
+// functions of core/random/random.h do, except that they accept a leaf that requires a gradient.
 //
 // fan_in counts the inputs that are summed into one output; fan_out counts the outputs that one
 // input reaches. For a weight (N, K, R, S), fan_in = K * R * S and fan_out = N * R * S.

@@ -90,13 +90,14 @@ class Module {
   /// child, errors name it.
   ///
   /// Throws:  ValueError if the module was moved from, or if another module's forward() calls this
-  ///          one while it trains, and has not registered its parameters
+  ///          one in training but has not registered this one's parameters
   Tensor operator()(const Tensor& x, Where where = Where::current());
 
-  /// Adds a hook to calls by operator(), to which those by a Sequential, a Residual and what trains
-  /// modules in parallel belong. A module that calls another's forward() itself runs no hooks of
-  /// it, nor do overloads of forward() with other arguments. A hook may add and remove hooks,
-  /// itself included: those that it adds run from the next call on (autograd/hook_list.h).
+  /// Adds a hook to calls of operator(). Sequential, Residual and the wrappers that train modules
+  /// in parallel call modules that way. A module that calls another's forward() itself does not run
+  /// the other's hooks; nor do overloads of forward() with other arguments. A hook may add and
+  /// remove hooks, itself included: those that it adds run from the next call on
+  /// (autograd/hook_list.h).
   ModuleHookHandle add_forward_pre_hook(ForwardPreHook hook);
   ModuleHookHandle add_forward_hook(ForwardHook hook);
   std::size_t num_hooks() const {
@@ -125,7 +126,8 @@ class Module {
   std::int64_t num_parameters() const;
 
   /// Sets training or evaluation mode for this module and all below it: batch norm and dropout
-  /// differ. An override, for instance of a layer that stays frozen, also calls its base's.
+  /// differ. An override, for instance of a layer that stays frozen, must call its base class's
+  /// train() as well.
   virtual void train(bool training = true);
   void eval() { train(false); }
   /// The same for this module alone.

@@ -16,13 +16,13 @@ using StateDict = std::map<std::string, Tensor>;
 
 /// Throws:  ValueError unless both have the same names, then ShapeError, DTypeError unless tensors
 ///          of one name have one shape and dtype; the message starts with `operation` and lists all
-///          differences; ValueError with its name for an undefined tensor, and for an own one that
-///          cannot be written since elements share one place, as after expand()
+///          differences; ValueError, naming the tensor, for an undefined one, and for one of `own`
+///          that cannot be written because its elements share one place, as after expand()
 void check_same_layout(const char* operation, const StateDict& own, const StateDict& given,
                        Where where = Where::current());
 
-/// Copies the values of `given` into the tensors of `own`; each tensor may be on any device, and
-/// may be an own tensor of another name. Throws as above, and then changes nothing.
+/// Copies the values of `given` into the tensors of `own`. Each tensor may be on any device; one of
+/// `given` may also be in `own` under another name. Throws as above, and then changes nothing.
 void copy_state(const char* operation, const StateDict& own, const StateDict& given,
                 Where where = Where::current());
 

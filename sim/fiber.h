@@ -7,7 +7,7 @@
 // A switch saves and loads the callee-saved registers and nothing else, which takes a few
 // nanoseconds; the floating-point modes are the same for all fibers of a thread. Below a guarded
 // stack lies an equally large inaccessible range, so that an overflow is a fault instead of damage
-// elsewhere. Each guard takes a memory mapping, of which a process has some tens of thousands.
+// elsewhere. Each guard takes a memory mapping; a process can have some tens of thousands of them.
 //
 // Not thread-safe. x86-64 only, like the rest of the library.
 

@@ -84,9 +84,9 @@ class Machine {
   /// Queues a graph's ops, each after its predecessors, and all after the graph's last launch.
   cudaError_t submit_graph(GraphExec* executable, Stream& stream);
 
-  /// An error if a capture that has not ended forbids the call, which then makes the capture
-  /// invalid. With a stream, the call waits for that stream; without, it allocates or waits for
-  /// devices.
+  /// Returns an error if a capture that has not ended forbids the call; that capture becomes
+  /// invalid. Pass the stream if the call waits for one stream, and none if it allocates or waits
+  /// for devices.
   cudaError_t check_captures(const char* call, const Stream* stream = nullptr);
 
   /// The stream that a call names: null means the current device's default stream. An error if it

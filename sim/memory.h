@@ -7,14 +7,14 @@
 //                guard page   one page                    guard page  257 pages
 //
 // A kernel opens an allocation by touching it: the fault handler checks that the memory is alive
-// and reachable from the running device, opens it, and lets the kernel retry. Any other access is a
-// fault, which is reported: memory past the end, freed memory (whose addresses are reused only when
-// there are no others), another device's memory without peer access, and device memory that the
-// host touches, unless the scheduler runs on another host thread at that moment. The fault handler
-// does not see accesses to the rest of an allocation's pages, up to 255 bytes after its end and
-// 3840 bytes before its beginning. These bytes hold canaries, which are checked after each kernel.
-// Under AddressSanitizer every byte is checked, for reads as well; under ThreadSanitizer all memory
-// is open.
+// and reachable from the running device, opens it, and lets the kernel retry. It reports any other
+// access as a fault: past the end, to freed memory, or to another device's memory without peer
+// access. Addresses of freed memory are reused only when there are no others. An access by the host
+// is also a fault, unless the scheduler runs on another host thread at that moment. The fault
+// handler does not see accesses to the rest of an allocation's pages, up to 255 bytes after its end
+// and 3840 bytes before its beginning. These bytes hold canaries, which are checked after each
+// kernel. Under AddressSanitizer every byte is checked, for reads as well; under ThreadSanitizer
+// all memory is open.
 //
 // New memory is filled as in unwritten.h.
 //
@@ -55,7 +55,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   /// The memory that a kernel may touch, in bits: d for the memory of device d, 32 + d for that of
-  /// its pool, to which separate calls give other devices access.
+  /// its pool. Separate calls give other devices access to a pool.
   static constexpr std::uint64_t reach_of(int device, bool pooled) {
     return std::uint64_t{1} << (pooled ? device + 32 : device);
   }

@@ -54,8 +54,8 @@ struct Op {
 std::shared_ptr<Op> make_op(Op::Kind kind, std::string name = {});
 std::shared_ptr<Op> make_marker();
 
-/// The op and all ops that are not done and must run before it or keep it from beginning; empty for
-/// null.
+/// The op itself, and all unfinished ops that must run before it or that keep it from beginning.
+/// Empty for null.
 std::unordered_set<const Op*> ancestors(const Op* op);
 
 }  // namespace ringrad::sim

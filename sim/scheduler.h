@@ -10,7 +10,7 @@
 //   1. another block of a kernel that has begun         (one after the other, if they do not wait)
 //   2. the op that became ready first                   (any, if there is a seed)
 //   3. all blocks that spin, once each
-// so that a kernel which waits for another one on any device finds it running. If only spinning
+// So a kernel that waits for another kernel, on any device, finds it running. If only spinning
 // blocks are left and none of them makes progress for hang_limit (Block::progress), that is a
 // deadlock, and the host's wait fails. After a fault on any device, a fraction of that limit is
 // enough.

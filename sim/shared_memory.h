@@ -23,7 +23,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Begins a block, which may use this many bytes in total, without any arrays.
+  /// Begins a block, which has no arrays yet and may use `limit_bytes` in total.
   void begin_block(std::size_t dynamic_bytes, std::size_t limit_bytes);
 
   /// The array declared at this place in the source, identified by an address that is unique to the

@@ -12,8 +12,8 @@
 namespace ringrad {
 
 /// A slope per head: 2^(-8 i / n) for i = 1 ... n, if the number n of heads is a power of two.
-/// Otherwise those of the largest power of two below it, followed by every second one of the slopes
-/// for twice as many heads.
+/// Otherwise the slopes for the largest power of two below n come first, followed by every second
+/// slope for twice that power.
 ///
 /// Shapes:  (heads), float32, on the default device
 /// Throws:  ValueError unless heads > 0

@@ -7,8 +7,8 @@
 
 namespace ringrad {
 
-/// Turns pairs of elements of queries or keys by angles that grow with their positions, so that
-/// the product of a query and a key knows the distance between them. Row t of axis -2 has position
+/// Turns pairs of elements of queries or keys by angles that grow with their positions, so that the
+/// product of a query and a key depends on the distance between them. Row t of axis -2 has position
 /// offset + t.
 ///
 /// Shapes:  x (..., T, D), such as (B, H, T, D)

@@ -11,7 +11,7 @@
 
 namespace ringrad {
 
-/// Of a transposed convolution over N axes.
+/// Options of a transposed convolution over N axes.
 template <std::size_t N>
 struct ConvTransposeOptions {
   PerAxis<N> stride = 1;

@@ -21,8 +21,8 @@ struct InterpolateOptions {
 ///
 /// Shapes:  x (B, C, H, W)  ->  (B, C, size[0], size[1]), or (B, C, H scale[0], W scale[1])
 /// DTypes:  every floating dtype; 16-bit ones are weighted in float32
-/// Throws:  ShapeError unless x has four axes and pixels, and the result has; ValueError unless one
-///          of size and scale is given, or for align_corners in nearest mode; DTypeError
+/// Throws:  ShapeError unless x has four axes, and both x and the result have pixels; ValueError
+///          unless one of size and scale is given, or for align_corners in nearest mode; DTypeError
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options,
                    Where where = Where::current());
 

@@ -8,8 +8,8 @@
 // An integer tensor lists positions of one axis; negative ones count from the end. A bool tensor of
 // k axes stands for k axes of x, and means the positions at which it is true. The broadcast shape
 // of the tensors takes the place of the axes that they index if these are neighbours, else it comes
-// first. Other indices are applied before, as views; an integer tensor without axes, as if it were
-// one of them, does not separate its neighbours.
+// first. An integer tensor without axes counts as a plain position: only the other tensors decide
+// whether axes are neighbours. Indices that are not tensors are applied first, as views.
 //
 // Reading copies, and its gradient sums in a fixed order (kernels/index/index_select.h). Strides
 // are not negative, so a slice with a negative step, which PyTorch refuses, is a copy as well.
@@ -34,7 +34,7 @@ struct Selection {
   Tensor view;
   int axis = 0, count = 0;
   Tensor positions;  ///< int64, of any shape: in row-major order of these axes
-  Shape reversed;    ///< axes of what is selected that steps of slices run through backwards
+  Shape reversed;    ///< axes of the selection that a slice with a negative step reads
 
   /// The shape of what is selected.
   Shape shape() const;

@@ -9,7 +9,8 @@ namespace ringrad {
 /// x with `value` where the mask is true; there the gradient is 0.
 ///
 /// Shapes:  the mask broadcasts to x's shape
-/// DTypes:  mask bool; x any, which must be able to hold the value or, of integers, its whole part
+/// DTypes:  mask bool; x any, which must be able to hold the value (if x has integers, its whole
+///          part)
 /// Throws:  ShapeError, DTypeError, DeviceError, ValueError
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value,
                    Where where = Where::current());

@@ -9,8 +9,8 @@ namespace ringrad {
 
 /// y = x, then y[i, index[i, j, k], k] = src[i, j, k]                     for axis 1 of three
 ///
-/// Elements of src that index does not cover are ignored. Of several for one place the last one,
-/// with the largest j, stays; it alone gets the gradient.
+/// Elements of src that index does not cover are ignored. If several elements go to one place, the
+/// last one, with the largest j, stays; only that element gets the gradient.
 ///
 /// Shapes:  as scatter_add
 /// DTypes:  x and src of one dtype, any; index int32 or int64

@@ -54,14 +54,14 @@ struct SlogdetResult {
 /// Shapes, DTypes, Saves, Throws: as det
 SlogdetResult slogdet(const Tensor& x, Where where = Where::current());
 
-/// The x of least |a x - b|; if a has more columns than rows, the x of least |x| with a x = b. By
-/// the QR factors of a or of its transpose.
+/// The x of least |a x - b|; if a has more columns than rows, the x of least |x| with a x = b.
+/// Computed by the QR factors of a or of its transpose.
 ///
 /// Shapes:  a (..., m, n), b (..., m, k)  ->  (..., n, k); batches broadcast
 /// DTypes:  float32, float64, the same for both
 /// Saves:   as the operators that it is composed of
-/// Throws:  ValueError, naming the element of the batch, for a matrix that within rounding has not
-///          full rank; ShapeError, DTypeError, DeviceError
+/// Throws:  ValueError, naming the element of the batch, for a matrix that does not have full rank,
+///          within rounding; ShapeError, DTypeError, DeviceError
 Tensor lstsq(const Tensor& a, const Tensor& b, Where where = Where::current());
 
 }  // namespace ringrad::linalg

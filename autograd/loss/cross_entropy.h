@@ -17,8 +17,8 @@ namespace ringrad {
 /// DTypes:  logits of every floating dtype; targets int32 or int64
 /// Saves:   logits, targets, two numbers per example
 /// Throws:  ShapeError, DTypeError, DeviceError; IndexError for a target that is not a class;
-///          ValueError unless 0 <= label_smoothing <= 1; AutogradError if options.weight requires
-///          a gradient, of which there is none
+///          ValueError unless 0 <= label_smoothing <= 1; AutogradError if options.weight requires a
+///          gradient: there is none
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
                      const CrossEntropyOptions& options = {}, Where where = Where::current());
 

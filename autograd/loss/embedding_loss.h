@@ -32,7 +32,7 @@ struct TripletMarginOptions {
   Reduction reduction = Reduction::mean;
 };
 
-/// Wants each anchor nearer to the positive than to the negative, by the margin.
+/// Pulls each anchor nearer to the positive than to the negative, by the margin.
 ///
 ///   max(0, |anchor - positive| - |anchor - negative| + margin)
 ///

@@ -9,7 +9,7 @@ namespace ringrad {
 
 /// cross_entropy(linear(x, linear_weight, linear_bias), targets, options), in less memory: with a
 /// large vocabulary the scores (N, V), and as many gradients, are the largest tensors of a training
-/// step. Here they exist for a few rows at a time, about as many as make the size of x:
+/// step. Here they exist for a few rows at a time, so many that they are about as large as x:
 ///
 ///   rows of x          |-- chunk --|-- chunk --| ...
 ///   scores             x_c W^T + b                    (chunk, V), overwritten by the next chunk

@@ -29,7 +29,7 @@ Tensor l1_loss(const Tensor& x, const Tensor& targets, Reduction reduction = Red
 /// positive_weight w is a constant that broadcasts to x and compensates for rare positives (default
 /// 1).
 ///
-/// Throws:  AutogradError if positive_weight requires a gradient, of which there is none
+/// Throws:  AutogradError if positive_weight requires a gradient: there is none
 Tensor bce_with_logits(const Tensor& x, const Tensor& targets, const Tensor& positive_weight = {},
                        Reduction reduction = Reduction::mean, Where where = Where::current());
 

@@ -26,8 +26,8 @@ Tensor outer(const Tensor& a, const Tensor& b, Where where = Where::current());
 /// a's other axes, then b's.
 ///
 /// DTypes:  floats, the same for both
-/// Throws:  ShapeError unless both name as many distinct axes, of the same extents; DTypeError,
-///          DeviceError
+/// Throws:  ShapeError unless both lists have the same number of distinct axes, with the same
+///          extents; DTypeError, DeviceError
 Tensor tensordot(const Tensor& a, const Tensor& b, const Shape& a_axes, const Shape& b_axes,
                  Where where = Where::current());
 

@@ -25,14 +25,14 @@
 
 namespace ringrad {
 
-/// The sum over all letters that the result lacks of the product of the operands.
+/// The product of the operands, summed over all letters that the result lacks.
 ///
 /// Shapes:  one extent per letter; an extent of 1 broadcasts. The result may be a view of an
 ///          operand, and its axes may lie in any order in memory
 /// DTypes:  floats, the same for each; as matmul
 /// Saves:   as the products, sums and views that compute it
-/// Throws:  ValueError for an equation that is none or names another number of operands;
-///          ShapeError, DTypeError, DeviceError
+/// Throws:  ValueError for a malformed equation or one for another number of operands; ShapeError,
+///          DTypeError, DeviceError
 Tensor einsum(const std::string& equation, std::span<const Tensor> operands,
               Where where = Where::current());
 Tensor einsum(const std::string& equation, std::initializer_list<Tensor> operands,

@@ -1,4 +1,4 @@
-// The equation of einsum, read: which axis of which operand has which label. Private to einsum.cc.
+// The parsed equation of einsum: the label of each axis of each operand. Private to einsum.cc.
 //
 //     "bij,...jk"    operands  {b i j}, {e0 j k}       output  {e0 b i k}
 //
@@ -34,8 +34,8 @@ struct Equation {
   std::array<std::int64_t, kMostLabels> extents{};  ///< of each label that occurs
 };
 
-/// Throws ValueError for an equation that is none, or names another number of operands; ShapeError
-/// for an operand of another number of axes, or a label whose extents neither are equal nor 1.
+/// Throws ValueError for a malformed equation, or one for another number of operands; ShapeError
+/// for an operand of another number of axes, or a label whose extents are neither equal nor 1.
 Equation read(const std::string& equation, std::span<const Tensor> operands, Where where);
 
 }  // namespace ringrad::einsum_equation

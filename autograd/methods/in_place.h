@@ -44,9 +44,9 @@ Tensor fill_(const Tensor& y, Scalar value, Where where = Where::current());
 /// Sets every element to 0.
 Tensor zero_(const Tensor& y, Where where = Where::current());
 
-/// x[{...}] = y, also with tensors and negative steps among the indices (brackets.h):
-/// assign(x, {mask}, 0), assign(x, {rows, Slice(0, 5)}, y). Of several values for one place the
-/// last one stays.
+/// x[{...}] = y, also with tensors and negative steps among the indices (brackets.h): assign(x,
+/// {mask}, 0), assign(x, {rows, Slice(0, 5)}, y). If several values go to one place, the last one
+/// stays.
 ///
 /// Shapes:  y broadcasts to the shape of x[{...}]
 /// Throws:  as x[{...}] does

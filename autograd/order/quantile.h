@@ -8,8 +8,9 @@
 
 namespace ringrad {
 
-/// The element in the middle of each line along an axis, or of all elements: the lower of two such;
-/// NaN if any element is. The whole gradient goes to the element that a stable sort puts there.
+/// The middle element of each line along an axis, or of all elements; of two middle elements, the
+/// lower one. NaN if any element is NaN. The whole gradient goes to the element that a stable sort
+/// puts there.
 ///
 /// Shapes:  x's shape without `axis`, or with extent 1 there if keepdim; without an axis (), or all
 ///          ones if keepdim
@@ -19,7 +20,7 @@ Tensor median(const Tensor& x, std::optional<std::int64_t> axis = {}, bool keepd
               Where where = Where::current());
 
 /// The value at q of the way through each sorted line, between the two elements there; NaN if any
-/// element is.
+/// element is NaN.
 ///
 ///   y = (1 - w) low + w high,   at positions floor and ceil of q (n - 1), w the rest
 ///

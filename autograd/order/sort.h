@@ -3,9 +3,9 @@
 //     const auto [values, indices] = sort(x, -1);       values[i] = x[indices[i]]
 //
 // A NaN is larger than any number. Equal elements keep their order, so that results are unique.
-// Values are differentiable any number of times: each passes its gradient to the element that it
-// is. Indices are int64 and have no history. All dtypes are taken. A tensor without axes counts as
-// a line of one element. All functions throw ShapeError for an absent axis.
+// Values are differentiable any number of times: each value's gradient flows to the element it came
+// from. Indices are int64 and have no history. All dtypes are taken. A tensor without axes counts
+// as a line of one element. All functions throw ShapeError for an absent axis.
 
 #pragma once
 
@@ -28,12 +28,12 @@ Tensor argsort(const Tensor& x, std::int64_t axis = -1, bool descending = false,
 /// their positions.
 ///
 /// Shapes:  x (.., N, ..)  ->  both (.., k, ..)
-/// Throws:  ShapeError unless 0 <= k <= N, or without axes k is 1
+/// Throws:  ShapeError unless 0 <= k <= N, and k is 1 for an x without axes
 std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axis = -1,
                                bool largest = true, Where where = Where::current());
 
-/// The largest element along an axis and its position, the first one if there are several. Unlike
-/// max(), which shares the gradient among equal elements, it all goes to that position.
+/// The largest element along an axis and its position, the first one if there are several. The
+/// whole gradient goes to that position, while max() shares it among equal elements.
 ///
 /// Shapes:  x's shape without `axis`, or with extent 1 there if keepdim
 /// Throws:  ShapeError if there are no elements to choose from

@@ -1,4 +1,5 @@
-// Diagonals and triangles of matrices, which are the last two axes or two that are named.
+// Diagonals and triangles of matrices. Matrices are the last two axes, or two axes that the caller
+// names.
 //
 //     diagonal 0 begins at (0, 0), diagonal k > 0 at (0, k), and diagonal k < 0 at (-k, 0)
 

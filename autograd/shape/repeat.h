@@ -16,14 +16,14 @@
 namespace ringrad {
 
 /// x, repeated `counts[k]` times along axis k of the result, which has as many axes as there are
-/// counts; x has axes of extent 1 before its own.
+/// counts; x counts as having axes of extent 1 before its own.
 ///
 /// DTypes:  all; the gradient, which sums, needs a floating dtype
 /// Throws:  ShapeError for fewer counts than axes, and for a result of more than int64 bytes;
 ///          ValueError for a negative count
 Tensor repeat(const Tensor& x, const Shape& counts, Where where = Where::current());
 
-/// The same, but fewer counts than axes count for the last axes, as in NumPy.
+/// The same, but fewer counts than axes are allowed and apply to the last axes, as in NumPy.
 Tensor tile(const Tensor& x, const Shape& counts, Where where = Where::current());
 
 /// Each position of an axis `repeats` times in a row; without an axis, each element of x in
@@ -45,8 +45,8 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats,
 /// 1.
 enum class Indexing : std::uint8_t { ij, xy };
 
-/// The coordinates of all points of a grid. Element (i, j, ..) of result k is coordinate i, j, ..
-/// of list k. The results are views.
+/// The coordinates of all points of a grid. Element (i, j, ..) of result 0 is coordinate i of list
+/// 0; that of result 1 is coordinate j of list 1, and so on. The results are views.
 ///
 /// Shapes:  lists (N0), (N1), ..  ->  each (N0, N1, ..), or (N1, N0, ..) for xy; () counts as (1)
 /// Throws:  ValueError for no lists, ShapeError for more than one axis

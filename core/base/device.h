@@ -15,7 +15,8 @@
 
 namespace ringrad {
 
-/// Where memory lies and who computes on it: a CPU, or a GPU under CUDA, simulated or real.
+/// Where memory lies and which processor computes on it: a CPU, or a GPU under CUDA, simulated or
+/// real.
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
 /// The numbers of logical CPU devices and of GPUs that a Device may name.
@@ -27,8 +28,8 @@ struct Device {
   std::int16_t index = 0;
 
   constexpr Device() = default;
-  /// Throws DeviceError unless 0 <= index < kMaxCpuDevices, or kMaxCudaDevices. Whether a GPU
-  /// exists is checked when it is first used.
+  /// Throws DeviceError unless 0 <= index < kMaxCpuDevices for a CPU, or kMaxCudaDevices for a GPU.
+  /// Whether a GPU exists is checked when it is first used.
   Device(DeviceType type, int index, Where where = Where::current());
 
   /// Parses "cpu", "cpu:3", "cuda" or "cuda:3". Throws DeviceError for anything else.

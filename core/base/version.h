@@ -9,8 +9,8 @@
 
 namespace ringrad {
 
-/// "0.1.0": the version of the library that the program runs with. That of the headers that it was
-/// compiled with is in the macros above.
+/// "0.1.0": the version of the library that the program runs with. The macros above have the
+/// version of the headers that it was compiled with.
 const char* version();
 
 }  // namespace ringrad

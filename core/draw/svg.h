@@ -28,7 +28,7 @@ class SvgDrawing {
   ///     page ink dim      the paper, and text on it
   ///     rule              thin lines
   ///
-  /// and `definitions` is the markup of what it refers to.
+  /// and `definitions` is the markup of elements that `style` refers to.
   explicit SvgDrawing(std::string style, std::string definitions = {});
 
   void rect(const std::string& css, const SvgBox& box, const std::string& tooltip = {},
@@ -53,7 +53,7 @@ std::string xml_escaped(const std::string& text);
 /// A number with at most three digits after the point: "12.5".
 std::string svg_number(double value);
 
-/// A number for readers, in as few digits as tell it, at most four: "0.3679", "1.2e-05".
+/// A number for readers, with at most four significant digits: "0.3679", "1.2e-05".
 std::string number_text(double value);
 
 /// The distance of the ticks of an axis from 0 to `total`: 1, 2 or 5 times a power of ten, so that

@@ -16,7 +16,7 @@
 // contents. In a folder that is open to all, such as /tmp, a link or a pipe of another user is
 // refused.
 //
-// Files that are written while their contents come to be, such as traces, are opened in place.
+// Files that grow as a program runs, such as traces, are opened in place instead.
 
 #pragma once
 
@@ -37,15 +37,15 @@ namespace ringrad {
 
 struct AtomicFileOptions {
   std::string operation = "save";  ///< opens messages: "save: weights must ...; got ..."
-  /// Of several writers that may be stopped and go on at any time, the one with the greatest
-  /// version counts, in the order of texts. All versions of a file must have the same length.
+  /// If several writers may be stopped and go on at any time, the one with the greatest version
+  /// wins. Versions compare as texts, so all versions of a file must have the same length.
   std::string version = "";
   /// Each writer has a temporary file of its own, which stays if the process is killed, and the
   /// last one wins. Else only one process at a time may write the file.
   bool has_many_writers = false;
   /// The file has mode 0600 and is this user's, whatever was there before.
   bool is_private = false;
-  /// False for what may be lost in a power failure: then nothing waits for the disk.
+  /// False for a file that may be lost in a power failure: its writer does not wait for the disk.
   bool is_durable = true;
 };
 
@@ -70,9 +70,9 @@ class AtomicFile {
   /// disk fails while it records the replacement: then either file may be there.
   void commit();
 
-  /// The same for a file with a version, unless `check` throws, which reads the existing file and
-  /// refuses one of a later version. No writer waits for another; one that was stopped and goes on
-  /// replaces nothing of a later version.
+  /// The same for a file with a version. `check` must read the existing file, and throw if its
+  /// version is later; the existing file then stays. No writer waits for another. A writer that was
+  /// stopped and goes on does not replace a file of a later version.
   ///
   /// Throws:  DataError also if a later version is being written, or has removed this writer's file
   void commit(const std::function<void()>& check);

@@ -1,9 +1,9 @@
 // QuietWrites: writes that fail by an error number, never by a signal.
 //
 // The system sends SIGXFSZ to a thread that writes beyond the process's limit on file sizes
-// (ulimit -f), and SIGPIPE to one whose reader has gone. Both end the process unless it has
-// prepared for them. While a QuietWrites lives, neither reaches the calling thread, and the write
-// returns EFBIG or EPIPE.
+// (ulimit -f), and SIGPIPE to a thread that writes to a pipe or socket without a reader. Both end
+// the process unless it has prepared for them. While a QuietWrites lives, neither reaches the
+// calling thread, and the write returns EFBIG or EPIPE.
 
 #pragma once
 

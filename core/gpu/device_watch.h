@@ -9,7 +9,7 @@
 //     - a thread that waits for the GPU checks meanwhile whether the work still has a chance, and
 //       stops waiting if it has none.
 //
-// The layer above says what it waits for, what its notes contain and which errors they are
+// The layer above defines what the work waits for, what its notes contain and which errors they are
 // (parallel/comm/gpu/rank_watch.h). A watch belongs to the thread that claimed it last, so threads
 // that share a GPU each get their own errors. A thread that has no watch of this GPU checks all of
 // them.
@@ -55,7 +55,7 @@ class DeviceWatch {
   /// Says that the calling thread now queues the work.
   void claim();
 
-  /// The note, whose contents are all zeros or of an earlier note.
+  /// The note. Before it is filled in, its contents are zeros or those of an earlier note.
   DeviceNote& note() const;
   /// Calls `write` to fill in the note, unless there is one.
   void leave_note(const std::function<void(DeviceNote& note)>& write);
@@ -67,7 +67,8 @@ class DeviceWatch {
   const std::shared_ptr<Watch> watch_;
 };
 
-/// Returns when `is_done`, or when no watched work on the device that concerns this thread waits.
+/// Returns when is_done() is true, or when none of the watched work on the device that concerns
+/// this thread is waiting.
 ///
 /// Throws:  what the work's Look throws if it has been given up
 void await_watched_work(Device device, const std::function<bool()>& is_done);

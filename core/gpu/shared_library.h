@@ -10,7 +10,7 @@ namespace ringrad {
 class SharedLibrary {
  public:
   /// Tries the file names in order, each on the system's search path and in the CUDA toolkit's
-  /// folder. Never closed: such libraries do not survive it.
+  /// folder. The library is never closed, since such libraries do not survive that.
   explicit SharedLibrary(std::initializer_list<const char*> names);
 
   /// Looks up a function. The library counts as missing if any function is not found.

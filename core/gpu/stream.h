@@ -59,8 +59,8 @@ class Stream {
   /// A new stream. Throws DeviceError unless `device` is a GPU that exists.
   explicit Stream(Device device, Where where = Where::current());
 
-  /// A stream that `owner` keeps alive, or the caller if it is null. A null handle means the
-  /// default stream.
+  /// A stream that `owner` keeps alive; if `owner` is null, the caller must. A null handle means
+  /// the default stream.
   Stream(Device device, cudaStream_t handle, std::shared_ptr<void> owner = nullptr)
       : device_(device), handle_(handle), owner_(std::move(owner)) {}
 

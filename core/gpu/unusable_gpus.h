@@ -29,7 +29,7 @@ struct GpuFacts {
 /// none.
 std::string unusable_gpus(const GpuFacts& facts);
 
-/// True if the value of CUDA_VISIBLE_DEVICES, null if it is not set, names no GPU.
+/// True if this value of CUDA_VISIBLE_DEVICES names no GPU. Null means that it is not set.
 bool hides_gpus(const char* visible_devices);
 
 /// unusable_gpus() for this machine; ignores simulated GPUs.

@@ -32,7 +32,7 @@ const std::shared_ptr<Generator>& thread_generator();
 class DrawWatch {
  public:
   virtual ~DrawWatch() = default;
-  /// Stands in for Generator::reserve(), which it may call.
+  /// Generator::reserve() calls this instead of advance(), and returns the result.
   virtual std::uint64_t reserve(Generator& generator, std::uint64_t num_words) = 0;
 };
 
@@ -57,7 +57,7 @@ class Generator {
     return advance(num_words);
   }
 
-  /// reserve() unwatched.
+  /// reserve() without a call of the DrawWatch.
   std::uint64_t advance(std::uint64_t num_words) {
     const std::uint64_t first = offset_;
     offset_ += (num_words + 3) / 4;

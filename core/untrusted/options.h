@@ -37,7 +37,7 @@ CLI::Validator number(double least, double most);
 /// True for a file that exists and can be written, and for a new one in a folder that can be
 /// written. Opens nothing.
 bool may_be_written(const std::filesystem::path& path);
-/// Such a file.
+/// The path of a file that may_be_written().
 CLI::Validator writable_file();
 
 /// Passes over the training data.
@@ -46,21 +46,21 @@ inline CLI::Validator epochs() { return whole(1, 1'000'000); }
 inline CLI::Validator steps() { return whole(1, 1'000'000); }
 /// Samples per step: more would hardly fit into memory.
 inline CLI::Validator batch() { return whole(1, 1 << 20); }
-/// The most that tools/draw draws; each micro-batch is a list of tensors.
+/// Micro-batches per step: as many as tools/draw draws at most. Each is a list of tensors.
 inline CLI::Validator micro_batches() { return whole(1, 512); }
 inline CLI::Validator seed() { return whole(0, std::numeric_limits<std::int64_t>::max()); }
 
 }  // namespace option
 
-/// "unknown option --epoch, nearest is --epochs" if the first of the arguments is an option, which
-/// `app` then does not have; names none if none is near. Empty if it is no option, or there are no
-/// arguments.
+/// A message such as "unknown option --epoch, nearest is --epochs" about the first argument, which
+/// `app` did not recognise, if it looks like an option. The message names no other option if none
+/// is near. Empty if the first argument does not look like an option, or there are no arguments.
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments);
 
-/// For the beginning of a program. Opens /dev/null as each of stdin, stdout and stderr that its
-/// caller has closed: otherwise the program's next file would take that number, and with it what is
-/// printed. From now on exit() ends the program with 1, after a line on stderr, if what it printed
-/// could not be written, as on a full disk.
+/// For the beginning of a program. Opens /dev/null in place of each of stdin, stdout and stderr
+/// that the program's caller has closed. Otherwise the program's next file would take the stream's
+/// number, and would receive what the program prints. From now on, if the program's output could
+/// not be written, as on a full disk, exit() prints a line on stderr and ends the program with 1.
 void guard_standard_streams();
 
 /// Calls guard_standard_streams(), parses the arguments, then calls `check`, which may throw

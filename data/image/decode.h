@@ -1,10 +1,10 @@
-// Decoders of PNG and JPEG, of whose bytes nothing is trusted.
+// Decoders of PNG and JPEG files. None of a file's bytes is trusted.
 //
 //     bytes --libpng, libjpeg-turbo--> (H, W, C) uint8 --image.cc--> (C, H, W)
 //
 // Both libraries report an error by a longjmp out of their own code, which must not skip a C++
-// destructor. So every function that calls them is one frame without objects that have one: it
-// returns false after an error, and the message lies in the reader that it belongs to.
+// destructor. So every function that calls them is one frame without objects that have a
+// destructor. After an error it returns false, and its reader keeps the message.
 //
 // Before a decoder allocates an image, it checks that the file is long enough for it. What a PNG
 // inflates to is at most 1032 times its size, and a JPEG has a bit or more for each block of 8 x 8
@@ -44,7 +44,7 @@ bool begins_as_png(std::span<const std::byte> bytes);
 bool begins_as_jpeg(std::span<const std::byte> bytes);
 
 /// Samples side by side, (H, W, C): C is 1 for gray, 3 for colors, and one more with transparency.
-/// Palettes become colors, 1, 2 or 4 bits are scaled to 8, and of 16 bits the upper 8 stay.
+/// Palettes become colors, 1, 2 or 4 bits are scaled to 8, and 16 bits are cut to their upper 8.
 /// Throws:  DataError
 Tensor decode_png(const EncodedImage& image, std::int64_t most_pixels);
 

@@ -38,8 +38,8 @@ struct ImageOptions {
 
 /// The image in a PNG or JPEG file; its first bytes, not its name, say which.
 ///
-/// A palette becomes colors, samples of fewer than 8 bits are scaled to 8, and of 16 bits the upper
-/// 8 stay. CMYK becomes RGB.
+/// A palette becomes colors, samples of fewer than 8 bits are scaled to 8, and samples of 16 bits
+/// are cut to their upper 8. CMYK becomes RGB.
 ///
 /// Shapes:  (C, H, W), contiguous, on cpu:0
 /// DTypes:  uint8

@@ -30,8 +30,8 @@ namespace ringrad {
 
 struct ImageFolderOptions {
   ImageOptions image = {.channels = Channels::rgb};
-  /// Makes what a batch holds of each image (C, H, W), such as images of one size. Several threads
-  /// may call it at once.
+  /// Turns each image (C, H, W) into what a batch holds, for example an image of a common size.
+  /// Several threads may call it at once.
   std::function<Tensor(const Tensor& image, Where where)> prepare = {};
 };
 

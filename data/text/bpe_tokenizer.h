@@ -31,8 +31,8 @@ namespace ringrad {
 
 class BpeTokenizer {
  public:
-  /// Learns merges until there are `num_tokens` tokens, or no pair occurs twice. Of pairs that are
-  /// equally frequent it merges the one whose tokens are older. Tokens 0 to 255 are the bytes, in
+  /// Learns merges until there are `num_tokens` tokens, or no pair occurs twice. Among equally
+  /// frequent pairs, it merges the one whose tokens are older. Tokens 0 to 255 are the bytes, in
   /// GPT-2's order.
   /// Throws ValueError unless num_tokens >= 256.
   static BpeTokenizer train(std::string_view text, std::int64_t num_tokens,

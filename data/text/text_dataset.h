@@ -16,7 +16,7 @@ namespace ringrad {
 
 class TextDataset final : public Dataset {
  public:
-  /// Samples begin `stride` tokens apart, by default a window. Tokens at the end that fill no
+  /// Samples begin `stride` tokens apart; 0 means `window` tokens. Tokens at the end that fill no
   /// window are left out. Copies share the tokens, which must not change while they are read.
   ///
   /// Shapes:  tokens (N) of int64, on a CPU

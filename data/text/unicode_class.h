@@ -1,4 +1,4 @@
-// Classes of Unicode characters, as text is split into words by them.
+// The classes of Unicode characters by which text is split into words.
 
 #pragma once
 

@@ -3,9 +3,9 @@
 //
 //     "It's 12 o'clock,  now" --> It | 's |  12 |  o | 'clock | , |  |  now
 //
-// A word is, with a space before it if there is one, a run of letters, of numbers, or of other
-// characters that are no spaces; an English contraction ('s 't 're 've 'm 'll 'd); or a run of
-// spaces, without its last one if a word follows.
+// A word is one of these: a run of letters, of numbers, or of other characters that are no spaces,
+// each with the space before it if there is one; an English contraction ('s 't 're 've 'm 'll 'd);
+// or a run of spaces. If a word follows, the run of spaces leaves its last one to that word.
 
 #pragma once
 

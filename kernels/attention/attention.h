@@ -40,7 +40,8 @@ struct AttentionResult {
   /// What backward needs of each row, in float64 for float64, else in float32.
   ///   GPUs (B, H, T):     lse; inf if the row has no key
   ///   CPUs (B, H, T, 2):  the largest m of x / ln 2, and 1 / sum of 2^(x / ln 2 - m); 0 and 0 if
-  ///                       the row has no key. Their sum lse would lose log(sum) where m is large.
+  ///                       the row has no key. One number, lse, would lose log(sum) where m is
+  ///                       large.
   Tensor statistics;
 };
 

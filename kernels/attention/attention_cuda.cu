@@ -185,7 +185,7 @@ __global__ void attention_grad_warp_per_query(ScoreRules<MathType<T>> rules, Bac
   }
 }
 
-// The same for a key: its lanes take 32 queries at a time, of one head after the other.
+// The same for a key: the lanes of its warp take 32 queries at a time, of one head after the other.
 template <class T>
 __global__ void attention_grad_warp_per_key(ScoreRules<MathType<T>> rules, BackwardOperands<T> in,
                                             Heads<T> grad_k, Heads<T> grad_v) {

@@ -50,7 +50,8 @@ __device__ void for_each_number(Visit visit) {
 
 // -- Rows in memory -------------------------------------------------------------------------------
 
-/// The rows of one head. REQUIRES: columns lie side by side, 8 of them at 16 aligned bytes
+/// The rows of one head. REQUIRES: columns lie side by side, and every 8 of them fill 16 aligned
+/// bytes
 template <class T>
 struct HeadRows {
   T* data;
@@ -63,7 +64,7 @@ struct HeadRows {
                       Extent num_columns)
       : data(x.find(b, h, 0)), row(x.row), rows(num_rows), columns(static_cast<int>(num_columns)) {}
 
-  /// Null outside.
+  /// The address of an element; null if it lies outside of the head.
   __device__ T* find(std::int64_t i, int column) const {
     return i < rows && column < columns ? data + i * row + column : nullptr;
   }
@@ -76,8 +77,8 @@ __device__ void start_copies(AsyncCopies& copies, const HeadRows<const T>& x, st
 
 enum class Tile { left_rows, right_rows, right_columns };
 
-/// The 16 x 16 block at (row, column) of a tile, as a factor of multiply_add(). The tile's rows
-/// are i of a left factor, or j, or k of a right one.
+/// The 16 x 16 block at (row, column) of a tile, as a factor of multiply_add(). kTile says what a
+/// row of the tile is: i of a left factor, j of a right factor, or k of a right factor.
 template <Tile kTile, int kD>
 __device__ Fragment load_block(const uint4* tile, unsigned row, unsigned column);
 

@@ -6,7 +6,7 @@
 
 namespace ringrad::kernels::cuda {
 
-/// True for 16-bit floats in heads of 8, 16, ... or 128 columns, without dropout, whose random
+/// True for 16-bit floats in heads of 8, 16, ... or 128 columns, without dropout: its random
 /// numbers would take more instructions than the products.
 bool fits_tensor_cores(const AttentionProblem& a, DType dtype, const AttentionDropout& dropout);
 

@@ -11,8 +11,8 @@
 
 namespace ringrad::kernels::cuda {
 
-/// x, or a copy of it if its columns do not lie side by side at 16 aligned bytes. Reading x once
-/// costs little beside the products.
+/// x itself if its columns lie side by side and every 8 of them fill 16 aligned bytes, else a
+/// contiguous copy. The copy reads x once, which costs little compared with the products.
 inline Tensor with_aligned_rows(const Tensor& x, Where where) {
   bool fits = x.strides()[3] == 1 && reinterpret_cast<std::uintptr_t>(x.raw_data()) % 16 == 0;
   for (int axis = 0; axis < 3; ++axis) fits &= x.shape()[axis] == 1 || x.strides()[axis] % 8 == 0;

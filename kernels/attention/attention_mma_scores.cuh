@@ -1,11 +1,11 @@
-// Attention on tensor cores: who computes which scores, and which of them count. Private to
+// Attention on tensor cores: which threads compute which scores, and which scores count. Private to
 // kernels/attention/attention_mma_*_cuda.cu.
 //
 //     block of threads                OwnedRows      64 queries, or 64 keys, of a head
 //     its loop                        KeySteps       the keys that any of its queries attends to
 //     a lane's numbers in a step      ScorePlace     positions, options, mask
 //
-// A step that lies outside of what a warp's rows attend to is skipped by the warp.
+// A warp skips the steps that none of its rows attends to.
 
 #pragma once
 
@@ -95,7 +95,7 @@ struct ScorePlace {
     return __any_sync(kAllLanes, begin[0] < end[0] || begin[1] < end[1]) != 0;
   }
 
-  /// From products of queries and keys to scores, as powers of two; -inf for those that do not
+  /// Turns products of queries and keys into scores, as powers of two; -inf for those that do not
   /// count.
   __device__ void finish(const ScoreRules<float>& rules, Blocks<kColumns / 16>& x) const {
     constexpr float kLog2e = std::numbers::log2e_v<float>;

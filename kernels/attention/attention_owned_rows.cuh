@@ -18,7 +18,8 @@ inline constexpr int kOwners = 128;    // its threads
 struct OwnedRows {
   std::int64_t b, h, first, last, warp_first;
 
-  /// Blocks begin in the order of their numbers; late_first: with the last rows of each head.
+  /// Blocks begin in the order of their numbers. If late_first, the blocks of a head begin with its
+  /// last rows.
   __device__ OwnedRows(std::int64_t rows, std::int64_t heads, bool late_first) {
     // There are at most as many tiles, and heads, as blocks: below 2^31.
     const auto tiles = static_cast<unsigned>((rows + kOwnedRows - 1) / kOwnedRows);
@@ -34,7 +35,7 @@ struct OwnedRows {
   __device__ bool warp_has_rows() const { return warp_first <= last; }
 };
 
-enum class Rows { queries, keys };  // what a block of threads owns; the steps have the others
+enum class Rows { queries, keys };  // what a block of threads owns; its steps visit the others
 
 /// The keys that query i may attend to, or the queries that may attend to key i; none if there is
 /// no row i. Both ends grow with i.

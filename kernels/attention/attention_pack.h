@@ -80,7 +80,7 @@ struct RowsOf {
   std::int64_t row;
 };
 
-/// Rows [first, first + count) of x: where they lie, if they can be used there, else a copy in
+/// Rows [first, first + count) of x: in place if they can be used as they lie, else a copy in
 /// `packed` (count, width).
 template <class M, class T>
 RINGRAD_INLINE RowsOf<M> rows_of(const Matrix<T>& x, std::int64_t first, std::int64_t count,

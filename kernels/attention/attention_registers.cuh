@@ -9,12 +9,12 @@
 //     lanes 16 ... 31    rows 4, 5, 6, 7, 12, 13, 14, 15
 //
 // 12 loads of 16 bytes from shared memory, of 8 + 4 rows, serve 128 multiplications. The scores
-// become weights, which go through shared memory to the threads of the warp that add to the sums:
+// become weights. Through shared memory, they reach the threads of the warp that compute the sums:
 //
 //     sums (64, D) += weights (64, 64) * rows of the other side (64, D)
 //
 // In shared memory, four columns are a quad, and quad c of row i is at place c ^ (i % 8). So the
-// quads c of 8 neighbouring rows are in different banks, and those of rows i and i + 4.
+// quads c of 8 neighbouring rows are in different banks, and so are those of rows i and i + 4.
 
 #pragma once
 
@@ -69,8 +69,8 @@ struct TileSource : Heads<const T> {
       has_quads &= x.shape()[axis] == 1 || x.strides()[axis] % 4 == 0;
   }
 
-  /// kStep rows of a head and kColumns columns, from (first, first_column) on. All threads take
-  /// part, each with the same columns of every kApart-th row.
+  /// Loads kStep rows and kColumns columns of a head, from (first, first_column) on. All threads
+  /// take part, each with the same columns of every kApart-th row.
   template <int kColumns>
   __device__ void load(Quad* tile, std::int64_t b, std::int64_t h, std::int64_t first,
                        int first_column) const {
@@ -130,7 +130,7 @@ struct Tiles {
   Quad left[kOwnedRows * kColumns / 4], right[kStep * kColumns / 4];
   Quad weights[kOwnedRows * kStep / 4];  // by row
 
-  /// x += owned rows of `a` times rows of `b` from `first` on. left_is_there: the product before
+  /// x += owned rows of `a` times rows of `b` from `first` on. left_is_there: the previous product
   /// had the same `a`. All threads take part.
   template <class T>
   __device__ void multiply(Scores& x, const OwnedRows& owned, const TileHead<T>& a,
@@ -171,8 +171,8 @@ struct Tiles {
     for_each_score([&](int i, int j) { x[i][j] = weight_at(i, j); });
   }
 
-  /// sums += weights times rows of `b` from `first` on. right_is_there: the product before had the
-  /// same rows. kQuads: of weights at once, as many as fit in registers. All threads take part.
+  /// sums += weights times rows of `b` from `first` on. right_is_there: the previous product had
+  /// the same rows. kQuads: how many weight quads fit in registers at once. All threads take part.
   template <int kQuads, class T>
   __device__ void add(Sums& sums, const OwnedRows& owned, const TileHead<T>& b, std::int64_t first,
                       bool right_is_there = false) {

@@ -26,7 +26,7 @@ struct StepScores {
   __device__ std::int64_t query(int i, int j) const { return kOwnsQueries ? row(i) : column(j); }
   __device__ std::int64_t key(int i, int j) const { return kOwnsQueries ? column(j) : row(i); }
 
-  /// From products of queries and keys to scores; -inf for those that do not count.
+  /// Turns products of queries and keys into scores; -inf for those that do not count.
   template <int kD>
   __device__ void finish(Scores& x, Tiles<kD>& tiles) const {
     const AttentionProblem& a = rules.a;

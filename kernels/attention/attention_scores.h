@@ -64,7 +64,8 @@ RINGRAD_INLINE M sum_of(const typename Vector<M>::type& v) {
   return sum;
 }
 
-/// What is subtracted from a row's scores before they are exponents: the largest; 0 if none counts.
+/// The number that is subtracted from a row's scores before they become exponents: the largest
+/// score, or 0 if no score counts.
 template <class M>
 RINGRAD_INLINE M shift_of(M largest) {
   return largest == -std::numeric_limits<M>::infinity() ? M{0} : largest;

@@ -29,16 +29,16 @@ struct Tile {
   const AttentionProblem& a;
   std::int64_t b, h, t0, queries, s0, keys;
 
-  /// [begin, end) of the keys, counted from s0 and in whole panels, that the kRows queries from t0
-  /// + i on use.
+  /// The range of keys that the kRows queries from t0 + i on use, extended to whole panels and
+  /// counted from s0.
   template <class M>
   AttentionRange panels_of_block(std::int64_t i) const {
     if (i >= queries) return {0, 0};
     const std::int64_t first = t0 + i, last = t0 + std::min(i + kRows, queries) - 1;
     return inside(a.keys_of(first).begin - s0, a.keys_of(last).end - s0, keys, kPanel<M>);
   }
-  /// [begin, end) of the queries, counted from t0 and in whole blocks, that use the kRows keys from
-  /// s0 + j on.
+  /// The range of queries that use the kRows keys from s0 + j on, extended to whole blocks and
+  /// counted from t0.
   AttentionRange blocks_of_keys(std::int64_t j) const {
     const std::int64_t first = s0 + j, last = std::min(s0 + j + kRows, a.S) - 1;
     if (first > last) return {0, 0};

@@ -44,7 +44,7 @@ Tensor rotary_embedding(const Tensor& x, const RotaryOptions& options, bool inve
 /// What the kernels need; x and y of equal shapes, any strides.
 struct RotaryCall {
   Tensor x, y;
-  RotaryOptions options;  ///< with the size in full
+  RotaryOptions options;  ///< with size = R, also where the caller gave 0
   double sign;            ///< of the angles
 };
 

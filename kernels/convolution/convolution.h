@@ -1,5 +1,5 @@
 // Convolution (cross-correlation, as in all deep-learning libraries) over sequences, images or
-// volumes, and its gradients. Of an image:
+// volumes, and its gradients. For an image:
 //
 //     y[b, k, p, q] = bias[k] + sum over c, r, s of x[b, c, h, w] * weight[k, c, r, s]
 //     with  h = p * stride + r * dilation - padding,  w = q * stride + s * dilation - padding
@@ -10,7 +10,7 @@
 // pixel are then neighbours, so every inner loop runs over consecutive memory. An input in another
 // order is copied once.
 //
-// On a CPU the shape chooses among the implementations; convolution_cuda.cu has those for a GPU:
+// convolution_cuda.cu has the implementations for GPUs. On a CPU the shape chooses among these:
 //
 //     winograd.h                    3x3 with stride 1, float32, channels in sixteens:
 //                                   a quarter of the multiplications
@@ -28,8 +28,8 @@
 
 namespace ringrad::kernels {
 
-/// P = (H + 2 * padding - dilation * (R - 1) - 1) / stride + 1, rounded down; Q and Z likewise. The
-/// type of the options says which shapes are meant.
+/// P = (H + 2 * padding - dilation * (R - 1) - 1) / stride + 1, rounded down; Q and Z likewise.
+/// Conv1dOptions, Conv2dOptions or Conv3dOptions as `options` selects the shapes below.
 ///
 /// Shapes:  conv1d  x (B, C, L),        weight (K, C / G, S)        ->  (B, K, T)
 ///          conv2d  x (B, C, H, W),     weight (K, C / G, R, S)     ->  (B, K, P, Q)

@@ -24,8 +24,8 @@ void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, c
 
 }  // namespace onednn
 
-/// Images of which each channel is its own group, with filters five or seven taps wide: for their
-/// weight gradients oneDNN takes ten times as long as for the forward pass.
+/// Depthwise convolutions (each channel is its own group) with filters five or seven taps wide.
+/// oneDNN takes ten times as long for their weight gradients as for the forward pass.
 namespace depthwise {
 
 bool supports(const ConvolutionGeometry& g);

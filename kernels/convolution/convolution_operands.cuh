@@ -98,8 +98,8 @@ struct WindowGeometry {
     return B * depth.outputs * rows.outputs * columns.outputs;
   }
 
-  /// The offset at which the channels begin of the input that a tap of y's pixel reads; -1 if it
-  /// lies in the padding.
+  /// The input pixel that a tap of y's pixel reads, as the offset of its first channel; -1 if the
+  /// pixel lies in the padding.
   __device__ std::int64_t input(const Pixel& y, const Tap& tap) const {
     const Index d = is_flat ? 0 : depth.input(y.depth, tap.depth);
     const Index h = rows.input(y.row, tap.row), w = columns.input(y.column, tap.column);
@@ -109,7 +109,7 @@ struct WindowGeometry {
                : -1;
   }
 
-  /// The offset at which the channels begin of the output whose tap reads x's pixel; -1 if there is
+  /// The output pixel whose tap reads x's pixel, as the offset of its first channel; -1 if there is
   /// none.
   __device__ std::int64_t output(const Pixel& x, const Tap& tap) const {
     const Index z = is_flat ? 0 : depth.output(x.depth, tap.depth);

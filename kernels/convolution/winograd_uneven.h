@@ -1,4 +1,4 @@
-// Uneven tiles: those for which Winograd's transforms would lose what the definition keeps.
+// Uneven tiles: Winograd's transforms would lose digits in them that the definition keeps.
 // Private to kernels/convolution.
 //
 // A transform adds pixels of the whole window, multiplied by constants, and later subtracts them
@@ -11,12 +11,12 @@
 //
 // A tile is even if the largest pixel of each output's window is at least 1/32 of the largest pixel
 // of the tile. Pixels are compared by the largest magnitude among their channels. Magnitudes must
-// also be 0 or within 1e-18 and 1e12, for the transforms multiply by up to 36,100 and by 1/576, so
-// that they neither overflow nor lose digits of small numbers. In the gradient of the filter, each
-// tap has a window of its own in x, and its largest product with grad_y is compared.
+// also be 0 or between 1e-18 and 1e12. The transforms multiply by up to 36,100 and by 1/576; within
+// this range they neither overflow nor lose digits of small numbers. In the gradient of the filter,
+// each tap has a window of its own in x, whose largest product with grad_y is compared.
 //
-// Uneven tiles, mostly none, are left out of the matrices, and computed here by the definition.
-// So one of 16 channels takes 5 to 13 times as long, one of 64 less.
+// Uneven tiles (usually there are none) are left out of the matrices and computed here by the
+// definition. An uneven tile of 16 channels takes 5 to 13 times as long, one of 64 channels less.
 
 #pragma once
 

@@ -9,7 +9,7 @@ namespace ringrad::ops {
 
 // -- Of one operand -------------------------------------------------------------------------------
 
-/// Towards zero.
+/// Rounds towards zero.
 struct Trunc : UnaryRow<Domain::number> {
   static constexpr const char* kName = "trunc";
   template <class T>
@@ -19,7 +19,7 @@ struct Trunc : UnaryRow<Domain::number> {
   static constexpr auto backward(const auto& grad, const auto&) { return zero_like(grad); }
 };
 
-/// x, with numbers in place of NaN, inf and -inf, which have no gradient.
+/// x, with numbers in place of NaN, inf and -inf. The replaced elements get no gradient.
 struct NanToNum : UnaryRow<Domain::number, Saves::input> {
   static constexpr const char* kName = "nan_to_num";
   double nan, high, low;
@@ -53,8 +53,8 @@ struct BitwiseNot : UnaryRow<Domain::integral> {
 
 // -- Of two operands ------------------------------------------------------------------------------
 
-/// a / b rounded down. No integer has a quotient by 0, and the machine would stop the program: the
-/// result is 0, as in NumPy. Integers wrap around, as the smallest does when divided by -1.
+/// a / b rounded down. An integer divided by 0 gives 0, as in NumPy; the machine's instruction
+/// would stop the program. The smallest integer divided by -1 wraps around.
 template <Number T>
 constexpr T floor_divide(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -78,7 +78,7 @@ constexpr T floor_divide(T a, T b) {
   }
 }
 
-/// a - b floor_divide(a, b), exactly; it has the sign of b. By 0: NaN, or 0 for integers.
+/// a - b floor_divide(a, b), exactly; it has the sign of b. If b is 0: NaN, or 0 for integers.
 template <Number T>
 constexpr T remainder(T a, T b) {
   if constexpr (std::is_integral_v<T>) {

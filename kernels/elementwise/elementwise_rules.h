@@ -1,5 +1,5 @@
 // The rules for all elementwise operators: dtypes, shapes, memory. Private to
-// kernels/elementwise_*.cc.
+// kernels/elementwise.
 
 #pragma once
 

@@ -20,7 +20,8 @@ inline DType promote_number(const char* operation, DType x, Scalar number, Where
 }
 
 /// The dtype in which Op computes x and a number. Throws ValueError for a number that an integer
-/// result cannot hold. A quotient is floating, and a number of any size compares, as an int64.
+/// result cannot hold. Quotients take any number, since they are floating. Comparisons take any
+/// number as well: they compute in int64 if the promoted dtype cannot hold it.
 template <class Op>
 DType promote_operand(DType x, Scalar number, Where where) {
   constexpr bool is_predicate = std::is_same_v<decltype(Op::forward(0, 0)), bool>;

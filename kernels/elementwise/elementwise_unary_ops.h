@@ -102,7 +102,7 @@ struct Ceil : UnaryRow<Domain::number> {
   static constexpr auto backward(const auto& grad, const auto&) { return zero_like(grad); }
 };
 
-/// To the nearest integer, halves to the even one.
+/// Rounds to the nearest integer, and halves to the even one.
 struct Round : UnaryRow<Domain::number> {
   static constexpr const char* kName = "round";
   template <class T>

@@ -40,8 +40,8 @@ struct Function {
 /// out = function(operands...), element by element.
 ///
 /// REQUIRES: the operands broadcast to out's shape; math_dtype(out.dtype()) == function.out; no two
-///           elements of out share one place in memory; an operand that overlaps out in memory is
-///           the same element by element
+///           elements of out share one place in memory; if an operand overlaps out in memory, each
+///           of its elements is the same element of out
 void map(const Function& function, const Tensor& out,
          std::initializer_list<const Tensor*> operands);
 

@@ -126,7 +126,8 @@ LinearWork linear_work(const Tensor& out, std::span<const Tensor* const> in,
 /// The operand's strides along the axes of `shape`, to which the operand broadcasts.
 Strides broadcast_strides(const Tensor& x, const Shape& shape);
 
-/// The operands of a map, each with the dtype that it is computed in or a storage form of it.
+/// The operands of a map. An operand is read as it is if its math_dtype is the dtype that it is
+/// computed in; otherwise it is converted first.
 template <std::size_t N>
 class MapInputs {
  public:

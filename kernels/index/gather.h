@@ -7,8 +7,8 @@
 // gather and scatter_add are each other's gradients. index has as many axes as the other tensors
 // and may be shorter along any of them; only the elements it covers take part. Scattering processes
 // each line of the axis in the order of j and splits work by whole lines, or it sorts by target, so
-// its result does not depend on the number of threads. Of several elements that scatter writes to
-// one place, the last one stays.
+// its result does not depend on the number of threads. If scatter writes several elements to one
+// place, the last one stays.
 
 #pragma once
 
@@ -40,8 +40,8 @@ Tensor scatter_sum(const Shape& shape, std::int64_t axis, const Tensor& index, c
 Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
                Where where = Where::current());
 
-/// The same into y, which already holds x and has any strides. The two tensors may overlap in
-/// memory: src is read as if before any write.
+/// The same into y, which already holds x and has any strides. y and src may overlap in memory: src
+/// is read as if before any write.
 /// Throws:  ValueError if two elements of y share one place in memory
 void scatter_(const Tensor& y, std::int64_t axis, const Tensor& index, const Tensor& src,
               Where where = Where::current());

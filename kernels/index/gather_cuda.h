@@ -1,4 +1,4 @@
-// The kernels behind gather.h. Private to kernels/gather*.
+// The kernels behind gather.h. Private to kernels/index.
 //
 // Like their CPU counterparts, except that indices may be out of range: such elements are 0 when
 // gathered and are not scattered.

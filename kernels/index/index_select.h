@@ -3,10 +3,10 @@
 //     index_select    y[.., i, ..] = x[.., indices[i], ..]
 //     index_sum       y[.., j, ..] = sum of x[.., i, ..] over all i with indices[i] = j
 //
-// index_sum is the gradient of index_select, and the reverse. It first sorts the positions i by
-// their target j (a stable sort keeps their order), and then computes each slice j at once. It
-// accumulates in the type of the arithmetic and writes once. The indices alone decide the order of
-// addition (on a CPU, the order of i), so that the result is the same for any number of threads.
+// Each is the gradient of the other. index_sum first sorts the positions i by their target j (a
+// stable sort keeps their order), and then computes each slice j at once. It accumulates in the
+// type of the arithmetic and writes once. The indices alone decide the order of addition (on a CPU,
+// the order of i), so that the result is the same for any number of threads.
 //
 // Extents: I number of indices, N extent of the axis.
 

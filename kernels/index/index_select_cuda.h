@@ -1,4 +1,4 @@
-// The kernels behind index_select.h. Private to kernels/index_select*.
+// The kernels behind index_select.h. Private to kernels/index.
 //
 // Like their CPU counterparts, except that indices may be out of range: such positions are 0 in a
 // selection and are left out of sums.

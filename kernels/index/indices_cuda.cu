@@ -26,10 +26,10 @@ __device__ std::int64_t find_bad(const Index* indices, std::int64_t begin, std::
   return block_reduce<kThreads>(first, Least(), shared);
 }
 
-// Each block checks `chunk` neighbours. A block that finds a bad index also checks everything
-// before its chunk, and leaves the note to the block with an earlier one. So the good case, which
-// must be fast, needs neither a second kernel nor memory. Shared memory: 64 bytes. Bound:
-// bandwidth.
+// Each block checks `chunk` neighbours. A block that finds a bad index also checks all indices
+// before its chunk. If one of those is bad, the block leaves the note to the block that checks it.
+// So the good case, which must be fast, needs neither a second kernel nor memory. Shared memory: 64
+// bytes. Bound: bandwidth.
 template <class Index>
 __global__ void check_chunk_per_block(const Index* indices, std::int64_t n, std::int64_t chunk,
                                       IsValid is_valid, BadIndex note, DeviceFault* fault) {

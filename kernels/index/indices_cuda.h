@@ -8,8 +8,9 @@
 
 namespace ringrad::kernels::cuda {
 
-/// Queues the check. The first bad index, if any, completes `note` with its value and position, and
-/// becomes the device's fault (core/gpu/device_fault.h) unless the device already has one.
+/// Queues the check. If an index is bad, the check completes `note` with the value and position of
+/// the first bad one. The note becomes the device's fault (core/gpu/device_fault.h) unless the
+/// device already has one.
 ///
 /// REQUIRES: indices is contiguous, int32 or int64
 void check_indices(const Tensor& indices, const IsValid& is_valid, const BadIndex& note);

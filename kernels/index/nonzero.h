@@ -9,14 +9,14 @@
 
 namespace ringrad::kernels {
 
-/// The coordinates of all elements that are not 0, in row-major order. Waits for the GPU, since
-/// their number is a shape.
+/// The coordinates of all elements that are not 0, in row-major order. Waits for the GPU, since the
+/// number of these elements is an extent of the result.
 ///
 /// Shapes:  x with D axes  ->  (number of them, D)
 /// DTypes:  all; the result is int64. A NaN is not 0.
 Tensor nonzero(const Tensor& x, Where where = Where::current());
 
-/// The same as positions in row-major order.
+/// The same elements, as positions in row-major order.
 ///
 /// Shapes:  ->  (number of them)
 Tensor nonzero_positions(const Tensor& x, Where where = Where::current());

@@ -7,14 +7,14 @@
 
 namespace ringrad::kernels::cudnn {
 
-/// The forward pass, or the gradients in an order that does not vary, on the device's current
-/// stream. Returns false, having done nothing, for what is not described here, and if cuDNN has no
-/// engine for it:
+/// The forward pass, or the gradients with sums in a fixed order, on the device's current stream.
+/// Returns false, having done nothing, if cuDNN has no engine for the call, or unless all of this
+/// holds:
 ///
 ///     float16 or bfloat16; D and Dv are 8, 16, ... or 128; T and S at least 2
 ///     no mask, window or dropout; causal only if queries and keys begin together
 ///     columns side by side, and other strides multiples of 8 in q, k, v and grad_output
-///     the first 128 different shapes and strides of a process
+///     the shapes and strides are among the first 128 different ones of the process
 ///
 /// REQUIRES: missing() is empty
 bool attention(const AttentionForward& call, Where where);

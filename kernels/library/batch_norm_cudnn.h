@@ -1,4 +1,4 @@
-// Batch norm by cuDNN, which may keep an image on the chip that our own passes read twice. cuDNN
+// Batch norm by cuDNN. Our own passes read an image twice; cuDNN may keep it on the chip. cuDNN
 // multiplies ReLU's gradient by a bit per value, so where ReLU was 0 a NaN or infinity in
 // grad_output becomes NaN; our own passes give 0 there. Private to kernels/.
 

@@ -16,7 +16,8 @@
 
 namespace ringrad {
 
-/// Marks the GPU as shared until the end of the scope. Several may do so at once. Thread-safe.
+/// Marks the GPU as shared until the end of the scope. Several SharedGpu may exist for one GPU at
+/// once. Thread-safe.
 /// REQUIRES: a GPU
 class SharedGpu {
  public:

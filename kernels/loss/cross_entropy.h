@@ -1,7 +1,7 @@
 // Cross entropy between scores and the correct class, from scores to one number in one pass.
 //
 // With p = softmax(x) along the classes, example b of class t = targets[b], and class weights w
-// (1 without):
+// (1 if undefined):
 //
 //     loss_b = (1 - s) w_t (-log p_t)  +  s / C  sum_c w_c (-log p_c)          s: label smoothing
 //

@@ -26,16 +26,16 @@
 namespace ringrad::kernels {
 
 struct CTCResult {
-  Tensor losses;  ///< (B): infinity for a target that the frames are too few to spell
+  Tensor losses;  ///< (B): infinity if there are too few frames to spell the target
   /// (T, B, C): 0 after an example's last frame; NaN for its labels if the loss is infinite.
   Tensor occupancies;
 };
 
 /// Shapes:  log_probabilities (T, B, C), targets (B, S), input_lengths (B), target_lengths (B)
 /// DTypes:  log_probabilities of every floating dtype, computed in float64; others int32 or int64
-/// Throws:  ShapeError, DTypeError; DeviceError on a GPU; IndexError for a blank or a label outside
-///          [0, C) within a target's length, for a blank outside [0, C); ValueError for a length
-///          outside [0, T] or [0, S]
+/// Throws:  ShapeError, DTypeError; DeviceError on a GPU; IndexError if `blank` is outside [0, C),
+///          or if a label within a target's length is the blank or outside [0, C); ValueError for a
+///          length outside [0, T] or [0, S]
 /// Paper:   Graves, Fernandez, Gomez, Schmidhuber 2006, "Connectionist temporal classification"
 CTCResult ctc_loss(const Tensor& log_probabilities, const Tensor& targets,
                    const Tensor& input_lengths, const Tensor& target_lengths, std::int64_t blank,

@@ -1,5 +1,5 @@
-// Products with at most four rows, as in generation, where the other matrix is read once and where
-// it lies: its memory is the limit, and packing it would read it twice. Private to matmul_cpu.cc.
+// Products with at most four rows, as in generation. The other matrix is read once, in place: the
+// time to read it is the limit, and packing it would read it twice. Private to matmul_cpu.cc.
 //
 //     columns of b contiguous (y = x W^T)         rows of b contiguous (y = x W)
 //

@@ -10,8 +10,8 @@
 //            +------+---+---+       +-----+-----+-----+
 //                                     k_begin  k_end
 //
-// An operand is any type that can locate element (i, k). So a convolution is also a product, of
-// virtual matrices that are never stored:
+// An operand is any type that can locate element (i, k), with the members below. So a convolution
+// is also a product, of virtual matrices that are never stored.
 //
 //     Element, data                the element type; the pointer that a batch moves
 //     kAlongK                      if true, neighbours in memory have neighbouring k; else i
@@ -152,7 +152,7 @@ __device__ void move_to_product(const GemmShape& shape, A& a, B& b) {
 }
 
 /// Moves the output to this block's product and slice. Called after the sum, because registers are
-/// scarce there.
+/// scarce while summing.
 template <class T>
 __device__ void move_to_product(const GemmShape& shape, GemmOutput<T>& out) {
   const unsigned product = this_product(shape);

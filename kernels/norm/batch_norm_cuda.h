@@ -1,4 +1,4 @@
-// The kernels behind batch_norm.h. Private to batch_norm.cc.
+// The kernels behind batch_norm.h. Private to kernels/norm.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Two ways for a GPU to traverse a tensor of channels in place. Private to batch_norm_cuda.cu.
+// Two ways for a GPU to traverse a tensor of channels in place. Private to kernels/norm.
 //
 //     stripes    channels are neighbours:  0 1 2 0 1 2 0 1 2 0 1 2 ...
 //                                          |--- stripe ----|---

@@ -5,7 +5,8 @@
 //
 // Extents: B examples, C channels (axis 1), G groups, S positions (all later axes together).
 // weight and bias have one value per channel; undefined, they mean 1 and 0. Instance norm has one
-// group per channel. Kernels read x contiguous: in channels_last a group has no neighbours.
+// group per channel. Kernels read a contiguous x or a contiguous copy of it: in channels_last, the
+// elements of a group are not consecutive.
 
 #pragma once
 

@@ -7,7 +7,7 @@
 namespace ringrad::kernels {
 
 struct NormResult {
-  Tensor output;      ///< the shape of x; of group norm, also its order in memory
+  Tensor output;      ///< the shape of x; in group norm, also the memory order of x
   Tensor mean, rstd;  ///< one value per row or group
 };
 

@@ -1,6 +1,6 @@
-// Steps of RMSprop, Adagrad and Lion over flat arrays, as those of optimizer_step.h.
+// Steps of RMSprop, Adagrad and Lion over flat arrays, like those of optimizer_step.h.
 //
-// `step` returns the numbers when they are needed: now, and, in captured work (core/capture.h),
+// `step` returns the numbers of a step. It is called now and, in captured work (core/capture.h),
 // before each replay.
 //
 // Shapes, DTypes, Throws:  as sgd_step

@@ -42,7 +42,7 @@ struct SgdStep {
 void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
               const SgdStep& step, Where where = Where::current());
 
-/// As sgd_step, with numbers that `step` returns when they are needed: now, and, in captured work
+/// As sgd_step, with the numbers that `step` returns. It is called now and, in captured work
 /// (core/capture.h), before each replay.
 /// REQUIRES: momentum is either always zero or never zero
 void replayable_sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
@@ -83,8 +83,8 @@ void replayable_adam_step(const Tensor& parameters, const Tensor& gradients,
 /// Throws:  DTypeError unless floating
 double sum_of_squares(const Tensor& x, Where where = Where::current());
 
-/// A Euclidean norm as scale * sqrt(squares). The scale is a power of 2, 1 unless the squares of
-/// float64 numbers would overflow or vanish: no finite numbers have a norm that is not finite.
+/// A Euclidean norm as scale * sqrt(squares). The scale is a power of 2; it is 1 unless the squares
+/// of float64 numbers would overflow or vanish. So is_finite() is true for finite numbers.
 struct Norm {
   double scale = 1;
   double squares = 0;  ///< the sum of (x_i / scale)^2; infinite or NaN if an x_i is

@@ -14,7 +14,8 @@ DType optimizer_state_dtype(DType dtype);
 void check_step_arrays(const char* operation, const Tensor& parameters, const Tensor& gradients,
                        Where where);
 
-/// Throws unless `state` is defined, lies as the parameters do, and has optimizer_state_dtype.
+/// Throws unless `state` is defined, contiguous, on the parameters' device, of as many elements as
+/// they have, and of optimizer_state_dtype.
 void check_step_state(const char* operation, const char* what, const Tensor& state,
                       const Tensor& parameters, Where where);
 

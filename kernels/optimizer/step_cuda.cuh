@@ -1,8 +1,8 @@
 // The kernel of all optimizer steps. Private to kernels/.
 //
 // A rule computes one element: rule(parameter, gradient, first_state, second_state) returns the new
-// parameter and updates the state. It has `kStates` arrays of state, and does not read the first
-// one if it is `fresh`.
+// parameter and updates the state. A rule has `kStates` arrays of state. The first of them is not
+// read if rule.fresh.
 
 #pragma once
 

@@ -4,9 +4,9 @@
 //     product       y[i] = y[i - 1] x[i]             y[-1] = 1
 //     recurrence    y[i] = a[i] y[i - 1] + b[i]      y[-1] = 0
 //
-// All go backwards instead, from the last element to the first, if `reversed`. CPUs add one after
-// the other, floats in float64. GPUs scan tiles of a line in float32 for all floats but float64, in
-// an order that the shape alone decides.
+// If `reversed`, all go from the last element to the first. CPUs combine the elements of a line one
+// after the other, floats in float64. GPUs scan tiles of a line in float32 for all floats but
+// float64, in an order that the shape alone decides.
 //
 // Extents: a contiguous tensor is seen as (outer, n, inner), with lines of length n.
 

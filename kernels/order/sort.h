@@ -33,7 +33,7 @@ Sorted topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest,
 
 namespace cpu {
 
-// The first k elements of the sorted lines. REQUIRES: x is contiguous; values and indices too
+// The first k elements of the sorted lines. REQUIRES: x, values, indices are contiguous
 void sort(const Tensor& x, const Lines& lines, std::int64_t k, bool descending,
           const Sorted& sorted);
 

@@ -20,7 +20,7 @@
 
 namespace ringrad {
 
-/// Of windows that slide along N axes.
+/// The options of windows that slide along N axes.
 template <std::size_t N>
 struct PoolOptions {
   PerAxis<N> kernel = 2;          ///< window extents

@@ -1,5 +1,5 @@
 // The shared part of the pooling kernels: which elements a thread works on. Private to
-// kernels/pool_*_cuda.cu.
+// kernels/pool.
 //
 // Threads process groups of neighbours in memory: kChannels channels of a pixel, or kPixels pixels
 // of a row of a single-channel image. A group of 16 bytes is moved in one instruction, and its

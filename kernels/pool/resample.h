@@ -4,7 +4,7 @@
 //     bilinear    each output is a mean of four inputs, weighted by their distances
 //
 // Results keep the input's memory order (contiguous or channels_last). Both functions compute each
-// element from all that it depends on, in a fixed order.
+// element of the result from all the elements that it depends on, in a fixed order.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// Which inputs an interpolated output is between, as arithmetic shared by CPU loops and GPU
-// kernels. Private to kernels/pool.
+// Finds the two inputs between which an interpolated output lies. CPU loops and GPU kernels share
+// this arithmetic. Private to kernels/pool.
 
 #pragma once
 
@@ -47,8 +47,8 @@ struct ResampleAxis {
     return {low, std::min(low + 1, inputs - 1), source - static_cast<double>(low)};
   }
 
-  /// All outputs to which input i adds lie in [first_output(i), end_output(i)); perhaps not all of
-  /// these outputs do.
+  /// All outputs to which input i adds lie in [first_output(i), end_output(i)). The range may also
+  /// hold outputs to which it does not add.
   constexpr std::int64_t first_output(std::int64_t i) const {
     if (i == 0 || step <= 0) return 0;
     return std::clamp<std::int64_t>(static_cast<std::int64_t>(output_at(i - 1)) - 2, 0, outputs);

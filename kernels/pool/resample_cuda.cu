@@ -37,7 +37,8 @@ __global__ void resample_element_per_thread(ResampleGeometry g, const T* x, T* y
   }
 }
 
-// grad_x[image, h, w, c]: the outputs are few unless the image grows much. Bound: bandwidth.
+// grad_x[image, h, w, c]: an input adds to few outputs unless the image grows much. Bound:
+// bandwidth.
 template <class T>
 __global__ void sum_outputs_of_element_per_thread(ResampleGeometry g, const T* grad_y, T* grad_x) {
   using Math = MathType<T>;

@@ -20,7 +20,7 @@ struct AttentionDropout {
 
   /// Words up to this one keep a probability; -1 if none does.
   std::int64_t last_kept_word() const { return std::llround((1 - p) * 0x1p32) - 1; }
-  /// The factor of those that are kept.
+  /// The factor of the probabilities that are kept.
   double scale() const { return p < 1 ? 1 / (1 - p) : 0; }
 
   /// Reserves words for B * H * T * S draws, if p > 0.

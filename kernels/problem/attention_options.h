@@ -15,7 +15,7 @@
 
 namespace ringrad {
 
-/// The position of query t among the keys, for T queries and S keys. Equal if T = S.
+/// The position of query t among the keys, for T queries and S keys. Both are equal if T = S.
 enum class CausalAlignment : std::uint8_t {
   upper_left,   ///< t: queries and keys begin together
   lower_right,  ///< t + S - T: queries and keys end together, as in generation with kept keys
@@ -29,7 +29,7 @@ struct AttentionOptions {
   CausalAlignment alignment = CausalAlignment::upper_left;  ///< of causal and window
   double dropout = 0;  ///< probability to drop a probability; the others are divided by 1 - dropout
   std::optional<double> scale = {};  ///< factor of the scores; default 1 / sqrt(D)
-  std::int64_t window = 0;  ///< a query attends to keys less than this far away; 0 means to all
+  std::int64_t window = 0;  ///< a query attends to keys less than this far away; 0: no limit
 };
 
 }  // namespace ringrad

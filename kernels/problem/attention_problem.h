@@ -1,5 +1,5 @@
 // The extents of one attention, and which keys each query may attend to: what the kernels for CPUs
-// and for GPUs share. Private to kernels/attention.
+// and for GPUs share. Private to kernels/.
 
 #pragma once
 
@@ -13,8 +13,9 @@
 
 namespace ringrad::kernels {
 
-/// A score, or what a mask adds to it, as a power of two. Finite ones stay finite: masks may hold
-/// the lowest number in place of -inf, and a row of only those is the mean of all values.
+/// A score, or what a mask adds to it, as a power of two. Finite numbers stay finite: masks may
+/// hold the lowest number in place of -inf, and a row that holds it for every key gives the mean of
+/// all values.
 template <class M>
 constexpr M as_power_of_two(M score) {
   constexpr M kLargest = std::numeric_limits<M>::max();

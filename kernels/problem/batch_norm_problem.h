@@ -1,4 +1,4 @@
-// A complete batch norm, the form that the vendor's library takes. Private to kernels/.
+// A complete batch norm, in the form that the vendor's library takes. Private to kernels/.
 
 #pragma once
 

@@ -10,7 +10,7 @@
 
 namespace ringrad {
 
-/// Of a convolution over N axes.
+/// The options of a convolution over N axes.
 template <std::size_t N>
 struct ConvOptions {
   PerAxis<N> stride = 1;
@@ -26,7 +26,7 @@ using Conv3dOptions = ConvOptions<3>;
 
 namespace kernels {
 
-/// The options of a convolution over any number of axes. Inside, all are volumes: an image is a
+/// The options of a convolution over any number of axes, stored as those of a volume: an image is a
 /// volume of one plane, and a sequence is an image of one row.
 struct ConvolutionOptions {
   template <std::size_t N>
@@ -37,7 +37,7 @@ struct ConvolutionOptions {
         dilation(as_volume(o.dilation, 1)),
         groups(o.groups) {}
 
-  /// The numbers of the last axes of (D, H, W), behind `otherwise` for those before.
+  /// `numbers` for the last N axes of (D, H, W), and `otherwise` for the axes before them.
   template <std::size_t N>
   static std::array<std::int64_t, 3> as_volume(const PerAxis<N>& numbers, std::int64_t otherwise) {
     std::array<std::int64_t, 3> all = {otherwise, otherwise, otherwise};

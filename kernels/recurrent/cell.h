@@ -7,8 +7,8 @@
 
 namespace ringrad::kernels {
 
-/// All contiguous: (B, H) for one state, (B, G H) for gates. Undefined where a cell has no such
-/// array.
+/// All tensors are contiguous: (B, H) for one state, (B, G H) for gates. A tensor is undefined if
+/// the cell has no such array.
 struct ForwardStep {
   Cell cell;
   Tensor input, recurrent, hidden_before, cell_before;
@@ -19,7 +19,7 @@ struct BackwardStep {
   Cell cell;
   Tensor saved, hidden_before, hidden, cell_before, cell_after;
   Tensor grad_output, grad_next;
-  Tensor grad_state;  ///< by c (LSTM) or directly by h (GRU): updated
+  Tensor grad_state;  ///< grad_cell of LstmBackward or grad_direct of GruBackward: updated
   Tensor grad_input, grad_recurrent;
 };
 

@@ -61,7 +61,7 @@ struct PlainBackward {
 ///   c = f c_before + i g,    h = o tanh(c)
 ///
 /// Keeps i, f, g, o.
-/// Paper:   Hochreiter and Schmidhuber 1997, "Long short-term memory"; the forget gate is of Gers,
+/// Paper:   Hochreiter and Schmidhuber 1997, "Long short-term memory"; the forget gate is by Gers,
 ///          Schmidhuber, Cummins 2000
 template <class T>
 struct LstmForward {
@@ -88,7 +88,7 @@ struct LstmForward {
   }
 };
 
-/// Replaces grad_cell, the gradient by c, by that by c_before.
+/// Replaces grad_cell, the gradient with respect to c, by the gradient with respect to c_before.
 template <class T>
 struct LstmBackward {
   std::int64_t hidden_size;
@@ -140,8 +140,8 @@ struct GruForward {
   }
 };
 
-/// grad_direct is the share of the gradient by h that does not come through the gates: that of the
-/// next step is replaced by that for the step before.
+/// grad_direct is the share of the gradient with respect to h that does not come through the gates.
+/// Replaces the share that came from the next step by the share for the step before.
 template <class T>
 struct GruBackward {
   std::int64_t hidden_size;

@@ -42,16 +42,16 @@ RecurrentSteps recurrent_forward(Cell cell, const Tensor& input, const Tensor& w
                                  const Tensor& initial_cell, bool reverse,
                                  Where where = Where::current());
 
-/// All of the shape of what they belong to.
+/// Each gradient has the shape of the tensor that it belongs to.
 struct RecurrentGradients {
   Tensor input;      ///< (T, B, G H)
-  Tensor recurrent;  ///< (T, B, G H), by weight h + bias: the same tensor unless GRU
-  Tensor hidden;     ///< (B, H), by the initial states
+  Tensor recurrent;  ///< (T, B, G H), of weight h + bias: the same tensor as `input` unless GRU
+  Tensor hidden;     ///< (B, H), of the initial states
   Tensor cell;
 };
 
-/// grad_output (T, B, H) is by the hidden states, grad_last_cell (B, H) by the last cell state, or
-/// undefined for zero.
+/// grad_output (T, B, H) is the gradient with respect to the hidden states. grad_last_cell (B, H)
+/// is the gradient with respect to the last cell state; undefined, it means zero.
 RecurrentGradients recurrent_backward(Cell cell, const RecurrentSteps& steps, const Tensor& weight,
                                       const Tensor& grad_output, const Tensor& grad_last_cell,
                                       bool reverse, Where where = Where::current());

@@ -48,7 +48,7 @@ Tensor mean(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
 Tensor var(const Tensor& x, const Shape& axes = {}, std::int64_t correction = 1,
            bool keepdim = false, Where where = Where::current());
 
-/// The standard deviation, sqrt(var), without overflow where the result has none.
+/// The standard deviation, sqrt(var). Squares do not overflow unless the result does.
 ///
 /// DTypes:  floats
 /// Throws:  as var
@@ -62,8 +62,8 @@ Tensor stddev(const Tensor& x, const Shape& axes = {}, std::int64_t correction =
 Tensor prod(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
             Where where = Where::current());
 
-/// The Euclidean norm, sqrt(sum x^2), without overflow where the result has none; 0 if there are no
-/// elements. In one pass, unless x is float64.
+/// The Euclidean norm, sqrt(sum x^2); 0 if there are no elements. Squares do not overflow unless
+/// the result does. Takes one pass, unless x is float64.
 ///
 /// DTypes:  floats
 /// Throws:  ShapeError for an absent or repeated axis, DTypeError

@@ -1,9 +1,9 @@
 // The kernels of all reductions on a GPU; reduce_plan_cuda.cuh launches them. Private to kernels/.
 //
-// Elements are merged in packs of V neighbours: at most 64 as a tree in a narrow type, Partial, and
-// the partial results in a wide type, Total. The plan alone decides what merges with what: where
-// packs are not aligned, elements are loaded one by one and merged in the same order. There are two
-// kernels:
+// Elements are merged in packs of V neighbours: at most 64 as a tree in a narrow type, Partial. The
+// partial results are merged in a wide type, Total. The plan alone decides which elements merge in
+// which order: where packs are not aligned, elements are loaded one by one and merged in the same
+// order. There are two kernels:
 //
 //     reduce_rows       reduces a run of neighbours: by one lane for a short row, by a block or
 //                       several blocks for a long one

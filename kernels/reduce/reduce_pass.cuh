@@ -1,5 +1,5 @@
-// What a kernel of reduce_kernels.cuh computes: an operation, on the elements of one pass, whose
-// totals a finish converts to results. Private to kernels/.
+// What a kernel of reduce_kernels.cuh computes: an operation on the elements of one pass. A finish
+// converts the totals to results. Private to kernels/.
 //
 // An operation Op has Element, Partial, Total, kStart and merge as in reduce_ops.h, and also
 //
@@ -7,8 +7,8 @@
 //     Center center(result) const;                for results of the first pass, part after part
 //     Partial map(x, position, center) const;     position counts along the innermost reduced axis
 //
-// An Op may also have Merges, and OneRow as a base (below), which spare kernels. Finish has `out`,
-// the memory for results, and converts a Total to a result.
+// An Op may also name Merges, or have OneRow as a base (below): each saves compiled kernels. Finish
+// has `out`, the memory for results, and converts a Total to a result.
 
 #pragma once
 
@@ -42,8 +42,8 @@ struct Plain : Op {
   }
 };
 
-/// The operation that merges as Op does: Op itself, or the one that it names because it only maps
-/// elements in another way. Operations that merge alike share the kernels of later passes.
+/// The operation that merges as Op does: Op::Merges if there is one, which differs from Op only in
+/// map(); else Op itself. Operations that merge alike share the kernels of later passes.
 template <class Op>
 struct MergesAs {
   using type = Op;

@@ -4,7 +4,7 @@
 //     memory    |. . . .|. . . .|. . . .|. . . .|        packs of 16 bytes, here of 4 elements
 //     row             x-----------------x                begins 3 elements into its first pack
 //
-// A pack inside the row moves as a whole; of the first and the last pack, only the elements in the
+// A pack inside the row moves as a whole. In the first and the last pack, only the elements of the
 // row move. So rows of any length, 50257 as well as 50304, run at memory bandwidth.
 
 #pragma once

@@ -94,8 +94,8 @@ class Checkpoint {
   /// Throws what load_state would throw, and changes nothing.
   void check_state(const StateDict& state, int rank = 0, Where where = Where::current()) const;
 
-  /// Completes a state that an earlier version may have saved with each parameter's step count
-  /// (step_counts.h).
+  /// Returns `given`, with each parameter's step count added if an earlier version has saved the
+  /// state without those (step_counts.h).
   StateDict completed(StateDict given) const;
 
   /// The names of those entries of state() that belong to this rank alone.

@@ -26,7 +26,8 @@ void raise_generation(std::int64_t least);
 void continue_from_generation(std::int64_t loaded);
 
 /// The largest valid generation. One more still fits into an int64. No clock reaches it. All runs
-/// that continue from a checkpoint that carries it have it too, and may replace each other's.
+/// that continue from a checkpoint of this generation have the same generation, and may replace
+/// each other's checkpoints.
 constexpr std::int64_t kLastGeneration = std::int64_t{1} << 62;
 
 /// Number of digits in names and headers: texts of equal length sort in the order of their numbers.

@@ -46,16 +46,16 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
 ///          it was written
 StateDict read_tensors(const std::filesystem::path& path, Where where = Where::current());
 
-/// The same, and the generation that this file carries, 0 for none, even if another process
-/// replaces the file meanwhile.
+/// The same. Also sets `generation` to that of the file that it reads, or to 0 if the file has
+/// none, even if another process replaces the file meanwhile.
 StateDict read_tensors(const std::filesystem::path& path, std::int64_t& generation,
                        Where where = Where::current());
 
-/// Reads a safetensors file of any program; the tensors are on cpu:0. A file that begins as
-/// write_tensors begins it must match its checksum; other files need none.
+/// Reads a safetensors file of any program; the tensors are on cpu:0. A file that begins like those
+/// of write_tensors must match its checksum; other files need none.
 ///
-/// Throws:  DataError that names the file and what is wrong with it; it names tensor and dtype if
-///          a tensor has a dtype of the format that the library lacks
+/// Throws:  DataError that names the file and what is wrong with it. For a dtype that the format
+///          has and the library lacks, it names tensor and dtype
 StateDict read_safetensors(const std::filesystem::path& path, Where where = Where::current());
 
 /// The same for these tensors only. The others may have dtypes that the library lacks.
@@ -67,7 +67,7 @@ StateDict read_safetensors(const std::filesystem::path& path, const std::vector<
 /// The same without a copy: the tensors lie in the file's pages, which the system reads when they
 /// are first used and shares between processes. Writing to a tensor changes its own copy of a page,
 /// never the file. Tensors that are not aligned for their dtype are copied. A file with a checksum
-/// is read once all the same.
+/// is still read once, to verify it.
 ///
 /// The file may be replaced or removed meanwhile, but must not be written to: another program that
 /// shortens it would end this one with SIGBUS.

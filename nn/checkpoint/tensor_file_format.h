@@ -30,8 +30,8 @@ inline constexpr std::uint64_t kMostFrontBytes =
     kFixedBytes + kGeneration.size() + kGenerationDigits;
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the format's own limit
 
-/// The generation in a file's first bytes, of which kMostFrontBytes are enough: 0 if the file has
-/// none, nothing if it has one that cannot be.
+/// The generation in a file's first bytes; kMostFrontBytes bytes are enough. 0 if the file has
+/// none, std::nullopt if its generation is invalid.
 std::optional<std::int64_t> generation_after_front(std::string_view bytes);
 
 /// The checksum of bytes that come piece by piece.

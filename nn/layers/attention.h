@@ -23,7 +23,7 @@
 namespace ringrad::nn {
 
 struct MultiheadAttentionOptions {
-  std::int64_t key_value_heads = 0;  ///< fewer than heads: shared by groups; 0 means as many
+  std::int64_t key_value_heads = 0;  ///< fewer than heads: groups of heads share one; 0 means heads
   bool bias = true;
   bool causal = false;  ///< a token reads from itself and those before
   double dropout = 0;   ///< in training, of the attention's weights
@@ -53,7 +53,7 @@ class MultiheadAttention : public Module {
   Tensor attend(const Tensor& x, const Tensor& memory, const Tensor& mask = {},
                 Where at = Where::current());
 
-  /// Causal self-attention of tokens that follow those in the cache, to which it adds them.
+  /// Causal self-attention of tokens that follow those in the cache. Adds them to the cache.
   ///
   /// Shapes:  (B, T, C)  ->  (B, T, C)
   /// Throws:  ShapeError if the cache becomes too long; AutogradError if operations are recorded,

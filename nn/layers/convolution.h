@@ -11,7 +11,7 @@
 
 namespace ringrad::nn {
 
-/// Of a convolution over N axes: {.kernel = 3, .padding = {0, 1}}.
+/// Options of a convolution over N axes: {.kernel = 3, .padding = {0, 1}}.
 template <std::size_t N>
 struct ConvLayerOptions {
   PerAxis<N> kernel = 3;
@@ -22,7 +22,7 @@ struct ConvLayerOptions {
   bool bias = true;
 };
 
-/// Of a transposed convolution.
+/// Options of a transposed convolution.
 template <std::size_t N>
 struct ConvTransposeLayerOptions {
   PerAxis<N> kernel = 3;

@@ -1,6 +1,6 @@
 // KeyValueCache: the keys and values of the tokens so far, which attention reads again for each
-// token that follows. Memory for `capacity` tokens is taken at the first call, so that a token is
-// written in place, not copied with all earlier ones.
+// token that follows. The first call allocates memory for `capacity` tokens, so that later calls
+// write new tokens in place and copy no earlier ones.
 //
 //     token       0   1   2   3   4   5   ...   capacity
 //     keys      | k   k   k   k | new   | unused          |

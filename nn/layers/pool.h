@@ -39,7 +39,7 @@ using AvgPool2d = SlidingPool<2, false>;
 /// The mean value of each window of volumes.
 using AvgPool3d = SlidingPool<3, false>;
 
-/// Pools an input of any size to an output of this one.
+/// Pools an input of any size to an output of `output_size`.
 class AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(PerAxis<2> output_size) : output_size_(output_size) {}

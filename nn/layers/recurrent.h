@@ -55,7 +55,7 @@ class Recurrent : public Module {
   /// The output and the last states. An undefined state means zeros.
   ///
   /// Throws:  ShapeError unless x is (T, B, input_size), with T > 0, and states fit it; ValueError
-  ///          for a hidden state without an LSTM's cell state, or with another layer's
+  ///          for only one of an LSTM's two states, or for a cell state in another layer
   RecurrentResult run(const Tensor& x, const RecurrentState& state = {},
                       Where at = Where::current());
 

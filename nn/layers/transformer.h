@@ -1,4 +1,5 @@
-// TransformerBlock: attention, then a network of each token by itself; both add to the stream.
+// TransformerBlock: attention, then a network that sees each token by itself; both add to the
+// stream.
 //
 //     x ----.-- norm1 -- self_attn -- dropout -- + ----.-- norm2 -- MLP -- dropout -- + --> y
 //           '------------------------------------'     '------------------------------'
@@ -20,7 +21,7 @@ namespace ringrad::nn {
 
 struct TransformerBlockOptions {
   std::int64_t hidden = 0;           ///< units of the MLP; 0 means 4 C
-  std::int64_t key_value_heads = 0;  ///< as in MultiheadAttentionOptions, and so are these:
+  std::int64_t key_value_heads = 0;  ///< this and the next four: as in MultiheadAttentionOptions
   bool bias = true;                  ///< also of the MLP's layers
   bool causal = false;
   bool rotary = false;

@@ -41,17 +41,17 @@ struct GPTOptions {
 struct GPTLinears {
   using Make = std::function<std::shared_ptr<Module>(std::int64_t in, std::int64_t out)>;
 
-  /// Of which each rank has the outputs of 1 / parts of the heads, or of the units: c_attn, c_fc.
+  /// Makes c_attn and c_fc, where each rank has the outputs of 1 / parts of the heads or units.
   Make split_outputs;
-  /// Takes those as its inputs; its output is whole on all ranks: c_proj.
+  /// Makes c_proj, which takes those outputs as its inputs; its own output is whole on all ranks.
   Make split_inputs;
   int parts = 1;
 };
 
 /// The model. Weights are drawn from N(0, 0.02^2), those of c_proj from N(0, 0.02^2 / (2 L));
 /// biases are 0. The rows of c_attn are ordered by head: query, key and value of head 0, then of
-/// head 1. With linear layers that are parts, load initial values (load_whole_state_dict): drawn
-/// parts would differ from those of a whole model.
+/// head 1. If ranks have parts of the linear layers, load initial values (load_whole_state_dict):
+/// parts that are drawn would differ from those of a whole model.
 ///
 /// Parameters:  wte.weight (V, C), wpe.weight (T, C), h.i.ln_1, h.i.attn.c_attn, h.i.attn.c_proj,
 ///              h.i.ln_2, h.i.mlp.c_fc, h.i.mlp.c_proj, ln_f, lm_head.weight (that of wte)
@@ -59,7 +59,7 @@ struct GPTLinears {
 /// Throws:      ValueError unless counts are positive, heads divide width, and parts divide heads.
 ///              In forward: ShapeError for a sequence longer than context
 Sequential gpt(const GPTOptions& options = {}, Where where = Where::current());
-/// The same, of other linear layers.
+/// The same, with other linear layers.
 Sequential gpt(const GPTOptions& options, const GPTLinears& linears,
                Where where = Where::current());
 
@@ -74,7 +74,7 @@ StateDict to_gpt2(const StateDict& state, std::int64_t heads, Where where = Wher
 
 /// Continues sequences, a token at a time. Keeps keys and values of all layers, so that a token
 /// costs a pass over one position. Between calls the model is free to train or to serve other
-/// generators; keys and values that were kept then remain those of the earlier weights.
+/// generators; keys and values that were kept before training remain those of the earlier weights.
 ///
 ///     nn::GPTGenerator generator(net);
 ///     Tensor logits = generator.next(prompt);                        (B, T) -> (B, V)

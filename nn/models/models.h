@@ -36,8 +36,8 @@ Sequential resnet20(const ImageTask& task = {});
 /// stages, global average. The stages have 2, 2, 2, 2 residual blocks with 64 to 512 channels
 /// (resnet18), or 3, 4, 6, 3 bottlenecks with 256 to 2048 channels (resnet50). Layers, sizes and
 /// initial values are torchvision's: 11,689,512 and 25,557,032 parameters for 3 channels and 1000
-/// classes; filters from N(0, 2 / fan_out). So are the names and layouts of state_dict(), and
-/// torchvision's files load as they are: net.load_state_dict(read_safetensors(path)).
+/// classes; filters from N(0, 2 / fan_out). The names and layouts of state_dict() are torchvision's
+/// as well, and its files load as they are: net.load_state_dict(read_safetensors(path)).
 /// Paper: He, Zhang, Ren, Sun 2015, arXiv:1512.03385, section 4.1
 Sequential resnet18(const ImageTask& task = {});
 Sequential resnet50(const ImageTask& task = {});

@@ -10,7 +10,7 @@ struct AdagradOptions {
   double learning_rate = 0.01;
   double learning_rate_decay = 0;
   double weight_decay = 0;
-  double initial_sum = 0;  ///< every s begins with it
+  double initial_sum = 0;  ///< the value with which every s begins
   double eps = 1e-10;
 };
 

@@ -1,9 +1,9 @@
-// AverageLoss: what makes optimizers that compare losses decide alike on all ranks.
+// AverageLoss: makes optimizers that compare losses decide alike on all ranks.
 //
 // Where ranks train one model, each computes the loss of its own part of the batch, and gradients
 // are averaged. An optimizer that decides by the loss, as LBFGS's line search does, must then
-// decide by the average as well. Otherwise ranks evaluate the loss at different points, and
-// differently often.
+// decide by the average as well. Otherwise ranks evaluate the loss at different points, and not
+// equally often.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 namespace ringrad::nn {
 
 /// While it lives, these parameters' gradients are averages over ranks, and `average` gives the
-/// average of a loss. All ranks must call that.
+/// average of a loss. All ranks must call `average`.
 class AverageLoss {
  public:
   using Average = std::function<double(double loss, Where where)>;

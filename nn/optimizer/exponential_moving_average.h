@@ -67,7 +67,7 @@ class ExponentialMovingAverage {
   /// REQUIRES: this object lives longer, and nothing trains meanwhile
   Applied applied(Where where = Where::current()) const { return Applied(*this, where); }
 
-  /// The averages by the parameters' names: the own tensors, not copies.
+  /// The averages by the parameters' names: this object's own tensors, not copies.
   StateDict state_dict() const;
   /// Throws as Module::load_state_dict.
   void load_state_dict(const StateDict& state, Where where = Where::current());

@@ -41,12 +41,13 @@ class GradScaler {
   /// optimizer.step() with the gradients divided by scale(). If a gradient is infinite or NaN,
   /// nothing changes, and the result is false. Waits for the gradients.
   ///
-  /// Throws ValueError for gradients of which other ranks have parts: those ranks would not skip
-  /// the step. ModelGradients::step (parallel/train/gradients/model_gradients.h) makes all skip it.
+  /// Throws ValueError if other ranks have parts of the gradients: those ranks would not skip the
+  /// step. ModelGradients::step (parallel/train/gradients/model_gradients.h) makes all of them skip
+  /// it.
   bool step(Optimizer& optimizer, Where where = Where::current());
 
-  /// The same, with gradients clipped as by clip_grad_norm(), which itself refuses gradients that
-  /// are not finite: max_norm limits the norm of the divided gradients.
+  /// The same, with gradients clipped as by clip_grad_norm(), except that infinite or NaN gradients
+  /// skip the step and do not throw. max_norm limits the norm of the divided gradients.
   ///
   /// Throws ValueError also unless max_norm > 0.
   bool step(Optimizer& optimizer, double max_norm, Where where = Where::current());

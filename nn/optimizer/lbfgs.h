@@ -4,15 +4,15 @@
 //     for (int round = 0; round < 10; ++round)
 //       std::cout << optimizer.step([&] { return mse_loss(net(x), y); }) << '\n';
 //
-// The last changes of parameters s and of gradients y are an estimate of the inverse Hessian, and a
-// step goes along its product with the gradient (two loops over the pairs). A line search chooses
-// the length (nn/optimizer/line_search.h). Losses must be exact: no dropout, no new batch within a
-// step.
+// The last changes of parameters s and of gradients y give an estimate of the inverse Hessian. A
+// step goes along the product of that estimate and the gradient (two loops over the pairs). A line
+// search chooses the length (nn/optimizer/line_search.h). Losses must be exact: no dropout, no new
+// batch within a step.
 //
-// Under DistributedDataParallel, which averages the gradients, the loss that counts is the average
-// of the ranks' losses too (average_loss.h), so all ranks take the same steps. The one must be the
-// gradient of the other: parts of the batch are equal, or a rank's loss is its sum times n / global
-// batch.
+// DistributedDataParallel averages the gradients. LBFGS then compares averages of the ranks' losses
+// as well (average_loss.h), so all ranks take the same steps. The average gradient must be the
+// gradient of the average loss: either the ranks' parts of the batch are equally large, or a rank's
+// loss is its sum times n / global batch.
 //
 // Not an Optimizer: one step evaluates the loss many times. It has no state dict; a run that
 // resumes begins with the gradient's direction.
@@ -38,8 +38,8 @@ struct LBFGSOptions {
   std::size_t history = 100;  ///< pairs (s, y), each as large as two copies of the parameters
 };
 
-/// Throws:  ValueError for no parameters, parameters of which other ranks have parts, options that
-///          are not finite and positive (tolerances may be 0), or parameters of several dtypes or
+/// Throws:  ValueError for no parameters, parameters that PartialGradients marks, options that are
+///          not finite and positive (tolerances may be 0), or parameters of several dtypes or
 ///          devices; as make_arenas
 /// Book:    Nocedal and Wright, "Numerical Optimization", 2nd edition, algorithm 7.4
 class LBFGS {

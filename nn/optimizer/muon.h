@@ -22,7 +22,7 @@ struct MuonOptions {
   bool nesterov = true;
   double weight_decay = 0.1;  ///< decoupled
   int iterations = 5;
-  /// Of the iterations' products. They need not be exact; bfloat16 is fast on GPUs.
+  /// The dtype of the iterations' products. They need not be exact; bfloat16 is fast on GPUs.
   DType dtype = DType::bfloat16;
   /// Makes updates as large as AdamW's, so that its rates fit: see the formula.
   bool match_adamw = false;
@@ -38,7 +38,7 @@ struct MuonOptions {
 ///
 /// Throws:  ShapeError unless all parameters have two axes; ValueError unless 0 <= momentum < 1,
 ///          iterations > 0 and the other options are finite and not negative, or for a matrix that
-///          is split over ranks (tensor_parallel.h), of which a rank's slice has other singular
+///          is split over ranks (tensor_parallel.h), since a rank's slice has other singular
 ///          values; DTypeError unless dtype is floating
 /// Paper:   Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks";
 ///          match_adamw: Liu et al. 2025, arXiv:2502.16982, section 2.2

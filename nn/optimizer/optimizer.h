@@ -46,8 +46,8 @@ class Optimizer {
   void step(double grad_scale, Where where = Where::current());
 
   /// Clears all gradients: the next backward pass replaces them. Tensors that grad() has given, and
-  /// views of them, keep their values; arrays of other libraries only until the next step or, of a
-  /// data-parallel model, the next backward pass.
+  /// views of them, keep their values. Arrays of other libraries keep theirs only until the next
+  /// step or, in a data-parallel model, until the next backward pass.
   void zero_grad() const;
 
   /// The rate of groups whose learning_rate_scale is 1.
@@ -100,7 +100,7 @@ class Optimizer {
   Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
             std::vector<ParameterArena> arenas, Where where);
 
-  /// What holds for the parameters of a group.
+  /// The rate and the weight decay that hold for the parameters of a group.
   double learning_rate(std::size_t group) const {
     return learning_rate_ * groups_[group].learning_rate_scale;
   }
@@ -144,7 +144,7 @@ class Optimizer {
 /// returned as infinity. An infinite max_norm only measures.
 ///
 /// Throws:  ValueError unless max_norm > 0, if a gradient is not finite (nothing is scaled then),
-///          or for gradients of which other ranks have parts: see ModelGradients
+///          or if other ranks have parts of the gradients: see ModelGradients
 ///          (parallel/train/gradients/model_gradients.h)
 /// Paper:   Pascanu, Mikolov, Bengio 2012, arXiv:1211.5063
 double clip_grad_norm(const std::vector<ParameterArena>& arenas, double max_norm,

@@ -4,8 +4,8 @@
 //     stage     Pipeline: other ranks have the model's other parameters
 //     summand   ShardedOptimizer: its step averages the gradients, which until then differ by rank
 //
-// Schemes that split a model mark its parameters, so that what needs all of a gradient, such as a
-// norm over all of them, refuses to take a part for the whole. ModelGradients
+// Schemes that split a model mark its parameters. A function that needs the model's whole
+// gradients, for example for their norm, then refuses to take a part for the whole. ModelGradients
 // (parallel/train/gradients/model_gradients.h) takes the norm over all ranks.
 
 #pragma once

@@ -6,7 +6,7 @@
 //       optimizer.set_learning_rate(plateau(validation_loss));
 //     }
 //
-// Unlike a schedule it has a state, which belongs into a checkpoint.
+// Unlike a schedule it has a state, which belongs in a checkpoint.
 
 #pragma once
 
@@ -32,9 +32,10 @@ struct PlateauOptions {
 ///   metric < best - threshold * |best|      or, with maximize,  metric > best + threshold * |best|
 ///   metric < best - threshold               if is_absolute      metric > best + threshold
 ///
-/// For positive metrics these are PyTorch's threshold_mode 'rel' and 'abs'. For a negative one
-/// PyTorch's 'rel' takes best * (1 - threshold), and so a metric that got worse, for progress. A
-/// relative change from a best metric of 0 is any change: where metrics may be 0, be absolute.
+/// For positive metrics these are PyTorch's threshold_mode 'rel' and 'abs'. For a negative one,
+/// PyTorch's 'rel' compares with best * (1 - threshold), and so takes a metric that got worse for
+/// progress. If the best metric is 0, any improvement exceeds a relative threshold: set is_absolute
+/// where metrics may be 0.
 class Plateau {
  public:
   /// Throws ValueError unless 0 < factor < 1, and rate and the other options are finite and not
@@ -42,7 +43,8 @@ class Plateau {
   explicit Plateau(double rate, const PlateauOptions& options = {}, Where where = Where::current());
 
   /// Reports a metric, such as an epoch's loss; NaN is no progress. Returns the rate from now on:
-  /// that before, or `factor` times it after more than `patience` reports without progress.
+  /// the rate so far, or `factor` times that rate after more than `patience` reports without
+  /// progress.
   double operator()(double metric);
 
   double rate() const { return rate_; }

@@ -15,9 +15,9 @@
 // second thread. Streams of one communicator on one device share one queue, but each measures its
 // own times. So two models in one backward pass are reduced in the same order on all ranks.
 //
-// After a task fails, no other task begins until a thread has waited for the failed one. The tasks
-// between them fail with it, because their collectives would meet different ones on ranks where no
-// task failed.
+// After a task fails, no other task begins until a thread has waited for the failed one. Until
+// then, queued and new tasks fail with the same exception, because their collectives would meet
+// other collectives on ranks where no task failed.
 //
 // A stream without overlap runs each task at once, on the caller's thread and stream. On the CPU
 // this is faster where ranks have no spare cores, since overlapped communication takes processor
@@ -43,7 +43,7 @@ class CommunicationStream {
 
   /// For tensors of `device`.
   ///
-  /// REQUIRES: comm outlives it
+  /// REQUIRES: comm outlives the stream
   CommunicationStream(Communicator& comm, Device device, bool overlaps);
 
   /// Waits until its work is done; on a GPU the current stream waits. If an exception is in flight

@@ -111,7 +111,8 @@ class Communicator {
   /// Returns after every rank has called it.
   void barrier(Where where = Where::current());
 
-  /// The same for a communicator built on top of this one, which calls it before it runs `call`.
+  /// A barrier that also compares `call`. A communicator that is built on top of this one calls
+  /// meet_for() before it runs `call`.
   ///
   /// Throws: CollectiveError, and breaks the group, unless all ranks meet for the same call
   void meet_for(const CollectiveCall& call, Where where);
@@ -156,8 +157,8 @@ class Communicator {
   virtual Tensor empty_shared(const Shape& shape, const Options& options = {.device = Device()},
                               Where where = Where::current());
 
-  /// The cost of messages between tensors of such a device, as measured together by the group's
-  /// ranks; plans are chosen by it. None if a library moves the data. All ranks must call it.
+  /// The cost of messages between tensors on `device`, which the group's ranks measure together and
+  /// by which the group chooses plans. None if a library moves the data. All ranks must call it.
   ///
   /// Throws: CollectiveError
   std::optional<CostModel> links(const Device& device = Device(), Where where = Where::current());

@@ -47,13 +47,13 @@ enum class DeviceAlgorithm : std::uint8_t {
 struct GroupOptions {
   /// The longest that a call waits for other ranks.
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
-  /// How long a rank whose process has not ended may give no sign of life before the others count
-  /// it as lost. 0 (the default) means a quarter of the deadline, but at least 0.7 verdict_time and
-  /// at most a minute. A rank that waits for signs of life counts only time during which it was
-  /// itself running, so no rank looks dead merely because the machine is loaded.
+  /// How long a live process may stay silent before the other ranks count it as lost. 0 (the
+  /// default) means a quarter of the deadline, but at least 0.7 verdict_time and at most a minute.
+  /// A rank that waits for signs of life counts only time during which it was itself running, so no
+  /// rank looks dead merely because the machine is loaded.
   std::chrono::nanoseconds silence = std::chrono::nanoseconds(0);
   /// How far a failing call may exceed the deadline, so that the ranks can agree on the culprit.
-  /// Raise it where the load delays a thread or the store by half of it.
+  /// Raise it if the machine's load can delay a thread or the store by half of this time.
   std::chrono::nanoseconds verdict_time = std::chrono::seconds(1);
   // The algorithm of each collective. By default (nullptr) the group chooses one by size.
   Planner all_reduce = nullptr;

@@ -15,11 +15,11 @@
 // Neighbours on the last axis have neighbouring ranks, usually on the same machine, so the scheme
 // that communicates most should use the last axis.
 //
-// Failure: a rank that an exception ends breaks the world group first, so that the cause is
+// Failure: a rank that ends by an exception breaks the world group first, so that the cause is
 // recorded there, and then its groups on all axes. The ranks that wait for it get CollectiveError.
-// When they end in turn, they end the ranks that wait for them, and so on to every rank, since axes
-// connect all ranks. A rank that continues after such an error, or gives up without an exception,
-// must call abort(). No call ever waits longer than the group's deadline.
+// When they end in turn, the failure spreads to the ranks that wait for them, and so to every rank,
+// since axes connect all ranks. A rank that continues after such an error, or gives up without an
+// exception, must call abort(). No call ever waits longer than the group's deadline.
 //
 // Each communicator serves one thread at a time; different ones may be used concurrently.
 
@@ -57,8 +57,8 @@ class Mesh {
   const std::vector<MeshAxis>& axes() const { return axes_; }
   Communicator& world() const { return world_; }
 
-  /// The group of ranks that differ from this one in that coordinate only. Throws ValueError unless
-  /// there is such an axis, as do size() and coordinate().
+  /// The group of ranks that differ from this one only in their coordinate on axis `name`. Throws
+  /// ValueError unless there is such an axis, as do size() and coordinate().
   Communicator& axis(const std::string& name, Where where = Where::current()) const;
   int size(const std::string& name, Where where = Where::current()) const;
   /// This rank's place on the axis, in [0, size).

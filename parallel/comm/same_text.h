@@ -1,5 +1,5 @@
-// Whether all ranks want the same: of what they are to agree on, each writes down its own, and the
-// texts are compared before anything else is done.
+// Checks that all ranks agree: each rank writes down as text what must be the same on all of them,
+// and the texts are compared before anything else is done.
 
 #pragma once
 
@@ -12,16 +12,15 @@ namespace ringrad {
 /// Rank 0's text, on all ranks.
 std::string text_of_root(const std::string& ours, Communicator& comm, Where where);
 
-/// The first line in which two texts differ, from both: "weight float32 (3, 4)" and "weight float32
-/// (5, 4)".
+/// The first line in which two texts differ, quoted from each of them: "weight float32 (3, 4)" and
+/// "weight float32 (5, 4)".
 std::string first_difference(const std::string& ours, const std::string& theirs);
 
 /// Every rank must call it. `rule` says what must hold, and opens the message: "mesh: all ranks
 /// must give the axes of rank 0".
 ///
 /// Throws: CollectiveError on all ranks, naming those whose text differs from rank 0's; on these
-///         also the first line
-///         that does
+///         ranks, it also quotes the first line that differs
 void check_same_text(const std::string& rule, const std::string& ours, Communicator& comm,
                      Where where);
 

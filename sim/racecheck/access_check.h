@@ -10,7 +10,7 @@
 //     two reads        since the last write that are not ordered, as far apart as possible: of two
 //                      blocks, of two warps
 //
-// and, from the first access on that concerns only a part of the word, the same accesses for each
+// Once an access concerns only a part of a word, the accesses to that word are remembered for each
 // byte. A finding is
 //
 //     out of bounds    an access to a byte that is not live

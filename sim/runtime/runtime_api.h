@@ -58,7 +58,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
 cudaError_t cudaMemset(void* p, int value, std::size_t bytes);
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream = nullptr);
 
-/// For a process that opens the handle while this one lives.
+/// Another process can open the handle while this one lives.
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p);
 cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t handle, unsigned flags);
 cudaError_t cudaIpcCloseMemHandle(void* p);

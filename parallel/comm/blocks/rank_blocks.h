@@ -32,7 +32,7 @@ struct RankBlocks {
     int local = 0;  ///< the rank's index within its block
   };
 
-  /// REQUIRES: each rank is in one of them
+  /// REQUIRES: each rank is in one block
   RankBlocks(std::vector<std::vector<int>> by_block, int own_rank);
 
   const BlockPosition& place_of(int rank) const { return places[static_cast<std::size_t>(rank)]; }
@@ -54,8 +54,8 @@ struct RankBlocks {
 /// The calls of one rank. Arguments are not checked. Throws: as the two groups
 class BlockCollectives {
  public:
-  /// `local` is the group of this rank's block. `leaders` is the group of each block's first rank,
-  /// and null on other ranks.
+  /// `local` is the group of this rank's block. `leaders` is the group of the first ranks of all
+  /// blocks, and null on other ranks.
   BlockCollectives(const RankBlocks& blocks, Communicator& local, Communicator* leaders,
                    SumOrder order)
       : blocks_(blocks), local_(local), leaders_(leaders), order_(order) {}

@@ -39,7 +39,7 @@ struct Max {
   }
 };
 
-/// body(functor). That of a mean is Sum: whoever calls this divides.
+/// Returns body(functor). The functor of a mean is Sum: the caller divides.
 template <class Body>
 auto dispatch_reduce(ReduceOp op, Body body) {
   switch (op) {

@@ -1,4 +1,5 @@
-// reduce_terms.h on a GPU, whose kernels may read and write memory of others that give it access.
+// reduce_terms.h on a GPU. Its kernels may also read and write the memory of other GPUs that give
+// it access.
 
 #pragma once
 

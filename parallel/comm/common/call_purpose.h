@@ -14,17 +14,18 @@
 
 namespace ringrad {
 
-/// A number that no call of take_purpose() or name_purpose() in this process has returned or got.
+/// A number that, in this process, take_purpose() has not returned and name_purpose() has not been
+/// given before.
 std::int64_t take_purpose();
 
-/// The purpose of a number that ranks have agreed on, the largest that they took. `description` is
-/// for messages. Only after 65535 numbers are purposes used again.
+/// The purpose for a number on which the ranks have agreed: the largest that one of them took.
+/// `description` is for messages. Purposes are reused only after 65535 numbers.
 std::uint16_t name_purpose(std::int64_t number, const std::string& description);
 
-/// Its description; "the program itself" for 0.
+/// The purpose's description; "the program itself" for 0.
 std::string describe_purpose(std::uint16_t purpose);
 
-/// While it lives, this thread's calls are for this purpose.
+/// While the scope lives, this thread's calls are for this purpose.
 class PurposeScope {
  public:
   explicit PurposeScope(std::uint16_t purpose) : outer_(std::exchange(current_, purpose)) {}

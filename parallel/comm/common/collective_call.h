@@ -40,9 +40,9 @@ struct CollectiveCall {
   ReduceOp reduce = ReduceOp::sum;
   DeviceType device = DeviceType::cpu;
   std::int16_t peer = 0;      ///< root of broadcast and reduce; the other end of send and recv
-  std::uint16_t purpose = 0;  ///< for whom: see call_purpose.h; 0 for a call of the user's
+  std::uint16_t purpose = 0;  ///< what the call is for (call_purpose.h); 0: the user's own
   std::int64_t count = 0;     ///< elements of the whole buffer
-  std::uint64_t plan = 0;     ///< PlanPrograms::fingerprint of what the rank is to carry out
+  std::uint64_t plan = 0;     ///< which plan the rank is to run; 0: not known yet
 
   bool operator==(const CollectiveCall&) const = default;
 };
@@ -70,7 +70,7 @@ struct Operation {
   std::optional<std::chrono::steady_clock::time_point> deadline =
       {};  ///< set at the first long wait
   const RankNames* names =
-      nullptr;  ///< of its group, for messages; null if they are the ranks' own numbers
+      nullptr;  ///< the group's, for messages; null if the ranks' own numbers are used
   /// The memory that the call writes and reads on this rank; null: none, or not known.
   const std::byte* output = nullptr;
   const std::byte* input = nullptr;
@@ -81,13 +81,13 @@ struct Operation {
 std::ostream& operator<<(std::ostream& out, const Operation& operation);
 
 /// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1". calls[i]
-/// is that of ranks[i]; without `ranks`, of rank i.
+/// is the call of ranks[i] or, without `ranks`, of rank i.
 std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names,
                        std::span<const int> ranks = {});
 
-/// The rank to blame for calls that differ: the first that made another call than more than half of
-/// the `world_size` ranks did; -1 if no call has such a majority. `calls`, `ranks`: as above; there
-/// may be fewer than world_size.
+/// The rank to blame if calls differ: the first whose call is not the one that more than half of
+/// the `world_size` ranks made; -1 if no call has such a majority. `calls`, `ranks`: as above;
+/// there may be fewer than world_size.
 int odd_one_out(std::span<const CollectiveCall> calls, int world_size,
                 std::span<const int> ranks = {});
 

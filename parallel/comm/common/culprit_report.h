@@ -18,7 +18,7 @@ namespace ringrad {
 
 inline constexpr const char* kReportVariable = "RINGRAD_REPORT";
 inline constexpr int kReportDescriptor = 198;  ///< of ranks: above those that shell scripts use
-inline constexpr int kNobody = -1;             ///< instead of a rank: none is known to be to blame
+inline constexpr int kNobody = -1;             ///< in place of a rank: the culprit is unknown
 
 /// The variable for a rank that has `pipe` at kReportDescriptor; empty if the pipe is not open.
 std::string report_variable(const Descriptor& pipe);

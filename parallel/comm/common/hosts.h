@@ -18,7 +18,7 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-/// Reads "h1:2,h2:2"; without a number it is one rank.
+/// Reads "h1:2,h2:2"; a host without a number has one rank.
 ///
 /// Throws: ValueError, with the requirement and the actual text, unless each host has a distinct
 ///         name of letters, digits, and . _ - @, not beginning with -, and 1 to 4096 ranks
@@ -28,10 +28,10 @@ std::vector<Host> parse_hosts(const std::string& text, Where where = Where::curr
 /// empty if the system does not provide one.
 std::string boot_id();
 
-/// The ranks on all of them.
+/// The number of ranks on all hosts together.
 int num_ranks_of(const std::vector<Host>& hosts);
 
-/// True if the ranks on all of them need no remote shell.
+/// True if no host needs a remote shell.
 bool are_all_here(const std::vector<Host>& hosts);
 
 /// True for an IPv4 address at which a machine reaches itself alone.
@@ -44,8 +44,8 @@ std::string source_address_towards(const std::string& host);
 /// The address from which this machine reaches the first of these hosts that is another machine; a
 /// loopback address if the names of all lead to this machine.
 ///
-/// Throws: CollectiveError if a host's name before has no address, as names known only to the
-///         remote shell
+/// Throws: CollectiveError if that host's name, or one before it, has no address here, such as a
+///         name that only the remote shell knows
 std::string address_for(const std::vector<Host>& hosts, Where where = Where::current());
 
 }  // namespace ringrad

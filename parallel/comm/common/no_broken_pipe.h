@@ -1,4 +1,4 @@
-// NoBrokenPipe: while it lives, what this thread writes to a connection whose other end is gone
+// NoBrokenPipe: while it lives, a write of this thread to a connection whose other end is gone
 // fails with EPIPE instead of ending the process by SIGPIPE. Libraries that write without
 // MSG_NOSIGNAL need it: a rank must outlive its peers. The process's own handling of the signal is
 // left alone. Threads that are started meanwhile inherit the blocked signal, for good.

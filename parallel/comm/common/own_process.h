@@ -1,8 +1,9 @@
 // What a forked child must leave alone.
 //
 // A child has a copy of each of its parent's objects, but none of the threads that they wait for.
-// What an object has of the system is not copied but shared: memory of a group, sockets, an epoll
-// instance. Destroying the copy would hang, or break what the parent goes on using.
+// An object's system resources are shared with the parent, not copied: a group's memory, sockets,
+// an epoll instance. Destroying the copy would hang, or break a resource that the parent still
+// uses.
 
 #pragma once
 

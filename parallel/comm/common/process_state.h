@@ -17,17 +17,18 @@ enum class ProcessState {
 
 ProcessState process_state(pid_t number) noexcept;
 
-/// Where processes see each other under the same numbers: "<boot> <process namespace>". Empty if
-/// either is: the system does not tell, and different machines would seem to be one.
+/// Names a set of processes that see each other under the same numbers: "<boot> <process
+/// namespace>". Empty if an argument is empty because the system does not tell it: different
+/// machines would then seem to be one.
 std::string process_place(const std::string& boot, const std::string& process_namespace);
 
-/// A process, in one word: "<boot> <process namespace> <number> <start>". Numbers are used again;
-/// with the time of its start one identifies one process for good.
+/// A process, in one word: "<boot> <process namespace> <number> <start>". The system reuses
+/// numbers; a number together with the time of the process's start identifies it for good.
 std::string own_process_card();
 
-/// True if the card is of a process that this one can see, and it has ended. False for one of
-/// another machine or container, of which this process knows nothing, and for a text that is no
-/// card. `own_place` is this process's place; where that is empty nothing is known of any process.
+/// True if the card names a process that this one can see and that has ended. False for a process
+/// of another machine or container, which this process cannot see, and for a text that is not a
+/// card. `own_place` is this process's place; if it is empty, the result is false for every card.
 bool has_ended(const std::string& process_card, const std::string& own_place);
 bool has_ended(const std::string& process_card);
 

@@ -28,7 +28,7 @@ class RankNames {
     return in_job_.empty() || rank < 0 ? rank : in_job_[static_cast<std::size_t>(rank)];
   }
 
-  /// Those of a smaller group, made of these ranks in this order.
+  /// The names for a smaller group that is made of these ranks in this order.
   RankNames of(std::span<const int> ranks) const;
 
   /// "rank 4" or "ranks 3, 5", for ranks of the group; of more than 9, the first 8: "ranks 0, 1, 2,

@@ -1,4 +1,4 @@
-// What threads do with each other's exceptions.
+// Rethrows an exception that another thread has thrown.
 
 #pragma once
 
@@ -10,9 +10,10 @@
 namespace ringrad {
 
 /// Throws the error again with "<who>: " before its message. An Error keeps its source line and its
-/// type; if its type is derived from one of error.h, such as a user's own, it becomes the latter,
-/// with the original nested in it. Another std::exception becomes an Error, at `where`, with the
-/// original nested in it; anything else stays as it is. std::rethrow_if_nested throws the original.
+/// type. If its type is derived from one of error.h, as a user's own may be, the type of error.h is
+/// thrown, with the original nested in it. Another std::exception becomes an Error, at `where`,
+/// with the original nested in it; anything else stays as it is. std::rethrow_if_nested throws the
+/// original.
 [[noreturn]] void rethrow_of(const std::string& who, const std::exception_ptr& error, Where where);
 
 }  // namespace ringrad

@@ -1,4 +1,5 @@
-// RunningTime: how long a thread has been watching something, as far as it was running itself.
+// RunningTime: how long a thread has watched something, counting only time in which the thread
+// itself was running.
 //
 //     a tick of 10 ms that took     10 ms   counts 10 ms
 //                                  900 ms   counts 20 ms: on a loaded machine this thread was

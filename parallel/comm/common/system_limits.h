@@ -1,4 +1,4 @@
-// What the system says when it gives no more, with the limit that it keeps to.
+// The text of a system error, together with the limit of this process that may have caused it.
 
 #pragma once
 
@@ -12,8 +12,7 @@
 
 namespace ringrad {
 
-/// "Too many open files (RLIMIT_NOFILE is 1024)"; the text alone where no limit of this process
-/// stands behind it.
+/// "Too many open files (RLIMIT_NOFILE is 1024)"; the text alone if no such limit is set.
 inline std::string text_of_errno(int error) {
   struct Limit {
     int error;

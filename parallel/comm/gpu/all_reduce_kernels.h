@@ -44,17 +44,19 @@ inline constexpr int kMaxKernelRanks = 16;
 inline constexpr int kMaxKernelBlocks = 32;
 /// The most threads of a block, which real GPUs get.
 inline constexpr int kMaxKernelThreads = 512;
-/// A call's flags are numbers below the next call's: more phases than any algorithm has.
+/// More phases than any algorithm has, so that a call's flags are numbers below those of the next
+/// call.
 inline constexpr std::uint64_t kPhases = 2 * kMaxKernelRanks;
 
-/// In memory of a rank's GPU that all others reach. All zeros, it is ready for use.
+/// Lies in memory of a rank's GPU that all other ranks reach. A mailbox of zeros is ready for use.
 struct Mailbox {
   std::uint64_t flags[kMaxKernelBlocks][kMaxKernelRanks];  ///< raised by each rank for each block
-  // Then, twice, what `mailbox_bytes` says, aligned to 256.
+  // Two halves of mailbox_half() bytes follow, aligned to 256.
 };
 
-/// Bytes of a mailbox for tensors of at most `capacity` bytes, once for each half of the calls.
-/// ring, which adds 16-bit floats in float32, has room for half as many of these.
+/// Bytes of a half of a mailbox, and of the whole mailbox, for tensors of at most `capacity` bytes.
+/// Even and odd calls use one half each. ring adds 16-bit floats in float32, so it has room for
+/// half as many of them.
 constexpr std::size_t mailbox_half(std::size_t capacity) {
   return (2 * (capacity + 16 * sizeof(double)) + 255) / 256 * 256;
 }
@@ -78,7 +80,7 @@ struct KernelCall {
 std::size_t bytes_in_mailbox(DeviceAlgorithm algorithm, DType dtype, std::int64_t count);
 
 /// Threads of a block. On a simulated GPU each waiting thread has a stack, and ThreadSanitizer
-/// counts it as a thread, of which a process can have some thousands for all ranks together.
+/// counts it as a thread. A process can have some thousands of these, for all ranks together.
 int kernel_threads();
 
 /// The most blocks of these kernels that are on one GPU at the same time. Also loads the kernels,
@@ -89,7 +91,8 @@ int max_resident_blocks(Device device, Where where);
 /// on every rank. `is_alone` says that no other rank has this GPU; the driver then ensures that all
 /// blocks run at once.
 ///
-/// REQUIRES: bytes_in_mailbox <= 2 * capacity; dtype is not bool; algorithm is one of the kernels
+/// REQUIRES: bytes_in_mailbox <= mailbox_half(capacity); dtype is not bool; algorithm is one of the
+///           kernels
 /// Throws:   CudaError
 void launch_all_reduce(const Stream& stream, DeviceAlgorithm algorithm, const KernelCall& call,
                        DType dtype, ReduceOp op, std::byte* data, std::int64_t count, int blocks,

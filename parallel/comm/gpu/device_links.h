@@ -24,8 +24,8 @@ namespace ringrad {
 
 class DeviceLinks {
  public:
-  /// A rank's events: first those of collectives, of which none needs more than this (plans of 64
-  /// ranks in 8 segments take 1017), then two for each message that may be in flight from or to
+  /// A rank's events. The first ones are for collectives, and no collective needs more (plans of 64
+  /// ranks in 8 segments take 1017). Two follow for each message that may be in flight from or to
   /// this rank (device_messages.h).
   static constexpr std::size_t kCollectiveEvents = 2048;
   static constexpr std::size_t kEvents = kCollectiveEvents + 2 * kMaxRanks * MessageChannel::kSlots;
@@ -53,8 +53,8 @@ class DeviceLinks {
   /// When this rank leaves: keeps memory of allocate() for as long as another rank may use it.
   virtual void keep(std::shared_ptr<std::byte> memory) = 0;
 
-  /// What kernels of other ranks need of a rank (all_reduce_kernels.h). Set if the group's options
-  /// ask for kernels, there are few enough ranks, and all have access to each other.
+  /// A rank's data that kernels of other ranks need (all_reduce_kernels.h). Set if the group's
+  /// options ask for kernels, there are few enough ranks, and all have access to each other.
   struct KernelPeer {
     cuda::Mailbox* mailbox = nullptr;     ///< null: no kernels
     std::uint64_t* abort_word = nullptr;  ///< pinned; null if it is another process's
@@ -62,12 +62,12 @@ class DeviceLinks {
   };
   virtual KernelPeer kernel_peer(int rank) = 0;
 
-  /// Event `number` of a rank. A rank may ask for another rank's event only after that rank has
-  /// asked for it and published this.
+  /// Event `number` of a rank. A rank may ask for another rank's event only after the owner has
+  /// asked for it and published that.
   virtual cudaEvent_t event(int rank, std::size_t number, Where where) = 0;
 
-  /// After a failure, when no rank queues work any more: waits for the work that other ranks have
-  /// queued, as far as it is known. The work of other processes is not.
+  /// After a failure, when no rank queues work any more: waits for the work that other ranks of
+  /// this process have queued. The work of other processes is not known.
   virtual void settle() noexcept {}
 
   /// Called on all ranks when a collective has been queued on `stream`.
@@ -82,7 +82,7 @@ class DeviceLinks {
   static void prepare_mailbox(cuda::Mailbox* mailbox, Device device, KernelPeer& own, Where where);
 };
 
-/// A rank with this GPU.
+/// The links of a rank with this GPU.
 std::unique_ptr<DeviceLinks> link_devices(RankSession& session, Device device, Where where);
 
 }  // namespace ringrad

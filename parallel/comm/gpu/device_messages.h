@@ -9,10 +9,10 @@
 //     its host                                                                 publishes taken #k
 //
 // A slot is memory of the sender's GPU: one per receiver and place on the channel
-// (message_channel.h), taken when it is first used or too small. Its two events are the sender's
-// `sent`, and the receiver's `taken`; the numbers follow those of collectives (device_links.h), and
-// are used again with the slot: the rank that records one has seen the other publish its wait for
-// the record before.
+// (message_channel.h), allocated when it is first used or too small. Its two events are the
+// sender's `sent` and the receiver's `taken`. Their numbers follow those of collectives
+// (device_links.h), and are used again with the slot. A rank that records an event again has seen
+// the other rank publish its wait for the previous record.
 
 #pragma once
 
@@ -32,7 +32,8 @@ class DeviceMessages {
  public:
   /// REQUIRES: the ranks have met by `links`, which outlive it
   DeviceMessages(RankSession& session, DeviceLinks& links, Device device);
-  /// Messages that were not received outlive their sender; those of a process until it ends.
+  /// Messages that were not received outlive their sender; messages of a process last until it
+  /// ends.
   ~DeviceMessages();
   DeviceMessages(const DeviceMessages&) = delete;
   DeviceMessages& operator=(const DeviceMessages&) = delete;
@@ -41,7 +42,8 @@ class DeviceMessages {
   /// CudaError
   void send(MessageChannel& channel, Operation& operation, const std::byte* elements);
 
-  /// Queues the receipt of what wait_for_message has found, named `sent`, into memory of this GPU.
+  /// Queues the receipt of the message that wait_for_message has found under the name `sent`, into
+  /// memory of this GPU.
   ///
   /// Throws: as check_peer_lives; CudaError
   void receive(MessageChannel& channel, const Operation& operation, std::uintptr_t sent,

@@ -22,7 +22,8 @@ inline constexpr std::chrono::seconds kLongestSettling{1};
 
 class DeviceRun final : public PlanRun {
  public:
-  /// The run of this number in its group: events of the one before it may still be waited for.
+  /// `number` counts the runs of the group: ranks may still wait for events of the run before it,
+  /// so the next run records other events.
   ///
   /// Throws: ValueError if the plan has more messages per rank than there are events;
   ///         OutOfMemoryError

@@ -46,8 +46,9 @@ namespace ringrad {
 class DeviceRunner final : public PlanRunner {
  public:
   DeviceRunner(RankSession& session, Device device, Where where);
-  /// Waits until the queued work is done, or given up as described above. What a process has sent
-  /// is gone with it: its messages are awaited first, until they are taken or the deadline passes.
+  /// Waits until the queued work is done, or given up as described above. The messages that a
+  /// process has sent are lost when it ends, so the destructor first waits until they are taken or
+  /// the deadline passes.
   ~DeviceRunner() override;
 
   Device device() const { return device_; }
@@ -68,8 +69,8 @@ class DeviceRunner final : public PlanRunner {
 
   /// Sends a message whose elements are on this GPU. REQUIRES: has_met()
   void send(MessageChannel& channel, Operation& operation, const std::byte* elements);
-  /// Receives a message that wait_for_message has found on the sender's GPU, under this name. A CPU
-  /// tensor is complete when the call returns.
+  /// Receives a message that wait_for_message has found on the sender's GPU under the name `sent`.
+  /// A CPU tensor is complete when the call returns.
   ///
   /// REQUIRES: has_met(), as the sender has
   void receive(MessageChannel& channel, const Operation& operation, std::uintptr_t sent,

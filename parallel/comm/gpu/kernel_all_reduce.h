@@ -1,5 +1,5 @@
-// KernelAllReduce: one rank's use of the kernels of all_reduce_kernels.h: whether they can run,
-// their launches, their end.
+// KernelAllReduce: one rank's use of the kernels of all_reduce_kernels.h: checks whether they can
+// run, launches them, and ends them.
 
 #pragma once
 
@@ -17,7 +17,7 @@ class KernelAllReduce {
  public:
   /// Kernels that give up say so in `note`.
   ///
-  /// REQUIRES: all ranks make it after the same call; it ends when its kernels have
+  /// REQUIRES: all ranks make it after the same call; it is destroyed after its kernels have ended
   KernelAllReduce(RankSession& session, DeviceLinks& links, Device device, LateNote* note,
                   Where where);
   KernelAllReduce(const KernelAllReduce&) = delete;

@@ -45,10 +45,10 @@ struct NcclOptions {
 /// All ranks of `host` must call it, each with its GPU. split() and shrink() of the result also use
 /// NCCL.
 ///
-/// Throws: CollectiveError unless all ranks have the same version of NCCL, 2.14 or later, and it is
-///         ready before the deadline; DeviceError unless `gpu` exists and is no other rank's, which
-///         NCCL refuses (from 2.30 on NCCL_MULTI_RANK_GPU_ENABLE=1 allows it); ValueError unless
-///         deadline > 0. After an exception the group is broken.
+/// Throws: CollectiveError unless all ranks have the same version of NCCL, 2.14 or later, and NCCL
+///         is ready before the deadline; DeviceError unless `gpu` exists and is no other rank's,
+///         which NCCL refuses (from 2.30 on NCCL_MULTI_RANK_GPU_ENABLE=1 allows it); ValueError
+///         unless deadline > 0. After an exception the group is broken.
 std::unique_ptr<Communicator> with_nccl(std::unique_ptr<Communicator> host, Device gpu,
                                         const NcclOptions& options = {},
                                         Where where = Where::current());

@@ -1,5 +1,6 @@
-// NCCL, NVIDIA's library of collectives, looked for when it is first needed: the part of its
-// interface that is used here, declared anew so that no build needs nccl.h.
+// The part of the interface of NCCL, NVIDIA's library of collectives, that is used here. It is
+// declared anew so that no build needs nccl.h, and the library is looked for when it is first
+// needed.
 //
 // Names, values and layouts are those of nccl.h since 2.14, the first version whose communicators
 // do not block the host; nccl_header_test.cc compares them with the header where there is one.
@@ -50,7 +51,8 @@ constexpr int version_code(int major, int minor, int patch) {
   return major * 10000 + minor * 100 + patch;
 }
 
-/// The configuration of a communicator as of 2.14; later versions append to it, and look at `size`.
+/// The configuration of a communicator as of 2.14; later versions append fields, and see from
+/// `size` which are there.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -98,8 +100,7 @@ std::string version_name(int version);
 /// Opens the library in that file; "" stands for the one that RINGRAD_NCCL names, or libnccl.so.2.
 ///
 /// Throws: CollectiveError if it is missing, lacks a function, is older than 2.14, or is meant for
-///         real GPUs
-///         while those of this build are simulated
+///         real GPUs while those of this build are simulated
 Library open(const std::string& file, Where where);
 
 }  // namespace ringrad::nccl

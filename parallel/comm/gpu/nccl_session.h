@@ -61,7 +61,7 @@ class NcclSession {
   /// Throws: CollectiveError if the group is broken, or breaks now
   void queue(const Operation& operation, const Body& body);
 
-  /// The host's group is broken: ends what is queued. Thread-safe.
+  /// For when the host's group is broken: ends the queued work. Thread-safe.
   void abort() noexcept;
 
   /// Returns when NCCL has been aborted, or after a second. From then on, failed calls are no

@@ -1,10 +1,10 @@
-// ProcessExports: what a rank that is a process has on its GPU for the others: memory and events,
-// opened by CUDA IPC.
+// ProcessExports: the memory and events on the GPU of a rank that is a process, which the other
+// ranks open by CUDA IPC.
 //
 // A rank shows them on a card in shared memory. Memory is cut from segments, and segment #k has
-// place k % kMaxSegments. When a new segment is needed, the owner retires those in which nothing
-// lies any more; the others close a segment that they see retired, and a segment that none has open
-// is freed. So tensors may grow without end: besides the segments in use there is at most one
+// place k % kMaxSegments. When the owner needs a new segment, it retires the segments that are
+// empty. The other ranks close a segment that they see retired, and the owner frees it once no rank
+// has it open. So tensors may grow without end: besides the segments in use there is at most one
 // generation that waits to be closed.
 
 #pragma once
@@ -41,7 +41,7 @@ struct ProcessCard {
   cudaUUID_t gpu{};
   int resident_blocks = 0;     // of kernels that wait for other ranks
   std::uintptr_t mailbox = 0;  // its name; only if there are resident blocks
-  /// Other ranks that may use what follows, or have work queued that does.
+  /// The number of other ranks that may use the members below, or have queued work that does.
   std::atomic<int> num_users{0};
   std::array<Segment, kMaxSegments> segments{};
   std::array<cudaIpcEventHandle_t, DeviceLinks::kEvents> events{};

@@ -14,8 +14,9 @@
 //
 // When a process ends without reporting it (killed, crashed or exited, even if it was done), every
 // rank that has waited for some 40 milliseconds notices and names it. A stopped process is reported
-// as late at the deadline. While ranks join, only join_timeout detects either. A rank that forks
-// stays in the group when the child destroys its copy of the communicator.
+// as late at the deadline. While ranks join, only join_timeout detects that a process has ended or
+// was stopped. A rank that forks stays in the group when the child destroys its copy of the
+// communicator.
 
 #pragma once
 

@@ -1,10 +1,11 @@
-// Tensors as messages: the receiver need not know what comes.
+// Tensors as messages: the receiver need not know the tensor's dtype and shape in advance.
 //
 //     rank 0   send_tensor(comm, x, 1);         header (dtype, layout, shape), then the elements
 //     rank 1   Tensor x = recv_tensor(comm, 0, device);
 //
-// A message is two of the communicator's (communicator.h), of which up to four per ordered pair of
-// ranks wait to be received: so two tensors may be under way, and a sender is held up by the third.
+// Each tensor takes two of the communicator's messages (communicator.h). Up to four messages per
+// ordered pair of ranks may wait to be received, so two tensors may be under way; sending a third
+// one waits.
 
 #pragma once
 
@@ -19,14 +20,14 @@ inline constexpr int kTensorsUnderWay = 2;
 /// x itself, or a copy that lies without gaps, contiguous or channels_last.
 Tensor packed(const Tensor& x, Where where = Where::current());
 
-/// Sends the tensor's values, packed if they are not: then a GPU computes first.
+/// Sends the tensor's values. A tensor with gaps is packed first, which takes a copy on its device.
 ///
 /// Throws: as Communicator::send
 void send_tensor(Communicator& comm, const Tensor& tensor, int to, Where where = Where::current());
 
 /// The next tensor of rank `from`, on `device`.
 ///
-/// Throws: CollectiveError, also if what comes was not sent by send_tensor
+/// Throws: CollectiveError, also if the next message was not sent by send_tensor
 Tensor recv_tensor(Communicator& comm, int from, Device device, Where where = Where::current());
 
 }  // namespace ringrad

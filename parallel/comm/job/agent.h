@@ -9,8 +9,8 @@
 // through stdin, so no argument holds a secret. When stdin closes, or is silent for too long, the
 // agent kills its ranks, their children and their orphans, and ends.
 //
-// An agent's parent adopts its orphans: the launcher, or a second process on the other host. If
-// agent or parent is killed, the other ends the ranks.
+// An agent's parent, which is the launcher or, on another host, a second process there, adopts the
+// agent's orphans. If the agent or its parent is killed, the other one ends the ranks.
 
 #pragma once
 
@@ -27,7 +27,7 @@
 
 namespace ringrad {
 
-/// The data that launcher and agent must agree on.
+/// The version of the messages, which must be the same in launcher and agent.
 inline constexpr const char* kAgentVersion = "ringrad agent 5";
 
 struct AgentJob {
@@ -46,7 +46,7 @@ struct AgentJob {
 };
 
 /// Forks an agent that reads the launcher's messages from `in` and answers to `out`. It ends when
-/// `in` closes, or when this process ends. Ranks handle broken pipes as specified.
+/// `in` closes, or when this process ends. Ranks handle SIGPIPE by `on_broken_pipe`.
 pid_t fork_agent(const Descriptor& in, const Descriptor& out,
                  const struct sigaction& on_broken_pipe, Where where = Where::current());
 

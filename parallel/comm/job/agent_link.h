@@ -20,7 +20,8 @@
 
 namespace ringrad {
 
-/// What the launcher has of an agent: its own child, which is the agent or the remote shell to it.
+/// The launcher's side of an agent: a child of the launcher, which is the agent itself or the
+/// remote shell that leads to it.
 struct AgentProcess {
   pid_t process;
   MessageStream stream;
@@ -37,19 +38,20 @@ AgentProcess start_agent(const Host& host, std::vector<std::string> remote_shell
 
 class AgentLink {
  public:
-  /// A host that is silent for `patience` is lost, while this process listens. The agent of this
-  /// host is a child, whose end is noticed: it is lost only if it is stopped for that long. Without
-  /// `patience`, never for being silent.
+  /// A host that is silent for `patience`, while this process listens, is lost. The agent of this
+  /// host is a child whose end is noticed, so it is lost only if it is stopped for that long.
+  /// Without `patience`, no host is lost for being silent.
   AgentLink(Host host, std::optional<std::chrono::milliseconds> patience, AgentProcess agent);
 
   const Host& host() const { return host_; }
   MessageStream& stream() { return stream_; }
 
-  /// Its agent is there and speaks this launcher's language: longer messages are welcome.
+  /// The agent has sent its version, which is this launcher's. From now on, longer messages are
+  /// accepted.
   void greet();
   bool is_greeted() const { return is_greeted_; }
 
-  /// Adds the descriptors that it waits for; take() gets them back with their events.
+  /// Adds the descriptors that this link waits for; pass them to take() with their events.
   static constexpr std::size_t kNumWaited = 3;
   void add_waited(std::vector<pollfd>& waited) const;
   /// Returns the lines that the remote shell wrote to its stderr.
@@ -61,17 +63,18 @@ class AgentLink {
   }
 
   bool has_ended() const { return status_.has_value(); }
-  /// True if the child behind the link has ended in another way than an agent that has done all.
+  /// True if the child behind the link has ended with a status other than 0, which an agent that
+  /// has done its work returns.
   bool has_failed() const { return status_ && *status_ != 0; }
 
   /// Why the host is lost, if it is: its connection has ended, or it has been silent for too long.
   ///
   /// REQUIRES: this is called once per kListenTime or more often, if the machine permits
   std::optional<std::string> why_lost();
-  /// What the remote shell said on its stderr.
+  /// The last lines that the remote shell wrote to its stderr.
   const std::deque<std::string>& last_errors() const { return last_errors_.lines(); }
 
-  /// Kills the child behind the link, and hears nothing more.
+  /// Kills the child behind the link, and closes the connection.
   void cut();
 
  private:

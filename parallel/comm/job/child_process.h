@@ -52,10 +52,10 @@ struct ChildOptions {
   std::vector<std::string> program;      ///< and its arguments
   std::vector<std::string> environment;  ///< NAME=VALUE; all of it
   std::vector<int> cpus{};               ///< that it may run on; empty: those of this process
-  bool reads = false;                    ///< from us; otherwise its stdin ends at once
+  bool reads = false;                    ///< from this process; otherwise its stdin ends at once
   /// Its stdout is a terminal, if the system has one left, so that most programs write each line as
-  /// soon as it is complete. What they write arrives unchanged. It is no terminal that they can be
-  /// controlled by.
+  /// soon as it is complete. What they write arrives unchanged. It is not their controlling
+  /// terminal.
   bool has_terminal = false;
   /// Its session is its own, so that no terminal controls it. Otherwise its session is that of this
   /// process, and the program may move to another process group.

@@ -1,5 +1,5 @@
-// JobFile: how the ranks of one host get the address and the token of their store from rank 0,
-// where their launcher is not ours and passes on no secret: torchrun, srun, mpirun, or a shell.
+// JobFile: how the ranks of one host get the address and the token of their store from rank 0. It
+// is for launchers that pass on no secret: torchrun, srun, mpirun, or a shell.
 //
 //     <temporary folder>/ringrad-<user>/        0700: for this user alone
 //         <process namespace>-<launcher's process>-<its start>-<hash of the job's variables>

@@ -22,7 +22,7 @@ class SignalReader;
 
 class JobOutput {
  public:
-  /// An empty `log_folder` means no files of ranks; another one is made if it is not there.
+  /// With an empty `log_folder`, ranks get no files; a folder that does not exist is created.
   ///
   /// Throws: Error if the folder cannot be made, or threads cannot be started
   explicit JobOutput(std::string log_folder, Where where = Where::current());
@@ -41,19 +41,18 @@ class JobOutput {
 
   /// Bytes that are not written yet.
   std::size_t num_unwritten() const;
-  /// Says on stderr that stdout, or the first of the ranks' files, cannot be written, if that is
-  /// new.
+  /// Reports on stderr, once each, that stdout cannot be written, and the first of the ranks' files
+  /// that cannot.
   void report_errors();
   /// True once report_errors() has found that some output could not be written, for another reason
   /// than a reader or a terminal that has gone.
   bool has_lost_some() const { return has_lost_some_; }
 
-  /// Waits until all output is written. After a signal has ended the job, a reader that takes
-  /// nothing has a last chance only. A further signal ends this at once, and is returned; otherwise
-  /// returns 0.
+  /// Waits until all output is written. After a signal has ended the job, gives up soon if a reader
+  /// takes nothing. A further signal ends the wait at once, and is returned; otherwise returns 0.
   int write_the_rest(const SignalReader& signals, bool is_interrupted);
 
-  /// No thread of these allocates memory while the locks are held.
+  /// While the locks are held, no writer's thread allocates or frees memory.
   std::vector<std::unique_lock<std::mutex>> lock() const;
 
  private:

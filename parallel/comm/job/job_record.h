@@ -1,15 +1,15 @@
-// JobRecord: what the launcher knows of the ranks of one run, and whose failure it therefore was.
+// JobRecord: what the launcher knows of the ranks of one run, and which rank's failure ended it.
 //
 //     first exit: rank 0, code 3       rank 0 blames rank 2        rank 2 is stopped
 //     headline:   "rank 2 failed first: still running, blamed by rank 0 (exit code 3)"
 //
 // The rank that notices a failure often ends before the rank that caused it. So the record starts
-// at the rank whose failing end came first and follows whom ranks blame (culprit_report.h): to a
-// rank that blames no rank or itself, or to a host that is lost. Ranks of programs that report
-// nothing count as their own culprits; then the first end counts, or one by a signal that follows
-// at once. A rank may also report kNobody, that no rank is known to be to blame: then a lost host
-// counts, or the first failure of a rank that knows more. Without either no rank is left out of the
-// next run.
+// at the first rank that ended with a failure and follows the ranks' reports of whom they blame
+// (culprit_report.h). It stops at a rank that has reported nothing or blames itself, or at a lost
+// host. In programs that report nothing, each rank thus counts as its own culprit: the first
+// failure counts, or one by a signal that follows at once. A rank may also report kNobody: it does
+// not know the culprit. Then a lost host counts, or the first failure of a rank that knows a
+// culprit. Without either, the next run leaves no rank out.
 
 #pragma once
 
@@ -41,10 +41,10 @@ class JobRecord {
 
   /// A rank has written a line to stderr.
   void add_error(int rank, const std::string& line) { at(rank).errors.add(line); }
-  /// A rank has reported whom it blames, or kNobody.
+  /// A rank has reported which rank it blames, or kNobody.
   void note_blame(int rank, int culprit);
   void note_end(int rank, int status, Clock::time_point now = Clock::now());
-  /// A host is lost, and its ranks with it. `last_lines` is what is shown of it.
+  /// A host is lost, and its ranks with it. The report shows `last_lines` of it.
   void note_lost(std::size_t host, const std::string& why,
                  const std::deque<std::string>& last_lines, Clock::time_point now = Clock::now());
 
@@ -54,14 +54,14 @@ class JobRecord {
 
   /// When the first failure came, if one has come.
   std::optional<Clock::time_point> failed_at() const;
-  /// 0 without a failure; else that of the culprit, or of the rank that blames it or no rank;
-  /// 128 + the signal that ended it; 1 for a host.
+  /// 0 without a failure, and 1 if a host failed. Otherwise the exit code of the culprit, or 128 +
+  /// the signal that ended it. If the culprit is unknown or did not fail by itself, that of the
+  /// rank that noticed the failure.
   int exit_code() const;
   /// "rank 1 failed first: exit code 7", and below it what the culprit and the rank that blames it
   /// wrote last. Empty without a failure.
   std::string report() const;
-  /// The hosts of ranks that did not fail: without the culprit, ranks that were killed,
-  /// and lost hosts.
+  /// The hosts for the next run: without the culprit, ranks that were killed, and lost hosts.
   std::vector<Host> hosts_left() const;
 
  private:

@@ -1,4 +1,4 @@
-// The store of the job that a process's environment tells of, and the secret that opens it:
+// The store of the job that a process's environment describes, and the secret that opens it:
 //
 //     launcher               server of the store   how ranks get the secret
 //     ringrun                ringrun                RINGRAD_TOKEN, which it sets
@@ -17,8 +17,8 @@
 
 namespace ringrad {
 
-/// A connection to it. Where rank 0 serves it, it does so as long as its process lives, and
-/// Store::server_rank() says so.
+/// A connection to the job's store. If rank 0 serves the store, it does so as long as its process
+/// lives, and Store::server_rank() returns 0.
 ///
 /// Throws: ValueError if ranks on several hosts share no secret, or no port, or if MASTER_ADDR is a
 ///         name that leads rank 0 to a loopback address; CollectiveError if the store does not

@@ -6,7 +6,7 @@
 //
 // Each rank finds its place in its environment (rank_environment.h) and the others in a store that
 // the launcher serves. The launcher forwards the ranks' output line by line, prefixed by the rank.
-// It never waits for whoever reads its output: once 64 MiB are unread, ranks that write wait.
+// It never waits for the reader of its own output: once 64 MiB are unread, ranks that write wait.
 //
 // On each host an agent (agent.h) runs the ranks. On other hosts a remote shell starts the agent:
 // any command that takes a host, a program and its arguments, and forwards stdin, stdout and
@@ -58,9 +58,9 @@ struct LaunchOptions {
   /// Where the store listens; empty: at master_addr. Ranks of this host get this address, from
   /// which the name of the store's Unix socket follows.
   std::string bind{};
-  /// Silence that means a host is lost; by default, 10 s for other hosts. The agent of this host
-  /// is a child, whose end is noticed: by default it may be silent for ever, since it may wait for
-  /// a processor; otherwise it is lost once it has been stopped for that long.
+  /// A host that is silent for so long is lost; by default, 10 s for other hosts. The agent of this
+  /// host is a child whose end is noticed. By default it may be silent for ever, since it may wait
+  /// for a processor; with a host_timeout, it is lost once it has been stopped for that long.
   std::optional<std::chrono::milliseconds> host_timeout{};
 
   /// Where the launcher writes a file per rank, rank_<r>.log, besides its own output
@@ -68,19 +68,20 @@ struct LaunchOptions {
   std::string log_folder{};
 };
 
-/// Runs the job and forwards its output to stdout and stderr: lines of up to 16 MiB whole, longer
-/// ones in pieces; what follows a carriage return at once. The ranks' stdout is a terminal
-/// (child_process.h), which says TERM=dumb where this process's stdout is none. Does not return
-/// before the output is written, unless a signal asks it to end.
+/// Runs the job and forwards its output to stdout and stderr. Lines of up to 16 MiB are forwarded
+/// whole, longer ones in pieces, and text that follows a carriage return at once. The ranks' stdout
+/// is a terminal (child_process.h); they get TERM=dumb if this process's stdout is not one. Does
+/// not return before the output is written, unless a signal asks it to end.
 ///
 /// At the end, reports on stderr which rank failed first and how, which rank reported it, and the
-/// last output of both. Returns 0 on success; the exit code of the rank that failed first, or 128 +
-/// the signal that ended it, or that this process was sent; if that rank did not end by itself, the
-/// code of the rank that blames it; 1 if a host failed, or if the job succeeded and some of its
-/// output could not be written, as on a full disk. A reader that has gone is no error.
+/// last output of both. Returns 0 on success. After a failure, returns the exit code of the rank
+/// that failed first, or 128 + the signal that ended it; if that rank did not end by itself, the
+/// code of the rank that blames it. Returns 128 + the signal if a signal to this process ended the
+/// job. Returns 1 if a host failed, or if the job succeeded and some of its output could not be
+/// written, as on a full disk. A reader that has gone is no error.
 ///
 /// Children that the program already has go on, such as those of a shell that became it by `exec`.
-/// One that ends meanwhile is reaped.
+/// A child that ends meanwhile is reaped.
 ///
 /// REQUIRES: the caller is the program's only thread
 ///
@@ -88,7 +89,7 @@ struct LaunchOptions {
 ///         max_restarts >= 0, min_ranks is in [0, number of ranks], grace >= 0, host_timeout > 0,
 ///         `inject` is a plan for such a job, and the path `ringrun` is plain enough for a remote
 ///         shell; CollectiveError if the store cannot be served; Error if the program cannot be
-///         started, or there cannot be files in log_folder
+///         started, or files cannot be made in log_folder
 int launch(const LaunchOptions& options, Where where = Where::current());
 
 }  // namespace ringrad

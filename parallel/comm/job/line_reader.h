@@ -1,4 +1,4 @@
-// LineReader: what another process writes, line by line. LastLines: the last of them.
+// LineReader: reads what another process writes, line by line. LastLines: keeps the last lines.
 //
 //     "a\nb\n"             lines "a", "b"
 //     "10 %\r20 %\r"       the line so far "10 %", then "20 %": a terminal shows the last one only
@@ -32,8 +32,8 @@ class LineReader {
   int number() const { return from_.number(); }
   bool is_open() const { return from_.is_open(); }
 
-  /// Reads what is there. Calls take(line, true) for each line that is complete, and take(text,
-  /// false) for what a line that a carriage return has begun anew shows so far, if it is short.
+  /// Reads what is there. Calls take(line, true) for each complete line. If a carriage return has
+  /// restarted a line, calls take(text, false) with what the line shows so far, if that is short.
   ///
   /// REQUIRES: something is there, or the end
   template <class Take>

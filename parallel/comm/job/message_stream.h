@@ -1,13 +1,13 @@
 // MessageStream: messages between the launcher and an agent, over two pipes or whatever a remote
-// shell makes of them. Neither side ever waits for the other: what does not fit is kept until it
-// does.
+// shell makes of them. Neither side ever waits for the other: bytes that do not fit into a pipe are
+// kept until they do.
 //
 //     3:S15           length in decimal, colon, that many bytes: the kind of message (one
 //                     character) and its text
 //
 // Both sides send something every second, so a side that hears nothing for long may take the other
 // for lost. It counts only time in which it has itself listened (running_time.h). The reader states
-// how long messages may be, and keeps no more than one message and one read beyond it.
+// how long messages may be, and keeps at most one such message and the bytes of one more read.
 
 #pragma once
 
@@ -46,11 +46,11 @@ struct Message {
 
 /// The longest message that an agent accepts: a job with its environment and arguments.
 inline constexpr std::size_t kLongestFromLauncher = 16 << 20;
-/// The longest that a launcher accepts, a rank's line (kLongestLine) and the rank's number; and
-/// before the agent has told its version.
+/// The longest message that a launcher accepts: a rank's line (kLongestLine) with the rank's
+/// number. kLongestHello applies until the agent has sent its version.
 inline constexpr std::size_t kLongestFromAgent = (16 << 20) + 64, kLongestHello = 64;
 
-/// For how long launcher and agents wait for anything before they look at the time.
+/// How long launcher and agents wait for input before they look at the time.
 inline constexpr std::chrono::milliseconds kListenTime{100};
 
 /// Foreign bytes as an error may show them: the first line, at most 100 characters, '?' for what

@@ -29,7 +29,7 @@ class GroupMemory {
   virtual std::byte* shared() const = 0;
   virtual std::uintptr_t base_of(int rank) const = 0;
 
-  /// True if other ranks can reach p, which is this rank's.
+  /// True if other ranks can reach p, an address in this rank's memory.
   virtual bool is_visible(const void* p) const = 0;
   /// Memory of this rank that others can reach, aligned to 128 bytes, as a group's state is.
   /// Throws: OutOfMemoryError
@@ -38,7 +38,7 @@ class GroupMemory {
   /// True if the rank's process has ended. Always false for thread ranks, which report their own
   /// exit.
   virtual bool has_died(int rank) const = 0;
-  /// False only if no rank's process has ended: one look at all of them, however many they are.
+  /// False only if no rank's process has ended. Checks all ranks at once, however many they are.
   virtual bool has_any_died() const { return true; }
   /// The state of the rank's process. `running` if the rank is a thread.
   virtual ProcessState state_of(int /*rank*/) const { return ProcessState::running; }
@@ -53,8 +53,8 @@ class GroupMemory {
   virtual int num_processors() const = 0;
 
   /// Keeps memory that other ranks read after its rank has left, until `is_done()` or until this
-  /// object, and all objects made from it, are gone. A later call asks is_done(), and no longer
-  /// once it has been true.
+  /// object, and all objects made from it, are gone. Later calls of keep() ask is_done(), until it
+  /// has returned true once.
   virtual void keep(std::shared_ptr<std::byte> memory, std::function<bool()> is_done) {
     const std::lock_guard lock(mutex_);
     std::erase_if(kept_, [](const Kept& kept) { return kept.is_done(); });

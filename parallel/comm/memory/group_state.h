@@ -36,13 +36,13 @@ struct alignas(128) RankState {
 };
 static_assert(sizeof(RankState) == 128);
 
-/// A rank's words on the failure that it reported. Written once, by the rank that owns it.
+/// A rank's report of a failure. Written once, by the rank that owns it.
 struct FailureReport {
   int culprit = -1;
   std::array<char, 1020> text{};
 };
 
-/// Of the whole group.
+/// The failure of the whole group.
 struct alignas(128) GroupFailure {
   std::atomic<int> first_report{-1};  ///< the rank that made it
 };

@@ -1,18 +1,18 @@
-// What messages between the ranks of a group cost, found by sending some.
+// Measures the cost of messages between the ranks of a group.
 //
 // On CPUs, ranks 0 and 1 measure for all: half of the time of a message there and back is alpha,
 // and the time to read and to add data of the other rank gives beta and gamma
 // (plan/predict/cost.h). It takes a millisecond, however many ranks there are.
 //
-// On GPUs, plans are run whose costs are known. With R the ring's all_reduce and G the ring's
-// all_gather, of n ranks:
+// On GPUs, the ranks run plans whose costs have known formulas. R is the time of the ring's
+// all_reduce over n ranks, and G of the ring's all_gather:
 //
 //     alpha            = (R(0) - G(0)) / (n - 1)                      as many more messages
 //     beta             = (G(S) - G(0)) / ((n-1)/n S)
 //     2 beta + gamma   = (R(S) - R(0)) / ((n-1)/n S)
 //
-// What is fitted there is the cost of everything that a message needs, the rank's own instructions
-// included. Ranks without the memory for it (128 KiB on CPUs, 8 MiB on GPUs) do without, and all
+// The fit on GPUs covers all costs of a message, including the rank's own instructions. If a rank
+// lacks the memory for the measurement (128 KiB on CPUs, 8 MiB on GPUs), none is made, and all
 // messages count as equal.
 
 #pragma once
@@ -22,10 +22,10 @@
 
 namespace ringrad {
 
-/// Has the session's programs know the links of the tensors that `operation` begins with. The first
-/// time all ranks measure them together, and all take the same. On CPUs, groups of this process
-/// that are alike (as many ranks, all threads or all processes) share what was measured.
-/// The operation's deadline begins anew after it.
+/// Gives the session's programs the costs of links between tensors on the device of `operation`.
+/// The first time, all ranks measure them together, and all take the same values. On CPUs, similar
+/// groups of this process (as many ranks, all threads or all processes) share one measurement. The
+/// operation's deadline begins anew afterwards.
 ///
 /// REQUIRES: all ranks call it in the same operation
 /// Throws:   CollectiveError

@@ -4,9 +4,10 @@
 //     taken = 3           [ #5 |    |    | #4 ]      in use: taken < k <= sent
 //
 // The sender owns `sent` and the slots not in use, the receiver owns `taken` and the slots in use;
-// each hands slots over by releasing its counter. Channels lie in the memory that all ranks share;
-// what is in a message lies in the sender's own, which keeps it for the next message of that slot:
-// in that of its CPU (Outbox), or of its GPU (device_messages.h), as the slot says.
+// each hands slots over by releasing its counter. Channels lie in the memory that all ranks share.
+// The elements of a message lie in the sender's own memory, on its CPU (Outbox) or its GPU
+// (device_messages.h), as the slot says. The sender keeps that memory for the next message of the
+// slot.
 
 #pragma once
 
@@ -71,20 +72,20 @@ class MessageChannels {
 void wait_for_slot(RankGroup& group, MessageChannel& channel, Operation& operation,
                    std::uint64_t next_entry);
 
-/// The message is there, on such a device, under such a name.
+/// Publishes the message, whose elements lie on `device` under the name `elements`.
 void publish_sent(RankGroup& group, MessageChannel& channel, const Operation& operation,
                   DeviceType device, std::uintptr_t elements);
 
-/// Waits for it.
+/// Waits for the message.
 ///
 /// Throws: as wait_for_slot, and if the message is of another dtype or size
 const MessageChannel::Slot& wait_for_message(RankGroup& group, MessageChannel& channel,
                                              Operation& operation, std::uint64_t next_entry);
 
-/// Its slot is free.
+/// Publishes that the message's slot is free.
 void publish_taken(RankGroup& group, MessageChannel& channel, const Operation& operation);
 
-/// Where messages of the CPU to one rank are kept until they are taken.
+/// Keeps messages from the CPU to one rank until they are taken.
 class Outbox {
  public:
   /// Sends a copy of the elements. Throws: as wait_for_slot

@@ -89,7 +89,7 @@ struct PlanPrograms {
   int num_parts = 1;              ///< that a buffer is cut into
   bool has_shares = false;        ///< ranks own parts, which then are equal; else cuts are aligned
   std::uint64_t max_length = 0;   ///< the most instructions of any rank
-  std::uint64_t fingerprint = 0;  ///< of the plan: ranks that follow different ones differ in it
+  std::uint64_t fingerprint = 0;  ///< of the plan: different plans have different ones
   bool has_partial_sums = false;  ///< false: each sum is made of all its terms at once
   std::vector<PlanProgram> ranks;
 };

@@ -30,7 +30,7 @@ class PlanRun {
 
   /// Returns after this rank's last step, when no rank will read its memory any more.
   ///
-  /// REQUIRES: a RankGroup::Inside lives, which ends before this object
+  /// REQUIRES: a RankGroup::Inside lives, and is destroyed before this object
   /// Throws: CollectiveError; CudaError
   void walk();
 
@@ -41,7 +41,7 @@ class PlanRun {
   virtual void receive(const Instruction& instruction) = 0;
   /// Called before the rank publishes for the n-th time, from 0; entering is the first.
   virtual void before_publication(std::size_t /*n*/) {}
-  /// Lets nothing after it begin before the milestone.
+  /// Makes all later work begin only after the milestone.
   virtual void wait_for(const Milestone& milestone) = 0;
   /// The name by which other ranks reach this rank's memory, and the address of such a name.
   virtual std::uintptr_t name_of(const std::byte* own) const = 0;

@@ -49,7 +49,7 @@ class PlanRunner {
 
   /// Memory that other ranks reach. Throws: OutOfMemoryError
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Where where) = 0;
-  /// True if other ranks reach p, which is this rank's.
+  /// True if other ranks reach p, an address in this rank's memory.
   virtual bool is_visible(const std::byte* p) const = 0;
   virtual void clear(std::byte* p, std::size_t bytes, Where where) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) = 0;
@@ -61,12 +61,12 @@ class PlanRunner {
   virtual void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
                             std::int64_t count, Where where) = 0;
 
-  /// Does the all_reduce of `data` that `operation` begins without a plan, if it can: on all ranks
-  /// or on none.
+  /// If possible without a plan, runs the all_reduce of `data` that `operation` begins. Returns
+  /// true on all ranks or on none.
   virtual bool try_all_reduce(Operation& /*operation*/, std::byte* /*data*/) { return false; }
 
-  /// How long `work`, which runs plans, takes where the data are. On simulated GPUs the time is
-  /// simulated.
+  /// How long `work`, which runs plans, takes on the device of the data. On simulated GPUs the time
+  /// is simulated.
   virtual double seconds(const Operation& operation, const std::function<void()>& work) = 0;
 
   /// Returns when this rank's memory is its own again. REQUIRES: data.buffer is visible

@@ -2,9 +2,10 @@
 // asked for.
 //
 // If GroupOptions names a planner for a collective, its plan is taken. Otherwise the cache takes,
-// for each size of buffer, the fastest plan that adds in the group's order, as predicted by a model
-// of the group's links (plan/predict/fastest_plan.h). Which algorithms add in that order is found
-// out with few ranks; only the plan that is taken is then proved for all of them.
+// for each size of buffer, the plan with the shortest predicted time among those that add in the
+// group's order. A model of the group's links predicts the time (plan/predict/fastest_plan.h).
+// Plans for few ranks show which algorithms add in that order; only the plan that is taken is then
+// proved for all ranks.
 
 #pragma once
 
@@ -32,13 +33,13 @@ namespace ringrad {
 /// which has one chunk for each pair of ranks, may have more.
 inline constexpr int kMaxPlanChunks = 4096;
 
-/// True for what is cut into segments, if the plan can be.
+/// True for the collectives whose buffers are cut into segments, if the plan allows it.
 constexpr bool has_segments(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::broadcast ||
          collective == Collective::reduce;
 }
 
-/// How many segments a buffer is cut into, where a plan can be.
+/// How many segments a buffer is cut into, if its plan allows it.
 int num_segments(std::int64_t bytes, int world_size);
 
 /// log2 of `bytes`, rounded up. Plans are compared at powers of two, which ringrad-info prints.
@@ -60,7 +61,7 @@ struct ProgramKey {
 /// Serves all ranks of a group at once.
 class ProgramCache {
  public:
-  /// Collectives without a planner are chosen for.
+  /// Without a planner, the cache chooses the plan.
   ProgramCache(int world_size, std::map<Collective, Planner> planners, SumOrder order)
       : world_size_(world_size), planners_(std::move(planners)), order_(order) {}
 
@@ -70,7 +71,8 @@ class ProgramCache {
   /// True if a plan depends on the links, and so on the key's last two fields.
   bool needs_links(Collective collective) const;
 
-  /// What messages between tensors of such a device cost. The first call counts.
+  /// Sets the cost of messages between tensors on `device`. Only the first call for a device has an
+  /// effect.
   void set_links(DeviceType device, const CostModel& links);
 
   /// Compiled by the first rank to ask; the others wait for it. The result lives as long as the

@@ -12,7 +12,7 @@ namespace ringrad {
 
 std::vector<std::uint32_t> to_words(const PlanPrograms& programs);
 
-/// What `rank` needs of them: its own program, and of the other ranks' only when they publish.
+/// The part of the programs that `rank` needs: its own program, and the other ranks' publications.
 ///
 /// REQUIRES: `words` are those of to_words
 PlanPrograms from_words(const std::uint32_t* words, int rank);

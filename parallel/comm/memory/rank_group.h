@@ -152,9 +152,9 @@ class RankGroup {
   [[noreturn]] void fail_and_throw(const Operation& operation, int culprit,
                                    const std::string& text);
 
-  /// For a message whose other end has entered the collective that publishes `next_entry`, in which
-  /// it waits for this rank: neither will come. Waits a moment for the other ranks, so that the
-  /// majority tells which call is the odd one, and fails as above.
+  /// For a message whose peer has entered the collective that publishes `next_entry` instead. The
+  /// peer waits there for this rank, so neither call can end. Waits a moment for the other ranks,
+  /// so that the majority tells which call is the odd one, and fails as above.
   [[noreturn]] void fail_mixed(const Operation& operation, std::uint64_t next_entry);
 
   void check_whole(const Operation& operation) const {
@@ -172,8 +172,8 @@ class RankGroup {
   /// The same, at most once in 20 ms: each look is a system call per rank.
   void watch_for_deaths(std::chrono::steady_clock::time_point now) noexcept;
 
-  /// The first rank whose process is stopped, but `otherwise` if that one is, or none. Ranks that
-  /// have left do not count.
+  /// The first rank whose process is stopped. Returns `otherwise` if that rank's process is
+  /// stopped, or if no process is. Ranks that have left do not count.
   int first_stopped(int otherwise) const;
 
   /// The rank that broke the group; -1 while it is whole; this rank if the culprit is unknown.
@@ -182,7 +182,7 @@ class RankGroup {
   /// Declares that this rank makes no more calls. Waiting for it is an error from now on.
   void leave() { own_->left.store(true, std::memory_order_release); }
 
-  /// Whether a rank has done that; lies in the memory that the ranks share.
+  /// True once a rank has called leave(); lies in the memory that the ranks share.
   const std::atomic<bool>& has_left(int rank) const { return ranks_[rank].left; }
 
   double deadline_s() const { return std::chrono::duration<double>(deadline_).count(); }

@@ -47,17 +47,18 @@ class RankSession {
   ///         threads, each with tensors of its own
   void enter(Operation& operation, const PlaceNames& places, std::uint64_t entered, int leading);
 
-  /// The same before the collective that `operation` begins, so that ranks can read the data at the
-  /// place that each of them names.
+  /// Enters an exchange before the collective that `operation` begins. Afterwards, each rank can
+  /// read the data at the `place` that another rank has passed.
   void exchange(Operation& operation, std::uintptr_t place) {
     enter(operation, {.buffer = place}, reserve(0), 0);
     --sequence_;
   }
 
-  /// What a rank publishes at least when it enters the collective after this rank's latest.
+  /// The least progress that a rank publishes when it enters the collective after this rank's
+  /// latest.
   std::uint64_t next_entry() const { return base_ + 1; }
 
-  /// Counts an `operation` that needs no more of the group than the exchange.
+  /// Counts an `operation` that needs only the exchange from the group.
   void count(const Operation& operation) { sequence_ = operation.sequence; }
 
   /// Exchanges a word per rank before the collective that `operation` begins; in rank order.

@@ -1,8 +1,9 @@
 // SubgroupMemory: the memory of some ranks of a group, under the numbers they have in a smaller
-// one.
+// group.
 //
-// What the smaller group shares lies in the memory of one of its ranks, which gives it back when
-// none needs it: the ranks, and what they have kept, are counted there.
+// The state that the smaller group shares lies in the memory of one of its ranks. Its users are
+// counted there: the ranks, and the memory that they have kept. The owner frees the state when it
+// has no users.
 //
 //     [ users | what the group shares ... ]
 

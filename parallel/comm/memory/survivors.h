@@ -33,7 +33,7 @@ namespace ringrad {
 struct Survivors {
   std::vector<int> ranks;     ///< of the broken group, ascending
   std::vector<int> left_out;  ///< others that neither left nor came; their state is unknown
-  int decider = 0;            ///< one of them
+  int decider = 0;            ///< one of `ranks`
   std::uintptr_t shared = 0;  ///< the new group's memory, by its distance from the decider's base
 };
 
@@ -51,7 +51,7 @@ class SurvivorPoll {
                   std::chrono::nanoseconds deadline, const RankNames& names,
                   const MakeShared& make_shared, Where where);
 
-  /// This rank will not call it.
+  /// Notes that this rank will not call agree().
   void leave(int rank) { votes_[rank].state.store(State::gone, std::memory_order_release); }
 
  private:

@@ -59,9 +59,9 @@ class FailureBoard {
   /// `store` is the board's own connection. Joining may take as long as its timeouts allow; later
   /// answers must come within a share of verdict_time.
   ///
-  /// `interrupt` makes this rank's current call, if any, throw soon. `tend`, if any, may do so: it
-  /// is called every 20 ms of a call, while the store answers at once. Another thread calls both,
-  /// and they must not throw.
+  /// `interrupt` makes this rank's current call, if any, throw soon. `tend`, if not empty, is
+  /// called every 20 ms of a call, while the store answers at once, and may do the same. Another
+  /// thread calls both, and they must not throw.
   FailureBoard(Store store, std::string group, int rank, int world_size,
                const GroupOptions& options, std::function<void()> interrupt,
                std::function<void()> tend, Where where);
@@ -82,7 +82,7 @@ class FailureBoard {
   }
 
   /// This rank enters a call, and leaves it. begin_call() returns the time when the call must end.
-  /// Calls of which the board knows the `operation` are compared with those of the other ranks.
+  /// If `operation` is given, the board compares the call with those of the other ranks.
   Clock::time_point begin_call(bool is_collective, const Operation* operation = nullptr);
   void end_call();
 

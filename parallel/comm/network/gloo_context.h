@@ -1,8 +1,8 @@
 // GlooContext: Gloo's ranks, with waits that end when a connection does.
 //
-// When a connection breaks, Gloo (its gloo::transport::tcp::Pair::signalException) tells those who
-// wait for messages that have not begun. It does not tell who waits for one that it has partly read
-// or written, or could not write any more: such a wait would last until the deadline. So
+// When a connection breaks, Gloo (its gloo::transport::tcp::Pair::signalException) ends the waits
+// for messages that have not begun. It does not end a wait for a message that it has partly read or
+// written, or could not write any more: such a wait would last until the deadline. So
 //
 //   - every connection has a lookout, a receive that nobody answers. It gets the error.
 //   - another thread looks at the lookout of the connection that this rank waits for.
@@ -40,7 +40,7 @@ class GlooContext final : public gloo::rendezvous::Context {
   /// One message is waited for at a time.
   void wait(Message& message, std::chrono::milliseconds timeout);
 
-  /// Makes a wait throw whose connection has ended. For another thread.
+  /// Makes the current wait throw if its connection has ended. For another thread.
   void end_lost_waits() noexcept;
 
  private:

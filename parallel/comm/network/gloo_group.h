@@ -7,8 +7,8 @@
 // the machine unless an interface is named (TransportOptions::interface). The connections are not
 // encrypted, so name an interface of a trusted network.
 //
-// The other ranks notice at once, by its connections, that a rank's process has ended, and at the
-// deadline that it was stopped. They then name it as failure_board.h describes. Threads of one
+// If a rank's process ends, the other ranks notice at once, by its connections. If it is stopped,
+// they notice at the deadline. They then name the rank as failure_board.h describes. Threads of one
 // process may be ranks as well.
 //
 // Under launchers other than ringrun, rank 0 serves the store (job_store.h). If it dies or stops,

@@ -59,8 +59,9 @@ MpiGroup join_mpi_group_with_store(const TransportOptions& options = {},
 ///     MpiGroup group = join_mpi_communicator(MPI_Comm_c2f(part));
 ///
 /// The handle is MPI's for Fortran, an int in every MPI, so that this header needs no mpi.h. The
-/// group works on a copy: the program may free its own, whose messages no call of the group
-/// receives. The group must end before MPI_Finalize; later calls throw CollectiveError.
+/// group works on a copy, so the program may free its own communicator, and the group receives no
+/// messages that were sent on it. The group must end before MPI_Finalize; later calls throw
+/// CollectiveError.
 ///
 /// Throws: ValueError unless MPI is initialised and the handle is a communicator within one group;
 ///         CollectiveError if its ranks do not arrive in time

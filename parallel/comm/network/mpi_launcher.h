@@ -6,9 +6,9 @@
 //
 // A rank in MPI_Init waits in a fence that mpirun keeps for it. OpenMPI's PMIx server (4.2.2) uses
 // the fence's records after it has freed them when such ranks end: it then crashes, or its thread
-// waits for ever for a lock in freed memory, and mpirun waits for that thread. Nothing that the
-// ranks do can prevent it, because whoever ends them ends them within the fence. So a rank that
-// gives up leaves a process behind, which does for the launcher what this then no longer does.
+// waits for ever for a lock in freed memory, and mpirun waits for that thread. The ranks cannot
+// prevent this, because however they end, they end within the fence. So a rank that gives up leaves
+// a process behind, which does what the launcher then no longer does.
 
 #pragma once
 

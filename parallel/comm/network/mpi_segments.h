@@ -20,8 +20,8 @@ class NamelessSegment {
  public:
   NamelessSegment();
 
-  /// Gives the name back, to an empty file, just before MPI_Finalize: it complains if there is
-  /// nothing to remove.
+  /// Gives the name to an empty file, just before MPI_Finalize, which complains if there is no file
+  /// to remove.
   void restore_name() const;
 
  private:

@@ -19,7 +19,7 @@ namespace ringrad::mpi {
 /// Throws: TransportError with MPI's own text unless the call succeeded
 void check(int status);
 
-/// Polls until the request is done. Throws: TransportError when the call is over
+/// Polls until the request is done. Throws: TransportError if MPI fails; as TransportCall::check
 void finish(MPI_Request& request, const TransportCall& call);
 
 bool is_initialized();
@@ -42,10 +42,11 @@ void note_failure();
 bool has_failed();
 void note_deadline(std::chrono::duration<double> deadline);
 
-/// The store that this process serves, if it does: to its end.
+/// The server of the job's store, if this process serves it; null otherwise. It lives until the
+/// process ends.
 std::unique_ptr<StoreServer>& own_server();
 
-/// At most a year: groups may wait forever.
+/// The time in whole milliseconds, but at most a year, since groups may wait forever.
 std::chrono::milliseconds whole_milliseconds(std::chrono::duration<double> time);
 
 }  // namespace ringrad::mpi

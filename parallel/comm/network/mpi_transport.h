@@ -11,8 +11,8 @@
 
 namespace ringrad {
 
-/// The ranks of `comm`, as a communicator of our own: a copy, which the caller's messages do not
-/// reach. All of its ranks must call this.
+/// A transport of the ranks of `comm`. It uses a copy of the communicator, which the caller's
+/// messages do not reach. All of its ranks must call this.
 ///
 /// REQUIRES: MPI is initialised
 /// Throws:   TransportError if a rank does not come in time

@@ -1,5 +1,5 @@
-// MpiWatchdog: a deadline for calls of MPI that wait for other ranks and cannot be interrupted, as
-// MPI_Init does.
+// MpiWatchdog: a deadline for calls of MPI that wait for other ranks and cannot be interrupted,
+// such as MPI_Init.
 //
 //     rank 0   [ MPI_Init .... waits .... ] deadline: "no sign of life from rank 1", and it exits
 //     rank 1   [ MPI_Init ... (stopped)
@@ -60,7 +60,8 @@ class Roll {
 class MpiWatchdog {
  public:
   /// Ends the process with exit code 1 if the call has not returned after `limit`, or up to a
-  /// second later; with a line on stderr if it is the first of its host. Calls at_end() before.
+  /// second later. The first such rank of a host writes a line to stderr. Calls at_end() before the
+  /// end.
   MpiWatchdog(std::string call, std::chrono::nanoseconds limit, std::function<void()> at_end);
   ~MpiWatchdog();
   MpiWatchdog(const MpiWatchdog&) = delete;

@@ -75,7 +75,7 @@ class Transfer {
   virtual void wait(TransportCall& call) = 0;
 };
 
-/// Of one channel, messages from one rank to another arrive in the order in which they were sent.
+/// Within a channel, messages from one rank to another arrive in the order in which they were sent.
 enum class Channel : std::uint8_t {
   messages,     ///< Communicator::send and recv
   collectives,  ///< what plans send (transport_run.h)
@@ -94,8 +94,8 @@ class Transport {
   /// Makes a waiting call throw soon. Called by another thread. Not needed if calls poll
   /// TransportCall::check().
   virtual void interrupt() noexcept {}
-  /// Makes a call throw that waits for a connection which has ended. Another thread calls it all
-  /// through a call, about every 20 ms. Not needed if calls throw by themselves then.
+  /// Makes a waiting call throw if its connection has ended. During a call, another thread calls
+  /// this about every 20 ms. Not needed if such calls throw by themselves.
   virtual void end_lost_waits() noexcept {}
 
   /// A transport of the given ranks, in the given order; called on those ranks alone.

@@ -19,7 +19,7 @@
 
 namespace ringrad {
 
-/// What all ranks have, in rank order, without a plan: ranks need not agree on one yet.
+/// The bytes of all ranks, in rank order. Uses no plan, so ranks need not have agreed on one.
 ///
 /// Throws: TransportError
 std::vector<std::byte> gather(Transport& transport, int rank, int world_size,
@@ -41,7 +41,7 @@ class TransportCollectives {
   // The collectives by a plan for the whole buffer. Sizes are in bytes; part_bytes is the size of
   // one part. All throw TransportError. The memory that `call` holds must include the arguments.
 
-  /// all_reduce or reduce in place; where there is no result, the data is scratch memory.
+  /// all_reduce or reduce in place; on ranks that get no result, the data is scratch memory.
   void reduce(const CollectivePlan& plan, std::byte* data, std::size_t bytes, const Terms& terms,
               TransportCall& call);
   void reduce_scatter(const CollectivePlan& plan, std::byte* out, const std::byte* in,
@@ -54,8 +54,8 @@ class TransportCollectives {
   void broadcast(const CollectivePlan& plan, std::byte* data, std::size_t bytes,
                  TransportCall& call);
 
-  /// True on all ranks if `own` is the same on all of them. In round k a rank hears from the one
-  /// 2^k before it what that one has heard so far: ceil(log2(world_size)) rounds suffice.
+  /// True on all ranks if `own` is the same on all of them. In round k, each rank receives what the
+  /// rank 2^k before it has received so far: ceil(log2(world_size)) rounds suffice.
   ///
   /// Paper: Hensgen, Finkel and Manber 1988, "Two algorithms for barrier synchronization"
   bool are_equal(std::span<const std::byte> own, TransportCall& call);

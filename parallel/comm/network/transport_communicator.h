@@ -34,8 +34,8 @@ struct TransportOptions : GroupOptions {
   /// The network for tensors, as an address of this machine or the name of an interface. If empty,
   /// RINGRAD_INTERFACE gives it; without either, all ranks must be on one machine.
   std::string interface;
-  /// Of a hierarchical plan: so many ranks, neighbours in order, share each machine. 0: as the
-  /// launcher says, and otherwise all.
+  /// For hierarchical plans: how many neighbouring ranks share each machine. 0 (the default) means
+  /// all ranks; in join_gloo_group() without a store, the launcher's number if it divides theirs.
   int ranks_per_host = 0;
 };
 

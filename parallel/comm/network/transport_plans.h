@@ -1,6 +1,6 @@
-// The plans of a group over a transport: by the planners of its options, or else by a table, among
-// the algorithms that add in the group's order. Each rank makes its own steps alone, and proves the
-// plan for all (check.h), once.
+// The plans of a group over a transport. A planner in the group's options makes the plan; without
+// one, a table chooses among the algorithms that add in the group's order. Each rank makes only its
+// own steps, and proves the plan for all ranks (check.h), once.
 
 #pragma once
 
@@ -16,12 +16,13 @@
 
 namespace ringrad {
 
-/// A number by which ranks tell plans apart, of their name and cut; never 0, which stands for none.
+/// A number by which ranks tell plans apart, made of the algorithm's name and the number of chunks.
+/// Never 0, which stands for no plan.
 std::uint64_t number_of(const CollectivePlan& plan);
 
 class TransportPlans {
  public:
-  /// `ranks_per_host` is what a hierarchical plan takes for the ranks of each host.
+  /// `ranks_per_host` is the number of ranks on each host that a hierarchical plan assumes.
   TransportPlans(int rank, int world_size, const GroupOptions& options, int ranks_per_host)
       : rank_(rank), world_size_(world_size), options_(options), ranks_per_host_(ranks_per_host) {}
 

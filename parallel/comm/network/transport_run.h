@@ -5,8 +5,8 @@
 //     recv_reduce    is a message from each term's rank, and then their sum, in order
 //     stage          copies the chunk
 //
-// A chunk that is being sent is not written before it has gone. Receives begin before anything
-// else, as far as they may, so that messages of several ranks travel at the same time.
+// A chunk is not overwritten before its send is done. Receives begin before all other steps where
+// possible, so that messages of several ranks travel at the same time.
 
 #pragma once
 
@@ -46,8 +46,8 @@ class TransportRun {
         places_(std::move(places)),
         terms_(terms) {}
 
-  /// Takes the steps, and returns when this rank's memory is its own again. A mean is not divided
-  /// yet.
+  /// Carries out the steps, and returns when no message uses this rank's memory any more. The
+  /// caller still has to divide a mean.
   ///
   /// REQUIRES: `steps` are those of this rank, in the plan's order
   /// Throws:   TransportError

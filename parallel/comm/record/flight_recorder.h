@@ -37,8 +37,8 @@ struct FlightRecord {
 /// "started", "finished" or "failed".
 const char* name(FlightRecord::State state);
 
-/// Every group calls this before it is made. A folder that was good once is not looked at again:
-/// what becomes of it later must not end a job, which may never need it. Thread-safe.
+/// Every group calls this before it is made. A folder that has passed is not checked again: losing
+/// it later must not end a job that may never need it. Thread-safe.
 ///
 /// Throws: ValueError unless RINGRAD_FLIGHT_DIR is empty, not set, or names a folder that this
 ///         process can write to

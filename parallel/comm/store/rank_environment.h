@@ -7,10 +7,10 @@
 //     srun                SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_NTASKS_PER_NODE
 //
 // The first line wins where several are set. ringrun also sets RINGRAD_TOKEN, RINGRAD_JOB and
-// RINGRAD_LAUNCHER_SERVES_STORE. Under the others rank 0 serves the store. With RINGRAD_TOKEN,
-// which the user then sets to the same secret on all ranks, it does so at MASTER_ADDR and
+// RINGRAD_LAUNCHER_SERVES_STORE. Under the other launchers rank 0 serves the store. If the user
+// sets RINGRAD_TOKEN to the same secret on all ranks, rank 0 serves it at MASTER_ADDR and
 // MASTER_PORT (127.0.0.1 and 29500 if they are not set; one port further where torchrun has its own
-// store there); without, for ranks of one host (job_store.h).
+// store there). Without RINGRAD_TOKEN, rank 0 serves it for ranks of one host only (job_store.h).
 
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace ringrad {
 
-/// How ranks get a secret that no launcher gives them, for messages.
+/// For messages: how the user gives ranks a secret when their launcher does not.
 inline constexpr const char* kHowToShareSecret =
     "share a secret: set RINGRAD_TOKEN on all ranks to one output of `openssl rand -hex 16`";
 
@@ -29,7 +29,7 @@ struct RankEnvironment {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;        ///< among the ranks of this host
-  int local_world_size = 1;  ///< how many those are; under srun on several hosts, at most
+  int local_world_size = 1;  ///< the number of those ranks; under srun on several hosts, a limit
   StoreAddress store;        ///< port 0, or an empty token, if the environment names none
   bool launcher_serves_store = false;
   std::string rank_variable = "RANK";  ///< which of the variables above says which rank this is
@@ -39,7 +39,7 @@ struct RankEnvironment {
   bool launched = false;  ///< one of the variables above says which rank this is
 };
 
-/// Reads the environment; without any of these variables it is the only rank.
+/// Reads the environment. Without any of these variables, this process is the only rank.
 ///
 /// Throws: ValueError for a variable that makes no sense: no number, a rank that is not below the
 ///         size, a rank without a size (or PMI_RANK without MPI_LOCALRANKID), a size or local rank
@@ -47,10 +47,11 @@ struct RankEnvironment {
 ///         guessed (check_token)
 RankEnvironment rank_environment(Where where = Where::current());
 
-/// What tells this run of the job from others, for files that ranks leave: equal on all ranks, and
-/// without secrets. RINGRAD_JOB, which ringrun sets anew for each restart, or what other launchers
-/// say. Not told apart: runs by torchrun with the same address, port and --rdzv-id, by MPICH's or
-/// Intel's mpiexec, of a job that Slurm has requeued, and without a launcher, where it is empty.
+/// A name that tells this run of the job from others, for files that ranks leave: equal on all
+/// ranks, and without secrets. It is RINGRAD_JOB, which ringrun sets anew for each restart, or made
+/// of the variables of other launchers. It does not tell apart runs by torchrun with the same
+/// address, port and --rdzv-id, runs by MPICH's or Intel's mpiexec, and runs of a job that Slurm
+/// has requeued. Without a launcher it is empty.
 std::string job_name();
 
 }  // namespace ringrad

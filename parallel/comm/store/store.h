@@ -11,9 +11,9 @@
 // anything else (store_auth.h): two jobs that meet on one port do not mix, and a stranger on the
 // port learns nothing.
 //
-// Every connect, read and write has a deadline: 10 s of this thread's running time
-// (running_time.h) for a server elsewhere; for one on this machine, whose end would be noticed, the
-// store's timeout if that is longer, up to an hour. After a failure the next call makes a new
+// Every connect, read and write has a deadline. For a server elsewhere it is 10 s of this thread's
+// running time (running_time.h). For a server on this machine, whose end would be noticed, it is
+// the store's timeout if that is longer, up to an hour. After a failure the next call makes a new
 // connection. No request is sent twice.
 
 #pragma once
@@ -71,8 +71,8 @@ class Store {
   /// an answer takes longer than `timeout`, which also limits how long a get() waits.
   Store another(std::chrono::milliseconds timeout, Where where = Where::current()) const;
 
-  /// Says that the process of this rank of the job serves the store, so that the rank is known to
-  /// have failed if the server does. Without it, no rank does.
+  /// Notes that the process of this rank of the job serves the store: if the server fails, the rank
+  /// counts as failed. Without this call, no rank counts as failed then.
   void note_server_rank(int rank) { server_rank_ = rank; }
   std::optional<int> server_rank() const { return server_rank_; }
 

@@ -39,7 +39,7 @@ struct StoreKeys {
 };
 StoreKeys derive_keys(std::string_view token, const StoreNonce& client, const StoreNonce& server);
 
-/// 32 hexadecimal digits that only those can guess who know the token: a name for `what`.
+/// A name for `what`: 32 hexadecimal digits that only a process with the token can compute.
 std::string derive_name(std::string_view token, std::string_view what);
 
 /// True if the bytes are the MAC. Takes equally long wherever they differ.

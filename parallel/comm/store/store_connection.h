@@ -1,10 +1,10 @@
 // StoreConnection: a client's connection to the server of a store (store.h), from connecting to the
 // last answer.
 //
-// All functions end within the time that they are given, as far as this thread was running
-// (running_time.h): on a loaded machine a live server may be late, and so is this thread. A
-// connection that has thrown is of no more use: an answer that comes too late would be taken for
-// the next one's.
+// All functions end within the time that they are given, which counts only while this thread is
+// running (running_time.h): on a loaded machine a live server may be late, and so may this thread.
+// A connection that has thrown must not be used again: a late answer would be taken for the answer
+// to the next request.
 
 #pragma once
 
@@ -22,11 +22,11 @@
 
 namespace ringrad {
 
-/// Nothing answers, or not in time, or no more. Another try may succeed.
+/// No server answers, or it answers too late or has stopped answering. Another try may succeed.
 struct SilentServer : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-/// What answers is not the server of this job.
+/// The program that answers is not this job's server.
 struct ForeignServer : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -55,7 +55,7 @@ class StoreConnection {
   /// long as it stands, the server lives.
   bool is_local() const { return is_local_; }
 
-  /// The process that made it. A forked child must not speak on it.
+  /// The process that made the connection. A forked child must not use it.
   pid_t process() const { return process_; }
 
  private:

@@ -13,7 +13,8 @@ struct StoreLimits {
   /// several hundred ranks may arrive at once. The server allows at most a quarter of
   /// RLIMIT_NOFILE.
   std::size_t most_strangers = 512;
-  /// Each rank has about three connections per group, which 4,096 ranks may all need.
+  /// Clients at one time. Each rank has about three connections per group, and there may be 4,096
+  /// ranks.
   std::size_t most_clients = 16384;
   /// From connecting to the end of the handshake, which takes milliseconds, or longer on a machine
   /// with many more ranks than processors.

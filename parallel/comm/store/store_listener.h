@@ -1,5 +1,5 @@
-// The socket at which a store's server listens. It is not Asio's own, which programs that the
-// process starts would inherit.
+// The socket at which a store's server listens. Asio does not open it, because programs that the
+// process starts would inherit a socket of Asio's.
 
 #pragma once
 
@@ -15,15 +15,15 @@ inline constexpr int kKeepaliveIdle_s = 60, kKeepaliveInterval_s = 15, kKeepaliv
 struct StoreListener {
   Descriptor socket;
   int family = 0;  ///< AF_INET or AF_INET6
-  int port = 0;    ///< the one it has, also where any was wanted
+  int port = 0;    ///< the actual port, also if 0 was asked for
 };
 
-/// Listens at the first address of the host that this machine has.
+/// Listens at the first of the host's addresses that belongs to this machine.
 ///
 /// Throws: CollectiveError if there is none, or its port is in use
 StoreListener listen_at(const StoreAddress& address, Where where);
 
-/// What a socket of a client needs: small frames leave at once, and keepalive.
+/// Sets the options of a client's socket: small frames leave at once, and keepalive is on.
 void set_client_options(int socket);
 
 }  // namespace ringrad

@@ -25,11 +25,12 @@ struct LocalSocketName {
   const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-/// The name of the socket of the server at that address. REQUIRES: its port is the one it has
+/// The name of the socket of the server at that address. REQUIRES: the port is the server's actual
+/// one, not 0
 LocalSocketName local_socket_name(const StoreAddress& address);
 
-/// A non-blocking socket that listens there; none if the system gives none, for then clients use
-/// the port.
+/// A non-blocking socket that listens there. If the system gives none, returns no descriptor, and
+/// clients use the port.
 Descriptor listen_locally(const StoreAddress& address);
 
 /// True if a process of this process's user is at the other end of the Unix socket.

@@ -75,7 +75,7 @@ std::string encode(const StoreAnswer& answer);
 std::optional<StoreRequest> decode_request(std::string_view bytes);
 std::optional<StoreAnswer> decode_answer(std::string_view bytes);
 
-/// The number that a decimal text is, if it is one and nothing else.
+/// Parses a text that is one decimal number and nothing else.
 std::optional<std::int64_t> parse_number(std::string_view text);
 
 }  // namespace ringrad

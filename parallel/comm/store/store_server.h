@@ -16,10 +16,9 @@
 // processes of the server's own user can reach. A client is never disconnected for another one.
 //
 // The server listens on this machine's loopback interface unless the address names another, and at
-// a Unix socket for clients of this machine. A
-// forked child that exits, or destroys its copy of the server, does not affect the parent's server.
-// While it lives it holds copies of the sockets, so a child that outlives its parent keeps the
-// port.
+// a Unix socket for clients of this machine. A forked child that exits, or destroys its copy of the
+// server, does not affect the parent's server. While the child lives it holds copies of the
+// sockets, so a child that outlives its parent keeps the port.
 
 #pragma once
 

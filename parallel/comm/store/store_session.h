@@ -4,8 +4,9 @@
 //     kSilent --hello--> kGreeted --proof--> kClient       at the port
 //                         kLocal --proof--> kClient        at the Unix socket (store_local.h)
 //
-// Each function that waits names the function that goes on; close() ends them all. A session lives
-// while it is in a list of StoreSessions, or an operation of its socket is under way.
+// Each function that waits names the function that continues after the wait; close() ends all
+// waits. A session lives while it is in a list of StoreSessions, or an operation of its socket is
+// under way.
 
 #pragma once
 
@@ -34,7 +35,7 @@ class StoreSession;
 using StoreSessionPtr = std::shared_ptr<StoreSession>;
 using StoreSessionList = std::list<StoreSessionPtr>;
 
-/// How much speaks for a session. All but clients are strangers.
+/// How much a session looks like a rank's, ascending. All but clients are strangers.
 enum StoreStanding : std::size_t { kSilent, kGreeted, kLocal, kClient, kNumStandings };
 
 /// What sessions share.
@@ -46,7 +47,8 @@ struct StoreSessions {
   std::multimap<std::string, StoreSessionPtr, std::less<>> waiting{};  // by name
 
   std::size_t num_strangers() const;
-  /// The first to go if there are too many strangers; null if all stand above `most`.
+  /// The stranger to disconnect first if there are too many; null if all have a standing above
+  /// `most`.
   StoreSessionPtr least_stranger(StoreStanding most) const;
 };
 
@@ -57,7 +59,8 @@ class StoreSession : public std::enable_shared_from_this<StoreSession> {
   StoreSession(const StoreSession&) = delete;
   StoreSession& operator=(const StoreSession&) = delete;
 
-  /// Moves from a list of its own into that of its standing, and begins to read.
+  /// Moves the session from `own`, a list of this session alone, into the list of its standing, and
+  /// begins to read.
   void start(StoreSessionList& own);
   void close();
 

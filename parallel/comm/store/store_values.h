@@ -1,5 +1,5 @@
-// StoreValues: the names and values of a store, and the limit of what they take. It knows nothing
-// of connections.
+// StoreValues: the names and values of a store, and the limit of their memory. It knows nothing of
+// connections.
 
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace ringrad {
 
-/// What all names and values may take. A group of 1,024 ranks of Gloo leaves 140 MiB of addresses
-/// here (kMostValueBytes), and a job makes several groups.
+/// The most bytes that all names and values may take. A group of 1,024 ranks of Gloo leaves 140 MiB
+/// of addresses here (kMostValueBytes), and a job makes several groups.
 inline constexpr std::size_t kMostStoredBytes = std::size_t{1} << 30;
-/// What an entry of the map takes besides its name and value, about.
+/// About how many bytes an entry of the map takes besides its name and value.
 inline constexpr std::size_t kEntryBytes = 128;
 
 class StoreValues {

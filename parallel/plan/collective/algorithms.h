@@ -24,11 +24,11 @@ struct PlanOptions {
   int segments = 1;
   int root = 0;
   int ranks_per_host = 1;
-  int only_rank = kAllRanks;  ///< the plan is to hold the steps of this rank alone
+  int only_rank = kAllRanks;  ///< the plan holds only this rank's steps
 };
 
-/// Throws: std::invalid_argument for an unknown name, listing the known ones; what the algorithm
-///         throws
+/// Throws: std::invalid_argument for an unknown name, listing the known ones; also what the
+///         algorithm throws
 CollectivePlan make_plan(Collective collective, std::string_view algorithm, int world_size,
                          const PlanOptions& options = {});
 
@@ -55,7 +55,7 @@ class Planner {
            std::is_invocable_v<Function, int, int> || std::is_invocable_v<Function, int, int, int>)
       Planner(Function function);
 
-  /// False for a planner that makes no plans.
+  /// False for a planner made by default or from nullptr, which makes no plans.
   explicit operator bool() const { return make_ != nullptr; }
 
   /// REQUIRES: *this makes plans

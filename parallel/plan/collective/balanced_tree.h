@@ -16,8 +16,8 @@
 
 namespace ringrad {
 
-/// `world_size` ranks as a power of two of nodes: first pairs, then single ranks. A pair's first
-/// rank represents it.
+/// Maps `world_size` ranks to nodes, whose number is a power of two: first pairs, then single
+/// ranks. A pair's first rank represents it.
 struct FoldedRanks {
   explicit FoldedRanks(int world_size);
 
@@ -28,8 +28,8 @@ struct FoldedRanks {
   int node_of(int rank) const { return rank < 2 * num_pairs ? rank / 2 : rank - num_pairs; }
 };
 
-/// Joins two neighbouring blocks of ranks. One rank represents each block; the joined block's is
-/// `head`, which is `left` or `right`.
+/// Joins two neighbouring blocks of ranks. The ranks `left` and `right` represent the two blocks;
+/// `head`, one of the two, represents the joined block.
 struct Join {
   int round;
   int left, right;

@@ -7,8 +7,8 @@
 //   shape      ranks, chunks, peers and root exist; a message has two ends; time slots run forward
 //   progress   no deadlock when every channel holds `slots` messages
 //   matching   every send is received, as the chunk it was sent as
-//   reads      no rank writes a chunk, or stages a copy again, that it has sent while the receiver
-//              may still be reading it, so zero-copy reads of the sender's memory are safe
+//   reads      no rank overwrites a chunk or a staged copy that it has sent before the receiver has
+//              certainly read it, so zero-copy reads of the sender's memory are safe
 //              (happens_before.h)
 //   sums       no chunk is used before it has a value, no contribution is added twice
 //   result     every rank holds what the collective promises: each contribution exactly once and,
@@ -47,8 +47,8 @@ struct CounterExample {
 };
 
 /// Returns nothing if `plan` is proved for channels of `slots` messages, and therefore for larger
-/// ones; else the first failure. A plan in which all ranks do the same, renamed (symmetry.h), is
-/// proved from the list of one.
+/// ones; else the first failure. If all ranks do the same up to renaming (symmetry.h), the proof
+/// runs one rank's list.
 ///
 /// REQUIRES: slots >= 1
 std::optional<CounterExample> plan_check(const CollectivePlan& plan, int slots = 1);
@@ -61,8 +61,8 @@ std::optional<CounterExample> plan_check(const CollectivePlan& plan, int slots =
 /// REQUIRES: as above; plan_of(kAllRanks) has the steps of plan_of(0), plan_of(1), ...
 std::optional<CounterExample> plan_check(const PlanOfRank& plan_of, int slots = 1);
 
-/// The beginning of the proof alone: ranks, chunks, peers and root exist, so that code may index by
-/// them.
+/// The first part of the proof alone: ranks, chunks, peers and root exist, so that code may index
+/// by them.
 std::optional<CounterExample> plan_shape_check(const CollectivePlan& plan);
 
 const char* name(PlanFault fault);

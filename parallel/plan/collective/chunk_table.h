@@ -2,7 +2,7 @@
 //
 // Most plans touch most chunks of most ranks, and have a plain table. In an all_to_all among n
 // ranks there are n^2 chunks, and each rank touches 2n of them: 131,072 values for 256 ranks, where
-// a plain table has 16,777,216. There only values that were written take memory.
+// a plain table has 16,777,216. For such a plan only values that were written take memory.
 
 #pragma once
 

@@ -42,8 +42,8 @@ namespace ringrad {
 ///   all_gather      every rank: every chunk as its owner had it
 ///   broadcast       every rank: every chunk as the root had it
 ///   reduce          the root: every chunk, summed over all ranks; elsewhere all is scratch
-///   all_to_all      rank d: the chunks s * world_size + d, one from each rank s, which begins with
-///                   the row of chunks s * world_size, ..., one for each rank d
+///   all_to_all      rank d: the chunks s * world_size + d, one from each rank s. Rank s begins
+///                   with the row of chunks s * world_size, ..., one for each rank d
 enum class Collective : std::uint8_t {
   all_reduce,
   reduce_scatter,
@@ -83,7 +83,7 @@ struct WorldSize {
   operator int() const { return world_size; }
 
   int world_size;
-  int only_rank;  ///< the plan is to hold the steps of this rank alone
+  int only_rank;  ///< the plan holds only this rank's steps
 };
 
 struct CollectivePlan {
@@ -92,13 +92,13 @@ struct CollectivePlan {
   int world_size = 1;
   int num_chunks = 1;
   int root = 0;               ///< broadcast and reduce only
-  int only_rank = kAllRanks;  ///< the rank whose steps alone it holds
+  int only_rank = kAllRanks;  ///< the plan holds only this rank's steps
   std::vector<Step> steps;
 
   /// True if the plan holds the rank's steps. Steps of other ranks are not added.
   bool holds(int rank) const { return only_rank == kAllRanks || only_rank == rank; }
 
-  /// The ranks whose steps it holds.
+  /// The ranks whose steps the plan holds.
   std::vector<int> ranks() const;
 
   void add(Step step) {
@@ -116,8 +116,8 @@ struct CollectivePlan {
 
 /// A plan without steps.
 ///
-/// Throws: std::invalid_argument unless world_size >= 1, num_chunks >= 1, and the only rank, if the
-///         plan is to have one, is below world_size
+/// Throws: std::invalid_argument unless world_size >= 1, num_chunks >= 1, and only_rank is
+///         kAllRanks or a rank
 CollectivePlan empty_plan(Collective collective, std::string algorithm, WorldSize world_size,
                           int num_chunks = 1);
 
@@ -148,13 +148,13 @@ ElementRange chunk_range(std::int64_t count, int num_chunks, int chunk, std::int
 /// stores need it.
 inline constexpr std::int64_t kChunkAlignment = 16;
 
-/// The rank that chunk c belongs to in reduce_scatter and all_gather, and starts at in all_to_all:
-/// equal, contiguous shares.
+/// The rank that owns a chunk in reduce_scatter and all_gather, or at which it starts in
+/// all_to_all. Ranks own equal, contiguous shares.
 ///
 /// REQUIRES: num_chunks is a multiple of world_size
 int owner(const CollectivePlan& plan, int chunk);
 
-/// True if the collective promises what `rank` holds in the chunk in the end; otherwise it is
+/// True if the collective promises the chunk's final content on `rank`; otherwise that content is
 /// scratch.
 bool is_promised(const CollectivePlan& plan, int rank, int chunk);
 

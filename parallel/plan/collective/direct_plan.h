@@ -62,8 +62,9 @@ CollectivePlan direct_broadcast(WorldSize world_size, int root);
 /// Throws: std::invalid_argument unless 0 <= root < world_size
 CollectivePlan direct_reduce(WorldSize world_size, int root);
 
-/// Reduce in two steps, in canonical order: rank r adds chunk r, and the root gathers the sums. For
-/// large buffers: the root receives as much as it has, and not n - 1 times as much.
+/// Reduce in two steps, in canonical order: rank r adds chunk r, and the root gathers the sums.
+/// Suits large buffers: the root receives 2 (n - 1) / n times the bytes of its buffer, not n - 1
+/// times.
 ///
 /// Throws: std::invalid_argument unless 0 <= root < world_size
 CollectivePlan two_shot_reduce(WorldSize world_size, int root);

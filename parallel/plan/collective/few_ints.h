@@ -1,7 +1,7 @@
 // FewInts: a list of ints that are mostly one or two, such as a step's peers.
 //
-// A plan of 1,024 ranks has millions of steps. One or two ints lie in the list itself, a longer
-// list has an array of its own. The length is set when the list is made.
+// A plan of 1,024 ranks has millions of steps. One or two ints are stored in the object itself; a
+// longer list has its own array. The length is set when the list is made.
 //
 //   1 or 2 ints   [ a | b     | size ]
 //   more          [ pointer   | size ] --> [ a | b | c | ... ]

@@ -1,8 +1,8 @@
 // Recursive halving and doubling: the whole buffer in log n steps, with as many bytes as the ring.
 //
-// In every halving step a rank gives half of the chunks that it is still adding to a partner, which
-// gives it the other half. When each rank has one chunk left, the steps are reversed and copy
-// (doubling). The distance to the partner doubles from 1 upwards:
+// In every halving step a rank and its partner divide the chunks that both still add: each sends
+// one half and adds what it receives to the other half. When each rank has one chunk left, the
+// steps are reversed and copy (doubling). The distance to the partner doubles from 1 upwards:
 //
 //   n = 4     halving                              doubling
 //             distance 1         distance 2         distance 2         distance 1
@@ -15,8 +15,8 @@
 // The lower rank's term comes first, so every chunk is summed as ((x0 + x1) + (x2 + x3)) + ...: the
 // `tree` order. A sum of 8 leaves in this order is the same whether 1, 2, 4 or 8 ranks share them.
 //
-// Neighbours exchange first: where hosts hold a power of two of ranks, the large halves stay inside
-// them.
+// Neighbours exchange first. If each host holds a power of two of ranks, the large halves therefore
+// stay inside hosts.
 //
 // README.md says more: "Halving and doubling".
 //

@@ -7,8 +7,8 @@
 //     rank 1   b ----------- recv d     of a and b neither happens before the other
 //
 // Each rank has a vector clock: for every rank, how many of its steps have certainly run. A message
-// carries its sender's clock. A walk through the run keeps only the clocks of the present and of
-// messages that are under way; ranks share a clock until one of them learns something.
+// carries its sender's clock. A walk through the run keeps only the ranks' present clocks and those
+// of messages under way. Ranks share a clock object until one of them learns something.
 //
 // Paper: Mattern 1989, "Virtual time and global states of distributed systems".
 
@@ -27,7 +27,7 @@ class HappensBefore {
   /// Keeps references to both. REQUIRES: run = replay(plan, ...) has finished
   HappensBefore(const CollectivePlan& plan, const Replay& run);
 
-  /// Goes on to the next step of the run. REQUIRES: the calls follow run.order
+  /// Advances to `step`, the next step of the run. REQUIRES: the calls follow run.order
   void advance(int step);
 
   /// True if step `a` has run by the time the latest step reads or writes its chunk. `a` is an

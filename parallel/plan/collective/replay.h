@@ -4,7 +4,7 @@
 // Every channel holds at most `slots` messages: a send that begins a message waits while its
 // channel is full, a receive while it is empty. Each channel has one writer and one reader, so a
 // step that can run stays able to run until it does. In whatever order the ranks run, the same
-// messages meet, and the replay gets stuck in one order only if it does in all. One replay
+// sends and receives meet. If the replay gets stuck in one order, it gets stuck in all. One replay
 // therefore covers every interleaving. More slots allow every run that fewer slots allow, so a plan
 // that finishes with k slots finishes with any larger number.
 

@@ -26,9 +26,9 @@ enum class SumOrder : std::uint8_t { canonical, tree, fast };
 /// Throws: std::invalid_argument unless plan_check proves the plan
 bool has_sum_order(const CollectivePlan& plan, SumOrder order);
 
-/// The same for a plan that plan_check has proved.
+/// The same, without proving the plan.
 ///
-/// REQUIRES: it has
+/// REQUIRES: plan_check has proved the plan
 bool proved_plan_has_sum_order(const CollectivePlan& plan, SumOrder order);
 
 /// The first of the three orders that applies. Up to 3 ranks, `canonical` and `tree` are the same.

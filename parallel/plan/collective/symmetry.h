@@ -7,10 +7,10 @@
 //   rank 0   send chunk 3 -> 1, recv_reduce chunk 2 <- 3 0, ...      4 ranks
 //   rank 1   send chunk 0 -> 2, recv_reduce chunk 3 <- 0 1, ...      rank 0's, all numbers + 1
 //
-// The renamings are a group with one member for each rank r, which takes rank 0 to r. It adds the
-// digits of r, each modulo its base: one digit turns a ring, binary digits flip bits as halving and
-// doubling do, and two digits are a rank's host and its place there. Nothing is believed: the list
-// of every rank is compared.
+// The renamings form a group. For each rank r one renaming takes rank 0 to r: it adds r's digits to
+// those of the renamed number, each modulo its base. One digit turns a ring; binary digits flip
+// bits, as halving and doubling do; two digits are a rank's host and its index within the host.
+// Symmetry is not assumed: find_symmetry compares the list of every rank.
 
 #pragma once
 
@@ -25,7 +25,8 @@ namespace ringrad {
 /// Makes a plan with the steps of one rank alone, or of all for kAllRanks.
 using PlanOfRank = std::function<CollectivePlan(int only_rank)>;
 
-/// Steps in a row that differ only in their chunks, which ascend: those of a message, for example.
+/// Consecutive steps that differ only in their chunks, which ascend, such as the sends of one
+/// message.
 struct StepGroup {
   int step;
   StepOp op;
@@ -40,22 +41,22 @@ struct Symmetry {
     std::vector<int> chunks;  ///< (num_chunks)
   };
 
-  /// The one that takes rank 0 to r, by r. The one of rank q, and then that of r, are together the
-  /// one of to[r].ranks[q].
+  /// to[r] is the renaming that takes rank 0 to r. Applying to[q] and then to[r] has the effect of
+  /// to[to[r].ranks[q]].
   std::vector<Renaming> to;
 
-  /// Rank 0's list. Another rank's is the same, renamed, but for the order of chunks in a group,
-  /// which ascend at every rank, and of the terms of a sum.
+  /// Rank 0's list. Every other rank's list is the same, renamed, except for two orders: chunks in
+  /// a group ascend at every rank, and the terms of a sum may be in another order.
   std::vector<StepGroup> list;
 
   /// (list) True if every rank has the terms in ascending order.
   std::vector<bool> ascending;
 };
 
-/// The symmetry of a plan; nothing if it has none of those above, leaves a chunk unused, or has so
-/// many ranks that their renamings would take much memory.
+/// The symmetry of a plan. Returns nothing if the plan has none of the symmetries above, leaves a
+/// chunk unused, or has so many ranks that their renamings would take much memory.
 ///
-/// REQUIRES: first = plan_of(0) has the right shape (plan_shape_check), and steps of rank 0 alone
+/// REQUIRES: first = plan_of(0) passes plan_shape_check and has only steps of rank 0
 std::optional<Symmetry> find_symmetry(const CollectivePlan& first, const PlanOfRank& plan_of);
 
 }  // namespace ringrad

@@ -28,7 +28,7 @@ struct FrameMessage {
 };
 
 struct CollectiveFrame {
-  int slot;                            ///< of the steps; -1 for the first frame
+  int slot;                            ///< time slot of the steps; -1 for the first frame
   std::vector<FrameMessage> messages;  ///< in the order of the plan
   std::vector<std::vector<int>>
       ranks;  ///< (world_size * num_chunks) the ranks whose contributions a chunk holds

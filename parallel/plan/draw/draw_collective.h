@@ -24,9 +24,9 @@
 
 namespace ringrad {
 
-/// The most that a reader can still make out.
+/// Limits above which a drawing would be unreadable.
 constexpr int kMostDrawnRanks = 16, kMostDrawnChunks = 256;
-/// Ranks times chunks times time slots.
+/// Limit of ranks times chunks times time slots.
 constexpr std::int64_t kMostDrawnCells = std::int64_t{1} << 22;
 
 /// A page that steps through the plan.

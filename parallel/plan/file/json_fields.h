@@ -17,21 +17,23 @@
 
 namespace ringrad {
 
-/// The longest text of a plan that is read: a ring's of 460 ranks. Parsing it takes about 2 GB.
+/// The longest text of a plan that is read, in bytes: that of a ring of 460 ranks. Parsing a text
+/// of this length takes about 2 GB.
 inline constexpr std::size_t kMostPlanBytes = std::size_t{64} << 20;
 
 /// Throws: std::invalid_argument as parse_untrusted_json; `what` names the expected content
 nlohmann::json parse_json(const char* what, std::string_view text);
 
-/// The text that was written. Throws std::invalid_argument if it is longer than what is read.
+/// Returns `text`. Throws std::invalid_argument if it is longer than kMostPlanBytes and so could
+/// not be read back.
 std::string readable_text(const char* what, std::string text);
 
 class JsonFields {
  public:
   /// `prefix` is the object's name in errors: "" for the whole text, or "steps[3].".
   ///
-  /// Throws: std::invalid_argument, as all functions below, unless it is an object with exactly
-  ///         these fields
+  /// Throws: std::invalid_argument, as all functions below, unless `object` is a JSON object with
+  ///         exactly these fields
   JsonFields(const nlohmann::json& object, const char* what, std::string prefix,
              std::initializer_list<const char*> names);
 

@@ -42,9 +42,10 @@ struct PipelineCounterExample {
 std::optional<PipelineCounterExample> pipeline_check(const PipelinePlan& plan, int slots = 1);
 
 /// The most micro-batches whose activations each device keeps at the same time, counted per stage.
-/// Means something if pipeline_check proves the plan.
+/// Meaningful only if pipeline_check proves the plan.
 ///
-/// Throws: std::invalid_argument, here and below, for an action of a stage without a number
+/// Throws: std::invalid_argument, here and below, if an action's stage does not exist or has no
+///         entry in saved_bytes
 std::vector<int> peak_kept(const PipelinePlan& plan);
 
 /// The same in bytes, where stage s keeps saved_bytes[s] of a micro-batch.

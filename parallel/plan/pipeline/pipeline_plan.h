@@ -16,9 +16,9 @@
 // gradients, both first in first out. Messages are actions:
 //
 //   forward s b            stage s computes micro-batch b, and keeps what backward will need
-//   backward s b           the gradients of its input and weights; releases what forward kept
-//   backward_input s b     the former alone: the previous stage waits for it
-//   backward_weight s b    the latter alone, any time after that; releases what forward kept
+//   backward s b           the gradients of s's input and weights; releases what forward kept
+//   backward_input s b     only the gradient of the input: the previous stage waits for it
+//   backward_weight s b    only those of the weights, any time later; releases what forward kept
 //   send_activation s b    the output of forward s b, to stage s + 1, on another device
 //   recv_activation s b    the input of stage s for micro-batch b, from stage s - 1
 //   send_gradient s b      the gradient of the input from backward s b, to stage s - 1

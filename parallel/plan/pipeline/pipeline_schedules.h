@@ -1,6 +1,6 @@
-// The schedules: p devices, v stages on each, m micro-batches. Pure functions; no plan has its
-// messages yet (with_messages). With a backward pass of two units for a forward pass of one, for p
-// = 4, m = 8, v = 1:
+// The schedules: p devices, v stages on each, m micro-batches. The functions are pure, and their
+// plans have no messages yet: with_messages adds them. In the table a forward pass takes one unit
+// and a backward pass two, for p = 4, m = 8, v = 1:
 //
 //     schedule       bubble, units     kept per device     device 0
 //     gpipe          3 (p - 1)         m                   F0 ... F7 B0 ... B7
@@ -45,13 +45,14 @@ PipelinePlan interleaved(int num_devices, int stages_per_device, int num_micro_b
 
 /// 1F1B with backward in two halves: other devices wait for the gradient of the input only. Device
 /// d is d micro-batches late with the gradients of weights, and computes these at the end, where it
-/// would otherwise wait. For that it keeps p micro-batches, as device 0 does in any case.
+/// would otherwise wait. Every device therefore keeps p micro-batches, as device 0 does in any
+/// case.
 PipelinePlan zero_bubble(int num_devices, int num_micro_batches);
 
 /// The names of all schedules, in the order of the table in pipeline_schedules.cc.
 std::vector<std::string> pipeline_schedule_names();
 
-/// Whether a schedule can have more than one stage on a device.
+/// True if a schedule can have more than one stage on a device.
 ///
 /// Throws: std::invalid_argument for an unknown name
 bool takes_several_stages(const std::string& schedule);

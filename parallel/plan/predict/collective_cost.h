@@ -18,7 +18,7 @@
 //                      each: if m divides n
 //   nccl_hierarchical_tree   the same with a double tree between the hosts
 //
-// No plans exist of those whose names begin with "nccl_": NCCL runs them.
+// Algorithms whose names begin with "nccl_" have no plans: NCCL runs them.
 // README.md says more: "Formulas for 10,000 ranks".
 //
 // Papers: as in cost.h; Sanders, Speck and Träff 2009, "Two-tree algorithms for full bandwidth

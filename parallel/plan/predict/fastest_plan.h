@@ -29,11 +29,11 @@ struct PlanCandidate {
 std::vector<PlanCandidate> plan_candidates(Collective collective, const PlanOptions& options = {},
                                            int max_segments = 32);
 
-/// A number of ranks, at most this many, whose plans tell which algorithms add in an order: that
-/// hardly depends on the number, unless on whether it is a power of two.
+/// A number of ranks, at most `world_size`, whose plans show which algorithms add in an order.
+/// Which ones do depends on little more than whether the number of ranks is a power of two.
 int few_ranks(int world_size);
 
-/// The candidates whose plans add in this order.
+/// The candidates whose plans add in the order `order`.
 ///
 /// Throws: as make_plan
 std::vector<PlanCandidate> in_sum_order(std::vector<PlanCandidate> candidates,

@@ -12,8 +12,8 @@
 //
 // The first bucket is smaller, so that communication begins soon. Neighbouring parameters may be
 // used at different times, for example if modules are registered in another order than they are
-// called. Buckets in arena order would then fill late, so the order of arrival in the first pass
-// may be given.
+// called. Buckets in arena order would then fill late, so make_buckets also takes the order of
+// arrival in the first pass.
 
 #pragma once
 

@@ -87,13 +87,14 @@ struct Partition {
   std::size_t bottleneck() const;
 };
 
-/// Cuts where told: stage s has the layers [starts[s], starts[s + 1]), the last stage all the rest.
+/// Cuts at `starts`: stage s has the layers [starts[s], starts[s + 1]), the last stage all the
+/// rest.
 ///
 /// Throws: std::invalid_argument, here and below: unless there are layers; costs are finite and not
 ///         negative; devices, micro-batches and kept are positive; the other options are not
 ///         negative; stages are a multiple of devices; and stages fit into memory (the message has
-///         the bytes that a device would need). Here also unless starts begin at 0, grow, are
-///         layers, and separate no joined ones
+///         the bytes that a device would need). Here also unless starts begin at 0, grow, stay
+///         below the number of layers, and separate no joined layers
 Partition partition_at(const std::vector<LayerCost>& layers, const std::vector<std::size_t>& starts,
                        const PartitionOptions& options = {});
 

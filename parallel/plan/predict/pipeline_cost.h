@@ -3,9 +3,9 @@
 //     device 0   | F | F | F | F |       | B  | B  |    busy: the filled units
 //     device 1       | F | B  | F | B  |                bubble: the rest, until all devices end
 //
-// A message takes its time from when it was made until it can be used, and no device's time, unless
-// devices copy messages themselves. Devices that share processors or memory slow each other down
-// while they compute or copy, and have them to themselves while the others wait: `contention`.
+// A message can be used some time after it was made; it takes no device's time, unless devices copy
+// messages themselves. Devices that share processors or memory slow each other down while they
+// compute or copy; a device runs at full speed while the others wait. `contention` has the factors.
 
 #pragma once
 
@@ -49,7 +49,7 @@ struct PipelineTimes {
 PipelineTimes times_of_spans(const PipelinePlan& plan,
                              std::vector<std::vector<PipelineTimes::Span>> spans);
 
-/// The stages' average costs in a run; a whole backward pass counts half for either half.
+/// The stages' average costs in a run; a whole backward pass counts as two halves of equal cost.
 ///
 /// REQUIRES: times are the plan's
 PipelineCosts mean_costs(const PipelinePlan& plan, const PipelineTimes& times);

@@ -34,8 +34,8 @@ struct Topology {
   CostModel links;
   DeviceFigures device;
 
-  /// The least seconds that a kernel needs: launch + max(flops / peak, bytes / bandwidth), peak and
-  /// bandwidth at `efficiency`.
+  /// The least seconds that a kernel needs: launch + max(flops / peak, bytes / bandwidth), where
+  /// peak and bandwidth are multiplied by `efficiency`.
   ///
   /// Throws: std::invalid_argument unless 0 < efficiency <= 1
   double kernel_seconds(double flops, double bytes, double efficiency) const;

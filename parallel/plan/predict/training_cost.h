@@ -38,7 +38,7 @@
 namespace ringrad {
 
 struct TrainingSetup {
-  std::vector<LayerCost> layers;  ///< of one micro-batch, on one device that shares nothing
+  std::vector<LayerCost> layers;  ///< of one micro-batch, on a device that runs alone
   int data = 1;                   ///< replicas
   int pipeline = 1;               ///< devices of each replica
   int stages_per_device = 1;      ///< more than 1 for "interleaved" only
@@ -48,13 +48,14 @@ struct TrainingSetup {
   std::vector<std::size_t> starts = {0};
 
   CostModel links;
-  /// Time of its own that each of sender and receiver spends on a message between stages; the
-  /// message then takes no further time. None: links carry it while the devices compute.
+  /// Time that the sender and the receiver each spend on copying a message between stages; the
+  /// message then takes no further time. Without it, links carry messages while the devices
+  /// compute.
   std::optional<LinkCost> copies;
-  /// those that may be chosen; none: all that have a formula
+  /// algorithms to choose from; if empty, all that have a formula
   std::vector<std::string> all_reduces;
-  std::int64_t bucket_bytes = 0;  ///< 0: what fits the links
-  /// Whether buckets are reduced while backward goes on, or after the device's last backward pass.
+  std::int64_t bucket_bytes = 0;  ///< 0 derives it from the links' costs (gradient_buckets.h)
+  /// True reduces buckets while backward goes on; false, after the device's last backward pass.
   bool overlap = true;
 
   /// Factor by which computing slows down while 1, 2, ... devices compute; more devices than listed

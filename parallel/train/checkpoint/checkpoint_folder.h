@@ -5,11 +5,11 @@
 //       00001767225600000000.6b5fc1.1.safetensors       rank 1's
 //       00001767225600000000.index.json                 written last; completes the checkpoint
 //
-// Each generation (nn/checkpoint/generation.h) has an index of its own, and the greatest one
-// counts. So no writer ever waits for another: what a writer of an earlier generation puts there,
-// after it was stopped for a while, say, is never read. A generation's saves replace each other's
-// index. Earlier versions of this library wrote "index.json" for all generations; it is read as
-// well.
+// Each generation (nn/checkpoint/generation.h) has its own index, and only the greatest
+// generation's counts. So no writer ever waits for another: an index that a writer of an earlier
+// generation puts there late, perhaps because it was stopped for a while, is never read. A later
+// save of a generation replaces the index of an earlier one. Earlier versions of this library wrote
+// "index.json" for all generations; it is read as well.
 
 #pragma once
 
@@ -26,7 +26,8 @@ struct IndexFile {
   std::string text;  ///< empty if the folder has no index
 };
 
-/// The folder's index of the greatest generation, which counts as the checkpoint, not verified.
+/// The folder's index of the greatest generation, which counts as the checkpoint. It is not
+/// verified.
 ///
 /// Throws: DataError unless it is a readable file of at most 16 MiB
 IndexFile read_index(const std::filesystem::path& folder, Where where);
@@ -37,8 +38,8 @@ IndexFile read_index(const std::filesystem::path& folder, Where where);
 ///         the file's name is that of its generation
 CheckpointIndex parse_index(const IndexFile& file, Where where);
 
-/// Throws: DataError if the folder has an index of a later generation, or one that cannot be read:
-///         that may be of a later generation or a later version of the library
+/// Throws: DataError if the folder has an index of a later generation, or one that cannot be read,
+///         because that one may be of a later generation or a later version of the library
 void refuse_later(const std::filesystem::path& folder, std::int64_t generation, Where where);
 
 /// Puts the index in its place. The checkpoint is then complete.

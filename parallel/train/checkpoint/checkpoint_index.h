@@ -1,6 +1,6 @@
 // CheckpointIndex: which file of a checkpoint holds which part of which tensor.
 //
-// It is the text of a file beside those of the ranks (checkpoint_folder.h).
+// It is stored as text, in a file beside the ranks' files (checkpoint_folder.h).
 //
 // A tensor is treated as a grid of rows x columns, whatever its shape. A piece of it is a range of
 // columns in all rows:

@@ -11,7 +11,7 @@
 //
 // Guarantee: every rank gets the bits that it would have if one rank had held and saved everything.
 // Copies are compared: state that differs between ranks without being declared so is refused by
-// name. The exception is buffers, where the lowest rank's count, as in DistributedDataParallel. A
+// name. The exception is buffers: the lowest rank's buffers count, as in DistributedDataParallel. A
 // save replaces the folder's checkpoint once all files are complete, and never one of a later
 // generation (nn/checkpoint/checkpoint.h). All ranks must see the same folder.
 //
@@ -48,7 +48,7 @@ namespace ringrad {
 /// What a rank loads of per-rank state when a job with another number of ranks has saved it.
 enum class OtherRanks {
   refuse,  ///< load throws
-  keep,    ///< its rank's state; a rank that did not exist then keeps what it has
+  keep,    ///< the same rank's state; a rank that did not exist then keeps its present state
   mean  ///< floating state: mean over the ranks that saved it, in rank order; other state: rank 0's
 };
 
@@ -70,7 +70,7 @@ class ShardedCheckpoint {
   ShardedCheckpoint(const ShardedCheckpoint&) = delete;
   ShardedCheckpoint& operator=(const ShardedCheckpoint&) = delete;
 
-  /// Puts something on the list; it must outlive this object. Modules must come before the
+  /// Adds an object to the list; the object must outlive this one. Modules must come before the
   /// optimizers of their parameters.
   ///
   /// Throws: ValueError unless the name is new, not empty, and without dots; also for an optimizer
@@ -82,27 +82,26 @@ class ShardedCheckpoint {
   void add(const std::string& name, Tensor& tensor, Where where = Where::current());
   void add(const std::string& name, std::int64_t& number, Where where = Where::current());
   void add(const std::string& name, double& number, Where where = Where::current());
-  /// Each rank's own, with OtherRanks::keep.
+  /// Adds each rank's own generator, with OtherRanks::keep.
   void add(const std::string& name, Generator& generator, Where where = Where::current());
 
-  /// A module of this rank. What other ranks list under the same name are other layers, or
-  /// replicas.
+  /// Adds a module of this rank. Under the same name other ranks list other layers, or replicas.
   void add_owned(const std::string& name, nn::Module& module, Where where = Where::current());
-  /// The stages of a pipeline (nn::Sequential::split). This rank saves its own by Pipeline's rule,
-  /// s mod pipeline.world_size() == pipeline.rank().
+  /// Adds the stages of a pipeline (nn::Sequential::split). This rank saves its own by Pipeline's
+  /// rule, s mod pipeline.world_size() == pipeline.rank().
   void add_stages(const std::string& name, std::vector<nn::Sequential>& stages,
                   const Communicator& pipeline, Where where = Where::current());
 
-  /// What a hook remembers (hook_state.h). Each rank has its own compression errors. On another
-  /// number of ranks every rank loads their mean; the average over ranks is the same, so no
+  /// Adds what a hook remembers (hook_state.h). Each rank has its own compression errors. On
+  /// another number of ranks every rank loads their mean; the average over ranks is the same, so no
   /// gradient is lost. Adds nothing for hooks that remember nothing.
   void add(const std::string& name, const CommunicationHook& hook, Where where = Where::current());
 
-  /// Its counters, which are the same on all ranks.
+  /// Adds the counters of `average`, which are the same on all ranks.
   void add(const std::string& name, LocalSGD& average, Where where = Where::current());
 
-  /// State of which each rank has its own, such as a replica between two averages of LocalSGD, and
-  /// its optimizer.
+  /// Adds state that differs by rank, such as a replica between two averages of LocalSGD, and its
+  /// optimizer.
   void add_per_rank(const std::string& name, nn::Module& module,
                     OtherRanks other_ranks = OtherRanks::refuse, Where where = Where::current());
   void add_per_rank(const std::string& name, nn::Optimizer& optimizer,
@@ -128,7 +127,7 @@ class ShardedCheckpoint {
   void wait(Where where = Where::current());
 
   /// Returns false, and changes nothing, if the folder has no index. Another job may save to the
-  /// folder meanwhile: this one then loads its earlier or its later checkpoint.
+  /// folder meanwhile: load() then reads either the earlier or the later checkpoint.
   ///
   /// Throws: on all ranks, before anything has changed: DataError for files that are missing,
   ///         damaged, or not those of the index; ValueError, ShapeError or DTypeError unless it
@@ -181,8 +180,8 @@ class ShardedCheckpoint {
   Communicator& comm_;
   const ShardedCheckpointOptions options_;
   nn::Checkpoint local_;
-  // What they remember grows, so a checkpoint may hold more of it than there is now: not part of
-  // local_.
+  // Hooks' states grow, so a checkpoint may hold more of them than there is now. They are therefore
+  // not part of local_.
   std::map<std::string, std::shared_ptr<HookState>> hooks_;
   std::vector<AddPieces> items_;
   std::map<const TensorImpl*, ParameterLayout> parameters_;

@@ -29,7 +29,7 @@ Generator generator_of_part(const Generator& caller, int k);
 
 class CallerState {
  public:
-  /// The state of the calling thread, which must wait for those that take it on.
+  /// The state of the calling thread. That thread must wait for all threads that take on its state.
   CallerState();
 
   Device device() const { return device_; }

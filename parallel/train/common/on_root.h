@@ -31,8 +31,8 @@ constexpr std::chrono::nanoseconds kWorkDeadline = std::chrono::minutes(30);
 /// Returns on all ranks once `is_done` has returned true on every rank. `is_done` is called
 /// repeatedly, and may itself wait for up to the time it is given. All ranks must call await_all.
 ///
-/// Throws: CollectiveError on all ranks if that takes longer than the deadline, and the group is
-///         broken; the message begins with `what` and names the ranks that are not done
+/// Throws: CollectiveError on all ranks if that takes longer than the deadline; the group is then
+///         broken. The message begins with `what` and names the ranks that are not done
 void await_all(const std::string& what,
                const std::function<bool(std::chrono::nanoseconds)>& is_done, Communicator& comm,
                std::chrono::nanoseconds deadline, Where where);

@@ -26,7 +26,7 @@ class Replica {
   /// Throws:   CollectiveError naming the ranks whose models differ
   Replica(const char* scheme, const nn::Module& module, Communicator& comm, Where where);
 
-  /// What the model's calls are for (comm/common/call_purpose.h).
+  /// The purpose of the model's calls (comm/common/call_purpose.h).
   std::uint16_t purpose() const { return purpose_; }
 
   /// The trained parameters, by dtype.

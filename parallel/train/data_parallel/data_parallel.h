@@ -44,7 +44,7 @@ concept MakesModule = std::derived_from<std::invoke_result_t<Make>, nn::Module>;
 /// between is noticed.
 class DataParallel {
  public:
-  /// Makes a module like the one that is trained; called once per further device.
+  /// Makes a module like the one that is trained; called once per device.
   using MakeReplica = std::function<std::unique_ptr<nn::Module>()>;
 
   /// `make_replica` makes the module again, once for each device in this order. Its values do not

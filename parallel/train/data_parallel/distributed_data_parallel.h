@@ -107,7 +107,7 @@ class DistributedDataParallel {
   Communicator& comm_;
   const bool broadcasts_buffers_;
   std::shared_ptr<Reducer> reducer_;
-  // While a Join lives: its work before a forward pass, which by_hand also counts.
+  // While a Join lives: its work before a forward pass. If by_hand, it also counts the rows of x.
   std::function<void(const Tensor& x, bool by_hand, Where where)> join_;
   int buffers_root_ = 0;  // the rank whose buffers all ranks take
 };

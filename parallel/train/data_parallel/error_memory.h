@@ -26,8 +26,8 @@ namespace ringrad {
 /// Not thread-safe: one thread at a time.
 class ErrorMemory {
  public:
-  /// What was left of a bucket's earlier gradients: this memory's own slice, float32 or float64, in
-  /// which the caller leaves what it does not send.
+  /// What was left of a bucket's earlier gradients, as a slice of this memory, float32 or float64.
+  /// The caller writes into it what it does not send.
   Tensor left_of(const GradientBucket& bucket, Where where);
 
   /// "left.<parameter>" for each parameter that has been in a bucket, with one axis.

@@ -38,15 +38,15 @@ namespace ringrad {
 class Join {
  public:
   /// From now on backward passes through the model announce their rows, in one small all_gather.
-  /// It does not matter whether the model or its module is called, nor whether that trains. Gives
+  /// This holds whether the model or its module is called, in training or in evaluation mode. Gives
   /// all ranks rank 0's buffers.
   ///
   /// REQUIRES: model outlives it; every rank makes one at the same point. The CollectiveError of
-  ///           the next pass names the ranks that do not
+  ///           the next pass names the ranks that have none
   /// Throws:   ValueError if the model already has a Join. From then on backward passes throw
   ///           CollectiveError on all ranks if another model's pass meets this one's, or if only
   ///           some ranks have changed their parameters since the latest pass; AutogradError for a
-  ///           pass of no call of the model
+  ///           pass that reaches no call of the model
   explicit Join(DistributedDataParallel& model, Where where = Where::current());
   ~Join();
   Join(const Join&) = delete;

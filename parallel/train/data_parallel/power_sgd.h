@@ -38,8 +38,8 @@ struct PowerSgdOptions {
 /// Throws:  ValueError unless rank > 0
 /// Paper:   Vogels, Karimireddy, Jaggi 2019, "PowerSGD: practical low-rank gradient compression for
 ///          distributed optimization", arXiv:1905.13727, algorithms 1 and 2. The paper keeps M - P
-///          Q^T as the error, which also keeps how this rank's M differs from the others' mean;
-///          summed over all ranks, both are the same
+///          Q^T as the error. That error also holds how this rank's M differs from the others'
+///          mean; summed over all ranks, both errors are the same
 CommunicationHook power_sgd(const PowerSgdOptions& options = {}, Where where = Where::current());
 
 }  // namespace ringrad

@@ -54,8 +54,8 @@ using CommunicationHook =
 enum class Overlap : std::uint8_t { automatic, never, always };
 
 struct DistributedDataParallelOptions {
-  /// A bucket is closed when it holds at least this many bytes. 0: a size is chosen from the cost
-  /// of the group's links.
+  /// A bucket is closed when it holds at least this many bytes. 0 derives a size from the cost of
+  /// the group's links.
   std::int64_t bucket_bytes = 0;
   /// The same for the first bucket; 0 means a quarter of bucket_bytes.
   std::int64_t first_bucket_bytes = 0;
@@ -75,8 +75,8 @@ struct DistributedDataParallelOptions {
   /// communicated. Checkpointed segments may share parameters. The first pass is reduced at its
   /// end. A pass that differs throws AutogradError.
   bool static_graph = false;
-  /// Broadcast rank 0's buffers (running statistics) before every forward pass in training that is
-  /// to be reduced, so not under NoSync or NoGradGuard.
+  /// Broadcast rank 0's buffers (running statistics) before every forward pass in training whose
+  /// gradients are to be reduced. Passes under NoSync or NoGradGuard broadcast nothing.
   bool broadcast_buffers = true;
 };
 
@@ -100,8 +100,9 @@ std::ostream& operator<<(std::ostream& out, const CommunicationSummary& summary)
 
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  /// Gives all ranks rank 0's parameters, and packs them into arenas. Its calls have purposes of
-  /// their own, so those of two models never match, and neither do buckets of two passes in turn.
+  /// Gives all ranks rank 0's parameters, and packs them into arenas. The reducer's calls have
+  /// their own purposes, so calls of two models never match, and neither do buckets of two
+  /// successive passes.
   ///
   /// REQUIRES: all ranks hold the same model, which outlives it
   Reducer(nn::Module& module, Communicator& comm, const DistributedDataParallelOptions& options,
@@ -121,7 +122,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void set_weight(double weight) { weight_ = weight; }
 
   /// `begin` is called before a pass that is to be reduced sends its first bucket, and `end` when
-  /// all of them have been reduced. Empty functions end this.
+  /// all of them have been reduced. Empty functions remove the callbacks.
   void set_pass_callbacks(std::function<void()> begin, std::function<void()> end) {
     on_begin_ = std::move(begin);
     on_end_ = std::move(end);
@@ -195,8 +196,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   Communicator& comm_;
   const KnownParameters known_;
-  // The buckets of passes have them in turn. Otherwise a rank that gives a pass up after its first
-  // bucket, and begins another pass, would send that bucket where other ranks send a later one.
+  // Successive passes use them alternately for their buckets. Otherwise a rank that gives up a pass
+  // after its first bucket, and begins another pass, would send the new pass's first bucket where
+  // other ranks send a later one.
   const std::array<std::uint16_t, 2> purposes_;
   bool is_other_pass_ = true;  // the pass uses the second purpose
   const Where where_;

@@ -58,9 +58,9 @@ class ShardedOptimizer : private nn::Optimizer {
   /// Checks that all ranks hold the same parameters and buffers by name, shape and dtype, and gives
   /// all of them rank 0's values. Parameters that are frozen now are left out; those that are
   /// frozen later keep their values. `make_optimizer` is called for each part that this rank
-  /// changes, at most twice per dtype. Its optimizers know no parameters, so groups of parameters
-  /// are given here: `groups` must hold the module's trained parameters, which by default are one
-  /// group.
+  /// changes, at most twice per dtype. The optimizers that it makes get flat parts instead of the
+  /// module's parameters, so groups of parameters are given here: `groups` must hold the module's
+  /// trained parameters, which by default are one group.
   ///
   /// REQUIRES: module and comm outlive this object, and the module stays where it is; every rank
   ///           constructs it at the same point, and no DistributedDataParallel averages the same
@@ -78,8 +78,9 @@ class ShardedOptimizer : private nn::Optimizer {
   /// (ModelGradients::step).
   void step(double grad_scale, Where where = Where::current());
 
-  /// Averages the gradients now, unless they are averages since the last pass; step() then need
-  /// not. Until they are cleared this rank's parts() hold the average. All ranks must call it.
+  /// Averages the gradients now, unless they have been averaged since the last pass. step() then
+  /// does not average them again. Until the gradients are cleared, this rank's parts() hold the
+  /// average. All ranks must call it.
   ///
   /// Throws: AutogradError if some gradients are averages, and others came later; so does a
   ///         backward pass that would add to an average. AutogradError for a parameter that was
@@ -92,7 +93,8 @@ class ShardedOptimizer : private nn::Optimizer {
   ///
   /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite (the
   ///         gradients are dropped then); ValueError for a pipeline's stage and for parallel
-  ///         layers, of whose model other ranks have the rest: ModelGradients takes the norm of all
+  ///         layers, since other ranks have the rest of the model: ModelGradients takes the norm of
+  ///         the whole model
   double clip_grad_norm(double max_norm, Where where = Where::current());
 
   using Optimizer::arenas;
@@ -115,7 +117,7 @@ class ShardedOptimizer : private nn::Optimizer {
   std::vector<nn::Optimizer*> local_optimizers() const;
 
   /// "step", "learning_rate" and "i.steps" as in nn::Optimizer, and for each parts()[k] its
-  /// optimizer's state, flat, as "k.momentum" and the like. It is this rank's alone: a
+  /// optimizer's state, flat, as "k.momentum" and the like. It is this rank's state alone: a
   /// ShardedCheckpoint can put the ranks' states together, an nn::Checkpoint cannot.
   nn::StateDict state_dict() const;
   /// Throws as nn::Optimizer::load_state_dict.

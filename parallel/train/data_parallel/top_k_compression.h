@@ -31,8 +31,8 @@ struct TopKOptions {
 /// DTypes:  gradients of 16 bits are kept and sent in float32
 /// Throws:  ValueError unless 0 < ratio <= 1
 /// Paper:   Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with memory", arXiv:1809.07599; Lin et
-///          al. 2018, "Deep gradient compression", arXiv:1712.01887, of which this is the
-///          sparsification without the momentum
+///          al. 2018, "Deep gradient compression", arXiv:1712.01887: its sparsification, but not
+///          its momentum
 CommunicationHook top_k_compression(const TopKOptions& options = {},
                                     Where where = Where::current());
 

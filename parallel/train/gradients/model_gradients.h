@@ -16,12 +16,12 @@
 //
 // How each parameter is spread over the ranks is found as for a ShardedCheckpoint
 // (checkpoint/parameter_layout.h): replicas have it whole, parallel layers a slice, a stage's ranks
-// all of it, and a ShardedOptimizer a part of the average. The ranks tell each other once, and each
+// all of it, and a ShardedOptimizer a part of the average. The ranks exchange this once, and each
 // element of the model then counts once. So the norm is that of the whole model on one device, up
 // to the rounding of another order of summation, whatever the mixture.
 //
 // All calls but add() are collectives: all ranks must make them at the same point, between backward
-// and step. Gradients must be what the scheme makes them: of replicas, averaged by
+// and step. Gradients must be those that the scheme makes: replicas' gradients are averaged by
 // DistributedDataParallel, a Pipeline with replicas, or a ShardedOptimizer.
 
 #pragma once
@@ -74,10 +74,10 @@ class ModelGradients {
 
   /// An optimizer of whole parameters, or of the slices of a rank.
   using AnyOptimizer = std::variant<nn::Optimizer*, ShardedOptimizer*>;
-  /// As scaler.step() for each of this rank's optimizers, which may be none: if are_finite(), all
-  /// ranks step, with gradients divided by the scale; else none does, ShardedOptimizers drop their
-  /// gradients as after a step, and the result is false. The scaler of each rank must have the same
-  /// state.
+  /// As scaler.step() for each of this rank's optimizers, which may be none. If are_finite(), all
+  /// ranks step, with gradients divided by the scale. Otherwise no rank steps, ShardedOptimizers
+  /// drop their gradients as after a step, and the result is false. The scaler of each rank must
+  /// have the same state.
   ///
   /// Throws: ValueError for a ShardedOptimizer that was not added, or another optimizer of a
   ///         parameter of no module

@@ -62,8 +62,8 @@ class LocalSGD {
   /// Throws: as sync
   bool step(Where where = Where::current());
 
-  /// Averages the parameters now. All ranks must call it, after equal numbers of steps. What no
-  /// rank has changed since the latest average, such as frozen parameters, keeps its bits.
+  /// Averages the parameters now. All ranks must call it, after equal numbers of steps. Tensors
+  /// that no rank has changed since the latest average, such as frozen parameters, keep their bits.
   ///
   /// Throws: CollectiveError with each rank's number of steps if these differ; AutogradError for
   ///         parameters that were moved, or unfrozen, since the construction

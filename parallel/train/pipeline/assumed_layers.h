@@ -1,5 +1,5 @@
-// assumed_layers: the cost of a net's layers on a device that this machine lacks; profile_layers
-// measures on one that it has.
+// assumed_layers: the cost of a net's layers on a device that this machine lacks. On a device that
+// it has, profile_layers measures the cost.
 //
 // Counted on the CPU, with a forward and a backward pass of a small sample:
 //

@@ -47,8 +47,8 @@ std::vector<LayerCost> profile_layers(nn::Sequential& net, const Tensor& sample,
                                       const ProfileOptions& options = {},
                                       Where where = Where::current());
 
-/// Rank 0 measures while the others wait; all get its numbers. Every rank must call it, with a net
-/// of as many layers.
+/// Rank 0 measures while the other ranks wait; all ranks get rank 0's numbers. Every rank must call
+/// it, with a net of the same number of layers.
 ///
 /// Throws: ValueError "rank 0: ..." on all ranks if rank 0 fails; CollectiveError, also if
 ///         measuring takes longer than the group's deadline

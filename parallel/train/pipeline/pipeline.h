@@ -84,9 +84,9 @@ class Pipeline {
   ///
   /// REQUIRES: stages and communicators outlive it
   /// Throws:   CollectiveError on all ranks if their plans or options differ; ValueError unless the
-  ///           plan is proved, and is for as many devices as ranks and as many stages as given; on
-  ///           one rank (with CollectiveError on the others), ValueError if its stage is null,
-  ///           DeviceError unless all its parameters are on one device
+  ///           plan is proved, and has as many devices as there are ranks and as many stages as are
+  ///           given; on one rank (with CollectiveError on the others), ValueError if its stage is
+  ///           null, DeviceError unless all its parameters are on one device
   Pipeline(const std::vector<nn::Module*>& stages, Communicator& comm, PipelinePlan plan, Loss loss,
            const PipelineOptions& options = {}, Where where = Where::current());
   Pipeline(std::vector<nn::Sequential>& stages, Communicator& comm, PipelinePlan plan, Loss loss,
@@ -105,9 +105,9 @@ class Pipeline {
   ///          before its message; CollectiveError on the other ranks
   Tensor train_step(const Tensor& x, const Tensor& target = {}, Where where = Where::current());
 
-  /// The output of the last stage for the whole batch, without gradients, on its rank; an undefined
-  /// tensor on others. All ranks must call it. There may be fewer rows than micro-batches,
-  /// or none.
+  /// Returns the output of the last stage for the whole batch, without gradients, on that stage's
+  /// rank; on other ranks an undefined tensor. All ranks must call it. There may be fewer rows than
+  /// micro-batches, or none.
   ///
   /// Throws: as train_step
   Tensor forward(const Tensor& x, Where at = Where::current());
@@ -121,8 +121,8 @@ class Pipeline {
   ///
   /// Throws: ValueError unless max_norm > 0, or on all ranks if the norm is not finite: nothing is
   ///         scaled then, and the pipeline remains usable; ValueError if a ShardedOptimizer is yet
-  ///         to average the gradients, or a parallel layer has a part of them on other ranks, as
-  ///         this would not be the model's norm: ModelGradients knows it
+  ///         to average the gradients, or a parallel layer has a part of them on other ranks: this
+  ///         would not be the model's norm, which ModelGradients computes
   double clip_grad_norm(double max_norm, Where where = Where::current());
 
   /// This rank's stages, by their index.

@@ -3,7 +3,7 @@
 // A step begins when all ranks have reached it. From then on, CPU times are the host's, and GPU
 // times are those of events in the GPU's stream before and after the work that an action has
 // queued. Ranks that read one clock, as threads and processes of a machine do, count from the first
-// rank to begin. Ranks with different clocks each count from when they saw that all had arrived.
+// rank to begin. A rank with another clock counts from when it saw that all ranks had arrived.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// What a prediction of training must know of a machine, measured here or assumed: ringrad-plan's
-// two kinds of machines.
+// What a prediction of training must know of a machine. ringrad-plan has two kinds of machines:
+// measured here, or assumed.
 
 #pragma once
 

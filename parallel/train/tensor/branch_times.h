@@ -4,9 +4,9 @@
 //     in turn       first         x           x               x           |
 //     side by side        first         x           x         |      x    |  the faster one
 //
-// The first pass of each way sets up threads, plans and memory, and does not count. Of the others
-// the fastest counts, since every disturbance makes a pass slower. A pass of another shape starts
-// over.
+// The first pass of each way sets up threads, plans and memory, and does not count. The fastest of
+// the other passes counts, since every disturbance makes a pass slower. A pass of another shape
+// starts over.
 //
 // On a GPU, times are those between events in its streams. They are read once the events have come:
 // the host never waits for them.

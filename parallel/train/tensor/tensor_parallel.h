@@ -10,8 +10,8 @@
 //     rank 1      '--> relu(x W1^T + b1) V1^T --'           V = [V0 | V1]  columns: input features
 //            copy_to_ranks           reduce_from_ranks      (differentiable_collectives.h)
 //
-// Each rank owns 1/n of both weights, with their gradients and optimizer state, b's part, and c
-// whole. A forward pass is one all_reduce of y, a backward pass one of the gradient of x.
+// Each rank owns 1/n of both weights, with their gradients and optimizer state, its part of b, and
+// all of c. A forward pass makes one all_reduce of y, a backward pass one of the gradient of x.
 //
 // Guarantee: from equal x on all ranks, n ranks compute what nn::Linear computes on one, up to the
 // rounding of another order of summation. Initial values are those of an nn::Linear made in the
@@ -37,7 +37,7 @@
 
 namespace ringrad {
 
-/// An nn::Linear of which each rank has a part: the common base of the two layers below.
+/// An nn::Linear that is divided among the ranks: the common base of the two layers below.
 ///
 /// Parameters:  weight, bias, named as nn::Linear's
 /// Shapes:      as nn::Linear, where x and y are whole; a split tensor has 1/n of its features
@@ -75,7 +75,8 @@ class ParallelLinear : public nn::Module {
                  Communicator& comm, Where where);
 
   Communicator& comm() const { return *comm_; }
-  /// Of the layer's calls (comm/common/call_purpose.h): layers do not mix.
+  /// The purpose of the layer's calls (comm/common/call_purpose.h), which keeps calls of different
+  /// layers apart.
   std::uint16_t purpose() const { return purpose_; }
   bool is_closed() const { return kind_.is_closed; }
 
@@ -128,12 +129,13 @@ class RowParallelLinear : public ParallelLinear {
 };
 
 /// The state of the model with the parts of its parallel layers assembled, under the names that it
-/// has with an nn::Linear in their places. Other tensors are the module's own. All ranks of those
-/// layers must call it.
+/// would have with nn::Linear layers in their places. Other tensors are the module's own. All ranks
+/// of those layers must call it.
 nn::StateDict whole_state_dict(nn::Module& model, Where where = Where::current());
 
-/// Copies into the model the result of whole_state_dict, or the state dict of the model with an
-/// nn::Linear in those places; a parallel layer takes this rank's parts. Calls no other rank.
+/// Copies into the model a result of whole_state_dict, or the state dict of the same model with
+/// nn::Linear layers in place of the parallel ones. A parallel layer takes this rank's parts. Calls
+/// no other rank.
 ///
 /// Throws: as Module::load_state_dict, before anything has changed
 void load_whole_state_dict(nn::Module& model, const nn::StateDict& state,

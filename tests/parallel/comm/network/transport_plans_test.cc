@@ -192,9 +192,7 @@ TEST(TransportPlansTest, RefusesAPlanThatIsWrong) {
   };
   on_wires(
       2, [&](int) { return options_with(Collective::all_reduce, planner); },
-      [](Communicator& comm) {
-        EXPECT_THROW(comm.all_reduce(ones({8})), ValueError);
-      });
+      [](Communicator& comm) { EXPECT_THROW(comm.all_reduce(ones({8})), ValueError); });
 }
 
 }  // namespace
