@@ -6,7 +6,7 @@
 //
 // A process may be killed, or the disk may fill up, at any moment. Until commit() starts, the old
 // file is unchanged; once commit() has returned, the new file stays. A killed process leaves one
-// .ringrad-tmp file, which the next save overwrites.
+// .ringrad-tmp file, which the next save overwrites or, for a file with versions, removes.
 //
 // The path means what it means to other programs. A symbolic link is followed: the file that it
 // names is written, and the link stays. A new file has the mode that the umask gives it; an

@@ -12,7 +12,8 @@
 // Stream order: a block belongs to the stream that was current when it was allocated. It may be
 // freed while kernels on that stream still use it, because its next use on that stream comes after
 // them. Work on another stream must be announced with record_stream(); the block is then held back
-// until events say that this stream is done with it.
+// until events say that this stream is done with it. A free block is never given to another stream:
+// its memory changes streams only through cudaFree, as in empty_cache().
 //
 // With set_cuda_caching(false), the runtime allocates and frees every block, so that a checking
 // tool sees its exact bounds and lifetime. This is the default for simulated GPUs, which check

@@ -3,8 +3,9 @@
 //
 //     y = x * mask / (1 - p),    mask = 1 with probability 1 - p, else 0
 //
-// The mask has one byte per element. It is drawn in row-major order of the elements, whatever their
-// order in memory: a seed drops the same elements of a tensor in every layout.
+// The mask has one byte per element. bernoulli_() (core/random/random.h) draws it in row-major
+// order of the elements, whatever their order in memory: a seed drops the same elements of a tensor
+// in every layout, on CPUs and on GPUs.
 //
 // Paper: Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov 2014, JMLR 15
 

@@ -10,6 +10,9 @@
 // grows until gradients overflow. bfloat16 needs none of this. The scale stays between 2^-24 and
 // 2^120, so a scaled loss neither vanishes nor overflows for good.
 //
+// Ranks of a DistributedDataParallel need nothing more: an infinite or NaN gradient of one rank
+// makes the average so, with the same bits on all ranks, so all of them skip the step.
+//
 // Paper: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2
 
 #pragma once
